@@ -2,23 +2,107 @@
 //!
 //! In: changes, RocksDB's bytes. Out: a batch; its changes, one by one, to the client's functions.
 //! A change that a batch refuses (its bytes have a limit) is lost, as in RocksDB's C API.
+//!
+//! In a family with timestamps, a key that is given without one ends in zeros until
+//! `rocksdb_writebatch_update_timestamps`. Before that the batch cannot be written.
 
+use crate::batch_index::rocksdb_writebatch_wi_t;
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::family;
 use crate::memory::{answer, attempt, bytes, destroy, give, lend, object, object_mut, slice};
 use esker::{BatchOp, ColumnFamilyId, Error, Result, WriteBatch};
 use libc::{c_char, c_int, c_void};
+use std::borrow::Cow;
 
 /// A batch.
 #[derive(Clone, Debug)]
 pub struct rocksdb_writebatch_t {
     /// The changes.
     pub(crate) batch: WriteBatch,
+    stamps: Stamps,
+}
+
+impl rocksdb_writebatch_t {
+    pub(crate) fn new(batch: WriteBatch) -> rocksdb_writebatch_t {
+        rocksdb_writebatch_t { batch, stamps: Stamps::default() }
+    }
+
+    /// The changes, to be written.
+    /// # Errors
+    /// `InvalidArgument`: keys wait for their timestamps.
+    pub(crate) fn writable(&mut self) -> Result<&mut WriteBatch> {
+        self.stamps.check()?;
+        Ok(&mut self.batch)
+    }
+}
+
+/// The timestamps of a batch's keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stamps {
+    /// Bytes of the timestamps of the default family, for calls without a handle.
+    of_default: usize,
+    /// Keys end in zeros instead of timestamps.
+    are_wanted: bool,
+}
+
+impl Stamps {
+    /// The family of a change; the default one without a handle.
+    pub(crate) unsafe fn target(
+        &mut self,
+        column_family: Option<*mut rocksdb_column_family_handle_t>,
+    ) -> Result<ChangedFamily<'_>> {
+        let Some(column_family) = column_family else {
+            return Ok(ChangedFamily { id: ColumnFamilyId::DEFAULT, size: self.of_default, stamps: self });
+        };
+        let family = family(column_family)?;
+        let (id, size) = (family.id(), family.comparator().timestamp_size());
+        if id == ColumnFamilyId::DEFAULT && size != self.of_default {
+            return Err(Error::invalid_argument("Default cf timestamp size mismatch"));
+        }
+        Ok(ChangedFamily { id, size, stamps: self })
+    }
+
+    /// Notes that no key waits for its timestamp.
+    pub(crate) fn are_set(&mut self) {
+        self.are_wanted = false;
+    }
+
+    /// Refuses a batch whose keys wait for their timestamps.
+    /// # Errors
+    /// `InvalidArgument` then.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.are_wanted {
+            return Err(Error::invalid_argument("write batch must have timestamp(s) set"));
+        }
+        Ok(())
+    }
+}
+
+/// The family of a change.
+pub(crate) struct ChangedFamily<'a> {
+    /// Its id.
+    id: ColumnFamilyId,
+    /// Bytes of its timestamps.
+    size: usize,
+    stamps: &'a mut Stamps,
+}
+
+impl ChangedFamily<'_> {
+    /// `key` as the batch has it: with zeros for its timestamp, in a family with timestamps.
+    fn key<'k>(&mut self, key: impl Into<Cow<'k, [u8]>>) -> Cow<'k, [u8]> {
+        let mut key = key.into();
+        if self.size > 0 {
+            self.stamps.are_wanted = true;
+            let len = key.len() + self.size;
+            key.to_mut().resize(len, 0);
+        }
+        key
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_create() -> *mut rocksdb_writebatch_t {
-    give(rocksdb_writebatch_t { batch: WriteBatch::new() })
+    give(rocksdb_writebatch_t::new(WriteBatch::new()))
 }
 
 /// The batch of RocksDB's bytes; NULL if they are not one.
@@ -28,7 +112,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_create_from(
     len: usize,
 ) -> *mut rocksdb_writebatch_t {
     answer(std::ptr::null_mut(), || {
-        Ok(give(rocksdb_writebatch_t { batch: WriteBatch::from_bytes(bytes(rep, len).to_vec())? }))
+        Ok(give(rocksdb_writebatch_t::new(WriteBatch::from_bytes(bytes(rep, len).to_vec())?)))
     })
 }
 
@@ -37,14 +121,15 @@ pub unsafe extern "C" fn rocksdb_writebatch_create_with_params(
     reserved_bytes: usize,
     max_bytes: usize,
     protection_bytes_per_key: usize,
-    _default_cf_ts_sz: usize,
+    default_cf_ts_sz: usize,
 ) -> *mut rocksdb_writebatch_t {
     answer(std::ptr::null_mut(), || {
         let mut batch = WriteBatch::with_capacity(reserved_bytes);
         // RocksDB has checksums of 8 bytes, whatever number it is given.
         batch.protect(if protection_bytes_per_key == 0 { 0 } else { 8 })?;
         batch.set_max_bytes(max_bytes);
-        Ok(give(rocksdb_writebatch_t { batch }))
+        let stamps = Stamps { of_default: default_cf_ts_sz, are_wanted: false };
+        Ok(give(rocksdb_writebatch_t { batch, stamps }))
     })
 }
 
@@ -55,8 +140,10 @@ pub unsafe extern "C" fn rocksdb_writebatch_destroy(batch: *mut rocksdb_writebat
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_clear(batch: *mut rocksdb_writebatch_t) {
-    change(batch, |batch| {
-        batch.clear();
+    answer((), || {
+        let object = object_mut(batch)?;
+        object.batch.clear();
+        object.stamps = Stamps::default();
         Ok(())
     });
 }
@@ -77,17 +164,28 @@ pub(crate) unsafe fn joined(count: c_int, parts: *const *const c_char, lens: *co
     parts.flat_map(|(part, len)| bytes(*part, *len).iter().copied()).collect()
 }
 
-/// Defines the form of a change for the default family and the one for a named family.
+/// Changes the batch in a family; in the default one without a handle.
+unsafe fn change_in(
+    batch: *mut rocksdb_writebatch_t,
+    column_family: Option<*mut rocksdb_column_family_handle_t>,
+    change: impl FnOnce(&mut WriteBatch, &mut ChangedFamily<'_>) -> Result<()>,
+) {
+    answer((), || {
+        let object = object_mut(batch)?;
+        change(&mut object.batch, &mut object.stamps.target(column_family)?)
+    });
+}
+
+/// Defines the forms of a change for the default family and for a named family, of a batch and of a
+/// batch with an index.
 macro_rules! changes {
     ($(
-        fn $name:ident, fn $name_cf:ident($($argument:ident: $ty:ty),*) |$batch:ident, $family:ident| $call:expr;
+        fn $name:ident, fn $name_cf:ident, fn $name_wi:ident, fn $name_wi_cf:ident($($argument:ident: $ty:ty),*)
+            |$batch:ident, $target:ident| $call:expr;
     )*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(batch: *mut rocksdb_writebatch_t, $($argument: $ty),*) {
-            change(batch, |$batch| {
-                let $family = ColumnFamilyId::DEFAULT;
-                $call
-            });
+            change_in(batch, None, |$batch, $target| $call);
         }
 
         #[unsafe(no_mangle)]
@@ -96,48 +194,77 @@ macro_rules! changes {
             column_family: *mut rocksdb_column_family_handle_t,
             $($argument: $ty),*
         ) {
-            change(batch, |$batch| {
-                let $family = family(column_family)?.id();
-                $call
-            });
+            change_in(batch, Some(column_family), |$batch, $target| $call);
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name_wi(batch: *mut rocksdb_writebatch_wi_t, $($argument: $ty),*) {
+            crate::batch_index::change_in(batch, None, |$batch, $target| $call);
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name_wi_cf(
+            batch: *mut rocksdb_writebatch_wi_t,
+            column_family: *mut rocksdb_column_family_handle_t,
+            $($argument: $ty),*
+        ) {
+            crate::batch_index::change_in(batch, Some(column_family), |$batch, $target| $call);
         }
     )*};
 }
 
 changes! {
-    fn rocksdb_writebatch_put, fn rocksdb_writebatch_put_cf(
+    fn rocksdb_writebatch_put, fn rocksdb_writebatch_put_cf,
+    fn rocksdb_writebatch_wi_put, fn rocksdb_writebatch_wi_put_cf(
         key: *const c_char, key_len: usize, value: *const c_char, value_len: usize
-    ) |batch, family| batch.put_cf(family, bytes(key, key_len), bytes(value, value_len));
-    fn rocksdb_writebatch_merge, fn rocksdb_writebatch_merge_cf(
+    ) |batch, target| batch.put_cf(target.id, target.key(bytes(key, key_len)), bytes(value, value_len));
+    fn rocksdb_writebatch_merge, fn rocksdb_writebatch_merge_cf,
+    fn rocksdb_writebatch_wi_merge, fn rocksdb_writebatch_wi_merge_cf(
         key: *const c_char, key_len: usize, value: *const c_char, value_len: usize
-    ) |batch, family| batch.merge_cf(family, bytes(key, key_len), bytes(value, value_len));
-    fn rocksdb_writebatch_delete, fn rocksdb_writebatch_delete_cf(key: *const c_char, key_len: usize)
-        |batch, family| batch.delete_cf(family, bytes(key, key_len));
-    fn rocksdb_writebatch_singledelete, fn rocksdb_writebatch_singledelete_cf(key: *const c_char, key_len: usize)
-        |batch, family| batch.single_delete_cf(family, bytes(key, key_len));
-    fn rocksdb_writebatch_delete_range, fn rocksdb_writebatch_delete_range_cf(
+    ) |batch, target| batch.merge_cf(target.id, target.key(bytes(key, key_len)), bytes(value, value_len));
+    fn rocksdb_writebatch_delete, fn rocksdb_writebatch_delete_cf,
+    fn rocksdb_writebatch_wi_delete, fn rocksdb_writebatch_wi_delete_cf(
+        key: *const c_char, key_len: usize
+    ) |batch, target| batch.delete_cf(target.id, target.key(bytes(key, key_len)));
+    fn rocksdb_writebatch_singledelete, fn rocksdb_writebatch_singledelete_cf,
+    fn rocksdb_writebatch_wi_singledelete, fn rocksdb_writebatch_wi_singledelete_cf(
+        key: *const c_char, key_len: usize
+    ) |batch, target| batch.single_delete_cf(target.id, target.key(bytes(key, key_len)));
+    fn rocksdb_writebatch_delete_range, fn rocksdb_writebatch_delete_range_cf,
+    fn rocksdb_writebatch_wi_delete_range, fn rocksdb_writebatch_wi_delete_range_cf(
         begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize
-    ) |batch, family| batch.delete_range_cf(family, bytes(begin, begin_len), bytes(end, end_len));
-    fn rocksdb_writebatch_putv, fn rocksdb_writebatch_putv_cf(
+    ) |batch, target| {
+        let (begin, end) = (target.key(bytes(begin, begin_len)), target.key(bytes(end, end_len)));
+        batch.delete_range_cf(target.id, begin, end)
+    };
+    fn rocksdb_writebatch_putv, fn rocksdb_writebatch_putv_cf,
+    fn rocksdb_writebatch_wi_putv, fn rocksdb_writebatch_wi_putv_cf(
         key_parts: c_int, keys: *const *const c_char, key_lens: *const usize,
         value_parts: c_int, values: *const *const c_char, value_lens: *const usize
-    ) |batch, family| {
-        batch.put_cf(family, joined(key_parts, keys, key_lens), joined(value_parts, values, value_lens))
+    ) |batch, target| {
+        let key = target.key(joined(key_parts, keys, key_lens));
+        batch.put_cf(target.id, key, joined(value_parts, values, value_lens))
     };
-    fn rocksdb_writebatch_mergev, fn rocksdb_writebatch_mergev_cf(
+    fn rocksdb_writebatch_mergev, fn rocksdb_writebatch_mergev_cf,
+    fn rocksdb_writebatch_wi_mergev, fn rocksdb_writebatch_wi_mergev_cf(
         key_parts: c_int, keys: *const *const c_char, key_lens: *const usize,
         value_parts: c_int, values: *const *const c_char, value_lens: *const usize
-    ) |batch, family| {
-        batch.merge_cf(family, joined(key_parts, keys, key_lens), joined(value_parts, values, value_lens))
+    ) |batch, target| {
+        let key = target.key(joined(key_parts, keys, key_lens));
+        batch.merge_cf(target.id, key, joined(value_parts, values, value_lens))
     };
-    fn rocksdb_writebatch_deletev, fn rocksdb_writebatch_deletev_cf(
+    fn rocksdb_writebatch_deletev, fn rocksdb_writebatch_deletev_cf,
+    fn rocksdb_writebatch_wi_deletev, fn rocksdb_writebatch_wi_deletev_cf(
         parts: c_int, keys: *const *const c_char, key_lens: *const usize
-    ) |batch, family| batch.delete_cf(family, joined(parts, keys, key_lens));
-    fn rocksdb_writebatch_delete_rangev, fn rocksdb_writebatch_delete_rangev_cf(
+    ) |batch, target| batch.delete_cf(target.id, target.key(joined(parts, keys, key_lens)));
+    fn rocksdb_writebatch_delete_rangev, fn rocksdb_writebatch_delete_rangev_cf,
+    fn rocksdb_writebatch_wi_delete_rangev, fn rocksdb_writebatch_wi_delete_rangev_cf(
         parts: c_int, begins: *const *const c_char, begin_lens: *const usize,
         ends: *const *const c_char, end_lens: *const usize
-    ) |batch, family| {
-        batch.delete_range_cf(family, joined(parts, begins, begin_lens), joined(parts, ends, end_lens))
+    ) |batch, target| {
+        let begin = target.key(joined(parts, begins, begin_lens));
+        let end = target.key(joined(parts, ends, end_lens));
+        batch.delete_range_cf(target.id, begin, end)
     };
 }
 
@@ -151,6 +278,26 @@ pub(crate) unsafe fn timestamped(
     [bytes(key, key_len), bytes(ts, ts_len)].concat()
 }
 
+/// Changes the batch by a key and its timestamp.
+unsafe fn change_with_ts(
+    batch: *mut rocksdb_writebatch_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    (key, key_len): (*const c_char, usize),
+    (ts, ts_len): (*const c_char, usize),
+    change: impl FnOnce(&mut WriteBatch, ColumnFamilyId, &[u8]) -> Result<()>,
+) {
+    answer((), || {
+        let family = family(column_family)?;
+        match family.comparator().timestamp_size() {
+            0 => return Err(Error::invalid_argument("timestamp disabled")),
+            size if size != ts_len => return Err(Error::invalid_argument("timestamp size mismatch")),
+            _ => {}
+        }
+        let key = timestamped(key, key_len, ts, ts_len);
+        change(&mut object_mut(batch)?.batch, family.id(), &key)
+    });
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_put_cf_with_ts(
     batch: *mut rocksdb_writebatch_t,
@@ -162,8 +309,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_put_cf_with_ts(
     value: *const c_char,
     value_len: usize,
 ) {
-    change(batch, |batch| {
-        batch.put_cf(family(column_family)?, timestamped(key, key_len, ts, ts_len), bytes(value, value_len))
+    change_with_ts(batch, column_family, (key, key_len), (ts, ts_len), |batch, id, key| {
+        batch.put_cf(id, key, bytes(value, value_len))
     });
 }
 
@@ -176,7 +323,9 @@ pub unsafe extern "C" fn rocksdb_writebatch_delete_cf_with_ts(
     ts: *const c_char,
     ts_len: usize,
 ) {
-    change(batch, |batch| batch.delete_cf(family(column_family)?, timestamped(key, key_len, ts, ts_len)));
+    change_with_ts(batch, column_family, (key, key_len), (ts, ts_len), |batch, id, key| {
+        batch.delete_cf(id, key)
+    });
 }
 
 #[unsafe(no_mangle)]
@@ -188,8 +337,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_singledelete_cf_with_ts(
     ts: *const c_char,
     ts_len: usize,
 ) {
-    change(batch, |batch| {
-        batch.single_delete_cf(family(column_family)?, timestamped(key, key_len, ts, ts_len))
+    change_with_ts(batch, column_family, (key, key_len), (ts, ts_len), |batch, id, key| {
+        batch.single_delete_cf(id, key)
     });
 }
 
@@ -202,8 +351,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_put_log_data(
     change(batch, |batch| batch.put_log_data(bytes(blob, len)));
 }
 
-type Put = Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>;
-type Deleted = Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>;
+pub(crate) type Put = Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>;
+pub(crate) type Deleted = Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>;
 type PutCf = Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize, *const c_char, usize)>;
 type DeletedCf = Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize)>;
 
@@ -359,27 +508,35 @@ pub unsafe extern "C" fn rocksdb_writebatch_verify_checksum(
     attempt(errptr, (), || object(batch)?.batch.verify_checksum());
 }
 
+pub(crate) type TimestampSize = Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>;
+
+/// The client's sizes of timestamps, by family. `SIZE_MAX` means that it does not know the family.
+pub(crate) unsafe fn timestamp_sizes(
+    state: *mut c_void,
+    get_ts_size: TimestampSize,
+) -> Result<impl FnMut(ColumnFamilyId) -> Result<usize>> {
+    let get_ts_size = get_ts_size.ok_or_else(|| Error::invalid_argument("get_ts_size is NULL"))?;
+    Ok(move |family: ColumnFamilyId| match get_ts_size(state, family.0) {
+        usize::MAX => Err(Error::not_found(format!("the size of timestamps in {family}"))),
+        size => Ok(size),
+    })
+}
+
 /// Puts `ts` into every key that ends in a timestamp: `get_ts_size` gives a family's size of
-/// timestamps, 0 for none.
+/// timestamps, 0 for none. On an error the batch stays as it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_update_timestamps(
     batch: *mut rocksdb_writebatch_t,
     ts: *const c_char,
     ts_len: usize,
     state: *mut c_void,
-    get_ts_size: Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>,
+    get_ts_size: TimestampSize,
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        let size = get_ts_size.ok_or_else(|| Error::invalid_argument("get_ts_size is NULL"))?;
-        let timestamp = bytes(ts, ts_len);
-        let batch = &mut object_mut(batch)?.batch;
-        let mut changed = WriteBatch::with_capacity(batch.data_size());
-        for op in batch.iter() {
-            changed.push(op)?;
-        }
-        let _ = (size, timestamp, state);
-        *batch = changed;
+        let object = object_mut(batch)?;
+        object.batch.update_timestamps(bytes(ts, ts_len), timestamp_sizes(state, get_ts_size)?)?;
+        object.stamps.are_set();
         Ok(())
     });
 }

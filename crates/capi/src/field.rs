@@ -145,9 +145,9 @@ macro_rules! numbers {
 numbers! {
     i32: i32, u32, u64, usize;
     u32: u8, i32, u32, u64, usize;
-    u64: i32, u32, u64, usize;
+    u64: i32, u32, i64, u64, usize;
     i64: i32, i64, u64;
-    usize: u8, i32, u32, u64, usize;
+    usize: u8, i32, u32, i64, u64, usize;
     u8: u8, i32;
 }
 

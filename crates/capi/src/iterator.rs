@@ -7,6 +7,7 @@ use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
 use crate::memory::{answer, attempt, bytes, destroy, give, lend, object, object_mut, put, slice};
 use crate::read_options::rocksdb_readoptions_t;
+use esker::txn::TransactionIterator;
 use esker::{DbIterator, Error, Result, TtlIterator};
 use libc::{c_char, c_uchar};
 
@@ -24,6 +25,8 @@ pub(crate) enum Cursor {
     Db(DbIterator),
     /// Over a database with TTL.
     Ttl(TtlIterator),
+    /// Over what a transaction or a batch would make of a database.
+    Txn(Box<TransactionIterator>),
     /// Could not be made.
     Failed(Error),
 }
@@ -34,12 +37,17 @@ macro_rules! of_cursor {
         match $cursor {
             Cursor::Db($it) => $call,
             Cursor::Ttl($it) => $call,
+            Cursor::Txn($it) => $call,
             Cursor::Failed($failed) => $else,
         }
     };
 }
 
 impl Cursor {
+    pub(crate) fn of_transaction(made: Result<TransactionIterator>) -> Cursor {
+        made.map_or_else(Cursor::Failed, |iterator| Cursor::Txn(Box::new(iterator)))
+    }
+
     #[inline]
     fn valid(&self) -> bool {
         of_cursor!(self, it => it.valid(), _error => false)
@@ -55,6 +63,7 @@ impl Cursor {
         match self {
             Cursor::Db(it) => it.value(),
             Cursor::Ttl(it) => it.value().unwrap_or_default(),
+            Cursor::Txn(it) => it.value(),
             Cursor::Failed(_) => &[],
         }
     }

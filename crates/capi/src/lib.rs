@@ -26,6 +26,7 @@
 
 pub mod backup;
 pub mod batch;
+pub mod batch_index;
 pub mod cache;
 pub mod callbacks;
 pub mod column_family;
@@ -40,6 +41,7 @@ pub mod live_files;
 pub mod maintenance;
 pub mod memory;
 pub mod multi_get;
+pub mod optimistic;
 pub mod option_sets;
 pub mod options;
 pub mod perf;
@@ -52,6 +54,8 @@ pub mod table_kinds;
 pub mod table_options;
 pub mod table_properties;
 pub mod trace;
+pub mod transaction;
+pub mod transaction_db;
 pub mod write_options;
 pub mod writes;
 
@@ -63,6 +67,7 @@ pub mod accessors {
     use crate::compaction_styles::*;
     use crate::job_info::*;
     use crate::maintenance::*;
+    use crate::optimistic::*;
     use crate::options::*;
     use crate::perf::*;
     use crate::read_options::*;
@@ -72,6 +77,7 @@ pub mod accessors {
     use crate::table_options::*;
     use crate::table_properties::*;
     use crate::trace::*;
+    use crate::transaction_db::*;
     use crate::write_options::*;
     include!(concat!(env!("OUT_DIR"), "/accessors.rs"));
 }

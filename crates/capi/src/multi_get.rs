@@ -15,7 +15,7 @@ use libc::{c_char, c_int, c_uchar};
 type Found = Result<Option<PinnedBytes>>;
 
 /// The keys of a call.
-unsafe fn keys<'a>(count: usize, keys: *const *const c_char, lens: *const usize) -> Vec<&'a [u8]> {
+pub(crate) unsafe fn keys<'a>(count: usize, keys: *const *const c_char, lens: *const usize) -> Vec<&'a [u8]> {
     slice(keys, count).iter().zip(slice(lens, count)).map(|(key, len)| bytes(*key, *len)).collect()
 }
 

@@ -92,7 +92,8 @@ pub unsafe extern "C" fn rocksdb_readoptions_set_snapshot(
     snapshot: *const rocksdb_snapshot_t,
 ) {
     answer((), || {
-        object_mut(options)?.options.snapshot = snapshot.as_ref().map(|snapshot| snapshot.get().clone());
+        object_mut(options)?.options.snapshot =
+            snapshot.as_ref().and_then(|snapshot| snapshot.get()).cloned();
         Ok(())
     });
 }

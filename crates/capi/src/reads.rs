@@ -27,7 +27,7 @@ unsafe fn read(
 }
 
 /// Copies a value found for the caller; NULL is "not found", with `len` 0.
-unsafe fn copy_found(found: Option<PinnedBytes>, len: *mut usize) -> *mut c_char {
+pub(crate) unsafe fn copy_found(found: Option<PinnedBytes>, len: *mut usize) -> *mut c_char {
     match found {
         Some(value) => to_c_bytes(&value, len),
         None => {

@@ -13,13 +13,14 @@ pub struct rocksdb_snapshot_t {
 }
 
 impl rocksdb_snapshot_t {
-    /// The snapshot at `snapshot`, which outlives the result.
+    /// The snapshot at `snapshot`, which outlives the result. NULL is none.
     pub(crate) unsafe fn give(snapshot: *const Snapshot) -> *mut rocksdb_snapshot_t {
         crate::memory::to_c_array(&[snapshot]).cast()
     }
 
-    pub(crate) unsafe fn get(&self) -> &Snapshot {
-        &*self.snapshot
+    /// The snapshot; that of a transaction without one is none.
+    pub(crate) unsafe fn get(&self) -> Option<&Snapshot> {
+        self.snapshot.as_ref()
     }
 }
 
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn rocksdb_release_snapshot(_db: *mut rocksdb_t, snapshot:
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_snapshot_get_sequence_number(snapshot: *const rocksdb_snapshot_t) -> u64 {
-    answer(0, || Ok(object(snapshot)?.get().sequence().0))
+    answer(0, || Ok(object(snapshot)?.get().map_or(0, |snapshot| snapshot.sequence().0)))
 }
 
 #[unsafe(no_mangle)]

@@ -1,8 +1,11 @@
 //! The declared signatures, and what a C program does first.
 
+mod transactions;
+
 use super::accessors::*;
 use super::backup::*;
 use super::batch::*;
+use super::batch_index::*;
 use super::cache::*;
 use super::callbacks::*;
 use super::column_family::*;
@@ -16,6 +19,7 @@ use super::live_files::*;
 use super::maintenance::*;
 use super::memory::*;
 use super::multi_get::*;
+use super::optimistic::*;
 use super::option_sets::*;
 use super::options::*;
 use super::perf::*;
@@ -28,6 +32,8 @@ use super::table_kinds::*;
 use super::table_options::*;
 use super::table_properties::*;
 use super::trace::*;
+use super::transaction::*;
+use super::transaction_db::*;
 use super::write_options::*;
 use super::writes::*;
 

@@ -117,5 +117,5 @@ pub unsafe extern "C" fn rocksdb_write(
     batch: *mut rocksdb_writebatch_t,
     errptr: *mut *mut c_char,
 ) {
-    attempt(errptr, (), || object(db)?.write(&object(options)?.options, &mut object_mut(batch)?.batch));
+    attempt(errptr, (), || object(db)?.write(&object(options)?.options, object_mut(batch)?.writable()?));
 }

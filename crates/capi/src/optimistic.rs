@@ -1,0 +1,249 @@
+//! `rocksdb_optimistictransactiondb_t`: a database whose transactions check at commit, and its
+//! options.
+
+use crate::backup::{rocksdb_checkpoint_object_create, rocksdb_checkpoint_t};
+use crate::batch::rocksdb_writebatch_t;
+use crate::column_family::{descriptors, put_handles, rocksdb_column_family_handle_t};
+use crate::db::rocksdb_t;
+use crate::field::{Held, Object};
+use crate::maintenance::{rocksdb_property_int, rocksdb_property_value};
+use crate::memory::{answer, attempt, destroy, give, object, path};
+use crate::options::rocksdb_options_t;
+use crate::transaction::{begin, rocksdb_transaction_t};
+use crate::write_options::rocksdb_writeoptions_t;
+use crate::writes::rocksdb_write;
+use esker::{OptimisticTransactionDb, OptimisticTransactionOptions};
+use libc::{c_char, c_int, c_uchar};
+
+/// An open database whose transactions check at commit.
+#[derive(Debug)]
+pub struct rocksdb_optimistictransactiondb_t {
+    db: OptimisticTransactionDb,
+    /// The database below.
+    base: rocksdb_t,
+}
+
+/// The database below; NULL for NULL.
+unsafe fn base(db: *mut rocksdb_optimistictransactiondb_t) -> *mut rocksdb_t {
+    db.as_mut().map_or(std::ptr::null_mut(), |db| &raw mut db.base)
+}
+
+fn give_db(db: OptimisticTransactionDb) -> *mut rocksdb_optimistictransactiondb_t {
+    give(rocksdb_optimistictransactiondb_t { base: rocksdb_t::new(db.db().clone()), db })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_open(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_optimistictransactiondb_t {
+    attempt(errptr, std::ptr::null_mut(), || {
+        Ok(give_db(OptimisticTransactionDb::open(&object(options)?.checked()?, path(name)?)?))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_open_with_otxn_db_options(
+    options: *const rocksdb_options_t,
+    _otxn_options: *const rocksdb_optimistictransactiondb_options_t,
+    name: *const c_char,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_optimistictransactiondb_t {
+    rocksdb_optimistictransactiondb_open(options, name, errptr)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_open_column_families(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    count: c_int,
+    names: *const *const c_char,
+    family_options: *const *const rocksdb_options_t,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_optimistictransactiondb_t {
+    attempt(errptr, std::ptr::null_mut(), || {
+        let options = object(options)?.checked()?;
+        let families = descriptors(count, names, family_options)?;
+        let db = OptimisticTransactionDb::open_cf(&options.db, path(name)?, families.clone())?;
+        put_handles(db.db(), &families, handles)?;
+        Ok(give_db(db))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_open_column_families_with_otxn_db_options(
+    options: *const rocksdb_options_t,
+    _otxn_options: *const rocksdb_optimistictransactiondb_options_t,
+    name: *const c_char,
+    count: c_int,
+    names: *const *const c_char,
+    family_options: *const *const rocksdb_options_t,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_optimistictransactiondb_t {
+    rocksdb_optimistictransactiondb_open_column_families(
+        options,
+        name,
+        count,
+        names,
+        family_options,
+        handles,
+        errptr,
+    )
+}
+
+/// Closes the database, also where transactions of it are left: their commits fail then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_close(db: *mut rocksdb_optimistictransactiondb_t) {
+    answer((), || object(db)?.db.db().close());
+    destroy(db);
+}
+
+/// The database below. `rocksdb_optimistictransactiondb_close_base_db` frees the result and leaves
+/// the database open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_get_base_db(
+    db: *mut rocksdb_optimistictransactiondb_t,
+) -> *mut rocksdb_t {
+    answer(std::ptr::null_mut(), || Ok(give(rocksdb_t::new(object(db)?.db.db().clone()))))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_close_base_db(base: *mut rocksdb_t) {
+    destroy(base);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransaction_begin(
+    db: *mut rocksdb_optimistictransactiondb_t,
+    write_options: *const rocksdb_writeoptions_t,
+    options: *const rocksdb_optimistictransaction_options_t,
+    old: *mut rocksdb_transaction_t,
+) -> *mut rocksdb_transaction_t {
+    begin(old, || {
+        let db = object(db)?;
+        let (write, options) = (&object(write_options)?.options, &object(options)?.options);
+        Ok((db.db.begin_transaction_opt(write, options), db.base.default.clone()))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_write(
+    db: *mut rocksdb_optimistictransactiondb_t,
+    options: *const rocksdb_writeoptions_t,
+    batch: *mut rocksdb_writebatch_t,
+    errptr: *mut *mut c_char,
+) {
+    rocksdb_write(base(db), options, batch, errptr);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_checkpoint_object_create(
+    db: *mut rocksdb_optimistictransactiondb_t,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_checkpoint_t {
+    rocksdb_checkpoint_object_create(base(db), errptr)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_property_value(
+    db: *mut rocksdb_optimistictransactiondb_t,
+    name: *const c_char,
+) -> *mut c_char {
+    rocksdb_property_value(base(db), name)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_property_int(
+    db: *mut rocksdb_optimistictransactiondb_t,
+    name: *const c_char,
+    value: *mut u64,
+) -> c_int {
+    rocksdb_property_int(base(db), name, value)
+}
+
+/// Options of a transaction that checks at commit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct rocksdb_optimistictransaction_options_t {
+    /// The options.
+    pub options: OptimisticTransactionOptions,
+}
+
+impl Object for rocksdb_optimistictransaction_options_t {}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransaction_options_create()
+-> *mut rocksdb_optimistictransaction_options_t {
+    give(rocksdb_optimistictransaction_options_t::default())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransaction_options_destroy(
+    options: *mut rocksdb_optimistictransaction_options_t,
+) {
+    destroy(options);
+}
+
+/// Options of a database whose transactions check at commit. None has an effect: commits are
+/// checked by the leader of the write queue, without locks.
+#[derive(Clone, Debug, Default)]
+pub struct rocksdb_optimistictransactiondb_options_t {
+    pub(crate) held: Held,
+}
+
+impl Object for rocksdb_optimistictransactiondb_options_t {
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_options_create()
+-> *mut rocksdb_optimistictransactiondb_options_t {
+    give(rocksdb_optimistictransactiondb_options_t::default())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_options_destroy(
+    options: *mut rocksdb_optimistictransactiondb_options_t,
+) {
+    destroy(options);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_options_set_shared_lock_buckets(
+    _options: *mut rocksdb_optimistictransactiondb_options_t,
+    _lock_buckets: *mut rocksdb_optimistictransactiondb_lock_buckets_t,
+) {
+}
+
+/// Stands for the locks that RocksDB's commits share. There are none here.
+#[derive(Debug)]
+pub struct rocksdb_optimistictransactiondb_lock_buckets_t {
+    _bucket_count: usize,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_lock_buckets_create(
+    bucket_count: usize,
+    _cache_aligned: c_uchar,
+) -> *mut rocksdb_optimistictransactiondb_lock_buckets_t {
+    give(rocksdb_optimistictransactiondb_lock_buckets_t { _bucket_count: bucket_count })
+}
+
+/// Bytes of the object: there are no locks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_lock_buckets_approximate_memory_usage(
+    lock_buckets: *mut rocksdb_optimistictransactiondb_lock_buckets_t,
+) -> usize {
+    lock_buckets.as_ref().map_or(0, size_of_val)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_optimistictransactiondb_lock_buckets_destroy(
+    lock_buckets: *mut rocksdb_optimistictransactiondb_lock_buckets_t,
+) {
+    destroy(lock_buckets);
+}
