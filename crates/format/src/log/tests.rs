@@ -51,6 +51,17 @@ fn payloads() -> impl Strategy<Value = Vec<Vec<u8>>> {
 }
 
 #[test]
+fn a_reader_without_checksums_takes_a_record_whose_checksum_is_wrong() {
+    let mut bytes = log_of(&[b"esker".to_vec()], 0, false);
+    *bytes.last_mut().unwrap() ^= 1;
+    let mut record = Vec::new();
+    let damaged = LogReader::new(SliceSource(&bytes), 0).next_record(&mut record).unwrap();
+    assert!(matches!(damaged, LogEvent::Corrupt { what: LogCorruption::ChecksumMismatch, .. }));
+    let mut unchecked = LogReader::new(SliceSource(&bytes), 0).without_checksums();
+    assert!(matches!(unchecked.next_record(&mut record).unwrap(), LogEvent::Record { .. }));
+}
+
+#[test]
 fn bytes_are_rocksdbs() {
     // First bytes of a WAL that RocksDB wrote.
     let mut payload = vec![0x59, 2, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 9];
