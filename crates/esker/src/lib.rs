@@ -168,7 +168,7 @@ mod write;
 pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo, BackupStopper, CreateBackupOptions};
 pub use db::{
     AttributeGroup, BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, IngestExternalFileArg,
-    OpenMode, QuarantinedTable, WideColumns, destroy_db, destroy_db_cf,
+    OpenMode, QuarantinedTable, WalIterator, WideColumns, destroy_db, destroy_db_cf,
 };
 pub use engine::ScrubState;
 pub use esker_base::{
@@ -181,11 +181,11 @@ pub use esker_format::write_batch::{BatchOp, WriteBatch};
 pub use esker_table::{AheadCounts, ScanRanges};
 pub use explain::ExplainScan;
 pub use get::MultiGetOutput;
-pub use observe::{Explanation, ExportImportFilesMetaData, LiveFileMetaData};
+pub use observe::{Explanation, ExportImportFilesMetaData, LiveFileMetaData, WalFile, WalFileType};
 pub use options::{
     ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, DbOptions, DbPath, Env, FlushOptions,
     ImportColumnFamilyOptions, IngestExternalFileOptions, MultiScanArgs, Options, RangeOpt, ReadOptions,
-    ReadTier, WaitForCompactOptions, WalRecoveryMode, WriteOptions,
+    ReadTier, WaitForCompactOptions, WalReadOptions, WalRecoveryMode, WriteOptions,
 };
 pub use repair::{RepairSummary, repair_db};
 pub use scan::{DbIterator, Entries, EntryCursor, KeyRange, KeyValue, MultiScan, Scan};

@@ -559,8 +559,7 @@ impl BackupEngine {
         remove_current(fs, &db_dir)?;
         for dir in [&db_dir, &wal_dir] {
             clear(fs, dir)?;
-            // RocksDB would return archived WALs as updates since a sequence number, as if they
-            // were of the backup.
+            // They would come as updates since a sequence number, as if they were of the backup.
             delete_archive(fs, dir)?;
         }
         // `CURRENT`, which makes the directory a database, comes last.

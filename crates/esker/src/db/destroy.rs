@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Deletes every file of the database in `path`, and the directory if nothing else is in it; of
 /// other directories that options name, WALs from `wal_dir` and its info logs from `db_log_dir`;
-/// WALs that RocksDB has put into `archive`; from `db_paths` tables and blob files, and each of
+/// WALs in `archive`; from `db_paths` tables and blob files, and each of
 /// these directories that is empty then. Files that are not the database's are left alone. A
 /// directory without a database is fine.
 /// # Errors
@@ -111,8 +111,7 @@ fn delete_files(fs: &dyn FileSystem, dir: &Path, wanted: impl Fn(&str) -> bool) 
     Ok(())
 }
 
-/// Deletes the WALs that RocksDB has archived in `wal_dir`, and their directory if nothing else is
-/// in it.
+/// Deletes the archived WALs of `wal_dir`, and their directory if nothing else is in it.
 pub(crate) fn delete_archive(fs: &dyn FileSystem, wal_dir: &Path) -> Result<()> {
     let archive = wal_dir.join(file_name::ARCHIVE_DIR);
     if !fs.file_exists(&archive)? {

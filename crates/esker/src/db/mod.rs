@@ -7,8 +7,8 @@
 //! `leftovers`, `holding`, `log_header` and `jobs`), `catch_up` (secondaries), `descriptor` and
 //! `column_family` (families as given and as handles), `reads`, `multi_get`, `scans`, `ranges`,
 //! `snapshots`, `own_writes`, `entities` and `explain`, `writes` (with `batch_arg`), `maintenance`
-//! (with `ingest`, `import`, `live_files`, `verify`, `history`), `set_options`, `properties` and
-//! `stats_dump`, `compaction_timer`, `close`, `resume`, `destroy`.
+//! (with `ingest`, `import`, `live_files`, `verify`, `history`), `updates` (the WAL for users),
+//! `set_options`, `properties` and `stats_dump`, `compaction_timer`, `close`, `resume`, `destroy`.
 
 pub(crate) mod batch_arg;
 mod catch_up;
@@ -44,6 +44,7 @@ mod scans;
 mod set_options;
 mod snapshots;
 mod stats_dump;
+mod updates;
 mod verify;
 mod writes;
 
@@ -61,6 +62,7 @@ pub(crate) use open_tables::table_capacity;
 pub use opening::OpenMode;
 pub(crate) use recover::check_for_forgotten_wal_dir;
 pub use scans::internal_iterator;
+pub use updates::WalIterator;
 pub use verify::QuarantinedTable;
 pub(crate) use writes::check_timestamp;
 

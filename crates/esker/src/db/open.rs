@@ -28,12 +28,14 @@ use crate::options::{DbOptions, Feature};
 use crate::schedule::Scheduler;
 use crate::version::beside_owner::{OwnersProgress, read_beside_owner};
 use crate::version::{LogOptions, Version, VersionSet, VersionSetOptions, check_family_name};
-use crate::wal::{PreparedSections, PreparedTransaction, WalOptions, Wals, section_record_again};
+use crate::wal::{
+    ArchivedWal, OldWals, PreparedSections, PreparedTransaction, WalOptions, Wals, section_record_again,
+};
 use crate::write::WritePath;
 use esker_base::logger::{InfoLog, InfoLogLevel};
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
-use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, SubCode};
 use esker_env::info_log::{InfoLogFile, InfoLogOptions};
 use esker_env::system::unsynced_directory;
 use esker_env::{FileLock, FileSystem, random};
@@ -47,6 +49,9 @@ use std::path::{Path, PathBuf};
 /// Tells this process's databases from each other: their jobs in shared thread pools, their
 /// families.
 static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
+
+/// Larger file numbers were never given out.
+const MOST_GIVEN_OUT: u64 = u64::MAX / 2;
 
 impl Db {
     /// For work that has options of its own: with these the database is open once, and its OPTIONS
@@ -272,7 +277,8 @@ impl Opening {
         };
         let follower = self.secondary.as_ref().map(|_| recovered.refused_operands());
 
-        let mut wals = Wals::new(fs.clone(), self.wal_dir.clone(), self.wal_options());
+        let old = self.old_wals(&manifest, &recovered.cuts)?;
+        let mut wals = Wals::new(fs.clone(), self.wal_dir.clone(), self.wal_options(), old);
         for family in manifest.families() {
             wals.set_timestamp_size(family.id(), family.descriptor().comparator.timestamp_size());
         }
@@ -317,11 +323,10 @@ impl Opening {
     fn pass_over_left_files(&self, manifest: &VersionSet) -> Result<()> {
         for name in self.options.env.fs.children(&self.path)? {
             match parse_file_name(&name) {
-                // Larger ones were never given out.
                 Some((
                     FileType::Table | FileType::Blob | FileType::Descriptor | FileType::Options,
                     number,
-                )) if number.0 <= u64::MAX / 2 => {
+                )) if number.0 <= MOST_GIVEN_OUT => {
                     manifest.numbers().mark_used(number);
                 }
                 _ => {}
@@ -379,7 +384,11 @@ impl Opening {
                 return Err(remains(&dir.join(name)));
             }
         }
-        Ok(())
+        // They would pass for the history of the new database.
+        match self.archived_wals().first() {
+            Some(number) => Err(remains(&file_name::archived_wal_file_name(&self.wal_dir, *number))),
+            None => Ok(()),
+        }
     }
 
     /// Whether the directory's file system has what the options ask for: asked now, not when the
@@ -457,6 +466,37 @@ impl Opening {
         let log = LogOptions { new_manifest: true, atomic_group: recovered.families.len() > 1 };
         manifest.log_and_apply(edits.collect(), log)?;
         Ok(())
+    }
+
+    /// The WALs in the archive. One that cannot be listed is none.
+    fn archived_wals(&self) -> Vec<FileNumber> {
+        let archive = self.wal_dir.join(file_name::ARCHIVE_DIR);
+        wals_in(self.options.env.fs.as_ref(), &archive).unwrap_or_else(|e| {
+            esker_base::info_log!(self.info_log, Warn, "No archive of WALs: {e}");
+            Vec::new()
+        })
+    }
+
+    /// The archive, and read-only all other WALs. No new WAL gets a number of the archive.
+    fn old_wals(&self, manifest: &VersionSet, cuts: &[(FileNumber, u64)]) -> Result<OldWals> {
+        let fs = self.options.env.fs.as_ref();
+        let mut old = OldWals::new(&self.options);
+        cuts.iter().for_each(|(number, bytes)| old.cut(*number, *bytes));
+        // First: the owner may move some into the archive meanwhile.
+        if self.mode == OpenMode::ReadOnly {
+            wals_in(fs, &self.wal_dir)?.into_iter().for_each(|number| old.retire(number));
+        }
+        for number in self.archived_wals() {
+            if number.0 <= MOST_GIVEN_OUT {
+                manifest.numbers().mark_used(number);
+            }
+            let path = file_name::archived_wal_file_name(&self.wal_dir, number);
+            // The owner may delete it meanwhile.
+            if let (Ok(bytes), Ok(modified)) = (fs.file_size(&path), fs.modification_time(&path)) {
+                old.note_archived(number, ArchivedWal { bytes, modified });
+            }
+        }
+        Ok(old)
     }
 
     /// Writes prepared sections to the new WAL, durably, as the old WALs go. The same record takes
@@ -564,10 +604,7 @@ impl Opening {
     fn look_at_wals(&self) -> Result<BeforeManifest> {
         let fs = self.options.env.fs.as_ref();
         let progress = OwnersProgress::now(fs, &self.path);
-        let exists = fs.file_exists(&self.wal_dir)?;
-        let names = if exists { fs.children(&self.wal_dir)? } else { Vec::new() };
-        let number = |name: &String| parse_file_name(name).filter(|(kind, _)| *kind == FileType::Wal);
-        Ok(BeforeManifest { progress, wals: names.iter().filter_map(number).map(|(_, wal)| wal).collect() })
+        Ok(BeforeManifest { progress, wals: wals_in(fs, &self.wal_dir)? })
     }
 
     /// Opens every file that a read may need: the database's owner may delete each of them at any
@@ -672,6 +709,19 @@ impl Db {
         begin_scrubbing(engine);
         Ok(())
     }
+}
+
+/// The numbers of the WALs in `dir`, which need not exist.
+fn wals_in(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<FileNumber>> {
+    let names = match fs.children(dir) {
+        Err(e) if e.subcode() == SubCode::PathNotFound => return Ok(Vec::new()),
+        names => names?,
+    };
+    let number = |name: String| match parse_file_name(&name) {
+        Some((FileType::Wal, number)) => Some(number),
+        _ => None,
+    };
+    Ok(names.into_iter().filter_map(number).collect())
 }
 
 fn remains(file: &Path) -> Error {

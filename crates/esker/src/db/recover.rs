@@ -84,6 +84,8 @@ pub(super) struct RecoveredDb {
     pub(super) wals_still_needed: Vec<(FileNumber, u64)>,
     /// Transactions that are prepared: to be written to the new WAL, as the old ones go.
     pub(super) prepared: Vec<PreparedTransaction>,
+    /// WALs that hold more than was applied, each with the length of the part that was.
+    pub(super) cuts: Vec<(FileNumber, u64)>,
 }
 
 impl RecoveredDb {
@@ -159,6 +161,7 @@ impl Recovery<'_> {
             has_written_tables: false,
             opened,
             recyclable: Vec::new(),
+            cuts: Vec::new(),
         };
         let timestamped = run.families.iter().filter(|(_, f)| f.icmp.timestamp_size() > 0);
         run.two_phase.set_timestamped(timestamped.map(|(id, _)| *id));
@@ -189,8 +192,8 @@ impl Recovery<'_> {
         let prepared = run.prepared()?;
         esker_base::probe!("recovery:families_walked", &mut run.families.walked());
         manifest.numbers().set_last_sequence(run.last_sequence);
-        let families = run.families.into_values().collect();
-        Ok(RecoveredDb { prepared, wals_still_needed, families, replayed: wals })
+        let (families, cuts) = (run.families.into_values().collect(), run.cuts);
+        Ok(RecoveredDb { prepared, wals_still_needed, families, replayed: wals, cuts })
     }
 
     /// Families with empty memtables, for a secondary, which replays by itself.
@@ -207,6 +210,7 @@ impl Recovery<'_> {
             replayed: Vec::new(),
             wals_still_needed: Vec::new(),
             prepared: Vec::new(),
+            cuts: Vec::new(),
         })
     }
 
@@ -437,6 +441,8 @@ struct ReplayRun<'a> {
     /// WALs of another owner that are open, and those that were replayed and may be written over.
     opened: BTreeMap<FileNumber, WalReader>,
     recyclable: Vec<FileNumber>,
+    /// See [`RecoveredDb::cuts`].
+    cuts: Vec<(FileNumber, u64)>,
 }
 
 impl ReplayRun<'_> {
@@ -456,8 +462,8 @@ impl ReplayRun<'_> {
         self.at = (wal, Some(self.at.0).filter(|wal| wal.0 > 0));
         self.records = (0, self.records.0);
         self.two_phase.begin_file();
-        let mut record = Vec::new();
-        loop {
+        let (mut record, mut applied_bytes) = (Vec::new(), 0);
+        let is_whole = loop {
             let event = reader.next_record(&mut record);
             let step = match &event {
                 Ok(event) => self.decide.event(event, &record),
@@ -478,17 +484,21 @@ impl ReplayRun<'_> {
             match step {
                 ReplayStep::Apply(batch) => {
                     if !self.follows_predecessor(&batch)? {
-                        break;
+                        break false;
                     }
                     self.records.0 += 1;
                     let (first, consumed) = (batch.sequence(), self.apply(wal, &batch)?);
                     self.decide.applied(first, consumed)?;
                     self.flush_full()?;
+                    applied_bytes = reader.offset();
                 }
                 ReplayStep::Continue => {}
-                ReplayStep::EndOfFile => break,
+                ReplayStep::EndOfFile => break matches!(event, Ok(LogEvent::End)),
             }
             self.log_warning();
+        };
+        if !is_whole {
+            self.cuts.push((wal, applied_bytes));
         }
         self.log_warning();
         if self.decide.stopped_in() == Some(wal) {

@@ -17,6 +17,7 @@
 //!  2. A file named in any live version is on disk; `files/obsolete.rs`, which gets all live
 //!     versions, decides on deletions.
 //!  3. Only the write leader changes active memtables, `wals` and the allocated sequence number.
+//!     Purges and readers of the WAL change `wals.old`.
 
 mod background_error;
 mod counters;

@@ -1,7 +1,8 @@
 //! Deletion of obsolete files.
 //!
 //! In: files that the MANIFEST, the memtables and the WALs no longer need. Out: those files are
-//! deleted, or logged and left for the next open.
+//! deleted, or logged and left for the next open. WALs go into the archive first, if options ask
+//! for one, and wait there or in the WAL directory for readers that need them.
 //!
 //! Invariants
 //!  1. No file is deleted that was still needed when the state lock was last held: no code asks
@@ -14,12 +15,13 @@ use crate::engine::{DbState, Engine, UnderWay};
 use crate::files::{KeepSet, is_data_file, is_obsolete, is_trash_name, under_either_name};
 use crate::observe::{Event, TableFileDeletionInfo};
 use crate::version::{ObsoleteBlob, ObsoleteTable};
+use crate::wal::{ArchivedWal, OldWals};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch;
 use esker_base::{FileNumber, Result, SubCode};
 use esker_env::Clock;
-use esker_format::file_name;
+use esker_format::file_name::{self, FileType, parse_file_name};
 use std::path::Path;
 use std::time::Duration;
 
@@ -144,12 +146,33 @@ impl Drop for Deleting<'_> {
     }
 }
 
+/// WALs that no family needs.
+#[derive(Default)]
+struct ObsoleteWals {
+    delete: Vec<FileNumber>,
+    archive: Vec<FileNumber>,
+    /// Files of the archive to delete.
+    expired: Vec<FileNumber>,
+}
+
+impl ObsoleteWals {
+    fn take(engine: &Engine, old: &mut OldWals) -> ObsoleteWals {
+        let expired =
+            if old.archives() { old.take_expired(engine.env.clock.now_seconds()) } else { Vec::new() };
+        ObsoleteWals {
+            delete: old.take_deletable(engine.closed.load(Ordering::Acquire)),
+            archive: old.to_archive(),
+            expired,
+        }
+    }
+}
+
 /// Obsolete files, listed while deletions were enabled. Disabling deletions waits until it is
 /// dropped.
 struct Obsolete<'a> {
     tables: Vec<ObsoleteTable>,
     blobs: Vec<ObsoleteBlob>,
-    wals: Vec<FileNumber>,
+    wals: ObsoleteWals,
     manifests: Vec<FileNumber>,
     deleting: Deleting<'a>,
 }
@@ -173,13 +196,13 @@ impl<'a> Obsolete<'a> {
                     oldest
                 };
                 let mut wals = engine.wals.lock();
-                let gone = wals.release_before(oldest);
+                wals.release_before(oldest);
                 // Otherwise the next writer would see the old total, and flush entries written
                 // since for that.
                 engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
-                gone
+                ObsoleteWals::take(engine, &mut wals.old)
             }
-            _ => Vec::new(),
+            _ => ObsoleteWals::default(),
         };
         let manifests = manifest.take_obsolete_manifests();
         Some(Obsolete { tables, blobs, wals, manifests, deleting })
@@ -199,9 +222,13 @@ impl<'a> Obsolete<'a> {
             open_files.blobs().evict(blob.number);
             delete(engine, &blob.path());
         }
-        for number in self.wals {
+        for number in self.wals.delete {
             delete(engine, &file_name::wal_file_name(&engine.wal_dir, number));
         }
+        for number in self.wals.expired {
+            delete(engine, &file_name::archived_wal_file_name(&engine.wal_dir, number));
+        }
+        self.wals.archive.into_iter().for_each(|number| archive_wal(engine, number));
         for number in self.manifests {
             delete(engine, &file_name::descriptor_file_name(&engine.path, number));
         }
@@ -228,12 +255,12 @@ pub(crate) fn purge_directory(engine: &Engine) -> Result<()> {
     };
     keep.keep_newest_options(&names);
     for name in names.iter().filter(|name| is_obsolete(name, &keep)) {
-        delete(engine, &engine.path.join(name));
+        delete_or_archive(engine, &engine.path, name);
     }
     if engine.wal_dir != engine.path {
         let names = engine.fs().children(&engine.wal_dir)?;
         for name in names.iter().filter(|name| name.ends_with(".log") && is_obsolete(name, &keep)) {
-            delete(engine, &engine.wal_dir.join(name));
+            delete_or_archive(engine, &engine.wal_dir, name);
         }
     }
     let others = engine.other_directories.lock().clone();
@@ -245,6 +272,61 @@ pub(crate) fn purge_directory(engine: &Engine) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Deletes an obsolete file of a directory; a WAL of the WAL directory goes into the archive, if
+/// there is to be one.
+fn delete_or_archive(engine: &Engine, dir: &Path, name: &str) {
+    match parse_file_name(name) {
+        Some((FileType::Wal, number)) if dir == engine.wal_dir && engine.wals.lock().old.archives() => {
+            engine.wals.lock().old.retire(number);
+            archive_wal(engine, number);
+        }
+        _ => delete(engine, &dir.join(name)),
+    }
+}
+
+/// Moves a WAL that no family needs into the archive, without bytes that are no records of this
+/// database. A file without records is deleted. A failure is logged, and the next purge tries
+/// again.
+fn archive_wal(engine: &Engine, number: FileNumber) {
+    let path = file_name::wal_file_name(&engine.wal_dir, number);
+    match try_to_archive(engine, number, &path) {
+        Ok(Some(file)) => engine.wals.lock().old.note_archived(number, file),
+        Ok(None) => engine.wals.lock().old.forget(number),
+        Err(e) => esker_base::info_log!(engine.info_log, Warn, "Could not archive a WAL: {e}"),
+    }
+}
+
+fn try_to_archive(engine: &Engine, number: FileNumber, path: &Path) -> Result<Option<ArchivedWal>> {
+    let fs = engine.fs();
+    let bytes = match fs.file_size(path) {
+        // Another purge has moved it.
+        Err(e) if e.subcode() == SubCode::PathNotFound => return archived(engine, number),
+        bytes => bytes?,
+    };
+    let cut = engine.wals.lock().old.cut_of(number).unwrap_or(bytes).min(bytes);
+    if cut == 0 {
+        fs.delete_file(path)?;
+        return Ok(None);
+    }
+    if cut < bytes {
+        fs.truncate(path, cut)?;
+    }
+    fs.create_dir_if_missing(&engine.wal_dir.join(file_name::ARCHIVE_DIR))?;
+    let target = file_name::archived_wal_file_name(&engine.wal_dir, number);
+    fs.rename(path, &target)?;
+    esker_base::info_log!(engine.info_log, Info, "Move log file {} to {}", path.display(), target.display());
+    archived(engine, number)
+}
+
+/// The file of the archive with this number.
+fn archived(engine: &Engine, number: FileNumber) -> Result<Option<ArchivedWal>> {
+    let path = file_name::archived_wal_file_name(&engine.wal_dir, number);
+    match engine.fs().file_size(&path) {
+        Err(e) if e.subcode() == SubCode::PathNotFound => Ok(None),
+        bytes => Ok(Some(ArchivedWal { bytes: bytes?, modified: engine.fs().modification_time(&path)? })),
+    }
 }
 
 fn delete_table(engine: &Engine, table: &ObsoleteTable) -> Result<()> {

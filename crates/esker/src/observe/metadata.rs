@@ -175,3 +175,28 @@ pub struct LiveFileStorageInfo {
     /// Whether the file may grow: a copy takes the first `size` bytes, and must not be a link.
     pub trim_to_size: bool,
 }
+
+/// Where a WAL file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WalFileType {
+    /// In the archive: tables hold its entries.
+    Archived = 0,
+    /// In the WAL directory.
+    Alive = 1,
+}
+
+/// A WAL file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WalFile {
+    /// Path below the WAL directory, with a slash in front: `/000003.log` or
+    /// `/archive/000003.log`.
+    pub path_name: String,
+    /// Its number; later files have larger ones.
+    pub log_number: FileNumber,
+    /// Where it is.
+    pub file_type: WalFileType,
+    /// Sequence number of its first record.
+    pub start_sequence: SequenceNumber,
+    /// Bytes of its records that are written.
+    pub size_file_bytes: u64,
+}

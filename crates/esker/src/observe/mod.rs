@@ -29,7 +29,7 @@ pub use listener::{
 };
 pub use metadata::{
     BlobMetaData, ColumnFamilyMetaData, ExportImportFilesMetaData, LevelMetaData, LiveFileMetaData,
-    LiveFileStorageInfo, SstFileMetaData,
+    LiveFileStorageInfo, SstFileMetaData, WalFile, WalFileType,
 };
 pub use properties::{Property, PropertyKind, parse_property};
 pub use reason::{

@@ -148,9 +148,14 @@ option_struct! {
         /// Where LOG files go, under the database's path as their names: several databases may
         /// share one; `None`: in the database's directory. Default `None`. Fixed.
         db_log_dir: Option<PathBuf> = None, fixed;
-        /// Seconds an archived WAL is kept; 0: not kept for its age. Default 0. Fixed.
+        /// Seconds after its last write that a WAL stays in the directory `archive` of the WAL
+        /// directory, where [`Db::get_updates_since`](crate::Db::get_updates_since) reads it. A
+        /// purge of obsolete files deletes it afterwards. 0: no bound by age; with
+        /// `WAL_size_limit_MB` 0, too, there is no archive, and no WAL is recycled with one.
+        /// Default 0. Fixed.
         wal_ttl_seconds as "WAL_ttl_seconds": u64 = 0, fixed;
-        /// MiB of archived WALs kept; 0: not kept for their size. Default 0. Fixed.
+        /// MiB of WALs in `archive`: a purge of obsolete files deletes the oldest beyond. 0: no
+        /// bound by size. Default 0. Fixed.
         wal_size_limit_mb as "WAL_size_limit_MB": u64 = 0, fixed;
         /// Old WAL files kept to be overwritten by new ones. Default 0: only then can every RocksDB
         /// read the WAL. Fixed.

@@ -102,7 +102,7 @@ pub use file_checksum::{
 pub use hints::{CacheTier, MemtableFactory, PrepopulateBlobCache, Temperature};
 pub use paths::DbPath;
 pub(crate) use read::{PLAIN, table_read_options};
-pub use read::{ReadOptions, ReadTier, ScanTableFilter};
+pub use read::{ReadOptions, ReadTier, ScanTableFilter, WalReadOptions};
 pub use scan::MultiScanArgs;
 pub use set::{cf_options_from_string, options_from_string, set_db_options, set_options};
 pub use sst_partitioner::{

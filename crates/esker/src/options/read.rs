@@ -379,3 +379,48 @@ pub(crate) fn table_read_options(options: &ReadOptions) -> TableReadOptions {
 fn micros(duration: Duration) -> u64 {
     duration.as_micros().try_into().unwrap_or(u64::MAX)
 }
+
+/// Options of [`Db::get_updates_since`](crate::Db::get_updates_since).
+///
+/// ```
+/// use esker::WalReadOptions;
+///
+/// let options = WalReadOptions::new().verify_checksums(true).from_next_available(false);
+/// assert_eq!(options, WalReadOptions::default());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct WalReadOptions {
+    /// Compare the checksums of records. Default true.
+    pub verify_checksums: bool,
+    /// If the write with the wanted sequence number is in no WAL, begin with the next one that is
+    /// there, as RocksDB does: the first batch says what is missing. Default false: an error.
+    pub from_next_available: bool,
+}
+
+impl Default for WalReadOptions {
+    fn default() -> WalReadOptions {
+        WalReadOptions { verify_checksums: true, from_next_available: false }
+    }
+}
+
+impl WalReadOptions {
+    /// All defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets `verify_checksums`.
+    #[must_use]
+    pub fn verify_checksums(mut self, value: bool) -> Self {
+        self.verify_checksums = value;
+        self
+    }
+
+    /// Sets `from_next_available`.
+    #[must_use]
+    pub fn from_next_available(mut self, value: bool) -> Self {
+        self.from_next_available = value;
+        self
+    }
+}

@@ -7,8 +7,8 @@
 //!  1. A record is appended whole before `append` returns, so that it survives the process.
 //!  2. `sync` makes everything appended before it durable, in files that are already closed too,
 //!     and the names of those files.
-//!  3. A file leaves `alive` only when the caller says that no family needs it; the caller deletes
-//!     it.
+//!  3. A file leaves `alive` only when the caller says that no family needs it. It is then
+//!     recycled, or listed in [`OldWals`].
 //!  4. A file that gets its first record while the one before is not synced records where that one
 //!     ended: recovery notices if that end was lost. A replacement of a failed file does so for as
 //!     long as that information may be needed.
@@ -19,8 +19,10 @@
 //!     durable before a family's tables are: only the last file may end in older records. Readers
 //!     take those for damage. RocksDB (7.8, 11.8) refuses the database if a family's tables are
 //!     newer and no record of a later file follows on.
+//!  8. A reader gets whole records that are settled: published, or never to be published. An append
+//!     settles all records before it, because one leader at a time appends and publishes.
 
-use super::Predecessor;
+use super::{OldWals, Predecessor};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_env::{Directory, FileSystem, WritableFile};
@@ -61,6 +63,8 @@ struct WalFile {
     number: FileNumber,
     writer: LogWriter,
     file: Box<dyn WritableFile>,
+    /// Bytes handed to the kernel; they end with a record.
+    flushed: u64,
     /// Bytes handed to write-back so far.
     range_synced: u64,
     synced: u64,
@@ -107,6 +111,20 @@ struct Mark {
     records: u64,
 }
 
+/// The part of a WAL that a reader may read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WalEnd {
+    /// It is being written.
+    Growing {
+        /// Length of the whole records that are settled and in the kernel.
+        bytes: u64,
+        /// The number behind the last record, settled or not; `None` without records.
+        due: Option<SequenceNumber>,
+    },
+    /// It stays as it is. Bytes behind this length are no records; `None`: read to its end.
+    Final(Option<u64>),
+}
+
 /// All WALs of a database.
 pub(crate) struct Wals {
     fs: Arc<dyn FileSystem>,
@@ -130,13 +148,17 @@ pub(crate) struct Wals {
     /// Physical records of the append in hand.
     buffer: Vec<u8>,
     failed: Option<Error>,
+    /// Where the record begins that was appended to the current file and whose write failed.
+    refused_from: Option<u64>,
+    /// Those that no family needs.
+    pub(crate) old: OldWals,
     /// The file that failed and was abandoned, until no recovery comes back to it.
     replaced: Option<FileNumber>,
 }
 
 impl Wals {
     /// No current file yet; `alive` are the files that recovery found and that may still be needed.
-    pub(crate) fn new(fs: Arc<dyn FileSystem>, dir: PathBuf, options: WalOptions) -> Wals {
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, dir: PathBuf, options: WalOptions, old: OldWals) -> Wals {
         Wals {
             fs,
             dir,
@@ -153,6 +175,8 @@ impl Wals {
             compressor: None,
             buffer: Vec::new(),
             failed: None,
+            refused_from: None,
+            old,
             replaced: None,
         }
     }
@@ -206,6 +230,33 @@ impl Wals {
         self.alive.front().map(|w| w.number)
     }
 
+    /// The next file behind `number` that readers may read.
+    pub(crate) fn readable_after(&self, number: FileNumber) -> Option<FileNumber> {
+        let alive = self.alive.iter().map(|w| w.number).find(|alive| *alive > number);
+        alive.into_iter().chain(self.old.first_after(number)).min()
+    }
+
+    /// The last file before `number` that readers may read.
+    pub(crate) fn readable_before(&self, number: FileNumber) -> Option<FileNumber> {
+        let alive = self.alive.iter().map(|w| w.number).rev().find(|alive| *alive < number);
+        alive.max(self.old.last_before(number))
+    }
+
+    /// The part of file `number` that may be read, where `published` is the last published number.
+    pub(crate) fn end_of(&self, number: FileNumber, published: SequenceNumber) -> WalEnd {
+        let Some(current) = self.current.as_ref().filter(|c| c.number == number) else {
+            let written = self.alive.iter().find(|w| w.number == number && w.ours).map(|w| w.bytes);
+            return WalEnd::Final(self.old.cut_of(number).or(written));
+        };
+        let mut bytes = current.flushed.min(self.refused_from.unwrap_or(u64::MAX));
+        if let Some(mark) = &self.mark
+            && (mark.sequence == current.due || published.0 + 1 < current.due.0)
+        {
+            bytes = bytes.min(mark.bytes);
+        }
+        WalEnd::Growing { bytes, due: (current.records > 0).then_some(current.due) }
+    }
+
     /// Files with smaller numbers are durable, if they are needed.
     pub(crate) fn durable_before(&self) -> FileNumber {
         self.unsynced.first().map_or(self.current_number(), |f| f.number)
@@ -223,7 +274,7 @@ impl Wals {
     /// old one stays current.
     pub(crate) fn switch(&mut self, number: FileNumber) -> Result<()> {
         self.check_usable()?;
-        let flushed = self.current.as_mut().map_or(Ok(()), |c| c.file.flush());
+        let flushed = self.current.as_mut().map_or(Ok(()), WalFile::flush);
         self.note(flushed)?;
         if let Some(current) = &mut self.current {
             current.cut_old_tail()?;
@@ -235,6 +286,7 @@ impl Wals {
             self.unsynced.push(old);
         }
         self.alive.push_back(AliveWal { number, bytes: 0, ours: true });
+        self.mark = None;
         Ok(())
     }
 
@@ -246,6 +298,10 @@ impl Wals {
     pub(crate) fn abandon_current(&mut self, number: FileNumber) -> Result<Option<FileNumber>> {
         let before = self.current_number();
         self.current = Some(self.create(number)?);
+        self.mark = None;
+        if let Some(bytes) = self.refused_from.take() {
+            self.old.cut(before, bytes);
+        }
         self.replaced = self.replaced.or(Some(before));
         self.unsynced.clear();
         let fresh = self.fresh.replace(Fresh { number, complete: None });
@@ -291,6 +347,7 @@ impl Wals {
             number,
             writer: LogWriter::new(number.0, self.options.recycle_log_file_num > 0),
             file,
+            flushed: 0,
             range_synced: 0,
             synced: 0,
             name_synced: false,
@@ -319,8 +376,12 @@ impl Wals {
             .append(&self.buffer)
             .and_then(|()| if manual { Ok(()) } else { current.file.flush() })
             .and_then(|()| current.write_back(per_sync));
+        let bytes = current.file.file_size();
+        if !manual && result.is_ok() {
+            current.flushed = bytes;
+        }
         if let Some(last) = self.alive.back_mut() {
-            last.bytes = current.file.file_size();
+            last.bytes = bytes;
         }
         if self.buffer.capacity() > KEEP_BUFFER_BYTES {
             self.buffer = Vec::new();
@@ -328,7 +389,16 @@ impl Wals {
         if let Some(compressor) = &mut self.compressor {
             compressor.keep_at_most(KEEP_BUFFER_BYTES);
         }
+        if result.is_err() {
+            self.refuse_last();
+        }
         self.note(result)
+    }
+
+    /// The write whose record was appended last has failed: readers get neither that record nor
+    /// bytes behind it.
+    pub(crate) fn refuse_last(&mut self) {
+        self.refused_from = self.refused_from.or(self.mark.as_ref().map(|mark| mark.bytes));
     }
 
     /// Puts the physical records of an append into `buffer`: the first records of a new file, then
@@ -396,11 +466,15 @@ impl Wals {
         // The cut gave the reserved space back.
         (current.has_old_tail, current.is_cut, current.reserved) = (false, true, 0);
         current.range_synced = current.range_synced.min(mark.bytes);
+        current.flushed = current.flushed.min(mark.bytes);
         self.told_sizes = mark.told_sizes;
         let use_fsync = self.options.use_fsync;
         let result = cut.and_then(|()| if was_synced { current.sync(use_fsync) } else { Ok(()) });
         if let Some(last) = self.alive.back_mut() {
             last.bytes = current.file.file_size();
+        }
+        if result.is_err() {
+            self.refused_from = Some(mark.bytes);
         }
         self.note(result)
     }
@@ -410,7 +484,7 @@ impl Wals {
     /// As `append`.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.check_usable()?;
-        let result = self.current.as_mut().map_or(Ok(()), |c| c.file.flush());
+        let result = self.current.as_mut().map_or(Ok(()), WalFile::flush);
         self.note(result)
     }
 
@@ -469,23 +543,22 @@ impl Wals {
         Ok(())
     }
 
-    /// Releases every file numbered below `oldest_needed`, except the newest one. Returns those to
-    /// delete; files kept for recycling are not among them.
-    pub(crate) fn release_before(&mut self, oldest_needed: FileNumber) -> Vec<FileNumber> {
+    /// Releases every file numbered below `oldest_needed`, except the newest one: to be recycled,
+    /// or to the old ones.
+    pub(crate) fn release_before(&mut self, oldest_needed: FileNumber) {
         // Closing leaves no current one.
-        let Some(newest) = self.alive.back() else { return Vec::new() };
+        let Some(newest) = self.alive.back() else { return };
         let limit = oldest_needed.min(newest.number);
         self.unsynced.retain(|f| f.number >= limit);
-        let mut gone = Vec::new();
         while let Some(front) = self.alive.front().filter(|w| w.number < limit) {
-            if front.ours && self.recyclable.len() < self.options.recycle_log_file_num {
+            let has_room = self.recyclable.len() < self.options.recycle_log_file_num;
+            if front.ours && has_room && !self.old.is_held(front.number) {
                 self.recyclable.push_back(front.number);
             } else {
-                gone.push(front.number);
+                self.old.retire(front.number);
             }
             self.alive.pop_front();
         }
-        gone
     }
 
     /// Files kept for reuse: they must not be deleted.
@@ -557,6 +630,12 @@ impl WalFile {
         }
     }
 
+    fn flush(&mut self) -> Result<()> {
+        self.file.flush()?;
+        self.flushed = self.file.file_size();
+        Ok(())
+    }
+
     fn sync(&mut self, use_fsync: bool) -> Result<()> {
         let size = self.file.file_size();
         if self.is_synced() && size > 0 {
@@ -567,7 +646,7 @@ impl WalFile {
         } else {
             self.file.sync()?
         }
-        self.synced = size;
+        (self.synced, self.flushed) = (size, size);
         self.is_cut = false;
         Ok(())
     }

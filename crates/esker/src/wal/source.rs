@@ -1,7 +1,7 @@
 //! Log files as the log reader wants them: read once, or followed while they grow.
 
 use esker_base::sync::Arc;
-use esker_base::{FileNumber, Result};
+use esker_base::{FileNumber, Result, SubCode};
 use esker_env::{FileSystem, RandomAccessFile, SequentialFile};
 use esker_format::file_name;
 use esker_format::log::{LogReader, LogSource, SeekSource};
@@ -66,5 +66,44 @@ impl SeekSource for TailSource {
 impl fmt::Debug for TailSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TailSource({} at {})", self.file.path().display(), self.at)
+    }
+}
+
+/// A WAL that is read up to a bound, which may rise: it may be one that is being written.
+#[derive(Debug)]
+pub(crate) struct BoundedWal {
+    file: TailSource,
+    pub(crate) end: u64,
+}
+
+impl BoundedWal {
+    /// WAL `number` of `wal_dir` or its archive; nothing of it may be read yet.
+    /// # Errors
+    /// `IoError` if it cannot be opened.
+    pub(crate) fn open(fs: &dyn FileSystem, wal_dir: &Path, number: FileNumber) -> Result<BoundedWal> {
+        let file = match TailSource::open(fs, &file_name::wal_file_name(wal_dir, number)) {
+            Err(e) if e.subcode() == SubCode::PathNotFound => {
+                TailSource::open(fs, &file_name::archived_wal_file_name(wal_dir, number))?
+            }
+            opened => opened?,
+        };
+        Ok(BoundedWal { file, end: 0 })
+    }
+}
+
+impl LogSource for BoundedWal {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        let left = usize::try_from(self.end.saturating_sub(self.file.at)).unwrap_or(usize::MAX);
+        let wanted = buf.len().min(left);
+        match buf.get_mut(..wanted) {
+            Some(buf) if wanted > 0 => self.file.read(buf),
+            _ => Ok(0),
+        }
+    }
+}
+
+impl SeekSource for BoundedWal {
+    fn seek(&mut self, offset: u64) {
+        self.file.seek(offset);
     }
 }

@@ -218,7 +218,13 @@ impl WritePath {
                 std::iter::once(&header[..]).chain(batches().map(WriteBatch::ops_bytes)).collect();
             wals.append(&pieces, first..next)
         };
-        let result = appended.and_then(|()| if own.sync { self.sync(&mut wals) } else { Ok(()) });
+        let mut result = appended;
+        if own.sync && result.is_ok() {
+            result = self.sync(&mut wals);
+            if result.is_err() && !batches().all(WriteBatch::is_empty) {
+                wals.refuse_last();
+            }
+        }
         self.engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
         drop(wals);
         result.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))

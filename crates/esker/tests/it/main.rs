@@ -84,4 +84,5 @@ mod table_filter;
 mod timestamps;
 mod transactions;
 mod ttl;
+mod updates;
 mod wal;
