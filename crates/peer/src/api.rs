@@ -42,7 +42,9 @@ opaque!(
     SstWriter,
     IngestOptions,
     Checkpoint,
-    DbPath
+    DbPath,
+    WalReadOptions,
+    WalIter
 );
 
 /// `rocksdb_slice_t`: bytes that are not ours.
@@ -212,6 +214,16 @@ c_functions! {
         iter_key(iter: *const Iter, len: *mut usize) -> *const c_char;
         iter_value(iter: *const Iter, len: *mut usize) -> *const c_char;
         iter_get_error(iter: *const Iter, error: ErrorPtr);
+
+        get_updates_since(
+            db: *mut Database, sequence: u64, options: *const WalReadOptions, error: ErrorPtr,
+        ) -> *mut WalIter;
+        wal_iter_valid(iter: *const WalIter) -> c_uchar;
+        wal_iter_next(iter: *mut WalIter);
+        wal_iter_status(iter: *const WalIter, error: ErrorPtr);
+        wal_iter_get_batch(iter: *const WalIter, sequence: *mut u64) -> *mut Batch;
+        wal_iter_destroy(iter: *const WalIter);
+        writebatch_data(batch: *mut Batch, len: *mut usize) -> *const c_char;
 
         flushoptions_create() -> *mut FlushOptions;
         flushoptions_destroy(options: *mut FlushOptions);

@@ -9,8 +9,10 @@
 //!  2. A string or buffer that RocksDB gives is copied and freed at once.
 
 mod cursor;
+mod updates;
 
 pub use cursor::{CursorOptions, RocksCursor};
+pub use updates::RocksUpdates;
 
 use crate::api::{Api, Database, Family, Iter, NEEDS_11, Options, SnapshotPtr, api};
 use crate::c_data::{c_path, c_string, call, copy, slice, take, take_string};

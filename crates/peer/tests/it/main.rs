@@ -40,5 +40,6 @@ mod timestamps;
 mod transactions;
 mod ttl;
 mod universal;
+mod updates;
 mod wal_types;
 mod walrec;
