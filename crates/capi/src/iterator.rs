@@ -53,24 +53,25 @@ impl Cursor {
         of_cursor!(self, it => it.valid(), _error => false)
     }
 
+    /// The key; none where the cursor is not valid.
     #[inline]
     fn key(&self) -> &[u8] {
-        of_cursor!(self, it => it.key(), _error => &[])
+        of_cursor!(self, it => if it.valid() { it.key() } else { &[] }, _error => &[])
     }
 
     #[inline]
     fn value(&self) -> &[u8] {
         match self {
-            Cursor::Db(it) => it.value(),
-            Cursor::Ttl(it) => it.value().unwrap_or_default(),
-            Cursor::Txn(it) => it.value(),
-            Cursor::Failed(_) => &[],
+            Cursor::Db(it) if it.valid() => it.value(),
+            Cursor::Ttl(it) if it.valid() => it.value().unwrap_or_default(),
+            Cursor::Txn(it) if it.valid() => it.value(),
+            _ => &[],
         }
     }
 
     fn timestamp(&self) -> &[u8] {
         match self {
-            Cursor::Db(it) => it.timestamp(),
+            Cursor::Db(it) if it.valid() => it.timestamp(),
             _ => &[],
         }
     }
