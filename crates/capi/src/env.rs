@@ -2,6 +2,7 @@
 
 use crate::cache::rocksdb_cache_t;
 use crate::memory::{answer, attempt, destroy, give, object, path, text};
+use esker::DbPath;
 use esker::options::{
     Env, InfoLog, InfoLogLevel, Priority, RateLimiter, RateLimiterMode, SstFileManager,
     SstFileManagerOptions, WriteBufferManager,
@@ -378,8 +379,7 @@ pub unsafe extern "C" fn rocksdb_write_buffer_manager_set_allow_stall(
 /// A directory for tables, and the bytes that may lie in it.
 #[derive(Clone, Debug)]
 pub struct rocksdb_dbpath_t {
-    pub(crate) path: std::path::PathBuf,
-    pub(crate) target_size: u64,
+    pub(crate) path: DbPath,
 }
 
 #[unsafe(no_mangle)]
@@ -387,7 +387,7 @@ pub unsafe extern "C" fn rocksdb_dbpath_create(
     dir: *const c_char,
     target_size: u64,
 ) -> *mut rocksdb_dbpath_t {
-    answer(std::ptr::null_mut(), || Ok(give(rocksdb_dbpath_t { path: path(dir)?.to_owned(), target_size })))
+    answer(std::ptr::null_mut(), || Ok(give(rocksdb_dbpath_t { path: DbPath::new(path(dir)?, target_size) })))
 }
 
 #[unsafe(no_mangle)]

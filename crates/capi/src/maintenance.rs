@@ -672,7 +672,7 @@ pub unsafe extern "C" fn rocksdb_compact_files_cf(
     inputs: *const *const c_char,
     count: usize,
     output_level: c_int,
-    _output_path_id: c_int,
+    output_path_id: c_int,
     outputs: *mut *mut *mut c_char,
     output_count: *mut usize,
     info: *mut rocksdb_compactionjobinfo_t,
@@ -681,13 +681,14 @@ pub unsafe extern "C" fn rocksdb_compact_files_cf(
     attempt(errptr, (), || {
         let db = object(db)?;
         let family = column_family.as_ref().map_or(&db.default, |column_family| &column_family.family);
-        let default = CompactionOptions::default();
-        let options = options.as_ref().map_or(&default, |options| &options.options);
+        let mut options = options.as_ref().map_or_else(CompactionOptions::default, |it| it.options.clone());
+        // -1 leaves the path to the database.
+        options.output_path_id = u32::try_from(output_path_id).ok();
         let files =
             slice(inputs, count).iter().map(|name| number_of(&text(*name))).collect::<Result<Vec<_>>>()?;
         let level = usize::try_from(output_level)
             .map_err(|_| Error::invalid_argument(format!("output_level: {output_level}")))?;
-        let (_, made) = db.db.compact_files_with_info(options, family, &files, level)?;
+        let (_, made) = db.db.compact_files_with_info(&options, family, &files, level)?;
         let names: Vec<*mut c_char> =
             made.output_files.iter().map(|path| to_c_string(path.as_os_str().as_bytes())).collect();
         put(output_count, names.len());

@@ -23,7 +23,7 @@ use crate::table_options::rocksdb_block_based_table_options_t;
 use esker::options::{
     CompressionType, Statistics, StatsLevel, TargetVersion, load_latest_options, options_from_string,
 };
-use esker::{ColumnFamilyOptions, DbOptions, Error, Options, Result};
+use esker::{ColumnFamilyOptions, DbOptions, DbPath, Error, Options, Result};
 use libc::{c_char, c_int, c_uchar};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -676,36 +676,31 @@ pub unsafe extern "C" fn rocksdb_options_compaction_readahead_size(
     });
 }
 
-/// Tables beside the database's directory are not built: opening such options is refused.
-unsafe fn refuse_paths(
-    options: *mut rocksdb_options_t,
-    option: &'static str,
-    paths: *mut *const rocksdb_dbpath_t,
-    count: usize,
-) {
-    change(options, |options| {
-        for path in slice(paths, count) {
-            let path = object(*path)?;
-            options.refuse(option, format!("{} ({} bytes)", path.path.display(), path.target_size));
-        }
-        Ok(())
-    });
+unsafe fn paths(paths: *mut *const rocksdb_dbpath_t, count: usize) -> Result<Vec<DbPath>> {
+    let path = |path: &*const rocksdb_dbpath_t| object(*path).map(|path| path.path.clone());
+    slice(paths, count).iter().map(path).collect()
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_set_db_paths(
     options: *mut rocksdb_options_t,
-    paths: *mut *const rocksdb_dbpath_t,
+    given: *mut *const rocksdb_dbpath_t,
     count: usize,
 ) {
-    refuse_paths(options, "db_paths", paths, count);
+    change(options, |options| {
+        options.db.db_paths = paths(given, count)?;
+        Ok(())
+    });
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_set_cf_paths(
     options: *mut rocksdb_options_t,
-    paths: *mut *const rocksdb_dbpath_t,
+    given: *mut *const rocksdb_dbpath_t,
     count: usize,
 ) {
-    refuse_paths(options, "cf_paths", paths, count);
+    change(options, |options| {
+        options.cf.cf_paths = paths(given, count)?;
+        Ok(())
+    });
 }
