@@ -35,13 +35,13 @@ impl FilePaths {
 
     /// The directory with this path id.
     pub fn directory(&self, path_id: u32) -> &Path {
-        let last = self.0.len() - 1;
-        &self.0[usize::try_from(path_id).map_or(last, |id| id.min(last))]
+        let listed = usize::try_from(path_id).ok().and_then(|id| self.0.get(id));
+        listed.or(self.0.last()).map_or(Path::new(""), PathBuf::as_path)
     }
 
     /// The path id of the same directory within the list.
     pub fn listed(&self, path_id: u32) -> u32 {
-        path_id.min(u32::try_from(self.0.len() - 1).unwrap_or(u32::MAX))
+        path_id.min(u32::try_from(self.0.len().saturating_sub(1)).unwrap_or(u32::MAX))
     }
 
     /// The path id of a directory; `None` if it is not in the list.
@@ -56,7 +56,7 @@ impl FilePaths {
 
     /// The directory of new level-0 tables and of blob files.
     pub fn first(&self) -> &Path {
-        &self.0[0]
+        self.directory(0)
     }
 
     /// `NNNNNN.sst` in the directory with this path id.

@@ -36,7 +36,7 @@ const NOT_THERE: [&str; 6] =
 /// Options by name: those of database and family as `Options.…` stands before them, those of tables
 /// by the two spaces.
 fn options_in_log(dir: &Path) -> BTreeMap<String, String> {
-    let log = std::fs::read_to_string(dir.join("LOG")).unwrap();
+    let log = std::fs::read_to_string(dir.join("LOG")).expect("the open database has a LOG");
     let of_line = |line: &str| {
         let named = line.split_once("Options.").map(|(_, named)| named);
         let named = named.or_else(|| line.split_once("table_factory options:").map(|(_, named)| named));
