@@ -24,8 +24,7 @@ fn lines_are_rocksdbs() {
     ] {
         has(&lines, line);
     }
-    let mut family = ColumnFamilyOptions::default();
-    family.max_bytes_for_level_multiplier_additional = vec![1, 3];
+    let mut family = ColumnFamilyOptions::new().max_bytes_for_level_multiplier_additional(vec![1, 3]);
     family.table.index_block_restart_interval = 16;
     let collector = CompactOnDeletionCollectorFactory::new(5, 10, 0.5, 0);
     family.table_properties_collector_factories.push(Arc::new(collector));
