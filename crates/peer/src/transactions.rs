@@ -10,14 +10,14 @@ use std::ffi::c_int;
 use std::path::Path;
 use std::ptr;
 
-/// When transactions are written to memtables, by RocksDB's numbers.
+/// The time at which transactions are written to memtables, by RocksDB's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RocksWritePolicy {
     /// At commit.
     Committed = 0,
     /// At prepare.
     Prepared = 1,
-    /// Before.
+    /// Before prepare.
     Unprepared = 2,
 }
 
@@ -198,7 +198,7 @@ impl RocksTransaction<'_> {
         call(self.db.api, |error| unsafe { (self.db.api.transaction_delete)(self.txn, k, kn, error) })
     }
 
-    /// Sets the timestamp that it commits at.
+    /// Sets its commit timestamp.
     pub fn set_commit_timestamp(&self, timestamp: u64) {
         // SAFETY: the transaction is live.
         unsafe { self.db.api.transaction_set_commit_timestamp.expect(NEEDS_11)(self.txn, timestamp) }
@@ -212,7 +212,7 @@ impl RocksTransaction<'_> {
         call(self.db.api, |error| unsafe { (self.db.api.transaction_prepare)(self.txn, error) })
     }
 
-    /// Applies it.
+    /// Commits it.
     /// # Errors
     /// RocksDB's, as text.
     pub fn commit(self) -> Result<(), String> {
@@ -220,7 +220,7 @@ impl RocksTransaction<'_> {
         call(self.db.api, |error| unsafe { (self.db.api.transaction_commit)(self.txn, error) })
     }
 
-    /// Forgets it.
+    /// Rolls it back.
     /// # Errors
     /// RocksDB's, as text.
     pub fn rollback(self) -> Result<(), String> {

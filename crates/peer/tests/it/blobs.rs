@@ -1,5 +1,5 @@
-//! Values in blob files: written by RocksDB 11.8.1 under all its options, read and rewritten by
-//! Esker, handed back.
+//! Values in blob files: RocksDB 11.8.1 writes them under all its options, Esker reads and rewrites
+//! them, and hands them back.
 
 use crate::peer_process::{check_7, check_11, check_open_esker, open_esker, small_files};
 use crate::ping_pong::{FOR_7, FOR_11, esker_writes, rocksdb_7_writes, rocksdb_11_writes};
@@ -26,7 +26,7 @@ fn blob_options(rng: &mut fastrand::Rng) -> String {
     )
 }
 
-/// The same of Esker's.
+/// Blob options of Esker's, drawn at random.
 fn esker_blob_options(rng: &mut fastrand::Rng) -> ColumnFamilyOptions {
     use CompressionType::{Lz4, Lz4hc, None, Snappy, Zlib, Zstd};
     let mut options = small_files(Lz4);

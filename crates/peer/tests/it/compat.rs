@@ -23,7 +23,7 @@ fn databases() -> Vec<Fixture> {
     fixture::all(&["v7_8_", "v11_8_", "v11_9_"]).into_iter().filter(Fixture::is_database).collect()
 }
 
-/// OPTIONS files keep `ldb` out by their names alone; this is about the rest.
+/// Deletes the OPTIONS files: their names alone would keep `ldb` out.
 fn without_options(dir: &Path) {
     for entry in std::fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("readable").path();
@@ -33,7 +33,7 @@ fn without_options(dir: &Path) {
     }
 }
 
-/// Whether `ldb` 7.8.3 without an OPTIONS file can be asked at all: it then knows one order, no
+/// Whether `ldb` 7.8.3 can read the database without an OPTIONS file: it then knows one order, no
 /// merge operator, and no prepared transactions.
 fn can_be_asked(fixture: &Fixture) -> bool {
     let plain = fixture.expected().iter().all(|f| f.name == "default");
@@ -76,7 +76,7 @@ fn every_golden_database_is_downgraded_for_rocksdb_7_or_refused_by_name() {
                 assert_eq!(compat(copy.path()), what.after, "{}", fixture.name);
                 assert_eq!(what.after.tools, Release::OLDEST, "{}", fixture.name);
                 read_by_7(&fixture, copy.path()).unwrap_or_else(|e| panic!("{}: {e}", fixture.name));
-                // Tables that 11 does not read any more are none that are too new.
+                // A table that 11 no longer reads is not one that is too new.
                 if what.after.notes.iter().all(|note| !note.contains("format_version below 2")) {
                     read_by_11(&fixture, copy.path()).unwrap_or_else(|e| panic!("{}: {e}", fixture.name));
                 }

@@ -22,7 +22,7 @@ fn tables_with_deleted_runs(dir: &Path) -> usize {
         .count()
 }
 
-/// To the database and to the model.
+/// Writes to the database and to the model.
 fn write(db: &esker::Db, model: &mut ModelOps, ops: impl Iterator<Item = PeerOp>) {
     let ops: Vec<PeerOp> = ops.collect();
     ops.iter().for_each(|op| model.apply(op));

@@ -13,7 +13,7 @@ const MERGES: [FamilyMerge; 3] = [FamilyMerge::None, FamilyMerge::StringAppend, 
 /// Tables that 7.8 reads.
 const FOR_7: &str = "block_based_table_factory={format_version=5};";
 
-/// Adds or drops families of `model`, at random; which ones came and went.
+/// Adds or drops families of `model`, at random. Gives the new and the dropped ones.
 fn change(model: &mut ModelOps, rng: &mut fastrand::Rng, round: usize) -> (Vec<String>, Vec<String>) {
     let mut dropped = Vec::new();
     while model.families.len() > 1 && rng.bool() {

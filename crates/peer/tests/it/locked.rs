@@ -47,8 +47,8 @@ fn rocksdb_keeps_esker_out() {
     assert_eq!(db.get("key").expect("read").as_deref(), Some(&b"value"[..]));
 }
 
-/// Until `process` holds a lock. It prints nothing before it ends, and asking for the lock could
-/// keep it from getting it.
+/// Waits until `process` holds a lock. The process prints nothing before it ends, and a try at the
+/// lock could keep it from getting it.
 fn wait_for_lock(process: &mut Child) {
     let pid = process.id().to_string();
     let holds = |locks: String| locks.lines().any(|line| line.split_whitespace().any(|field| field == pid));

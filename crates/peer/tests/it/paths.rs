@@ -19,7 +19,7 @@ const ROCKSDB_SMALL: &str = "write_buffer_size=65536;target_file_size_base=32768
 const SIZES: [u64; 3] = [300 << 10, 500 << 10, u64::MAX];
 const PATH_OF_LEVEL: [usize; 7] = [0, 0, 1, 2, 2, 2, 2];
 
-/// Directories named after this.
+/// Directories whose names begin with this.
 fn paths(dir: &Path, name: &str) -> Vec<(PathBuf, u64)> {
     SIZES.iter().zip(0..).map(|(size, i)| (dir.join(format!("{name}{i}")), *size)).collect()
 }
@@ -71,8 +71,8 @@ impl Scene {
             .unwrap_or_else(|e| panic!("RocksDB 11.8.1: {e}"))
     }
 
-    /// Each table is in its family's path for its level, whichever engine chose it; no file of one
-    /// is anywhere else. Returns the number of paths that have tables.
+    /// Checks that each table is in its family's path for its level, whichever engine chose it, and
+    /// nowhere else. Returns the number of paths that have tables.
     fn check_places(&self, when: &str) -> usize {
         let db = self.open_esker(false);
         check_open_esker(&db, &self.model, when);

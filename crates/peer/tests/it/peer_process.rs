@@ -1,4 +1,4 @@
-//! The peer processes of a test, each checking that a directory holds what the model says.
+//! The peer processes of a test. Each checks that a directory holds the model's contents.
 
 use esker::internals::table::FilterPolicy;
 use esker::options::{CompressionType, TargetVersion};
@@ -37,7 +37,7 @@ pub(crate) fn open_esker(dir: &Path, model: &ModelOps, options: &ColumnFamilyOpt
     Db::open_cf(&db, dir, model.descriptors(options))
 }
 
-/// Esker, having it open, shows what the model says.
+/// Checks that an open Esker shows the model's contents.
 #[track_caller]
 pub(crate) fn check_open_esker(db: &Db, model: &ModelOps, when: &str) {
     for family in &model.families {
@@ -48,7 +48,7 @@ pub(crate) fn check_open_esker(db: &Db, model: &ModelOps, when: &str) {
     }
 }
 
-/// RocksDB 7.8.3's tools find it consistent, sound and as the model says.
+/// Checks that RocksDB 7.8.3's tools find it consistent and sound, with the model's contents.
 #[track_caller]
 pub(crate) fn check_7(dir: &Path, model: &ModelOps, when: &str) {
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
@@ -73,7 +73,8 @@ pub(crate) fn check_7_after_kill(dir: &Path, model: &ModelOps, when: &str) {
     }
 }
 
-/// RocksDB 11.8.1, reading only, finds it sound and as the model says; gets agree with scans.
+/// Checks that RocksDB 11.8.1, opened for reading, finds it sound, with the model's contents; gets
+/// agree with scans.
 #[track_caller]
 pub(crate) fn check_11(dir: &Path, model: &ModelOps, when: &str) {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
@@ -84,7 +85,7 @@ pub(crate) fn check_11(dir: &Path, model: &ModelOps, when: &str) {
     check_open_11(&db, model, when);
 }
 
-/// RocksDB 11.8.1, having it open, shows what the model says.
+/// Checks that an open RocksDB 11.8.1 shows the model's contents.
 #[track_caller]
 pub(crate) fn check_open_11(db: &RocksDb, model: &ModelOps, when: &str) {
     db.verify_checksum().unwrap_or_else(|e| panic!("{when}: {e}"));
@@ -113,7 +114,7 @@ pub(crate) fn check_options_by_11(dir: &Path, model: &ModelOps, when: &str) {
     check_open_11(&db, model, when);
 }
 
-/// All of them, with the directory closed.
+/// Makes all of these checks on a closed directory.
 #[track_caller]
 pub(crate) fn check_all(dir: &Path, model: &ModelOps, options: &ColumnFamilyOptions, when: &str) {
     check_7(dir, model, when);

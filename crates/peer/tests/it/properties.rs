@@ -5,7 +5,7 @@ use esker::{Db, Options};
 use esker_peer::{FamilySpec, RocksDb, require};
 use esker_testkit::{TempDir, seed};
 
-/// Those that follow from the directory.
+/// Properties that follow from the directory.
 const OF_THE_DIRECTORY: [&str; 16] = [
     "num-files-at-level0",
     "num-files-at-level1",
@@ -25,7 +25,7 @@ const OF_THE_DIRECTORY: [&str; 16] = [
     "compression-ratio-at-level0",
 ];
 
-/// Those of an engine in which nothing goes on.
+/// Properties of an idle engine.
 const AT_REST: [&str; 13] = [
     "num-immutable-mem-table",
     "num-immutable-mem-table-flushed",

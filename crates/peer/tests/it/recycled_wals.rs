@@ -23,7 +23,7 @@ fn a_recycled_wal_before_an_empty_one_is_whole_to_everyone() {
     seed::for_each_seed("recycled", 1, |seed, mut rng| {
         let dir = TempDir::new("recycled");
         let mut model = ModelOps::new(&[("other", FamilyOrder::Bytewise, FamilyMerge::None)]);
-        // Reserved space would be given back with what lies in it when the file is closed.
+        // When the file is closed, reserved space would be given back with the bytes in it.
         let wal_compression = if rng.bool() { CompressionType::Zstd } else { CompressionType::None };
         let options =
             DbOptions { recycle_log_file_num: 2, allow_fallocate: false, wal_compression, ..db_options() };

@@ -1,5 +1,5 @@
-//! A physical record of each type in a WAL: Esker makes of it what RocksDB 11.8.1 makes of it, in
-//! each recovery mode.
+//! A physical record of each type in a WAL: Esker recovers the same keys as RocksDB 11.8.1, in each
+//! recovery mode.
 //!
 //! In: types × places × logs × payloads × modes, generated. Out: the keys that each engine
 //! recovers, or the kind of its error.
@@ -104,7 +104,7 @@ impl Case {
         self.log == Log::Recyclable
     }
 
-    /// RocksDB reads a recyclable record again and again that stands behind a plain one.
+    /// RocksDB reads a recyclable record behind a plain one again and again.
     fn hangs_rocksdb(&self) -> bool {
         let is_first = matches!(self.place, Place::Alone | Place::Begin | Place::BeginOfFirst);
         if self.is_recyclable() {
@@ -164,7 +164,7 @@ impl Case {
     }
 }
 
-/// The keys that were recovered, or what kind of error came.
+/// The recovered keys, or the kind of the error.
 type Outcome = Result<Vec<String>, String>;
 
 fn keys(contents: &Contents) -> Vec<String> {

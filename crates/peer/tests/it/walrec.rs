@@ -1,4 +1,4 @@
-//! Damaged WALs: Esker makes of each what RocksDB 11.9 makes of it, in each recovery mode.
+//! Damaged WALs: Esker recovers the same from each as RocksDB 11.9, in each recovery mode.
 
 use esker::{Db, ErrorKind, Options, ReadOptions, WalRecoveryMode};
 use esker_peer::fixture::{Fixture, RecoveryOutcome};
