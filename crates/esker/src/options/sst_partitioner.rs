@@ -2,6 +2,7 @@
 //!
 //! Source: RocksDB `include/rocksdb/sst_partitioner.h`.
 
+use super::log::LogLine;
 use super::value::{OptionValue, is_null, object_name};
 use esker_base::sync::Arc;
 use esker_base::{Error, Result};
@@ -131,5 +132,8 @@ impl OptionValue for Option<SstPartitionerFactoryRef> {
     }
     fn print(&self) -> String {
         self.as_ref().map_or_else(|| "nullptr".to_owned(), |factory| factory.option_text())
+    }
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        lines.push((name.to_owned(), self.as_ref().map_or("None", |factory| factory.name()).to_owned()));
     }
 }
