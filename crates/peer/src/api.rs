@@ -163,6 +163,7 @@ c_functions! {
         drop_column_family(db: *mut Database, family: *mut Family, error: ErrorPtr);
         column_family_handle_destroy(family: *mut Family);
         close(db: *mut Database);
+        get_db_identity(db: *mut Database, len: *mut usize) -> *mut c_char;
 
         readoptions_set_timestamp(options: *mut ReadOptions, timestamp: *const c_char, len: usize);
         writeoptions_create() -> *mut WriteOptions;

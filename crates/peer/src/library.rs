@@ -526,6 +526,14 @@ impl RocksDb {
         (!value.is_null()).then(|| take_string(self.api, value))
     }
 
+    /// The database's id.
+    pub fn identity(&self) -> String {
+        let mut len = 0;
+        // SAFETY: the database is live; `len` outlives the call.
+        let id = unsafe { (self.api.get_db_identity)(self.db, &raw mut len) };
+        String::from_utf8_lossy(&take(self.api, id, len)).into_owned()
+    }
+
     /// Reads every block of every table and checks it, if the library has a function for that (11
     /// has).
     /// # Errors

@@ -1,5 +1,10 @@
-//! IDENTITY: the database's own name, made once.
+//! The database's id: made once, kept in the MANIFEST and in the file IDENTITY.
+//!
+//! In: options, a directory, the id in the MANIFEST. Out: the id, and an IDENTITY that agrees with
+//! it. The MANIFEST goes before the file. Source: RocksDB `db/db_impl/db_impl_files.cc`
+//! (`SetupDBId`).
 
+use super::Db;
 use crate::options::DbOptions;
 use esker_base::FileNumber;
 use esker_base::Result;
@@ -7,42 +12,76 @@ use esker_env::{FileSystem, random};
 use esker_format::file_name;
 use std::path::Path;
 
-/// The contents of IDENTITY. Makes the file if it is missing and `create` is set; otherwise a
-/// missing file gives a name for this process only.
-/// # Errors
-/// `IoError` if it can neither be read nor made.
-pub(super) fn load_or_create(
-    options: &DbOptions,
-    fs: &dyn FileSystem,
-    dir: &Path,
-    create: bool,
-) -> Result<String> {
-    let path = file_name::identity_file_name(dir);
-    if fs.file_exists(&path)? {
-        let mut file = fs.new_sequential_file(&path)?;
-        let mut bytes = [0u8; 256];
-        let n = file.read(&mut bytes)?;
-        let id = String::from_utf8_lossy(&bytes[..n]).trim_end().to_owned();
-        if !id.is_empty() {
-            return Ok(id);
-        }
+impl Db {
+    /// The database's id: the same at each opening, and in checkpoints if
+    /// [`write_dbid_to_manifest`](DbOptions#structfield.write_dbid_to_manifest) is on. RocksDB's
+    /// `GetDbIdentity`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// let db = esker::Db::open_default(dir.path())?;
+    /// assert_eq!(db.db_identity().len(), "b5a75c69-89b4-47a6-939e-4780ce7c492e".len());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    pub fn db_identity(&self) -> &str {
+        &self.engine().db_id
     }
-    let id = random::uuid_v4();
-    if create {
-        replace_file(options, fs, dir, &file_name::temp_file_name(dir, FileNumber(0)), &path, id.as_bytes())?;
+
+    /// The id of this opening, 20 characters. Tables record it. RocksDB's `GetDbSessionId`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// let db = esker::Db::open_default(dir.path())?;
+    /// assert_eq!(db.db_session_id().len(), 20);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    pub fn db_session_id(&self) -> &str {
+        &self.engine().session_id
     }
-    Ok(id)
 }
 
-/// The contents of IDENTITY. Makes the file if it is missing.
+/// The id in IDENTITY; `None` if there is no such file, or nothing in it.
 /// # Errors
-/// `IoError` if it can neither be read nor made.
+/// `IoError` if the file cannot be read.
+pub(super) fn load(fs: &dyn FileSystem, dir: &Path) -> Result<Option<String>> {
+    let path = file_name::identity_file_name(dir);
+    if !fs.file_exists(&path)? {
+        return Ok(None);
+    }
+    let mut file = fs.new_sequential_file(&path)?;
+    let mut bytes = [0u8; 256];
+    let n = file.read(&mut bytes)?;
+    let id = String::from_utf8_lossy(&bytes[..n]).trim_end().to_owned();
+    Ok((!id.is_empty()).then_some(id))
+}
+
+/// Writes IDENTITY.
+/// # Errors
+/// `IoError`; the file is then as it was.
+pub(super) fn save(options: &DbOptions, fs: &dyn FileSystem, dir: &Path, id: &str) -> Result<()> {
+    let (temp, path) = (file_name::temp_file_name(dir, FileNumber(0)), file_name::identity_file_name(dir));
+    replace_file(options, fs, dir, &temp, &path, id.as_bytes())
+}
+
+/// A new id.
+pub(super) fn generate() -> String {
+    random::uuid_v4()
+}
+
+/// The id in IDENTITY. Makes one and the file if there is none.
+/// # Errors
+/// `IoError` if the file can neither be read nor made.
 pub(crate) fn load_or_create_identity(
     options: &DbOptions,
     fs: &dyn FileSystem,
     dir: &Path,
 ) -> Result<String> {
-    load_or_create(options, fs, dir, true)
+    if let Some(id) = load(fs, dir)? {
+        return Ok(id);
+    }
+    let id = generate();
+    save(options, fs, dir, &id)?;
+    Ok(id)
 }
 
 /// Writes `contents` to `temp`, syncs it, renames it to `path` and syncs the directory.

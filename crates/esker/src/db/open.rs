@@ -233,7 +233,7 @@ impl Opening {
         let fs = self.options.env.fs.clone();
         let before_manifest = if read_only { Some(self.look_at_wals()?) } else { None };
         let followed_from = before_manifest.clone().filter(|_| self.secondary.is_some());
-        let (existing, db_id) = self.find_or_create(&fs)?;
+        let (existing, in_file) = self.find_or_create(&fs)?;
         let (mut present, missing) = self.split_families(existing)?;
         let descriptors: Vec<_> = present.iter().map(|family| family.for_manifest(&self.path)).collect();
         let mut manifest = VersionSet::recover(self.version_set_options(&fs), &descriptors)?;
@@ -244,7 +244,7 @@ impl Opening {
             take_directories(fs.as_ref(), &self.path, &directories, manifest.numbers())?;
             self.leftovers.iter_mut().for_each(|leftovers| leftovers.add_data_directories(&directories));
         }
-        let db_id = manifest.db_id().map_or(db_id, str::to_owned);
+        let db_id = self.agree_on_identity(&manifest, in_file)?;
         manifest.set_db_id(db_id.clone());
         let in_manifest: HashMap<&str, _> = manifest.families().map(|f| (f.name(), f)).collect();
         for family in &mut present {
@@ -284,6 +284,7 @@ impl Opening {
         }
         if !read_only {
             self.log_recovery(&mut manifest, &mut wals, &recovered)?;
+            self.drop_identity_file()?;
         }
         let mut prepared = PreparedSections::default();
         for transaction in std::mem::take(&mut recovered.prepared).into_iter().filter(|t| t.is_prepared) {
@@ -335,9 +336,30 @@ impl Opening {
         Ok(())
     }
 
-    /// Whether there was a database, and its IDENTITY; makes one if there was none and options
-    /// allow.
-    fn find_or_create(&self, fs: &Arc<dyn FileSystem>) -> Result<(bool, String)> {
+    /// The database's id: the MANIFEST's, else that of IDENTITY, else a new one. IDENTITY then
+    /// agrees with it, if options want the file.
+    fn agree_on_identity(&self, manifest: &VersionSet, in_file: Option<String>) -> Result<String> {
+        let known = manifest.db_id().map(str::to_owned).or_else(|| in_file.clone());
+        let db_id = known.unwrap_or_else(identity::generate);
+        let wants_file = self.mode == OpenMode::ReadWrite && self.options.write_identity_file;
+        if wants_file && in_file.as_ref() != Some(&db_id) {
+            identity::save(&self.options, self.options.env.fs.as_ref(), &self.path, &db_id)?;
+        }
+        Ok(db_id)
+    }
+
+    /// Deletes IDENTITY if options do not want it, now that the MANIFEST has the id.
+    fn drop_identity_file(&self) -> Result<()> {
+        let (fs, path) = (&self.options.env.fs, file_name::identity_file_name(&self.path));
+        if !self.options.write_identity_file && fs.file_exists(&path)? {
+            fs.delete_file(&path)?;
+        }
+        Ok(())
+    }
+
+    /// Whether there was a database, and the id in its IDENTITY; makes a database if there was none
+    /// and options allow.
+    fn find_or_create(&self, fs: &Arc<dyn FileSystem>) -> Result<(bool, Option<String>)> {
         let writable = self.mode == OpenMode::ReadWrite;
         let existing = fs.file_exists(&file_name::current_file_name(&self.path))?;
         if !existing && (!writable || !self.options.create_if_missing) {
@@ -354,13 +376,17 @@ impl Opening {
             self.families.iter().try_for_each(|family| check_family_name(&family.name))?;
             self.check_for_remains(fs.as_ref())?;
         }
-        let db_id = identity::load_or_create(&self.options, fs.as_ref(), &self.path, writable)?;
+        let in_file = if existing {
+            identity::load(fs.as_ref(), &self.path)?
+        } else {
+            Some(identity::load_or_create_identity(&self.options, fs.as_ref(), &self.path)?)
+        };
         self.check_direct_io(fs.as_ref(), existing)?;
-        if !existing {
+        if let (false, Some(db_id)) = (existing, &in_file) {
             let default = self.families.iter().find(|f| f.name == "default").expect("checked in new");
-            VersionSet::create_new_db(&self.version_set_options(fs), &db_id, &default.options.comparator)?;
+            VersionSet::create_new_db(&self.version_set_options(fs), db_id, &default.options.comparator)?;
         }
-        Ok((existing, db_id))
+        Ok((existing, in_file))
     }
 
     /// A new database would take over WALs that lie there, and delete tables: they are what is left

@@ -35,6 +35,7 @@ mod filter_counts;
 mod foreign_families;
 mod forks;
 mod hour_long_scan;
+mod identity;
 mod idle_families;
 mod info_log;
 mod ingest;

@@ -17,6 +17,7 @@ mod families;
 mod file_checksums;
 mod fixtures;
 mod handed_over;
+mod identity;
 mod killed;
 mod killed_transactions;
 mod locked;
