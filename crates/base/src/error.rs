@@ -105,6 +105,27 @@ pub enum SubCode {
     IoFenced,
 }
 
+impl SubCode {
+    /// RocksDB's words for it, as `Status::ToString` prints them behind the kind.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            SubCode::None => "",
+            SubCode::MutexTimeout => "Timeout Acquiring Mutex",
+            SubCode::LockTimeout => "Timeout waiting to lock key",
+            SubCode::LockLimit => "Failed to acquire lock due to max_num_locks limit",
+            SubCode::NoSpace => "No space left on device",
+            SubCode::Deadlock => "Deadlock",
+            SubCode::StaleFile => "Stale file handle",
+            SubCode::MemoryLimit => "Memory limit reached",
+            SubCode::SpaceLimit => "Space limit reached",
+            SubCode::PathNotFound => "No such file or directory",
+            SubCode::MergeOperatorFailed => "Merge operator failed",
+            SubCode::ManualCompactionPaused => "Manual compaction paused",
+            SubCode::IoFenced => "IO fenced off",
+        }
+    }
+}
+
 /// The reach of a background error.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum Severity {
@@ -295,7 +316,8 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.kind.as_str())?;
-        if self.0.message.is_empty() { Ok(()) } else { write!(f, ": {}", self.0.message) }
+        let parts = [self.0.subcode.as_str(), self.0.message.as_str()];
+        parts.into_iter().filter(|part| !part.is_empty()).try_for_each(|part| write!(f, ": {part}"))
     }
 }
 
@@ -326,10 +348,22 @@ mod tests {
         let error = Error::busy("b");
         assert_eq!(format!("{error:?}"), error.to_string());
         let with_both = error.clone().with_subcode(SubCode::Deadlock).with_severity(Severity::HardError);
-        assert_eq!(format!("{with_both:?}"), format!("{error} [Deadlock, HardError]"));
+        assert_eq!(format!("{with_both:?}"), "Resource busy: Deadlock: b [Deadlock, HardError]");
         let with_severity = error.clone().with_severity(Severity::SoftError);
         assert_eq!(format!("{with_severity:?}"), format!("{error} [SoftError]"));
         let with_subcode = error.clone().with_subcode(SubCode::LockTimeout);
-        assert_eq!(format!("{with_subcode:?}"), format!("{error} [LockTimeout]"));
+        assert_eq!(
+            format!("{with_subcode:?}"),
+            "Resource busy: Timeout waiting to lock key: b [LockTimeout]"
+        );
+    }
+
+    #[test]
+    fn the_text_of_a_sub_code_stands_before_the_message() {
+        let failed = Error::corruption("on 'k'").with_subcode(SubCode::MergeOperatorFailed);
+        assert_eq!(failed.to_string(), "Corruption: Merge operator failed: on 'k'");
+        let timeout = Error::timed_out("").with_subcode(SubCode::LockTimeout);
+        assert_eq!(timeout.to_string(), "Operation timed out: Timeout waiting to lock key");
+        assert_eq!(Error::timed_out("").to_string(), "Operation timed out");
     }
 }

@@ -86,7 +86,7 @@ pub(crate) fn check_may_run(
 
 #[cold]
 pub(super) fn manual_compaction_paused() -> Error {
-    Error::incomplete("Manual compaction paused").with_subcode(SubCode::ManualCompactionPaused)
+    Error::incomplete("").with_subcode(SubCode::ManualCompactionPaused)
 }
 
 /// Refuses manual compactions until as many [`enable_manual_compaction`] follow, stops those that

@@ -463,14 +463,14 @@ impl ColumnFamilyOptions {
             if compression.is_built_in() {
                 return Ok(());
             }
-            let kind = compression.option_name();
-            Err(refused(
-                name,
-                &match compression.feature() {
-                    Some(feature) => format!("{kind}: Esker was built without its feature `{feature}`"),
-                    None => format!("{kind} can be neither read nor written"),
-                },
-            ))
+            // RocksDB's words come first.
+            let error =
+                format!("Compression type {} is not linked with the binary.", compression.property_name());
+            let why = match compression.feature() {
+                Some(feature) => format!("Esker was built without its feature `{feature}`"),
+                None => format!("{} can be neither read nor written", compression.option_name()),
+            };
+            Err(Error::invalid_argument(format!("{error} Option {name}: {why}")))
         };
         check("compression", self.compression)?;
         check("blob_compression_type", self.blob_compression_type)?;

@@ -10,6 +10,7 @@
 //!     `Corruption`.
 
 use super::builder::{Built, VersionBuilder};
+use super::config::DEFAULT_COLUMN_FAMILY_NAME;
 use super::file_meta::ObsoleteFiles;
 use super::manifest::ManifestReader;
 use super::{FamilyDescriptor, FileMeta, Version, VersionSetOptions, timestamps};
@@ -324,11 +325,13 @@ impl OpenFamily {
         if let Some(stored) = &edit.comparator
             && stored != self.descriptor.comparator.name()
         {
-            return Err(Error::invalid_argument(format!(
-                "column family '{}' was written with comparator {stored} and is opened with {}",
-                self.descriptor.name,
-                self.descriptor.comparator.name()
-            )));
+            let given = self.descriptor.comparator.name();
+            // RocksDB's words.
+            let error = format!("{given}: does not match existing comparator {stored}");
+            return Err(match self.descriptor.name.as_str() {
+                DEFAULT_COLUMN_FAMILY_NAME => Error::invalid_argument(error),
+                name => Error::invalid_argument(format!("{error}, of column family '{name}'")),
+            });
         }
         if let Some(persisted) = edit.persist_user_defined_timestamps {
             self.descriptor.persist_user_defined_timestamps = persisted;

@@ -12,6 +12,7 @@ mod compat;
 mod damage;
 mod deleted_runs;
 mod entities;
+mod error_texts;
 mod export;
 mod families;
 mod file_checksums;

@@ -148,7 +148,7 @@ fn what_has_no_meaning_is_refused_by_name() {
     refused(|o| o.cf.table.index_type = IndexType::HashSearch, ErrorKind::InvalidArgument, "index_type");
     refused(
         |o| o.cf.compression_per_level = vec![CompressionType::Xpress],
-        ErrorKind::NotSupported,
+        ErrorKind::InvalidArgument,
         "compression_per_level",
     );
     refused(
