@@ -3,10 +3,11 @@
 //! In: the declarations (`esker_capi_surface`), `accessors.txt`, and the sources, whose functions
 //! are those written by hand. Out: `accessors.rs`, a setter or getter for each line of the table,
 //! and `missing.rs`, a function that answers "Not implemented: NAME" for each declared function
-//! that is neither.
+//! that is neither. `metrics.rs` and `older_statistics.rs` are tables of numbers.
 #![allow(clippy::disallowed_methods, reason = "cargo gives a build script the file system itself")]
 
-use esker_capi_surface::{Function, Item, Type, rust_bindings, rust_signature, rust_type, union};
+use esker_capi_surface::{Function, Item, RELEASES, Type, rust_bindings, rust_signature, rust_type, union};
+use esker_capi_surface::{StatisticKind, statistics_numbers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{env, fs};
@@ -32,6 +33,8 @@ fn main() {
     fs::write(Path::new(&out).join("accessors.rs"), accessors).expect("OUT_DIR can be written");
     fs::write(Path::new(&out).join("missing.rs"), missing).expect("OUT_DIR can be written");
     fs::write(Path::new(&out).join("metrics.rs"), metrics(&items)).expect("OUT_DIR can be written");
+    fs::write(Path::new(&out).join("older_statistics.rs"), older_statistics())
+        .expect("OUT_DIR can be written");
     let there: BTreeSet<&str> = by_hand.iter().chain(&generated).map(String::as_str).collect();
     let uses = |item: &&Item| {
         let parameters = there.iter().flat_map(|name| functions.get(name)).flat_map(|it| &it.parameters);
@@ -200,6 +203,21 @@ fn metrics(items: &[Item]) -> String {
     let names: Vec<&str> =
         items[first..end].iter().filter_map(|item| item.name().strip_prefix("rocksdb_")).collect();
     format!("&{names:?}")
+}
+
+/// Tables from the numbers of statistics in older releases to those of the newest.
+fn older_statistics() -> String {
+    let mut text = String::new();
+    for (table, release, kind) in [
+        ("TICKERS_OF_8", "8.10", StatisticKind::Tickers),
+        ("HISTOGRAMS_OF_8", "8.10", StatisticKind::Histograms),
+        ("TICKERS_OF_10", "10.4", StatisticKind::Tickers),
+    ] {
+        let release = RELEASES.iter().position(|known| *known == release).expect("a recorded release");
+        let numbers = statistics_numbers(release, kind);
+        text.push_str(&format!("static {table}: &[Option<u32>] = &{numbers:?};\n"));
+    }
+    text
 }
 
 /// Statements that compile only if each function that is there has the declared signature.

@@ -2,9 +2,11 @@
 //! the library, its headers and `rocksdb.pc` below a prefix.
 //!
 //! In: the headers of five releases, from the packages of crate `librocksdb-sys` that carry them.
-//! Out: `crates/capi-surface/surface.txt`; files below the prefix. The C preprocessor is `cc`.
+//! Out: `surface.txt` and `statistics.txt` of `crates/capi-surface`; files below the prefix. The C
+//! preprocessor is `cc`.
 
 use esker_capi_surface::{Declaration, Item, RELEASES, c_header, parse_header, release, surface_text, union};
+use esker_capi_surface::{StatisticKind, statistics_text};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,10 +26,13 @@ const SONAME: &str = "librocksdb.so.11";
 /// Records the declarations of all headers, or with `check` compares them with the record.
 pub(crate) fn surface(root: &Path, check: bool) -> Result<(), String> {
     let mut headers = Vec::new();
+    let mut statistics = Vec::new();
     for (name, version) in SOURCES {
-        let package = fetched(root, name, version)?;
-        headers.push(declarations_of(&package.join("rocksdb/include/rocksdb/c.h"))?);
+        let include = fetched(root, name, version)?.join("rocksdb/include/rocksdb");
+        headers.push(declarations_of(&include.join("c.h"))?);
+        statistics.push(statistics_of(&include.join("statistics.h"))?);
     }
+    numbers(root, &statistics, check)?;
     let text = surface_text(&merged(&headers));
     let path = root.join("crates/capi-surface/surface.txt");
     if !check {
@@ -75,12 +80,49 @@ pub(crate) fn fetched(root: &Path, name: &str, version: &str) -> Result<PathBuf,
 }
 
 fn declarations_of(header: &Path) -> Result<Vec<Item>, String> {
-    let output = Command::new("cc").args(["-E", "-P", "-w", "-DROCKSDB_LIBRARY_API="]).arg(header).output();
+    let text = preprocessed(header, &["-DROCKSDB_LIBRARY_API="])?;
+    parse_header(&text).map_err(|error| error.to_string())
+}
+
+/// The text of `header` behind the C preprocessor.
+fn preprocessed(header: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new("cc").args(["-E", "-P", "-w"]).args(arguments).arg(header).output();
     let output = output.map_err(|error| format!("cc: {error}"))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    parse_header(&String::from_utf8_lossy(&output.stdout)).map_err(|error| error.to_string())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Records the numbers of statistics, or with `check` compares them with the record.
+fn numbers(root: &Path, statistics: &[[Vec<String>; 2]], check: bool) -> Result<(), String> {
+    let path = root.join("crates/capi-surface/statistics.txt");
+    let text = statistics_text(statistics);
+    if !check {
+        return fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()));
+    }
+    let recorded = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    if recorded != text {
+        return Err("statistics.txt differs from the headers' statistics.h".to_string());
+    }
+    Ok(())
+}
+
+/// The names of the tickers and of the histograms, in order. The header marks some names as
+/// misspelled or deprecated, which says nothing about the number behind them.
+fn statistics_of(header: &Path) -> Result<[Vec<String>; 2], String> {
+    // Comments go, and what the header includes stays out.
+    let text = preprocessed(header, &["-fpreprocessed"])?;
+    let names = |kind: StatisticKind| {
+        let start = format!("enum {} : uint32_t {{", kind.name());
+        let body = text.split(&start).nth(1).and_then(|rest| rest.split('}').next());
+        let body = body.ok_or_else(|| format!("{}: no '{start}'", header.display()))?;
+        let names = body.split(',').filter_map(|name| name.split('=').next()).map(str::trim);
+        let names = names.map(|name| name.trim_end_matches("_MISSPELLED").trim_end_matches("_DEPRECATED"));
+        let names = names.filter(|name| !name.is_empty() && !name.ends_with("_ENUM_MAX"));
+        Ok::<_, String>(names.map(str::to_owned).collect())
+    };
+    Ok([names(StatisticKind::Tickers)?, names(StatisticKind::Histograms)?])
 }
 
 /// All declarations, in the order of the newest header that has them.

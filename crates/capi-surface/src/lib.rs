@@ -1,8 +1,9 @@
 //! The declarations of RocksDB's C API, by release: which functions, types and constants there are.
 //!
-//! In: `surface.txt`, which `cargo xtask capi-surface` makes from the `c.h` of five releases. Out:
-//! declarations as values, and from them a C header ([`c_header`]) and the Rust declarations that
-//! bindgen makes of `c.h` ([`rust_bindings`]), for build scripts of `esker-capi` and the shims.
+//! In: `surface.txt` and `statistics.txt`, which `cargo xtask capi-surface` makes from the headers
+//! of five releases. Out: declarations as values, and from them a C header ([`c_header`]) and the
+//! Rust declarations that bindgen makes of `c.h` ([`rust_bindings`]), for build scripts of
+//! `esker-capi` and the shims.
 //!
 //! Invariant: each line of `surface.txt` is one declaration in C behind the releases that have it.
 //! A declaration that changed has one line for each form.
@@ -10,9 +11,11 @@
 
 mod parse;
 mod print;
+mod statistics;
 
 pub use parse::{ParseError, parse_header, parse_surface};
 pub use print::{c_header, rust_bindings, rust_signature, rust_type, surface_text};
+pub use statistics::{StatisticKind, statistics_numbers, statistics_text};
 
 /// The releases whose `c.h` is recorded, oldest first, as major and minor number.
 pub const RELEASES: [&str; 5] = ["8.1", "8.10", "10.4", "11.8", "11.12"];
@@ -138,7 +141,8 @@ pub fn union() -> Vec<Item> {
 
 /// The Rust declarations of `release`, an index into [`RELEASES`], for a shim of that release's
 /// `librocksdb-sys`. A function whose declaration has changed since is linked to its own form,
-/// `esker_vN_NAME`, where N is the release's major number.
+/// `esker_vN_NAME`, where N is the release's major number; so is a function that takes the number
+/// of a statistic, where these numbers have changed.
 pub fn shim_bindings(at: usize) -> String {
     let newest = union();
     let items = release(at);
@@ -148,7 +152,12 @@ pub fn shim_bindings(at: usize) -> String {
         let (old, new) = (of(&items), of(&newest));
         !matches!((old, new), (Some(Item::Function(old)), Some(Item::Function(new))) if is_same_call(&old, &new))
     };
-    let symbol = |name: &str| has_changed(name).then(|| format!("esker_v{major}_{name}"));
+    let numbers_changed = |name: &str| {
+        let kind = StatisticKind::ALL.into_iter().find(|kind| kind.function() == name);
+        kind.is_some_and(|kind| !statistics::has_newest_numbers(at, kind))
+    };
+    let symbol =
+        |name: &str| (has_changed(name) || numbers_changed(name)).then(|| format!("esker_v{major}_{name}"));
     rust_bindings(&items, symbol)
 }
 
@@ -207,7 +216,22 @@ mod tests {
                 "esker_v8_rocksdb_slicetransform_create"
             ]
         );
-        assert_eq!(changed(2), ["esker_v10_rocksdb_slicetransform_create"]);
+        assert_eq!(
+            changed(1),
+            [
+                "esker_v8_rocksdb_enable_file_deletions",
+                "esker_v8_rocksdb_options_statistics_get_ticker_count",
+                "esker_v8_rocksdb_options_statistics_get_histogram_data",
+                "esker_v8_rocksdb_slicetransform_create"
+            ]
+        );
+        assert_eq!(
+            changed(2),
+            [
+                "esker_v10_rocksdb_options_statistics_get_ticker_count",
+                "esker_v10_rocksdb_slicetransform_create"
+            ]
+        );
         assert!(changed(3).is_empty());
     }
 

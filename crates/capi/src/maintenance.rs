@@ -470,6 +470,10 @@ unsafe fn delete_files(
     db.db.delete_files_in_ranges(family, &[RangeOpt { start, limit }], true).map(drop)
 }
 
+/// RocksDB 9 removed it. It may refuse any file, and has no `errptr` to say so: nothing is deleted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_delete_file(_db: *mut rocksdb_t, _name: *const c_char) {}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_delete_file_in_range(
     db: *mut rocksdb_t,

@@ -36,6 +36,41 @@ pub unsafe extern "C" fn rocksdb_options_statistics_get_ticker_count(
     })
 }
 
+include!(concat!(env!("OUT_DIR"), "/older_statistics.rs"));
+
+/// The newest number for `number` of an older release, or one that no statistic has.
+fn newest_number(numbers: &[Option<u32>], number: u32) -> u32 {
+    numbers.get(number as usize).copied().flatten().unwrap_or(u32::MAX)
+}
+
+/// The counter with RocksDB 8.10's number, for the shims. 0 for a counter that is gone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_v8_rocksdb_options_statistics_get_ticker_count(
+    options: *mut rocksdb_options_t,
+    ticker: u32,
+) -> u64 {
+    rocksdb_options_statistics_get_ticker_count(options, newest_number(TICKERS_OF_8, ticker))
+}
+
+/// The counter with RocksDB 10.4's number, for the shims. 0 for a counter that is gone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_v10_rocksdb_options_statistics_get_ticker_count(
+    options: *mut rocksdb_options_t,
+    ticker: u32,
+) -> u64 {
+    rocksdb_options_statistics_get_ticker_count(options, newest_number(TICKERS_OF_10, ticker))
+}
+
+/// The histogram with RocksDB 8.10's number, for the shims. Zeros for one that is gone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_v8_rocksdb_options_statistics_get_histogram_data(
+    options: *mut rocksdb_options_t,
+    histogram: u32,
+    data: *mut rocksdb_statistics_histogram_data_t,
+) {
+    rocksdb_options_statistics_get_histogram_data(options, newest_number(HISTOGRAMS_OF_8, histogram), data);
+}
+
 /// Figures of a histogram.
 #[derive(Debug, Default)]
 pub struct rocksdb_statistics_histogram_data_t {
@@ -66,10 +101,10 @@ pub unsafe extern "C" fn rocksdb_options_statistics_get_histogram_data(
     data: *mut rocksdb_statistics_histogram_data_t,
 ) {
     answer((), || {
-        let statistics = object(options)?.db.statistics.as_ref();
-        if let Some((statistics, histogram)) = statistics.zip(Histogram::ALL.get(histogram as usize)) {
-            object_mut(data)?.data = statistics.histogram_data(*histogram);
-        }
+        let Some(statistics) = object(options)?.db.statistics.as_ref() else { return Ok(()) };
+        let histogram = Histogram::ALL.get(histogram as usize);
+        let figures = histogram.map(|histogram| statistics.histogram_data(*histogram));
+        object_mut(data)?.data = figures.unwrap_or_default();
         Ok(())
     });
 }

@@ -41,3 +41,43 @@ use super::writes::*;
 fn functions_have_the_declared_signatures() {
     include!(concat!(env!("OUT_DIR"), "/signatures.rs"));
 }
+
+#[test]
+fn statistics_have_the_numbers_of_each_shims_release() {
+    use esker::stats::{Histogram, Ticker};
+    let of_8 = esker_v8_rocksdb_options_statistics_get_ticker_count;
+    let of_10 = esker_v10_rocksdb_options_statistics_get_ticker_count;
+    // SAFETY: the objects are created here and destroyed once.
+    unsafe {
+        let options = rocksdb_options_create();
+        rocksdb_options_enable_statistics(options);
+        let statistics = (*options).db.statistics.clone().unwrap();
+        for (count, ticker) in (1..).zip(Ticker::ALL) {
+            statistics.set_ticker_count(*ticker, count);
+        }
+        for (ticker, in_8, in_10) in [
+            (Ticker::BlockCacheMiss, 0, 0),
+            (Ticker::NumberKeysWritten, 37, 57),
+            (Ticker::ErrorHandlerBgErrorCount, 142, 163),
+            (Ticker::BytesCompressedTo, 198, 104),
+            (Ticker::PrefetchHits, 210, 211),
+        ] {
+            let count = statistics.ticker_count(ticker);
+            assert_eq!((of_8(options, in_8), of_10(options, in_10)), (count, count), "{ticker:?}");
+        }
+        assert_eq!(
+            (of_8(options, 82), of_8(options, 215), of_10(options, 216)),
+            (0, 0, 0),
+            "gone or unknown"
+        );
+
+        statistics.record_in_histogram(Histogram::NumSstReadPerLevel, 7);
+        let data = rocksdb_statistics_histogram_data_create();
+        esker_v8_rocksdb_options_statistics_get_histogram_data(options, 51, data);
+        assert_eq!(rocksdb_statistics_histogram_data_get_count(data), 1);
+        esker_v8_rocksdb_options_statistics_get_histogram_data(options, 30, data);
+        assert_eq!(rocksdb_statistics_histogram_data_get_count(data), 0, "BYTES_COMPRESSED is gone");
+        rocksdb_statistics_histogram_data_destroy(data);
+        rocksdb_options_destroy(options);
+    }
+}
