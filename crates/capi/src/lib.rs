@@ -56,6 +56,7 @@ pub mod table_properties;
 pub mod trace;
 pub mod transaction;
 pub mod transaction_db;
+pub mod wal;
 pub mod write_options;
 pub mod writes;
 
@@ -77,6 +78,7 @@ pub mod accessors {
     use crate::table_options::*;
     use crate::table_properties::*;
     use crate::trace::*;
+    use crate::wal::*;
     use crate::transaction_db::*;
     use crate::write_options::*;
     include!(concat!(env!("OUT_DIR"), "/accessors.rs"));

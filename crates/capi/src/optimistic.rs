@@ -16,11 +16,15 @@ use esker::{OptimisticTransactionDb, OptimisticTransactionOptions};
 use libc::{c_char, c_int, c_uchar};
 
 /// An open database whose transactions check at commit.
+///
+/// `base` comes first: clients hand a pointer to this as one to a `rocksdb_t`, as RocksDB's own
+/// layout allows (crate `rocksdb` does so to drop a family).
 #[derive(Debug)]
+#[repr(C)]
 pub struct rocksdb_optimistictransactiondb_t {
-    db: OptimisticTransactionDb,
     /// The database below.
     base: rocksdb_t,
+    db: OptimisticTransactionDb,
 }
 
 /// The database below; NULL for NULL.

@@ -238,9 +238,14 @@ pub unsafe extern "C" fn rocksdb_approximate_memory_usage_create(
             mem_table_total: sum("rocksdb.size-all-mem-tables"),
             mem_table_unflushed: sum("rocksdb.cur-size-all-mem-tables"),
             mem_table_readers_total: sum("rocksdb.estimate-table-readers-mem"),
-            cache_total: consumers.caches.iter().map(|cache| cache.usage() as u64).sum(),
+            cache_total: consumers.caches.iter().map(memory_of).sum(),
         }))
     })
+}
+
+/// Bytes of a cache's entries and of its table, which has 8 bytes for each address.
+fn memory_of(cache: &Arc<BlockCache>) -> u64 {
+    (cache.usage() + cache.table_address_count() * size_of::<u64>()) as u64
 }
 
 #[unsafe(no_mangle)]

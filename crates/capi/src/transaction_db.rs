@@ -23,11 +23,15 @@ use esker::{ColumnFamilyDescriptor, Error, Result, TransactionDb, TransactionDbO
 use libc::{c_char, c_int, c_uchar};
 
 /// An open database whose transactions lock.
+///
+/// `base` comes first: clients hand a pointer to this as one to a `rocksdb_t`, as RocksDB's own
+/// layout allows (crate `rocksdb` does so to drop a family).
 #[derive(Debug)]
+#[repr(C)]
 pub struct rocksdb_transactiondb_t {
-    db: TransactionDb,
     /// The database below.
     base: rocksdb_t,
+    db: TransactionDb,
 }
 
 /// The database below; NULL for NULL.
