@@ -78,8 +78,8 @@ pub mod accessors {
     use crate::table_options::*;
     use crate::table_properties::*;
     use crate::trace::*;
-    use crate::wal::*;
     use crate::transaction_db::*;
+    use crate::wal::*;
     use crate::write_options::*;
     include!(concat!(env!("OUT_DIR"), "/accessors.rs"));
 }

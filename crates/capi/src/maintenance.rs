@@ -754,3 +754,8 @@ pub unsafe extern "C" fn rocksdb_compaction_options_set_canceled(
         Ok(())
     });
 }
+/// The database's id, of `malloc`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_db_identity(db: *mut rocksdb_t, len: *mut usize) -> *mut c_char {
+    answer(std::ptr::null_mut(), || Ok(to_c_bytes(object(db)?.db.db_identity().as_bytes(), len)))
+}

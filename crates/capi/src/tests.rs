@@ -32,9 +32,9 @@ use super::table_kinds::*;
 use super::table_options::*;
 use super::table_properties::*;
 use super::trace::*;
-use super::wal::*;
 use super::transaction::*;
 use super::transaction_db::*;
+use super::wal::*;
 use super::write_options::*;
 use super::writes::*;
 

@@ -73,7 +73,10 @@ pub unsafe extern "C" fn rocksdb_wal_iter_valid(iterator: *const rocksdb_wal_ite
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocksdb_wal_iter_status(iterator: *const rocksdb_wal_iterator_t, errptr: *mut *mut c_char) {
+pub unsafe extern "C" fn rocksdb_wal_iter_status(
+    iterator: *const rocksdb_wal_iterator_t,
+    errptr: *mut *mut c_char,
+) {
     attempt(errptr, (), || object(iterator)?.changes.status());
 }
 
@@ -134,7 +137,9 @@ pub unsafe extern "C" fn rocksdb_get_current_wal_file(
     db: *mut rocksdb_t,
     errptr: *mut *mut c_char,
 ) -> *mut rocksdb_wal_file_t {
-    attempt(errptr, std::ptr::null_mut(), || Ok(give(rocksdb_wal_file_t::new(object(db)?.db.current_wal_file()?))))
+    attempt(errptr, std::ptr::null_mut(), || {
+        Ok(give(rocksdb_wal_file_t::new(object(db)?.db.current_wal_file()?)))
+    })
 }
 
 #[unsafe(no_mangle)]

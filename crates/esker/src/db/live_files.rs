@@ -103,7 +103,11 @@ impl Db {
             versions.iter().flat_map(|v| v.blob_files()).map(|(n, blob)| (*n, blob.file_size()));
         let sizes = tables_with_sizes.chain(blobs_with_sizes).collect();
         let sorted = |files: BTreeMap<FileNumber, PathBuf>| files.into_values().collect();
-        let wals = alive.into_iter().filter(|(number, bytes)| *number >= oldest_needed && *bytes > 0);
+        // The newest WAL is a part of the copy even if it is empty, as in RocksDB.
+        let newest = alive.last().map(|(number, _)| *number);
+        let wals = alive
+            .into_iter()
+            .filter(|(number, bytes)| *number >= oldest_needed && (*bytes > 0 || Some(*number) == newest));
         Ok(LiveCut {
             path: engine.path.clone(),
             tables: sorted(tables.collect()),

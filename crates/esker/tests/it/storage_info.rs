@@ -62,7 +62,8 @@ fn a_copy_of_what_the_storage_info_names_is_the_database_at_that_time() {
             [FileType::Table, FileType::Blob, FileType::Descriptor, FileType::Current, FileType::Options];
         let tables = if flush == 0 { 2 } else { 1 };
         assert_eq!(kinds.map(count), [tables, tables, 1, 1, 1]);
-        assert_eq!(count(FileType::Wal), usize::from(flush > 0));
+        // The newest WAL, which a flush leaves empty.
+        assert_eq!(count(FileType::Wal), 1);
         let copy = Db::open(&options, "/copy").unwrap();
         let found = ["in a table", "in the log", "later"].map(|key| copy.get(key).unwrap().is_some());
         assert_eq!(found, [true, true, false]);
