@@ -7,7 +7,7 @@
 //! Invariants
 //!  1. No panic crosses the border: it becomes an error, or the function's empty answer.
 //!  2. Each buffer that a caller frees was made by `malloc`.
-//!  3. A pointer is NULL, or one that the function for its type returned and nobody destroyed. NULL
+//!  3. A pointer is NULL, or one that the function for its type returned and that still lives. NULL
 //!     where an object is needed is `InvalidArgument`, or the empty answer.
 //!  4. Objects that a call borrows are not kept, unless `c.h` says that the caller keeps them.
 //!

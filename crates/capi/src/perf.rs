@@ -243,9 +243,9 @@ pub unsafe extern "C" fn rocksdb_approximate_memory_usage_create(
     })
 }
 
-/// Bytes of a cache's entries and of its table, which has 8 bytes for each address.
+/// Bytes of a cache: its entries, its table with 8 bytes for each address, and itself.
 fn memory_of(cache: &Arc<BlockCache>) -> u64 {
-    (cache.usage() + cache.table_address_count() * size_of::<u64>()) as u64
+    (cache.usage() + cache.table_address_count() * size_of::<u64>() + size_of::<BlockCache>()) as u64
 }
 
 #[unsafe(no_mangle)]
