@@ -67,6 +67,7 @@ pub mod accessors {
     use crate::cache::*;
     use crate::compaction_styles::*;
     use crate::job_info::*;
+    use crate::live_files::*;
     use crate::maintenance::*;
     use crate::optimistic::*;
     use crate::options::*;

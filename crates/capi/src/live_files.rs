@@ -5,9 +5,15 @@
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
-use crate::memory::{answer, bytes, destroy, give, lend, object, object_mut, text, to_c_bytes, to_c_string};
+use crate::field::Object;
+use crate::memory::{
+    answer, bytes, destroy, give, lend, object, object_mut, put, text, to_c_bytes, to_c_string,
+};
+use esker::comparator::Comparator;
 use esker::observe::{ColumnFamilyMetaData, LevelMetaData, SstFileMetaData};
-use esker::{ExportImportFilesMetaData, FileNumber, LiveFileMetaData, SequenceNumber};
+use esker::{
+    ColumnFamilyHandle, ExportImportFilesMetaData, FileNumber, LiveFileMetaData, Result, SequenceNumber,
+};
 use libc::{c_char, c_int};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -397,4 +403,128 @@ pub unsafe extern "C" fn rocksdb_level_metadata_destroy(level: *mut rocksdb_leve
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_sst_file_metadata_destroy(file: *mut rocksdb_sst_file_metadata_t) {
     destroy(file);
+}
+
+/// Options of a family's metadata: the files of one level, or of a range of keys.
+#[derive(Clone, Debug)]
+pub struct rocksdb_column_family_metadata_options_t {
+    /// The level; -1 is all.
+    pub level: c_int,
+    start_key: Option<Vec<u8>>,
+    end_key: Option<Vec<u8>>,
+}
+
+impl Object for rocksdb_column_family_metadata_options_t {}
+
+impl rocksdb_column_family_metadata_options_t {
+    /// The parts of `metadata` that the options name. Sizes and counts are those of what is left.
+    fn restrict(&self, mut metadata: ColumnFamilyMetaData, order: &dyn Comparator) -> ColumnFamilyMetaData {
+        if let Ok(level) = usize::try_from(self.level) {
+            metadata.levels.retain(|listed| listed.level == level);
+        }
+        for level in &mut metadata.levels {
+            level.files.retain(|file| {
+                let before = |key: &Vec<u8>| order.compare(&file.largest_key, key).is_lt();
+                let after = |key: &Vec<u8>| order.compare(&file.smallest_key, key).is_gt();
+                !self.start_key.as_ref().is_some_and(before) && !self.end_key.as_ref().is_some_and(after)
+            });
+            level.size = level.files.iter().map(|file| file.size).sum();
+        }
+        metadata.size = metadata.levels.iter().map(|level| level.size).sum();
+        metadata.file_count = metadata.levels.iter().map(|level| level.files.len()).sum();
+        metadata
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_column_family_metadata_options_create()
+-> *mut rocksdb_column_family_metadata_options_t {
+    give(rocksdb_column_family_metadata_options_t { level: -1, start_key: None, end_key: None })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_column_family_metadata_options_destroy(
+    options: *mut rocksdb_column_family_metadata_options_t,
+) {
+    destroy(options);
+}
+
+/// A copy of the key; NULL is none.
+unsafe fn key(key: *const c_char, len: usize) -> Option<Vec<u8>> {
+    (!key.is_null()).then(|| bytes(key, len).to_vec())
+}
+
+unsafe fn lend_key(key: Option<&Vec<u8>>, len: *mut usize) -> *const c_char {
+    put(len, 0);
+    key.map_or(std::ptr::null(), |key| lend(key, len))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_column_family_metadata_options_set_start_key(
+    options: *mut rocksdb_column_family_metadata_options_t,
+    start: *const c_char,
+    len: usize,
+) {
+    answer((), || {
+        object_mut(options)?.start_key = key(start, len);
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_column_family_metadata_options_get_start_key(
+    options: *const rocksdb_column_family_metadata_options_t,
+    len: *mut usize,
+) -> *const c_char {
+    answer(std::ptr::null(), || Ok(lend_key(object(options)?.start_key.as_ref(), len)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_column_family_metadata_options_set_end_key(
+    options: *mut rocksdb_column_family_metadata_options_t,
+    end: *const c_char,
+    len: usize,
+) {
+    answer((), || {
+        object_mut(options)?.end_key = key(end, len);
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_column_family_metadata_options_get_end_key(
+    options: *const rocksdb_column_family_metadata_options_t,
+    len: *mut usize,
+) -> *const c_char {
+    answer(std::ptr::null(), || Ok(lend_key(object(options)?.end_key.as_ref(), len)))
+}
+
+unsafe fn restricted(
+    db: &rocksdb_t,
+    family: &ColumnFamilyHandle,
+    options: *const rocksdb_column_family_metadata_options_t,
+) -> Result<*mut rocksdb_column_family_metadata_t> {
+    let metadata = db.db.column_family_metadata(family);
+    let metadata = object(options)?.restrict(metadata, family.comparator().as_ref());
+    Ok(give(rocksdb_column_family_metadata_t { metadata }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_column_family_metadata_with_options(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_column_family_metadata_options_t,
+) -> *mut rocksdb_column_family_metadata_t {
+    answer(std::ptr::null_mut(), || {
+        let db = object(db)?;
+        restricted(db, &db.default, options)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_column_family_metadata_cf_with_options(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    options: *const rocksdb_column_family_metadata_options_t,
+) -> *mut rocksdb_column_family_metadata_t {
+    answer(std::ptr::null_mut(), || restricted(object(db)?, family(column_family)?, options))
 }
