@@ -20,6 +20,9 @@ pub use statistics::{StatisticKind, statistics_numbers, statistics_text};
 /// The releases whose `c.h` is recorded, oldest first, as major and minor number.
 pub const RELEASES: [&str; 5] = ["8.1", "8.10", "10.4", "11.8", "11.12"];
 
+/// The functions whose objects have other defaults before RocksDB 11, which decide what is written.
+const DEFAULTS_CHANGED_IN_11: [&str; 2] = ["rocksdb_options_create", "rocksdb_block_based_options_create"];
+
 /// The text of the recorded surface.
 pub const SURFACE: &str = include_str!("../surface.txt");
 
@@ -141,8 +144,8 @@ pub fn union() -> Vec<Item> {
 
 /// The Rust declarations of `release`, an index into [`RELEASES`], for a shim of that release's
 /// `librocksdb-sys`. A function whose declaration has changed since is linked to its own form,
-/// `esker_vN_NAME`, where N is the release's major number; so is a function that takes the number
-/// of a statistic, where these numbers have changed.
+/// `esker_vN_NAME`, where N is the release's major number. So is a function that takes the number
+/// of a statistic, and one that makes options, where the numbers or defaults have changed.
 pub fn shim_bindings(at: usize) -> String {
     let newest = union();
     let items = release(at);
@@ -156,8 +159,12 @@ pub fn shim_bindings(at: usize) -> String {
         let kind = StatisticKind::ALL.into_iter().find(|kind| kind.function() == name);
         kind.is_some_and(|kind| !statistics::has_newest_numbers(at, kind))
     };
-    let symbol =
-        |name: &str| (has_changed(name) || numbers_changed(name)).then(|| format!("esker_v{major}_{name}"));
+    let is_before_11 = major.parse::<u32>().is_ok_and(|major| major < 11);
+    let defaults_changed = |name: &str| is_before_11 && DEFAULTS_CHANGED_IN_11.contains(&name);
+    let symbol = |name: &str| {
+        let changed = has_changed(name) || numbers_changed(name) || defaults_changed(name);
+        changed.then(|| format!("esker_v{major}_{name}"))
+    };
     rust_bindings(&items, symbol)
 }
 
@@ -212,6 +219,8 @@ mod tests {
             changed(0),
             [
                 "esker_v8_rocksdb_enable_file_deletions",
+                "esker_v8_rocksdb_block_based_options_create",
+                "esker_v8_rocksdb_options_create",
                 "esker_v8_rocksdb_options_set_plain_table_factory",
                 "esker_v8_rocksdb_slicetransform_create"
             ]
@@ -220,6 +229,8 @@ mod tests {
             changed(1),
             [
                 "esker_v8_rocksdb_enable_file_deletions",
+                "esker_v8_rocksdb_block_based_options_create",
+                "esker_v8_rocksdb_options_create",
                 "esker_v8_rocksdb_options_statistics_get_ticker_count",
                 "esker_v8_rocksdb_options_statistics_get_histogram_data",
                 "esker_v8_rocksdb_slicetransform_create"
@@ -228,6 +239,8 @@ mod tests {
         assert_eq!(
             changed(2),
             [
+                "esker_v10_rocksdb_block_based_options_create",
+                "esker_v10_rocksdb_options_create",
                 "esker_v10_rocksdb_options_statistics_get_ticker_count",
                 "esker_v10_rocksdb_slicetransform_create"
             ]

@@ -65,6 +65,16 @@ impl rocksdb_options_t {
         options
     }
 
+    /// The defaults of a release before 11 that decide which files are written: a client of a shim
+    /// can go back to that release. `format_version` is the release's.
+    fn before_11(compatible_with: TargetVersion, format_version: u32) -> rocksdb_options_t {
+        let mut options = rocksdb_options_t::new();
+        options.db.compatible_with = compatible_with;
+        options.cf.table.format_version = format_version;
+        options.cf.compression = CompressionType::Snappy;
+        options
+    }
+
     /// Checks that every setter was given a possible value.
     /// # Errors
     /// `InvalidArgument` if a setter was given a value that its option cannot have.
@@ -95,6 +105,18 @@ impl rocksdb_options_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_create() -> *mut rocksdb_options_t {
     give(rocksdb_options_t::new())
+}
+
+/// With the defaults of RocksDB 8, for the shims.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_v8_rocksdb_options_create() -> *mut rocksdb_options_t {
+    give(rocksdb_options_t::before_11(TargetVersion::V8, 5))
+}
+
+/// With the defaults of RocksDB 10.4, for the shims.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_v10_rocksdb_options_create() -> *mut rocksdb_options_t {
+    give(rocksdb_options_t::before_11(TargetVersion::V10, 6))
 }
 
 #[unsafe(no_mangle)]

@@ -40,6 +40,24 @@ pub unsafe extern "C" fn rocksdb_block_based_options_create() -> *mut rocksdb_bl
     give(rocksdb_block_based_table_options_t::new())
 }
 
+/// With RocksDB 8's `format_version`, for the shims.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_v8_rocksdb_block_based_options_create()
+-> *mut rocksdb_block_based_table_options_t {
+    let mut options = rocksdb_block_based_table_options_t::new();
+    options.table.format_version = 5;
+    give(options)
+}
+
+/// With RocksDB 10.4's `format_version`, for the shims.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_v10_rocksdb_block_based_options_create()
+-> *mut rocksdb_block_based_table_options_t {
+    let mut options = rocksdb_block_based_table_options_t::new();
+    options.table.format_version = 6;
+    give(options)
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_block_based_options_destroy(
     options: *mut rocksdb_block_based_table_options_t,

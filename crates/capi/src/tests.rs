@@ -82,3 +82,32 @@ fn statistics_have_the_numbers_of_each_shims_release() {
         rocksdb_options_destroy(options);
     }
 }
+
+#[test]
+fn a_shims_options_write_files_that_its_release_reads() {
+    use esker::options::{CompressionType, TargetVersion};
+    type CreateTable = unsafe extern "C" fn() -> *mut rocksdb_block_based_table_options_t;
+    type Create = unsafe extern "C" fn() -> *mut rocksdb_options_t;
+    let shims: [(Create, CreateTable, TargetVersion, u32); 2] = [
+        (esker_v8_rocksdb_options_create, esker_v8_rocksdb_block_based_options_create, TargetVersion::V8, 5),
+        (
+            esker_v10_rocksdb_options_create,
+            esker_v10_rocksdb_block_based_options_create,
+            TargetVersion::V10,
+            6,
+        ),
+    ];
+    for (create, create_table, target, format_version) in shims {
+        // SAFETY: the objects are created here and destroyed once.
+        unsafe {
+            let (options, table) = (create(), create_table());
+            assert_eq!((*options).db.compatible_with, target);
+            assert_eq!((*options).cf.compression, CompressionType::Snappy);
+            assert_eq!((*options).cf.table.format_version, format_version);
+            rocksdb_options_set_block_based_table_factory(options, table);
+            assert_eq!((*options).cf.table.format_version, format_version);
+            rocksdb_block_based_options_destroy(table);
+            rocksdb_options_destroy(options);
+        }
+    }
+}
