@@ -49,7 +49,7 @@ pub unsafe extern "C" fn rocksdb_get_updates_since(
     errptr: *mut *mut c_char,
 ) -> *mut rocksdb_wal_iterator_t {
     attempt(errptr, std::ptr::null_mut(), || {
-        let mut options = options.as_ref().map_or_else(WalReadOptions::default, |it| it.options.clone());
+        let mut options = options.as_ref().map_or_else(WalReadOptions::default, |it| it.options);
         // As in RocksDB, a caller may ask for a number whose WAL is gone: the next one begins.
         options.from_next_available = true;
         let changes = object(db)?.db.get_updates_since(SequenceNumber(sequence), &options)?;
