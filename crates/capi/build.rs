@@ -24,14 +24,15 @@ fn main() {
     let by_hand = written_by_hand();
     let table = fs::read_to_string("accessors.txt").expect("accessors.txt lies beside build.rs");
     let (accessors, generated) = accessors(&table, &functions, &by_hand);
-    let missing: String = functions
-        .values()
-        .filter(|function| !by_hand.contains(&function.name) && !generated.contains(&function.name))
-        .map(|function| missing(function, &callbacks))
-        .collect();
+    let is_there = |name: &String| by_hand.contains(name) || generated.contains(name);
+    let absent: Vec<&&Function> = functions.values().filter(|function| !is_there(&function.name)).collect();
+    let names: Vec<&str> = absent.iter().map(|function| function.name.as_str()).collect();
+    let missing: String = absent.iter().map(|function| missing(function, &callbacks)).collect();
     let out = env::var("OUT_DIR").expect("cargo sets it");
     fs::write(Path::new(&out).join("accessors.rs"), accessors).expect("OUT_DIR can be written");
     fs::write(Path::new(&out).join("missing.rs"), missing).expect("OUT_DIR can be written");
+    fs::write(Path::new(&out).join("missing_names.rs"), format!("&{names:?}"))
+        .expect("OUT_DIR can be written");
     fs::write(Path::new(&out).join("metrics.rs"), metrics(&items)).expect("OUT_DIR can be written");
     fs::write(Path::new(&out).join("older_statistics.rs"), older_statistics())
         .expect("OUT_DIR can be written");

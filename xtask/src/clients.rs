@@ -18,10 +18,11 @@ const SUITES: [Suite; 4] =
     [("ctypes", ctypes), ("c_test", c_test), ("rust-rocksdb", rust_rocksdb), ("grocksdb", grocksdb)];
 
 /// Phases of RocksDB 11.8.1's `c_test` that pass. It stops at the first that fails.
-const C_TEST_PHASES: usize = 6;
+const C_TEST_PHASES: usize = 40;
 
-/// Tests of crate `rocksdb` 0.25.0 that fail, on RocksDB itself or by a difference.
-const RUST_ROCKSDB_DIFFERS: &[&str] = &[];
+/// Tests of crate `rocksdb` 0.25.0 that fail: the first on RocksDB itself, too, the second by a
+/// difference that docs/compat/c-api.md explains.
+const RUST_ROCKSDB_DIFFERS: &[&str] = &["set_column_family_metadata_test", "test_full_iterator"];
 
 /// Tests of grocksdb 1.11.1 that fail, on RocksDB 11.8.1, too.
 const GROCKSDB_DIFFERS: &[&str] = &["TestOptions"];

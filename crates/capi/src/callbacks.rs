@@ -593,7 +593,7 @@ pub unsafe extern "C" fn rocksdb_filterpolicy_create_bloom_full(
 pub unsafe extern "C" fn rocksdb_filterpolicy_create_ribbon(
     bits_per_key: f64,
 ) -> *mut rocksdb_filterpolicy_t {
-    give(rocksdb_filterpolicy_t { policy: FilterPolicy::ribbon(bits_per_key, 0) })
+    give(rocksdb_filterpolicy_t { policy: FilterPolicy::ribbon(bits_per_key, -1) })
 }
 
 #[unsafe(no_mangle)]

@@ -25,13 +25,19 @@ pub struct rocksdb_t {
     pub(crate) ttl: Option<DbWithTtl>,
     /// The family that calls without a family mean.
     pub(crate) default: ColumnFamilyHandle,
+    /// Whether snapshots show the past. As in RocksDB they do not if a family was opened with
+    /// `inplace_update_support`: a read with one sees the present.
+    pub(crate) has_snapshots: bool,
     /// Where listeners find this handle.
     handle: HandleCell,
 }
 
 impl rocksdb_t {
     pub(crate) fn new(db: Db) -> rocksdb_t {
-        rocksdb_t { default: db.default_column_family(), ttl: None, db, handle: no_handle() }
+        let families = db.column_family_names().into_iter().filter_map(|name| db.column_family(&name));
+        let mut families = families.map(|family| db.options_cf(&family));
+        let has_snapshots = !families.any(|options| options.inplace_update_support);
+        rocksdb_t { default: db.default_column_family(), ttl: None, has_snapshots, handle: no_handle(), db }
     }
 
     /// Gives the handle to the caller, and to the listeners behind `cell`.

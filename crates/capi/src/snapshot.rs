@@ -26,7 +26,11 @@ impl rocksdb_snapshot_t {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_create_snapshot(db: *mut rocksdb_t) -> *const rocksdb_snapshot_t {
-    answer(std::ptr::null(), || Ok(rocksdb_snapshot_t::give(give(object(db)?.db.snapshot())).cast_const()))
+    answer(std::ptr::null(), || {
+        let db = object(db)?;
+        let snapshot = if db.has_snapshots { give(db.db.snapshot()).cast_const() } else { std::ptr::null() };
+        Ok(rocksdb_snapshot_t::give(snapshot).cast_const())
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -39,6 +39,16 @@ use super::write_options::*;
 use super::writes::*;
 
 #[test]
+fn the_page_lists_the_functions_that_are_not_there() {
+    let missing: &[&str] = include!(concat!(env!("OUT_DIR"), "/missing_names.rs"));
+    let page = include_str!("../../../docs/compat/c-api.md");
+    let (_, list) = page.split_once("```text\n").unwrap();
+    let (list, _) = list.split_once("```").unwrap();
+    let listed: Vec<String> = list.split_whitespace().map(|name| format!("rocksdb_{name}")).collect();
+    assert_eq!(listed, missing);
+}
+
+#[test]
 fn functions_have_the_declared_signatures() {
     include!(concat!(env!("OUT_DIR"), "/signatures.rs"));
 }
