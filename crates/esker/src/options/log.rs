@@ -159,7 +159,9 @@ impl super::ColumnFamilyOptions {
     pub(crate) fn log_lines(&self) -> Vec<String> {
         let mut table = format!("{:>52}: ", "table_factory options");
         for (name, value) in lines_of(&self.table) {
-            table.push_str(&format!("  {name}: {value}\n"));
+            // The options of a cache are lines of their own.
+            let space = if value.starts_with('\n') { "" } else { " " };
+            table.push_str(&format!("  {name}:{space}{value}\n"));
         }
         let first = format!("{:>52}: BlockBasedTable", "Options.table_factory");
         [first, table].into_iter().chain(option_lines(lines_of(self))).collect()

@@ -1,4 +1,4 @@
-use crate::options::{ColumnFamilyOptions, CompressionType, DbOptions};
+use crate::options::{BlockCache, CacheOptions, ColumnFamilyOptions, CompressionType, DbOptions};
 use crate::table_properties_collector::CompactOnDeletionCollectorFactory;
 use std::sync::Arc;
 
@@ -28,6 +28,8 @@ fn lines_are_rocksdbs() {
     family.table.index_block_restart_interval = 16;
     let collector = CompactOnDeletionCollectorFactory::new(5, 10, 0.5, 0);
     family.table_properties_collector_factories.push(Arc::new(collector));
+    family.table.block_cache =
+        Some(Arc::new(BlockCache::new(&CacheOptions::with_capacity(1 << 20)).unwrap()));
     let lines = family.log_lines();
     for line in [
         "Options.comparator: leveldb.BytewiseComparator",
@@ -55,6 +57,7 @@ fn lines_are_rocksdbs() {
         "  data_block_hash_table_util_ratio: 0.750000\n",
         "  format_version: 5\n",
         "  index_block_restart_interval: 16\n",
+        "  block_cache_options:\n    capacity : 1048576\n",
     ] {
         assert!(table.contains(line), "no '{line}' in\n{table}");
     }
