@@ -144,7 +144,8 @@ pub fn union() -> Vec<Item> {
 
 /// The Rust declarations of `release`, an index into [`RELEASES`], for a shim of that release's
 /// `librocksdb-sys`. A function whose declaration has changed since is linked to its own form,
-/// `esker_vN_NAME`, where N is the release's major number. So is a function that takes the number
+/// `esker_vN_NAME`, where N is the release's major number (8_1 for what 8.10 has
+/// changed). So is a function that takes the number
 /// of a statistic, and one that makes options, where the numbers or defaults have changed.
 pub fn shim_bindings(at: usize) -> String {
     let newest = union();
@@ -163,7 +164,10 @@ pub fn shim_bindings(at: usize) -> String {
     let defaults_changed = |name: &str| is_before_11 && DEFAULTS_CHANGED_IN_11.contains(&name);
     let symbol = |name: &str| {
         let changed = has_changed(name) || numbers_changed(name) || defaults_changed(name);
-        changed.then(|| format!("esker_v{major}_{name}"))
+        // Its default of level_compaction_dynamic_level_bytes is its own.
+        let of_8_1 = at == 0 && name == "rocksdb_options_create";
+        let form = if of_8_1 { "8_1" } else { major };
+        changed.then(|| format!("esker_v{form}_{name}"))
     };
     rust_bindings(&items, symbol)
 }
@@ -220,7 +224,7 @@ mod tests {
             [
                 "esker_v8_rocksdb_enable_file_deletions",
                 "esker_v8_rocksdb_block_based_options_create",
-                "esker_v8_rocksdb_options_create",
+                "esker_v8_1_rocksdb_options_create",
                 "esker_v8_rocksdb_options_set_plain_table_factory",
                 "esker_v8_rocksdb_slicetransform_create"
             ]

@@ -107,7 +107,15 @@ pub unsafe extern "C" fn rocksdb_options_create() -> *mut rocksdb_options_t {
     give(rocksdb_options_t::new())
 }
 
-/// With the defaults of RocksDB 8, for the shims.
+/// With the defaults of RocksDB 8.1, for the shims: those of 8.10 but for the sizes of levels.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_v8_1_rocksdb_options_create() -> *mut rocksdb_options_t {
+    let mut options = rocksdb_options_t::before_11(TargetVersion::V8, 5);
+    options.cf.level_compaction_dynamic_level_bytes = false;
+    give(options)
+}
+
+/// With the defaults of RocksDB 8.10, for the shims.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v8_rocksdb_options_create() -> *mut rocksdb_options_t {
     give(rocksdb_options_t::before_11(TargetVersion::V8, 5))

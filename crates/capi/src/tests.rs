@@ -98,22 +98,37 @@ fn a_shims_options_write_files_that_its_release_reads() {
     use esker::options::{CompressionType, TargetVersion};
     type CreateTable = unsafe extern "C" fn() -> *mut rocksdb_block_based_table_options_t;
     type Create = unsafe extern "C" fn() -> *mut rocksdb_options_t;
-    let shims: [(Create, CreateTable, TargetVersion, u32); 2] = [
-        (esker_v8_rocksdb_options_create, esker_v8_rocksdb_block_based_options_create, TargetVersion::V8, 5),
+    let shims: [(Create, CreateTable, TargetVersion, u32, bool); 3] = [
+        (
+            esker_v8_1_rocksdb_options_create,
+            esker_v8_rocksdb_block_based_options_create,
+            TargetVersion::V8,
+            5,
+            false,
+        ),
+        (
+            esker_v8_rocksdb_options_create,
+            esker_v8_rocksdb_block_based_options_create,
+            TargetVersion::V8,
+            5,
+            true,
+        ),
         (
             esker_v10_rocksdb_options_create,
             esker_v10_rocksdb_block_based_options_create,
             TargetVersion::V10,
             6,
+            true,
         ),
     ];
-    for (create, create_table, target, format_version) in shims {
+    for (create, create_table, target, format_version, dynamic) in shims {
         // SAFETY: the objects are created here and destroyed once.
         unsafe {
             let (options, table) = (create(), create_table());
             assert_eq!((*options).db.compatible_with, target);
             assert_eq!((*options).cf.compression, CompressionType::Snappy);
             assert_eq!((*options).cf.table.format_version, format_version);
+            assert_eq!((*options).cf.level_compaction_dynamic_level_bytes, dynamic);
             rocksdb_options_set_block_based_table_factory(options, table);
             assert_eq!((*options).cf.table.format_version, format_version);
             rocksdb_block_based_options_destroy(table);
