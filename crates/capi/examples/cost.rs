@@ -1,0 +1,137 @@
+//! Cost of the C API beside the Rust API: nanoseconds of a get, a put and a step of an iterator.
+//!
+//! In: nothing. Out: a table, medians of nine interleaved pairs over 100,000 cached keys. Build it
+//! with `--release`: `cargo run --release -p esker-capi --example cost`.
+#![allow(clippy::print_stdout, reason = "a benchmark talks to a terminal")]
+#![allow(clippy::disallowed_methods, reason = "it times")]
+#![allow(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block, reason = "a C program")]
+
+use esker::{Db, ReadOptions, WriteOptions};
+use esker_capi::db::{rocksdb_close, rocksdb_open, rocksdb_t};
+use esker_capi::iterator::{
+    rocksdb_create_iterator, rocksdb_iter_destroy, rocksdb_iter_key, rocksdb_iter_next,
+    rocksdb_iter_seek_to_first, rocksdb_iter_valid,
+};
+use esker_capi::options::{rocksdb_options_create, rocksdb_options_destroy};
+use esker_capi::read_options::{rocksdb_readoptions_create, rocksdb_readoptions_destroy};
+use esker_capi::reads::{rocksdb_get_pinned, rocksdb_pinnableslice_destroy};
+use esker_capi::write_options::{rocksdb_writeoptions_create, rocksdb_writeoptions_destroy};
+use esker_capi::writes::rocksdb_put;
+use std::ffi::CString;
+use std::hint::black_box;
+use std::ptr::null_mut;
+use std::time::Instant;
+
+const KEYS: u32 = 100_000;
+const PAIRS: usize = 9;
+
+fn main() -> esker::Result<()> {
+    let dir = esker_testkit::TempDir::new("capi-cost");
+    let (rust_path, c_path) = (dir.path().join("rust"), dir.path().join("c"));
+    let db = Db::open_default(&rust_path)?;
+    let keys: Vec<String> =
+        (0..KEYS).map(|key| format!("key{:08}", key.wrapping_mul(2_654_435_761) % KEYS)).collect();
+    let c = unsafe { CDb::open(&c_path) };
+    for key in &keys {
+        db.put(key, key)?;
+        unsafe { c.put(key) };
+    }
+    let family = db.default_column_family();
+    let (reads, writes) = (ReadOptions::default(), WriteOptions::default());
+    println!("| call | Rust ns | C ns | more |\n|---|---|---|---|");
+    report(
+        "get_pinned",
+        || keys.iter().for_each(|key| drop(black_box(db.get_pinned_opt(&reads, &family, key)))),
+        || keys.iter().for_each(|key| unsafe { c.get(key) }),
+    );
+    report(
+        "put",
+        || keys.iter().for_each(|key| drop(black_box(db.put_opt(&writes, &family, key, key)))),
+        || keys.iter().for_each(|key| unsafe { c.put(key) }),
+    );
+    report(
+        "next and key",
+        || {
+            let mut iterator = db.iter().expect("an open database");
+            iterator.seek_to_first();
+            while iterator.valid() {
+                black_box(iterator.key());
+                iterator.next();
+            }
+        },
+        || unsafe { c.scan() },
+    );
+    unsafe { c.close() };
+    Ok(())
+}
+
+/// Prints the medians of both forms of a call.
+fn report(call: &str, mut rust: impl FnMut(), mut c: impl FnMut()) {
+    let time = |work: &mut dyn FnMut()| {
+        let start = Instant::now();
+        work();
+        start.elapsed().as_nanos() as f64 / f64::from(KEYS)
+    };
+    let mut times: Vec<(f64, f64)> = (0..PAIRS).map(|_| (time(&mut rust), time(&mut c))).collect();
+    let mut median = |figure: fn(&(f64, f64)) -> f64| {
+        times.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
+        figure(&times[PAIRS / 2])
+    };
+    let (rust, c, more) = (median(|pair| pair.0), median(|pair| pair.1), median(|pair| pair.1 - pair.0));
+    println!("| {call} | {rust:.0} | {c:.0} | {more:.0} |");
+}
+
+/// A database as a C program has it.
+struct CDb {
+    db: *mut rocksdb_t,
+    reads: *mut esker_capi::read_options::rocksdb_readoptions_t,
+    writes: *mut esker_capi::write_options::rocksdb_writeoptions_t,
+}
+
+impl CDb {
+    unsafe fn open(path: &std::path::Path) -> CDb {
+        let path = CString::new(path.to_str().expect("a path of text")).expect("without NUL");
+        unsafe {
+            let options = rocksdb_options_create();
+            (*options).db.create_if_missing = true;
+            let db = rocksdb_open(options, path.as_ptr(), null_mut());
+            assert!(!db.is_null());
+            rocksdb_options_destroy(options);
+            CDb { db, reads: rocksdb_readoptions_create(), writes: rocksdb_writeoptions_create() }
+        }
+    }
+
+    unsafe fn get(&self, key: &str) {
+        unsafe {
+            let value = rocksdb_get_pinned(self.db, self.reads, key.as_ptr().cast(), key.len(), null_mut());
+            black_box(value);
+            rocksdb_pinnableslice_destroy(value);
+        }
+    }
+
+    unsafe fn put(&self, key: &str) {
+        let (bytes, len) = (key.as_ptr().cast(), key.len());
+        unsafe { rocksdb_put(self.db, self.writes, bytes, len, bytes, len, null_mut()) };
+    }
+
+    unsafe fn scan(&self) {
+        unsafe {
+            let iterator = rocksdb_create_iterator(self.db, self.reads);
+            rocksdb_iter_seek_to_first(iterator);
+            while rocksdb_iter_valid(iterator) != 0 {
+                let mut len = 0;
+                black_box(rocksdb_iter_key(iterator, &mut len));
+                rocksdb_iter_next(iterator);
+            }
+            rocksdb_iter_destroy(iterator);
+        }
+    }
+
+    unsafe fn close(self) {
+        unsafe {
+            rocksdb_readoptions_destroy(self.reads);
+            rocksdb_writeoptions_destroy(self.writes);
+            rocksdb_close(self.db);
+        }
+    }
+}
