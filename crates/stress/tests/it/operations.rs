@@ -62,7 +62,7 @@ const CALLED: [(&str, &str, &str); 7] = [
 ];
 
 /// The reason why no campaign calls it, type, and methods.
-const NOT_CALLED: [(&str, &str, &str); 22] = [
+const NOT_CALLED: [(&str, &str, &str); 24] = [
     (
         "reads, or tells something",
         "Db",
@@ -73,7 +73,7 @@ const NOT_CALLED: [(&str, &str, &str); 22] = [
          key_may_exist last last_cf latest_sequence_number sorted_wal_files current_wal_file list_column_families live_files live_files_checksum_info live_files_storage_info map_property \
          map_property_cf multi_get multi_get_cf multi_get_entity multi_get_into multi_get_lent multi_get_lent_cf \
          multi_get_opt multi_scan new_multi_scan options_cf path prefix prefix_cf prefix_opt property property_cf range range_cf range_opt scrub_state snapshot \
-         quarantined_tables verify_checksum verify_file_checksums",
+         db_identity db_session_id quarantined_tables verify_checksum verify_file_checksums",
     ),
     (
         "a shorter form of one that is called",
@@ -119,12 +119,13 @@ const NOT_CALLED: [(&str, &str, &str); 22] = [
         "reads, or tells something",
         "Transaction",
         "canceller commit_timestamp contains_key get get_entity get_entity_attribute_groups get_opt get_pinned_opt id iter iter_opt \
-         multi_get multi_get_entity name prefix prefix_cf range range_cf snapshot state write_batch",
+         multi_get multi_get_cf multi_get_entity name prefix prefix_cf range range_cf snapshot state with_write_batch \
+         write_batch",
     ),
     (
         "locks, and leaves what is stored as it is; esker/tests/it/transactions",
         "Transaction",
-        "clear_snapshot get_entity_for_update get_for_update get_range_lock multi_get_for_update set_expiration \
+        "clear_snapshot get_entity_for_update get_for_update get_range_lock multi_get_for_update multi_get_for_update_cf set_expiration \
          set_lock_timeout set_snapshot set_snapshot_on_next_operation undo_get_for_update",
     ),
     ("a form of one that is called", "Transaction", "put delete single_delete_untracked"),
@@ -147,15 +148,17 @@ const NOT_CALLED: [(&str, &str, &str); 22] = [
     (
         "reads, or tells something",
         "OptimisticTransaction",
-        "contains_key get get_entity get_entity_attribute_groups get_opt iter iter_opt multi_get multi_get_entity prefix \
-         prefix_cf range range_cf snapshot write_batch",
+        "contains_key get get_entity get_entity_attribute_groups get_opt get_pinned_opt iter iter_opt multi_get \
+         multi_get_cf multi_get_entity prefix prefix_cf range range_cf snapshot with_write_batch write_batch",
     ),
     (
         "tracks keys, and leaves what is stored as it is",
         "OptimisticTransaction",
-        "clear_snapshot get_entity_for_update get_for_update get_for_update_opt multi_get_for_update set_snapshot \
-         set_snapshot_on_next_operation",
+        "clear_snapshot get_entity_for_update get_for_update get_for_update_opt multi_get_for_update multi_get_for_update_cf \
+         set_snapshot set_snapshot_on_next_operation",
     ),
+    ("says something in the WAL only", "OptimisticTransaction", "put_log_data"),
+    ("files in several directories: esker/tests/it/paths.rs", "fn", "destroy_db_cf"),
     (
         "shorter forms, and those that pessimistic transactions are tried with, over the same batch",
         "OptimisticTransaction",
