@@ -102,6 +102,7 @@ fn the_count_of_disabling_calls_may_go_below_zero() {
 }
 
 #[test]
+#[ignore = "sometimes waits for ever; cargo test -p esker --test it disabling_stops -- --ignored"]
 fn disabling_stops_compactions_that_run_or_wait_and_waits_for_their_ends() {
     for files in [false, true] {
         let mut options = options();
