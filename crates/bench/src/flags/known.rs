@@ -159,7 +159,6 @@ pub(super) const KNOWN: &[(&str, FlagKind, &str)] = &[
     ("rate_limit_auto_wal_flush", FlagKind::Bool, "false"),
     ("rate_limit_bg_reads", FlagKind::Bool, "false"),
     ("rate_limit_user_ops", FlagKind::Bool, "false"),
-    ("rate_limiter_auto_tuned", FlagKind::Bool, "false"),
     ("rate_limiter_single_burst_bytes", FlagKind::Int64, "0"),
     ("read_amp_bytes_per_bit", FlagKind::Int32, "0"),
     ("read_cache_direct_read", FlagKind::Bool, "true"),
