@@ -210,6 +210,10 @@ const LASTING_DB: &[Knob] = &[
 
 /// Options that stay as they are.
 const LEFT_ALONE: &[(&str, &str)] = &[
+    ("unordered_write", "without effect, and refused beside others"),
+    ("two_write_queues", "without effect, and refused beside others"),
+    ("allow_mmap_reads", "without effect, and refused beside others"),
+    ("allow_mmap_writes", "without effect, and refused beside others"),
     ("write_thread_max_yield_usec", "without effect: docs/compat/options.md"),
     ("write_thread_slow_yield_usec", "without effect: docs/compat/options.md"),
     ("table_cache_numshardbits", "without effect: docs/compat/options.md"),
