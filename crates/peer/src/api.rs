@@ -163,7 +163,6 @@ c_functions! {
         drop_column_family(db: *mut Database, family: *mut Family, error: ErrorPtr);
         column_family_handle_destroy(family: *mut Family);
         close(db: *mut Database);
-        get_db_identity(db: *mut Database, len: *mut usize) -> *mut c_char;
 
         readoptions_set_timestamp(options: *mut ReadOptions, timestamp: *const c_char, len: usize);
         writeoptions_create() -> *mut WriteOptions;
@@ -381,6 +380,7 @@ c_functions! {
         increase_full_history_ts_low(
             db: *mut Database, family: *mut Family, ts_low: *const c_char, ts_low_len: usize, error: ErrorPtr,
         );
+        get_db_identity(db: *mut Database, len: *mut usize) -> *mut c_char;
         dbpath_create(path: *const c_char, target_size: u64) -> *mut DbPath;
         dbpath_destroy(path: *mut DbPath);
         options_set_db_paths(options: *mut Options, paths: *const *const DbPath, count: usize);

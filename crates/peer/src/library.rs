@@ -530,7 +530,7 @@ impl RocksDb {
     pub fn identity(&self) -> String {
         let mut len = 0;
         // SAFETY: the database is live; `len` outlives the call.
-        let id = unsafe { (self.api.get_db_identity)(self.db, &raw mut len) };
+        let id = unsafe { (self.api.get_db_identity.expect(NEEDS_11))(self.db, &raw mut len) };
         String::from_utf8_lossy(&take(self.api, id, len)).into_owned()
     }
 
