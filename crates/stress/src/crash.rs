@@ -72,7 +72,7 @@ pub struct CrashReport {
     /// Crash points within a recovery from an earlier crash.
     pub second_crashes: u64,
     /// Power losses that left the last record of the MANIFEST in its full length with other bytes.
-    /// Such a database does not open, as in RocksDB: the contents of a MANIFEST are not guessed.
+    /// The database does not open then, as in RocksDB: the contents of a MANIFEST are not guessed.
     pub refused: u64,
     /// Unpromised batches that power losses have lost.
     pub lost: u64,
