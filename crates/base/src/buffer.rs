@@ -1,21 +1,21 @@
-//! Buffers of blocks: memory that caches keep, from reading a block until its last user drops it.
+//! Block buffers: memory for a block from its reading until its last user drops it.
 //!
 //! In: a length. Out: that many bytes. A dropped buffer goes first to a small list of the thread
 //! that dropped it.
 //!
-//! A general allocator grows a thread's heap by a system call for each block, faults in each page
-//! anew, and does not compact memory when a cache goes. A first pass through a 32 MiB cache made
-//! 7,300 calls of `mprotect` and 8,200 page faults. Here blocks lie in regions of one huge page
-//! each (`arena.rs`). A thread also keeps its last dropped buffers: a full cache evicts one block
-//! for each block it reads, mostly on the same thread.
+//! A general allocator grows a thread's heap by a system call for each block and faults in each
+//! page anew. It does not compact memory when a cache is dropped. A first pass through a 32 MiB
+//! cache made 7,300 calls of `mprotect` and 8,200 page faults. Here blocks lie in regions of one
+//! huge page each (`arena.rs`). A thread also keeps the buffers that it dropped last: a full cache
+//! evicts one block for each block it reads, mostly on the same thread.
 //!
 //! Invariants
 //!  1. The first `length` bytes of a buffer are initialized; a buffer in a region is initialized to
 //!     the end of its room.
-//!  2. A thread keeps at most `MOST_SPARE` pieces of regions, and at most `MOST_SPARE_BYTES` in
-//!     them. No cache is charged for them.
-//!  3. A buffer is at most an eighth larger than requested, or as large as allowed, so that a
-//!     cache's charges match its blocks. [`Buffer::memory_bytes`] reports all of it.
+//!  2. A thread keeps at most `MOST_SPARE` pieces of regions, of at most `MOST_SPARE_BYTES` in all.
+//!     No cache is charged for them.
+//!  3. A buffer is at most an eighth larger than requested, or as large as the caller allows, so
+//!     that a cache's charges match its blocks. [`Buffer::memory_bytes`] reports all of it.
 //!  4. Nothing here fails: without a region the memory comes from the allocator.
 
 mod arena;
@@ -34,19 +34,19 @@ use std::ptr::NonNull;
 
 /// Pieces of regions that one thread keeps: as many as a small batch reads at once.
 const MOST_SPARE: usize = 16;
-/// Bytes in the pieces that one thread keeps.
+/// Total bytes of the pieces that one thread keeps.
 const MOST_SPARE_BYTES: usize = 128 << 10;
 /// Smaller buffers come from the allocator, which is fast for them.
 const LEAST: usize = 1 << 10;
 
-/// Most arenas. Threads share an arena only while it has few regions.
+/// Maximum number of arenas. Threads share an arena only while it has few regions.
 const ARENAS: usize = 8;
 /// Regions for each arena, since each arena may have one region that is nearly empty.
 const REGIONS_AN_ARENA: usize = 16;
 /// The first regions take memory page by page, so that processes with small caches stay small.
 const REGIONS_OF_SMALL_PAGES: usize = 2;
 
-/// Sanitizers and models get each buffer from the allocator, to see it by itself.
+/// Sanitizers and models take each buffer from the allocator, so that they can tell buffers apart.
 const IS_PLAIN: bool = cfg!(any(esker_asan, loom, shuttle, all(miri, not(test))));
 
 /// The arenas of the process and their number of regions.
@@ -66,7 +66,7 @@ thread_local! {
 #[derive(Debug)]
 struct Piece {
     start: NonNull<u8>,
-    /// Bytes, with [`IS_HEAP`] set for memory of the allocator.
+    /// Size of the memory, with [`IS_HEAP`] set if it comes from the allocator.
     room: usize,
 }
 
@@ -121,8 +121,8 @@ impl Pool {
 
     fn hand_out(&self, length: usize) -> Option<Piece> {
         let number = self.own_arena();
-        // In a forked child the arena's lock may be held by a thread that does not exist; then the
-        // caller uses the allocator.
+        // In a forked child a thread that does not exist there may hold the arena's lock. The
+        // caller then uses the allocator.
         let mut arena = self.arenas[number].lock()?;
         let found = arena.hand_out(length).or_else(|| {
             let before = self.regions.fetch_add(1, Ordering::Relaxed);
@@ -209,7 +209,7 @@ impl Buffer {
         self.piece.room() + around
     }
 
-    /// Bytes that fit without moving the buffer.
+    /// Bytes that the buffer can hold without being moved.
     #[inline]
     pub fn room(&self) -> usize {
         self.piece.room()
@@ -253,7 +253,7 @@ impl Drop for Buffer {
             while spare.len() >= MOST_SPARE
                 || spare.iter().map(Piece::room).sum::<usize>() + room > MOST_SPARE_BYTES
             {
-                // The oldest piece goes.
+                // The oldest piece makes room.
                 drop(spare.remove(0));
             }
             spare.push(piece);

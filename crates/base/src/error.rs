@@ -1,9 +1,9 @@
 //! The error type of the engine.
 //!
 //! RocksDB's `Status` as a Rust error: a kind with RocksDB's name, a sub-code, a severity, and a
-//! sentence that names the file and offset, or the option, and what to do. One word wide and cheap
-//! to clone: a write group gives one error to all its writers. Source of the names: RocksDB
-//! `include/rocksdb/status.h`.
+//! sentence. The sentence names the file and offset, or the option, and says what to do. An error
+//! is one word wide and cheap to clone: a write group gives one error to all its writers. Source of
+//! the names: RocksDB `include/rocksdb/status.h`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A file or column family that should be there is not.
+    /// A file or column family does not exist.
     NotFound,
     /// Stored bytes contradict themselves or each other.
     Corruption,
-    /// Valid, but this version cannot do it.
+    /// The request is valid, but this version cannot serve it.
     NotSupported,
     /// The call or an option is wrong; the caller must change it.
     InvalidArgument,
@@ -28,8 +28,7 @@ pub enum ErrorKind {
     IoError,
     /// A merge could not be finished.
     MergeInProgress,
-    /// The answer would need I/O that the call forbade, or a write would have had to wait
-    /// (`no_slowdown`).
+    /// The answer needs I/O that the call forbids, or a write would have to wait (`no_slowdown`).
     Incomplete,
     /// The database is closing.
     ShutdownInProgress,
@@ -37,9 +36,9 @@ pub enum ErrorKind {
     TimedOut,
     /// The operation was given up.
     Aborted,
-    /// Somebody else holds what is needed.
+    /// Another holder has the resource.
     Busy,
-    /// The referent has expired.
+    /// The transaction or lock has expired.
     Expired,
     /// Try again; nothing was done.
     TryAgain,
@@ -50,7 +49,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// RocksDB's words for it, as `Status::ToString` prints them.
+    /// RocksDB's words for the kind, as `Status::ToString` prints them.
     pub const fn as_str(self) -> &'static str {
         match self {
             ErrorKind::NotFound => "NotFound",
@@ -72,41 +71,41 @@ impl ErrorKind {
     }
 }
 
-/// Finer distinctions within a kind, RocksDB's names.
+/// Finer distinctions within a kind, with RocksDB's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[non_exhaustive]
 pub enum SubCode {
-    /// Nothing more to say.
+    /// No further distinction.
     #[default]
     None,
-    /// A mutex was not had in time.
+    /// The time to wait for a mutex ran out.
     MutexTimeout,
-    /// A lock was not had in time.
+    /// The time to wait for a lock ran out.
     LockTimeout,
     /// Too many locks.
     LockLimit,
     /// The disk is full.
     NoSpace,
-    /// Waiting would close a circle.
+    /// Waiting would close a cycle of waiting transactions.
     Deadlock,
-    /// The file has gone.
+    /// The file no longer exists.
     StaleFile,
     /// A memory limit was reached.
     MemoryLimit,
     /// A space limit was reached.
     SpaceLimit,
-    /// The path is not there.
+    /// The path does not exist.
     PathNotFound,
-    /// The merge operator said no.
+    /// The merge operator reported a failure.
     MergeOperatorFailed,
     /// Manual compactions are disabled, or the caller cancelled this one.
     ManualCompactionPaused,
-    /// The fault layer of a test did it.
+    /// The fault injection of a test failed the operation.
     IoFenced,
 }
 
 impl SubCode {
-    /// RocksDB's words for it, as `Status::ToString` prints them behind the kind.
+    /// RocksDB's words for the sub-code, as `Status::ToString` prints them after the kind.
     pub const fn as_str(self) -> &'static str {
         match self {
             SubCode::None => "",
@@ -181,17 +180,17 @@ impl Error {
     }
 
     constructors! {
-        /// A file or family that should be there is not.
+        /// A file or column family does not exist.
         not_found => NotFound,
         /// Stored bytes contradict themselves.
         corruption => Corruption,
-        /// Valid, but nothing this version can do.
+        /// The request is valid, but this version cannot serve it.
         not_supported => NotSupported,
         /// The call or an option is wrong.
         invalid_argument => InvalidArgument,
         /// The operating system refused; prefer [`Error::io_with`], which keeps the cause.
         io => IoError,
-        /// The answer would need what the call forbade.
+        /// The answer needs I/O that the call forbids.
         incomplete => Incomplete,
         /// The database is closing.
         shutdown_in_progress => ShutdownInProgress,
@@ -199,7 +198,7 @@ impl Error {
         timed_out => TimedOut,
         /// The operation was given up.
         aborted => Aborted,
-        /// Somebody else holds what is needed.
+        /// Another holder has the resource.
         busy => Busy,
         /// Try again.
         try_again => TryAgain,
@@ -213,7 +212,7 @@ impl Error {
     /// descriptors or memory.
     #[cold]
     pub fn io_with(what: impl fmt::Display, source: std::io::Error) -> Error {
-        /// The value on all supported systems; the standard library has no name for it.
+        /// `ENFILE` on all supported systems; the standard library has no name for it.
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
         use std::io::ErrorKind as Os;
@@ -252,13 +251,13 @@ impl Error {
         Error(Arc::new(inner))
     }
 
-    /// The same error with this sub-code.
+    /// The same error with another sub-code.
     #[must_use]
     pub fn with_subcode(self, subcode: SubCode) -> Error {
         self.edit(|e| e.subcode = subcode)
     }
 
-    /// The same error with this severity.
+    /// The same error with another severity.
     #[must_use]
     pub fn with_severity(self, severity: Severity) -> Error {
         self.edit(|e| e.severity = severity)

@@ -1,7 +1,7 @@
 //! Hashes that files contain, other than [`xxph3`](crate::xxph3).
 //!
-//! In: bytes (and a seed). Out: a number that is the same on every machine for ever, because all of
-//! these are on disk.
+//! In: bytes (and a seed). Out: a number that never changes and is the same on every machine,
+//! because files contain it.
 //! Source: RocksDB `util/hash.cc` (hash32), `util/xxhash.h` (released xxHash, here the `twox-hash`
 //! crate), `table/format.cc` (block checksums), `table/unique_id.cc`.
 
@@ -23,7 +23,7 @@ pub fn hash32(bytes: &[u8], seed: u32) -> u32 {
         h = h.wrapping_add(u32::from_le_bytes(*word)).wrapping_mul(M);
         h ^= h >> 16;
     }
-    // The bytes of the tail are signed, as the first writers' compilers had them.
+    // The bytes of the tail are signed: `char` was signed where the format was made.
     let signed = |i: usize| i32::from(tail[i] as i8) as u32;
     if tail.len() >= 3 {
         h = h.wrapping_add(signed(2) << 16);
@@ -62,9 +62,8 @@ pub fn xxh3_128(bytes: &[u8], seed: u64) -> u128 {
     if seed == 0 { XxHash3_128::oneshot(bytes) } else { XxHash3_128::oneshot_with_seed(seed, bytes) }
 }
 
-/// The XXH3 checksum of a block (checksum type 4), given its contents and, apart, the compression
-/// type byte that follows them. The last byte does not go through the hash but is mixed in after
-/// it.
+/// The XXH3 checksum of a block (checksum type 4): of its contents and the compression type byte
+/// behind them. The type byte is not hashed; it is mixed into the hash of the contents.
 #[inline]
 pub fn block_checksum_xxh3(contents: &[u8], last_byte: u8) -> u32 {
     const LAST_BYTE_PRIME: u32 = 0x6B90_83D9;

@@ -1,6 +1,6 @@
 //! Keys and values as text in `Debug` output: `b"key\x00"`, not `[107, 101, 121, 0]`.
 //!
-//! In: a struct that names the fields which hold bytes. Out: its `Debug`.
+//! In: a struct and the names of its fields that hold bytes. Out: its `Debug`.
 
 use std::fmt;
 
@@ -52,8 +52,8 @@ impl<T: Readable> fmt::Debug for Text<T> {
     }
 }
 
-/// `debug_with_text!(Name { number, text key })` implements `Debug` for a struct, with the fields
-/// behind `text` in their readable form. `Name<'_>` for one with a lifetime.
+/// `debug_with_text!(Name { number, text key })` implements `Debug` for a struct. Fields marked
+/// `text` appear in their readable form. A struct with a lifetime is given as `Name<'_>`.
 #[macro_export]
 macro_rules! debug_with_text {
     ($ty:ident $(<$life:lifetime>)? { $($rest:tt)* }) => {

@@ -1,14 +1,14 @@
 //! XXPH3: the 64-bit hash of keys in filters.
 //!
-//! In: a user key or prefix. Out: a u64 that filters on disk are made of. Source: RocksDB
+//! In: a user key or prefix. Out: a u64, which filters on disk are made of. Source: RocksDB
 //! `util/xxph3.h`.
 //!
-//! A preview of XXH3 that RocksDB froze before XXH3 was released: the two differ for most lengths,
-//! so no library has it. One formula for each class of length; input words are little-endian, sums
-//! wrap.
+//! XXPH3 is a preview of XXH3 that RocksDB froze before XXH3 was released. The two differ for most
+//! lengths, so no library offers it. Each class of lengths has its own formula; input words are
+//! little-endian, and sums wrap.
 //!
 //! Invariants
-//!  1. Never changes: filters in existing files depend on each bit.
+//!  1. The hash never changes: filters in existing files depend on each bit.
 
 const P32_1: u64 = 0x9E37_79B1;
 const P32_2: u64 = 0x85EB_CA77;
@@ -24,7 +24,7 @@ const STRIPE_BYTES: usize = 64;
 const STRIPES_PER_BLOCK: usize = 16;
 const BLOCK_BYTES: usize = STRIPE_BYTES * STRIPES_PER_BLOCK;
 
-/// The default secret, the same as XXH3's.
+/// The default secret, the same as that of XXH3.
 const SECRET: [u8; SECRET_BYTES] = secret();
 
 const fn secret() -> [u8; SECRET_BYTES] {
@@ -91,7 +91,7 @@ fn avalanche(mut h: u64) -> u64 {
     h ^ (h >> 32)
 }
 
-/// 16 bytes of input at `at` against 16 bytes of secret at `secret_at`.
+/// Mixes 16 bytes of input at `at` with 16 bytes of the secret at `secret_at`.
 #[inline(always)]
 fn mix(bytes: &[u8], at: usize, secret_at: usize, seed: u64) -> u64 {
     fold(
@@ -119,7 +119,7 @@ fn hash_to_16(bytes: &[u8], seed: u64) -> u64 {
             | (n as u32) << 24;
         avalanche((u64::from(combined) ^ word32(&SECRET, 0).wrapping_add(seed)).wrapping_mul(P64_1))
     } else {
-        // RocksDB's own choice for the empty key: not avalanched.
+        // As in RocksDB, the hash of the empty key is not avalanched.
         fold(seed.wrapping_add(word64(&SECRET, 0)), P64_2)
     }
 }
@@ -128,7 +128,7 @@ fn hash_to_16(bytes: &[u8], seed: u64) -> u64 {
 fn hash_17_to_128(bytes: &[u8], seed: u64) -> u64 {
     let n = bytes.len();
     let mut acc = (n as u64).wrapping_mul(P64_1);
-    // Pairs of 16 bytes from both ends, meeting in the middle.
+    // Takes 16 bytes from each end per step, until the steps meet in the middle.
     for pair in 0..=(n - 1) / 32 {
         let front = mix(bytes, 16 * pair, 32 * pair, seed);
         let back = mix(bytes, n - 16 * (pair + 1), 32 * pair + 16, seed);

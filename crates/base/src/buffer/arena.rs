@@ -7,18 +7,18 @@
 //!
 //! ```text
 //! region:  number of its arena | ... | head, piece | head, piece | ... | end
-//! head:    units | units of the piece before | state        the last 16 bytes before a line of 64;
-//!                                                            pieces begin on lines
+//! head:    units | units of the piece before | state        16 bytes that end at a multiple of 64;
+//!                                                            the piece begins there
 //! free:    next, previous in its list                        the first bytes of the piece
 //! ```
 //!
 //! Invariants
-//!  1. Heads follow each other without a gap, from the first to the region's end: `units` leads to
-//!     the next, `before` back.
+//!  1. Heads cover a region from the first head to its end without a gap. `units` is the distance
+//!     to the next head, `before` the distance to the head before.
 //!  2. No two free pieces are neighbours. A free piece is in the list of its size, and in no other.
 //!  3. A list's bit is set exactly if the list is not empty.
-//!  4. Free memory not returned to the operating system is at most `MOST_IDLE`, or the memory in
-//!     use.
+//!  4. Free memory that is not given back to the operating system is at most `MOST_IDLE`, or at
+//!     most the memory in use.
 //!  5. The holder of the arena's lock may read and write heads and free pieces. A piece handed out
 //!     belongs to its owner.
 
@@ -28,7 +28,7 @@ use std::ptr::NonNull;
 
 /// Sizes are multiples of this, and pieces begin there.
 const UNIT: usize = 64;
-/// Offset of the first head, so that its piece begins on a line.
+/// Offset of the first head: its piece begins at a multiple of `UNIT`.
 const FIRST_HEAD: usize = 2 * UNIT - HEAD_BYTES;
 const HEAD_BYTES: usize = size_of::<Head>();
 /// Units of a region that is one piece.
@@ -36,12 +36,12 @@ const REGION_UNITS: u32 = ((Region::BYTES - FIRST_HEAD) / UNIT) as u32;
 
 /// The largest length that a piece may be requested for.
 pub(super) const MOST_ROOM: usize = 256 << 10;
-/// Bytes of a piece beside its room.
+/// Bytes that a piece takes besides its room.
 pub(super) const AROUND_BYTES: usize = HEAD_BYTES;
 
 /// Each size up to this many units (8 KiB) has its own list.
 const EXACT: u32 = 128;
-/// Lists for each doubling of larger sizes.
+/// Number of lists for each doubling of larger sizes.
 const FINE: u32 = EXACT / 2;
 const LISTS: usize = (EXACT + FINE * 8) as usize;
 const WORDS: usize = LISTS / 64;
@@ -54,7 +54,7 @@ const MOST_IDLE: usize = (4 << 20) / UNIT;
 struct Head {
     /// Units from this head to the next one, or to the end.
     units: Cell<u32>,
-    /// Units of the piece before; 0: this is the first.
+    /// Units of the piece before this one; 0 for the first piece of a region.
     before: Cell<u32>,
     state: Cell<State>,
     _rest: u32,
@@ -91,7 +91,7 @@ impl Place {
         Place(region.at(FIRST_HEAD))
     }
 
-    /// That of the piece that begins there.
+    /// The head of the piece that begins at `start`.
     fn of_piece(start: NonNull<u8>) -> Place {
         Place(offset(start, -(HEAD_BYTES as isize)))
     }
@@ -101,15 +101,15 @@ impl Place {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: places are of heads, which only who has the arena touches, and only through cells
-        // (invariants 1 and 5).
+        // SAFETY: a place is that of a head. Only the holder of the arena touches heads, and only
+        // through cells (invariants 1 and 5).
         unsafe { self.0.cast().as_ref() }
     }
 
     /// REQUIRES: it is free, or about to be.
     fn links(&self) -> &Links {
-        // SAFETY: a free piece is at least a unit less a head long, begins on a line, and only the
-        // arena refers to it.
+        // SAFETY: a free piece has at least `UNIT - HEAD_BYTES` bytes, begins at a multiple of
+        // `UNIT`, and only the arena refers to it.
         unsafe { offset(self.0, HEAD_BYTES as isize).cast().as_ref() }
     }
 
@@ -148,14 +148,15 @@ impl Place {
         }
     }
 
-    /// Makes it a head.
+    /// Writes a head here.
     fn write(self, units: u32, before: u32, state: State) {
         let head = Head { units: units.into(), before: before.into(), state: state.into(), _rest: 0 };
-        // SAFETY: the place lies in a region of the arena, aligned, where no owner's bytes are.
+        // SAFETY: the place is aligned and lies in a region of the arena, outside pieces that are
+        // handed out.
         unsafe { self.0.cast().write(head) };
     }
 
-    /// It is so long now.
+    /// Sets the length of the piece, in its head and in the next one.
     fn set_units(self, units: u32) {
         self.head().units.set(units);
         if let Some(next) = self.next() {
@@ -166,7 +167,7 @@ impl Place {
 
 /// REQUIRES: the result lies in the same region.
 fn offset(from: NonNull<u8>, bytes: isize) -> NonNull<u8> {
-    // SAFETY: regions do not begin at 0, and what lies in them does not either.
+    // SAFETY: the result lies in a region, and no region contains address 0.
     unsafe { NonNull::new_unchecked(from.as_ptr().wrapping_offset(bytes)) }
 }
 
@@ -182,7 +183,7 @@ pub(super) struct BufferArena {
     idle: usize,
 }
 
-// SAFETY: the arena owns its regions, wherever it moves.
+// SAFETY: the arena owns its regions and moves with them to another thread.
 unsafe impl Send for BufferArena {}
 
 /// The list of pieces of this many units.
@@ -229,15 +230,15 @@ impl BufferArena {
         std::mem::forget(region);
     }
 
-    /// A piece with room for `length` bytes, all initialized, and its room; `None` if no piece is
-    /// large enough.
+    /// A piece with room for `length` bytes, and the size of its room. All its bytes are
+    /// initialized. `None` if no piece is large enough.
     pub(super) fn hand_out(&mut self, length: usize) -> Option<(NonNull<u8>, usize)> {
         debug_assert!(length <= MOST_ROOM, "{length} bytes");
         let units = ((length + HEAD_BYTES).div_ceil(UNIT) as u32).max(1);
         let place = self.find(list_for(units))?;
         self.unlink(place);
         let rest = place.units() - units;
-        // A smaller rest would be of little use to others; the owner is charged for it.
+        // A rest of at most an eighth stays with the piece: it would be of little use to others.
         let most = length + length / 8;
         if rest > 0 && place.units() as usize * UNIT - HEAD_BYTES > most {
             let state = place.head().state.get();

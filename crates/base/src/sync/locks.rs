@@ -1,9 +1,9 @@
 //! Locks of the system. On Linux each is a futex, without global state.
 //!
-//! A forked child has none of its parent's other threads, and new threads reuse the memory of their
-//! stacks. `parking_lot` keeps a table of all sleeping threads, which names wrong threads in the
-//! child; the child's own locks would hang. A futex knows its sleepers only in the kernel, where
-//! the child has none.
+//! A forked child has none of its parent's other threads, and its new threads reuse the memory of
+//! their stacks. `parking_lot` keeps a global table of sleeping threads. In the child that table
+//! names wrong threads, and the child's own locks would hang. A futex's waiters are known to the
+//! kernel only, and the child has none there.
 
 #[cfg(target_os = "linux")]
 pub use futex::Condvar;
@@ -45,8 +45,8 @@ mod futex {
             Condvar { inner: RawCondvar::new(), waiters: AtomicU32::new(0) }
         }
 
-        /// Gives the lock up, waits to be notified (or for nothing: check the condition), and has
-        /// the lock again.
+        /// Releases the lock, waits for a notification, and takes the lock again. A wait may also
+        /// end without a notification, so callers check their condition.
         pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
             self.waiters.fetch_add(1, Ordering::SeqCst);
             // SAFETY: the guard holds the lock, nothing is read through it meanwhile, and the lock
@@ -68,7 +68,7 @@ mod futex {
             }
         }
 
-        /// As [`Condvar::wait`], at most this long.
+        /// As [`Condvar::wait`], for at most `timeout`.
         pub fn wait_for<T: ?Sized>(
             &self,
             guard: &mut MutexGuard<'_, T>,

@@ -1,8 +1,8 @@
-//! `OnceLock` for ThreadSanitizer (`--cfg esker_tsan`). The standard one's last step is in the
-//! standard library, which is not instrumented, so every value it publishes looks like a race.
+//! `OnceLock` for ThreadSanitizer (`--cfg esker_tsan`). The standard library is not instrumented,
+//! so ThreadSanitizer reports each value that its `OnceLock` publishes as a race.
 //!
-//! Invariant: `ready` is set, with release, after the value was put or found under `lock`; a thread
-//! that loads it set, with acquire, sees the value.
+//! Invariant: a thread sets `ready`, with release, after it put or found the value under `lock`. A
+//! thread that loads `ready` as set, with acquire, sees the value.
 
 use super::locks::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ impl<T: Clone> Clone for OnceLock<T> {
 }
 
 impl<T> OnceLock<T> {
-    /// Empty.
+    /// An empty cell.
     pub const fn new() -> OnceLock<T> {
         OnceLock { cell: std::sync::OnceLock::new(), lock: Mutex::new(()), ready: AtomicBool::new(false) }
     }
@@ -41,7 +41,7 @@ impl<T> OnceLock<T> {
 
     /// Sets the value.
     /// # Errors
-    /// The given value, if one is set already.
+    /// The given value, if the cell has one already.
     pub fn set(&self, value: T) -> Result<(), T> {
         let _one_at_a_time = self.lock.lock();
         let result = self.cell.set(value);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::rng::Rng;
 
-/// An arena, the regions that it has, and what of it is handed out.
+/// An arena, its regions, and the pieces that are handed out.
 struct Checked {
     arena: BufferArena,
     regions: Vec<NonNull<u8>>,
@@ -35,7 +35,7 @@ impl Checked {
         self.regions.retain(|start| !empty.iter().any(|region| region.at(0) == *start));
     }
 
-    /// Invariants 1 to 3, and that what is taken is what was handed out.
+    /// Checks invariants 1 to 3, and that `taken` counts the pieces handed out.
     fn check(&self) {
         let mut free = Vec::new();
         let mut taken = Vec::new();
@@ -108,7 +108,7 @@ fn pieces_are_cut_and_joined_without_gap_or_overlap() {
     let mut checked = Checked::new();
     let steps = if cfg!(miri) { 150 } else { 4000 };
     for step in 0..steps {
-        // Up to 400 pieces, and down again.
+        // The number of pieces grows to 400 and shrinks again.
         let is_filling = (step / (steps / 8)) % 2 == 0;
         if !checked.taken.is_empty() && rng.below(10) < if is_filling { 2 } else { 8 } {
             let at = rng.below(checked.taken.len() as u64) as usize;
@@ -194,7 +194,7 @@ fn what_is_idle_for_long_is_given_back() {
         checked.take(10_000);
     }
     checked.check();
-    // Every other one, so that no region is empty.
+    // Every second piece, so that no region becomes unused.
     for at in (0..checked.taken.len()).rev().step_by(2) {
         checked.give(at);
     }
@@ -230,7 +230,7 @@ fn trimming_gives_pages_back() {
         checked.regions.iter().map(pages).sum()
     };
     let before = resident(&checked);
-    // All but the first and the last, so that no region is empty.
+    // All but the first and the last piece, so that no region becomes unused.
     while checked.taken.len() > 2 {
         checked.give(1);
     }

@@ -1,11 +1,9 @@
-//! A `Swap` with readers and writers, in all interleavings that loom tells apart (`cargo xtask long
-//! loom`).
-//!
-//! The epochs below it are `crossbeam-epoch` itself, built for loom too.
+//! Checks a `Swap` with readers and writers in all interleavings that loom distinguishes (`cargo
+//! xtask long loom`). The epochs are those of `crossbeam-epoch`, built for loom.
 //!
 //! Shown for every interleaving
-//!  * A value that a guard has loaded is not freed while the guard lives. It is freed after the
-//!    reader's last look in loom's order of memory.
+//!  * A value that a guard has loaded is not freed while the guard lives. The free is ordered after
+//!    the reader's last look.
 //!  * Every value is freed once: replaced ones when no guard is left, the last one with its `Swap`.
 
 use super::*;
@@ -22,8 +20,8 @@ type Freed = std::sync::Arc<[AtomicUsize; 3]>;
 struct Value {
     number: usize,
     freed: Freed,
-    /// Written before the store, read by readers, written by the release. loom reports unordered
-    /// accesses.
+    /// The writer sets it before the store, readers read it, and the drop clears it. loom reports
+    /// accesses without an order.
     content: UnsafeCell<usize>,
 }
 
@@ -38,8 +36,8 @@ impl Drop for Value {
     }
 }
 
-/// A run's values, all made at its start so that each has an address of its own, and what became of
-/// them.
+/// One run: its swap, the addresses of its values, and how often each value was freed. All values
+/// are made at the start, so that no two have the same address.
 struct Run {
     swap: Swap<Value>,
     addresses: [usize; 3],
@@ -59,17 +57,16 @@ impl Run {
         (Arc::new(Run { swap: Swap::new(first), addresses, freed }), [second, third])
     }
 
-    /// Looks at a loaded value, first whether it is there at all.
+    /// Checks that a loaded value is alive, and returns its number.
     fn look(&self, value: &Value) -> usize {
         let address = std::ptr::from_ref(value).addr();
         let number = self.addresses.iter().position(|a| *a == address).expect("a value of this run");
         assert_eq!(self.freed[number].load(Ordering::Relaxed), 0, "value {number} was freed under a guard");
-        // SAFETY: not freed, and only freeing writes.
+        // SAFETY: the value is not freed, and a published value changes only when it is freed.
         assert_eq!(value.content.with(|content| unsafe { *content }), ALIVE);
         number
     }
 
-    /// Loads under a guard and looks twice, with a load in between where others may run.
     fn read(&self) {
         let guard = pin();
         let value = self.swap.load(&guard);
@@ -78,8 +75,7 @@ impl Run {
         assert_eq!(self.look(value), number);
     }
 
-    /// Stores a value that is completed at the last step: a reader that loads it sees it
-    /// complete.
+    /// Completes a value and stores it at once, so that loom sees a reader of an incomplete value.
     fn replace(&self, value: Arc<Value>) {
         // SAFETY: no other thread has the value yet; loom checks that.
         value.content.with_mut(|content| unsafe { *content = ALIVE });
@@ -87,8 +83,8 @@ impl Run {
         collect();
     }
 
-    /// After all threads have returned: each of the `replaced` values is freed once and the current
-    /// value is not; then all are.
+    /// Checks the frees after all threads have returned. At first only the `replaced` values are
+    /// freed, each once; after the swap's drop all are.
     fn end(run: Arc<Run>, replaced: [usize; 3]) {
         let freed = run.freed.clone();
         let counts = || freed.each_ref().map(|count| count.load(Ordering::Relaxed));
@@ -204,9 +200,8 @@ impl View {
     }
 }
 
-/// Reads that stay longer than a call take their point in time in three steps: the view, then the
-/// sequence number, then a look whether the view is still in force. They may move to a newer view
-/// at any time.
+/// Reads that outlast a call take their point in time in three steps: the view, the sequence
+/// number, and a check that the view is still current. They may move to a newer view at any time.
 #[test]
 fn loom_a_point_in_time_sees_all_that_was_published_before_it() {
     explore("a point beside a write, a switch, a write", 2, || {
