@@ -1,5 +1,5 @@
-//! A Bloom filter over the keys of a memtable, or over their prefixes: a lookup of a key that is
-//! not there ends before the tree.
+//! A Bloom filter over the keys of a memtable, or over their prefixes: a lookup of an absent key
+//! ends before the tree.
 //!
 //! In: user keys, from any number of threads. Out: "certainly not there", or "maybe".
 //! Semantics: RocksDB's `memtable_prefix_bloom_size_ratio` and `memtable_whole_key_filtering`.
@@ -9,8 +9,8 @@
 //!     finds the key's bits.
 //!  2. Bits are never cleared.
 //!
-//! The probes of a key lie in one cache line. Its memory comes with the first key, so that an empty
-//! memtable stays small.
+//! The probes of a key lie in one cache line. The filter allocates its memory for the first key, so
+//! that an empty memtable stays small.
 
 use esker_base::prefix::SliceTransformRef;
 use esker_base::sync::OnceLock;
@@ -103,7 +103,7 @@ fn probes<'l>(lines: &'l [Line], bytes: &[u8]) -> impl Iterator<Item = (&'l Atom
 
 fn set(lines: &[Line], bytes: &[u8]) {
     for (word, mask) in probes(lines, bytes) {
-        // Mostly set already: a load does not take the line from other writers.
+        // Most bits are set already. A load alone leaves the cache line shared with other writers.
         if word.load(Ordering::Relaxed) & mask == 0 {
             word.fetch_or(mask, Ordering::Relaxed);
         }

@@ -26,14 +26,15 @@ pub struct MemTableIter {
     /// The key and value of the record at `at`; dangling when not valid.
     key: *const [u8],
     value: *const [u8],
-    /// The value of the record that `prev_key_leaving` has left.
+    /// The value of the record that `prev_key_leaving` left.
     left: *const [u8],
     valid: bool,
     /// Whether the memtable checks itself.
     checked: bool,
     /// Whether it reads without range tombstones. Nodes may be dead because of these.
     ignores_range_deletions: bool,
-    /// The error of a check, until the next seek.
+    /// Whether the cursor ignores range tombstones. If the memtable has any, the cursor skips no
+    /// deleted run: only tombstones may hide its keys.
     status: Result<()>,
     table: Arc<MemTable>,
 }
@@ -95,8 +96,8 @@ impl MemTableIter {
     /// Takes a step and checks the new record.
     #[cold]
     fn step_checked(&mut self, forward: bool) {
-        // SAFETY: the records of `run` live as long as `self.table` (invariant 2), also when the
-        // run is loaded anew.
+        // SAFETY: the records of `run` live as long as `self.table` (invariant 2), even after the
+        // run loads another leaf.
         let left: Record<'static> = unsafe { self.run.record(self.at) };
         if forward {
             self.step_forward()
@@ -135,7 +136,8 @@ impl MemTableIter {
         }
     }
 
-    /// Where range tombstones hide the record here, finds out whether they hide all of its leaf.
+    /// If a range tombstone hides the record here, marks the leaf as deleted where tombstones hide
+    /// all of it.
     #[cold]
     fn bury_covered(&self, snapshot: SequenceNumber) {
         let covering = |user_key: &[u8]| self.table.max_covering_tombstone_seq(user_key, snapshot).0;
@@ -274,8 +276,8 @@ impl ScanIterator for MemTableIter {
     }
 
     fn was_seen(&self, known: &KnownDeletedRun<'_>, _forward: bool) -> bool {
-        // An entry that a reader may find and that comes later than the scan was counted before it
-        // was inserted.
+        // Each entry counts in `largest_seqno` before readers can find it. So an entry newer than
+        // the scan would show here.
         self.table.largest_seqno() <= known.sequence
     }
 }

@@ -32,14 +32,14 @@ use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use std::fmt;
 use std::ops::Deref;
 
-/// Counts the memory of memtables: RocksDB's `WriteBufferManager`. Called under a lock of an arena;
-/// must not wait for a memtable.
+/// Counts the memory of memtables: RocksDB's `WriteBufferManager`. Its methods run under an arena's
+/// lock, so they must not wait for a memtable.
 pub trait MemoryBudget: Send + Sync + fmt::Debug {
-    /// A memtable that takes writes took this many bytes.
+    /// Counts `bytes` more of a mutable memtable.
     fn reserve(&self, bytes: usize);
-    /// A memtable of this many bytes takes no more writes: it will be flushed.
+    /// The memtable that holds these `bytes` became immutable: a flush will free them.
     fn schedule_free(&self, bytes: usize);
-    /// The bytes of a memtable that takes no more writes are free.
+    /// An immutable memtable gave its `bytes` back.
     fn free(&self, bytes: usize);
 }
 
@@ -52,16 +52,16 @@ pub struct MemTableOptions {
     /// Whether a memtable that has grown to 16 MiB asks for huge pages, 2 MiB at a time, from then
     /// on. They make lookups about 1.6 times as fast; a page takes about 0.1 ms to come.
     pub use_huge_pages: bool,
-    /// The engine's name for it; higher is newer.
+    /// The engine's number for the memtable; a newer memtable has a higher one.
     pub id: u64,
     /// The newest sequence number when it was made.
     pub creation_sequence: SequenceNumber,
     /// No entry is older than this.
     pub earliest_sequence: SequenceNumber,
-    /// Told about the blocks of memory it takes and gives back; not about a first block that is all
-    /// it has.
+    /// Counts the blocks of memory that the memtable takes and gives back. A first block that never
+    /// gets a second beside it is not counted.
     pub budget: Option<Arc<dyn MemoryBudget>>,
-    /// Its checks of itself.
+    /// How the memtable checks its entries.
     pub checks: Checks,
     /// The shortest run of point deletions that pre-scans look at: see
     /// [`MemTable::take_sampled_deletions`]. 0: no pre-scans.
@@ -104,14 +104,14 @@ pub struct MemValue<'a> {
     owner: &'a Arc<MemTable>,
 }
 
-/// A result of a lookup. Results come newest version first; the newest range tombstone over the key
-/// that the lookup's sequence sees comes before the versions it covers.
+/// A result of a lookup. Versions come newest first. The newest range tombstone that the lookup
+/// sees over the key comes before the versions it covers.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
     /// A range tombstone covers the key: older versions, here and in older sources, are gone. Zero
-    /// if no tombstone covers it. The visitor's answer does not count.
+    /// if no tombstone covers it. The visitor's return value is ignored.
     Covered(SequenceNumber),
-    /// A version of the key. Whether the visitor wants older ones.
+    /// A version of the key. The visitor returns true to see older ones.
     Version(ValueType, SequenceNumber, MemValue<'a>),
 }
 
@@ -179,8 +179,8 @@ impl MemTable {
         self.add_entry(seq, kind, user_key, value, None)
     }
 
-    /// [`add`](Self::add) of an entry with a checksum that was made before, without family and
-    /// sequence number.
+    /// [`add`](Self::add) of an entry that comes with its checksum. The checksum covers neither
+    /// family nor sequence number.
     /// # Errors
     /// Those of `add` · `Corruption` if the entry does not match the checksum; nothing was added.
     pub fn add_checked(
@@ -234,11 +234,11 @@ impl MemTable {
         let len = record::encoded_len(user_key.len(), value.len());
         let protection = usize::from(self.options.checks.protection_bytes);
         let place = self.tree.arena().allocate_record(len + protection, &change)?;
-        // SAFETY: `len` bytes that were handed out to us alone; `encode` writes all of them and
-        // reads none.
+        // SAFETY: the arena gave these `len` bytes to this call alone; `encode` writes all of them
+        // and reads none.
         let record = unsafe { Record::write(place, len, seq, kind, user_key, value) };
         if protection > 0 || checksum.is_some() {
-            // SAFETY: `protection` bytes behind it are ours as well.
+            // SAFETY: the arena gave this call `protection` bytes behind the record as well.
             let protected = unsafe { self.options.checks.protect(record, checksum) };
             protected.inspect_err(|_| self.tree.arena().uncount(&change))?;
         }
@@ -284,7 +284,7 @@ impl MemTable {
         iter.deleted_run_end(snapshot, false).map(<[u8]>::to_vec)
     }
 
-    /// Reports that this many entries were checked because of them.
+    /// Reports that a pre-scan of sampled deletions read this many entries.
     pub fn sample_looked_at(&self, entries: u64) {
         self.sample.looked_at(entries);
     }
@@ -293,8 +293,8 @@ impl MemTable {
     /// returns false. Ignores range tombstones: ask
     /// [`max_covering_tombstone_seq`](Self::max_covering_tombstone_seq).
     /// # Errors
-    /// `Corruption` if it checks itself and an entry differs from what was added; that entry was
-    /// not visited.
+    /// `Corruption` if the memtable checks itself and an entry differs from what was added; that
+    /// entry was not visited.
     #[inline]
     pub fn get<F>(self: &Arc<Self>, key: &LookupKey, mut visit: F) -> Result<()>
     where
@@ -345,7 +345,11 @@ impl MemTable {
         Ok(())
     }
 
-    /// Whether an entry of this user key may be there, by the filter.
+    /// [`get`](Self::get) with range tombstones. If no tombstone covers the result, the call
+    /// searches no tombstone.
+    /// # Errors
+    /// `Corruption` if the memtable checks itself and an entry differs from what was added; that
+    /// entry was not visited.
     #[inline]
     fn may_hold(&self, user_key: &[u8]) -> bool {
         self.filter.as_ref().is_none_or(|filter| self.ask(filter, user_key))
@@ -362,7 +366,8 @@ impl MemTable {
         may_hold
     }
 
-    /// `get_covered` for tables without summaries, with a filter or with checks.
+    /// `get_covered` without the tree's summaries: for a memtable that is empty, has a filter or
+    /// checks itself.
     #[inline(never)]
     fn get_covered_apart(
         self: &Arc<Self>,
@@ -375,7 +380,7 @@ impl MemTable {
         self.get(key, |kind, sequence, value| visit(Seen::Version(kind, sequence, value)))
     }
 
-    /// Those of `which` whose keys the filter does not rule out.
+    /// The indexes in `which` whose keys the filter does not rule out.
     #[inline(never)]
     fn not_ruled_out(&self, keys: &[LookupKey], which: &[u32]) -> Vec<u32> {
         let may_hold = |i: &u32| self.may_hold(keys[*i as usize].user_key());
@@ -388,7 +393,7 @@ impl MemTable {
         Seen::Covered(self.max_covering_tombstone_seq(key.user_key(), key.sequence()))
     }
 
-    /// Shows the result of a lookup with the tombstones it met.
+    /// Shows a lookup's versions and covering tombstone to `visit`.
     #[inline]
     fn show_sight(
         self: &Arc<Self>,
@@ -419,14 +424,14 @@ impl MemTable {
         });
     }
 
-    /// [`get_covered`](Self::get_covered) for those of `keys` that `which` names, as
-    /// [`get_many`](Self::get_many) does it. REQUIRES: it does not check itself.
+    /// [`get_covered`](Self::get_covered) for each of `keys` whose index is in `which`; otherwise
+    /// like [`get_many`](Self::get_many). REQUIRES: the memtable does not check itself.
     pub fn get_many_covered<F>(self: &Arc<Self>, keys: &[LookupKey], which: &[u32], mut visit: F)
     where
         F: FnMut(u32, Seen<'_>) -> bool,
     {
         debug_assert!(!self.checks_itself(), "get_covered tells for each key what is wrong with it");
-        // With range tombstones a key without an entry has an answer, too.
+        // A range tombstone answers for a key without an entry, too.
         let left =
             (self.filter.is_some() && !self.has_range_tombstones()).then(|| self.not_ruled_out(keys, which));
         let which = left.as_deref().unwrap_or(which);
@@ -451,8 +456,9 @@ impl MemTable {
         });
     }
 
-    /// [`get`](Self::get) for those of `keys` that `which` names, in any order, with their memory
-    /// fetched side by side. `visit` also gets the key's index. REQUIRES: it does not check itself.
+    /// [`get`](Self::get) for each of `keys` whose index is in `which`, in any order. The lookups
+    /// wait for memory together, not one after the other. `visit` also gets the key's index.
+    /// REQUIRES: the memtable does not check itself.
     pub fn get_many<F>(self: &Arc<Self>, keys: &[LookupKey], which: &[u32], mut visit: F)
     where
         F: FnMut(u32, ValueType, SequenceNumber, MemValue<'_>) -> bool,
@@ -491,7 +497,7 @@ impl MemTable {
         MemTableIter::new(Arc::clone(self), false)
     }
 
-    /// The same for a reader to whom range tombstones mean nothing: with RocksDB's
+    /// [`iter`](Self::iter) for a reader that ignores range tombstones: RocksDB's
     /// `ignore_range_deletions`.
     pub fn iter_ignoring_range_deletions(self: &Arc<Self>) -> MemTableIter {
         MemTableIter::new(Arc::clone(self), true)
@@ -505,15 +511,15 @@ impl MemTable {
         unsafe { PinnedBytes::with_owner(bytes, Arc::clone(self)) }
     }
 
-    /// The sequence number of the newest range tombstone that covers `user_key` and that `snapshot`
-    /// sees; zero if there is none. One test when there are no range tombstones at all.
+    /// The sequence number of the newest range tombstone over `user_key` that `snapshot` sees; zero
+    /// if there is none. A memtable without range tombstones costs one test.
     #[inline]
     pub fn max_covering_tombstone_seq(&self, user_key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         self.range_dels.max_covering_seq(user_key, &self.icmp, snapshot)
     }
 
-    /// All range tombstones added so far, fragmented, in O(log n) sets. O(log n) for each that was
-    /// added since the last call, on the average.
+    /// All range tombstones added so far, fragmented, in O(log n) sets. Each tombstone added since
+    /// the last call costs O(log n) on average.
     pub fn range_tombstones(&self) -> Vec<Arc<FragmentedRangeTombstones>> {
         self.range_dels.fragments(&self.icmp)
     }
@@ -530,8 +536,8 @@ impl MemTable {
         Ok(if kind == ValueType::Deletion { ValueType::DeletionWithTimestamp } else { kind })
     }
 
-    /// Its range tombstones one by one, newest first: for families with user-defined timestamps,
-    /// which fragments do not keep apart.
+    /// The range tombstones one by one, newest first: for families with user-defined timestamps.
+    /// Fragments would mix their timestamps.
     pub fn stored_range_tombstones(&self) -> Vec<RangeTombstone> {
         self.range_dels.stored()
     }
@@ -639,7 +645,7 @@ impl MemTable {
     }
 }
 
-/// The first `which.len()` are those of the keys it names.
+/// Targets of the keys that `which` names; the array's rest is empty.
 #[inline]
 fn targets_of<'a, const G: usize>(keys: &'a [LookupKey], which: &[u32]) -> [Target<'a>; G] {
     let mut targets = [Target { user_key: &[], trailer: 0 }; G];

@@ -24,13 +24,13 @@ use std::fmt;
 use std::ptr;
 
 /// Slots of a node: with 66 a leaf fills 18 cache lines. In the simulated machine nodes are small,
-/// so that its small loads split them, and nodes above them, all the time.
+/// so that small loads split leaves and inner nodes often.
 pub(crate) const WIDTH: usize = if cfg!(shuttle) { 6 } else { 66 };
 
 /// Targets whose descents go together: sixteen leaves fit into the first-level cache.
 pub(crate) const GROUP: usize = 16;
 
-/// For at most this many targets, room for `GROUP` would cost more than the work itself.
+/// Up to this many targets use a smaller array: room for `GROUP` would cost more than the lookups.
 pub(crate) const SMALL_GROUP: usize = 4;
 
 /// A run of the memtable's own width.
@@ -41,7 +41,7 @@ pub(crate) struct Tree<const N: usize = WIDTH> {
     root: AtomicPtr<Node<N>>,
     /// Held by a thread that adds a new root.
     root_latch: Mutex<()>,
-    /// No node above the leaves is covered by a newer range tombstone.
+    /// At least the number of every range tombstone that covers an inner node.
     pub(crate) newest_above: AtomicU64,
     arena: Arena,
     icmp: InternalKeyComparator,
@@ -99,7 +99,7 @@ impl<const N: usize> Tree<N> {
         self.find_past(level, target, inclusive, |_| {})
     }
 
-    /// `find`; `pass` is shown each node from which the way leads down.
+    /// `find`; calls `pass` with each node from which the search goes down.
     #[inline(always)]
     pub(crate) fn find_past<'t>(
         &'t self,
@@ -160,8 +160,8 @@ impl<const N: usize> Tree<N> {
         Ok(after)
     }
 
-    /// Makes `right` known above. If there is no memory for that, it stays known to its left
-    /// neighbour only, which is right and slow.
+    /// Adds `right` to its parent. Without memory for that, only the left neighbour's link leads to
+    /// it: searches stay correct and get slower.
     fn add_to_parent<'t>(&'t self, right: &'t Node<N>, separator: Record<'t>) {
         let level = right.level() + 1;
         if self.root().level() < level && self.grow(level, separator).is_err() {
@@ -253,7 +253,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// The versions behind `newer`, which lies in `leaf` or, by now, right of it.
+    /// The versions behind `newer`. `newer` was in `leaf`, and may have moved right.
     pub(crate) fn visit_older<'t>(
         &'t self,
         leaf: &'t Node<N>,
@@ -319,7 +319,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Loads the run at the right end; the place of its last record, `None` if the tree is empty.
+    /// Loads the run at the right end. Returns the place of its last record; `None` if the tree is
+    /// empty.
     pub(crate) fn load_last(&self, run: &mut node::LeafRun<N>) -> Option<usize> {
         let mut node = self.root();
         loop {
@@ -381,7 +382,7 @@ impl<const N: usize> Tree<N> {
         (share * entries as f64).round() as u64
     }
 
-    /// About which part of the records is before `target`, as if all nodes of a level were alike.
+    /// The share of records before `target`, about, as if all nodes of a level were alike.
     fn rank(&self, target: &Target<'_>) -> f64 {
         let (mut before, mut width) = (0.0, 1.0);
         let mut node = self.root();

@@ -1,4 +1,4 @@
-//! Inserts a record into a node: its one writer holds the latch.
+//! Inserts a record into a node: the thread that holds the node's latch is its one writer.
 //!
 //! In: a node latched for a key. Out: the record in its slot, or a new node to the right that must
 //! be made known above. Readers rely on the order of the stores: `node.rs`, invariants 1 to 3.
@@ -16,23 +16,22 @@ use esker_base::sync::atomic::Ordering;
 use esker_format::key::InternalKeyComparator;
 use std::{cmp, ptr};
 
-/// A prefix this much longer than the old one is worth computing a new node's heads anew.
+/// A new node computes its heads anew for a prefix that is at least this many bytes longer.
 const WORTHWHILE: usize = 4;
 
 /// A node whose latch is held.
 pub(crate) struct LatchedNode<'t, const N: usize> {
     pub(crate) node: &'t Node<N>,
     pub(super) trend: MutexGuard<'t, Trend>,
-    /// Where the target goes.
+    /// The slot where the target goes.
     pub(super) at: usize,
 }
 
 /// The result of an insert.
 pub(crate) enum NodeInsert<'t, const N: usize> {
-    /// It is in.
+    /// The record is in.
     Done,
-    /// It is in, and the node was split: this one is new, to the right, and begins with this
-    /// record.
+    /// The record is in, and the node was split. This is the new right node with its first record.
     Split(&'t Node<N>, Record<'t>),
     /// This very key, sequence and type is there already.
     Duplicate,
@@ -80,8 +79,7 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
         let count = link.count();
         let target = Target::of(record);
         let head = node.head_of(icmp.order(), target.user_key);
-        // Different heads say that the keys differ. That saves a look at the record, which is far
-        // away.
+        // Different heads say that the keys differ, without a read of the record.
         let is_twin = at < count
             && node.head::<true>(at) == head
             && target.cmp_record(icmp, node.record::<true>(at)) == cmp::Ordering::Equal;
@@ -128,7 +126,7 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
         Ok((NodeInsert::Split(right, right.record::<false>(0)), after))
     }
 
-    /// The consequences of the record that was just put into this node; `last`: as its last one.
+    /// The effect on deleted runs of the record just put into this node; `last`: in its last slot.
     #[inline]
     fn after(&mut self, icmp: &InternalKeyComparator, record: (Record<'t>, u64), last: bool) -> After<'t, N> {
         if self.node.level > 0 {
@@ -137,7 +135,7 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
         deleted::after_insert(self.node, icmp, record, last, Some(&mut self.trend.deaths))
     }
 
-    /// Counter of the deaths below it.
+    /// The counter of deletions below this node.
     pub(crate) fn deaths(&mut self) -> &mut Deaths {
         &mut self.trend.deaths
     }
@@ -161,8 +159,8 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
 }
 
 impl<'t, const N: usize> Node<N> {
-    /// Puts `slot` in place `at` and moves those behind it. REQUIRES: the latch; `link` is current
-    /// and not full.
+    /// Puts `slot` in place `at` and moves the slots from `at` on. REQUIRES: the latch; `link` is
+    /// current and not full.
     fn put(&'t self, at: usize, slot: (Slot<N>, SnapshotRange), link: Link<N>) {
         let count = link.count();
         let grown = Link::new(link.next(), count + 1).0;
@@ -198,7 +196,8 @@ impl<'t, const N: usize> Node<N> {
         self.heads[to].store(own!(self.heads[to - 1]), Ordering::Release);
     }
 
-    /// Inner nodes: stores a child and its words as invariant 7 demands. REQUIRES: the latch.
+    /// Inner nodes: stores a child and its summary words as invariant 7 of `node.rs` demands.
+    /// REQUIRES: the latch.
     #[inline(never)]
     fn store_child(&'t self, at: usize, child: *mut Node<N>, dead: SnapshotRange) {
         let Children { nodes, dead: words } = self.children();
@@ -214,7 +213,7 @@ impl<'t, const N: usize> Node<N> {
         Slot { head: own!(self.heads[at]), record: own!(self.records[at]), child }
     }
 
-    /// A new node with the slots from `keep` on and, in its place, the new one. REQUIRES: the
+    /// A new node with the slots from `keep` on; `new` is in its place among them. REQUIRES: the
     /// latch, a full node.
     fn split_off(
         &'t self,
@@ -259,7 +258,8 @@ impl<'t, const N: usize> Node<N> {
         let dead = match unsafe { Node::from_ptr(slots[0].child) } {
             Some(first) => deleted::split_above(self, first),
             None => {
-                // Versions of one user key come apart: those that stay hide those that go.
+                // The split may separate versions of one user key: the newer ones stay and hide the
+                // others.
                 let last = keep.checked_sub(1).map(|last| self.record::<true>(last));
                 let first = slots[0].record;
                 self.dead.split(last.filter(|last| icmp.same_user_key(last.user_key(), key_at(first))))
@@ -286,7 +286,7 @@ impl<'t, const N: usize> Node<N> {
         if order == KeyOrder::Custom {
             return &[];
         }
-        // A single key says nothing about those to come; with its left neighbour it does.
+        // One key alone has no common prefix with others: take its left neighbour too.
         let other = match slots {
             [_, .., last] => last.record,
             _ if keep > 0 => self.load(keep - 1).record,

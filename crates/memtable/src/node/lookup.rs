@@ -1,8 +1,8 @@
 //! Finds one key in a leaf: its first record that is not before the target.
 //!
 //! In: a leaf that the target is in or right of. Out: that record, or why there is none here. A
-//! guess, made while the record is being fetched, saves the search once it has come; a wrong guess
-//! costs a search. Its correctness beside a writer: `node.rs`, invariants 1 and 2.
+//! caller may guess the slot first and prefetch its record. A right guess saves the search; a wrong
+//! one costs nothing more. Correct beside a writer by invariants 1 and 2 of `node.rs`.
 
 use super::heads::{prefetch_line, prefetch_record};
 use super::{Link, Node, is_before};
@@ -12,27 +12,27 @@ use esker_base::sync::atomic::{AtomicPtr, Ordering};
 use esker_format::key::InternalKeyComparator;
 use std::ptr;
 
-/// Where a target is in a leaf.
+/// The place of a target in a leaf.
 pub(crate) enum Here<'t, const N: usize> {
-    /// At or before this record, which is the first that is not before it.
+    /// The first record that is not before the target.
     First(Record<'t>),
-    /// In this gap; no record has its user key.
+    /// No record has the target's user key: it would lie in this gap.
     Absent(Gap),
-    /// Behind all of it; the next leaf.
+    /// The target is behind all records of the leaf: this is the next leaf.
     Beyond(Option<&'t Node<N>>),
 }
 
-/// Knowledge about a target before its leaf is searched.
+/// A guess of the target's slot, before its leaf is searched.
 #[derive(Clone, Copy)]
 pub(crate) struct Guess {
-    /// Its head in that leaf.
+    /// The target's head in that leaf.
     head: u64,
-    /// Where it may be; any number will do.
+    /// The guessed slot. A wrong or invalid one is harmless.
     at: usize,
 }
 
 impl Guess {
-    /// Of no target: fills a place until there is one.
+    /// Fills an array until real guesses replace it.
     pub(crate) const TO_BE_MADE: Guess = Guess { head: 0, at: usize::MAX };
 
     #[cfg(test)]
@@ -42,8 +42,8 @@ impl Guess {
 }
 
 impl<'t, const N: usize> Node<N> {
-    /// Leaves: the approximate place of the target's user key, with the address of its record being
-    /// fetched. The record there may move on at once.
+    /// Leaves: guesses the slot of the target's user key and prefetches the slot's pointer. A
+    /// writer may move the record at any time.
     #[inline]
     pub(crate) fn guess(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> Guess {
         let count = self.load_link().count();
@@ -55,7 +55,7 @@ impl<'t, const N: usize> Node<N> {
         Guess { head, at }
     }
 
-    /// Leaves: has the record of a guess fetched.
+    /// Leaves: prefetches the guessed record.
     #[inline]
     pub(crate) fn fetch(&'t self, guess: Guess) {
         if let Some(record) = self.records.get(guess.at) {
@@ -69,9 +69,8 @@ impl<'t, const N: usize> Node<N> {
         Guess { head: self.head_of(icmp.order(), target.user_key), at: usize::MAX }
     }
 
-    /// Leaves: the first record at or after `target` in this leaf or one to its right; if no record
-    /// has the target's user key, may answer `None` without looking at any. `guess` is of this
-    /// leaf.
+    /// Leaves: the first record at or after `target` in this leaf or one to its right. If no record
+    /// has the target's user key, the answer may be `None`. `guess` is of this leaf.
     #[inline(always)]
     pub(crate) fn first_of_key(
         &'t self,
@@ -101,8 +100,7 @@ impl<'t, const N: usize> Node<N> {
         loop {
             let link = self.load_link();
             let count = link.count();
-            // Records left of a head below the target's are before the target, however the guess
-            // was made.
+            // A record left of a lower head is before the target, so a guess that fits is right.
             let is_right = guess < count
                 && self.head::<false>(guess) >= head
                 && (guess == 0 || self.head::<false>(guess - 1) < head);
@@ -110,8 +108,8 @@ impl<'t, const N: usize> Node<N> {
             guess = usize::MAX;
             if at < count && self.head::<false>(at) == head {
                 let record = self.record::<false>(at);
-                // The record before it stays before the target (invariant 1): so this is the first,
-                // or was until another came between.
+                // The record before this one stays before the target (invariant 1). So this is the
+                // first, unless another thread put one between them after the load.
                 if !is_before(icmp, record, target, false) {
                     if self.load_link().next() == link.next() {
                         return Here::First(record);
@@ -138,8 +136,8 @@ impl<'t, const N: usize> Node<N> {
         }
     }
 
-    /// The first record from slot `at` on that is not before `target`, and the link as it was after
-    /// that.
+    /// The first record from slot `at` on that is not before `target`, and the link as read
+    /// afterwards.
     #[inline(always)]
     fn scan(
         &'t self,
@@ -156,7 +154,7 @@ impl<'t, const N: usize> Node<N> {
                 }
                 at += 1;
             } else {
-                // The record may have moved beyond the count meanwhile.
+                // A writer may have moved the record behind `count`.
                 let now = self.load_link();
                 if now.count() <= count {
                     return (None, now);

@@ -1,12 +1,11 @@
-//! Summaries that each node keeps of what lies below it, so that readers need not look.
+//! Summaries that each node keeps of the entries below it, so that readers can skip them.
 //!
-//! In: writes into leaves. Out: two summaries a node, read without a lock: which readers find
-//! nothing below it ([`deleted`]), and which range tombstones cover it ([`covered`]).
+//! In: writes into leaves. Out: two summaries a node, read without a lock. [`deleted`]: the
+//! snapshots whose readers see no key below the node. [`covered`]: the range tombstones over it.
 //!
-//! Both change under the node's latch only, and a node that splits hands its summary on. A reader
-//! may rely on each in one direction: `deleted` never calls a node deleted that shows the reader a
-//! key,
-//! `covered` never misses a tombstone that covers one.
+//! Both change under the node's latch only; a node that splits hands its summary on. Each errs to
+//! one side only. `deleted` never hides a key that the reader sees. `covered` never misses a
+//! tombstone that covers a key.
 
 pub(crate) mod covered;
 pub(crate) mod deleted;

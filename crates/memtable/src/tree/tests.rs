@@ -91,8 +91,8 @@ mod models {
     ///
     /// loom remembers only the last access to a word: a load hides an earlier one by another thread
     /// from its search. So writers do nothing but insert, and latch holders read past loom
-    /// (`own!`). The search starts both from readers first and from readers last, and few runs
-    /// count as a failure.
+    /// (`own!`). The search runs once with the reader first and once with it last. Fewer than 50
+    /// runs are a failure.
     fn model<const N: usize>(
         preemptions: usize,
         old: &'static [u32],
@@ -268,8 +268,8 @@ fn threads_insert_and_read_in_trees_of_all_widths() {
     }
 }
 
-/// The newest version goes before all others, so a full leaf gives all of them away before it takes
-/// the new one.
+/// The newest version goes before all others, so a full leaf gives all its records away before it
+/// takes the new one.
 #[cfg(not(loom))]
 #[test]
 fn a_key_that_is_there_is_found_while_the_only_leaf_gives_all_its_records_away() {
@@ -313,7 +313,7 @@ fn a_wrong_guess_leads_to_the_same_record() {
 #[cfg(not(loom))]
 #[test]
 fn ascending_and_descending_keys_fill_leaves() {
-    // A run that descends in the middle shares its leaf with the keys before it.
+    // In the last case, keys that descend in the middle share a leaf with the keys before them.
     type Order = fn(u32) -> u32;
     let cases: [(Order, u32); 4] = [
         (|i| i, 110),

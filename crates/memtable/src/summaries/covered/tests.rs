@@ -1,5 +1,5 @@
-//! Compares the tombstones that a lookup meets with all tombstones, looked at one by one: it never
-//! misses one, and meets none where there is none.
+//! Compares the tombstones that a lookup reports with a search through all tombstones. A lookup
+//! never misses one, and reports none where there is none.
 
 use super::*;
 use crate::arena::{Arena, ShardStats};
@@ -8,7 +8,7 @@ use esker_base::ValueType;
 
 /// A key and its sequence number.
 type Version = (u16, u64);
-/// From, to, at.
+/// Start, end, sequence number.
 type Tombstone = (u16, u16, u64);
 
 fn tree<const N: usize>() -> Tree<N> {
@@ -29,8 +29,8 @@ fn cast<const N: usize>(tree: &Tree<N>, (from, to, seq): Tombstone) {
     tree.mark_covered(&from.to_be_bytes(), &to.to_be_bytes(), SequenceNumber(seq));
 }
 
-/// Checks that a lookup of `key` at `snapshot` meets all tombstones it must meet. Returns the
-/// numbers it reports.
+/// Checks that a lookup of `key` at `snapshot` reports no older tombstone than the newest over it.
+/// Returns the sequence numbers it reports, for the version found and for the key.
 fn check<const N: usize>(
     tree: &Tree<N>,
     (key, snapshot): (u16, u64),
@@ -50,7 +50,7 @@ fn check<const N: usize>(
             "{key} at {snapshot}: {found:?} is under {over}, told of {over_found}"
         );
     };
-    // Each lookup is checked by itself: with writers beside them one may know more.
+    // Two lookups beside a writer may differ, so each is checked by itself.
     let mut many = 0;
     tree.sight_many::<2>(&[target, target], |i, sight| {
         assert_eq!(i, many);
@@ -82,7 +82,7 @@ fn random_history<const N: usize>(seed: u64) {
     let (mut versions, mut tombstones) = (Vec::new(), Vec::new());
     let keys = 10 + rng.u16(..200);
     let mut numbers: Vec<u64> = (1..300).collect();
-    // Mostly in order, as a group of writers is.
+    // Mostly in order, like the sequence numbers of a write group.
     for at in 0..numbers.len() - 4 {
         numbers.swap(at, at + rng.usize(..4));
     }
@@ -90,7 +90,7 @@ fn random_history<const N: usize>(seed: u64) {
         let key = rng.u16(..keys);
         if rng.u8(..4) == 0 {
             let width = if rng.bool() { rng.u16(..6) } else { rng.u16(..keys) };
-            // Some are empty or the wrong way round.
+            // Some ranges are empty or reversed.
             tombstones.push((key, (key + width).saturating_sub(2), seq));
             cast(&tree, (key, (key + width).saturating_sub(2), seq));
         } else {
@@ -117,12 +117,12 @@ fn tombstones_between_the_keys_are_no_cover_on_them() {
     for &(key, _) in &versions {
         assert_eq!(check(&tree, (key, 5000), &versions, &tombstones).0, 0, "{key}");
     }
-    // A later record is newer, so a lookup that finds it need not meet them.
+    // The record is newer than all tombstones, so a lookup that finds it need not report them.
     add(&tree, (5, 2000));
     assert!(check(&tree, (5, 5000), &[(5, 2000)], &tombstones).0 < 2000);
 }
 
-/// Number of these keys that learn of a tombstone over them, with the assertions of `check`.
+/// How many of `keys` a lookup reports a tombstone over; each lookup passes `check`.
 fn told_of<const N: usize>(
     tree: &Tree<N>,
     keys: impl Iterator<Item = u16>,
@@ -137,14 +137,15 @@ fn keys_that_are_not_there_are_told_of_tombstones_in_their_own_gap() {
     let tree = tree::<16>();
     let versions: Vec<Version> = (0..400).map(|i| (i * 10, u64::from(i) + 1)).collect();
     versions.iter().for_each(|&version| add(&tree, version));
-    // Inside a gap, up to the next record, from a record on, over a record.
+    // A tombstone ends inside a gap, or at the next record; or it starts at a record, or covers
+    // one.
     let ends =
         |i: u16| [(i + 3, i + 6), (i + 3, i + 10), (i, i + 6), (i + 5, i + 15)][usize::from(i / 100) % 4];
     let tombstones: Vec<Tombstone> =
         (1..39).map(|i| (ends(i * 100).0, ends(i * 100).1, 1000 + u64::from(i))).collect();
     tombstones.iter().for_each(|&tombstone| cast(&tree, tombstone));
-    // In turn: a key in an unrelated gap of each leaf, in the gap before a tombstone, in its own
-    // gap, and in the gap behind.
+    // In each leaf a key in a distant gap, in the gap before the tombstone, in the tombstone's own
+    // gap, and in the gap behind it.
     for (place, expected) in [(55, 0), (91, 0), (5, 38), (11, 9)] {
         let told = told_of(
             &tree,
@@ -152,10 +153,11 @@ fn keys_that_are_not_there_are_told_of_tombstones_in_their_own_gap() {
             &versions,
             &tombstones,
         );
-        // Different gaps may be of one kind.
+        // Different gaps may share a class.
         assert!((expected..=expected + 4).contains(&told), "{place}: {told}");
     }
-    // Of a gap that is divided both parts may hold it; others are as they were.
+    // A record divides a marked gap: both parts are marked. A divided gap without a mark stays
+    // unmarked.
     let more: Vec<Version> = (1..39).flat_map(|i| [(i * 100 + 4, 2000), (i * 100 + 54, 2000)]).collect();
     more.iter().for_each(|&version| add(&tree, version));
     let all: Vec<Version> = versions.into_iter().chain(more).collect();
@@ -177,7 +179,7 @@ fn a_wide_tombstone_is_told_of_in_its_range_only() {
             assert_eq!((over_found, over_key), (0, 0), "{key}");
         }
     }
-    // Leaves that come later of those that lie under it know it, too.
+    // Leaves split off under the tombstone report it, too.
     (0..1000).for_each(|i| add(&tree, (5001 + i * 10, 6000 + u64::from(i))));
     let versions: Vec<Version> =
         versions.into_iter().chain((0..1000).map(|i| (5001 + i * 10, 6000 + u64::from(i)))).collect();
@@ -186,17 +188,18 @@ fn a_wide_tombstone_is_told_of_in_its_range_only() {
     }
 }
 
-/// Ten leaves of four keys, 10, 20, ..., under nodes of four children. A tombstone marks the four
-/// leaves under the first of those nodes, and the second node.
+/// Versions 10, 20, ... that fill ten leaves of four keys, under nodes of four children, and a
+/// tombstone. The tombstone marks the second of those nodes whole; under the first it marks each
+/// of the four leaves.
 fn under_inner_nodes() -> (Vec<Version>, Tombstone) {
     ((1..=40).map(|i| (i * 10, u64::from(i))).collect(), (15, 345, 1000))
 }
 
-/// The first key of a leaf whose nodes above are not those that the way to it leads through.
+/// The first key of a leaf. The path of its lookup misses some of the nodes above that leaf.
 const SECOND_LOOK: u16 = 170;
 
-/// Whether only a second look tells what covers this key: neither its leaf nor what lies on the way
-/// to it does.
+/// Whether only a second look finds the tombstone over this key: neither its leaf nor a node on the
+/// lookup's path has it.
 fn is_told_by_the_second_look<const N: usize>(tree: &Tree<N>, key: u16) -> bool {
     let bytes = key.to_be_bytes();
     let target = Target { user_key: &bytes, trailer: u64::MAX };
@@ -250,7 +253,7 @@ fn inserts_and_tombstones_may_pass_each_other() {
                 scope.spawn(move || {
                     for (at, &tombstone) in part.iter().enumerate() {
                         cast(tree, tombstone);
-                        // Records that were there before are under the tombstone from now on.
+                        // From here on a lookup of an earlier record must report the tombstone.
                         let (key, seq) = early[at % early.len()];
                         let own = &part[..=at];
                         let over = own.iter().filter(|t| (t.0..t.1).contains(&key)).map(|t| t.2).max();
@@ -275,8 +278,8 @@ mod models {
     use super::*;
     use esker_base::sync::Arc;
 
-    /// An insert and a tombstone in all interleavings, in trees of tiny nodes. A key that is not
-    /// there is looked for, too.
+    /// An insert beside a tombstone in all interleavings, in trees of tiny nodes. A lookup of an
+    /// absent key is checked, too.
     fn model<const N: usize>(
         old: &'static [Version],
         new: &'static [Version],
@@ -294,8 +297,8 @@ mod models {
             for &version in old {
                 check(&tree, (version.0, version.1), old, &[tombstone]);
             }
-            // Beside a split that is too much to be searched through; there it is looked for
-            // afterwards.
+            // With two slots a node the insert splits, and loom cannot search a lookup beside it in
+            // reasonable time. The check after the join covers that case.
             if N > 2 {
                 let bytes = absent.to_be_bytes();
                 let (found, _, over_key) = told(&tree.sight(&Target { user_key: &bytes, trailer: u64::MAX }));
@@ -310,7 +313,7 @@ mod models {
         });
     }
 
-    /// An insert that splits beside a lookup that sees the tombstone, in all interleavings.
+    /// A lookup that sees the tombstone, beside an insert that splits, in all interleavings.
     fn model_of_a_lookup(inserted: Version) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(2);
@@ -349,9 +352,8 @@ mod models {
         model::<2>(&[(10, 1), (20, 2), (30, 3), (40, 4)], &[(25, 5)], ((15, 35, 9), 27));
     }
 
-    /// The lookup's key is the first of its leaf, and a split moves it or does not. The split is of
-    /// the leaf before it, of its own leaf, or under a node that must be split as well. Or a newer
-    /// version of the key comes into the leaf before.
+    /// The lookup's key is the first of its leaf. The insert splits the leaf before it, its own
+    /// leaf, or a node above as well; or it adds a newer version of the key to the leaf before.
     #[test]
     fn loom_a_split_beside_a_lookup_that_looks_twice() {
         for key in [SECOND_LOOK - 5, SECOND_LOOK, SECOND_LOOK + 5, SECOND_LOOK + 15] {
