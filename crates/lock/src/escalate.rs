@@ -19,9 +19,8 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use std::collections::HashMap;
 
-/// An escalation that freed little is not repeated for this many times its own duration: it reads
-/// all locks, and each request over the limit is refused meanwhile. Released locks free room at
-/// once.
+/// After an escalation that freed little, none starts for this many times its duration. Each reads
+/// all locks. Meanwhile requests over the limit are refused, unless released locks free room.
 const REST: u64 = 8;
 
 /// An escalation tries to free the limit divided by this. A smaller gain would make a locker read
@@ -29,8 +28,8 @@ const REST: u64 = 8;
 const GAIN: i64 = 16;
 
 impl Inner {
-    /// True if there is room for more locks, escalating if necessary. `untold` bytes are the
-    /// caller's.
+    /// True if there is room for more locks, escalating if necessary. `untold`: bytes of the caller
+    /// that the total does not count yet.
     #[inline]
     pub(crate) fn has_room(&self, untold: i64) -> bool {
         self.shared.max_bytes.load(Ordering::Relaxed) == usize::MAX

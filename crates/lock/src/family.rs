@@ -201,7 +201,7 @@ impl LockFamily {
     }
 
     /// Applies `change`, which releases or weakens locks, to each leaf, then grants waiting
-    /// requests. `note` learns under the latches whether anything was released.
+    /// requests. `note` learns under the latches whether `change` released anything.
     #[inline]
     fn loosen(
         &self,
@@ -266,7 +266,7 @@ impl LockFamily {
             }
         });
         self.deliver(wakes);
-        // A grant would have happened under the latch of one of the leaves.
+        // If another thread granted the request, it did so under one of the latches above.
         waiter.stop_waiting()
     }
 
@@ -319,7 +319,8 @@ impl LockFamily {
         }
     }
 
-    /// The first expiry among the locks that alone block `waiter`.
+    /// The first time at which a lock that blocks `waiter` expires; `NEVER` if an earlier request
+    /// blocks it too.
     pub(crate) fn expiry_in_the_way(&self, waiter: &Waiter) -> u64 {
         let request = waiter.request();
         self.latched(request.span, |latched| latched.expiry(&self.order, &request, waiter.ticket))

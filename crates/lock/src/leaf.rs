@@ -88,7 +88,7 @@ impl Leaf {
 /// Work to do after the latches are released.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
-    /// Owners with an outcome, or with a new deadline to look at.
+    /// Owners that have an outcome, or a new deadline to look at.
     pub(crate) owners: SmallVec<[Arc<LockOwner>; 2]>,
     /// Requests that touch more leaves than were latched. The caller latches those and decides.
     pub(crate) undecided: Vec<Arc<Waiter>>,
@@ -120,8 +120,8 @@ impl LeafState {
         (!is_one_place).then_some(middle)
     }
 
-    /// Splits off everything from `at` on as the state of a new leaf; a request that touches both
-    /// sides is in both queues. Returns the difference in bytes.
+    /// Splits the leaf at `at` into the states of two new leaves. A request that touches both sides
+    /// is in both queues. Returns the states and the difference in bytes.
     pub(crate) fn split_off(&mut self, order: &CutOrder, at: &CutBuf) -> (LeafState, LeafState, i64) {
         let mut fragments = std::mem::take(&mut self.fragments);
         let (right_fragments, bytes) = fragments.split_off(order, at.as_cut());

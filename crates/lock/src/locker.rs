@@ -297,8 +297,8 @@ impl Locker {
             || (self.options.deadlock_detect && !self.options.deadlock_timeout.is_zero())
     }
 
-    /// The first expiry among the locks that alone block `waiter`. Clears the mark that it has
-    /// changed.
+    /// The first time at which a lock that blocks `waiter` expires; `NEVER` if an earlier request
+    /// blocks it too. Clears `is_nudged`, the mark of a changed deadline.
     fn expiry_in_the_way(&self, waiter: &Waiter) -> u64 {
         if !self.inner.shared.may_expire.load(Ordering::Acquire) {
             return NEVER;
@@ -346,8 +346,8 @@ impl Locker {
 
     /// Releases one key.
     /// # Errors
-    /// `InvalidArgument`: the locker does not hold it, or holds it only as part of a range that
-    /// escalation has joined, which it keeps to the end.
+    /// `InvalidArgument`: the locker does not hold the key, or holds it only as part of a range
+    /// that escalation joined. The locker keeps a joined range to the end.
     pub fn unlock_key(&mut self, family: &Arc<LockFamily>, key: &[u8]) -> Result<()> {
         self.unlock(family, KeySpan::point(key))
     }
@@ -355,7 +355,7 @@ impl Locker {
     /// Releases all locks between `left` and `right`, both included.
     /// # Errors
     /// `InvalidArgument`: `left` lies behind `right`, or the locker holds nothing there, or only a
-    /// part of a range that escalation has joined · `NotSupported`: the family locks points only.
+    /// part of a range that escalation joined · `NotSupported`: the family locks points only.
     pub fn unlock_range(
         &mut self,
         family: &Arc<LockFamily>,
@@ -459,8 +459,8 @@ impl Locker {
         if self.owner.begin_commit() { Ok(()) } else { Err(expired()) }
     }
 
-    /// Releases all locks, in the order in which they were taken, and removes all save points. The
-    /// locker can be used again. In a forked child nothing is released: the locks are the parent's.
+    /// Releases all locks in the order in which the locker took them, and removes all save points.
+    /// The locker can be used again. A forked child releases nothing: the locks are the parent's.
     pub fn release_all(&mut self) {
         if !self.inner.shared.process.is_here() {
             return;
@@ -502,7 +502,7 @@ enum Woken {
     Settled(WaitOutcome),
     Cancelled,
     Nudged,
-    /// The time now.
+    /// The deadline has passed. The value is the time now.
     Late(u64),
 }
 

@@ -77,7 +77,7 @@ impl Log {
         let is_point = span.is_point();
         let room = span.lo.key.len() + if is_point { 7 } else { span.hi.key.len() + 14 } + 13;
         if self.bytes.capacity() - self.bytes.len() < room {
-            // Grows by an eighth, not to double: this counts into the memory per lock.
+            // Grows by an eighth instead of doubling: spare room counts as memory of the locks.
             self.bytes.reserve_exact(room.max(self.bytes.len() / 8).max(64));
         }
         let start = self.bytes.len();

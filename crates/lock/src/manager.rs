@@ -4,9 +4,8 @@
 //! waits, deadlocks and counters for people.
 //!
 //! Invariants
-//!  1. A locker that takes or releases a lock without waiting writes nothing of [`LockShared`],
-//!     except
-//!     `bytes`, to which it adds a batched difference.
+//!  1. A locker that takes or releases a lock without waiting writes one word of [`LockShared`] at
+//!     most: `bytes`, to which it adds a batched difference.
 //!  2. Tickets are drawn under the latches of the leaves whose queues they are for.
 
 use crate::cut::EndpointBuf;
@@ -41,8 +40,7 @@ pub(crate) struct LockShared {
     // Read by all threads, seldom written.
     pub(crate) clock: Arc<dyn LockClock>,
     pub(crate) max_bytes: AtomicUsize,
-    /// A new owner passes a waiting range only until this many tickets are drawn behind the
-    /// range's.
+    /// New owners may pass a waiting range until this many tickets are drawn after its own.
     pub(crate) range_patience: u64,
     /// A locker exists that can expire.
     pub(crate) may_expire: AtomicBool,
@@ -145,8 +143,8 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<LockShared>,
     pub(crate) families: Mutex<BTreeMap<ColumnFamilyId, Arc<LockFamily>>>,
     pub(crate) barrier: Mutex<Option<EscalationBarrier>>,
-    /// Held during an escalation. The value is the earliest time of the next one, after one that
-    /// freed little.
+    /// Held during an escalation. The value is the earliest time of the next escalation, if the
+    /// last one freed little.
     pub(crate) making_room: Mutex<u64>,
 }
 
@@ -189,7 +187,7 @@ pub struct LockManager {
     inner: Arc<Inner>,
 }
 
-/// A held lock in a dump. RocksDB's `KeyLockInfo` and `RangeLockInfo`.
+/// A held lock, as dumps show it: RocksDB's `KeyLockInfo` and `RangeLockInfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LockInfo {
     /// The family of the keys.
@@ -204,7 +202,7 @@ pub struct LockInfo {
     pub mode: LockMode,
 }
 
-/// A waiting request in a dump.
+/// A waiting request, as dumps show it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaitInfo {
     /// The waiting locker.

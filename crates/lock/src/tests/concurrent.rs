@@ -1,9 +1,10 @@
 //! Many threads at once: the manager decides like the reference, in the order of its decisions.
 //!
-//! Requests with and without waiting, with timeouts and cancellations; for keys and for ranges of
-//! one to all leaves; in two families for ranges and one for points. Upgrades, downgrades, save
-//! points, releases and cycles. The threads are real; under `--cfg shuttle` a scheduler chooses
-//! their order. `ROUNDS` gives more rounds; `cargo xtask long locks` gives twenty million requests.
+//! Requests wait or do not, time out or are cancelled. They name keys, or ranges over one to all
+//! leaves, in two families for ranges and one for points. Threads upgrade, downgrade, set save
+//! points, release, and close cycles. The threads are real; under `--cfg shuttle` a scheduler
+//! chooses their order. `ROUNDS` gives more rounds; `cargo xtask long locks` gives twenty million
+//! requests.
 
 use super::TickingClock;
 use super::history::KEYS;

@@ -1,10 +1,9 @@
-//! No request starves: only transactions that existed when a request began to wait pass it, never
-//! later ones.
+//! No request starves: a transaction that begins after a request waits never passes it.
 //!
 //! One thread takes wide ranges. The other threads take some keys in ascending order, and so pass
-//! waiting requests again and again. A transaction that begins after it saw a wide request wait
-//! gets its first key after that request was granted. The threads are real; under `--cfg shuttle` a
-//! scheduler chooses their order.
+//! waiting requests again and again. A transaction that begins while a wide request waits gets its
+//! first key only after that request. The threads are real; under `--cfg shuttle` a scheduler
+//! chooses their order.
 
 use super::manager_with_patience;
 use crate::*;

@@ -130,7 +130,7 @@ impl Round {
     fn step(&mut self, rng: &mut fastrand::Rng) {
         let who = rng.usize(..LOCKERS);
         if self.asked[who].is_some() {
-            // Its thread sleeps: it can only give up.
+            // The locker's thread sleeps in its wait, so the locker can only give up.
             if rng.u8(..6) == 0 {
                 self.give_up(who);
             }

@@ -17,8 +17,8 @@ use std::thread;
 use std::time::Duration;
 
 const KEYS: usize = 40;
-/// Looks, a hundredth of a second apart, without any progress before the test counts as stuck. It
-/// counts looks, not time: the whole process may have been stopped for a while.
+/// The test counts as stuck after this many looks without progress, 10 ms apart. It counts looks,
+/// not time: the whole process may have been stopped for a while.
 const PATIENCE: u32 = 12_000;
 /// Operations between two disturbances.
 const CALM: u64 = 50;
@@ -101,7 +101,7 @@ impl Soak {
             match rng.u8(..20) {
                 0 => locker.set_save_point(),
                 1 => {
-                    // There may be no save point.
+                    // The locker may have no save point.
                     locker.rollback_to_save_point().ok();
                 }
                 2 => {
@@ -240,7 +240,7 @@ fn soak_leaves_nothing_behind() {
             Some(time) => start.elapsed() > time,
             None => operations > 20_000,
         });
-        // No thread may need a cancellation to come to an end: each waits for one that will stop.
+        // Each thread ends without a cancellation: it waits only for threads that will stop.
     });
     soak.manager.check().unwrap();
     assert!(soak.manager.locks().is_empty() && soak.manager.waits().is_empty());
