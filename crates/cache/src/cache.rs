@@ -7,8 +7,8 @@
 //!  1. Usage is the sum of the charges of values in the cache, evicted values that are still held,
 //!     reservations, and the cache's own table. It exceeds the capacity only by held values, and
 //!     never if the limit is strict.
-//!  2. A value that is held by a [`Handle`] is not evicted: that would free nothing. Erasing takes
-//!     it out at once; the memory and the charge go with its last handle.
+//!  2. A value that a [`Handle`] holds is not evicted: that would free nothing. Erasing takes it
+//!     out at once; its memory and charge go with its last handle.
 //!  3. No value is dropped under a lock of the cache: dropping may take time, or use the cache.
 //!  4. A miss is always allowed: a cache may refuse to keep a value.
 
@@ -35,12 +35,12 @@ use std::ops::Deref;
 pub enum Guarded<'g, V> {
     /// Lives as long as the guard.
     Borrowed(Borrowed<'g, V>),
-    /// The cache is one that counts.
+    /// Held by a count: what an LRU cache gives.
     Held(Handle<V>),
 }
 
 impl<V> Guarded<'_, V> {
-    /// The value, held beyond the guard; `None` if the cache has given it up meanwhile.
+    /// The value, held beyond the guard; `None` if the cache has dropped it meanwhile.
     #[inline]
     pub fn hold(&self) -> Option<Handle<V>> {
         match self {
@@ -178,7 +178,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         inserted
     }
 
-    /// Charges for a value that no lookup shall find. It goes with its last handle.
+    /// Charges for a value that no lookup finds. It goes with its last handle.
     /// # Errors
     /// `MemoryLimit`, as `insert`.
     pub fn create_standalone(
@@ -223,11 +223,11 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// The value with this key; if there is none, `load` makes it, with its charge. Other threads
-    /// that want the same key wait for that load, so that one of them reads instead of all.
+    /// The value with this key. If there is none, `load` makes it and its charge. Other threads
+    /// that ask for the key meanwhile wait for this load.
     /// # Errors
-    /// Those of `load`; a thread that waited for a failed load tries itself. `refused` returns a
-    /// value for which a strict limit leaves no room.
+    /// The error of `load`; a thread that waited for a failed load then loads itself. `refused`
+    /// makes the error if a strict limit leaves no room for the value.
     pub fn lookup_or_load<E>(
         &self,
         key: CacheKey,
@@ -241,7 +241,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
                 return Ok(handle);
             }
             let Some(_flight) = self.flights.begin_or_wait(&key) else { continue };
-            // Another flight may have landed since the lookup.
+            // Another thread may have loaded the value since the lookup.
             if let Some(handle) = self.lookup(&key) {
                 return Ok(handle);
             }
@@ -250,7 +250,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Gives a handle back, saying whether it was of use: if not, the lookup does not count as one.
+    /// Gives a handle back. If the lookup was of no use (`is_useful` is false), it does not count
+    /// as a use.
     pub fn release(&self, handle: Handle<V>, is_useful: bool) {
         match &self.inner {
             Inner::Lru(_) => drop(handle),
@@ -258,13 +259,13 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Whether there is a value with this key, which counts as no use.
+    /// Whether there is a value with this key. Does not count as a use.
     pub fn contains(&self, key: &CacheKey) -> bool {
         each!(self, cache => cache.contains(key))
     }
 
-    /// Whether a value with this key was here not long ago. An LRU cache does not remember that: as
-    /// if it always was.
+    /// Whether a value with this key was here recently. An LRU cache does not remember that, and
+    /// always says yes.
     fn knew(&self, key: &CacheKey) -> bool {
         match &self.inner {
             Inner::Lru(_) => true,
@@ -299,8 +300,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Charges memory outside of the cache to it, for as long as the reservation lives; values make
-    /// room.
+    /// Charges memory outside of the cache to it, for as long as the reservation lives. Values are
+    /// evicted to make room.
     /// # Errors
     /// `MemoryLimit` if the limit is strict and there is no room. RocksDB:
     /// `CacheReservationManager`.
@@ -323,7 +324,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.ledger().count(role, reservations, 0);
     }
 
-    /// Bytes it may use; with the tier below, if they have one capacity.
+    /// The capacity in bytes, including the tier below if they share one.
     pub fn capacity(&self) -> usize {
         let total = self.lower.as_ref().and_then(|lower| lower.shares().map(|shares| shares.total));
         total.unwrap_or_else(|| self.ledger().capacity())
@@ -346,7 +347,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.set_capacity(capacity));
         self.fit_charged();
         if is_less {
-            // The evicted values lie scattered over regions.
+            // The memory of evicted values is scattered: return what is free to the system.
             buffer::trim();
         }
     }
@@ -361,8 +362,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.ledger().set_strict(strict);
     }
 
-    /// Bytes in use: values in the cache, values that are held though the cache has given them up,
-    /// reservations, and the cache's own memory if that is charged.
+    /// Bytes in use: values in the cache, evicted or erased values that are still held,
+    /// reservations, and the cache's own memory if it is charged.
     pub fn usage(&self) -> usize {
         self.ledger().usage()
     }
@@ -372,7 +373,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.ledger().deferred_free()
     }
 
-    /// Bytes of the values with handles. Looks at each entry.
+    /// Bytes of the values with handles. Reads every entry.
     pub fn pinned_usage(&self) -> usize {
         each!(self, cache => cache.pinned_usage())
     }
@@ -387,8 +388,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.table_size())
     }
 
-    /// Inserts so far that found the table full where they belong, and displaced another or went
-    /// without: many in a fixed table whose estimate was too high.
+    /// Inserts so far that found all their buckets full. Each displaced another value or was not
+    /// kept. Many of them in a fixed table mean that the estimated charge is too high.
     pub fn crowded_count(&self) -> usize {
         match &self.inner {
             Inner::Lru(_) => 0,
@@ -396,14 +397,14 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Entries and bytes of each role, without looking at entries.
+    /// Entries and bytes of each role, without a walk over entries.
     pub fn role_stats(&self) -> RoleStats {
         self.ledger().role_stats()
     }
 
     /// Shows `visit` each value, without counting as use. Runs in small steps beside other threads:
-    /// values that come, go or move meanwhile may be missed or seen twice. `visit` must be quick
-    /// and must not use this cache.
+    /// it may miss or repeat values that come, go or move meanwhile. `visit` must be quick and must
+    /// not use this cache.
     pub fn apply_to_all(&self, mut visit: impl FnMut(&Visited<'_, V>)) {
         each!(self, cache => cache.visit(&mut visit));
     }

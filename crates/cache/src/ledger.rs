@@ -1,16 +1,16 @@
 //! The charges of a cache.
 //!
-//! In: charges, when entries are made and when they go. Out: usage, and counts by role, without
-//! looking at entries.
+//! In: charges, when entries are made and when they go. Out: usage, and counts by role, without a
+//! walk over entries.
 //!
 //! Invariants
 //!  1. `usage` is the sum of the charges of entries in the cache, evicted entries that are still
 //!     held, reservations, and the cache's own table.
-//!  2. `deferred_free` is the memory of unreachable entries that waits for guards
+//!  2. `deferred_free` counts the memory of unreachable entries that waits for guards
 //!     (`esker_base::sync::epoch`): the charge, or the bytes of an entry without its value.
 //!  3. Every charge is taken back exactly once: into deferred free or at once (`CacheEntry`'s state
 //!     says which).
-//!  4. While the limit is strict, no charge but the table's own lifts `usage` above `capacity`.
+//!  4. While the limit is strict, only the table's own charge may lift `usage` above `capacity`.
 
 use crate::role::{Role, RoleStats};
 use esker_base::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
@@ -21,8 +21,8 @@ use esker_base::sync::thread_number;
 #[derive(Debug, Default)]
 pub(crate) struct Padded<T>(pub(crate) T);
 
-/// One thread's share of the counts by role (or several threads': there are at most `MAX_SHARES`).
-/// A share may be negative; the sum is not.
+/// A thread's share of the counts by role. Threads share a share if there are more than
+/// `MAX_SHARES`. A share may be negative; the sum is not.
 #[derive(Debug)]
 struct Share {
     entries: [AtomicIsize; Role::COUNT],
@@ -50,8 +50,8 @@ pub(crate) struct ChargeTally {
 }
 
 impl ChargeTally {
-    /// Adds an entry with this charge. `waiting` bytes of its memory must wait for guards, with the
-    /// value or without it.
+    /// Adds an entry with this charge. `waiting` bytes of its memory must wait for guards;
+    /// `is_whole`: they include the value.
     pub(crate) fn add(&mut self, charge: usize, (waiting, is_whole): (usize, bool)) {
         self.charge += charge;
         self.waiting[usize::from(!is_whole)] += waiting;
@@ -62,7 +62,7 @@ impl ChargeTally {
 #[derive(Debug, Default)]
 struct Now {
     usage: AtomicUsize,
-    /// Waiting bytes of whole values, and of entries without theirs.
+    /// Bytes that wait for guards: of entries with their values, and of entries without.
     deferred_free: [AtomicUsize; 2],
     /// Entries in the table of a clock.
     listed: AtomicUsize,
@@ -83,8 +83,8 @@ impl Ledger {
     pub(crate) fn new(capacity: usize, strict: bool) -> Ledger {
         let processors =
             if cfg!(loom) { 1 } else { std::thread::available_parallelism().map_or(1, |n| n.get()) };
-        // Several for each: threads are more than processors, and two that share one may run at the
-        // same time.
+        // More shares than processors: threads outnumber processors, and two threads of one share
+        // may run at the same time.
         let shares = if cfg!(loom) { 1 } else { (4 * processors).next_power_of_two().min(MAX_SHARES) };
         Ledger {
             now: Padded::default(),
@@ -114,7 +114,7 @@ impl Ledger {
         self.now.0.listed.load(Ordering::Relaxed)
     }
 
-    /// Counts one more. Gives their number then.
+    /// Counts one more entry in the table. Returns the new number.
     pub(crate) fn list(&self) -> usize {
         self.now.0.listed.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -153,13 +153,14 @@ impl Ledger {
         self.detached.0.fetch_sub(charge as isize, Ordering::Relaxed);
     }
 
-    /// Charges, whatever the capacity. Returns the bytes by which the usage exceeds it now.
+    /// Adds a charge without regard to the capacity. Returns the bytes by which usage then exceeds
+    /// it.
     pub(crate) fn charge(&self, charge: usize) -> usize {
         let usage = self.now.0.usage.fetch_add(charge, Ordering::Relaxed) + charge;
         usage.saturating_sub(self.capacity())
     }
 
-    /// Charges if that fits into the capacity; 0 always does.
+    /// Adds a charge if it fits into the capacity; a charge of 0 always fits.
     /// # Errors
     /// The bytes that are missing.
     pub(crate) fn charge_within_capacity(&self, charge: usize) -> Result<(), usize> {
@@ -182,13 +183,15 @@ impl Ledger {
         debug_assert!(before >= charge, "{charge} bytes were never charged: {before}");
     }
 
-    /// Takes a charge back; `waiting` bytes of memory must wait, with the value or without.
+    /// Takes a charge back. `waiting` bytes of memory must wait for guards; `is_whole`: they
+    /// include the value.
     pub(crate) fn uncharge_deferred(&self, charge: usize, (waiting, is_whole): (usize, bool)) {
         self.now.0.deferred_free[usize::from(!is_whole)].fetch_add(waiting, Ordering::Relaxed);
         self.uncharge(charge);
     }
 
-    /// Takes several charges back. REQUIRES: a guard that keeps all of them, from before they went.
+    /// Takes several charges back. REQUIRES: a guard, open since before those entries became
+    /// unreachable.
     pub(crate) fn settle(&self, tally: &ChargeTally) {
         if tally.entries > 0 {
             self.unlist(tally.entries);
@@ -208,7 +211,7 @@ impl Ledger {
         self.now.0.deferred_free[usize::from(!is_whole)].fetch_sub(waiting, Ordering::Relaxed);
     }
 
-    /// This thread's share, and the number of shares: a power of two.
+    /// The index of this thread's share.
     #[inline]
     pub(crate) fn own_share(&self) -> usize {
         thread_number() & (self.shares.len() - 1)

@@ -1,17 +1,17 @@
 //! A slab: memory for small objects of one size, side by side.
 //!
-//! Out: slots, for one owner each. In: the same, when their owners are done.
+//! Out: slots, each for one owner. In: slots that their owners release.
 //!
-//! A general allocator puts a cache entry next to the block made with it. Each entry is then in its
-//! own page of memory, and a lookup, which reads little else, mostly waits for the page table. Here
-//! forty of them share a page, and neither making nor freeing one calls the allocator.
+//! A general allocator puts a cache entry next to the block made with it, so each entry lies in its
+//! own page of memory. A lookup reads little else and would mostly wait for the page table. Here
+//! forty entries share a page, and neither making nor freeing one calls the allocator.
 //!
-//! Slots are numbered. Their memory comes in segments, each as long as all before it, that stay in
-//! place until the slab goes. A slot that was never used is taken from the end. A released slot
-//! comes from a stack (Treiber 1986). The stack's links lie beside the slots and not in them, so
-//! that a pop may read a link while another thread fills the slot. There are a few stacks: a thread
-//! pushes to its own, and takes from another's only when that is empty, so that processors do not
-//! wait for each other's.
+//! Slots are numbered. Their memory comes in segments that stay in place until the slab goes; each
+//! is as long as all before it. A slot that was never used is taken from the end; a released slot
+//! comes from a stack (Treiber 1986). The stack's links lie beside the slots, so that a pop may
+//! read a link while another thread fills the slot. There are `STACKS` stacks, so that processors
+//! do not wait for each other. A thread pushes to its own stack and pops from another only if its
+//! own is empty.
 //!
 //! ```text
 //! free   pops 32 | number of the uppermost slot 32
@@ -19,9 +19,8 @@
 //!
 //! Invariants
 //!  1. A number is in at most one place: on a stack, with one owner, or never handed out.
-//!  2. A pop that has read a link and succeeds has read the right one: no other pop came between,
-//!     or `pops` differs. (It would have to wrap around, 2^32 pops, while one thread is between a
-//!     load and its update.)
+//!  2. A pop that succeeds has read the right link: another pop in between would have changed
+//!     `pops`. (Only 2^32 pops between one thread's load and its update could hide that.)
 //!  3. Every use of a slot by an owner lies before the next owner's: a push releases, a pop
 //!     acquires.
 //!  4. Nothing here waits.
@@ -37,12 +36,12 @@ use std::ptr::{self, NonNull};
 /// Slots of the first segment.
 const FIRST_BITS: u32 = if cfg!(loom) { 1 } else { 6 };
 const FIRST: usize = 1 << FIRST_BITS;
-/// The number of items that 32 bits can name.
+/// Enough segments for every 32-bit number.
 const SEGMENTS: usize = (u32::BITS - FIRST_BITS + 1) as usize;
-/// No slot.
+/// The number of no slot.
 const NONE: u32 = u32::MAX;
 const POP: u64 = 1 << 32;
-/// A power of two.
+/// Number of stacks, a power of two.
 const STACKS: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// Bytes of a slot beside its content.
@@ -50,7 +49,7 @@ pub(crate) const LINK_BYTES: usize = size_of::<AtomicU32>();
 
 struct Segment<T> {
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
-    /// The slot below each one on the stack.
+    /// For each slot on a stack, the slot below it.
     links: Box<[AtomicU32]>,
 }
 
@@ -94,8 +93,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// A slot for the caller alone, with nothing in it, and its number. `None`: there are no
-    /// numbers left.
+    /// An empty slot for the caller alone, and its number. `None`: all numbers are in use.
     pub(crate) fn take(&self) -> Option<(NonNull<T>, u32)> {
         self.take_by(own_stack())
     }
@@ -155,7 +153,7 @@ impl<T> Slab<T> {
         Some(number)
     }
 
-    /// Makes a segment, unless another thread has.
+    /// Adds a segment, unless another thread has added it.
     fn add_segment(&self, index: usize) {
         let place = &self.segments[index];
         if !place.load(Ordering::Acquire).is_null() {
@@ -190,7 +188,8 @@ impl<T> Segment<T> {
         #[cfg(not(any(loom, shuttle)))]
         let links = {
             let zeroed = Box::<[AtomicU32]>::new_zeroed_slice(len);
-            // SAFETY: an atomic of zeros is a zero. Untouched, it costs no memory yet.
+            // SAFETY: zero bytes are valid atomics. Until a thread writes to them they take no
+            // memory.
             unsafe { zeroed.assume_init() }
         };
         #[cfg(any(loom, shuttle))]
@@ -200,7 +199,8 @@ impl<T> Segment<T> {
 }
 
 impl<T> Drop for Slab<T> {
-    /// Forgets the content of slots: owners keep the slab for as long as they have one.
+    /// Does not drop the slots' contents: each owner of a slot keeps the slab alive, so no slot
+    /// is owned now.
     fn drop(&mut self) {
         for place in &self.segments {
             let segment = place.load(Ordering::Acquire);

@@ -1,14 +1,14 @@
 //! A cache whose usage is charged to a second cache: a blob cache under the block cache's capacity.
 //!
 //! In: the cache's usage and the bytes about to come in. Out: whether the second cache has room.
-//! Source of the rule: RocksDB `cache/charged_cache.cc`, which charges after each insert and lets a
-//! strict limit pass.
+//! Source of the rule: RocksDB `cache/charged_cache.cc`, which charges after each insert and so may
+//! exceed a strict limit.
 //!
 //! Invariants
-//!  1. At the end of each insert the charge is at least the cache's usage: room is made before a
-//!     value comes in, also for concurrent inserts. Only the growth of the cache's own table may be
-//!     missing, while a strict limit of the second cache has no room for it.
-//!  2. The charge moves in steps; it shrinks when less than three quarters of it are used, at the
+//!  1. At the end of each insert the charge is at least the cache's usage: an insert makes room
+//!     before its value comes in, also beside other inserts. Only growth of the cache's own table
+//!     may be uncharged, while the second cache's strict limit has no room for it.
+//!  2. The charge moves in steps. It shrinks when less than three quarters of it are used, at the
 //!     next insert, change of the capacity or erasure of all.
 //!  3. Under the lock the second cache evicts. That may drop any value, but inserts none here.
 
@@ -19,7 +19,7 @@ use esker_base::Result;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use esker_base::sync::{Arc, Mutex};
 
-/// Steps of the charge: this part of the second cache's capacity.
+/// A step of the charge is the second cache's capacity divided by this.
 const STEPS: usize = 256;
 const MAX_STEP: usize = 256 << 10;
 /// Most bytes of an entry beside its charge.
@@ -30,12 +30,12 @@ pub(super) struct ChargedCache<V: Send + Sync + 'static> {
     charge: Mutex<Reservation<V>>,
     /// A copy of the reservation's bytes, read without the lock.
     charged: AtomicUsize,
-    /// Bytes that are coming in.
+    /// Bytes of inserts in progress.
     coming: AtomicUsize,
     step: usize,
 }
 
-/// Bytes that are coming in, until they are in.
+/// The bytes of an insert in progress; dropping it ends their count.
 pub(super) struct Coming<'a> {
     coming: &'a AtomicUsize,
     bytes: usize,
@@ -70,7 +70,7 @@ impl<V: Send + Sync + 'static> ChargedCache<V> {
 
     /// Charges the cache's usage. Ignores a strict limit's refusal: those bytes were in use before.
     pub(super) fn fit(&self, ledger: &Ledger) {
-        // To shrink is never refused, and to grow is tried at the next insert.
+        // The second cache never refuses to shrink; the next insert tries again to grow.
         self.change(ledger).ok();
     }
 
@@ -88,8 +88,8 @@ impl<V: Send + Sync + 'static> ChargedCache<V> {
         changed
     }
 
-    /// The bytes to charge. Bytes that come in beyond the capacity replace others, and are not
-    /// added.
+    /// The bytes to charge. Inserts in progress count up to the capacity only: beyond it they
+    /// replace other values.
     fn wanted(&self, ledger: &Ledger) -> usize {
         let coming = self.coming.load(Ordering::SeqCst);
         let used = ledger.usage();

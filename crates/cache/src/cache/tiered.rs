@@ -1,4 +1,4 @@
-//! A cache with a tier below it: construction, lookups, division of the capacity.
+//! A cache with a tier below it: construction, lookups, and the split of one capacity.
 
 use super::Cache;
 use crate::contract::CacheOptions;
@@ -72,9 +72,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.lower.as_ref().map(|lower| lower.policy())
     }
 
-    /// Starts a lookup in the tier for a value that was not found here. `will_insert`: the caller
-    /// is going to insert it here. A value that was here before and comes back stays, so the tier
-    /// may forget it; one that comes for the first time keeps its copy below.
+    /// Starts a lookup in the tier for a value that is not in this cache. `will_insert`: the caller
+    /// will insert it here. If this cache had the value recently, the tier may drop its copy;
+    /// otherwise the tier keeps it.
     pub fn look_below(&self, key: &CacheKey, will_insert: bool) -> Lookup {
         match &self.lower {
             None => Lookup::Missing { was_seen: false },
@@ -106,8 +106,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Ok(())
     }
 
-    /// Changes the division; the part that shrinks does so first. If another thread is changing it,
-    /// that thread does this change too.
+    /// Changes the division: the part that shrinks does so first. If another thread is busy with a
+    /// change, that thread carries out this one too.
     pub(super) fn divide(&self, lower: &Lower<V>, change: impl FnOnce(&mut Shares)) {
         lower.divide(change, |before, now| {
             if now.second() < before.second() {
@@ -141,7 +141,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Estimated misses of caches of other sizes, by a sample of the lookups
+    /// Estimated misses of caches of other sizes, from a sample of the lookups
     /// (`CacheOptions::estimates_misses`).
     pub fn miss_estimates(&self) -> Vec<MissEstimate> {
         self.sampler.as_ref().map(|sampler| sampler.estimates()).unwrap_or_default()

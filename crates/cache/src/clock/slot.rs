@@ -21,12 +21,12 @@
 //! Invariants
 //!  1. A place that names an entry holds one of its listings.
 //!  2. A tag is written before its place is published and not again until the place has been
-//!     emptied and reserved once more. So a reader of a place and then of the tags sees that
-//!     entry's tag or a later one's.
+//!     emptied and reserved once more. So a thread that reads a place and then the tags sees that
+//!     entry's tag or a later entry's.
 //!  3. `spilled` is at least the number of entries whose first choice is this bucket and which are
 //!     in another.
-//!  4. A bucket is written only to insert, evict or erase, and by reads of entries whose clock is
-//!     not full.
+//!  4. A bucket is written only by inserts, evictions and erasures, and by reads of entries whose
+//!     clock is not full.
 
 use crate::entry::CacheEntry;
 use crate::key::CacheKey;
@@ -47,7 +47,7 @@ const SPILLED: usize = 1 << (usize::BITS - 1);
 
 const SPILLED_SHIFT: u32 = 56;
 const SPILLED_ONE: u64 = 1 << SPILLED_SHIFT;
-/// More cannot be counted: an insert that would spill goes without.
+/// The largest spill count. Beyond it an insert that would spill is refused.
 const MAX_SPILLED: u64 = 250;
 
 /// The content of a place.
@@ -121,19 +121,21 @@ pub(crate) struct FoundSlot<'a, V> {
 }
 
 impl<V> FoundSlot<'_, V> {
-    /// Counts as use. Nothing is written if the clock is full.
+    /// Counts a use. Writes nothing if the clock is full.
     #[inline]
     pub(crate) fn touch(&self) {
         let word = self.word.0;
         if word.addr() & CLOCK != CLOCK {
             let after = word.map_addr(|a| (a + 1) | HIT);
-            // On failure another thread has just used it, or it goes. Relaxed: this word carries no
-            // data of the entry, and the earlier store stays its publication (a release sequence).
+            // On failure another thread has just used the entry or removed it. Relaxed, because
+            // this word publishes nothing new: the store that published the entry still does (a
+            // release sequence).
             _ = self.place.compare_exchange(word, after, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// One step of the clock down. Failure: it was just used, or goes.
+    /// Lowers the clock by one step. Does nothing if another thread has just used or removed the
+    /// entry.
     pub(crate) fn age(&self) {
         let word = self.word.0;
         debug_assert!(self.word.clock() > 0);
@@ -146,7 +148,7 @@ impl<V> FoundSlot<'_, V> {
         let after = ghost_of.map_or(ptr::null_mut(), |hash| Word::ghost(hash).0);
         let mut word = self.word;
         loop {
-            // Acquire and release: reuse of the place comes after every use of the entry here.
+            // Acquire and release: every use of the entry here comes before the place's next use.
             match self.place.compare_exchange(word.0, after, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) if Word(now).entry() != self.word.entry() => return false,
@@ -156,15 +158,15 @@ impl<V> FoundSlot<'_, V> {
     }
 }
 
-/// A place that is this inserter's alone until it is published.
+/// A place that belongs to one inserter until it is published.
 pub(crate) struct Reserved<'a, V> {
     place: &'a AtomicPtr<CacheEntry<V>>,
-    /// It was the ghost of the same hash.
+    /// The place was the ghost of the same hash.
     pub(crate) is_revived: bool,
 }
 
 impl<'a, V> Reserved<'a, V> {
-    /// Makes the place name the entry, which has a listing for it.
+    /// Makes the place name an entry, which has a listing for it.
     pub(crate) fn publish(self, word: Word<V>) -> &'a AtomicPtr<CacheEntry<V>> {
         self.place.store(word.0, Ordering::Release);
         self.place
@@ -190,8 +192,8 @@ pub(crate) fn tag_of(hash: u64) -> u8 {
     (hash >> 56) as u8
 }
 
-/// The highest bit of each byte of `tags` that is `tag`; seldom also of others, and never of the
-/// count of the spilled.
+/// The highest bit of each byte of `tags` that equals `tag`. Another byte's bit may be set too,
+/// seldom; the spill count's never is.
 #[inline]
 fn matches(tags: u64, tag: u8) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -204,7 +206,7 @@ impl<V> Bucket<V> {
     /// The living entry with this key.
     #[inline]
     pub(crate) fn find<'g>(&'g self, tag: u8, key: &CacheKey, guard: &'g Guard) -> Option<FoundSlot<'g, V>> {
-        // Every lookup: `candidates` would cost eight instructions more.
+        // Not by `candidates`, which would cost each lookup eight instructions more.
         let mut candidates = matches(self.tags.load(Ordering::Acquire), tag);
         while candidates != 0 {
             let place = &self.places[(candidates.trailing_zeros() / 8) as usize];
@@ -219,7 +221,7 @@ impl<V> Bucket<V> {
         None
     }
 
-    /// All entries with this tag, dead ones too, and seldom one with another.
+    /// All entries with this tag, dead ones too, and seldom one with another tag.
     pub(crate) fn candidates<'g>(
         &'g self,
         tag: u8,
@@ -262,7 +264,7 @@ impl<V> Bucket<V> {
         self.tags.load(Ordering::Acquire) >= SPILLED_ONE
     }
 
-    /// Counts one that goes to its second choice. False if there are too many.
+    /// Counts an entry that goes to its second or third choice. False if the count is full.
     pub(crate) fn add_spilled(&self) -> bool {
         if self.tags.load(Ordering::Relaxed) >> SPILLED_SHIFT >= MAX_SPILLED {
             return false;
@@ -304,7 +306,7 @@ impl<V> Bucket<V> {
         None
     }
 
-    /// Copies how many have spilled: a bucket that is split leaves entries in their second choices.
+    /// Copies the spill count of `other`: a split leaves entries in their second choices.
     pub(crate) fn set_spilled_as(&self, other: &Bucket<V>) {
         let spilled = other.tags.load(Ordering::Acquire) >> SPILLED_SHIFT << SPILLED_SHIFT;
         let mine = self.tags.load(Ordering::Relaxed) & (SPILLED_ONE - 1);

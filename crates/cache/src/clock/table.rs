@@ -2,21 +2,21 @@
 //!
 //! In: entries with a pin. Out: the living entry with a key. `evict.rs` decides when an entry goes.
 //!
-//! A key has three buckets it may be in, chosen by three parts of its hash. It goes into the second
-//! or third only if the ones before are full, and the first counts that (`spilled`). So nearly all
-//! searches, also those that find nothing, read one line. With seven places a bucket and 60 % of
+//! Three parts of a key's hash choose the three buckets it may be in. A key goes into the second or
+//! third bucket only if the ones before are full, and the first counts it (`spilled`). So nearly
+//! all searches read one line, also those that find nothing. With seven places a bucket and 60 % of
 //! them taken, one in 400 inserts finds all three full.
 //!
 //! Length is the number of buckets in use. It grows by one: an older bucket gives the new bucket
-//! the entries that the longer part of their hash sends there (linear hashing, Litwin 1980). Growth
-//! keeps pace with inserts from one power of two to the next. So all buckets are about equally full
-//! at nearly all times.
+//! the entries that the longer part of their hash sends there (linear hashing, Litwin 1980). Once
+//! the table grows, each insert splits some buckets until the length is the next power of two. So
+//! at nearly all times all buckets are about equally full.
 //!
 //! | step | function | afterwards |
 //! |---|---|---|
 //! | 1 | reserve and publish a place | searches find the tentative entry |
-//! | 2 | look at the length again | if the key's buckets are others now, or it spilled from one that is being split: withdrawn; the value lives on outside |
-//! | 3 | look for others with the key | yield to confirmed ones and to lower ranks, kill other tentative ones |
+//! | 2 | read the length again | if the key's buckets have changed, or it spilled from a bucket that is being split: withdraw; the value lives on outside |
+//! | 3 | look for others with the key | yield to confirmed entries and to lower ranks, kill other tentative ones |
 //! | 4 | confirm | the entry stays until it is evicted or erased |
 //!
 //! | a split of `src` into `src` and `dst` | |
@@ -27,18 +27,19 @@
 //! | 4 | clear in `dst` entries that died meanwhile |
 //!
 //! Invariants
-//!  1. An entry is found only while it is not dead; places that name dead ones are leftovers, which
-//!     will be emptied.
+//!  1. A search finds an entry only while it is not dead. A place that names a dead entry is a
+//!     leftover, which will be emptied.
 //!  2. After all inserts of a key have returned, at most one living entry has it. Between steps 1
 //!     and 3 of two inserts lies a full fence of each, so at least one insert sees its rival.
-//!  3. An insert that publishes into a bucket that has been split sees the new length in step 2, or
-//!     the splitter sees the entry in its step 3: between their writes and reads lie full fences.
+//!  3. An insert publishes into a bucket while a thread splits it. Then the insert sees the new
+//!     length in step 2, or the splitter sees the entry in its step 3: between their writes and
+//!     reads lie full fences.
 //!  4. A search that finds nothing has looked into the key's buckets while they were its buckets,
 //!     or gives up after `MAX_ATTEMPTS` changes: a cache may always miss.
 //!  5. Nothing here waits: one thread at a time grows the table, and others go on without.
-//!  6. A new bucket takes over the spill count of the bucket that is split. An insert that spills
-//!     from there has been counted by then, or finds `splitting` or a new length in step 2 and
-//!     withdraws. Between their writes and reads lie full fences.
+//!  6. A new bucket takes over the spill count of the bucket that is split. The copied count
+//!     includes an insert that spilled from there, or that insert finds `splitting` or a new length
+//!     in step 2 and withdraws. Between their writes and reads lie full fences.
 
 use super::slot::{Bucket, FoundSlot, PLACES, Reserved, Word, tag_of};
 use crate::contract::CachePriority;
@@ -59,9 +60,9 @@ const FIRST: usize = 1 << FIRST_BITS;
 const SEGMENTS: usize = 40;
 /// Above this share of all places in use, the table grows.
 const MAX_LOAD: f64 = 0.6;
-/// Most attempts of a search that starts anew because the table has grown under it.
+/// A search starts anew if the table grows under it, up to this many times.
 const MAX_ATTEMPTS: usize = 4;
-/// No bucket.
+/// The index of no bucket.
 const NONE: usize = usize::MAX;
 /// Buckets that an insert splits while the table grows.
 const SPLITS_PER_INSERT: usize = 4;
@@ -89,12 +90,12 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     pub(super) hand: Padded<AtomicUsize>,
     /// Where it looks for entries on probation.
     pub(super) probation_hand: Padded<AtomicUsize>,
-    /// For each claim, which one or more threads share: the next of its eight steps of the
-    /// probation hand. A multiple of eight: the claim has none left.
+    /// For each claim, the next of its eight steps of the probation hand. Several threads may share
+    /// a claim. A multiple of eight means that the claim has no step left.
     pub(super) probation_claims: Box<[Padded<AtomicUsize>]>,
-    /// The last eviction found nothing to take.
+    /// The last eviction found nothing to evict.
     pub(super) barren: AtomicBool,
-    /// Bytes in deferred free that the last push has left there.
+    /// Bytes that the last push left in deferred free, or fewer since.
     pub(super) deferred_left: Padded<AtomicUsize>,
     /// Inserts refused because too many bytes wait for guards.
     pub(super) deferred_refusals: AtomicUsize,
@@ -108,11 +109,12 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
 
 /// The result of an insert.
 pub(crate) enum ClockInsertOutcome<V> {
-    /// It is in the table.
+    /// The entry is in the table.
     Added(Handle<V>),
-    /// There was one with this key: here it is.
+    /// The table had an entry with this key: this one.
     Found(Handle<V>),
-    /// There was no place for it, or it was erased at once: it lives on outside.
+    /// The table had no place for the entry, or another thread erased it at once: it lives on
+    /// outside.
     Detached(Handle<V>),
 }
 
@@ -211,7 +213,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         key.hash(self.seed)
     }
 
-    /// REQUIRES: an index below a length that was read.
+    /// REQUIRES: an index below a length that this thread has read.
     #[inline]
     pub(super) fn bucket(&self, index: usize) -> &Bucket<V> {
         let (segment, offset) = locate(index);
@@ -279,11 +281,11 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         let word = Word::naming(mine.address(), clock, is_spilled);
         let place = reserved.publish(word);
         fence(Ordering::SeqCst);
-        // Before the length: a split that is over has made it another (invariant 6).
+        // Read before the length: a split that has just ended has changed the length (invariant 6).
         let may_be_uncounted = is_spilled && self.splitting.load(Ordering::Acquire) == homes_then[0];
         let is_home = !may_be_uncounted && homes(hash, self.length()) == homes_then;
         let better = if is_home { self.contest(hash, homes_then, &mine, &guard) } else { None };
-        // Counted first: once it is confirmed, another thread may erase it and count down.
+        // Counted before `confirm`: another thread may erase a confirmed entry and count down.
         let occupancy = self.ledger.list();
         if is_home && better.is_none() && entry.confirm() {
             self.grow(occupancy, evicted, &guard);
@@ -291,8 +293,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
         self.ledger.unlist(1);
         entry.kill();
-        // Until it is confirmed, this insert takes the spill back, whichever thread clears the
-        // place.
+        // The entry was never confirmed, so this insert takes the spill back, whichever thread
+        // clears the place.
         if is_spilled {
             self.bucket(homes_then[0]).sub_spilled();
         }
@@ -301,12 +303,12 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         other.map_or(ClockInsertOutcome::Detached(mine), ClockInsertOutcome::Found)
     }
 
-    /// Yields to another with the same key, or makes it yield. REQUIRES: a full fence since `mine`
-    /// was published.
+    /// Yields to another entry with the same key, or makes it yield. REQUIRES: a full fence since
+    /// `mine` was published.
     fn contest(&self, hash: u64, homes: Homes, mine: &Handle<V>, guard: &Guard) -> Option<Handle<V>> {
         let me = mine.entry();
-        // An inserter whose fence lies before this one's has written before it where its entry is:
-        // tag, place, and count of the spilled.
+        // If a rival's fence lies before this one, the rival has already written tag, place and
+        // spill count. So the first bucket's count tells whether a rival may be in the other two.
         let homes = if self.bucket(homes[0]).has_spilled() { &homes[..] } else { &homes[..1] };
         for &index in homes {
             for found in self.bucket(index).candidates(tag_of(hash), guard) {
@@ -323,7 +325,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         None
     }
 
-    /// A place for this hash, and whether it is in another bucket than the first.
+    /// A place for this hash, and whether it is outside the first bucket.
     fn reserve(
         &self,
         hash: u64,
@@ -342,7 +344,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
                 }
                 first.sub_spilled();
             }
-            // All are full, which hashing makes rare: the least used of the first goes.
+            // All three are full, which is rare: evict the least used entry of the first.
             self.crowded.fetch_add(1, Ordering::Relaxed);
             let mut all: SmallVec<[FoundSlot<'_, V>; PLACES]> = first.entries(guard).collect();
             all.sort_by_key(|found| found.word.clock());
@@ -351,8 +353,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         None
     }
 
-    /// Empties a place and releases its listing after the grace period. True for the thread that
-    /// did.
+    /// Empties a place and releases its listing after the grace period. True if this thread emptied
+    /// it.
     pub(super) fn clear(&self, found: &FoundSlot<'_, V>, ghost_of: Option<u64>, guard: &Guard) -> bool {
         let cleared = found.clear(ghost_of);
         if cleared {
@@ -367,7 +369,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         self.unplace(found, ghost_of, guard);
     }
 
-    /// The same, but the entry is still counted.
+    /// Like `bury`, but the caller takes the entry out of the count.
     pub(super) fn unplace(&self, found: &FoundSlot<'_, V>, ghost_of: Option<u64>, guard: &Guard) {
         if found.word.is_spilled() {
             self.bucket(home(self.hash(&found.entry.about.key), self.length())).sub_spilled();
@@ -381,14 +383,15 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         let Some(found) = self.find(key, &guard) else { return false };
         match found.entry.kill_under(&guard) {
             Some(true) => self.bury(&found, None, &guard),
-            // Its own insert undoes its work.
+            // The entry was not confirmed yet: its own insert undoes the rest.
             Some(false) => _ = self.clear(&found, None, &guard),
             None => return false,
         }
         true
     }
 
-    /// Splits a few buckets, if the table is too full or half-way to its next power of two.
+    /// Splits up to `SPLITS_PER_INSERT` buckets, if the table is too full or its length is not a
+    /// power of two.
     fn grow(&self, occupancy: usize, evicted: &mut EvictedList<V>, guard: &Guard) {
         let length = self.length();
         let is_between = !length.is_power_of_two();
@@ -407,7 +410,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
     }
 
-    /// REQUIRES: `growing` is held, and `length` is the length.
+    /// REQUIRES: the caller holds `growing`, and `length` is the table's length.
     fn split(&self, length: usize, evicted: &mut EvictedList<V>, guard: &Guard) {
         let (segment, offset) = locate(length);
         if offset == 0 {
@@ -421,7 +424,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         let moves = |found: &FoundSlot<'_, V>| {
             let hash = self.hash(&found.entry.about.key);
             let mut choices = if found.word.is_spilled() { 1..3 } else { 0..1 };
-            // The choice of its hash by which it is in this bucket.
+            // The choice of the hash that leads to this bucket.
             let here = choices.find(|&choice| home(part(hash, choice), length) == source_index);
             here.is_some_and(|choice| home(part(hash, choice), length + 1) == length)
         };
@@ -456,7 +459,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
                 found.entry.list();
                 reserved.publish(found.word);
             }
-            // Other inserts have filled the new bucket.
+            // Other inserts filled the new bucket.
             None => _ = self.evict_found(found, evicted, guard),
         }
     }
@@ -471,7 +474,7 @@ fn initial_clock(priority: CachePriority, is_revived: bool) -> usize {
     }
 }
 
-/// Gives a listing back when no guard is left that may have read the place.
+/// Gives a listing back once all guards are gone that may have read the place.
 fn unlist_later<V: Send + Sync + 'static>(entry: NonNull<CacheEntry<V>>, guard: &Guard) {
     struct Sent<V>(NonNull<CacheEntry<V>>);
     let sent = Sent(entry);
@@ -481,7 +484,7 @@ fn unlist_later<V: Send + Sync + 'static>(entry: NonNull<CacheEntry<V>>, guard: 
         // open then are gone.
         unsafe { CacheEntry::unlist(entry) };
     };
-    // SAFETY: the closure owns a listing, which nothing but it gives back; the entry's value is
+    // SAFETY: the closure owns a listing, and only the closure gives it back; the entry's value is
     // `Send + Sync + 'static` and may be dropped on any thread at any time.
     unsafe { guard.defer(release) };
 }
@@ -490,7 +493,7 @@ impl<V: Send + Sync + 'static> Drop for ClockTable<V> {
     fn drop(&mut self) {
         let guard = epoch::pin();
         for index in 0..self.length() {
-            // References under guards, unlike buckets, may outlive the table.
+            // Buckets go with the table, but an entry lives on while a guard may reach it.
             for found in self.bucket(index).entries(&guard) {
                 found.entry.kill_under(&guard);
                 self.clear(&found, None, &guard);

@@ -93,13 +93,13 @@ mod loom_models {
         builder.check(model);
     }
 
-    /// The stack's classic error: a slot is taken and returned while another thread is between its
-    /// read of the link and its update.
+    /// The classic fault of a lock-free stack (ABA): between one thread's read of the link and its
+    /// update, another thread takes the slot and returns it.
     #[test]
     fn loom_a_slot_that_comes_back_has_one_owner() {
         check(|| {
             let slab = Arc::new(Slab::new());
-            // Two free slots, so that there is a link that can be wrong.
+            // Two free slots, because a wrong link needs a second slot to name.
             let free = [0, 1].map(|_| slab.take().unwrap().1);
             free.into_iter().for_each(|number| slab.release(number));
             let other = {
@@ -122,7 +122,7 @@ mod loom_models {
         });
     }
 
-    /// The same with a stack for each.
+    /// The same fault where each thread has its own stack.
     #[test]
     fn loom_a_slot_that_goes_to_another_stack_has_one_owner() {
         check(|| {

@@ -1,19 +1,18 @@
-//! The clock's policy beside others on the same traces: which blocks stay when there is not room
-//! for all.
+//! Compares the clock's policy with others on the same traces: which blocks each keeps.
 //!
-//! In: traces of keys. Out: a table of miss ratios (`cargo test -p esker-cache --test it policies
-//! --
-//! --nocapture`). The others are simulated, in as few lines as their papers allow: LRU; SIEVE
-//! (Zhang et al., NSDI '24); S3-FIFO (Yang et al., SOSP '23), with a small queue of a tenth and as
-//! many ghosts as entries; and a clock as RocksDB's HyperClockCache sets it up, with two turns for
-//! a new entry and no ghosts. Esker's is the cache itself. All entries have one size.
+//! In: traces of keys. Out: a table of miss ratios, printed by
+//! `cargo test -p esker-cache --test it policies -- --nocapture`. Esker's policy is the cache
+//! itself. The others are simulated, in as few lines as their papers allow: LRU; SIEVE (Zhang et
+//! al., NSDI '24); S3-FIFO (Yang et al., SOSP '23), whose small queue has a tenth of the places,
+//! with as many ghosts as entries; and a clock like RocksDB's HyperClockCache, with two turns for a
+//! new entry and no ghosts. All entries have one size.
 
 use esker_base::rng::Rng;
 use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, CacheType, MetadataChargePolicy, Role};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 trait Policy {
-    /// Whether the key was there; it is now.
+    /// Uses a key, and keeps it. Whether it was there before.
     fn access(&mut self, key: u64) -> bool;
 }
 
@@ -41,7 +40,8 @@ impl Policy for Esker {
     }
 }
 
-/// Time of last use; the oldest is found by its place in a queue of all uses.
+/// The number of each key's last use, and a queue of all uses, oldest first. A use in the queue
+/// that is not its key's last counts for nothing.
 struct Lru {
     capacity: usize,
     last: HashMap<u64, u64>,
@@ -227,7 +227,7 @@ fn all(capacity: usize) -> Vec<(&'static str, Box<dyn Policy>)> {
     ]
 }
 
-/// Keys below `count`, the n-th most frequent one with a frequency in proportion to n^-`exponent`.
+/// Keys below `count`; the n-th most frequent key has a share in proportion to n^-`exponent`.
 struct Zipf {
     sums: Vec<f64>,
     rng: Rng,
@@ -247,13 +247,13 @@ impl Zipf {
         let most = self.sums.last().unwrap();
         let at = (self.rng.below(1 << 53) as f64) / (1_u64 << 53) as f64 * most;
         let rank = self.sums.partition_point(|&sum| sum < at) as u64;
-        // Frequent keys lie anywhere.
+        // Spreads frequent keys over the whole range.
         rank.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20
     }
 }
 
-/// Misses of each hundred: point reads before a scan; those while it runs, one for each block of
-/// it; those after it.
+/// Misses in per cent of the point reads before a scan, during it and after it. During the scan one
+/// point read follows each block.
 struct Misses {
     before: f64,
     during: f64,
@@ -278,7 +278,7 @@ fn play(policy: &mut dyn Policy, keys: usize, exponent: f64, scanned: u64) -> Mi
     Misses { before, during, after }
 }
 
-/// Ten times the size of the cache is read once; keys that are read repeatedly must stay.
+/// A scan reads ten times the cache's size once; keys that are read repeatedly must stay.
 #[test]
 fn a_long_scan_leaves_the_hot_set_alone() {
     let _turn = crate::alone();

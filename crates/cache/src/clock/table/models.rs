@@ -1,6 +1,6 @@
-//! All pairs of transitions of an entry and its places, in all interleavings that loom's search
-//! tells apart with a few preemptions (`RUSTFLAGS="--cfg loom" cargo test -p esker-cache --profile
-//! stress --lib loom`).
+//! All pairs of operations on an entry and its places, in all interleavings that loom's search
+//! tells apart with up to three preemptions (`RUSTFLAGS="--cfg loom" cargo test -p esker-cache
+//! --profile stress --lib loom`).
 //!
 //! A model is a table of two buckets with some entries, and two threads. These hold in every
 //! interleaving:
@@ -16,7 +16,7 @@ use crate::role::Role;
 use esker_base::sync::process::atomic::AtomicUsize as Plain;
 use loom::thread;
 
-/// Knows its key until it is dropped.
+/// A value that knows its key until it is dropped.
 struct Value {
     key: u64,
     alive: Arc<Plain>,
@@ -38,7 +38,7 @@ struct Model {
     alive: Arc<Plain>,
 }
 
-/// The hash of the models' tables.
+/// The seed of the models' hashes.
 const SEED: u64 = 7;
 
 /// Keys 0 and 1 are in the bucket that the first split divides, and are moved by it.
@@ -122,7 +122,7 @@ impl Model {
         living.len()
     }
 
-    /// Everything goes, and nothing is left.
+    /// Evicts everything, and checks that nothing is left.
     fn end(&self, keys: u64) {
         for i in 0..keys {
             let count = self.count(i);
@@ -131,7 +131,7 @@ impl Model {
         }
         let living: usize = (0..keys).map(|i| self.count(i)).sum();
         assert_eq!((self.table.occupancy(), self.table.ledger.usage()), (living, living));
-        // First the clocks come down, and then everything goes.
+        // Three passes: first the clocks come down, then all entries go.
         (0..3).for_each(|_| _ = self.table.evict(usize::MAX, usize::MAX));
         assert_eq!(
             (self.table.occupancy(), self.table.ledger.usage(), self.table.ledger.deferred_free()),
@@ -165,7 +165,7 @@ fn pair(preemptions: usize, entries: u64, one: fn(&Model), other: fn(&Model)) {
     println!("{} runs", runs.load(Ordering::Relaxed));
 }
 
-/// The operations whose pairs are tried, on key 0, which is in the table (1 is not).
+/// The operations that the models pair. They use key 0, which is in the table, or 1, which is not.
 const INSERT_SAME: fn(&Model) = |m| drop(m.insert(0));
 const INSERT_NEW: fn(&Model) = |m| drop(m.insert(1));
 const LOOKUP: fn(&Model) = |m| drop(m.lookup(0));
