@@ -43,26 +43,26 @@ const BATCH_KEYS: usize = 32;
 
 /// Receives the results of a batch. `i` is the index of a key.
 pub trait BatchVisitor {
-    /// An entry of key `i`, newest first. Whether more entries of that key are wanted.
+    /// An entry of key `i`, newest first. True to see more entries of that key.
     fn entry(&mut self, i: usize, entry: ParsedInternalKey<'_>, value: TableValue<'_>) -> bool;
     /// Key `i` cannot be read; its entries visited so far remain valid.
     fn failed(&mut self, i: usize, error: Error);
-    /// Key `i` would have to wait; its entries visited so far remain valid, and the rest must be
-    /// planned.
+    /// Key `i` would have to wait for a block. Its entries visited so far remain valid; plan the
+    /// rest.
     fn missing(&mut self, i: usize, missing: Missing);
 }
 
-/// Entries are fetched for the key this many places ahead of the key that is searched.
+/// The entries of a key are prefetched while the search is this many keys behind it.
 const AHEAD: usize = 4;
 
 type KeyBatch<T> = SmallVec<[T; BATCH_KEYS]>;
 
-/// No block, and no restart.
+/// No block and no restart: before the first key.
 const NOWHERE: (u32, u32) = (u32::MAX, 0);
 
-/// The number of keys of the first key's block, if a scan through the block is to find them from
-/// the first on; else 0. A scan is chosen if the keys are at least as many as their restart
-/// intervals. Finding each key's interval costs as much as skipping some entries.
+/// The number of keys that one scan through the first key's block should find; 0 if each key should
+/// be searched by itself. A scan pays off if the block has at least as many keys as restart
+/// intervals from the first key on.
 fn keys_to_walk_to(places: &[Place], blocks: &[Got<'_>]) -> usize {
     let Some((first, Got::Block(block))) =
         places.first().and_then(|p| Some((p, blocks.get(p.block as usize)?)))
@@ -84,7 +84,7 @@ struct Place {
     /// Number of its block in the batch.
     block: u32,
     restart: u32,
-    /// Whether entries of its user key can lie behind the block.
+    /// Whether entries of the key can lie behind the block.
     goes_on: bool,
 }
 
@@ -98,19 +98,19 @@ struct Needed {
 /// A block of a batch.
 enum Got<'g> {
     Block(BlockLoan<'g>),
-    /// It would have to be waited for.
+    /// The block is not at hand without waiting.
     Missing,
     Failed(Error),
 }
 
-/// Keys of one table that are searched when their blocks have been read: see [`read_plans`].
+/// Keys of one table that wait for their blocks to be read: see [`read_plans`].
 pub struct LookupPlan {
     reader: Arc<TableReader>,
     needed: Needed,
-    /// The first blocks it needs, where the cache had them.
+    /// The needed blocks from the first on: each block that the cache had, else `None`.
     found: Vec<Option<BlockRef>>,
     blocks: Vec<Gathered>,
-    /// Keys that stopped in the midst of their entries.
+    /// Keys whose lookup stopped between two of their entries.
     alone: Vec<(u32, Missing)>,
 }
 
@@ -121,8 +121,8 @@ impl std::fmt::Debug for LookupPlan {
 }
 
 impl TableReader {
-    /// Does [`TableReader::get_under`] for each key of `keys` that `which` names. The keys are
-    /// named in ascending order, and have different user keys.
+    /// [`TableReader::get_under`] for each of `keys` whose index is in `which`. `which` is in
+    /// ascending order of keys, and no two keys have the same user key.
     pub fn multi_get(
         &self,
         options: &TableReadOptions,
@@ -157,9 +157,9 @@ impl TableReader {
         }
     }
 
-    /// Plans the blocks of the keys that `which` names in `keys`, in ascending order. Each key gets
-    /// its missing block in this table, if there is one. Keys that cannot be planned go to
-    /// `failed`. May read filters and indexes: call it without a guard.
+    /// Plans the blocks of each of `keys` whose index is in `which`, in ascending order. `which`
+    /// also gives the block in this table that the key missed, if there is one. Keys that cannot be
+    /// planned go to `failed`. May read filters and indexes: call it without a guard.
     pub fn plan(
         self: &Arc<Self>,
         options: &TableReadOptions,
@@ -212,7 +212,7 @@ impl TableReader {
         }
     }
 
-    /// The block, with its first-read parts prefetched.
+    /// The block; prefetches the parts that are read first.
     fn ready<'g>(&self, block: BlockLoan<'g>, handle: BlockHandle) -> Got<'g> {
         match block.key_value() {
             Ok(entries) => entries.prefetch_restarts(),
@@ -221,9 +221,9 @@ impl TableReader {
         Got::Block(block)
     }
 
-    /// Those keys of a batch that the filter lets pass.
+    /// The keys of a batch that the filter does not rule out.
     /// # Errors
-    /// `Incomplete` if the filter would have to be waited for.
+    /// `Incomplete` if the filter is not at hand without waiting.
     fn pass_filter(&self, access: Access<'_>, keys: &[LookupKey], batch: &[u32]) -> Result<KeyBatch<u32>> {
         let user_key = |key: u32| self.without_timestamp(keys[key as usize].user_key());
         let mut passed: KeyBatch<u32> = batch.into();
@@ -265,9 +265,9 @@ impl TableReader {
         Ok(passed)
     }
 
-    /// Goes through the index with all keys: to which block each leads.
+    /// Finds each key's block in the index.
     /// # Errors
-    /// Those of getting the index; `Incomplete` if it would have to be waited for.
+    /// The errors of reading the index; `Incomplete` if it is not at hand without waiting.
     fn find_blocks(
         &self,
         access: Access<'_>,
@@ -330,7 +330,7 @@ impl TableReader {
         Ok(())
     }
 
-    /// The key's place in the walker's block; none if the table cannot have it.
+    /// The key's place in the walker's block; `None` if the table cannot have the key.
     fn place_of(
         &self,
         walker: &IndexWalker<&CachedBlock>,
@@ -370,9 +370,9 @@ impl TableReader {
             block.key_value().into_iter().for_each(|block| block.prefetch_restart_keys());
         }
         let mut cursor = BlockCursor::with_buffer(EntryShape::KeyValue, DATA_BUFFER.take());
-        // The places of the key that was last prepared, and of the key that was last searched.
+        // Block and restart of the key prepared last, and the block of the key searched last.
         let (mut prepared, mut searched) = (NOWHERE, u32::MAX);
-        // Keys before this one are reached by a scan from the key before them.
+        // A scan from the key before reaches every key below this index.
         let mut walked = 0;
         for at in 0..places.len() + AHEAD {
             if at < walked {
@@ -407,7 +407,7 @@ impl TableReader {
         DATA_BUFFER.set(cursor.into_buffer());
     }
 
-    /// Visits the keys' entries in blocks that are held.
+    /// Visits the keys' entries in their blocks, which the caller holds.
     fn search_gathered(
         &self,
         options: &TableReadOptions,
@@ -424,8 +424,8 @@ impl TableReader {
         self.search(Access { options, guard: None }, keys, needed, &blocks, visitor);
     }
 
-    /// Finds the restart from which a key is searched, and has the entries behind it fetched.
-    /// `before` is the block and restart of the key before.
+    /// Finds the restart from which a key is searched, and prefetches the entries behind it.
+    /// `before`: block and restart of the key before.
     #[inline]
     fn prepare(
         &self,
@@ -512,7 +512,7 @@ impl Needed {
     }
 }
 
-/// Records errors before anything is visited.
+/// Records the errors that occur before any entry is visited.
 struct Failures<'f> {
     failed: &'f mut Vec<(usize, Error)>,
 }
@@ -531,7 +531,7 @@ impl BatchVisitor for Failures<'_> {
     }
 }
 
-/// Gets the blocks that the plans need: those of all plans together. Call it without a guard.
+/// Reads the blocks of all plans together. Call it without a guard.
 pub fn read_plans(plans: &mut [LookupPlan], options: &TableReadOptions) {
     let wanted: Vec<Wanted<'_>> = (plans.iter())
         .flat_map(|plan| {
@@ -547,7 +547,7 @@ pub fn read_plans(plans: &mut [LookupPlan], options: &TableReadOptions) {
 }
 
 impl LookupPlan {
-    /// Visits the entries of its keys. REQUIRES: its blocks were read.
+    /// Visits the entries of the plan's keys. REQUIRES: [`read_plans`] has read its blocks.
     pub fn search(self, options: &TableReadOptions, keys: &[LookupKey], visitor: &mut dyn BatchVisitor) {
         let LookupPlan { reader, needed, blocks, alone, .. } = self;
         reader.search_gathered(options, keys, needed, blocks, visitor);

@@ -36,7 +36,7 @@ use esker_format::unique_id::unique_id;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes at the end that are read when the MANIFEST does not state the length of the tail.
+/// Bytes read at the end when the MANIFEST does not state the length of the tail.
 const USUAL_TAIL: u64 = 512 * 1024;
 
 impl TableReader {
@@ -148,7 +148,7 @@ fn open_with(tail: Tail, footer: Footer, mut options: TableReaderOptions) -> Res
     Ok(reader)
 }
 
-/// The end of a file in memory; stands for the file while it is opened.
+/// The end of a file in memory: serves the reads while the table is opened.
 #[derive(Debug)]
 struct Tail {
     file: Arc<dyn RandomAccessFile>,
@@ -246,8 +246,8 @@ fn first_source(tail: &Tail, options: &TableReaderOptions, footer: Footer) -> Bl
     }
 }
 
-/// Reads the properties. Ingestion may have written a sequence number into the block after it was
-/// checksummed. So on a mismatch the checksum is compared without that number.
+/// Reads the properties. Ingestion may have written a sequence number into the block after its
+/// checksum was made. So on a mismatch the checksum is compared without that number.
 fn read_properties(source: &BlockSource, meta: &MetaIndex) -> Result<TableProperties> {
     let Some(handle) = meta.properties() else { return Ok(TableProperties::absent()) };
     source.read_checked(handle, |stored| parse_properties(source, handle, stored))

@@ -45,8 +45,7 @@ pub fn tiered_block_cache(
         ));
     }
     let mut compressed = compressed.clone();
-    // The compressed part may grow to all of it, so structures sized by the capacity are made for
-    // that.
+    // The compressed part may grow to the whole capacity, so size its structures for that.
     compressed.cache.capacity = division.total_capacity;
     let tier = Arc::new(CompressedSecondaryCache::above(&compressed, below)?);
     Cache::tiered(options, tier, CachedBlock::saved, division).map(Arc::new)

@@ -41,9 +41,9 @@ impl std::fmt::Debug for BlobFileBuilder {
 }
 
 impl BlobFileBuilder {
-    /// Begins file `number`, whose values are all compressed alike.
+    /// Begins file `number` with one codec for all its values.
     /// # Errors
-    /// `NotSupported` for codecs that are only read · `IoError`.
+    /// `NotSupported` for codecs that Esker only reads · `IoError`.
     pub fn new(
         mut file: Box<dyn WritableFile>,
         number: FileNumber,
@@ -85,7 +85,7 @@ impl BlobFileBuilder {
         })
     }
 
-    /// Its number.
+    /// The file's number.
     pub fn number(&self) -> FileNumber {
         self.number
     }

@@ -1,4 +1,4 @@
-//! A table's cursor decodes entries ahead, a stretch of a block at a time.
+//! A table's cursor decodes entries ahead, one run of a block at a time.
 
 use super::TableIter;
 use crate::index_walker::IndexWalker;
@@ -11,7 +11,7 @@ impl TableIter {
     /// See [`esker_format::cursor::ScanIterator::look_ahead`].
     pub(super) fn decode_ahead(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         run.clear();
-        // The bytes of one that is none were refused when it was entered.
+        // Bytes that form no block were refused when the cursor entered them.
         let Some(Ok(block)) = self.block.as_ref().map(|block| block.key_value()) else { return };
         if ahead.forward {
             self.cursor.decode_on(block, run);
@@ -21,12 +21,12 @@ impl TableIter {
         self.offer(run, ahead);
     }
 
-    /// Reduces the run to the entries that a reader is shown.
+    /// Cuts the run down to the entries that the reader may see.
     fn offer(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         let (Some(first), Some(last)) = (run.entries().first(), run.entries().last()) else { return };
         let Some(Ok(block)) = self.block.as_ref().map(|block| block.key_value()) else { return };
         let reaches_edge = if ahead.forward { block.ends_at(last.value_end) } else { first.entry == 0 };
-        // Going on, nothing but speed depends on it.
+        // A forward run needs no entry of the next block; looking there only saves time.
         let looks_beyond = reaches_edge && (!ahead.forward || run.goes_far());
         if looks_beyond {
             self.step_beyond(ahead.forward);
@@ -49,7 +49,7 @@ impl TableIter {
         self.cursor.stand_on_entry(run, run.end() - 1);
         let block = self.block.as_ref().and_then(|block| block.key_value().ok());
         if block.is_none_or(|block| self.cursor.is_last(block)) {
-            // The next block takes the place of this one.
+            // The next block replaces this one.
             run.let_go();
         }
         self.try_next()?;
@@ -62,8 +62,8 @@ impl TableIter {
     /// See [`esker_format::cursor::ScanIterator::pass`].
     pub(super) fn pass_backward(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) -> Result<()> {
         if run.first() > 0 {
-            // The entry was decoded, but its predecessor was unknown, or a reader must not see the
-            // entry as it is.
+            // The entry was decoded, but its predecessor was unknown, or the reader must not see
+            // the entry as it is.
             self.cursor.stand_on_entry(run, run.first() - 1);
             self.decode_ahead(run, ahead);
             return Ok(());

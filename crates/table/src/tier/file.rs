@@ -3,10 +3,10 @@
 //! In: blocks. Out: the same blocks; damaged ones count as missing.
 //!
 //! Blocks are appended to segment files (`segment`); the oldest segment goes when the capacity is
-//! used up. Each block's place is kept in memory, and read from the segments at open. A thread of
-//! its own writes, fed by a bounded queue: an eviction never waits for the disk, and a block that
-//! does not fit into the queue is not stored. A lookup asks the operating system to read ahead and
-//! returns; its `wait` reads, so that a batch's reads overlap.
+//! used up. Each block's place is kept in memory, and read from the segments at open. A writer
+//! thread empties a bounded queue, so an eviction never waits for the disk. A block that does not
+//! fit into the queue is not stored. A lookup asks the operating system to read ahead and returns;
+//! its `wait` reads, so that a batch's reads overlap.
 //!
 //! | a block's place | found by a lookup | becomes |
 //! |---|---|---|
@@ -38,30 +38,30 @@ use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Segments that the capacity is cut into …
+/// The capacity is divided into this many segments, within the limits of their size.
 const SEGMENTS: usize = 16;
 const MIN_SEGMENT_BYTES: usize = 16 << 10;
 const MAX_SEGMENT_BYTES: usize = 64 << 20;
-/// Most full segments of a large capacity; they are larger then.
+/// A larger capacity has this many full segments at most, and larger ones.
 pub(super) const FULL_SEGMENTS: usize = 128;
-/// Most segments, including those that were not full when the tier was closed. Each has an open
-/// file, and a process has few descriptors.
+/// Most segments, including those that were not full when the tier was closed. Each keeps a file
+/// open, and a process may open a limited number.
 const MAX_SEGMENTS: usize = 256;
-/// Bytes that wait to be written, at most.
+/// Most bytes in the writer's queue.
 const MAX_QUEUED_BYTES: usize = 8 << 20;
-/// Bytes of capacity for each remembered key.
+/// The tier remembers one recent key for each of these bytes of capacity.
 const BYTES_PER_RECENT_KEY: usize = 4096;
 
 /// Options of a file tier.
 #[derive(Clone)]
 pub struct FileSecondaryCacheOptions {
-    /// A directory that is the tier's alone. Made if it is not there.
+    /// The tier's own directory, created if it does not exist. Nothing else may use it.
     pub path: PathBuf,
-    /// Bytes of the files.
+    /// Bytes of all files together.
     pub capacity: usize,
-    /// Where the files are.
+    /// The file system that has the directory.
     pub fs: Arc<dyn FileSystem>,
-    /// Where it is said that the tier is turned off.
+    /// Receives a message when a disk error turns the tier off.
     pub info_log: Option<Arc<dyn InfoLog>>,
 }
 
@@ -91,7 +91,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Whether there is a thread now.
+    /// Starts the thread if there is none. Whether there is one afterwards.
     fn start(&self, inner: &Arc<Inner>) -> bool {
         let mut thread = self.thread.lock();
         if thread.is_none() {
@@ -119,7 +119,7 @@ struct State {
     capacity: usize,
     queue: VecDeque<Arc<SegmentRecord>>,
     queued_bytes: usize,
-    /// The writer has something in hand.
+    /// The writer is writing a block.
     is_writing: bool,
     is_closing: bool,
 }
@@ -155,7 +155,7 @@ impl std::fmt::Debug for FileSecondaryCache {
 impl FileSecondaryCache {
     /// Opens the directory with its segments.
     /// # Errors
-    /// `IoError` if it cannot be made, read or locked: another tier may have it.
+    /// `IoError` if the directory cannot be made, read or locked: another tier may use it.
     pub fn open(options: FileSecondaryCacheOptions) -> Result<FileSecondaryCache> {
         options.fs.create_dir_if_missing(&options.path)?;
         let lock = options.fs.lock_file(&options.path.join("LOCK"))?;
@@ -223,8 +223,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes the oldest segments out that the capacity has no room for, or that are too many. Their
-    /// files are the caller's to delete.
+    /// Takes out the oldest segments, while there are too many or the capacity is exceeded. The
+    /// caller deletes their files.
     fn take_excess(&mut self) -> Vec<u64> {
         let mut gone = Vec::new();
         while (self.bytes > self.capacity || self.segments.len() > MAX_SEGMENTS)
@@ -241,7 +241,7 @@ impl State {
         gone
     }
 
-    /// Whether the segment that is being written, if it has this number, is still one of these.
+    /// Whether the newest segment has this number: nothing has dropped the segment being written.
     fn has_segment(&self, number: u64) -> bool {
         self.segments.back().is_some_and(|last| last.number == number)
     }
@@ -286,7 +286,7 @@ impl Inner {
         }
     }
 
-    /// The writer's loop, until it must end and the queue is empty.
+    /// The writer's loop. Ends when the tier closes and the queue is empty.
     fn write_queue(&self, first_number: u64) {
         let mut number = first_number;
         let mut open: Option<SegmentWriter> = None;
@@ -335,7 +335,7 @@ impl Inner {
         open: &mut Option<SegmentWriter>,
         next_number: &mut u64,
     ) -> Result<()> {
-        // The open segment goes when the capacity falls below its size.
+        // The tier drops the segment that is being written if the capacity falls below its size.
         open.take_if(|open| !self.state.lock().has_segment(open.number()));
         let writer = match open {
             Some(writer) => writer,
@@ -364,7 +364,7 @@ impl Inner {
                 last.keys.push(record.key);
                 state.bytes += added;
             }
-            // It may have been erased, or put in anew, meanwhile.
+            // Another thread may have erased the block or inserted it anew.
             if let Some(Place::Queued(queued)) = state.index.get(&record.key)
                 && Arc::ptr_eq(queued, record)
             {
@@ -412,7 +412,7 @@ impl Inner {
     }
 }
 
-/// Bytes from which on a segment is full.
+/// A segment with this many bytes is full.
 pub(super) fn segment_bytes(capacity: usize) -> usize {
     (capacity / SEGMENTS).clamp(MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES).max(capacity / FULL_SEGMENTS)
 }
@@ -537,7 +537,7 @@ impl SecondaryCache for FileSecondaryCache {
 impl Drop for FileSecondaryCache {
     fn drop(&mut self) {
         if !self.owner.is_here() {
-            // A forked child has no such thread to wait for.
+            // A forked child has no writer thread to wait for.
             std::mem::forget(self.writer.thread.get_mut().take());
             return;
         }
@@ -545,7 +545,7 @@ impl Drop for FileSecondaryCache {
         self.inner.changed.notify_all();
         match self.writer.thread.get_mut().take() {
             None => self.inner.write_queue(self.writer.first_number),
-            // Blocks that a panicked thread has not written are lost, which a cache may do.
+            // A writer that panicked loses the blocks of its queue, as a cache may.
             Some(thread) => {
                 let has_panicked = thread.join().is_err();
                 self.inner.is_off.fetch_or(has_panicked, Ordering::AcqRel);

@@ -1,4 +1,4 @@
-//! A table's cursor beside a sorted list.
+//! Compares a table's cursor with a sorted list.
 
 use crate::util::*;
 use esker_base::{PinnedBytes, SequenceNumber, ValueType, comparator};
@@ -11,14 +11,14 @@ use esker_table::{
 };
 use std::sync::Arc;
 
-/// Walks at random, `steps` times.
+/// Moves a cursor at random, `steps` times.
 fn walk(reader: &Arc<TableReader>, entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng, steps: usize) {
     let icmp = InternalKeyComparator::default();
     let any_key = |rng: &mut Rng| format!("key{:08}", rng.below(2 * entries.len() + 2)).into_bytes();
     walk_in(&icmp, reader, entries, rng, steps, &any_key);
 }
 
-/// Walks at random in this order; `any_key`: a user key, which may be there or not.
+/// Moves at random in the order of `icmp`. `any_key` gives a user key that may be absent.
 fn walk_in(
     icmp: &InternalKeyComparator,
     reader: &Arc<TableReader>,
@@ -77,7 +77,7 @@ fn walk_in(
     }
 }
 
-/// Walks over runs from entry `i` on, up to a limit; where the cursor stands then.
+/// Reads runs from entry `i` on, up to a limit. Returns the cursor's place after that.
 fn walk_ahead(
     icmp: &InternalKeyComparator,
     iter: &mut TableIter,
@@ -182,8 +182,8 @@ fn two_level_indexes_walk_alike() {
     assert!(walked >= 4);
 }
 
-/// User keys of all kinds: few of a byte or none, such as share much and are longer than registers
-/// hold, and very long ones.
+/// A user key of random length, up to `longest`. At most two of its bytes are not `a`, so keys
+/// share long prefixes.
 fn odd_key(rng: &mut Rng, longest: usize) -> Vec<u8> {
     let mut key = vec![b'a'; rng.below(longest + 1)];
     for _ in 0..rng.below(3).min(key.len()) {
@@ -193,7 +193,7 @@ fn odd_key(rng: &mut Rng, longest: usize) -> Vec<u8> {
     key
 }
 
-/// Entries with such keys, of each many versions now and then, in the order of `icmp`.
+/// Entries with such keys, at times with many versions of one, in the order of `icmp`.
 fn odd_entries(
     rng: &mut Rng,
     icmp: &InternalKeyComparator,

@@ -1,5 +1,5 @@
-//! Damaged bytes are read from the file once more. Each read of a table or a blob file has a bit
-//! flipped in turn, once or twice.
+//! A read of damaged bytes is done once more. In each read of a table or a blob file in turn, a bit
+//! is flipped once or twice.
 
 use crate::util::*;
 use esker_base::stats::{Statistics, Ticker};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const PATH: &str = "/file";
 
-/// A disk with one file, and what is counted.
+/// A disk with one file, and its statistics.
 struct Scene {
     fs: FaultFs,
     statistics: Arc<Statistics>,
@@ -31,14 +31,14 @@ impl Scene {
         Scene { fs: FaultFs::with_seed(Arc::new(fs), seed), statistics: Arc::default() }
     }
 
-    /// Reads that were done once more, and those of them that helped.
+    /// Number of repeated reads, and of those that helped.
     fn counts(&self) -> (u64, u64) {
         let count = |ticker| self.statistics.ticker_count(ticker);
         (count(Ticker::FileReadCorruptionRetryCount), count(Ticker::FileReadCorruptionRetrySuccessCount))
     }
 }
 
-/// Has a bit flipped in each of the reads of `learn`, in turn.
+/// Flips a bit in each of the reads of `learn`, in turn.
 fn flip_each<T: PartialEq + std::fmt::Debug>(bytes: &[u8], learn: &dyn Fn(&Scene) -> Result<T>) {
     let whole = Scene::new(bytes, 0);
     let want = learn(&whole).unwrap();
@@ -53,7 +53,7 @@ fn flip_each<T: PartialEq + std::fmt::Debug>(bytes: &[u8], learn: &dyn Fn(&Scene
         if scene.fs.fault_count() == 0 {
             break;
         }
-        // And once more: the first of the reads that come now is that of the same bytes.
+        // The second flip hits the repeated read: it is the next read of the file.
         let scene = Scene::new(bytes, n);
         scene.fs.add_rule(FaultRule::bit_flip().nth(n).times(2));
         match learn(&scene) {
@@ -69,14 +69,14 @@ fn flip_each<T: PartialEq + std::fmt::Debug>(bytes: &[u8], learn: &dyn Fn(&Scene
     assert!(helped > 5 && damaged > 5, "{helped} and {damaged}");
 }
 
-/// All that a table says.
+/// Everything that a reader can learn from a table.
 fn learn_table(scene: &Scene, table: &BlockBasedTableOptions) -> Result<(Vec<Entry>, Vec<Entry>, u64)> {
     let file = scene.fs.new_random_access_file(Path::new(PATH))?;
     let size = file.size()?;
     let mut options =
         TableReaderOptions::new(InternalKeyComparator::default(), Arc::new(table.clone()), size);
     options.statistics = Some(Arc::clone(&scene.statistics));
-    // Data blocks do not come with the tail.
+    // A short tail, so that data blocks are read on their own.
     options.tail_size = 2000;
     let reader = TableReader::open(file, options)?;
     let entries = scan(&reader)?;
@@ -165,8 +165,8 @@ impl RandomAccessFile for FlippedHead {
     }
 }
 
-/// Nothing guards the head of a blob file, and some of its bits are as good flipped: another codec,
-/// another family.
+/// The head of a blob file has no checksum, and a flipped bit may be as valid: another codec or
+/// family.
 #[test]
 fn a_bit_of_a_blob_files_head_that_is_wrong_once_changes_no_value() {
     for compression in

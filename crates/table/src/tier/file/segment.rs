@@ -1,5 +1,5 @@
-//! One segment file of the file tier: blocks back to back, each with a head that can be checked by
-//! itself.
+//! One segment file of the file tier: blocks back to back, each behind a head that a reader can
+//! check alone.
 //!
 //! In: blocks. Out: their places; blocks again.
 //!
@@ -54,7 +54,8 @@ fn file_name(number: u64) -> String {
 /// The segments of a directory, oldest first.
 pub(super) fn numbers(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<u64>> {
     let names = fs.children(dir)?;
-    // Another name for a number is no segment's, and behind the last number there must be one more.
+    // Only the name that the tier itself gives a number counts. The last number must leave room for
+    // one more.
     let number = |name: &String| {
         let number: u64 = name.strip_suffix(SUFFIX)?.parse().ok()?;
         (number < u64::MAX && file_name(number) == *name).then_some(number)
@@ -105,7 +106,7 @@ impl SegmentRecord {
     }
 }
 
-/// A head that was read and is right.
+/// A head that was read and has the right checksum.
 struct Head {
     key: CacheKey,
     role: Role,
@@ -143,9 +144,9 @@ pub(super) struct Scanned {
     pub(super) entries: Vec<(CacheKey, u64, usize)>,
 }
 
-/// Reads the heads of a segment.
+/// Reads the heads of a segment. Wrong bytes are no error: they end the segment.
 /// # Errors
-/// `IoError`. Bytes that are wrong are none: they end the segment.
+/// `IoError`.
 pub(super) fn scan(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<Scanned> {
     let file = fs.new_random_access_file(&path(dir, number))?;
     let size = file.size()?;
@@ -237,7 +238,7 @@ impl SegmentWriter {
         Ok(offset)
     }
 
-    /// Syncs nothing: the next open forgets the bytes that a power loss took.
+    /// Closes the file without a sync: the next open ignores bytes that a power loss destroyed.
     /// # Errors
     /// `IoError`.
     pub(super) fn close(mut self) -> Result<()> {
