@@ -13,7 +13,7 @@ fn main() -> esker::Result<()> {
     let dir = std::env::temp_dir().join(format!("esker-example-changes-{}", std::process::id()));
     let mut options = Options::default();
     options.db.create_if_missing = true;
-    // A follower may be away for an hour.
+    // Keeps WALs for an hour, for followers that are away.
     options.db.wal_ttl_seconds = 3600;
     let db = Db::open(&options, dir.join("db"))?;
     db.put("stock", "3")?;
@@ -33,13 +33,13 @@ fn main() -> esker::Result<()> {
     esker::destroy_db(&options.db, dir.join("replica"))
 }
 
-/// Applies what the replica lacks. A program that goes on keeps the iterator, and calls `next`
-/// again later.
+/// Applies the changes that the replica lacks. A program that follows for ever keeps the iterator
+/// and calls `next` again later.
 fn follow(db: &Db, replica: &Db) -> esker::Result<()> {
     let next = replica.get(NEXT)?.and_then(|text| String::from_utf8(text).ok()?.parse().ok());
     let next = SequenceNumber(next.unwrap_or(1));
     let updates = match db.get_updates_since(next, &WalReadOptions::default()) {
-        // Nothing was written since.
+        // There are no newer writes.
         Err(_) if next > db.latest_sequence_number() => return Ok(()),
         // The WAL is gone: the replica begins anew with a copy.
         Err(e) if e.kind() == ErrorKind::NotFound => return copy_again(db, Path::new("copy")),
@@ -56,7 +56,7 @@ fn follow(db: &Db, replica: &Db) -> esker::Result<()> {
     Ok(())
 }
 
-/// The copy holds everything up to the number that it returns.
+/// Makes a copy of the database. The copy has all writes up to the number that it returns.
 fn copy_again(db: &Db, copy: &Path) -> esker::Result<()> {
     let newest = db.create_checkpoint(copy, 0)?;
     println!("continue behind {newest}");

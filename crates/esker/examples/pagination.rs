@@ -5,8 +5,8 @@
 
 use esker::{Db, Options, ReadOptions};
 
-/// Up to `size` keys behind `after`, all with `prefix`; and where the next page begins, if there is
-/// one.
+/// A page: up to `size` keys after `after`, all with `prefix`. Also the start of the next page, if
+/// there is one.
 fn page(
     db: &Db,
     prefix: &str,
@@ -14,7 +14,7 @@ fn page(
     size: usize,
 ) -> esker::Result<(Vec<String>, Option<String>)> {
     let mut end = prefix.as_bytes().to_vec();
-    *end.last_mut().expect("a prefix is not empty") += 1; // The first key behind all with the prefix.
+    *end.last_mut().expect("a prefix is not empty") += 1; // The first key behind the prefix.
     let options = ReadOptions::new().lower_bound(prefix).upper_bound(end);
     let mut iter = db.iter_opt(options, &db.default_column_family())?;
     match after {

@@ -11,7 +11,7 @@
 //! | `put` (`put_v1`) | `PutOperator` | the newest operand |
 //! | `max` | `MaxOperator` | the bytewise largest of value and operands |
 //! | `bytesxor` | `BytesXOR` | byte by byte, the rest of the longer one as it is |
-//! | `TtlMergeOperator` | the same | another one's, on what stands before the 4 bytes of time of a TTL database |
+//! | `TtlMergeOperator` | the same | another operator's, on the bytes before the 4 bytes of time of a TTL database |
 //! | `sortlist` | `MergeSortOperator` | comma-separated numbers, merged in order; ignores the value below |
 
 use esker_base::merge_operator::{AssociativeMergeOperator, MergeOperator, MergeOperatorRef};
@@ -125,8 +125,7 @@ struct StringAppend {
     delimiter: Vec<u8>,
 }
 
-/// Not written as an associative operator: appending operand by operand would copy the value once
-/// for each.
+/// No associative operator: appending operand by operand would copy the value once for each.
 impl MergeOperator for StringAppend {
     fn name(&self) -> &str {
         "StringAppendOperator"

@@ -1,5 +1,5 @@
-//! Compatibility: which RocksDB can open a directory, which of its features need the newest one,
-//! and how to remove those.
+//! Compatibility: which RocksDB versions can open a directory, which of its features need a newer
+//! one, and how to remove those.
 //!
 //! In: a directory that no process has open. Out: a [`CompatReport`]; or, by [`downgrade`], the
 //! same contents in files that an older RocksDB reads. Source: RocksDB `HISTORY.md`, and tests of
@@ -8,8 +8,8 @@
 //! Invariants
 //!  1. Inspection changes nothing and takes no lock. It reads every entry, because no property
 //!     lists the kinds of entries.
-//!  2. A downgrade consists of flushes, compactions and a fresh MANIFEST. Interrupted at any time,
-//!     it leaves a whole database, and the next one goes on.
+//!  2. A downgrade consists of flushes, compactions and a fresh MANIFEST. If it is interrupted, the
+//!     database is whole, and the next downgrade goes on.
 //!  3. Contents that the older version cannot represent (families without timestamps in their
 //!     tables) are refused before anything is written.
 
@@ -129,8 +129,8 @@ fn replay(fs: &dyn FileSystem, dir: &Path, report: &mut CompatReport) -> Result<
 }
 
 impl ManifestState {
-    /// WALs with smaller numbers hold nothing that is not in tables. WALs that no family needs may
-    /// hold prepared transactions; the MANIFEST gives the number of the first of those.
+    /// The smallest WAL number to inspect. Tables hold all entries of WALs before it. A WAL that no
+    /// family needs may hold prepared transactions; the MANIFEST gives the first WAL that does.
     fn smallest_wanted_wal(&self) -> FileNumber {
         let by_families = self.families.values().map(|f| f.log_number).min().unwrap_or_default();
         match self.min_log_number_to_keep {
@@ -210,7 +210,7 @@ fn inspect_op(op: &BatchOp<'_>, name: &str, report: &mut CompatReport) {
     }
 }
 
-/// Inspects the OPTIONS file. It keeps out tools only: the library does not read it.
+/// Inspects the OPTIONS file. Only tools read it; the library does not.
 fn inspect_options(fs: &dyn FileSystem, dir: &Path, report: &mut CompatReport) -> Result<()> {
     let Some(number) = latest_options_file(fs, dir)? else { return Ok(()) };
     let loaded = match load_latest_options_from(fs, dir) {

@@ -63,7 +63,7 @@
 //! # Ok::<_, esker::Error>(())
 //! ```
 //!
-//! Change what was read, while others do the same:
+//! Read a value and change it, while others do the same:
 //!
 //! ```
 //! use esker::{Options, TransactionDb};
@@ -126,9 +126,9 @@
 //!   explanations.
 //! * [`builtin`]: RocksDB's stock merge operators.
 //! * The guide, in `docs/guide`, and a cookbook of programs, in `examples` of this crate.
-//! * `docs/compat`: each feature of RocksDB, whether Esker reads and writes it, and the
-//!   differences.
-//! * `ARCHITECTURE.md`: where any line of the engine lives.
+//! * `docs/compat`: for each feature of RocksDB, whether Esker reads and writes it, and where it
+//!   differs.
+//! * `ARCHITECTURE.md`: the parts of the engine, and where each one lives.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

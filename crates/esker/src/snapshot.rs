@@ -225,8 +225,8 @@ impl LiveSnapshots {
         }
     }
 
-    /// Takes the number that `sequence` returns under the lock. A flush that has read the list
-    /// therefore does not miss an older number.
+    /// Takes the number that `sequence` returns under the lock. So a flush that reads the list
+    /// misses no number that is older than its own.
     #[inline]
     pub(crate) fn acquire(
         &self,
@@ -267,8 +267,8 @@ impl LiveSnapshots {
         (oldest != NONE).then_some(SequenceNumber(oldest))
     }
 
-    /// The oldest number held when the last one was given back, or the newest there was then; 0
-    /// before that.
+    /// The oldest number held after the last release, or the newest number of that time if none was
+    /// held; 0 before the first release.
     #[inline]
     pub(crate) fn oldest_at_release(&self) -> SequenceNumber {
         SequenceNumber(self.oldest_at_release.load(Ordering::SeqCst))
@@ -296,7 +296,7 @@ pub(crate) trait SnapshotOwner: Send + Sync {
     /// Called when the last holder of this snapshot is gone.
     fn release_snapshot(&self, ticket: Ticket);
 
-    /// The owner as what it is: snapshots that are read from find their database by it.
+    /// The owner as a concrete type: a read at a snapshot finds the snapshot's database by it.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -319,14 +319,13 @@ impl Drop for Held {
 pub struct Snapshot(Arc<Held>);
 
 impl Snapshot {
-    /// A snapshot at `sequence`, already acquired, to be given back to `owner`. Holds the owner,
-    /// which must stay alive.
+    /// A snapshot at `sequence`, whose number the caller has taken. Its last clone gives the number
+    /// back to `owner`, which it keeps alive.
     pub(crate) fn new(sequence: SequenceNumber, ticket: Ticket, owner: Arc<dyn SnapshotOwner>) -> Snapshot {
         Snapshot(Arc::new(Held { sequence, ticket, owner, pinned: None }))
     }
 
-    /// The same of a database whose later states lack entries that only the snapshot sees: reads
-    /// use `pinned`.
+    /// A snapshot whose reads use `pinned`: later states of the database lack entries that it sees.
     pub(crate) fn with_pinned(
         sequence: SequenceNumber,
         ticket: Ticket,

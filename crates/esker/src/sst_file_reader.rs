@@ -2,8 +2,8 @@
 //! stored.
 //!
 //! In: a table written by `SstFileWriter` or by a database, of Esker or RocksDB. Out: its keys and
-//! values. Range deletions in it hide nothing in it: as in RocksDB, they apply to the levels below.
-//! Values in blob files are read from the files beside the table.
+//! values. Its range deletions hide none of its own keys: as in RocksDB, they apply to the levels
+//! below. Values in blob files are read from the files beside the table.
 //!
 //! Source: RocksDB `table/sst_file_reader.cc`.
 
@@ -197,7 +197,7 @@ impl SstFileReader {
     }
 
     /// A cursor over all point entries as they are stored, including deletions and older versions.
-    /// Its keys are internal keys, also those passed to seeks;
+    /// Its keys, and the targets of its seeks, are internal keys;
     /// [`SstFileReader::parse_table_iterator_key`] splits them. Leaves nothing in the block cache.
     pub fn table_iter(&self) -> Box<dyn InternalIterator> {
         self.entries(TableReadOptions { fill_cache: false, ..TableReadOptions::default() })

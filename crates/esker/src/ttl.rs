@@ -30,7 +30,7 @@ use std::path::Path;
 
 /// Bytes of time behind each value.
 const TIME_BYTES: usize = 4;
-/// When TTL databases began, Unix seconds: no value is older.
+/// The time of RocksDB's first TTL databases, Unix seconds. No value is older.
 const MIN_TIMESTAMP: u32 = 1_368_146_402;
 
 /// A database whose values expire. Cloning gives another handle to the same one.
@@ -78,9 +78,9 @@ impl DbWithTtl {
     /// Opens the database in `path` with these families and the number of seconds that values live
     /// in each; with 0 or less they never expire.
     /// # Errors
-    /// `InvalidArgument`: there is not one time for each family; the database does not exist and
-    /// `create_if_missing` is off; it exists and `error_if_exists` is on; it has families that are
-    /// not named; an option is out of range · `IoError`/`Busy`: another process has it ·
+    /// `InvalidArgument`: `ttls` does not have one number for each family; the database does not
+    /// exist and `create_if_missing` is off; it exists and `error_if_exists` is on; it has families
+    /// that are not named; an option is out of range · `IoError`/`Busy`: another process has it ·
     /// `Corruption`: names file and offset · `NotSupported`: names the feature · `IoError` from the
     /// directory.
     pub fn open(
@@ -107,7 +107,7 @@ impl DbWithTtl {
         Ok(DbWithTtl { db, clock, ttls })
     }
 
-    /// The underlying database, whose values end in their times: to flush, compact and inspect it.
+    /// The underlying database, to flush, compact and inspect it. Its values end in their times.
     pub fn base_db(&self) -> &Db {
         &self.db
     }
@@ -218,8 +218,8 @@ impl DbWithTtl {
     /// The value of `key` in `family`. It may have expired.
     /// # Errors
     /// `Corruption`: the value does not end in a time · `Corruption` and `IoError` name the file
-    /// and offset · `Incomplete`: `read_tier` forbids the I/O it would take · `TimedOut`: it would
-    /// take I/O behind `deadline` · `InvalidArgument`: merge operands without a merge operator, a
+    /// and offset · `Incomplete`: the read needs I/O that `read_tier` forbids · `TimedOut`: it
+    /// needs I/O after `deadline` · `InvalidArgument`: merge operands without a merge operator, a
     /// snapshot or family of another database, or timestamps that the options and the family do not
     /// agree on · `NotSupported`: a newer version wrote it, or this is a forked child of the
     /// process that opened the database · `ShutdownInProgress`: the database was closed.
@@ -254,8 +254,8 @@ impl DbWithTtl {
     /// `InvalidArgument`: a snapshot or family of another database; `tailing` together with a
     /// snapshot or timestamps · `NotSupported`: `read_tier` is `Persisted`, or this is a forked
     /// child of the process that opened the database · `Corruption` and `IoError` from opening
-    /// level-0 files · `Incomplete` and `TimedOut`: the options let a read go less far than opening
-    /// one takes, or less long · `ShutdownInProgress`: the database was closed.
+    /// level-0 files · `Incomplete` and `TimedOut`: `read_tier` or `deadline` stops the opening of
+    /// a file · `ShutdownInProgress`: the database was closed.
     pub fn iter_opt(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<TtlIterator> {
         Ok(TtlIterator(self.db.iter_opt(options, family)?))
     }
@@ -333,7 +333,7 @@ impl EntryCursor for TtlIterator {
     }
 }
 
-/// The entries from where the cursor stands; from its first key, if it stands nowhere.
+/// The entries from the cursor's position on; all entries if it is not valid.
 impl IntoIterator for TtlIterator {
     type Item = Result<KeyValue>;
     type IntoIter = Entries<TtlIterator>;
@@ -400,10 +400,9 @@ impl TtlIterator {
 
     /// The error that made it invalid, if any.
     /// # Errors
-    /// `Corruption` and `IoError` name the file · `Incomplete`: `read_tier` forbids the I/O it
-    /// would take, or `max_skippable_internal_keys` was passed · `TimedOut`: it would take I/O
-    /// behind `deadline` · `NotSupported` in a forked child of the process that opened the
-    /// database.
+    /// `Corruption` and `IoError` name the file · `Incomplete`: a move needs I/O that `read_tier`
+    /// forbids, or passes `max_skippable_internal_keys` · `TimedOut`: a move needs I/O after
+    /// `deadline` · `NotSupported` in a forked child of the process that opened the database.
     pub fn status(&self) -> Result<()> {
         self.0.status()
     }
@@ -422,14 +421,15 @@ fn split(stored: &[u8]) -> Result<(&[u8], u32)> {
 }
 
 /// Changes the options of a family so that its values have times. Options from an OPTIONS file or
-/// an open database may have that already. They are built anew: times must not be stripped twice.
+/// an open database may have such a filter and operator already. Those are replaced, so that times
+/// are stripped once.
 fn add_times(options: &mut ColumnFamilyOptions, ttl: &Arc<AtomicI32>, clock: &Arc<dyn Clock>) {
     let own = BeforeTtl {
         filter: options.compaction_filter.take(),
         factory: options.compaction_filter_factory.take(),
     };
     let before = match own.factory.as_ref().and_then(|factory| factory.before()) {
-        // A filter that was set since then is used from now on.
+        // A filter that the user has set since then replaces the former one.
         Some(before) => BeforeTtl { filter: own.filter.or(before.filter), factory: before.factory },
         None => own,
     };

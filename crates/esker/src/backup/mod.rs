@@ -7,8 +7,8 @@
 //! meta/N                       which files backup N consists of, with their checksums (`meta.rs`)
 //! private/N/CURRENT, MANIFEST-…, OPTIONS-…, ….log
 //! shared_checksum/NUMBER_sSESSION_BYTES.sst        a table: number, session that wrote it, size
-//! shared_checksum/NUMBER_CRC_BYTES.blob a blob file; a table without a session, or of a name in
-//! use
+//! shared_checksum/NUMBER_CRC_BYTES.blob            a blob file
+//! shared_checksum/NUMBER_CRC_BYTES.sst             a table without a session, or of a taken name
 //! ```
 //!
 //! Invariants
@@ -442,7 +442,7 @@ impl BackupEngine {
         Ok(meta)
     }
 
-    /// The private file of this name, which is written, as the meta file has it.
+    /// The meta file's entry of the private file of this name, which has been written.
     fn described(&self, transfer: &Transfer<'_>, private: &str, file: &Path) -> Result<BackupFile> {
         let name = format!("{private}/{}", file.file_name().unwrap_or_default().to_string_lossy());
         let path = self.dir.join(&name);
@@ -451,8 +451,8 @@ impl BackupEngine {
     }
 
     /// Copies a table or blob file into the backups, unless it is there. Compares its checksum with
-    /// the recorded one, if both are of the same kind. `is_direct`: reads it as the database does,
-    /// past the page cache.
+    /// the recorded one, if both are of the same kind. `is_direct`: reads the file past the page
+    /// cache, as the database does.
     fn share(
         &self,
         transfer: &Transfer<'_>,
@@ -536,8 +536,8 @@ impl BackupEngine {
         Ok(())
     }
 
-    /// Makes `db_dir` the database of backup `id`; WALs go to `wal_dir`. A database in these
-    /// directories is deleted first. It must not be open.
+    /// Makes `db_dir` the database of backup `id`; WALs go to `wal_dir`. Deletes a database in
+    /// these directories first, which must not be open.
     /// # Errors
     /// `NotFound` · `Corruption` naming a file whose contents are not those backed up · `IoError`.
     /// The directory then has no `CURRENT`: it does not open as a database.
@@ -559,7 +559,7 @@ impl BackupEngine {
         remove_current(fs, &db_dir)?;
         for dir in [&db_dir, &wal_dir] {
             clear(fs, dir)?;
-            // They would come as updates since a sequence number, as if they were of the backup.
+            // Archived WALs would show old updates as if they belonged to the backup.
             delete_archive(fs, dir)?;
         }
         // `CURRENT`, which makes the directory a database, comes last.
@@ -569,8 +569,7 @@ impl BackupEngine {
             others.into_iter().map(|f| (f, false)).chain(current.into_iter().map(|f| (f, true)))
         {
             if is_last {
-                // Deletions of WALs must be durable, too: such WALs would be replayed over the
-                // backup.
+                // Makes the deletion of WALs durable, too: replay would apply them over the backup.
                 sync_both(fs, &db_dir, &wal_dir)?;
             }
             let name = restored_name(&file.name);
@@ -608,7 +607,7 @@ impl BackupEngine {
         }
         let dir = self.dir.join(META);
         let meta = dir.join(id.to_string());
-        // A failed attempt may have deleted it.
+        // An earlier attempt may have deleted the meta file.
         if self.fs().file_exists(&meta)? {
             self.fs().delete_file(&meta)?;
         }
@@ -618,9 +617,9 @@ impl BackupEngine {
         self.garbage_collect()
     }
 
-    /// Deletes all backups but the newest `keep`.
+    /// Deletes all backups but the newest `keep`, oldest first.
     /// # Errors
-    /// `IoError`: backups that were named first are gone, the others are there.
+    /// `IoError`: the backups after the one that could not be deleted are still there.
     pub fn purge_old_backups(&mut self, keep: usize) -> Result<()> {
         let ids: Vec<u32> = self.backups.keys().copied().collect();
         let old = ids.len().saturating_sub(keep);
@@ -666,7 +665,8 @@ fn limited(mut options: BackupEngineOptions) -> BackupEngineOptions {
     options
 }
 
-/// `shared_checksum/000007_s…_590.sst` was `000007.sst`, `private/1/CURRENT` was `CURRENT`.
+/// The file's name in the database: `000007.sst` for `shared_checksum/000007_s…_590.sst`, `CURRENT`
+/// for `private/1/CURRENT`.
 fn restored_name(name: &str) -> String {
     let file = name.rsplit('/').next().unwrap_or(name);
     match (name.starts_with(SHARED), file.split_once('_'), file.rsplit_once('.')) {

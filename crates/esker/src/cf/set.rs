@@ -38,7 +38,8 @@ impl ColumnFamilySet {
         self.by_id.read().get(&id).cloned()
     }
 
-    /// Calls `look` with the family with this id, unless it was dropped. Counts no reference.
+    /// Calls `look` with the family with this id, unless it was dropped. Changes no reference
+    /// count.
     #[inline]
     pub(crate) fn with<T>(&self, id: ColumnFamilyId, look: impl FnOnce(&ColumnFamily) -> T) -> Option<T> {
         if id == ColumnFamilyId::DEFAULT {

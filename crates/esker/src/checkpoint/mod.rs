@@ -69,7 +69,7 @@ impl Db {
             self.fill(&env.fs, &staging, &cut).and_then(|()| publish(fs, &staging, &directory, parent));
         drop(undeletable);
         if let Err(e) = made {
-            // Return the first error.
+            // The first error is the one to return.
             remove_staging(fs, &staging).unwrap_or_default();
             return Err(e);
         }
@@ -115,7 +115,7 @@ fn publish(fs: &dyn FileSystem, staging: &Path, directory: &Path, parent: &Path)
     })
 }
 
-/// While it lives, no file is deleted, even if a caller enables file deletions, and the database
+/// While this lives, no file is deleted, even if a caller enables file deletions, and the database
 /// does not close.
 pub(crate) struct KeepFiles<'a>(&'a Db, #[expect(dead_code, reason = "held")] UnderWay<'a>);
 

@@ -9,11 +9,10 @@ use esker_format::file_name::{self, FileType, parse_file_name};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Deletes every file of the database in `path`, and the directory if nothing else is in it; of
-/// other directories that options name, WALs from `wal_dir` and its info logs from `db_log_dir`;
-/// WALs in `archive`; from `db_paths` tables and blob files, and each of
-/// these directories that is empty then. Files that are not the database's are left alone. A
-/// directory without a database is fine.
+/// Deletes every file of the database in `path`: also its WALs in `wal_dir` and in the archive, its
+/// info logs in `db_log_dir`, and its tables and blob files in `db_paths`. Then deletes `path`, the
+/// archive and each directory of `db_paths`, if it is empty. Other files stay. A directory without
+/// a database is fine.
 /// # Errors
 /// `InvalidArgument`, with nothing deleted: one of `db_paths` is another database's directory ·
 /// `IoError` if another process has the database open, or a file cannot be deleted.
@@ -21,8 +20,8 @@ pub fn destroy_db(options: &DbOptions, path: impl AsRef<Path>) -> Result<()> {
     destroy_db_cf(options, path, &[])
 }
 
-/// [`destroy_db`] of a database whose families have directories of their own: deletes from
-/// `cf_paths` of these families what it deletes from `db_paths`.
+/// [`destroy_db`] of a database whose families have directories of their own: deletes tables and
+/// blob files from `cf_paths` of these families, too.
 ///
 /// ```
 /// use esker::options::DbPath;
@@ -69,7 +68,7 @@ pub fn destroy_db_cf(
     delete_archive(fs, path)?;
     for directory in &others {
         delete_files(fs, directory, |name| is_data_file(name) || is_trash_name(name))?;
-        // By another name it may be `path`, and have `LOCK`.
+        // Another name may lead to `path`, which still has `LOCK`.
         if fs.file_exists(directory)? && fs.children(directory)?.is_empty() {
             fs.delete_dir(directory)?;
         }

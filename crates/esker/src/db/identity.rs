@@ -1,7 +1,7 @@
 //! The database's id: made once, kept in the MANIFEST and in the file IDENTITY.
 //!
 //! In: options, a directory, the id in the MANIFEST. Out: the id, and an IDENTITY that agrees with
-//! it. The MANIFEST goes before the file. Source: RocksDB `db/db_impl/db_impl_files.cc`
+//! it. If they differ, the MANIFEST's id counts. Source: RocksDB `db/db_impl/db_impl_files.cc`
 //! (`SetupDBId`).
 
 use super::Db;

@@ -5,7 +5,7 @@
 //!
 //! Reading order: `opening` and `open` (with `open_tables`, `operands`, `recover`, `identity`,
 //! `leftovers`, `holding`, `log_header` and `jobs`), `catch_up` (secondaries), `descriptor` and
-//! `column_family` (families as given and as handles), `reads`, `multi_get`, `scans`, `ranges`,
+//! `column_family` (families in options, and handles), `reads`, `multi_get`, `scans`, `ranges`,
 //! `snapshots`, `own_writes`, `entities` and `explain`, `writes` (with `batch_arg`), `maintenance`
 //! (with `ingest`, `import`, `live_files`, `verify`, `history`), `updates` (the WAL for users),
 //! `set_options`, `properties` and `stats_dump`, `compaction_timer`, `close`, `resume`, `destroy`.

@@ -1,10 +1,10 @@
 //! Opening: lock, options, column families, recovery, first jobs.
 //!
-//! In: options, a directory, the families to open. Out: a [`Db`], or an error that leaves the
-//! directory as it was found but for files that no MANIFEST names.
+//! In: options, a directory, the families to open. Out: a [`Db`], or an error. After an error the
+//! directory is as it was, except for files that no MANIFEST names.
 //!
-//! Source: RocksDB `db/db_impl/db_impl_open.cc`; the order of durable steps is
-//! docs/format/manifest.md's.
+//! Source: RocksDB `db/db_impl/db_impl_open.cc`. docs/format/manifest.md states the order of
+//! durable steps.
 
 use super::catch_up::{first_replay, new_follower};
 use super::column_family::family_with;
@@ -46,16 +46,16 @@ use esker_table::{OpenFiles, TableCache};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// Tells this process's databases from each other: their jobs in shared thread pools, their
-/// families.
+/// A number for each open database of this process. It tells apart their families, and their jobs
+/// in shared thread pools.
 static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
 
-/// Larger file numbers were never given out.
+/// No engine gives out a larger file number: a file with one does not count.
 const MOST_GIVEN_OUT: u64 = u64::MAX / 2;
 
 impl Db {
-    /// For work that has options of its own: with these the database is open once, and its OPTIONS
-    /// file stays what it is.
+    /// Opens the database for one piece of work, with options for that work. Leaves its OPTIONS
+    /// file unchanged.
     /// # Errors
     /// Those of [`Db::open`].
     pub(crate) fn open_in_passing(
@@ -76,12 +76,12 @@ impl Db {
         families: Vec<ColumnFamilyDescriptor>,
     ) -> Result<Db> {
         let mut options = options.clone();
-        // Sections that a transaction has prepared are replayed with its commit.
+        // A secondary replays prepared sections when their transaction commits.
         options.allow_2pc = true;
         Db::open_in_mode(&options, path, families, (OpenMode::ReadOnly, Some(secondary_path)), false)
     }
 
-    /// `notes_options`: the OPTIONS file is to say what it is opened with.
+    /// `notes_options`: whether an OPTIONS file records the options.
     pub(super) fn open_noting(
         options: &DbOptions,
         path: &Path,
@@ -124,7 +124,7 @@ impl Db {
     }
 }
 
-/// A database on its way to being open.
+/// A database that is being opened.
 struct Opening {
     options: DbOptions,
     path: PathBuf,
@@ -138,8 +138,7 @@ struct Opening {
     session_id: String,
     leftovers: Option<Leftovers>,
     tag: u64,
-    /// Shared by all attempts: a later attempt need not open again another owner's files that an
-    /// earlier one opened.
+    /// Shared by all attempts. Files of the owner that one attempt opened stay open for the next.
     open_files: Arc<OpenFiles>,
 }
 
@@ -168,7 +167,7 @@ impl Opening {
             fs.create_dir_if_missing(&wal_dir)?;
             let log_dir = options.db_log_dir.as_deref().filter(|_| options.info_log.is_none());
             log_dir.map_or(Ok(()), |dir| fs.create_dir_if_missing(dir))?;
-            // From here on the directories are these, whatever becomes of their names.
+            // Holds the directories open, so that a later rename of them changes nothing.
             let directories: Vec<&Path> = [&*path, &wal_dir].into_iter().chain(log_dir).collect();
             if let Some(held) = fs.hold_directories(&directories)? {
                 options.env.fs = held;
@@ -209,7 +208,7 @@ impl Opening {
         }
     }
 
-    /// `notes_options`: in an OPTIONS file.
+    /// `notes_options`: whether an OPTIONS file records the options.
     fn run(&mut self, notes_options: bool) -> Result<Db> {
         self.leftovers = match self.mode {
             OpenMode::ReadWrite => Leftovers::list(&self.options.env.fs, &self.path, &self.wal_dir),
@@ -239,7 +238,8 @@ impl Opening {
         let mut manifest = VersionSet::recover(self.version_set_options(&fs), &descriptors)?;
         if !read_only {
             self.pass_over_left_files(&manifest)?;
-            // Not before the MANIFEST's files are found: a directory that is missing stays so.
+            // After the MANIFEST's files are found, so that a directory that is missing is not
+            // created.
             let directories = self.other_directories();
             take_directories(fs.as_ref(), &self.path, &directories, manifest.numbers())?;
             self.leftovers.iter_mut().for_each(|leftovers| leftovers.add_data_directories(&directories));
@@ -248,7 +248,7 @@ impl Opening {
         manifest.set_db_id(db_id.clone());
         let in_manifest: HashMap<&str, _> = manifest.families().map(|f| (f.name(), f)).collect();
         for family in &mut present {
-            // Tables are written on as they were begun.
+            // The MANIFEST says whether the family's tables keep timestamps; new ones do the same.
             let in_manifest = in_manifest.get(family.name.as_str());
             let persisted = in_manifest.is_none_or(|f| f.descriptor().persist_user_defined_timestamps);
             family.options.persist_user_defined_timestamps = persisted;
@@ -317,10 +317,10 @@ impl Opening {
         other_directories(&self.path, &own.collect::<Vec<_>>())
     }
 
-    /// Gives no new file the number of a table, blob file or MANIFEST that is there. The MANIFEST
-    /// in force need not know the number of one that a crash has left; files are created only where
-    /// there is none. Nor does a new file get a number up to that of an OPTIONS file, which no
-    /// MANIFEST knows of: the newest has the largest.
+    /// Marks the numbers of tables, blob files, MANIFESTs and OPTIONS files in the directory as
+    /// used, so that no new file gets one of them. The current MANIFEST may not know the number of
+    /// a file that a crash left. No MANIFEST knows that of an OPTIONS file, the newest of which
+    /// must have the largest.
     fn pass_over_left_files(&self, manifest: &VersionSet) -> Result<()> {
         for name in self.options.env.fs.children(&self.path)? {
             match parse_file_name(&name) {
@@ -336,8 +336,8 @@ impl Opening {
         Ok(())
     }
 
-    /// The database's id: the MANIFEST's, else that of IDENTITY, else a new one. IDENTITY then
-    /// agrees with it, if options want the file.
+    /// The database's id: the MANIFEST's, else that of IDENTITY, else a new one. Writes it to
+    /// IDENTITY if the options want that file and it differs.
     fn agree_on_identity(&self, manifest: &VersionSet, in_file: Option<String>) -> Result<String> {
         let known = manifest.db_id().map(str::to_owned).or_else(|| in_file.clone());
         let db_id = known.unwrap_or_else(identity::generate);
@@ -348,7 +348,7 @@ impl Opening {
         Ok(db_id)
     }
 
-    /// Deletes IDENTITY if options do not want it, now that the MANIFEST has the id.
+    /// Deletes IDENTITY if the options do not want it. The MANIFEST has the id.
     fn drop_identity_file(&self) -> Result<()> {
         let (fs, path) = (&self.options.env.fs, file_name::identity_file_name(&self.path));
         if !self.options.write_identity_file && fs.file_exists(&path)? {
@@ -357,8 +357,8 @@ impl Opening {
         Ok(())
     }
 
-    /// Whether there was a database, and the id in its IDENTITY; makes a database if there was none
-    /// and options allow.
+    /// Whether there was a database, and the id in its IDENTITY. Makes a database if there was none
+    /// and the options allow it.
     fn find_or_create(&self, fs: &Arc<dyn FileSystem>) -> Result<(bool, Option<String>)> {
         let writable = self.mode == OpenMode::ReadWrite;
         let existing = fs.file_exists(&file_name::current_file_name(&self.path))?;
@@ -372,7 +372,7 @@ impl Opening {
             )));
         }
         if !existing {
-            // Before anything of the new database is there.
+            // Checked before the new database has its first file.
             self.families.iter().try_for_each(|family| check_family_name(&family.name))?;
             self.check_for_remains(fs.as_ref())?;
         }
@@ -389,11 +389,11 @@ impl Opening {
         Ok((existing, in_file))
     }
 
-    /// A new database would take over WALs that lie there, and delete tables: they are what is left
-    /// of one that has lost its CURRENT, or was not restored or destroyed to the end. One that was
-    /// not created to the end has none of them.
+    /// Refuses to make a database among the files of another one: it would replay their WALs and
+    /// delete their tables. The other one has lost its CURRENT, or was only partly restored or
+    /// destroyed. A database that was only partly created has no such files.
     /// # Errors
-    /// `Corruption` names one of them.
+    /// `Corruption` names one of the files.
     fn check_for_remains(&self, fs: &dyn FileSystem) -> Result<()> {
         for dir in [&self.path, &self.wal_dir] {
             let is_of_database = |name: &String| match parse_file_name(name) {
@@ -410,15 +410,15 @@ impl Opening {
                 return Err(remains(&dir.join(name)));
             }
         }
-        // They would pass for the history of the new database.
+        // The new database would take archived WALs for its own history.
         match self.archived_wals().first() {
             Some(number) => Err(remains(&file_name::archived_wal_file_name(&self.wal_dir, *number))),
             None => Ok(()),
         }
     }
 
-    /// Whether the directory's file system has what the options ask for: asked now, not when the
-    /// first table is made. A new database has nothing but its IDENTITY yet.
+    /// Checks at once, not at the first table, that the directory's file system supports direct I/O
+    /// if options ask for it. A new database has no other file than IDENTITY yet.
     fn check_direct_io(&self, fs: &dyn FileSystem, existing: bool) -> Result<()> {
         let names = [
             ("use_direct_reads", self.options.use_direct_reads),
@@ -435,7 +435,7 @@ impl Opening {
         }
     }
 
-    /// The families that the database has, and those that are to be created.
+    /// Divides the families into those that the database has and those to create.
     fn split_families(
         &self,
         existing: bool,
@@ -487,14 +487,14 @@ impl Opening {
             }),
             ..VersionEdit::default()
         });
-        // Together: after a crash in between, a WAL must not be replayed into some families and
-        // left out of others.
+        // All families in one group: after a crash in between, replay would otherwise reach some of
+        // them only.
         let log = LogOptions { new_manifest: true, atomic_group: recovered.families.len() > 1 };
         manifest.log_and_apply(edits.collect(), log)?;
         Ok(())
     }
 
-    /// The WALs in the archive. One that cannot be listed is none.
+    /// The WALs in the archive; none if it cannot be listed.
     fn archived_wals(&self) -> Vec<FileNumber> {
         let archive = self.wal_dir.join(file_name::ARCHIVE_DIR);
         wals_in(self.options.env.fs.as_ref(), &archive).unwrap_or_else(|e| {
@@ -503,12 +503,13 @@ impl Opening {
         })
     }
 
-    /// The archive, and read-only all other WALs. No new WAL gets a number of the archive.
+    /// The WALs that no family needs: the archive and, when read-only, all other WALs. No new WAL
+    /// gets a number that the archive has.
     fn old_wals(&self, manifest: &VersionSet, cuts: &[(FileNumber, u64)]) -> Result<OldWals> {
         let fs = self.options.env.fs.as_ref();
         let mut old = OldWals::new(&self.options);
         cuts.iter().for_each(|(number, bytes)| old.cut(*number, *bytes));
-        // First: the owner may move some into the archive meanwhile.
+        // Before the archive is listed, because the owner may move WALs there meanwhile.
         if self.mode == OpenMode::ReadOnly {
             wals_in(fs, &self.wal_dir)?.into_iter().for_each(|number| old.retire(number));
         }
@@ -517,7 +518,7 @@ impl Opening {
                 manifest.numbers().mark_used(number);
             }
             let path = file_name::archived_wal_file_name(&self.wal_dir, number);
-            // The owner may delete it meanwhile.
+            // The owner may delete the file meanwhile.
             if let (Ok(bytes), Ok(modified)) = (fs.file_size(&path), fs.modification_time(&path)) {
                 old.note_archived(number, ArchivedWal { bytes, modified });
             }
@@ -525,8 +526,8 @@ impl Opening {
         Ok(old)
     }
 
-    /// Writes prepared sections to the new WAL, durably, as the old WALs go. The same record takes
-    /// back uncommitted ops that tables hold, so both take effect together.
+    /// Writes prepared sections durably to the new WAL, because the old WALs go. The same record
+    /// takes back uncommitted ops that tables hold, so both take effect together.
     fn log_prepared(wals: &mut Wals, prepared: &[PreparedTransaction]) -> Result<()> {
         for transaction in prepared {
             let section = transaction.is_prepared.then_some(&transaction.batch);
@@ -539,7 +540,7 @@ impl Opening {
         if prepared.is_empty() { Ok(()) } else { wals.sync() }
     }
 
-    /// Syncs these WALs: their writer may not have.
+    /// Syncs these WALs, because their writer may not have synced them.
     fn sync_wals(&self, numbers: &[FileNumber]) -> Result<()> {
         let fs = &self.options.env.fs;
         for number in numbers {
@@ -603,7 +604,7 @@ impl Opening {
         }))
     }
 
-    /// The table caches of all families; if all tables stay open, they are opened here.
+    /// The table caches of all families. If all tables stay open, this opens them.
     fn open_tables(
         &self,
         manifest: &VersionSet,
@@ -626,16 +627,16 @@ impl Opening {
         Ok(tables)
     }
 
-    /// The WALs that are there before the MANIFEST is read.
+    /// Lists the WALs. Runs before the MANIFEST is read.
     fn look_at_wals(&self) -> Result<BeforeManifest> {
         let fs = self.options.env.fs.as_ref();
         let progress = OwnersProgress::now(fs, &self.path);
         Ok(BeforeManifest { progress, wals: wals_in(fs, &self.wal_dir)? })
     }
 
-    /// Opens every file that a read may need: the database's owner may delete each of them at any
-    /// time. A descriptor for each, whatever `max_open_files` says; nothing is read. Those for
-    /// which the process has none are opened when they are read, if they are still there.
+    /// Opens every file that a read may need, without reading it: the owner may delete it at any
+    /// time. Each takes a descriptor, whatever `max_open_files` says. If the process has no more,
+    /// the other files are opened when they are read, if they still exist.
     /// # Errors
     /// `Corruption`: a file is missing, or has another size than the MANIFEST says.
     fn hold_files(
@@ -682,8 +683,8 @@ impl Opening {
         options
     }
 
-    /// RocksDB's rule for what a WAL reserves: the largest write buffer and a tenth, or a smaller
-    /// limit on WALs or memtables.
+    /// The bytes that a WAL reserves, by RocksDB's rule: 1.1 times the largest write buffer, or a
+    /// smaller limit on WALs or memtables.
     fn most_to_preallocate(&self) -> u64 {
         let options = &self.options;
         let largest = self.families.iter().map(|f| f.options.write_buffer_size).max().unwrap_or(0) as u64;
@@ -708,7 +709,7 @@ impl Opening {
 }
 
 impl Db {
-    /// First jobs and first files of an open database.
+    /// Starts the first jobs and writes the first files of an open database.
     fn start(&self, missing: Vec<ColumnFamilyDescriptor>, notes_options: bool) -> Result<()> {
         let engine = self.engine();
         if !engine.read_only {
@@ -762,8 +763,8 @@ fn does_not_exist(path: &Path) -> Error {
     Error::invalid_argument(format!("{}: does not exist (create_if_missing is false)", path.display()))
 }
 
-/// The LOG: that of the options, that of the database or, if it is a secondary, that in the
-/// secondary's directory. A read-only database has none.
+/// Opens the LOG. The options may give one; otherwise it is in the database's directory or, for a
+/// secondary, in the secondary's own. A read-only database has none.
 fn open_info_log(
     options: &DbOptions,
     path: &Path,

@@ -74,12 +74,12 @@ impl OutputContext<'_> {
         StopWatch::start(self.options.statistics.as_deref(), self.env.clock.as_ref(), histogram)
     }
 
-    /// The verification of the job's tables before they are installed.
+    /// The checks of the job's tables before they are installed.
     fn verification(&self) -> Verification {
         Verification::wanted(self.family_options, self.io_priority == IoPriority::Low)
     }
 
-    /// The reader of values in blob files for jobs: past the cache.
+    /// Reads values in blob files for jobs, past the cache.
     pub(crate) fn blob_reader(&self) -> BlobReader {
         let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
         BlobReader { source: self.tables.blobs().clone(), options }
@@ -122,7 +122,7 @@ impl std::fmt::Debug for OutputContext<'_> {
     }
 }
 
-/// The differences between the tables of a job.
+/// The properties in which the tables of one job differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewTable {
     pub(crate) number: FileNumber,
@@ -130,11 +130,11 @@ pub(crate) struct NewTable {
     pub(crate) compression_options: CompressionOptions,
     /// When the oldest data in it was flushed, Unix seconds; 0 for now.
     pub(crate) oldest_seconds: u64,
-    /// Where it goes.
+    /// The level of the table.
     pub(crate) level: usize,
-    /// Whether nothing lies below it.
+    /// Whether no level below has overlapping files.
     pub(crate) is_bottommost: bool,
-    /// Bytes it is to have; 0: as many as come.
+    /// The size to aim at, in bytes; 0: no limit.
     pub(crate) target_file_size: u64,
 }
 
@@ -151,10 +151,10 @@ pub(crate) struct TableOutput {
     timestamps: Timestamps,
     /// A summary of the added entries, if the table will be verified.
     written: Option<WrittenFile>,
-    /// Of the family's factories.
+    /// Collectors of the family's factories.
     collectors: Vec<Box<dyn TablePropertiesCollector>>,
     older_versions: u64,
-    /// Of the whole file, with `file_checksum_gen_factory`.
+    /// Checksum of the whole file, with `file_checksum_gen_factory`.
     checksum: Option<PendingChecksum>,
 }
 
@@ -162,31 +162,32 @@ pub(crate) struct TableOutput {
 #[derive(Debug)]
 pub(crate) struct FinishedTable {
     pub(crate) meta: FileMetaData,
-    /// Of all types.
+    /// Entries of all types.
     pub(crate) num_entries: u64,
-    /// Its runs of deleted keys that are to be gone through, in order.
+    /// Deleted runs that pre-scans should visit, in order.
     pub(crate) long_deleted_runs: Vec<LongDeletedRun>,
 }
 
 /// A table's treatment of the timestamps in its keys.
 #[derive(Debug, Default)]
 struct Timestamps {
-    /// Bytes of one; 0: there are none.
+    /// Bytes of a timestamp; 0: keys have none.
     size: usize,
-    /// They do not get into the file.
+    /// The file does not keep timestamps.
     dropped: bool,
-    /// The key without it.
+    /// A buffer for a key without its timestamp.
     scratch: Vec<u8>,
-    /// The largest point key, and the largest end of a tombstone as a bound of the file.
+    /// The largest point key and, in `last_end`, the largest end of a tombstone as a bound of the
+    /// file.
     last_point: Vec<u8>,
     last_end: Option<Vec<u8>>,
-    /// The oldest and the newest that get into the file.
+    /// The oldest and the newest timestamp among the table's keys.
     oldest: Vec<u8>,
     newest: Vec<u8>,
 }
 
 impl Timestamps {
-    /// A key with this timestamp gets into the file.
+    /// Records the timestamp of a key that the table gets.
     fn note(&mut self, user_key: &[u8], icmp: &InternalKeyComparator) {
         let (_, timestamp) = icmp.split_timestamp(user_key);
         if icmp.compare_timestamps(timestamp, &self.newest).is_gt() {
@@ -197,8 +198,8 @@ impl Timestamps {
         }
     }
 
-    /// Bounds as versions have them: with timestamps, and exclusive where a tombstone ends them.
-    /// And which timestamps there are.
+    /// Sets the file's bounds and timestamps as versions have them. Bounds have timestamps, and an
+    /// upper bound is exclusive if it is a tombstone's end.
     fn describe(&self, mut meta: FileMetaData, icmp: &InternalKeyComparator) -> FileMetaData {
         if self.size == 0 {
             return meta;
@@ -219,14 +220,14 @@ impl Timestamps {
         meta
     }
 
-    /// An end of a range with the newest timestamp, which sorts before all versions of the key:
-    /// exclusive, whatever they are.
+    /// A range's end as a bound of the file. Its timestamp is the newest possible one, which sorts
+    /// before all versions of the key, so the bound excludes them.
     fn as_bound(icmp: &InternalKeyComparator, end: &[u8]) -> Vec<u8> {
         let bound = icmp.first_version(icmp.split_timestamp(end).0);
         key::internal_key(&bound, SequenceNumber::MAX, ValueType::RangeDeletion)
     }
 
-    /// The first `size` bytes before the trailer taken out.
+    /// The internal key without the last `size` bytes of its user key.
     fn without<'a>(scratch: &'a mut Vec<u8>, internal_key: &[u8], size: usize) -> &'a [u8] {
         let user_key = key::user_key(internal_key);
         scratch.clear();
@@ -239,8 +240,8 @@ impl Timestamps {
 impl TableOutput {
     /// Creates the file.
     /// # Errors
-    /// `IoError`; `InvalidArgument` naming a table option that cannot be honoured. The file may
-    /// exist then.
+    /// `IoError`; `InvalidArgument` naming a table option that cannot be honoured. After an error
+    /// the file may exist.
     pub(crate) fn create(context: &OutputContext<'_>, table: &NewTable) -> Result<TableOutput> {
         let number = table.number;
         for listener in &context.options.listeners {
@@ -269,7 +270,7 @@ impl TableOutput {
         })
     }
 
-    /// Records how many entries stand behind a newer one of the same user key.
+    /// Records the number of entries that follow a newer entry of the same user key.
     pub(crate) fn set_older_versions(&mut self, count: u64) {
         self.older_versions = count;
     }
@@ -366,7 +367,7 @@ impl TableOutput {
         self.builder.estimated_file_size()
     }
 
-    /// Whether the file is to end soon, or its index would not fit into a block.
+    /// Whether the index block is full, so that the file should end soon.
     pub(crate) fn is_index_full(&self) -> bool {
         self.builder.is_index_full()
     }
@@ -377,7 +378,7 @@ impl TableOutput {
 
     /// Ends the file, syncs it and describes it, to listeners too.
     /// # Errors
-    /// `IoError`, or that of opening the table again; with `paranoid_file_checks` and
+    /// `IoError` · the error of opening the table again · with `paranoid_file_checks` or
     /// `verify_output_flags` `Corruption` if the file does not hold the added entries. The file is
     /// lost then.
     pub(crate) fn finish(
@@ -492,7 +493,7 @@ fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> T
     options
 }
 
-/// Hands an entry to the table, and notes it if that is asked for.
+/// Adds an entry to the table, and to the summary if the table will be verified.
 #[inline]
 fn store(
     builder: &mut TableBuilder,

@@ -2,11 +2,11 @@
 //!
 //! In: options of the database and its families, and changes of them. Out: OPTIONS files.
 //!
-//! Printing a file takes time in proportion to the number of families. A file for each change would
-//! therefore make changes cost more with more families. Instead a change pays for
-//! [`FAMILIES_PER_CHANGE`] families. Once changes have paid for all, the next file is written
-//! before the call returns; with no more families than that, this is always. Otherwise a file
-//! follows within [`DELAY`], or when the database closes.
+//! Printing a file costs time in proportion to the number of families, so a file for each change
+//! would make changes cost more with more families. Instead each change pays for
+//! [`FAMILIES_PER_CHANGE`] families. Once the changes so far have paid for all families, the last
+//! of them writes a file before it returns. With at most [`FAMILIES_PER_CHANGE`] families each
+//! change does. Otherwise a file follows within [`DELAY`], or when the database closes.
 //!
 //! After a crash in between, the newest file lacks these changes, as RocksDB's does after a crash
 //! between its MANIFEST and its OPTIONS file. The MANIFEST has all families, and every opening
@@ -30,8 +30,7 @@ const FAMILIES_PER_CHANGE: usize = 32;
 const DELAY: Duration = Duration::from_secs(1);
 
 impl DbInner {
-    /// Notes that families came or went, or options changed, this many times. Sees to it that an
-    /// OPTIONS file follows.
+    /// Notes `changes` changes of options or of the set of families. An OPTIONS file follows.
     /// # Errors
     /// `IoError` if a file was due; the older files are unchanged.
     pub(crate) fn options_changed(&self, changes: usize) -> Result<()> {
@@ -56,8 +55,8 @@ impl DbInner {
         write_options_file(&self.engine)
     }
 
-    /// Writes an OPTIONS file with this number into the directory of a copy, which has its WALs in
-    /// it.
+    /// Writes an OPTIONS file with this number into the directory of a copy. The copy has its WALs
+    /// in the same directory.
     /// # Errors
     /// `IoError`.
     pub(crate) fn save_options_in(&self, directory: &Path, number: FileNumber) -> Result<()> {
@@ -85,7 +84,7 @@ fn write_later(engine: &Arc<Engine>) -> Repeating {
 /// Writes the changes that no OPTIONS file has yet, as a last step of closing. A failure is logged
 /// only: the next opening writes a file.
 pub(super) fn end_options_files(engine: &Engine) {
-    // Dropped without the lock: it waits for its work, which takes the lock.
+    // The timer is dropped without the lock: the drop waits for work that takes the lock.
     let timer = engine.unwritten_options.lock().timer.take();
     drop(timer);
     // The failure is logged already.

@@ -5,8 +5,8 @@
 //! for one, and wait there or in the WAL directory for readers that need them.
 //!
 //! Invariants
-//!  1. No file is deleted that was still needed when the state lock was last held: no code asks
-//!     again for a file that is listed under that lock.
+//!  1. No deleted file was needed when the state lock was last held. A file that is listed as
+//!     obsolete under that lock is never needed again.
 //!  2. While file deletions are disabled, no purge deletes. A purge begins only under the state
 //!     lock with deletions enabled, and disabling them waits for purges that have begun.
 //!  3. Listeners are told after a purge has ended, so that they may disable deletions themselves.
@@ -197,8 +197,8 @@ impl<'a> Obsolete<'a> {
                 };
                 let mut wals = engine.wals.lock();
                 wals.release_before(oldest);
-                // Otherwise the next writer would see the old total, and flush entries written
-                // since for that.
+                // Otherwise the next writer would see the old total, and flush newer entries for
+                // it.
                 engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
                 ObsoleteWals::take(engine, &mut wals.old)
             }
@@ -237,9 +237,9 @@ impl<'a> Obsolete<'a> {
     }
 }
 
-/// Deletes every file in the directories that a crash or an earlier process left and nothing needs.
-/// Directories besides the database's own lose tables, blob files and WALs only.
-/// No job has begun yet, so no thread is writing a file that the MANIFEST does not name.
+/// At open: deletes every file that a crash or an earlier process left and nothing needs.
+/// Directories besides the database's own lose tables, blob files and WALs only. No job has begun
+/// yet, so no thread is writing a file that the MANIFEST does not name.
 pub(crate) fn purge_directory(engine: &Engine) -> Result<()> {
     let names = engine.fs().children(&engine.path)?;
     let mut keep = {
@@ -274,8 +274,8 @@ pub(crate) fn purge_directory(engine: &Engine) -> Result<()> {
     Ok(())
 }
 
-/// Deletes an obsolete file of a directory; a WAL of the WAL directory goes into the archive, if
-/// there is to be one.
+/// Deletes an obsolete file of a directory. A WAL of the WAL directory goes into the archive, if
+/// the options ask for one.
 fn delete_or_archive(engine: &Engine, dir: &Path, name: &str) {
     match parse_file_name(name) {
         Some((FileType::Wal, number)) if dir == engine.wal_dir && engine.wals.lock().old.archives() => {

@@ -161,14 +161,14 @@ pub struct LiveFileStorageInfo {
     pub relative_filename: String,
     /// Its directory.
     pub directory: PathBuf,
-    /// Its number; 0 of CURRENT.
+    /// Its number; 0 for CURRENT.
     pub file_number: FileNumber,
     /// Its kind.
     pub file_type: FileType,
     /// Bytes to copy.
     pub size: u64,
-    /// Checksum of the whole file and its function's name, if requested: empty and "Unknown" where
-    /// none was made.
+    /// Checksum of the whole file and its function's name, if requested. A file without one has an
+    /// empty checksum and the name "Unknown".
     pub file_checksum: Option<(Vec<u8>, String)>,
     /// Contents to write instead of those of the file, which may change. Empty: copy the file.
     pub replacement_contents: Vec<u8>,

@@ -1,7 +1,7 @@
 //! Options as lines of the LOG, in RocksDB's format: `Options.max_open_files: -1`.
 //!
-//! In: option structs. Out: pairs of name and value, made by the table of options, so that a new
-//! option has its line at once; and those lines as text. Source: RocksDB `options/db_options.cc`,
+//! In: option structs. Out: pairs of name and value, and their lines. The table of options makes
+//! the pairs, so a new option has its line at once. Source: RocksDB `options/db_options.cc`,
 //! `options/options.cc`, `table/block_based/block_based_table_factory.cc`.
 //!
 //! Objects show their name, or `(set)`. RocksDB shows the address of most, which would make two
@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// Name and value.
 pub type LogLine = (String, String);
 
-/// An option that is no text, as the LOG shows it.
+/// The lines in the LOG of an option that has no text.
 pub trait ObjectLog {
     /// Appends the lines of the option called `name`; there may be none.
     fn log(&self, name: &str, lines: &mut Vec<LogLine>);
@@ -54,7 +54,7 @@ impl ObjectLog for Option<Arc<SstFileManager>> {
     }
 }
 
-/// One line for each directory. RocksDB does not show them.
+/// One line for each directory; RocksDB has none.
 impl ObjectLog for Vec<DbPath> {
     fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
         for (i, DbPath { path, target_size }) in self.iter().enumerate() {
@@ -155,7 +155,7 @@ impl DbOptions {
 }
 
 impl super::ColumnFamilyOptions {
-    /// Lines of the LOG: one for each option, and one text with those of the tables.
+    /// Lines of the LOG: one for each option; the options of tables share one text.
     pub(crate) fn log_lines(&self) -> Vec<String> {
         let mut table = format!("{:>52}: ", "table_factory options");
         for (name, value) in lines_of(&self.table) {
@@ -168,7 +168,7 @@ impl super::ColumnFamilyOptions {
     }
 }
 
-/// A flag as a number; those that RocksDB spells out as a word.
+/// A flag as the LOG shows it: a word for the options for which RocksDB prints one, else a number.
 pub(super) fn flag(name: &str, is_set: bool) -> String {
     const SPELLED: [&str; 6] = [
         "enforce_single_del_contracts",

@@ -8,10 +8,10 @@ use super::value::{object_name, split_map};
 use super::{ColumnFamilyOptions, DbOptions, Options, former};
 use esker_base::{Error, ErrorKind, Result};
 
-/// The text of the table's options, if `name` is RocksDB's for them. `table_factory` may name the
-/// factory alone.
+/// The text of the table's options, if `name` is one of RocksDB's names for them. For
+/// `table_factory` the text may also be the factory's name alone.
 /// # Errors
-/// `InvalidArgument`: another kind of table, which is not built.
+/// `InvalidArgument`: a kind of table that Esker does not have.
 fn table_options<'a>(name: &str, text: &'a str) -> Result<Option<&'a str>> {
     let text = text.trim();
     match name {
@@ -78,7 +78,7 @@ fn set_mutable<T: OptionStruct>(options: &mut T, name: &str, text: &str) -> Resu
     options.set_text(name, text).map_err(invalid)
 }
 
-/// An unknown name of a field is `InvalidArgument` to callers.
+/// Turns the error of an unknown field into `InvalidArgument`, as callers expect.
 fn invalid(error: Error) -> Error {
     if error.kind() == ErrorKind::NotFound { Error::invalid_argument(error.message()) } else { error }
 }

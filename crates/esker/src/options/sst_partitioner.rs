@@ -34,8 +34,8 @@ pub struct SstPartitionerContext<'a> {
     pub largest_user_key: &'a [u8],
 }
 
-/// Decides where the tables of one subcompaction end, besides their sizes. Outputs in level 0 are
-/// not asked about.
+/// Decides where the tables of one subcompaction end, besides their sizes. The engine does not ask
+/// it about outputs in level 0.
 pub trait SstPartitioner: Send {
     /// Whether the table ends between the two keys.
     fn should_partition(&mut self, request: &PartitionerRequest<'_>) -> bool;
@@ -45,7 +45,7 @@ pub trait SstPartitioner: Send {
 
 /// Makes a partitioner for each subcompaction.
 pub trait SstPartitionerFactory: Send + Sync {
-    /// For logs and OPTIONS.
+    /// The factory's name in logs and OPTIONS files.
     fn name(&self) -> &str;
     /// A partitioner for this compaction.
     fn create_partitioner(&self, context: &SstPartitionerContext<'_>) -> Box<dyn SstPartitioner>;
@@ -82,7 +82,7 @@ pub struct SstPartitionerFixedPrefixFactory {
 impl SstPartitionerFixedPrefixFactory {
     const NAME: &str = "SstPartitionerFixedPrefixFactory";
 
-    /// Of prefixes of `length` bytes.
+    /// A factory for prefixes of `length` bytes.
     pub fn new(length: usize) -> SstPartitionerFixedPrefixFactory {
         SstPartitionerFixedPrefixFactory { length }
     }

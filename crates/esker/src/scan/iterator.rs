@@ -45,8 +45,8 @@ use std::cmp::Ordering;
 pub(crate) use timestamped::{new_timestamped_iter, new_versions_iter};
 pub(crate) use watch::{RunWatch, WatchedRun};
 
-/// A cursor over the keys of a family. Not valid until it is positioned; after an error until it is
-/// positioned again. May be sent to another thread, not shared.
+/// A cursor over the keys of a family. It is not valid until a move positions it, nor after an
+/// error until the next seek. It may be sent to another thread, but not shared.
 ///
 /// ```
 /// # let dir = esker_testkit::TempDir::new("doc");
@@ -82,38 +82,37 @@ pub struct DbIterator {
     db: Arc<DbInner>,
     options: ReadOptions,
     watched: Watched,
-    /// Keeps what it sees from being compacted away, if the user has no snapshot that does.
+    /// A snapshot that keeps visible entries from being compacted away, if the user holds none.
     held: Option<Snapshot>,
-    /// The ranges that it plans to scan.
+    /// The ranges that the user plans to scan.
     planned: Option<PlannedRanges>,
 }
 
-/// The source of an iterator's entries.
+/// Whether the iterator moves to newer super versions by itself.
 #[derive(Debug)]
 enum Watched {
-    /// This, until there is a newer one.
+    /// It reads this super version until there is a newer one.
     SuperVersion(Arc<SuperVersion>),
-    /// Nothing until it is moved.
+    /// It holds no super version, and takes one when it is moved.
     Detached,
-    /// One super version for good: with `pin_data`, timestamps, options that hide entries, or on a
-    /// secondary.
+    /// It keeps one super version for good: with `pin_data`, timestamps, options that hide entries,
+    /// or on a secondary.
     Stays,
 }
 
-/// Over keys without or with user-defined timestamps.
+/// A cursor over keys without or with user-defined timestamps.
 #[derive(Debug)]
 enum Cursor {
     Plain(Box<DbIter<Runs>>),
     Timestamped(Box<TimestampedIter>),
-    /// With `iter_start_ts`.
+    /// All versions, with `iter_start_ts`.
     Versions(Box<VersionsIter>),
-    /// Over nothing: the iterator is being dropped.
+    /// No cursor: the iterator is being dropped.
     Gone,
 }
 
 impl DbIterator {
-    /// An iterator that was told of the ranges of `args` when it was made. Files outside all of
-    /// them are not opened.
+    /// An iterator that plans to scan the ranges of `args`. It opens no file outside of them.
     /// # Errors
     /// As `Db::new_multi_scan`.
     pub(crate) fn new_prepared(
@@ -127,7 +126,7 @@ impl DbIterator {
         DbIterator::new(db, within_ranges(options, args), cf, Some(args))
     }
 
-    /// Over `cf`, told of `ranges` if there are any.
+    /// An iterator over `cf`. `ranges`: the ranges that the user plans to scan.
     /// # Errors
     /// See `Db::iter_opt`.
     pub(crate) fn new(
@@ -157,9 +156,9 @@ impl DbIterator {
             let statistics = db.engine.options.statistics.as_ref();
             PlannedRanges::new(ranges, iter.runs(), &options, statistics)
         });
-        // Other iterators would lose entries that flushes move into files, or that compactions drop
-        // as invisible.
-        // A later super version of a secondary lacks what only this iterator sees.
+        // An iterator with options that hide entries would lose those that flushes move into files,
+        // and those that compactions drop as invisible. A secondary's later super versions lack
+        // entries that only this iterator sees.
         let may_leave = !options.pin_data && db.engine.secondary.is_none();
         let can_watch = matches!(iter, Cursor::Plain(_)) && may_leave && sees_all(&options);
         let watched = if can_watch { Watched::SuperVersion(super_version) } else { Watched::Stays };
@@ -167,12 +166,12 @@ impl DbIterator {
         Ok(DbIterator { iter, cf: cf.clone(), db: db.clone(), options, watched, held, planned })
     }
 
-    /// Whether it stands on an entry.
+    /// Whether the iterator is at an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         each!(&self.iter, iter => iter.valid())
     }
-    /// To the first key within the bounds.
+    /// Moves to the first key within the bounds.
     pub fn seek_to_first(&mut self) {
         if !self.is_here() {
             return;
@@ -185,7 +184,7 @@ impl DbIterator {
         }
         self.db.engine.end_timing(Histogram::DbSeek, start);
     }
-    /// To the last key within the bounds.
+    /// Moves to the last key within the bounds.
     pub fn seek_to_last(&mut self) {
         if !self.is_here() {
             return;
@@ -198,7 +197,7 @@ impl DbIterator {
         }
         self.db.engine.end_timing(Histogram::DbSeek, start);
     }
-    /// To the first key at or after `target`.
+    /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) {
         if !self.is_here() {
             return;
@@ -213,7 +212,7 @@ impl DbIterator {
         }
         self.db.engine.end_timing(Histogram::DbSeek, start);
     }
-    /// To the last key at or before `target`.
+    /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
         if !self.is_here() {
             return;
@@ -228,8 +227,8 @@ impl DbIterator {
         }
         self.db.engine.end_timing(Histogram::DbSeek, start);
     }
-    /// To the next key. Stays where it is if it is not valid, also if it is detached, was refreshed
-    /// or follows new writes.
+    /// Moves to the next key. An iterator that is not valid stays where it is, also if it is
+    /// detached, was refreshed or follows new writes.
     #[inline]
     pub fn next(&mut self) {
         if self.options.tailing && self.follow(true) {
@@ -239,8 +238,8 @@ impl DbIterator {
             each!(&mut self.iter, iter => iter.next());
         }
     }
-    /// To the previous key. Stays where it is if it is not valid, also if it is detached, was
-    /// refreshed or follows new writes.
+    /// Moves to the previous key. An iterator that is not valid stays where it is, also if it is
+    /// detached, was refreshed or follows new writes.
     #[inline]
     pub fn prev(&mut self) {
         if self.options.tailing && self.follow(false) {
@@ -266,8 +265,8 @@ impl DbIterator {
     pub fn value(&self) -> &[u8] {
         each!(&self.iter, iter => iter.value())
     }
-    /// Name and value of each column here, by name: of an entity all of them, of a plain value one
-    /// without a name. They live until the next move.
+    /// Name and value of each column here, by name. An entity has several columns; a plain value
+    /// has one without a name. They live until the next move.
     ///
     /// # Panics
     /// If the iterator is not valid, in debug builds.
@@ -282,19 +281,18 @@ impl DbIterator {
     pub fn item(&self) -> Option<(&[u8], &[u8])> {
         self.valid().then(|| (self.key(), self.value()))
     }
-    /// The error that made it invalid, if there was one.
+    /// The error that made the iterator invalid, if there was one.
     /// # Errors
-    /// `Corruption` and `IoError` name the file · `Incomplete` if `read_tier` forbids the I/O it
-    /// would take, or `max_skippable_internal_keys` was passed · `TimedOut` if it would take I/O
-    /// behind `deadline` · `NotSupported` in a forked child of the process that opened the
-    /// database.
+    /// `Corruption` and `IoError` name the file · `Incomplete` if a move needs I/O that `read_tier`
+    /// forbids, or passes `max_skippable_internal_keys` · `TimedOut` if a move needs I/O after
+    /// `deadline` · `NotSupported` in a forked child of the process that opened the database.
     pub fn status(&self) -> Result<()> {
         each!(&self.iter, iter => iter.status())
     }
 
-    /// Moves to the present: later reads show what is there now. Not valid until positioned again.
-    /// It lets go of its snapshot, if it has one; [`refresh_at`](Self::refresh_at) the same
-    /// snapshot keeps it and lets go of memtables and files only.
+    /// Moves to the present: later reads show the newest values. Not valid until positioned again.
+    /// An iterator with a snapshot leaves it. To keep it and release only memtables and files, call
+    /// [`refresh_at`](Self::refresh_at) with the same snapshot.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -317,15 +315,14 @@ impl DbIterator {
     /// `InvalidArgument`: a snapshot or family of another database; `tailing` together with a
     /// snapshot or timestamps · `NotSupported`: `read_tier` is `Persisted`, or this is a forked
     /// child of the process that opened the database · `Corruption` and `IoError` from opening
-    /// level-0 files · `Incomplete` and `TimedOut`: the options let a read go less far than opening
-    /// one takes, or less long · `ShutdownInProgress`: the database was closed. The iterator is as
-    /// it was then.
+    /// level-0 files · `Incomplete` and `TimedOut`: `read_tier` or `deadline` stops the opening of
+    /// a file · `ShutdownInProgress`: the database was closed. The iterator is as it was then.
     pub fn refresh(&mut self) -> Result<()> {
         let before = self.options.snapshot.take();
         self.refresh_runs().inspect_err(|_| self.options.snapshot = before)
     }
 
-    /// Moves to the point in time of the options.
+    /// Moves to the point in time that the options name.
     /// # Errors
     /// Those of `refresh`. The iterator is as it was then.
     fn refresh_runs(&mut self) -> Result<()> {
@@ -355,8 +352,8 @@ impl DbIterator {
         Ok(())
     }
 
-    /// Moves to the point in time of `snapshot`, and stays there: as [`refresh`](Self::refresh), as
-    /// if it had been opened with it.
+    /// Moves to the point in time of `snapshot` and stays there, as if the iterator had been opened
+    /// with `snapshot`. Otherwise like [`refresh`](Self::refresh).
     /// # Errors
     /// `InvalidArgument`: a snapshot of another database, or the iterator follows new writes
     /// (`tailing`) · `NotSupported` in a forked child of the process that opened the database ·
@@ -395,8 +392,8 @@ impl DbIterator {
         options
     }
 
-    /// The database and family it reads, with the options of another iterator at the same sequence
-    /// number.
+    /// The iterator's database and family, and options that open another iterator at the same
+    /// sequence number.
     pub(crate) fn reads(&self) -> (&Arc<DbInner>, &Arc<ColumnFamily>, ReadOptions) {
         (&self.db, &self.cf, self.options_of_another())
     }
@@ -411,8 +408,8 @@ impl DbIterator {
         }
     }
 
-    /// Of those that follow new writes: to the present, if something has been written. True if it
-    /// has moved there; then it is not valid. It stays where it is if a file cannot be opened.
+    /// Moves a tailing iterator to the present, if there are new writes. True if it has moved; then
+    /// it is not valid. If a file cannot be opened, it stays where it is.
     fn catch_up(&mut self) -> bool {
         if !self.options.tailing {
             return false;
@@ -424,7 +421,8 @@ impl DbIterator {
         is_new && self.refresh_runs().is_ok()
     }
 
-    /// Steps past its key at the present. False, and nothing is done, if nothing has been written.
+    /// Moves a tailing iterator to the present and steps past its key there. False, and nothing is
+    /// done, if there are no new writes.
     #[cold]
     fn follow(&mut self, forward: bool) -> bool {
         if !self.valid() {
@@ -440,7 +438,7 @@ impl DbIterator {
         } else {
             iter.seek_for_prev(&key);
         }
-        // It may have been deleted.
+        // The key may have been deleted.
         if iter.valid() && iter.key() == key {
             if forward {
                 iter.next();
@@ -451,8 +449,7 @@ impl DbIterator {
         true
     }
 
-    /// The cursor that a newer super version can be put under. Those with timestamps are not
-    /// watched.
+    /// The cursor that can change its super version. A cursor over timestamps never does.
     fn plain(&mut self) -> &mut DbIter<Runs> {
         match &mut self.iter {
             Cursor::Plain(iter) => iter,
@@ -462,13 +459,12 @@ impl DbIterator {
         }
     }
 
-    /// The options by which files are opened.
+    /// The options for opening files.
     fn opening_options(&self) -> &ReadOptions {
         self.planned.as_ref().and_then(|planned| planned.around.as_deref()).unwrap_or(&self.options)
     }
 
-    /// False, with an error as the status, in a forked child of the process that opened the
-    /// database.
+    /// Whether this process opened the database. In a forked child the status becomes an error.
     #[inline]
     fn is_here(&mut self) -> bool {
         self.db.engine.owner.is_here() || self.fail_elsewhere()
@@ -481,7 +477,7 @@ impl DbIterator {
         false
     }
 
-    /// Whether the super version is not the family's any more, or there is none.
+    /// Whether the family has a newer super version, or the iterator is detached.
     #[inline]
     fn is_outdated(&self) -> bool {
         match &self.watched {
@@ -491,11 +487,11 @@ impl DbIterator {
         }
     }
 
-    /// Steps to a row that has been decoded, if there is one: nothing is read for that, and a newer
-    /// super version has time until there is none.
+    /// Steps to the next row that is decoded already, if there is one. That reads nothing, so the
+    /// iterator changes to a newer super version only after the last decoded row.
     #[inline]
     fn step_in_run(&mut self, forward: bool) -> bool {
-        // A probe has it change its super version in the middle of runs as well.
+        // A probe changes the super version in the middle of decoded rows as well.
         let leaves_early =
             || self.is_outdated() && self.valid() && self.key().last().is_some_and(|byte| byte % 2 == 0);
         if esker_base::probe!(soon: leaves_early(), usually: false) {
@@ -505,8 +501,8 @@ impl DbIterator {
         if forward { iter.next_in_run() } else { iter.prev_in_run() }
     }
 
-    /// Before a step: goes on over the family's present super version, at the same place and under
-    /// the same snapshot. False if the place cannot be read there; `status` then says why.
+    /// Before a step: changes to the family's present super version, at the same place and sequence
+    /// number. False if the place cannot be read there; `status` then says why.
     #[inline]
     fn keep_place(&mut self) -> bool {
         if !self.is_here() {
@@ -519,7 +515,7 @@ impl DbIterator {
         each!(&self.iter, iter => iter.valid())
     }
 
-    /// Before a seek: the same, without a place.
+    /// Before a seek: changes to the family's present super version without keeping a place.
     #[inline]
     fn leave_old_super_version(&mut self) -> bool {
         if self.is_outdated() {
@@ -529,8 +525,8 @@ impl DbIterator {
         !self.is_detached()
     }
 
-    /// Takes the family's present super version; stays with the old one if a file of it cannot be
-    /// opened, or fails if there is none.
+    /// Takes the family's present super version. If one of its files cannot be opened, stays with
+    /// the old one; a detached iterator fails.
     #[cold]
     fn change_super_version(&mut self) {
         let super_version = self.cf.pinned_super_version();
@@ -547,7 +543,7 @@ impl DbIterator {
         let was_detached = matches!(self.watched, Watched::Detached);
         self.watched = Watched::SuperVersion(super_version.clone());
         if prepared.is_empty() && !was_detached {
-            // Options have changed, or a memtable that it sees nothing of.
+            // Only options differ, or a memtable that this iterator does not see.
             self.plain().keep(super_version);
             return;
         }
@@ -555,7 +551,7 @@ impl DbIterator {
     }
 }
 
-/// Checks that an iterator can read with this tier.
+/// Checks that iterators support the read tier of `options`.
 /// # Errors
 /// See [`Db::iter_opt`](crate::Db::iter_opt).
 pub(crate) fn check_tier(options: &ReadOptions) -> Result<()> {
@@ -597,7 +593,8 @@ pub(crate) fn new_db_iter(
     Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(super_version.clone() as KeepAlive)))
 }
 
-/// A cursor over the keys of a family whose runs are watched. It stays at its super version.
+/// A cursor over the keys of a family that reports its runs to `watch`. It stays at its super
+/// version.
 /// # Errors
 /// As [`Db::iter_opt`](crate::Db::iter_opt).
 pub(crate) fn watched_iter(
@@ -614,8 +611,9 @@ pub(crate) fn watched_iter(
     Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(super_version.clone() as KeepAlive)))
 }
 
-/// Options of the cursor over user keys, from the user's. The cursor remembers no deleted runs. It
-/// must not if it reads other entries over the database, or an incomplete super version.
+/// The options of a cursor over user keys that follow from `options`. The cursor remembers no
+/// deleted runs: its caller may read other entries over the database, or an incomplete super
+/// version.
 pub(crate) fn db_iter_options(
     cf: &ColumnFamily,
     super_version: &SuperVersion,
@@ -639,9 +637,9 @@ pub(crate) fn db_iter_options(
     }
 }
 
-/// Whether the prefixes that filters have are those of the family's extractor. Tables are opened
-/// with the extractor that the family had when the database was opened; a scan with another one
-/// that was set since needs keys with other prefixes of the old kind than that of its target.
+/// Whether filters have the prefixes of the family's present extractor. Tables have the extractor
+/// of when the database was opened. A scan with a later extractor needs keys of several old
+/// prefixes, so it must not ask the filters.
 fn filters_have_prefixes(cf: &ColumnFamily, super_version: &SuperVersion) -> bool {
     match (&super_version.options.prefix_extractor, cf.tables.prefix_extractor()) {
         (Some(asked), Some(opened)) => asked.name() == opened.name(),
@@ -656,7 +654,7 @@ fn sees_all(options: &ReadOptions) -> bool {
         && options.table_filter.is_none()
 }
 
-/// Where a scan of all there is remembers runs of deleted keys.
+/// The memory of deleted runs, for a scan that sees every entry.
 fn deleted_run_memory(super_version: &SuperVersion, options: &ReadOptions) -> Option<DeletedRunMemoryRef> {
     sees_all(options).then(|| DeletedRunMemoryRef {
         ranges: super_version.deleted_run_memory.clone(),

@@ -1,5 +1,5 @@
-//! More of a batch with an index: reads in the order of a family, pinned and over an iterator, and
-//! the timestamps of its keys.
+//! More methods of a batch with an index: reads in a family's order, pinned reads, an iterator over
+//! a database's, and timestamps.
 
 use super::batch_index::{WriteBatchWithIndex, get_alone};
 use super::iterator::TransactionIterator;
@@ -9,7 +9,7 @@ use crate::scan::DbIterator;
 use esker_base::{ColumnFamilyId, PinnedBytes, Result};
 use esker_format::write_batch::WriteBatch;
 
-/// The ops of a batch, to be read. Its save points are gone.
+/// The ops of a batch as an indexed one, without save points.
 impl From<WriteBatch> for WriteBatchWithIndex {
     fn from(batch: WriteBatch) -> WriteBatchWithIndex {
         let mut indexed = WriteBatchWithIndex::default();
@@ -53,9 +53,9 @@ impl WriteBatchWithIndex {
 
     /// [`get_from_batch_and_db`](Self::get_from_batch_and_db), without copying the value.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database ·
     /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_pinned_from_batch_and_db(
         &self,
@@ -70,14 +70,14 @@ impl WriteBatchWithIndex {
         }
     }
 
-    /// An iterator over what `base` shows as if the batch were written: over its family, at its
-    /// point in time, within its bounds. It does not see later changes of the batch.
+    /// An iterator over the entries that `base` would show if the batch were written: over its
+    /// family, at its point in time, within its bounds. It does not see later changes of the batch.
     /// # Errors
     /// `NotSupported`: the family has user-defined timestamps, `base` follows new writes
     /// (`tailing`), or this is a forked child of the process that opened the database ·
-    /// `Corruption` and `IoError` from opening level-0 files · `Incomplete` and `TimedOut`: the
-    /// options of `base` let a read go less far than opening one takes, or less long ·
-    /// `ShutdownInProgress`: the database was closed.
+    /// `Corruption` and `IoError` from opening level-0 files · `Incomplete` and `TimedOut`:
+    /// `read_tier` or `deadline` of `base` stops the opening of a file · `ShutdownInProgress`: the
+    /// database was closed.
     pub fn iter_over(&self, base: &DbIterator) -> Result<TransactionIterator> {
         let (db, cf, options) = base.reads();
         let (db, family) = (Db { inner: db.clone() }, ColumnFamilyHandle { cf: cf.clone() });
@@ -106,8 +106,8 @@ impl WriteBatchWithIndex {
     /// ```
     /// # Errors
     /// `InvalidArgument`: `timestamp` is empty or of another size, or a key is shorter than it ·
-    /// `Corruption`: the batch is protected and not what was put in · the error of `size_in`. The
-    /// batch stays as it was.
+    /// `Corruption`: the batch is protected and its bytes have changed · the error of `size_in`.
+    /// The batch stays as it was.
     pub fn update_timestamps(
         &mut self,
         timestamp: &[u8],

@@ -1,4 +1,4 @@
-//! A transaction and batches: its own is looked at, and another one becomes a part of it.
+//! A transaction and batches: a user reads its own batch, and adds another batch to it.
 //!
 //! Source of the semantics: RocksDB's `Transaction::{GetWriteBatch,RebuildFromWriteBatch}`.
 
@@ -8,10 +8,10 @@ use esker_base::{ColumnFamilyId, Error, Result};
 use esker_format::wide_column::EncodedColumns;
 use esker_format::write_batch::{BatchOp, WriteBatch};
 
-/// Gives a kind of transaction its methods. `$open` opens a database for it in an example.
+/// Gives a kind of transaction its batch methods. `$open` opens a database for the example.
 macro_rules! batches_of {
     ($name:ident, $open:literal, $errors:literal) => {
-        /// Batches as a whole.
+        /// Reads and writes of whole batches.
         impl $name {
             #[doc = "Does what `batch` says: each of its operations becomes one of this transaction. Keys in"]
             #[doc = "families with user-defined timestamps lose theirs."]
@@ -91,7 +91,7 @@ batches_of!(
 );
 
 impl Transaction {
-    /// Runs `look` on what it has written so far, without copying it.
+    /// Calls `look` with the transaction's writes so far, without copying them.
     ///
     /// # Panics
     /// If `look` changes the transaction.
@@ -101,7 +101,7 @@ impl Transaction {
 }
 
 impl OptimisticTransaction {
-    /// Runs `look` on what it has written so far, without copying it.
+    /// Calls `look` with the transaction's writes so far, without copying them.
     ///
     /// # Panics
     /// If `look` uses the transaction.

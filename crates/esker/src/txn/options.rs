@@ -7,10 +7,10 @@
 use esker_lock::{LockerOptions, Locking, Timeout};
 use std::time::Duration;
 
-/// When what a transaction writes goes to the memtables.
+/// When a transaction's writes go to the memtables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WritePolicy {
-    /// At commit. Transactions that RocksDB wrote under the other policies are recovered, and go on
+    /// At commit. Transactions that RocksDB wrote under other policies are recovered, and continue
     /// under this one.
     #[default]
     WriteCommitted,
@@ -24,17 +24,17 @@ pub enum WritePolicy {
 /// level allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IsolationLevel {
-    /// Reads see what is committed at the time of each read; keys that are written, or read for
-    /// update, are locked. A snapshot that is set by hand is checked against. RocksDB's
-    /// transactions as they are.
+    /// Each read sees the latest committed values. Keys that are written or read for update are
+    /// locked. If the transaction sets a snapshot itself, later writes to those keys are conflicts.
+    /// As in RocksDB.
     #[default]
     ReadCommitted,
-    /// A snapshot is set at the begin; reads see it, and what is written must not have been written
-    /// by others since: snapshot isolation.
+    /// Snapshot isolation: the transaction sets a snapshot when it begins, and reads see it. Keys
+    /// that others have written since then cannot be written.
     Snapshot,
-    /// As if transactions ran one after the other. With locks, reads lock: keys shared, iterators
-    /// all between their bounds. Without, at commit nothing that was read may have been written by
-    /// others since.
+    /// As if transactions ran one after the other. With locks, each read takes a shared lock on its
+    /// key, and an iterator locks everything between its bounds. Without locks, the commit fails if
+    /// others have written a key since it was read.
     Serializable,
 }
 
@@ -44,23 +44,24 @@ pub struct TransactionDbOptions {
     /// Longest wait of a transaction for a lock unless its own options say otherwise, in
     /// milliseconds; 0: not at all, negative: for ever. Default 1000.
     pub transaction_lock_timeout: i64,
-    /// The same for writes outside of transactions. Default 1000.
+    /// The same limit for writes outside of transactions. Default 1000.
     pub default_lock_timeout: i64,
     /// Number of recent deadlocks that are remembered. Default 5.
     pub max_num_deadlocks: u32,
-    /// Bytes that locks may take before those of the greediest transaction are joined; if that does
-    /// not help, requests get `LockLimit`. `usize::MAX`: no limit, the default. Stands for
-    /// RocksDB's `max_num_locks`, in bytes.
+    /// Most bytes of locks. Beyond it the locks of the greediest transaction are joined; if that
+    /// does not help, requests fail with `LockLimit`. `usize::MAX`: no limit, the default. Replaces
+    /// RocksDB's `max_num_locks`.
     pub max_lock_memory: usize,
     /// Whether ranges can be locked, which `delete_range` and serializable iterators need. Default
     /// `Ranges`.
     pub locking: Locking,
     /// Default `WriteCommitted`; the others are refused.
     pub write_policy: WritePolicy,
-    /// Neither locks nor checks: the caller knows that there are no conflicts. Default false.
+    /// Take no locks and check nothing: the caller knows that there are no conflicts. Default
+    /// false.
     pub skip_concurrency_control: bool,
-    /// In families with user-defined timestamps, whether keys that were written at a newer
-    /// timestamp than the one that a transaction reads at are conflicts. Default true.
+    /// In families with user-defined timestamps: whether a key with a timestamp newer than the
+    /// transaction's read timestamp is a conflict. Default true.
     pub enable_udt_validation: bool,
 }
 
@@ -99,22 +100,22 @@ pub struct TransactionOptions {
     pub isolation: IsolationLevel,
     /// Set a snapshot at the begin. Default false.
     pub set_snapshot: bool,
-    /// Look for a circle of waiting transactions before waiting. Default false.
+    /// Look for a cycle of waiting transactions before waiting. Default false.
     pub deadlock_detect: bool,
-    /// Longest chain of waiting transactions that is followed; a longer one is taken for a circle.
+    /// Longest chain of waiting transactions that is followed; a longer one counts as a cycle.
     /// Default 50.
     pub deadlock_detect_depth: usize,
-    /// Time to wait before looking for a circle, in microseconds. Default 0.
+    /// Time to wait before looking for a cycle, in microseconds. Default 0.
     pub deadlock_timeout_us: u64,
     /// Longest wait for a lock, in milliseconds; 0: not at all, negative: as the database says.
     /// Default -1.
     pub lock_timeout: i64,
-    /// Milliseconds after which others may steal its locks, and it cannot commit; negative: never.
-    /// Default -1.
+    /// Milliseconds until the transaction expires: then others may steal its locks, and it cannot
+    /// commit. Negative: never. Default -1.
     pub expiration: i64,
     /// Bytes that it may write; 0: no limit. Default 0.
     pub max_write_batch_size: usize,
-    /// Neither locks nor checks. Default false.
+    /// Take no locks and check nothing. Default false.
     pub skip_concurrency_control: bool,
     /// Whether it may be committed without having been prepared. Default true.
     pub skip_prepare: bool,

@@ -28,7 +28,7 @@ impl Transaction {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// Of each key those of [`Transaction::get_opt`].
+    /// Each key has those of [`Transaction::get_opt`].
     pub fn multi_get_cf(
         &self,
         options: &ReadOptions,
@@ -41,8 +41,8 @@ impl Transaction {
 
     /// [`Transaction::multi_get_for_update`] of keys of several families. Keys are read one by one.
     /// # Errors
-    /// Of all keys, if one cannot be locked; the keys before it stay locked · of each key those of
-    /// [`Transaction::get_for_update_opt`].
+    /// If a key cannot be locked, every key has that error, and the keys before it stay locked ·
+    /// otherwise each key has those of [`Transaction::get_for_update_opt`].
     pub fn multi_get_for_update_cf(
         &self,
         options: &ReadOptions,
@@ -82,9 +82,9 @@ impl OptimisticTransaction {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database ·
     /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_pinned_opt(
         &self,
@@ -101,7 +101,7 @@ impl OptimisticTransaction {
 
     /// [`OptimisticTransaction::multi_get`] of keys of several families. Keys are read one by one.
     /// # Errors
-    /// Of each key those of [`OptimisticTransaction::get_opt`].
+    /// Each key has those of [`OptimisticTransaction::get_opt`].
     pub fn multi_get_cf(
         &self,
         options: &ReadOptions,
@@ -115,7 +115,7 @@ impl OptimisticTransaction {
     /// [`OptimisticTransaction::multi_get_for_update`] of keys of several families. Keys are read
     /// one by one.
     /// # Errors
-    /// Of each key those of [`OptimisticTransaction::get_for_update_opt`].
+    /// Each key has those of [`OptimisticTransaction::get_for_update_opt`].
     pub fn multi_get_for_update_cf(
         &self,
         options: &ReadOptions,
@@ -128,7 +128,7 @@ impl OptimisticTransaction {
         self.multi_get_cf(options, keys)
     }
 
-    /// Puts bytes into the WAL that mean nothing to the database.
+    /// Puts bytes into the WAL that the database does not read.
     /// # Errors
     /// `InvalidArgument`: the transaction is over, or the bytes are 4 GiB or more.
     pub fn put_log_data(&self, blob: &[u8]) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Write-ahead logs: appended before a write is acknowledged, replayed at open, archived or deleted
 //! once tables hold their entries.
 //!
-//! Reading order: `manager` (the WALs of a database), `old` (those that no family needs), `budget`
+//! Reading order: `manager` (the WALs of a database), `old` (WALs that no family needs), `budget`
 //! (memory of a replay), `source` (a WAL being read), `predecessor` (the link to the WAL before
 //! it), `two_phase` (prepared transactions in WALs), `changes` (records as committed changes),
 //! `follow` (the WALs of a primary).

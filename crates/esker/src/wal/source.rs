@@ -1,4 +1,4 @@
-//! Log files as the log reader wants them: read once, or followed while they grow.
+//! Sources of the log reader: log files read once, or followed while they grow.
 
 use esker_base::sync::Arc;
 use esker_base::{FileNumber, Result, SubCode};
@@ -69,7 +69,7 @@ impl fmt::Debug for TailSource {
     }
 }
 
-/// A WAL that is read up to a bound, which may rise: it may be one that is being written.
+/// A WAL that is read up to a bound. The bound rises while the WAL is being written.
 #[derive(Debug)]
 pub(crate) struct BoundedWal {
     file: TailSource,
@@ -77,7 +77,7 @@ pub(crate) struct BoundedWal {
 }
 
 impl BoundedWal {
-    /// WAL `number` of `wal_dir` or its archive; nothing of it may be read yet.
+    /// Opens WAL `number` of `wal_dir` or its archive, with a bound of 0.
     /// # Errors
     /// `IoError` if it cannot be opened.
     pub(crate) fn open(fs: &dyn FileSystem, wal_dir: &Path, number: FileNumber) -> Result<BoundedWal> {

@@ -9,17 +9,17 @@
 //! | policy | ops of a section | numbers |
 //! |---|---|---|
 //! | write-committed | applied by its commit, from the number of the commit's record on | one for each op |
-//! | write-prepared, write-unprepared | RocksDB had them in memtables when the section was logged | one for each part of a batch without repeated keys |
+//! | write-prepared, write-unprepared ("early") | RocksDB had them in memtables when the section was logged | one for each part of a batch without repeated keys |
 //!
 //! Invariants
 //!  1. No op of a section is applied before its commit, under any policy: uncommitted ops cannot be
 //!     seen.
-//!  2. Ops of the second kind keep their original numbers, and belong to the section's WAL: tables
+//!  2. Ops of an early policy keep their original numbers, and belong to the section's WAL: tables
 //!     may have them.
-//!  3. The markers tell the policy of a WAL; batches of the second kind end in a marker or a no-op.
-//!  4. Under policies of the second kind a rolled back transaction leaves ops. RocksDB takes keys
-//!     back by writing their older values before the marker, but not keys that were only merged
-//!     (`rollback_merge_operands`), nor those that a save point has taken back already.
+//!  3. The markers tell the policy of a WAL; batches of an early policy end in a marker or a no-op.
+//!  4. Under an early policy a rolled back transaction leaves ops. RocksDB writes the older values
+//!     of its keys before the marker, with two exceptions: keys that were only merged
+//!     (`rollback_merge_operands`), and keys that a save point has taken back already.
 
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
@@ -44,15 +44,15 @@ pub(crate) struct PreparedTransaction {
     pub(crate) xid: Vec<u8>,
     /// Its ops, without markers.
     pub(crate) batch: WriteBatch,
-    /// False for one that write-unprepared RocksDB began to write and never prepared: it is to be
-    /// forgotten.
+    /// False if write-unprepared RocksDB began to write the transaction and never prepared it.
+    /// Recovery drops such a transaction.
     pub(crate) is_prepared: bool,
-    /// For each family that a table may have uncommitted ops of: the oldest section that RocksDB
-    /// had applied, its WAL and its first number.
+    /// For each family whose tables may have uncommitted ops of the transaction: WAL and first
+    /// number of the oldest section that RocksDB had applied.
     pub(crate) applied: BTreeMap<ColumnFamilyId, (FileNumber, SequenceNumber)>,
-    /// The keys that such ops were applied to.
+    /// The keys of those ops.
     pub(crate) keys: BTreeSet<(ColumnFamilyId, Vec<u8>)>,
-    /// The ops that take them back, in a batch of its own; recovery fills it.
+    /// The ops that take those ops back, as one batch; recovery fills it.
     pub(crate) restore: WriteBatch,
 }
 
@@ -62,26 +62,25 @@ pub(crate) type Insert<'a> = dyn FnMut(FileNumber, SequenceNumber, &BatchOp<'_>)
 /// The state of two-phase commit while WALs are replayed.
 #[derive(Debug, Default)]
 pub(crate) struct TwoPhaseReplay {
-    /// Without it, sections are refused.
+    /// Whether prepared sections are allowed; else a record with one is refused.
     allowed: bool,
-    /// Families whose keys get the timestamps of commits.
+    /// Families whose keys end in the timestamp of their commit.
     timestamped: BTreeSet<ColumnFamilyId>,
-    /// Whether batches of the WAL at hand take one number each, as far as it is known.
+    /// Whether each batch of the present WAL takes one number; `None` until a record tells.
     by_batch: Option<bool>,
     prepared: BTreeMap<Vec<u8>, Vec<Section>>,
-    /// The last record commits a section that is not there: how many numbers it took cannot be
-    /// known.
+    /// The last record commits a section that is gone. It took an unknown count of numbers.
     took_unknown: bool,
 }
 
 impl TwoPhaseReplay {
-    /// Before the first WAL. Unless `allowed`, WALs with sections of transactions of two phases are
-    /// refused.
+    /// The state before the first WAL. `allowed`: whether WALs may hold sections of two-phase
+    /// transactions; otherwise such WALs are refused.
     pub(crate) fn new(allowed: bool) -> TwoPhaseReplay {
         TwoPhaseReplay { allowed, ..TwoPhaseReplay::default() }
     }
 
-    /// Keys of these families have timestamps, which a commit may say.
+    /// Sets the families whose keys have timestamps. A commit may give the timestamp.
     pub(crate) fn set_timestamped(&mut self, families: impl IntoIterator<Item = ColumnFamilyId>) {
         self.timestamped = families.into_iter().collect();
     }
@@ -91,8 +90,8 @@ impl TwoPhaseReplay {
         self.by_batch = None;
     }
 
-    /// Passes the ops that the record applies to `insert`; returns how many sequence numbers it
-    /// took.
+    /// Passes the ops that the record applies to `insert`. Returns how many sequence numbers the
+    /// record took.
     /// # Errors
     /// `NotSupported` if there is a section and none is allowed · `Corruption` if markers do not
     /// match, or a commit timestamp does not match its keys · those of `insert`.
@@ -133,8 +132,8 @@ impl TwoPhaseReplay {
         self.allowed = allowed;
     }
 
-    /// Whether this commit or rollback needs its section. Without the section's WAL it does not:
-    /// that WAL was no longer needed, because tables hold the ops it applied.
+    /// Whether this record needs sections to be allowed: it prepares one, or commits one that was
+    /// read. A commit whose section's WAL is gone needs none: tables hold its ops.
     fn needs_sections(&self, batch: &WriteBatchView<'_>) -> bool {
         batch.iter().any(|op| match op {
             BatchOp::BeginPrepare(_) => true,
@@ -145,20 +144,19 @@ impl TwoPhaseReplay {
         })
     }
 
-    /// Whether the sequence number behind the last record is known. It is unknown behind the commit
-    /// of a section whose WAL is gone, because tables hold the committed ops.
+    /// Whether the sequence number after the last record is known. It is not if that record commits
+    /// a section whose WAL is gone.
     pub(crate) fn knows_next_number(&self) -> bool {
         !self.took_unknown
     }
 
-    /// Whether the last record takes one number for each batch, as RocksDB's policies that apply
-    /// operations before the commit do.
+    /// Whether the last record takes one number for each batch, as under RocksDB's early policies.
     pub(crate) fn numbers_batches(&self) -> bool {
         self.by_batch == Some(true)
     }
 
-    /// The prepared and unresolved sections, by name, each with the ops of its transaction from
-    /// before the prepare; also transactions that never prepared.
+    /// The transactions that are prepared and not resolved, by name. Each has the ops of all its
+    /// sections. Transactions that never prepared are among them.
     /// # Errors
     /// `NotSupported` if there is any and none is allowed · those of [`WriteBatch::append`].
     pub(crate) fn into_prepared(self) -> Result<Vec<PreparedTransaction>> {
@@ -210,9 +208,10 @@ impl TwoPhaseReplay {
                 })
             };
             let kind = begun.or_else(resolved);
-            // Ops before the marker take earlier ops back; the section may be gone. Under the other
-            // policy such a record is a group's: another transaction's write, and behind it the
-            // rollback of a section that is gone.
+            // Under an early policy a rollback's record may have ops before the marker, which take
+            // earlier ops back; its section may be gone. Under write-committed such a record comes
+            // from a write group: one transaction's write, then the rollback of another, whose
+            // section is gone.
             let takes_back = batch.count() > 0
                 && self.by_batch != Some(false)
                 && begun.is_none()
@@ -233,12 +232,12 @@ fn not_allowed(wal: FileNumber) -> Error {
     ))
 }
 
-/// One record under way.
+/// The record that is being passed on.
 struct Record<'a> {
     took_unknown: &'a mut bool,
     wal: FileNumber,
     numbers: Numbers,
-    /// The section that has begun and not ended.
+    /// The section whose end has not come yet.
     open: Option<Section>,
     batch: &'a WriteBatchView<'a>,
     prepared: &'a mut BTreeMap<Vec<u8>, Vec<Section>>,
@@ -298,8 +297,8 @@ impl Record<'_> {
         Ok(())
     }
 
-    /// Applies the ops that RocksDB leaves of a rolled back transaction. If a section follows,
-    /// Esker has written it anew.
+    /// Applies the ops of a rolled back transaction that RocksDB does not take back. Does nothing
+    /// if a section follows the rollback: then Esker has written the section again.
     fn keep_what_is_left(&mut self, sections: &[Section], insert: &mut Insert<'_>) -> Result<()> {
         if sections.iter().all(|s| s.kind == PrepareKind::Committed)
             || !matches!(self.batch.iter().last(), Some(BatchOp::Rollback { .. }))
@@ -319,8 +318,8 @@ impl Record<'_> {
         Ok(())
     }
 
-    /// A commit whose section is not there was applied, and is in tables. Its timestamp goes where
-    /// it belongs.
+    /// Commits the sections of `xid`, with keys stamped by `timestamp`. If the sections are gone,
+    /// tables have their ops.
     fn commit(&mut self, xid: &[u8], timestamp: Option<&[u8]>, insert: &mut Insert<'_>) -> Result<()> {
         let sections = self.prepared.remove(xid).unwrap_or_default();
         *self.took_unknown |= sections.is_empty();
@@ -349,7 +348,8 @@ struct Numbers {
     by_batch: bool,
     next: SequenceNumber,
     in_batch: bool,
-    /// Keys that have `next` already, by family and whether they begin a range.
+    /// Keys that already have an op with the number `next`: the family, whether the op is a range
+    /// deletion, and the key.
     seen: HashSet<(ColumnFamilyId, bool, Vec<u8>)>,
 }
 
@@ -398,8 +398,8 @@ fn key_of(op: &BatchOp<'_>) -> Option<(ColumnFamilyId, bool, Vec<u8>)> {
     Some((family, matches!(op, BatchOp::DeleteRange { .. }), key.to_vec()))
 }
 
-/// The ops of `batch`, with the keys of families that `has_timestamps` names ending in `timestamp`
-/// instead of their present timestamp.
+/// The ops of `batch`. Keys of families that `has_timestamps` names end in `timestamp` in place of
+/// their own timestamp.
 /// # Errors
 /// `Corruption` if a key has no room for a timestamp.
 pub(crate) fn stamped(
@@ -423,8 +423,8 @@ pub(crate) fn section_record(xid: &[u8], ops: &WriteBatch) -> Result<WriteBatch>
     Ok(record)
 }
 
-/// [`section_record`] as a copy of one in an older WAL, which may be replayed too; with ops that
-/// are applied at once, before it.
+/// [`section_record`] of a section that an older WAL has too; both may be replayed. `restore` is
+/// applied at once, before the section.
 /// # Errors
 /// Those of [`WriteBatch::put`].
 pub(crate) fn section_record_again(
@@ -450,10 +450,11 @@ fn add_section(record: &mut WriteBatch, xid: &[u8], ops: &WriteBatch) -> Result<
 /// The sections of an open database: the prepared transactions and their WALs.
 #[derive(Debug, Default)]
 pub(crate) struct PreparedSections {
-    /// Those that are not resolved, by name.
+    /// Sections that are not resolved, by name.
     open: BTreeMap<Vec<u8>, (FileNumber, Arc<WriteBatch>)>,
-    /// The WALs of resolved sections, each with the WAL of its resolution, until that is durable.
-    /// Otherwise a crash could lose a section and keep none of the writes before its resolution.
+    /// The WALs of resolved sections, each with the WAL of the resolution. They stay listed until
+    /// the resolution is durable. Otherwise a crash could lose a section together with its
+    /// resolution.
     resolved: Vec<(FileNumber, FileNumber)>,
 }
 
@@ -463,7 +464,8 @@ impl PreparedSections {
         self.open.insert(xid, (wal, batch));
     }
 
-    /// The section is resolved, in that WAL; in none if it is durable there already.
+    /// Removes a section that a record in WAL `resolved_in` resolves. `None`: the resolution is
+    /// durable.
     pub(crate) fn remove(&mut self, xid: &[u8], resolved_in: Option<FileNumber>) {
         if let Some((wal, _)) = self.open.remove(xid)
             && let Some(resolved_in) = resolved_in.filter(|resolved_in| *resolved_in > wal)
@@ -487,20 +489,20 @@ impl PreparedSections {
         self.open.values().map(|(wal, _)| *wal).min()
     }
 
-    /// The oldest WAL that is needed for a section: it is not resolved, or that is in a WAL that is
-    /// not durable, as those before `durable_before` are.
+    /// The oldest WAL that a section needs. An unresolved section needs its WAL, and so does one
+    /// whose resolution is not durable yet. WALs before `durable_before` are durable.
     pub(crate) fn oldest_wal_needed(&mut self, durable_before: FileNumber) -> Option<FileNumber> {
         self.resolved.retain(|(_, resolved_in)| *resolved_in >= durable_before);
         let resolved = self.resolved.iter().map(|(wal, _)| *wal);
         resolved.chain(self.oldest_wal()).min()
     }
 
-    /// All that are not resolved.
+    /// All unresolved sections.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<WriteBatch>)> + '_ {
         self.open.iter().map(|(xid, (_, batch))| (xid.as_slice(), batch))
     }
 
-    /// All that are not resolved have been written to `wal` again.
+    /// Notes that all unresolved sections have been written to `wal` again.
     pub(crate) fn moved_to(&mut self, wal: FileNumber) {
         self.open.values_mut().for_each(|section| section.0 = wal);
     }

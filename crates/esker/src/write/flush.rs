@@ -1,4 +1,4 @@
-//! Flushes asked for: switch the memtables as the write leader, then wait for the job.
+//! Requested flushes: switch the memtables as the write leader, then wait for the job.
 
 use super::WritePath;
 use super::queue::Leader;
@@ -86,12 +86,13 @@ impl WritePath {
                 return state.background_error.check_space_limit();
             }
             engine.check_open()?;
-            // Called off by a listener: the database goes on and tries again; the caller decides.
+            // A listener has cancelled the flush: the database tries again by itself, and the
+            // caller may wait.
             if let Some(error) = newest.iter().find_map(|sealed| sealed.failure(&state)) {
                 return Err(error.clone());
             }
             if reason != FlushReason::ErrorRecovery {
-                // Also during a recovery, which may be waiting for this thread to give up the lead.
+                // Fails during a recovery too: it may wait for this thread to give up the lead.
                 state.background_error.check_writes()?;
             } else if state.background_error.stops_flushes()
                 && let Some(error) = state.background_error.current()
@@ -131,7 +132,7 @@ impl WritePath {
                 && state.flush_queue.is_empty()
                 && (state.compaction_queue.is_empty() || state.background_error.stops_compactions())
             {
-                break; // nothing that runs would make room
+                break; // no running job would make room
             }
             engine.wait_for_change(&mut state);
         }
@@ -146,8 +147,8 @@ impl WritePath {
         flushed.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
     }
 
-    /// Syncs the WALs before the current one, if a family whose tables need only the current one
-    /// would get ahead of them.
+    /// Syncs the WALs before the current one. Otherwise a flush of one family could become durable
+    /// before earlier writes of the others.
     /// # Errors
     /// `IoError`.
     pub(crate) fn sync_closed_wals(&self) -> Result<()> {
@@ -166,8 +167,8 @@ impl WritePath {
         let leader = self.lead_alone_urgently();
         let fresh = {
             let mut wals = self.engine.wals.lock();
-            // Tried again and again, each attempt would leave one: that of the one before serves,
-            // or goes.
+            // Each attempt makes a fresh WAL. The fresh WAL of an earlier attempt is used again, or
+            // deleted.
             if !wals.current_is_sound()
                 && let Some(useless) = wals.abandon_current(self.engine.numbers.new_file_number())?
             {
@@ -193,9 +194,8 @@ impl WritePath {
         }
     }
 
-    /// Records in the MANIFEST that no family needs anything from before the current WAL: replay
-    /// must not stop at the damage before it reaches later writes, and a failed write must not come
-    /// back.
+    /// Records in the MANIFEST that no family needs a WAL before the current one. So replay never
+    /// meets the damage, which would hide later writes, and a failed write does not come back.
     fn disown_old_wals(&self) -> Result<()> {
         let engine = &self.engine;
         let mut manifest = engine.manifest.lock();
@@ -232,9 +232,9 @@ impl WritePath {
 /// The memtable to wait for in a family.
 struct Sealed {
     family: ColumnFamilyId,
-    /// The memtable; with it, all before it.
+    /// The memtable; all memtables before it count too.
     memtable: u64,
-    /// Failures from before it was asked for.
+    /// Failed flushes of the family before this request.
     failures: u64,
 }
 
@@ -245,7 +245,7 @@ impl Sealed {
         family.is_none_or(|f| f.memtables.immutables.iter().all(|i| i.mem.id() > self.memtable))
     }
 
-    /// The error of a flush of it that was not put in force.
+    /// The error of its flush, if that error did not become the background error.
     fn failure<'a>(&self, state: &'a DbState) -> Option<&'a Error> {
         state.families.get(&self.family)?.failed_flushes.of(self.memtable, self.failures)
     }

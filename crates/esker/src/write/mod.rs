@@ -53,12 +53,12 @@ pub(crate) struct WritePath {
 }
 
 impl WritePath {
-    /// For this database.
+    /// The write path of this database.
     pub(crate) fn new(engine: Arc<Engine>) -> WritePath {
         WritePath { engine, queue: WriteQueue::default() }
     }
 
-    /// Writes `batch`, which is the caller's again afterwards, with its sequence number set.
+    /// Writes `batch` and gives it back with its sequence number set.
     /// # Errors
     /// `InvalidArgument` (options that contradict each other, an unknown family) · `Incomplete`
     /// (`no_slowdown`) · `ShutdownInProgress` · the background error in force · `IoError` (the WAL
@@ -79,7 +79,7 @@ impl WritePath {
         self.join(request, batch)
     }
 
-    /// Writes `batch` alone, if `validate`, which runs as the leader, returns `Ok`.
+    /// Writes `batch` alone if `validate` returns `Ok`. `validate` runs as the leader.
     /// # Errors
     /// That of `validate` · those of [`WritePath::write`].
     pub(crate) fn write_if(
@@ -112,8 +112,8 @@ impl WritePath {
         result
     }
 
-    /// Makes all earlier writes durable, with or without room for more; joins the sync of a group
-    /// that is about to write.
+    /// Makes all earlier writes durable, even without room for more. Joins the sync of a group that
+    /// is about to write.
     /// # Errors
     /// `ShutdownInProgress` · the background error in force · `IoError`: the durable part of the
     /// WAL is unknown, and no further write is taken until `resume()` or a reopen.
@@ -141,15 +141,15 @@ impl WritePath {
         self.queue.lead_alone()
     }
 
-    /// [`lead_alone`](Self::lead_alone) for work that needs no room and may make some: it does not
-    /// wait for a stalled leader, whose write comes later.
+    /// [`lead_alone`](Self::lead_alone) for work that needs no room and may make some. It does not
+    /// wait for a stalled leader: that leader's write comes later.
     pub(crate) fn lead_alone_urgently(&self) -> Leader<'_> {
         self.queue.lead_alone_urgently(|| self.wake_leader())
     }
 
-    /// Makes a stalled leader check whether its lead is wanted.
+    /// Wakes a stalled leader, which then checks whether an urgent waiter wants the lead.
     fn wake_leader(&self) {
-        // Under the lock: the leader looks at the line before it lets go of that to sleep.
+        // Under the state lock: the leader checks the queue before it releases that lock to sleep.
         let state = self.engine.state.lock();
         self.engine.state_changed.notify_all();
         drop(state);
@@ -200,12 +200,13 @@ impl WritePath {
         next: SequenceNumber,
     ) -> Result<()> {
         let batches = || std::iter::once(&own.batch).chain(group.iter().map(|f| &f.request.batch));
-        // Bytes that have changed in memory must not get a valid checksum in the WAL.
+        // Checks the batches first: bytes that changed in memory must not get a valid checksum in
+        // the WAL.
         if batches().any(WriteBatch::is_protected) {
             let unchanged = batches().try_for_each(WriteBatch::verify_checksum);
             unchanged.map_err(|e| self.stop_writes(&e, ErrorReason::MemTable))?;
         }
-        // A prepared section's operations count, and take no numbers.
+        // The record's count includes the operations of prepared sections, which take no numbers.
         let count = batches().map(WriteBatch::count).sum();
         let header = WriteBatch::encode_header(first, count);
         let mut wals = self.engine.wals.lock();
@@ -298,7 +299,7 @@ impl Sink for WritePath {
         }
         let is_damage = refused.error.kind() == ErrorKind::Corruption;
         if taken_back.is_ok() && refused.is_clean && !is_damage {
-            // Recovery of recycled WALs wants numbers without gaps.
+            // Gives the numbers back: recovery of recycled WALs wants numbers without gaps.
             let before = own.batch.sequence().0 - 1;
             self.engine.allocated_sequence.store(before, Ordering::Relaxed);
             return refused.error.clone();
@@ -316,7 +317,7 @@ impl Sink for WritePath {
     }
 }
 
-/// Gives the batch its checksums, if they are wanted and not there.
+/// Gives the batch its checksums, if the options want them and it has none.
 fn protect(options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
     if options.protection_bytes_per_key == 0 {
         Ok(())

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Reports that a compaction or flush has begun, and holds it until told to go on.
+/// Reports that a compaction or flush has begun, and holds it until the test lets it go on.
 struct Holder {
     begun: Mutex<Sender<()>>,
     go_on: Mutex<Receiver<()>>,
@@ -55,7 +55,7 @@ fn held(options: &mut Options) -> (Arc<Holder>, Receiver<()>, Sender<()>) {
     (holder, wait_begun, go_on)
 }
 
-/// Overlapping tables in level 0.
+/// Writes `tables` overlapping tables into level 0.
 fn fill(db: &Db, tables: usize) {
     for round in 0..tables {
         for key in 0..100 {
@@ -81,7 +81,7 @@ fn is_paused(result: Result<(), Error>) {
     assert_eq!(error.subcode(), SubCode::ManualCompactionPaused);
 }
 
-/// grocksdb calls `EnableManualCompaction` on a fresh database, and then disables.
+/// grocksdb calls `EnableManualCompaction` on a fresh database, and disables it afterwards.
 #[test]
 fn the_count_of_disabling_calls_may_go_below_zero() {
     let db = Db::open(&options(), "/db").unwrap();
@@ -117,7 +117,7 @@ fn disabling_stops_compactions_that_run_or_wait_and_waits_for_their_ends() {
                 true => db.compact_files(&CompactionOptions::default(), &family, &numbers(&db), 1).map(drop),
             });
             begun.recv().unwrap();
-            // Waits for the one that runs.
+            // The second compaction waits for the running one.
             let waiting = scope.spawn(|| db.compact_range(None, None));
             let disabling = scope.spawn(|| db.disable_manual_compaction());
             is_paused(waiting.join().unwrap());
@@ -159,7 +159,7 @@ fn a_callers_own_flag_cancels_its_compaction() {
         is_paused(compacting.join().unwrap());
     });
     assert_eq!(levels(&db)[0], 2);
-    // A close is no cancelling.
+    // A close cancels nothing.
     canceled.store(false, Ordering::SeqCst);
     std::thread::scope(|scope| {
         let compacting = scope.spawn(|| db.compact_range_opt(&range, &family, None, None));
@@ -190,7 +190,7 @@ fn suggested_tables_go_one_level_down_in_the_background() {
     db.suggest_compact_range(&family, Some(b"key0050"), None).unwrap();
     db.wait_for_background_work().unwrap();
     assert_eq!(levels(&db)[..3], [0, 1, 0]);
-    // Into an empty level: by a move, and once.
+    // Level 1 is empty, so the new file moves there, and no further.
     db.compact_files(&CompactionOptions::default(), &family, &numbers(&db), 4).unwrap();
     db.put("other", "value").unwrap();
     db.flush().unwrap();

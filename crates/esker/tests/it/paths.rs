@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 
-/// A database in `db` with the paths `fast`, for levels 0 and 1, and `slow`.
+/// A database in `db`. Its tables of levels 0 and 1 go to the path `fast`, the others to `slow`.
 struct Place {
     dir: TempDir,
     options: Options,
@@ -68,7 +68,7 @@ impl Place {
     }
 }
 
-/// Values that do not compress, half of a MiB.
+/// Puts 1000 values that do not compress, half a MiB together.
 fn fill(db: &Db, from: u32) {
     let mut random = esker::internals::base::rng::Rng::new(u64::from(from) + 1);
     for i in from..from + 1000 {
@@ -77,7 +77,7 @@ fn fill(db: &Db, from: u32) {
     }
 }
 
-/// Compactions end, and one more file is in level 0.
+/// Waits until compactions end, then adds one more file to level 0.
 fn settle(db: &Db) {
     db.flush().unwrap();
     db.wait_for_background_work().unwrap();
@@ -125,7 +125,7 @@ fn tables_in(dir: &Path) -> BTreeSet<String> {
     names(dir).into_iter().filter(|name| name.ends_with(".sst")).collect()
 }
 
-/// Each live table is in the directory that its metadata say, and no other one is anywhere.
+/// Each live table is in the directory that its metadata give, and no directory has another table.
 fn check_places(db: &Db, dirs: &[PathBuf]) {
     let mut last = Default::default();
     for _ in 0..200 {
@@ -139,7 +139,7 @@ fn check_places(db: &Db, dirs: &[PathBuf]) {
             return;
         }
         last = (found, expected);
-        // Compactions go on, and obsolete files go, in the background.
+        // Compactions and deletions of obsolete files go on in the background.
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     assert_eq!(last.0, last.1);
@@ -159,7 +159,7 @@ fn new_tables_are_in_the_first_path_and_old_ones_in_the_last() {
     let options = db.options_cf(&db.default_column_family());
     assert!(!options.level_compaction_dynamic_level_bytes, "paths are by static level sizes");
     assert_eq!(options.cf_paths, place.options.db.db_paths);
-    // Every file that a compaction replaces goes, in whatever path.
+    // A compaction's inputs are deleted in every path.
     fill(&db, 0);
     settle(&db);
     db.compact_range(None, None).unwrap();
@@ -252,7 +252,7 @@ fn a_family_has_paths_of_its_own_from_its_creation_to_its_end() {
     db.close().unwrap();
     drop(db);
 
-    // The sizes of files, and what they hold, are checked when the database is opened again.
+    // The next open checks the sizes and contents of the files.
     let db = Db::open_cf(&place.options.db, place.db(), families()).unwrap();
     for name in ["default", "own", "later"] {
         let family = db.column_family(name).unwrap();
@@ -262,7 +262,7 @@ fn a_family_has_paths_of_its_own_from_its_creation_to_its_end() {
     db.drop_column_family(&family).unwrap();
     drop(family);
     for _ in 0..500 {
-        // Later operations let go of files that readers may still hold.
+        // Each of these reads lets the epoch free files that readers may still hold.
         (0..200).for_each(|_| assert_eq!(db.get("none").unwrap(), None));
         if names(&later).is_empty() {
             break;
@@ -289,7 +289,7 @@ fn a_checkpoint_of_several_paths_is_one_directory() {
     let opened = Db::open_for_read_only(&options, &copy).unwrap();
     check(&opened);
     drop(opened);
-    // Its MANIFEST has all tables in the first path: more may follow it.
+    // The copy's MANIFEST has all tables in the first path, so later paths may be added.
     options.db.db_paths = vec![DbPath::new(&copy, 256 << 10), DbPath::new(place.dir.join("new"), MIB)];
     let db = Db::open(&options, &copy).unwrap();
     check(&db);
@@ -344,7 +344,7 @@ fn what_a_crash_left_in_any_path_goes_and_nothing_else() {
             std::fs::write(dir.join(name), "left").unwrap();
         }
     }
-    // A name that a database's own directory would lose.
+    // An open deletes a file of this name from the database's own directory, but not from a path.
     std::fs::write(place.slow().join("MANIFEST-000001"), "another's").unwrap();
     let db = place.open();
     check(&db);
@@ -384,7 +384,7 @@ fn a_path_that_is_not_there_is_named_and_not_made() {
 #[test]
 fn a_path_id_beyond_the_list_means_the_last_path_as_in_rocksdb() {
     let mut place = Place::filled("paths-beyond");
-    // Without the last path: its tables are missed, and nothing is changed.
+    // An open without the last path misses its tables and changes nothing.
     let slow = place.options.db.db_paths.pop().unwrap();
     for paranoid_checks in [true, false] {
         place.options.db.paranoid_checks = paranoid_checks;
@@ -392,7 +392,7 @@ fn a_path_id_beyond_the_list_means_the_last_path_as_in_rocksdb() {
         assert!(e.message().contains("path 1 of db_paths or cf_paths"), "{e}");
     }
     place.options.db.paranoid_checks = true;
-    // Its tables may be moved into the path that is the last one then.
+    // After a move of its tables into the path that is now the last, it opens.
     for name in tables_in(&place.slow()) {
         std::fs::rename(place.slow().join(&name), place.fast().join(&name)).unwrap();
     }
@@ -417,7 +417,7 @@ fn directories_of_other_databases_are_refused() {
     let e = Db::open(&other, place.dir.join("other")).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
     assert!(e.message().contains("the directory of another database"), "{e}");
-    // Nor does a new database take what lies there for its own.
+    // A new database does not take over tables in its path either.
     other.db.db_paths = vec![DbPath::new(place.fast(), MIB)];
     let e = Db::open(&other, place.dir.join("another")).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Corruption, "{e}");
@@ -577,7 +577,7 @@ fn a_full_path_stops_compactions_into_it_and_nothing_else() {
     faults.add_rule(FaultRule::fail(&[OpKind::Append, OpKind::Create]).on(on_slow).no_space().forever());
     fill(&db, 0);
     db.flush().unwrap();
-    // The compaction that needs the path fails again and again; its inputs stay.
+    // The compaction that needs the path fails at each attempt; its inputs stay.
     let mut failed = false;
     for round in 0..200 {
         failed = db.background_error().is_some();
@@ -591,7 +591,7 @@ fn a_full_path_stops_compactions_into_it_and_nothing_else() {
     let e = db.background_error().unwrap();
     assert!(e.message().contains("/slow/"), "{e}");
     check_contents(&db);
-    // Writes go on where only compactions fail.
+    // Failed compactions do not stop writes.
     db.put("000000", "0 newest").unwrap();
     faults.clear_rules();
     db.resume().unwrap();

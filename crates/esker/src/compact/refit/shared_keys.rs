@@ -1,7 +1,7 @@
-//! Versions of one user key in neighbouring files of a level. Esker makes no such levels, but
-//! RocksDB does: it moves files of level 0 down as they are if they touch in a user key and in
-//! nothing else. Every reader goes on into the next file where a file ends in its key, and a
-//! compaction takes all files that share a key.
+//! Versions of one user key in neighbouring files of a level. Esker makes no such levels. RocksDB
+//! does: it moves files of level 0 down unchanged if they share only the key at their border. A
+//! reader that finds its key at a file's end goes on into the next file. A compaction takes all
+//! files that share a key.
 
 use super::log_move;
 use crate::DbIterator;
@@ -65,7 +65,7 @@ impl History {
         }
     }
 
-    /// Makes three files and more of level 0 that touch in one user key. The oldest holds the keys
+    /// Makes at least three files of level 0 that share one user key. The oldest holds the keys
     /// above it, the newest the keys below.
     fn fill(&mut self, round: usize, rng: &mut fastrand::Rng) -> u64 {
         let shared = format!("{round}k");
@@ -178,7 +178,7 @@ fn rewrite_some(history: &mut History, round: usize, rng: &mut fastrand::Rng) {
     let edge = |k: &str| format!("{round}{k}");
     match rng.u8(..4) {
         0 => {
-            // A newer version at one end takes all files along that share the key.
+            // A newer version at one end: its compaction takes all files that share the key.
             history.put(edge("c00"), "again".to_owned());
             history.db.compact_range(Some(edge("c").as_bytes()), Some(edge("d").as_bytes())).unwrap();
         }

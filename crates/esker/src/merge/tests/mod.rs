@@ -1,8 +1,8 @@
 //! A small LSM tree without files. The code of this module writes, flushes and compacts random
 //! histories. After each change a scan at every live snapshot is compared with a model.
 //!
-//! `ESKER_ITER_HISTORIES` (how many histories, default a few) and `ESKER_ITER_SEED` (the first
-//! one's seed) make it longer or repeat one; each failure names its seed.
+//! `ESKER_ITER_HISTORIES` sets the number of histories, `ESKER_ITER_SEED` the seed of the first. A
+//! failure names its seed.
 
 pub(crate) mod blobs;
 mod lsm;
@@ -20,7 +20,7 @@ use esker_format::cursor::{Passed, ScanIterator};
 use esker_format::key::InternalKeyComparator;
 use std::cmp::Ordering;
 
-/// Bytewise, but the engine does not know it.
+/// A bytewise order that the engine does not recognise as such.
 struct Unknown;
 impl Comparator for Unknown {
     fn name(&self) -> &str {
@@ -31,7 +31,7 @@ impl Comparator for Unknown {
     }
 }
 
-/// Appends behind a comma.
+/// A merge operator that appends operands, with a comma between them.
 struct Append;
 impl AssociativeMergeOperator for Append {
     fn name(&self) -> &str {
@@ -70,8 +70,8 @@ fn for_seeds(name: &str, histories: u64, test: impl Fn(u64)) {
     }
 }
 
-/// A level tells the next file how far its scan has come, so that long scans stop filling the block
-/// cache. A wrapper around a file's cursor must not stop the word.
+/// A level hands each file the progress of its scan, so that long scans stop filling the block
+/// cache. Each wrapper of a file's cursor must pass it on.
 #[test]
 fn wrappers_hand_on_how_far_their_scan_has_come() {
     let icmp = InternalKeyComparator::new(Arc::new(BytewiseComparatorWithU64Ts));

@@ -1,5 +1,5 @@
-//! Iterators move to newer super versions by themselves: an iterator lets go of old files, and
-//! shows what it would have shown.
+//! Iterators move to newer super versions by themselves. They release old files, and show the same
+//! entries as before.
 
 use super::*;
 use crate::db::Db;
@@ -10,7 +10,7 @@ use esker_env::mem::MemFs;
 
 const KEYS: usize = 300;
 
-/// Of a database in memory that compacts nothing by itself.
+/// Options of a database in memory that compacts nothing by itself.
 pub(super) fn options() -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
@@ -248,7 +248,7 @@ fn a_flush_costs_one_new_cursor_and_a_compaction_those_of_its_levels() {
     }
 }
 
-/// A database of small files, and who says how many blocks were looked up in the cache.
+/// A database of small files, and a function that returns the number of block lookups in the cache.
 fn open_counting() -> (Db, impl Fn() -> u64) {
     let statistics = Arc::new(Statistics::new());
     let mut options = Options::default();
@@ -312,7 +312,7 @@ fn a_file_that_moved_to_another_level_is_handed_over_with_its_place() {
         replace_all(&db, 0);
         let snapshot = db.snapshot();
         if hides {
-            // Its tombstones go with the file that has them.
+            // The range tombstone goes when its file does.
             db.delete_range("key0160", "key0170").unwrap();
         }
         db.put("key0140", "newer").unwrap();
@@ -488,7 +488,7 @@ fn what_a_long_scan_holds_stays_flat_while_everything_is_replaced() {
     iter.seek_to_first();
     let super_versions: Vec<_> = (0..120)
         .map(|minute| {
-            // All files and the memtable are new once more; the scan takes a step.
+            // All files and the memtable are replaced once more; the scan takes a step.
             replace_all(&db, minute);
             let Watched::SuperVersion(super_version) = &iter.watched else {
                 panic!("it follows the super versions")
@@ -499,7 +499,7 @@ fn what_a_long_scan_holds_stays_flat_while_everything_is_replaced() {
         })
         .collect();
     assert!(iter.valid());
-    // The epoch still holds the others; it moves on with each read.
+    // The epoch still holds the old super versions; each read lets it advance.
     let mut held = usize::MAX;
     for _ in 0..1_000_000 {
         esker_base::sync::epoch::collect();

@@ -1,5 +1,5 @@
-//! Random histories: the changes from a number on are the writes from that number on, or the stream
-//! says that some are missing.
+//! Random histories. The stream of changes from a number on equals the writes from that number on,
+//! or it says that some are missing.
 
 use super::{options, text};
 use esker::internals::env::{CrashChoices, CrashFs};
@@ -19,7 +19,7 @@ const FAMILIES: [&str; 3] = ["default", "one", "two"];
 struct Write {
     first: u64,
     count: u64,
-    /// As the stream gives it; `None`: no WAL has it.
+    /// The text that the stream gives; `None` if no WAL has the write.
     text: Option<String>,
     /// Number of flushes and openings before it.
     age: usize,
@@ -27,9 +27,9 @@ struct Write {
 
 struct Reader {
     updates: WalIterator,
-    /// The write that is due.
+    /// The write that the stream must give next.
     at: usize,
-    /// A write has come.
+    /// The stream has given a write.
     begun: bool,
 }
 
@@ -41,7 +41,7 @@ struct History {
     writes: Vec<Write>,
     readers: Vec<Reader>,
     age: usize,
-    /// All is in the kernel.
+    /// All WAL bytes are in the kernel.
     is_flushed: bool,
 }
 
@@ -109,7 +109,7 @@ impl History {
             self.disk = self.disk.crash_clone(&CrashChoices::process_kill());
             self.options.db.env = Env::with_fs(Arc::new(self.disk.clone()));
         } else {
-            // Two handles hold it: families, too.
+            // Handles of families hold the database, too.
             self.families.clear();
             self.db.close().unwrap();
         }
