@@ -1,10 +1,10 @@
 //! A writable file with a rate limiter and periodic write-back.
 //!
-//! In: a writable file. Out: the same, slower and smoother. Without a limiter and with
+//! In: a writable file. Out: the same file, slower and smoother. Without a limiter and with
 //! `bytes_per_sync` 0 it only passes calls on.
 //!
-//! After each `bytes_per_sync` bytes the kernel is asked to start writing them back, except for the
-//! last MiB: a page in write-back blocks an append that touches it. Source: RocksDB
+//! After every `bytes_per_sync` bytes it asks the kernel to write them back, all but the last MiB:
+//! a page in write-back blocks an append that touches it. Source: RocksDB
 //! `file/writable_file_writer.cc` (semantics).
 
 use crate::clock::Clock;
@@ -13,9 +13,9 @@ use crate::rate_limiter::{IoKind, IoPriority, RateLimiter};
 use esker_base::Result;
 use esker_base::sync::Arc;
 
-/// Bytes at the end of the file that are not written back yet.
+/// Bytes at the end of the file that are left out of a write-back.
 const NOT_SYNCED_BYTES: u64 = 1 << 20;
-/// Ranges start and end on pages.
+/// Write-back ranges start and end at multiples of this.
 const PAGE_BYTES: u64 = 4096;
 
 /// A writable file with a pace.

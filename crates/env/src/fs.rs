@@ -16,8 +16,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn new_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>>;
     /// Creates a file for appending; an existing one is emptied.
     fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
-    /// [`FileSystem::new_writable_file`] for a file that must not exist yet: an existing one may be
-    /// another process's.
+    /// [`FileSystem::new_writable_file`] for a file that must not exist yet, because an existing
+    /// one may belong to another process.
     /// # Errors
     /// `IoError` if the file exists.
     fn create_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
@@ -27,7 +27,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn reopen_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
     /// [`FileSystem::new_sequential_file`] with direct I/O.
     /// # Errors
-    /// `NotSupported` where there is no direct I/O, as for the two methods below.
+    /// `NotSupported` if the file system has no direct I/O. The next two methods fail likewise.
     fn new_direct_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
         Err(no_direct_io("open a file for sequential read", path))
     }
@@ -35,8 +35,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn new_direct_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
         Err(no_direct_io("open a file for random read", path))
     }
-    /// [`FileSystem::new_writable_file`] with direct I/O, about `buffer_bytes` at a time. As with
-    /// any file, flushed bytes survive the process and synced bytes survive the machine.
+    /// [`FileSystem::new_writable_file`] with direct I/O. Writes about `buffer_bytes` at a time. As
+    /// with any file, flushed bytes survive the process and synced bytes survive the machine.
     fn new_direct_writable_file(&self, path: &Path, _buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
         Err(no_direct_io("open a file for appending", path))
     }
@@ -63,19 +63,19 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>>;
     /// Opens a directory, to sync it.
     fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>>;
-    /// Whether a file or directory of this name is there.
+    /// Whether a file or directory of this name exists.
     fn file_exists(&self, path: &Path) -> Result<bool>;
     /// Names (not paths) in a directory, in no order.
     fn children(&self, dir: &Path) -> Result<Vec<String>>;
     /// Removes a file.
     fn delete_file(&self, path: &Path) -> Result<()>;
-    /// Makes a directory and its parents; one that exists is fine.
+    /// Makes a directory and its parents. An existing directory is no error.
     fn create_dir_if_missing(&self, path: &Path) -> Result<()>;
     /// Removes an empty directory.
     fn delete_dir(&self, path: &Path) -> Result<()>;
     /// Bytes in a file.
     fn file_size(&self, path: &Path) -> Result<u64>;
-    /// Names that a file has.
+    /// Number of names (hard links) of a file.
     /// # Errors
     /// `NotSupported` where the file system does not know.
     fn link_count(&self, path: &Path) -> Result<u64> {
@@ -83,22 +83,23 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     }
     /// Unix seconds of the last change.
     fn modification_time(&self, path: &Path) -> Result<u64>;
-    /// Atomically puts `from` in the place of `to`.
+    /// Renames `from` to `to`; atomically replaces a file of that name.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-    /// A second name for a file. `NotSupported` where the file system has no links.
+    /// Gives an existing file a second name.
+    /// # Errors
+    /// `NotSupported` where the file system has no links.
     fn link_file(&self, existing: &Path, new: &Path) -> Result<()>;
-    /// The same files, with paths below these directories resolved from handles of the directories.
-    /// The handles stay valid when the directories are renamed or replaced. Once a directory's
-    /// `LOCK` is locked, changes in it fail unless `LOCK` is still the locked file. `None` where
-    /// directories have no handles.
+    /// A file system with the same files that resolves paths below these directories from their
+    /// handles. The handles stay valid when the directories are renamed or replaced. Once a
+    /// directory's `LOCK` is locked, changes in it fail unless `LOCK` is still the locked file.
+    /// `None` where directories have no handles.
     /// # Errors
     /// `IoError` naming the directory that cannot be opened.
     fn hold_directories(&self, _paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {
         Ok(None)
     }
-    /// Holds these directories, too, if this file system is one of
-    /// [`FileSystem::hold_directories`]. Costs a descriptor for each path that is not held yet,
-    /// until the file system is dropped.
+    /// Holds these directories too, if [`FileSystem::hold_directories`] made this file system. Each
+    /// path that is not held yet costs a descriptor until the file system is dropped.
     /// # Errors
     /// `IoError` naming the directory that cannot be opened.
     fn hold_also(&self, _paths: &[&Path]) -> Result<()> {
@@ -111,12 +112,12 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn check_may_change(&self, _path: &Path) -> Result<()> {
         Ok(())
     }
-    /// Takes the lock file. The lock also excludes a live RocksDB and other holders in this
+    /// Takes the lock file. The lock also excludes a running RocksDB and other holders in this
     /// process.
     /// # Errors
-    /// `IoError`, retryable and naming the path, if another holder has it.
+    /// `IoError`, retryable and naming the path, if another holder has the lock.
     fn lock_file(&self, path: &Path) -> Result<Box<dyn FileLock>>;
-    /// The path from the root.
+    /// The absolute path.
     fn absolute_path(&self, path: &Path) -> Result<PathBuf>;
     /// Bytes that can still be written.
     fn free_space(&self, path: &Path) -> Result<u64>;
@@ -124,10 +125,10 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn truncate(&self, path: &Path, size: u64) -> Result<()>;
 }
 
-/// Puts a file with `contents` in the place of `path`: written as `temporary` and synced, with
-/// `fsync` or `fdatasync`, then renamed. The caller syncs the directory.
+/// Replaces the file `path` by one with `contents`. Writes `temporary`, syncs it with `fsync` or
+/// `fdatasync`, and renames it. The caller syncs the directory.
 /// # Errors
-/// `IoError`; `path` is then as it was, and `temporary` is deleted if the file system lets us.
+/// `IoError`. `path` is then as it was, and `temporary` is deleted if the file system allows it.
 pub fn replace_file(
     fs: &dyn FileSystem,
     temporary: &Path,
@@ -186,25 +187,25 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
         }
         Ok(done)
     }
-    /// The alignment of a file opened with direct I/O: aligned reads are neither widened nor
-    /// copied.
+    /// The alignment that direct I/O needs, if the file was opened so. Aligned reads are neither
+    /// widened nor copied.
     fn alignment(&self) -> Option<Alignment> {
         None
     }
-    /// The descriptor, if aligned reads from it equal reads from this file;
-    /// [`read_many`](crate::read_many) uses it.
+    /// The descriptor, for [`read_many`](crate::read_many). `None` unless aligned reads from it
+    /// return the same bytes as reads from this file.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// Whether reads never wait for a device, so that starting several at once gains nothing.
-    /// `false`: unknown.
+    /// Whether reads never wait for a device; then starting several at once gains nothing. `false`
+    /// also means unknown.
     fn never_waits(&self) -> bool {
         false
     }
     /// Hints that this range will be read soon.
     fn prefetch(&self, _offset: u64, _bytes: u64) {}
-    /// The bytes read from this range were damaged: the next read should come from the medium, if
-    /// possible. A hint.
+    /// Hints that the bytes read from this range were damaged. The next read should come from the
+    /// medium if possible.
     fn read_anew(&self, _offset: u64, _bytes: u64) {}
     /// Bytes in the file.
     fn size(&self) -> Result<u64>;
@@ -212,14 +213,14 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
     fn path(&self) -> &Path;
 }
 
-/// Appends. Not shared. Dropping it closes it without syncing.
+/// Appends to a file. Owned by one writer. Dropping it closes it without syncing.
 pub trait WritableFile: Send {
-    /// Appends all of `data`, or fails; after a failure only `file_size` tells how much was
+    /// Appends all of `data`, or fails. After a failure `file_size` tells how many bytes were
     /// appended.
     fn append(&mut self, data: &[u8]) -> Result<()>;
     /// Hands buffered bytes to the operating system: they survive the process, not the machine.
     fn flush(&mut self) -> Result<()>;
-    /// Flushes, then waits until the data (and the size, as far as reads need it) is on the medium
+    /// Flushes, then waits until the medium has the data, and the size as far as reads need it
     /// (`fdatasync`).
     fn sync(&mut self) -> Result<()>;
     /// As `sync`, metadata included (`fsync`).
@@ -230,20 +231,20 @@ pub trait WritableFile: Send {
     fn range_sync(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
         Ok(())
     }
-    /// Reserves space, limited to a part of the free space; a hint. The file's size stays.
+    /// Hints that space is to be reserved, up to a part of the free space. The file's size stays.
     fn preallocate(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
         Ok(())
     }
     /// Announces a log: many small appends follow, and no append begins with eight zeros. A hint.
-    /// From now on an append needs no `flush`. Until `truncate` or `close` the file may end behind
-    /// its appended bytes, with zeros up to the next multiple of `block` bytes. After a kill during
-    /// an append within one block, the file holds all of that append, or eight zeros at its start.
+    /// Appends then need no `flush`. Until `truncate` or `close` the file may end behind its
+    /// appended bytes, with zeros up to the next multiple of `block` bytes. After a kill during an
+    /// append within one block, the file holds the whole append, or eight zeros at its start.
     fn append_in_place(&mut self, _block: u64) -> Result<()> {
         Ok(())
     }
-    /// Cuts the file.
+    /// Cuts the file to `size` bytes.
     fn truncate(&mut self, size: u64) -> Result<()>;
-    /// `flush`, give back preallocated space, close. Later calls fail.
+    /// Flushes, returns preallocated space, and closes the file. Later calls fail.
     fn close(&mut self) -> Result<()>;
     /// Bytes appended so far, buffered ones included.
     fn file_size(&self) -> u64;
@@ -255,7 +256,7 @@ pub trait Directory: Send + Sync {
     fn fsync(&self) -> Result<()>;
 }
 
-/// Held until it is dropped.
+/// A lock, held until this value is dropped.
 pub trait FileLock: Send + Sync {}
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
 //! The real file system, by system calls.
 //!
 //! In: paths. Out: files, directories and locks. Every error names the operation, the path and,
-//! where there is one, the offset; a full disk has sub-code `NoSpace`, a missing path
+//! where there is one, the offset. A full disk has sub-code `NoSpace`, a missing path
 //! `PathNotFound`.
 //!
 //! Invariants
-//!  1. Interrupted calls (`EINTR`) and short reads and writes are carried on; callers never see
+//!  1. Interrupted calls (`EINTR`) and short reads and writes are continued; callers never see
 //!     them.
 //!  2. Every descriptor is closed on `exec`.
 //!  3. Every path is resolved by `Places`: by its name, or from a held directory
 //!     (`posix/held.rs`).
-//!  4. An open that finds no descriptor is repeated after other files were closed
+//!  4. An open that fails for want of a descriptor closes other files and tries again
 //!     (`descriptors.rs`).
 //!
-//! Random reads use one `pread` each; several go to the kernel together where that is possible
-//! (`posix/ring.rs`).
+//! Random reads use one `pread` each. Several reads go to the kernel together where that is
+//! possible (`posix/ring.rs`).
 
 #[cfg(target_os = "linux")]
 mod direct;
@@ -44,7 +44,7 @@ use std::fmt::{Debug, Display};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The file system of this machine. Holds nothing; all of them are the same.
+/// The file system of this machine. It has no state, so all its values are equal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PosixFileSystem;
 
@@ -67,7 +67,7 @@ fn failed_at(operation: &str, path: &Path, offset: impl Display, cause: Errno) -
     Error::io_with(format_args!("While {operation}: {} at offset {offset}", path.display()), cause.into())
 }
 
-/// A path, and from where it is looked up.
+/// A path, and the directory from which it is looked up.
 struct At<'a> {
     dir: BorrowedFd<'a>,
     name: &'a Path,
@@ -86,7 +86,7 @@ impl<'a> At<'a> {
     }
 }
 
-/// Where paths are looked up.
+/// Resolves paths: by name, or from held directories.
 trait Places: Debug + Send + Sync {
     fn at<'a>(&'a self, path: &'a Path) -> At<'a>;
 
@@ -95,16 +95,15 @@ trait Places: Debug + Send + Sync {
     /// `IoError`: the file belongs to another process · `NotSupported` in a forked child.
     fn check_may_change(&self, at: &At<'_>) -> Result<()>;
 
-    /// Looks up paths below this directory from its descriptor from now on, if other directories
-    /// are looked up so.
+    /// Looks up paths below this directory from its descriptor, if this value holds directories.
     /// # Errors
-    /// `IoError` if it cannot be opened.
+    /// `IoError` if the directory cannot be opened.
     fn hold(&self, path: &Path) -> Result<()>;
 
-    /// A lock was taken.
+    /// Records that the lock file with this inode was locked.
     fn note_lock(&self, at: &At<'_>, inode: lock::Inode);
 
-    /// The path, of something that is to be changed.
+    /// Looks up a path whose file is to be changed, after [`Places::check_may_change`].
     fn at_to_change<'a>(&'a self, path: &'a Path) -> Result<At<'a>> {
         let at = self.at(path);
         self.check_may_change(&at)?;

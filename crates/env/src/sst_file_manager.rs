@@ -1,9 +1,10 @@
-//! Tracks table and blob files: limits their space and the pace at which they are deleted.
+//! Tracks table and blob files: limits their space and the rate at which they are deleted.
 //!
-//! In: databases report files that they make, compact and delete. Out: totals, answers to "is there
-//! room?", and files that disappear at a given rate. Several databases may share a manager. Fast
-//! deletion of large files stalls other requests of an SSD, which discards their blocks.
-//! Names, defaults and semantics are those of RocksDB's `include/rocksdb/sst_file_manager.h`.
+//! In: databases report files that they make, compact and delete. Out: totals, whether there is
+//! room for more, and files that are deleted at a given rate. Several databases may share a
+//! manager. Fast deletion of large files stalls other requests of an SSD, which discards their
+//! blocks. Names, defaults and semantics are those of RocksDB's
+//! `include/rocksdb/sst_file_manager.h`.
 //!
 //! Invariants
 //!  1. A file that is deleted slowly is first renamed to `<name>.trash`: no database opens it
@@ -35,11 +36,11 @@ pub const TRASH_SUFFIX: &str = ".trash";
 pub struct SstFileManagerOptions {
     /// Bytes deleted per second; 0: files are deleted at once. Default 0.
     pub rate_bytes_per_sec: u64,
-    /// Trash as a fraction of all tracked bytes above which files are deleted at once. Default
-    /// 0.25.
+    /// The most trash, as a fraction of all tracked bytes. Above it files are deleted at once.
+    /// Default 0.25.
     pub max_trash_db_ratio: f64,
-    /// A larger file is shortened by this many bytes at a time before it is deleted, if it has one
-    /// name only; 0: files are deleted whole. Another process that has the file open then finds it
+    /// The step in bytes by which a larger file is shortened before it is deleted, if it has only
+    /// one name. 0: files are deleted whole. Another process that has the file open then finds it
     /// damaged. Default 64 MiB.
     pub bytes_max_delete_chunk: u64,
 }
@@ -54,18 +55,18 @@ impl Default for SstFileManagerOptions {
     }
 }
 
-/// Table and blob files of one or more databases: their total size, a limit on it, and the rate at
-/// which obsolete ones are deleted. Goes into `DbOptions::sst_file_manager`.
+/// Tracks the table and blob files of one or more databases. Knows their total size, limits it, and
+/// limits the rate at which obsolete files are deleted. Goes into `DbOptions::sst_file_manager`.
 ///
-/// A database reports each file once when it is made and once when it goes: one lock and one hash
-/// table access.
+/// A database reports each file when it makes it and when it deletes it. A report costs one lock
+/// and one hash table access.
 pub struct SstFileManager {
     shared: PerProcess<Arc<Shared>>,
     clock: Arc<dyn Clock>,
     settings: Arc<Settings>,
 }
 
-/// Settings, outside the lock: a forked child reads its parent's.
+/// Settings. They lie outside the lock, because a forked child reads those of its parent.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     max_allowed_space: AtomicU64,
@@ -107,14 +108,14 @@ impl Tracked {
     }
 }
 
-/// A database's means to delete a file.
+/// The parts of a database that a deletion of its file uses.
 #[derive(Clone, Copy)]
 pub struct Deleter<'a> {
-    /// Its files.
+    /// The file system of the database.
     pub fs: &'a Arc<dyn FileSystem>,
-    /// Its LOG, for deletions in the background that fail.
+    /// The info log of the database, for background deletions that fail.
     pub info_log: &'a Arc<dyn InfoLog>,
-    /// Its statistics.
+    /// The statistics of the database.
     pub statistics: &'a Option<Arc<Statistics>>,
 }
 
@@ -145,8 +146,7 @@ impl SstFileManager {
         self.settings.max_allowed_space.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes below the limit that each compaction must leave free, so that flushes can go on.
-    /// Default 0.
+    /// Sets the bytes below the limit that each compaction must leave free for flushes. Default 0.
     pub fn set_compaction_buffer_size(&self, bytes: u64) {
         self.settings.compaction_buffer_size.store(bytes, Ordering::Relaxed);
     }
@@ -178,7 +178,7 @@ impl SstFileManager {
         self.settings.rate()
     }
 
-    /// Changes the rate, also for files that wait already.
+    /// Changes the rate, also for files that already wait.
     pub fn set_delete_rate_bytes_per_second(&self, rate: u64) {
         self.settings.rate_bytes_per_sec.store(rate, Ordering::Relaxed);
         if let Some(shared) = self.shared.here() {
@@ -186,12 +186,12 @@ impl SstFileManager {
         }
     }
 
-    /// Trash as a fraction of all tracked bytes above which files are deleted at once.
+    /// The most trash, as a fraction of all tracked bytes. Above it files are deleted at once.
     pub fn max_trash_db_ratio(&self) -> f64 {
         f64::from_bits(self.settings.max_trash_db_ratio.load(Ordering::Relaxed))
     }
 
-    /// Changes that fraction; a negative one counts as 0.
+    /// Changes the fraction of [`SstFileManager::max_trash_db_ratio`]; a negative one counts as 0.
     pub fn set_max_trash_db_ratio(&self, ratio: f64) {
         self.settings.max_trash_db_ratio.store(ratio.max(0.0).to_bits(), Ordering::Relaxed);
     }
@@ -201,17 +201,17 @@ impl SstFileManager {
         self.shared().state.lock().trash_bytes
     }
 
-    /// Waits until no trash is left. Without a rate there is none.
+    /// Waits until no trash is left. With rate 0 there is no trash.
     pub fn wait_for_empty_trash(&self) {
         self.shared().wait_for_empty_trash();
     }
 
-    /// For databases: a file was made, or has another size now.
+    /// For databases: reports a file that was made or has changed its size.
     pub fn on_add_file(&self, path: &Path, bytes: u64) {
         self.shared().state.lock().tracked.add(path.to_owned(), bytes);
     }
 
-    /// For databases: a file is gone.
+    /// For databases: reports a file that was deleted.
     pub fn on_delete_file(&self, path: &Path) {
         self.shared().state.lock().tracked.remove(path);
     }
@@ -231,10 +231,10 @@ impl SstFileManager {
         Some(CompactionRoom { manager: self.clone(), bytes: input_bytes })
     }
 
-    /// For databases: deletes a file, at once or slowly. A slow deletion renames it and returns;
-    /// its tracked bytes go with it.
+    /// For databases: deletes a file, at once or slowly. A slow deletion renames the file and
+    /// returns. The trash keeps the tracked bytes of the file.
     /// # Errors
-    /// `IoError`: the file is still there under its name, or was not there.
+    /// `IoError`: the file still exists under its name, or did not exist.
     pub fn delete_file(&self, deleter: Deleter<'_>, path: &Path) -> Result<()> {
         let shared = self.shared();
         if self.deletes_at_once(shared) {
@@ -256,7 +256,7 @@ impl SstFileManager {
             },
         );
         if !is_queued {
-            // The system has refused the thread.
+            // The operating system has refused a thread for slow deletions.
             return self.delete_now(deleter, &in_trash);
         }
         record_tick(deleter.statistics, Ticker::FilesMarkedTrash, 1);
@@ -276,8 +276,8 @@ impl SstFileManager {
         Ok(())
     }
 
-    /// For databases: forgets all files in these directories; trash stays for the next opening.
-    /// Waits for a deletion that is under way there.
+    /// For databases: forgets all files in these directories. Waits for a deletion in progress
+    /// there. Trash stays until the next opening of the database.
     pub fn forget_directories(&self, dirs: &[&Path]) {
         self.shared().forget(&|path| path.parent().is_some_and(|parent| dirs.contains(&parent)));
     }
@@ -303,7 +303,7 @@ impl Settings {
     }
 }
 
-/// Room that a running compaction has reserved; returned when it is dropped.
+/// Space reserved for a running compaction. Dropping it returns the space.
 pub struct CompactionRoom {
     manager: Arc<SstFileManager>,
     bytes: u64,

@@ -1,4 +1,4 @@
-//! The choice of one state among those that a crash may leave.
+//! Chooses one of the states that a crash may leave.
 
 use crate::mem::content::Content;
 use crate::mem::node::{ContentPiece, FileData};
@@ -12,12 +12,12 @@ pub enum CrashKind {
     PowerLoss,
 }
 
-/// When the name of a file is safe.
+/// The rule by which the name of a file becomes durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NameDurability {
-    /// Names are safe after a sync of their directory: POSIX's promise.
+    /// A sync of its directory makes a name durable, as POSIX promises.
     Strict,
-    /// Names are safe after any later sync: ext4's behaviour.
+    /// Any later sync makes a name durable, as ext4 does it.
     Journaled,
 }
 
@@ -26,49 +26,50 @@ pub enum NameDurability {
 pub enum Keep {
     /// None of it.
     Nothing,
-    /// A prefix, drawn anew for each file and each row of names.
+    /// A prefix. Its length is drawn anew for each file and each sequence of name operations.
     Some,
     /// All of it.
     Everything,
 }
 
-/// The bytes between the last one that survived and the file's former end.
+/// The content between the last byte that survived and the former end of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tail {
     /// Nothing: the file ends.
     Cut,
-    /// Zeros, to somewhere.
+    /// Zeros, up to a random place.
     Zeros,
     /// Random bytes, to somewhere.
     Garbage,
-    /// Some 4 KiB pages, each with its real bytes or zeros: written back out of order.
+    /// Some 4 KiB pages, each with its real bytes or with zeros: the kernel writes pages back in
+    /// any order.
     Pages,
-    /// Some 512-byte sectors of the lost writes, each with its new or its former bytes, also within
-    /// the file: a disk writes sectors in any order.
+    /// Some 512-byte sectors of the lost writes, each with its new or its former bytes. They may
+    /// also lie within the file: a disk writes sectors in any order.
     Sectors,
 }
 
-/// One outcome of a crash. Fields may be changed: `CrashChoices { tear: true,
+/// One outcome of a crash. Callers may change single fields: `CrashChoices { tear: true,
 /// ..CrashChoices::random(7) }`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CrashChoices {
     /// The kind of crash. A killed process ignores all other choices.
     pub kind: CrashKind,
-    /// When names are safe.
+    /// The rule by which names become durable.
     pub names: NameDurability,
-    /// The part of the unsafe name operations that survives.
+    /// The part of the name operations not yet durable that survives.
     pub keep_names: Keep,
     /// The part of each file's unsynced appends that survives.
     pub keep_data: Keep,
-    /// Whether part of the first append that is lost survives (with [`Keep::Some`]).
+    /// Whether a part of the first lost append survives (with [`Keep::Some`]).
     pub tear: bool,
-    /// The bytes behind those that survived.
+    /// The content of the file behind the bytes that survived.
     pub tail: Tail,
-    /// Where the draws come from: the same choices for the same file system give the same outcome.
+    /// Seed of all random draws: the same choices for the same file system give the same outcome.
     pub seed: u64,
 }
 
-/// Choices at work.
+/// Choices, and the random numbers to carry them out.
 pub(super) struct Draws<'a> {
     choices: &'a CrashChoices,
     rng: fastrand::Rng,
@@ -80,7 +81,7 @@ impl CrashChoices {
         CrashChoices { kind: CrashKind::ProcessKill, ..CrashChoices::lose_unsynced() }
     }
 
-    /// Power loss; nothing survives that was not synced, names by the strict rule.
+    /// Power loss. Only synced data survives, and names by the strict rule.
     pub fn lose_unsynced() -> CrashChoices {
         CrashChoices {
             kind: CrashKind::PowerLoss,
@@ -93,7 +94,7 @@ impl CrashChoices {
         }
     }
 
-    /// Power loss; everything survives that was flushed.
+    /// Power loss. All flushed data survives.
     pub fn keep_flushed() -> CrashChoices {
         let (keep_names, keep_data) = (Keep::Everything, Keep::Everything);
         CrashChoices { keep_names, keep_data, ..CrashChoices::lose_unsynced() }
@@ -114,7 +115,7 @@ impl CrashChoices {
 
 impl Draws<'_> {
     pub(super) fn new(choices: &CrashChoices) -> Draws<'_> {
-        // Not the sequence that the choices themselves were drawn from.
+        // Another seed than the one from which `random` drew the choices.
         Draws { choices, rng: fastrand::Rng::with_seed(!choices.seed) }
     }
 
@@ -126,13 +127,13 @@ impl Draws<'_> {
         }
     }
 
-    /// The number of survivors among `n` name operations in a row.
+    /// The number of survivors among `n` successive name operations.
     pub(super) fn kept_names(&mut self, n: usize) -> usize {
         self.prefix(self.choices.keep_names, n)
     }
 
-    /// This file after its process was killed. A file appended in place ends with its block: behind
-    /// its bytes there are zeros, or an append in progress without its first eight bytes.
+    /// The file after its process was killed. A file appended in place ends with a whole block.
+    /// Behind the appended bytes lie zeros, or an append in progress without its first eight bytes.
     pub(super) fn killed(&self, file: &FileData) -> FileData {
         let mut left = file.clone();
         let len = left.live.len();
@@ -148,7 +149,8 @@ impl Draws<'_> {
         left
     }
 
-    /// This file after a power loss. A file appended in place may end with its block, in zeros.
+    /// The file after a power loss. A file appended in place may end with zeros up to a whole
+    /// block.
     pub(super) fn content(&mut self, file: &FileData) -> Content {
         let mut content = self.appended(file);
         let len = content.len();
@@ -161,7 +163,7 @@ impl Draws<'_> {
         content
     }
 
-    /// The appended bytes that survive.
+    /// The file with the appended bytes that survive.
     fn appended(&mut self, file: &FileData) -> Content {
         if file.pieces.is_empty() {
             return file.live.clone();
@@ -187,7 +189,7 @@ impl Draws<'_> {
         const SECTOR: u64 = 512;
         let (mut start, mut end) = (u64::MAX, 0);
         for piece in lost {
-            // Behind a new length nothing is where it was.
+            // A change of length invalidates the offsets of later writes.
             let ContentPiece::Write { offset, data } = piece else { break };
             (start, end) = (start.min(*offset), end.max(offset + data.len() as u64));
         }
@@ -209,7 +211,7 @@ impl Draws<'_> {
         }
     }
 
-    /// Extends `content` towards the length of `live`.
+    /// Extends `content`, which survived, towards the length of `live`.
     fn add_tail(&mut self, content: &mut Content, live: &Content) {
         const PAGE: u64 = 4096;
         if self.choices.tail == Tail::Cut || content.len() >= live.len() {

@@ -37,7 +37,7 @@ fn names(fs: &CrashFs, dir: &str) -> Vec<String> {
     fs.children(&p(dir)).unwrap()
 }
 
-/// All files below "/", as the two-level tests here make them.
+/// All files below "/" in directories one level deep.
 fn everything(fs: &CrashFs) -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     for name in names(fs, "") {
@@ -91,7 +91,7 @@ fn a_synced_file_has_a_name_by_the_rule_chosen() {
     assert_eq!(names(&fs.crash_clone(&CrashChoices::process_kill()), ""), ["e", "f"]);
     fs.delete_file(&p("e")).unwrap();
     sync_dir(&fs, "");
-    // A later name is not covered by that sync, and a sync without news covers nothing.
+    // The sync of a directory covers no later name. The sync of an unchanged file covers nothing.
     write(&fs, "g", b"x");
     sync_file(&fs, "f");
     assert_eq!(names(&fs.crash_clone(&journaled(Keep::Nothing)), ""), ["f"]);
@@ -190,8 +190,7 @@ fn a_file_moved_between_directories_is_in_one_of_them() {
         seen.insert(after[0].0.clone());
     }
     assert_eq!(seen, ["3.log".to_owned(), "archive/3.log".to_owned()].into());
-    // A new file that moves: its creation and its move keep their order whichever directory is
-    // synced.
+    // The creation of a new file and its move keep their order, whichever directory is synced.
     for dir in ["", "archive"] {
         write(&fs, "4.log", b"");
         fs.rename(&p("4.log"), &p("archive/4.log")).unwrap();
@@ -216,7 +215,7 @@ fn directories_are_safe_at_once_but_their_renames_are_not() {
     sync_dir(&fs, "");
     let after = everything(&fs.crash_clone(&CrashChoices::lose_unsynced()));
     assert_eq!(after, [("checkpoint/f".to_owned(), b"x".to_vec())]);
-    // A directory removed and made again under the name.
+    // Removes a directory and makes it again under the same name.
     fs.delete_file(&p("checkpoint/f")).unwrap();
     fs.delete_dir(&p("checkpoint")).unwrap();
     fs.create_dir_if_missing(&p("checkpoint")).unwrap();
@@ -298,7 +297,7 @@ fn pages_are_written_back_in_any_order() {
     assert!(kept_behind_lost > 20, "{kept_behind_lost}");
 }
 
-/// Also where older bytes are overwritten.
+/// Also checks sectors of older bytes that were overwritten.
 #[test]
 fn sectors_are_written_in_any_order() {
     let fs = CrashFs::new();
@@ -358,7 +357,7 @@ fn clones_share_nothing_and_start_safe() {
     let again = clone.crash_clone(&CrashChoices::lose_unsynced());
     assert_eq!(names(&again, ""), ["LOCK", "f"]);
     assert_eq!(read(&again, "f").unwrap(), b"before", "what the first crash left is safe from the next");
-    // Links stay links.
+    // Two names of one file remain two names of one file.
     fs.link_file(&p("f"), &p("h")).unwrap();
     let clone = fs.crash_clone(&CrashChoices::keep_flushed());
     clone.reopen_writable_file(&p("h")).unwrap().append(b"!").unwrap();
@@ -438,12 +437,14 @@ fn nothing_is_lost_that_is_kept_or_synced_and_seeds_repeat() {
     }
 }
 
-/// The order of two threads: a reader that sees the second file's bytes must see the first's.
+/// One thread writes two files in turn: a reader that sees the second file's bytes must see the
+/// first's.
 #[test]
 fn a_clone_taken_amid_writes_is_one_read_point() {
     let fs = CrashFs::new();
     let (mut first, mut second) = (file(&fs, "1"), file(&fs, "2"));
-    // Files are visited by name: these make the way from the first to the second long.
+    // A clone visits files by name. These 300 names lie between the first and the second file, so
+    // that the clone takes long from one to the other.
     (0..300).for_each(|i| write(&fs, &format!("1-{i}"), b""));
     sync_dir(&fs, "");
     let stop = Arc::new(AtomicBool::new(false));
@@ -455,7 +456,7 @@ fn a_clone_taken_amid_writes_is_one_read_point() {
             }
             for f in [&mut first, &mut second] {
                 f.append(b"x").unwrap();
-                // A clone copies the list of what is not synced.
+                // A clone copies the list of unsynced operations; the sync keeps it short.
                 if round % 64 == 0 { f.sync().unwrap() } else { f.flush().unwrap() }
             }
         }
@@ -471,7 +472,7 @@ fn a_clone_taken_amid_writes_is_one_read_point() {
     writer.join().unwrap();
 }
 
-/// The size a crash suite works at; each of 300 points here, 10,000 there.
+/// Uses the sizes of a crash suite, with 300 crash points instead of 10,000.
 #[test]
 fn clones_are_cheap() {
     let fs = CrashFs::new();

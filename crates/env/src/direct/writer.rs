@@ -1,17 +1,16 @@
 //! A writable file with direct I/O.
 //!
-//! Appends collect in aligned memory and are written as whole blocks, as many at a time as the
-//! buffer holds. The last block of a file is seldom whole: `flush`, `sync` and `close` write it
-//! padded with zeros and cut the file to its length. The block stays in memory, and later appends
-//! write it again.
+//! Appends collect in aligned memory. A write covers whole blocks, as many as the buffer holds. The
+//! last block of a file is seldom whole: `flush`, `sync` and `close` write it padded with zeros and
+//! then cut the file to its length. The block stays in memory, and later appends write it again.
 //! Source: RocksDB `file/writable_file_writer.cc` (semantics).
 //!
 //! Invariants
 //!  1. `written` is a multiple of a block; the buffer holds the bytes that follow; their sum is
 //!     `file_size()`, also after an error.
 //!  2. The first `tail` bytes of the buffer, less than a block, are in the file too.
-//!  3. Unless `is_padded`, no padding lies behind the end of the file.
-//!  4. After `sync` the file has its length on the medium: the cut is made durable with it.
+//!  3. Unless `is_padded`, the file ends with the appended bytes, without padding.
+//!  4. After `sync` the medium has the file's length too, not only its bytes.
 
 use super::{AlignedBuffer, Alignment};
 use crate::fs::WritableFile;
@@ -21,9 +20,9 @@ use std::path::{Path, PathBuf};
 /// A destination of whole blocks.
 pub(crate) trait DirectSink: Send {
     fn alignment(&self) -> Alignment;
-    /// Writes whole blocks from aligned memory, at least one. Returns the number of bytes.
+    /// Writes at least one whole block from aligned memory. Returns the number of bytes written.
     fn write(&mut self, offset: u64, blocks: &[u8]) -> Result<usize>;
-    /// Reads one block, as much of it as there is.
+    /// Reads one block, or the part of it that the file has. Returns the number of bytes read.
     fn read(&mut self, offset: u64, block: &mut [u8]) -> Result<usize>;
     fn set_len(&mut self, size: u64) -> Result<()>;
     /// Waits until written bytes are on the medium; with `all`, also the file's length.
@@ -33,21 +32,21 @@ pub(crate) trait DirectSink: Send {
 }
 
 pub(crate) struct DirectWritableFile<S: DirectSink> {
-    /// `None` once closed.
+    /// `None` once the file is closed.
     sink: Option<S>,
     path: PathBuf,
     buffer: AlignedBuffer,
     written: u64,
     tail: usize,
     is_padded: bool,
-    /// Whether its length was changed since the last `sync`.
+    /// Whether the file's length was changed since the last `sync`.
     is_cut: bool,
     /// End of the reserved space.
     reserved_end: u64,
 }
 
 impl<S: DirectSink> DirectWritableFile<S> {
-    /// An empty file. About `buffer_bytes` are written at a time.
+    /// An empty file that writes about `buffer_bytes` at a time.
     pub(crate) fn new(sink: S, path: &Path, buffer_bytes: usize) -> DirectWritableFile<S> {
         let alignment = sink.alignment();
         let capacity = buffer_bytes.max(1).next_multiple_of(alignment.block());
@@ -67,7 +66,8 @@ impl<S: DirectSink> DirectWritableFile<S> {
         self.sink.as_mut().ok_or_else(|| closed(&self.path))
     }
 
-    /// Writes the whole blocks of the buffer; with `tail` also the last one, padded with zeros.
+    /// Writes the whole blocks of the buffer. `with_tail` also writes the last block, padded with
+    /// zeros.
     fn write_blocks(&mut self, with_tail: bool) -> Result<()> {
         let sink = self.sink.as_mut().ok_or_else(|| closed(&self.path))?;
         let block = sink.alignment().block();
@@ -168,7 +168,8 @@ impl<S: DirectSink> WritableFile for DirectWritableFile<S> {
         let alignment = sink.alignment();
         let start = alignment.down(size);
         let tail = (size - start) as usize;
-        // The block it ends in comes back: it will be written again.
+        // The block that contains the new end returns to the buffer: a later append writes it
+        // again.
         let mut last = AlignedBuffer::with_capacity(alignment.block(), alignment);
         if tail > 0 {
             last.resize(alignment.block());

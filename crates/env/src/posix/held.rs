@@ -1,14 +1,14 @@
-//! Held directories: paths below them follow the directories, not their names.
+//! Held directories: paths below them are resolved from the open directories, not by their names.
 //!
 //! In: the directories of a database; more of them while it is open. Out: a file system that
-//! resolves a path below one of them from its descriptor. A renamed directory is still the same. A
-//! removed one has no files any more, and a new directory under its path is never touched. Once
-//! `LOCK` is locked, nothing is created, renamed or deleted in the directories unless `LOCK` is
-//! still the locked file.
+//! resolves a path below one of them from its descriptor. A directory that was renamed is still
+//! found. A directory that was removed has no files, and a new one under its path is never touched.
+//! Once `LOCK` is locked, nothing is created, renamed or deleted in the directories unless `LOCK`
+//! is still the locked file.
 //!
 //! Invariants
 //!  1. A path below a held directory is never resolved by its name from the root.
-//!  2. In a forked child nothing in the directories is changed.
+//!  2. A forked child changes nothing in the directories.
 
 use super::{At, Places, failed, lock, open};
 use esker_base::Result;
@@ -27,7 +27,8 @@ pub(super) struct HeldDirectories {
     locked: OnceLock<(PathBuf, lock::Inode)>,
 }
 
-/// One directory, and the next one. A list only grows, so that a path may borrow a descriptor.
+/// One directory, and the next one of the list. The list only grows, so a path may borrow a
+/// descriptor from it.
 #[derive(Debug)]
 struct Held {
     /// Absolute.
@@ -71,7 +72,7 @@ impl HeldDirectories {
 impl Places for HeldDirectories {
     fn at<'a>(&'a self, path: &'a Path) -> At<'a> {
         let below = self.all().filter_map(|held| Some((held, path.strip_prefix(&held.path).ok()?)));
-        // Of two nested directories the inner one resolves the path.
+        // If directories are nested, the innermost one resolves the path.
         let Some((held, name)) = below.min_by_key(|(_, name)| name.as_os_str().len()) else {
             return At::by_path(path);
         };

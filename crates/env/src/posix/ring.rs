@@ -1,14 +1,14 @@
 //! Batched reads with `io_uring`.
 //!
-//! Each thread that reads in batches has its own ring, made at its first use. If the kernel or its
-//! rules refuse a ring, no thread asks again. Any other failure costs the thread its ring, and this
+//! Each thread that reads in batches makes its own ring at its first batch. If the kernel or its
+//! rules refuse a ring, no thread asks again. Any other failure drops the thread's ring, and this
 //! call falls back to single reads. Source: the kernel's `io_uring(7)`.
 //!
 //! Invariants
 //!  1. [`read_many`] returns only after the kernel has reported every submission that it took, so
 //!     that the kernel writes to no buffer later.
 //!  2. A forked child makes a ring of its own.
-//!  3. An error here is no error of the read: the caller repeats the read alone and gets the
+//!  3. An error of the ring is no error of a read: the caller repeats the read alone and gets the
 //!     system's own error.
 
 use super::refused::is_refused;
@@ -24,13 +24,14 @@ use std::os::fd::AsRawFd;
 #[cfg(test)]
 mod tests;
 
-/// Reads that are on their way at the same time, at most.
+/// Most reads in flight at a time.
 const ENTRIES: usize = 128;
 
-/// Buffers of one read, at most: the kernel's `IOV_MAX`.
+/// Most buffers of one read: the kernel's `IOV_MAX`.
 const MOST_PARTS: usize = 1024;
 
-/// A thread's ring and the process that made it: a forked child shares the kernel's end of it.
+/// A thread's ring and the process that made it. A forked child must not use it: both would share
+/// the kernel's side of the ring.
 struct Ring(Option<(Box<IoUring>, ProcessOwner)>);
 
 /// Whether the kernel forbids rings.
@@ -47,8 +48,8 @@ impl Ring {
             None => match IoUring::new(ENTRIES as u32) {
                 Ok(ring) => (Box::new(ring), ProcessOwner::here()),
                 Err(e) => {
-                    // A rule limits locked memory; memory for a submission is short only for a
-                    // while.
+                    // `NOMEM` here means a limit of locked memory, which lasts. At a submission the
+                    // memory is only short for a while.
                     refuse_if(is_forbidden(&e) || Errno::from_io_error(&e) == Some(Errno::NOMEM));
                     return Err(e);
                 }
@@ -57,8 +58,8 @@ impl Ring {
         Ok(&mut self.0.insert(ring).0)
     }
 
-    /// Reads all requests, batch by batch. An error drops the ring and the submissions it has not
-    /// taken.
+    /// Reads all requests, batch by batch. An error drops the ring, and with it the submissions
+    /// that the kernel has not taken.
     fn read(&mut self, requests: &mut [ReadRequest<'_>], done: &mut [usize]) -> io::Result<()> {
         for (batch, done) in requests.chunks_mut(ENTRIES).zip(done.chunks_mut(ENTRIES)) {
             let ring = self.open()?;
@@ -83,8 +84,8 @@ fn refuse_if(is_forbidden: bool) {
     }
 }
 
-/// Reads those of `requests` that are not done. `done` gets the number of bytes read of each; it is
-/// unchanged if the ring does not work.
+/// Reads the `requests` that lack bytes, and enters the number of bytes read of each in `done`. If
+/// the ring fails, entries stay as they are.
 pub(crate) fn read_many(requests: &mut [ReadRequest<'_>], done: &mut [usize]) {
     if !IS_REFUSED.load(Ordering::Relaxed) {
         // After an error the caller reads the rest (invariant 3).
@@ -124,9 +125,10 @@ fn wait(ring: &mut IoUring, count: usize, mut report: impl FnMut(usize, i32)) ->
         match ring.submit_and_wait(count - reported) {
             Ok(n) => submitted += n,
             Err(e) if Errno::from_io_error(&e) == Some(Errno::INTR) => {}
-            // Nothing is in flight and nothing was taken. The pushed submissions go with the ring.
+            // Nothing is in flight, and the kernel took nothing. Dropping the ring drops the pushed
+            // submissions.
             Err(e) if submitted == reported => return Err(e),
-            // Completions in flight come first.
+            // Reads in flight are reported before the error.
             Err(_) => {}
         }
         for entry in ring.completion() {

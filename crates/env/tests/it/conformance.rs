@@ -1,4 +1,4 @@
-//! The conformance suite of file systems. A case gets an empty directory.
+//! The conformance suite of file systems. Each case gets an empty directory.
 
 use super::temp_dir::TempDir;
 use esker_base::{Error, ErrorKind, Result, SubCode};
@@ -42,8 +42,8 @@ macro_rules! conformance {
     };
 }
 
-/// Applies a macro to the cases about contents of files, which hold past the page cache, too, and
-/// to the other named cases.
+/// Applies a macro to the named cases and to the cases about contents of files. The latter must
+/// also hold with direct I/O.
 macro_rules! with_cases_of_files {
     ($then:ident $(, $other:ident)* $(,)?) => {
         $then!(
@@ -247,7 +247,7 @@ fn several_reads_at_once(file: &dyn RandomAccessFile, data: &[u8]) {
     let counts: Vec<usize> = requests.iter().map(|r| *r.result.as_ref().unwrap()).collect();
     assert_eq!(counts, [5, 13, 0]);
     assert_eq!((&a[..5], &b[..], &d[..]), (&data[49_995..], &data[7..17], &data[17..20]));
-    // More buffers than the kernel takes at a time, in pieces that end in the middle of buffers.
+    // More requests than one batch of a ring holds. Some reads end in the middle of a buffer.
     let mut rng = fastrand::Rng::with_seed(5);
     let wanted: Vec<(usize, Vec<usize>)> = (0..700)
         .map(|_| (rng.usize(..50_000), (0..rng.usize(1..4)).map(|_| rng.usize(1..3000)).collect()))
@@ -371,7 +371,7 @@ fn renames_replace(fs: Fs<'_>, dir: &Path) {
     is_missing(fs.rename(&dir.join("archive/CURRENT"), &dir.join("no/CURRENT")), &dir.join("no/CURRENT"));
     write(fs, &tmp, b"x");
     failed(fs.rename(&tmp, &dir.join("archive")));
-    // Not into itself.
+    // A directory cannot move into itself.
     failed(fs.rename(&dir.join("archive"), &dir.join("archive/deeper")));
 }
 
@@ -494,7 +494,7 @@ fn directory_syncs_work(fs: Fs<'_>, dir: &Path) {
     directory.fsync().unwrap();
 }
 
-/// Few names and many operations, so that they meet.
+/// Few names and many operations, so that operations often meet the same name.
 fn random_operations_agree_with_a_model(fs: Fs<'_>, dir: &Path) {
     for seed in 0..20 {
         let dir = dir.join(seed.to_string());
