@@ -1,9 +1,9 @@
 //! Names of the files of a database.
 //!
-//! In: a directory and a number. Out: a path, and back from a name. Source: RocksDB
-//! `file/filename.cc`.
+//! In: a directory and a number. Out: a path. Also the way back: from a name to kind and number.
+//! Source: RocksDB `file/filename.cc`.
 //!
-//! Numbers are decimal, at least six digits, and come from one counter for all kinds.
+//! Numbers are decimal and have at least six digits. All kinds of files take them from one counter.
 //!
 //! Page: `docs/format/files.md`.
 
@@ -16,7 +16,7 @@ mod tests;
 
 pub use paths::{FilePaths, MAX_PATHS};
 
-/// The file that says which MANIFEST is the present one.
+/// The file that names the current MANIFEST.
 pub const CURRENT_FILE: &str = "CURRENT";
 /// The file that is locked while the database is open.
 pub const LOCK_FILE: &str = "LOCK";
@@ -27,7 +27,7 @@ pub const INFO_LOG_FILE: &str = "LOG";
 /// The directory of retired WALs, below the WAL directory.
 pub const ARCHIVE_DIR: &str = "archive";
 
-/// The kind of a file by its name.
+/// The kind of a file, as its name tells it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FileType {
     /// `NNNNNN.log`.
@@ -42,9 +42,9 @@ pub enum FileType {
     Descriptor,
     /// `CURRENT`.
     Current,
-    /// `NNNNNN.dbtmp` and `OPTIONS-NNNNNN.dbtmp`: left over, to be deleted at open.
+    /// `NNNNNN.dbtmp` and `OPTIONS-NNNNNN.dbtmp`: leftovers of a crash, which an open deletes.
     Temp,
-    /// `LOG` (number 0) and `LOG.old.<microseconds>` (the microseconds).
+    /// `LOG`, which has number 0, and `LOG.old.<microseconds>`, whose number is the microseconds.
     InfoLog,
     /// `METADB-NNNNNN`.
     MetaDatabase,
@@ -95,7 +95,7 @@ fn parse_numbered(name: &str) -> Option<(FileType, u64)> {
     Some((file_type, decimal(digits)?))
 }
 
-/// Digits only: no sign, no space, nothing that `parse` would let through besides.
+/// Parses digits only: unlike `str::parse`, rejects a sign.
 fn decimal(digits: &str) -> Option<u64> {
     if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
@@ -115,7 +115,7 @@ pub fn table_file_name(dir: &Path, number: FileNumber) -> PathBuf {
     numbered(dir, number, "sst")
 }
 
-/// `NNNNNN.ldb`, the name LevelDB gives a table; looked for where there is no `.sst`.
+/// `NNNNNN.ldb`, LevelDB's name of a table. An open looks for it where there is no `.sst`.
 pub fn leveldb_table_file_name(dir: &Path, number: FileNumber) -> PathBuf {
     numbered(dir, number, "ldb")
 }
@@ -165,11 +165,12 @@ pub fn info_log_file_name(dir: &Path) -> PathBuf {
     dir.join(INFO_LOG_FILE)
 }
 
-/// The name of the `LOG` of the database at `database`, an absolute path, in a directory of logs:
-/// the path with `_` for each character that is no letter, digit, `-`, `.` or `_`, and `_LOG`.
-/// Older ones end in `.old.<microseconds>`.
+/// The name of a database's `LOG` in a separate directory of logs. `database` is its absolute path.
+/// The name is the path, with `_` for each character other than a letter, digit, `-`, `.` or `_`,
+/// and then `_LOG`. Older logs end in `.old.<microseconds>`.
 pub fn info_log_name_elsewhere(database: &Path) -> String {
-    /// File systems take 255 bytes; older ones need 21 more. Of a longer path the end counts.
+    /// File systems allow names of 255 bytes, and an older log's name is 21 bytes longer. A longer
+    /// path is cut at its front.
     const MAX_BYTES: usize = 230;
     let path = database.as_os_str().as_encoded_bytes();
     let path = path.strip_prefix(b"/").unwrap_or(path);

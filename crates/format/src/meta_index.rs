@@ -1,8 +1,8 @@
-//! The meta index: names and places of a table's other blocks.
+//! The meta index: names and handles of a table's other blocks.
 //!
-//! In: a key/value block of names and handles. Out: [`MetaIndex`], and back. Source: RocksDB
-//! `table/meta_blocks.cc`, `table/block_based/block_based_table_builder.cc`. Unknown names are
-//! skipped.
+//! In: a key/value block of names and handles. Out: [`MetaIndex`], and back. Unknown names are
+//! skipped. Source: RocksDB `table/meta_blocks.cc`,
+//! `table/block_based/block_based_table_builder.cc`.
 //!
 //! Page: `docs/format/sst.md`.
 
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub const PROPERTIES: &str = "rocksdb.properties";
 /// The name of the properties in very old tables.
 const OLD_PROPERTIES: &str = "rocksdb.stats";
-/// The index, since version 6.
+/// The index, since format version 6.
 pub const INDEX: &str = "rocksdb.index";
 /// The compression dictionary.
 pub const COMPRESSION_DICT: &str = "rocksdb.compression_dict";
@@ -28,17 +28,17 @@ pub const FULL_FILTER: &str = "fullfilter.rocksdb.BuiltinBloomFilter";
 pub const PARTITIONED_FILTER: &str = "partitionedfilter.rocksdb.BuiltinBloomFilter";
 /// Prefixes of a hash index, back to back.
 pub const HASH_INDEX_PREFIXES: &str = "rocksdb.hashindex.prefixes";
-/// For each of them: its length, the first index entry and how many.
+/// For each prefix of a hash index: its length, its first index entry, and its number of entries.
 pub const HASH_INDEX_METADATA: &str = "rocksdb.hashindex.metadata";
 
-/// A table's other blocks.
+/// Names and handles of a table's other blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MetaIndex {
     blocks: BTreeMap<Vec<u8>, BlockHandle>,
 }
 
 impl MetaIndex {
-    /// Parses the block, in a file of `file_size` bytes.
+    /// Parses the meta index of a file of `file_size` bytes.
     /// # Errors
     /// `Corruption` if the block is malformed, names are out of order or a handle leaves the file.
     pub fn parse(block: &Block, file_size: u64) -> Result<MetaIndex> {
@@ -58,12 +58,12 @@ impl MetaIndex {
         Ok(MetaIndex { blocks })
     }
 
-    /// Where the block of this name is.
+    /// The handle of the block with this name.
     pub fn find(&self, name: &str) -> Option<BlockHandle> {
         self.blocks.get(name.as_bytes()).copied()
     }
 
-    /// Where the properties are, under their old name too.
+    /// The handle of the properties, also under their old name.
     pub fn properties(&self) -> Option<BlockHandle> {
         self.find(PROPERTIES).or_else(|| self.find(OLD_PROPERTIES))
     }
@@ -73,7 +73,7 @@ impl MetaIndex {
         self.blocks.iter().map(|(name, handle)| (name.as_slice(), *handle))
     }
 
-    /// Enters a block.
+    /// Adds the name and handle of a block.
     pub fn insert(&mut self, name: &str, handle: BlockHandle) {
         self.blocks.insert(name.as_bytes().to_vec(), handle);
     }

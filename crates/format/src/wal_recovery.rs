@@ -13,17 +13,16 @@
 //! ... within a record    end of this WAL   fail       stop                     go on
 //! ```
 //!
-//! \[1\] but the silent end if the WAL is recycled and the CRC or length is wrong: an overwritten
-//! log looks like that behind its end.
+//! \[1\] If the WAL is recycled and the CRC or length is wrong, the WAL silently ends instead. A
+//! log that overwrites an older one looks like that behind its end.
 //!
 //! Invariants
-//!  1. After a stop nothing is applied, with one exception. Replay resumes when the first record of
-//!     a later WAL carries exactly the sequence number that was due: then nothing was lost in
-//!     between.
-//!  2. A whole batch that no engine applies (an inverted range, see [`WalReplay::refused`]) is
+//!  1. After a stop nothing is applied, with one exception. Replay resumes if the first record of a
+//!     later WAL has exactly the sequence number that is due: then nothing was lost in between.
+//!  2. A complete batch that no engine applies (an inverted range, see [`WalReplay::refused`]) is
 //!     damage, and none of it is applied.
-//!  3. A whole batch that makes no sense (op count, unknown tag) fails the open in every mode; so
-//!     does a sequence number that goes backwards.
+//!  3. A complete batch with contradictory contents (op count, unknown tag) fails the open in every
+//!     mode. A sequence number that goes backwards does so too.
 //!
 //! Page: `docs/format/log.md`.
 
@@ -38,7 +37,7 @@ mod tests;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[repr(u8)]
 pub enum WalReplayMode {
-    /// A WAL that ends in the middle of a record simply ends there; all else fails the open.
+    /// A WAL may end in the middle of a record. All other damage fails the open.
     TolerateCorruptedTailRecords = 0,
     /// Any damage fails the open.
     AbsoluteConsistency = 1,
@@ -49,14 +48,14 @@ pub enum WalReplayMode {
     SkipAnyCorruptedRecords = 3,
 }
 
-/// The step after an event.
+/// The engine's next step after an event.
 #[derive(Clone, Copy, Debug)]
 pub enum ReplayStep<'a> {
-    /// Apply this batch (to families that still want it), then call [`WalReplay::applied`].
+    /// Apply this batch, except to dropped families, then call [`WalReplay::applied`].
     Apply(WriteBatchView<'a>),
-    /// Read the next event. The warning is for the info log, if there is one.
+    /// Read the next event. [`WalReplay::take_warning`] may have a warning for the info log.
     Continue,
-    /// This WAL is done; go to the next.
+    /// This WAL has ended; read the next one.
     EndOfFile,
 }
 
@@ -81,14 +80,14 @@ impl WalReplay {
         self.file = number;
     }
 
-    /// The sequence number that is due next, if anything was applied.
+    /// The next sequence number that is due; `None` if nothing was applied.
     pub fn next_sequence(&self) -> Option<SequenceNumber> {
         self.next_sequence
     }
 
     /// The WAL whose damage stopped replay for good. If a family with tables needs no WAL as old as
-    /// this one, its tables are newer than the recovered state, and the open must fail
-    /// (point-in-time and tail modes).
+    /// this one, its tables are newer than the recovered state. The open must then fail in the
+    /// point-in-time and tail modes.
     pub fn stopped_in(&self) -> Option<FileNumber> {
         self.stopped_in
     }
@@ -130,8 +129,8 @@ impl WalReplay {
         }
     }
 
-    /// Decides on the batch of `event`, which the engine refused to apply because of `why`: treats
-    /// it as a damaged record.
+    /// Decides on the batch of `event` if the engine refused to apply it because of `why`: it
+    /// counts as a damaged record.
     /// # Errors
     /// `Corruption`, naming the WAL and the offset: the open must fail.
     pub fn refused(&mut self, event: &LogEvent, why: &str) -> Result<ReplayStep<'static>> {
@@ -139,8 +138,8 @@ impl WalReplay {
         self.bad_record(offset, why)
     }
 
-    /// Decides on a failed read of a WAL: only `SkipAnyCorruptedRecords` goes on, with the next
-    /// WAL.
+    /// Decides on a failed read of a WAL: `SkipAnyCorruptedRecords` goes on with the next WAL,
+    /// other modes fail.
     /// # Errors
     /// The error itself.
     pub fn read_error(&mut self, error: Error) -> Result<ReplayStep<'static>> {
@@ -151,8 +150,9 @@ impl WalReplay {
         Ok(ReplayStep::EndOfFile)
     }
 
-    /// Records that a batch was applied and used `consumed` sequence numbers, from its header's on:
-    /// those of its operations, or for a two-phase commit those of the transaction.
+    /// Records that the batch with header number `batch` was applied. It `consumed` that many
+    /// sequence numbers, one for each of its operations, or of the transaction's for a two-phase
+    /// commit.
     /// # Errors
     /// `Corruption` if numbers went backwards.
     pub fn applied(&mut self, batch: SequenceNumber, consumed: u64) -> Result<()> {
@@ -169,10 +169,10 @@ impl WalReplay {
         Ok(())
     }
 
-    /// Checks the current WAL's statement about `predecessor`, which was replayed too: the sequence
-    /// number `due` at its end, if known, and whether it `is_whole`, with at least the stated
-    /// number of records. Returns whether to go on: not if the end of `predecessor` was lost
-    /// without a trace and the mode allows no holes.
+    /// Checks the current WAL's statement about `predecessor`, which was replayed too. `due` is the
+    /// sequence number after its end, if known. `is_whole` says that it has at least the stated
+    /// number of records. Returns whether replay goes on: not if the end of `predecessor` was
+    /// silently lost and the mode allows no holes.
     /// # Errors
     /// `Corruption` in a mode where nothing may be lost.
     pub fn after(
@@ -220,7 +220,7 @@ impl WalReplay {
         Ok(ReplayStep::Apply(batch))
     }
 
-    /// A record whose framing is right and whose content cannot be a batch.
+    /// Fails on a complete record whose content cannot be a batch.
     fn bad_record(&mut self, offset: u64, what: &str) -> Result<ReplayStep<'static>> {
         let error = Error::corruption(format!("{}: {what}, at offset {offset}", self.name()));
         match self.mode {
@@ -259,8 +259,8 @@ impl WalReplay {
     }
 }
 
-/// Checks the timestamp sizes in a WAL ([`crate::log::LogReader::timestamp_sizes`]) against those
-/// of the open families; `running` gives `None` for a dropped family.
+/// Compares the timestamp sizes in a WAL ([`crate::log::LogReader::timestamp_sizes`]) with those of
+/// the open families. `running` gives a family's size, or `None` for a dropped family.
 /// # Errors
 /// `NotSupported`, naming the family, if its keys in the WAL have timestamps of another size than
 /// its comparator.

@@ -1,13 +1,12 @@
-//! The first bytes of restart keys, side by side: a search in a large index touches few cache
-//! lines.
+//! The first bytes of restart keys in one array: a search in a large index touches few cache lines.
 //!
-//! A binary search over the block itself touches two distant lines for each of its steps: the
-//! restart offset and the key. Eight bytes of each key (behind the common prefix) decide nearly all
-//! steps, and 16,000 of them take 128 KiB. For keys in bytewise order only.
+//! A binary search in the block itself touches two distant lines for each step: the restart offset
+//! and the key. Eight bytes of each key (behind the common prefix) decide nearly all steps; 16,000
+//! keys take 128 KiB. Used for keys in bytewise order only.
 
 use esker_base::comparator::head;
 
-/// Words that are searched together: eight cache lines.
+/// Words in a group, which a search scans together: eight cache lines.
 const GROUP: usize = 64;
 
 /// Eight bytes of each restart's user key.
@@ -15,15 +14,15 @@ const GROUP: usize = 64;
 pub(crate) struct RestartPrefixes {
     /// The common prefix of all keys.
     common: Vec<u8>,
-    /// The bytes behind it, big-endian, zeros behind short keys. Ascending.
+    /// The bytes of each key behind the common prefix, big-endian, padded with zeros. Ascending.
     words: Vec<u64>,
-    /// The first word of each `GROUP`: few enough to stay in the first-level cache.
+    /// The first word of each `GROUP`. These words stay in the first-level cache.
     tops: Vec<u64>,
 }
 
 impl RestartPrefixes {
-    /// Builds it from the restarts' user keys, which ascend. `None` if there are too few, or they
-    /// do not ascend.
+    /// Builds the array from the restarts' user keys. `None` if there are too few keys, or they do
+    /// not ascend.
     pub(crate) fn build<'a>(count: u32, key: impl Fn(u32) -> Option<&'a [u8]>) -> Option<RestartPrefixes> {
         if count < 8 {
             return None;
@@ -38,21 +37,22 @@ impl RestartPrefixes {
         Some(RestartPrefixes { common, words, tops })
     }
 
-    /// Restart numbers (low, high): those below `low` are before `target`, those from `high` on are
-    /// not, and those between must be compared.
+    /// Restart numbers (low, high): restarts below `low` are before `target`, those from `high` on
+    /// are not. The caller compares those between.
     #[inline]
     pub(crate) fn narrow(&self, target: &[u8]) -> (usize, usize) {
         if target.starts_with(&self.common) {
             let word = head(target, self.common.len());
             let low = self.first_not_below(word);
-            // Ties are few, mostly none: a binary search of the rest took more than half of a seek.
+            // A linear count, because there are few ties or none: a binary search took more than
+            // half of a seek.
             let ties = self.words.get(low..).unwrap_or_default();
             return (low, low + ties.iter().take_while(|w| **w == word).count());
         }
         if target < self.common.as_slice() { (0, 0) } else { (self.words.len(), self.words.len()) }
     }
 
-    /// Number of words below this one.
+    /// Number of words below `word`.
     #[inline]
     fn first_not_below(&self, word: u64) -> usize {
         let group = self.tops.partition_point(|w| *w < word).saturating_sub(1) * GROUP;
@@ -61,7 +61,7 @@ impl RestartPrefixes {
         group + words.partition_point(|w| *w < word)
     }
 
-    /// Bytes of memory it holds.
+    /// Bytes of memory in use.
     pub(crate) fn memory_usage(&self) -> usize {
         self.common.len() + 8 * (self.words.len() + self.tops.len())
     }

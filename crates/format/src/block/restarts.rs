@@ -7,17 +7,18 @@
 use super::{Block, BlockCursor, EntryShape};
 use esker_base::{Error, Result};
 
-/// Compares restarts with entries: told of every entry, in their order, then of the end.
+/// Compares restarts with entries. The caller reports every entry, in order, and then the end.
 #[derive(Debug, Default)]
 pub struct RestartCheck {
-    /// The first restart whose entry has not come.
+    /// The first restart whose entry was not reported yet.
     next: u32,
 }
 
 impl RestartCheck {
-    /// Checks the cursor's entry, the next one. REQUIRES: the cursor is valid.
+    /// Checks the cursor's entry, which follows the last one checked. REQUIRES: the cursor is
+    /// valid.
     /// # Errors
-    /// `Corruption` if a restart points to it and its key needs another one.
+    /// `Corruption` if a restart points to it and its key needs the key before it.
     #[inline]
     pub fn entry(&mut self, block: &Block, cursor: &BlockCursor) -> Result<()> {
         if self.next == block.restart_count() || cursor.entry_offset() != Some(block.restart(self.next)) {
@@ -27,7 +28,7 @@ impl RestartCheck {
         if cursor.shared() > 0 { Err(self.wrong(block, "to a key that is not whole")) } else { Ok(()) }
     }
 
-    /// Checks that every restart was met, after the last entry.
+    /// Checks, after the last entry, that each restart points to an entry.
     /// # Errors
     /// `Corruption` if a restart points to no entry.
     pub fn end(mut self, block: &Block) -> Result<()> {
@@ -38,7 +39,7 @@ impl RestartCheck {
         Err(self.wrong(block, "to no entry"))
     }
 
-    /// The last restart looked at points `to` something.
+    /// The error for a restart that points `to` a wrong place.
     #[cold]
     fn wrong(&self, block: &Block, to: &str) -> Error {
         let restart = self.next - 1;
@@ -51,7 +52,7 @@ impl RestartCheck {
 
 /// Scans a block and checks its restarts.
 /// # Errors
-/// `Corruption`, also of its entries.
+/// `Corruption`, also for damaged entries.
 pub(crate) fn check(block: &Block, shape: EntryShape) -> Result<()> {
     let (mut cursor, mut check) = (BlockCursor::with_buffer(shape, Vec::new()), RestartCheck::default());
     cursor.seek_to_first(block)?;

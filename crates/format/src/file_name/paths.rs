@@ -1,19 +1,19 @@
 //! The directories of a family's tables and blob files.
 //!
-//! In: directories in the order of `cf_paths` or `db_paths`; a MANIFEST names a directory by its
-//! index there, the path id. Out: paths of files. Source: RocksDB `file/filename.cc`.
+//! In: directories in the order of `cf_paths` or `db_paths`. A MANIFEST names a directory by its
+//! index in that list, the path id. Out: paths of files. Source: RocksDB `file/filename.cc`.
 //!
 //! Invariants
 //!  1. There is at least one directory. Blob files are in the first one.
-//!  2. A path id beyond the list means the last directory, as in RocksDB. A checkpoint of several
-//!     directories is one directory, and opens by this rule.
+//!  2. As in RocksDB, a path id beyond the list means the last directory. A checkpoint puts the
+//!     files of several directories into one, and opens by this rule.
 
 use super::{blob_file_name, table_file_name};
 use esker_base::FileNumber;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Directories that a family can have: RocksDB packs the path id into the two upper bits of a file
+/// Most directories of a family: RocksDB packs the path id into the two upper bits of a file
 /// number.
 pub const MAX_PATHS: usize = 4;
 
@@ -27,7 +27,7 @@ impl FilePaths {
         FilePaths(Arc::new([directory.into()]))
     }
 
-    /// These directories by path id; `directory` alone if there are none.
+    /// These directories, by path id. If there are none, `directory` alone.
     pub fn new(directories: impl IntoIterator<Item = PathBuf>, directory: &Path) -> FilePaths {
         let listed: Arc<[PathBuf]> = directories.into_iter().collect();
         if listed.is_empty() { FilePaths::one(directory) } else { FilePaths(listed) }
@@ -39,7 +39,7 @@ impl FilePaths {
         listed.or(self.0.last()).map_or(Path::new(""), PathBuf::as_path)
     }
 
-    /// The path id of the same directory within the list.
+    /// `path_id`, or the last path id if it lies beyond the list.
     pub fn listed(&self, path_id: u32) -> u32 {
         path_id.min(u32::try_from(self.0.len().saturating_sub(1)).unwrap_or(u32::MAX))
     }
@@ -49,7 +49,7 @@ impl FilePaths {
         self.0.iter().zip(0..).find(|(path, _)| *path == directory).map(|(_, id)| id)
     }
 
-    /// All directories, the first one first.
+    /// All directories, in the order of their path ids.
     pub fn all(&self) -> &[PathBuf] {
         &self.0
     }

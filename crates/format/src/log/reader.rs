@@ -1,9 +1,9 @@
 //! Finds the logical records of a log, and classifies everything else.
 //!
 //! Two layers: `Blocks` cuts a block into physical records and checks each;
-//! `LogReader::next_record` joins them. No bytes of an open record are kept between two calls: an
-//! interruption is an event of its own, and the next call reads on behind it. A record about the
-//! log itself empties the open record, which then goes on.
+//! `LogReader::next_record` joins them to logical records. No bytes of an open record are kept
+//! between two calls: its interruption is an event, and the next call continues behind it. A record
+//! about the log itself empties the open record, which then goes on.
 
 use super::compressed::RecordDecompressor;
 use super::{
@@ -15,11 +15,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
-/// Where a log's bytes come from, front to back.
+/// The bytes of a log, from front to back.
 pub trait LogSource {
     /// Fills `buf` from the front and returns the number of bytes; 0 only at the end.
     /// # Errors
-    /// Any error of the source; the reader returns it and then takes the log as ended.
+    /// Any error of the source. The reader returns it and then treats the log as ended.
     fn read(&mut self, buf: &mut [u8]) -> Result<usize>;
 }
 
@@ -31,11 +31,11 @@ impl<F: FnMut(&mut [u8]) -> Result<usize>> LogSource for F {
 
 /// A source that can be read again from any offset.
 pub trait SeekSource: LogSource {
-    /// The next read begins at `offset`, counted from the front of the log.
+    /// Lets the next read begin at `offset`, counted from the front of the log.
     fn seek(&mut self, offset: u64);
 }
 
-/// A place between two events of a log, and all that a reader knows there.
+/// A place between two events of a log, with the state of the reader there.
 #[derive(Clone, Debug)]
 pub struct LogMark {
     offset: u64,
@@ -48,7 +48,7 @@ pub struct LogMark {
 }
 
 impl LogMark {
-    /// Where it is in the file.
+    /// The file offset of the place.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -69,47 +69,48 @@ impl LogSource for SliceSource<'_> {
     }
 }
 
-/// The state of the log before this one when this one was begun.
+/// The state of the previous log at the creation of this one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PredecessorWal {
-    /// Its number.
+    /// The number of the previous log.
     pub log_number: FileNumber,
-    /// Its size in bytes.
+    /// The size of the previous log in bytes.
     pub size_bytes: u64,
-    /// The last sequence number in it, 0 if it held no record.
+    /// The last sequence number in the previous log; 0 if it held no record.
     pub last_sequence: SequenceNumber,
 }
 
-/// The way in which a log ends within a record, as a crash while writing leaves it.
+/// The place in a record at which a log ends, after a crash during a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Truncation {
     /// In a header.
     Header,
-    /// In a payload (or a damaged size points beyond the end: the two cannot be told apart).
+    /// In a payload. A damaged size that points beyond the end looks the same.
     Body,
     /// Between the fragments of a record.
     Fragment,
 }
 
-/// The damage of a part of a log.
+/// The kind of damage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogCorruption {
     /// The stored CRC is not that of the bytes; the rest of the block is dropped.
     ChecksumMismatch,
     /// The record would reach beyond its block; the rest of the block is dropped.
     BadLength,
-    /// A record was begun and never finished.
+    /// A record has a start and no end.
     PartialRecord,
     /// A middle or last fragment without a first.
     MissingStart,
-    /// A type that may not be skipped and means nothing to this version.
+    /// A type that this version does not know and may not skip.
     UnknownType(u8),
-    /// A recyclable record in a log that began with plain ones; the rest of the block is dropped.
+    /// A recyclable record in a log whose first records are not recyclable; the rest of the block
+    /// is dropped.
     UnexpectedRecyclable,
-    /// The compression record is not the first, not the only one, or names nothing that a log can
-    /// be compressed with.
+    /// The compression record is not the first record or not the only one, or names an algorithm
+    /// that logs cannot have.
     BadSetCompression,
-    /// A piece of a compressed record does not decompress, or the record ends within its frame.
+    /// A fragment of a compressed record does not decompress, or the record ends within its frame.
     BadCompression,
     /// A record about timestamp sizes contradicts itself or an earlier one.
     BadTimestampSizes,
@@ -117,62 +118,63 @@ pub enum LogCorruption {
     BadPredecessor,
 }
 
-/// One stretch of a log. Every offset is that of its first byte in the file.
+/// One event of a log: a record, or another run of bytes. Each offset is that of its first byte in
+/// the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogEvent {
-    /// A logical record; it is in the caller's buffer.
+    /// A logical record. Its bytes are in the caller's buffer.
     Record {
-        /// Where it starts.
+        /// Offset of the record.
         offset: u64,
     },
-    /// The log ends where a record ends, or in zeros.
+    /// The log ends behind a record, or with zeros.
     End,
-    /// The log ends in the middle of something; the next event is `End`.
+    /// The log ends within a record; the next event is `End`.
     Truncated {
-        /// Of what.
+        /// The place in the record.
         what: Truncation,
-        /// Where the unfinished thing starts.
+        /// Offset of the unfinished part.
         offset: u64,
-        /// Bytes that are given up.
+        /// Number of bytes dropped.
         dropped: usize,
     },
-    /// Damage. Reading may go on behind it.
+    /// Damage. Reading may continue behind it.
     Corrupt {
         /// The kind of damage.
         what: LogCorruption,
-        /// Where.
+        /// Offset of the damage.
         offset: u64,
-        /// Bytes that are given up, those of an interrupted record included.
+        /// Number of bytes dropped, including those of an interrupted record.
         dropped: usize,
-        /// Whether recyclable records were met before. If so, the log may end here, and the rest of
-        /// its predecessor may follow.
+        /// Whether the log has recyclable records. If so, the log may end here, and the rest of the
+        /// file may belong to an older log.
         recycled: bool,
     },
-    /// A record of the log that the file held before. Reading may go on behind it.
+    /// A record of an older log, whose file this log reuses. Reading may continue behind it.
     OldRecord {
-        /// Where.
+        /// Offset of the old record.
         offset: u64,
-        /// Whether a record of this log was begun and is cut off by it.
+        /// Whether the old record interrupts a record of this log.
         in_fragment: bool,
     },
-    /// A record of a compressed log does not decompress, and none was open; the rest of the block
-    /// is dropped. RocksDB does so in every recovery mode without a word.
+    /// A record of a compressed log does not decompress, and no record was open. The rest of the
+    /// block is dropped. RocksDB drops it silently in every recovery mode.
     Undecodable {
-        /// Where.
+        /// Offset of the record.
         offset: u64,
-        /// Bytes that are given up.
+        /// Number of bytes dropped.
         dropped: usize,
     },
-    /// A record of an unknown type that may be skipped; it was.
+    /// A skipped record of an unknown type that may be skipped.
     Ignored {
-        /// Where.
+        /// Offset of the record.
         offset: u64,
-        /// Its type, 128 or more.
+        /// The record's type, 128 or more.
         record_type: u8,
     },
-    /// The log before this one, as its writer saw it.
+    /// The state of the previous log, as the writer of this log recorded it.
     Predecessor(PredecessorWal),
-    /// [`LogReader::timestamp_sizes`] has grown; it holds for the records that follow.
+    /// [`LogReader::timestamp_sizes`] has grown; it applies to the records that follow.
     TimestampSizes,
 }
 
@@ -182,26 +184,26 @@ impl fmt::Display for LogEvent {
     }
 }
 
-/// Reads a log. Holds one block; all else it needs is in the caller's buffer.
+/// Reads a log. Holds one block; the open record lies in the caller's buffer.
 #[derive(Debug)]
 pub struct LogReader<S> {
     blocks: Blocks<S>,
     decompressor: Option<RecordDecompressor>,
     /// The decompressed payload of the current record, in a compressed log.
     piece: Vec<u8>,
-    /// There was a record about compression.
+    /// Whether a record about compression was read.
     compression_seen: bool,
     record_seen: bool,
-    /// Where the open record began, if a record about the log came within it.
+    /// Offset of the open record, if a record about the log has emptied it.
     emptied: Option<u64>,
     max_record_bytes: usize,
     timestamp_sizes: Vec<(ColumnFamilyId, u16)>,
-    /// The families of these.
+    /// The families in `timestamp_sizes`.
     timestamped: BTreeSet<ColumnFamilyId>,
 }
 
 impl<S: LogSource> LogReader<S> {
-    /// From the front of the log `log_number` (0 for a MANIFEST).
+    /// A reader at the front of the log `log_number` (0 for a MANIFEST).
     pub fn new(source: S, log_number: u64) -> LogReader<S> {
         LogReader {
             blocks: Blocks::new(source, stored_log_number(log_number)),
@@ -216,7 +218,7 @@ impl<S: LogSource> LogReader<S> {
         }
     }
 
-    /// Lets no compressed record grow beyond this (4 GiB otherwise): a longer one is
+    /// Limits the length of a decompressed record; the default is 4 GiB. A longer record is
     /// `BadCompression`.
     #[must_use]
     pub fn with_max_record_bytes(mut self, bytes: usize) -> LogReader<S> {
@@ -224,7 +226,7 @@ impl<S: LogSource> LogReader<S> {
         self
     }
 
-    /// Takes records without comparing their checksums.
+    /// Reads records without comparing their checksums.
     #[must_use]
     pub fn without_checksums(mut self) -> LogReader<S> {
         self.blocks.verifies = false;
@@ -236,25 +238,25 @@ impl<S: LogSource> LogReader<S> {
         &mut self.blocks.source
     }
 
-    /// User-defined timestamp sizes of families that the log has named so far; other families have
-    /// none.
+    /// Sizes of user-defined timestamps that the log has stated so far, by family. Other families
+    /// have no timestamps.
     pub fn timestamp_sizes(&self) -> &[(ColumnFamilyId, u16)] {
         &self.timestamp_sizes
     }
 
-    /// Whether recyclable records were met.
+    /// Whether the log has recyclable records up to here.
     pub fn is_recycled(&self) -> bool {
         self.blocks.recycled
     }
 
-    /// The file offset behind the last physical record read: after `End` a writer may go on there,
-    /// if nothing was dropped.
+    /// The file offset behind the last physical record read. After `End`, if nothing was dropped, a
+    /// writer may continue there.
     pub fn offset(&self) -> u64 {
         self.blocks.offset()
     }
 
-    /// The place behind the last event. After a whole record, a reader of a log that is still being
-    /// written can come back to it with [`LogReader::go_back`].
+    /// The place behind the last event. While a log is still being written, a reader can return to
+    /// a place behind a whole record with [`LogReader::go_back`].
     pub fn mark(&self) -> LogMark {
         LogMark {
             offset: self.blocks.offset(),
@@ -267,7 +269,8 @@ impl<S: LogSource> LogReader<S> {
         }
     }
 
-    /// The next event. For `LogEvent::Record`, and only then, `buf` holds the record afterwards.
+    /// The next event. After `LogEvent::Record` `buf` holds the record; after other events its
+    /// contents are unspecified.
     /// # Errors
     /// Those of the source: the next event is then `End`. In a build without the feature `zstd`,
     /// `NotSupported` from the first compressed record on.
@@ -316,7 +319,7 @@ impl<S: LogSource> LogReader<S> {
         }
     }
 
-    /// A physical record whose CRC is right. The order of these checks is RocksDB's.
+    /// Handles a physical record whose CRC is right. The order of these checks is RocksDB's.
     fn record(
         &mut self,
         code: u8,
@@ -335,8 +338,7 @@ impl<S: LogSource> LogReader<S> {
         let continues =
             matches!(record_type, Some(T::Middle | T::Last | T::RecyclableMiddle | T::RecyclableLast));
         let finding = Finding::of(code);
-        // An open record without a byte is no loss: old writers left an empty FIRST at the end of a
-        // block.
+        // An empty open record is no loss: old writers left an empty FIRST at the end of a block.
         if let Some(at) = open.at.filter(|_| !continues && finding.is_none() && !buf.is_empty()) {
             self.blocks.step_back();
             return Some(self.corrupt(LogCorruption::PartialRecord, at, buf.len()));
@@ -372,7 +374,7 @@ impl<S: LogSource> LogReader<S> {
         is_last.then(|| self.end_record(open.at.unwrap_or(offset), buf.len()))
     }
 
-    /// The record in the caller's buffer is whole, unless its frame is not.
+    /// Ends the record in the caller's buffer. It is complete, unless its compressed frame is not.
     fn end_record(&mut self, offset: u64, bytes: usize) -> LogEvent {
         if self.decompressor.as_ref().is_some_and(|d| !d.at_frame_end) {
             let rest = self.blocks.drop_rest();
@@ -382,7 +384,7 @@ impl<S: LogSource> LogReader<S> {
         LogEvent::Record { offset }
     }
 
-    /// RocksDB 11's behaviour for a record whose type equals one of its own internal result codes.
+    /// Does as RocksDB 11 for a record whose type equals one of its own internal result codes.
     fn misread(
         &mut self,
         finding: Finding,
@@ -407,8 +409,9 @@ impl<S: LogSource> LogReader<S> {
         self.step(physical, open, buf)
     }
 
-    /// Decompresses a payload of a compressed log into `piece`; false if it cannot. The payload
-    /// `begins` a record, or `before` bytes of the record are there.
+    /// Decompresses a payload of a compressed log into `piece`; returns whether it could. If the
+    /// payload `begins` a record, decompression starts anew; otherwise `before` bytes of the record
+    /// are there.
     fn decompress(&mut self, payload: Range<usize>, begins: bool, before: usize) -> bool {
         let Some(d) = &mut self.decompressor else { return true };
         if begins {
@@ -423,7 +426,7 @@ impl<S: LogSource> LogReader<S> {
         is_good
     }
 
-    /// Puts the payload, decompressed if need be, at the end of `buf`.
+    /// Appends the payload, decompressed if need be, to `buf`.
     fn append_piece(&mut self, payload: Range<usize>, buf: &mut Vec<u8>) {
         match &self.decompressor {
             None => buf.extend_from_slice(self.blocks.bytes(payload)),
@@ -431,16 +434,16 @@ impl<S: LogSource> LogReader<S> {
         }
     }
 
-    /// A record about compression applies to everything behind it, even where it is out of place.
+    /// Applies a record about compression to everything behind it, even if it is out of place.
     fn set_compression(
         &mut self,
         payload: Range<usize>,
         open: &mut OpenRecord,
         buf: &mut Vec<u8>,
     ) -> Option<LogEvent> {
-        /// RocksDB's code for none.
+        /// RocksDB's code for no compression.
         const NONE: u32 = 0;
-        /// RocksDB's code of the only algorithm that a log can be compressed with.
+        /// RocksDB's code of the only compression that logs can have.
         use super::writer::ZSTD;
         let (offset, bytes) = (self.blocks.record_offset(), payload.len());
         let is_misplaced = self.record_seen || self.compression_seen;
@@ -460,7 +463,7 @@ impl<S: LogSource> LogReader<S> {
         Some(self.corrupt(LogCorruption::BadSetCompression, offset, bytes))
     }
 
-    /// The event of a record about the log itself, which empties the record that is open.
+    /// Empties the open record and returns the event of a record about the log.
     fn about_the_log(
         &mut self,
         record_type: Option<RecordType>,
@@ -520,8 +523,9 @@ impl<S: LogSource> LogReader<S> {
 }
 
 impl<S: SeekSource> LogReader<S> {
-    /// Goes back to a place that this reader has passed. The next event is the one behind it, with
-    /// the bytes that a writer has appended since. No byte before the place is read again.
+    /// Goes back to a place that this reader has passed. The next event is the one behind the
+    /// place, and includes bytes that a writer has appended since. No byte before the place is read
+    /// again.
     pub fn go_back(&mut self, mark: &LogMark) {
         self.blocks.go_to(mark.offset);
         self.blocks.recycled = mark.recycled;
@@ -536,16 +540,17 @@ impl<S: SeekSource> LogReader<S> {
     }
 }
 
-/// An open logical record: begun and not ended. Its bytes are in the caller's buffer.
+/// An open logical record: its start was read and its end was not. Its bytes are in the caller's
+/// buffer.
 #[derive(Clone, Copy, Debug)]
 struct OpenRecord {
-    /// Where it began.
+    /// Offset of the record; `None` if no record is open.
     at: Option<u64>,
 }
 
-/// RocksDB 11's internal result codes of its reader. They lie among the types that may be skipped,
-/// but RocksDB takes a record of such a type for the result. No writer uses them; recovery agrees
-/// with RocksDB, so that both see the same database.
+/// The internal result codes of RocksDB 11's reader. Their numbers are also types of records that
+/// may be skipped, but RocksDB takes a record of such a type for the result. No writer uses these
+/// types. Recovery agrees with RocksDB, so that both see the same database.
 #[derive(Clone, Copy, Debug)]
 enum Finding {
     End,
@@ -588,14 +593,14 @@ struct Blocks<S> {
     block: Vec<u8>,
     /// File offset of the block's first byte.
     block_offset: u64,
-    /// Where the next header is; at most `block.len()`.
+    /// Offset of the next header in the block; at most `block.len()`.
     next: usize,
-    /// Where the header of the record that was looked at last is.
+    /// Offset of the current record's header in the block.
     current: usize,
-    /// Bytes at the front of the next block that are not read, because a reader went back to a
-    /// place behind them.
+    /// Bytes at the front of the next block that are skipped, because a reader went back to a place
+    /// behind them.
     passed_over: usize,
-    /// The block is shorter than a full one: no block follows.
+    /// Whether the block is the last one: it is shorter than a full block.
     at_last_block: bool,
     recycled: bool,
     /// Whether checksums are compared.
@@ -651,7 +656,7 @@ impl<S: LogSource> Blocks<S> {
         }
     }
 
-    /// Checks in RocksDB's order, which decides how a damaged record is classified.
+    /// Checks a record in RocksDB's order, which decides how a damaged record is classified.
     fn check(
         &mut self,
         code: u8,
@@ -684,7 +689,7 @@ impl<S: LogSource> Blocks<S> {
         Physical::Record(code, start + header_bytes..end)
     }
 
-    /// Goes to the next block; at the end of the log, says how it ends.
+    /// Reads the next block. At the end of the log, returns how the log ends.
     fn next_block(&mut self) -> Result<Option<Physical>> {
         if self.at_last_block {
             let rest = self.drop_rest();
@@ -720,7 +725,7 @@ impl<S: LogSource> Blocks<S> {
         rest
     }
 
-    /// Lets the next call look at the current record again.
+    /// Lets the next call return the current record again.
     fn step_back(&mut self) {
         self.next = self.current;
     }
@@ -760,7 +765,7 @@ impl<S> fmt::Debug for Blocks<S> {
 }
 
 impl LogEvent {
-    /// The event as an error that names `file`, if it says that something is wrong.
+    /// The event as an error that names `file`; `None` if the event is no failure.
     pub fn to_error(&self, file: &dyn fmt::Display) -> Option<Error> {
         match self {
             LogEvent::Truncated { .. }

@@ -2,7 +2,7 @@ use super::*;
 use esker_base::ColumnFamilyId;
 use proptest::prelude::*;
 
-/// Every event of a log, each with the record it brought.
+/// Every event of a log, each with the contents of the record.
 fn events(bytes: &[u8], log_number: u64) -> Vec<(LogEvent, Vec<u8>)> {
     let mut reader = LogReader::new(SliceSource(bytes), log_number);
     let mut found = Vec::new();
@@ -34,7 +34,7 @@ fn log_of(records: &[Vec<u8>], log_number: u64, recyclable: bool) -> Vec<u8> {
     out
 }
 
-/// Payloads that differ from each other, of lengths that like the edges of blocks.
+/// Payloads that differ from each other. Their lengths are often near the edges of blocks.
 fn payloads() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let length = prop_oneof![
         4 => 0usize..200,
@@ -63,7 +63,7 @@ fn a_reader_without_checksums_takes_a_record_whose_checksum_is_wrong() {
 
 #[test]
 fn bytes_are_rocksdbs() {
-    // First bytes of a WAL that RocksDB wrote.
+    // Compares with the first bytes of a WAL that RocksDB wrote.
     let mut payload = vec![0x59, 2, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 9];
     payload.extend_from_slice(b"key000007");
     let mut expected = vec![0x8B, 0x3B, 0x49, 0x1C, 0x17, 0, 1];
@@ -94,7 +94,8 @@ fn rest_too_short_for_a_header_is_zero() {
 
 #[test]
 fn empty_first_at_the_end_of_a_block_is_no_damage() {
-    // Old writers left one and then began the record anew in the next block.
+    // Old writers left an empty first fragment at the end of a block, and began the record anew in
+    // the next block.
     let mut bytes = log_of(&[vec![1; BLOCK_BYTES - 2 * HEADER_BYTES], vec![2; 40_000]], 1, false);
     assert_eq!(bytes[BLOCK_BYTES - 1], RecordType::First as u8);
     bytes.truncate(BLOCK_BYTES);
@@ -116,7 +117,7 @@ fn crc_mismatch_drops_the_rest_of_its_block_only() {
         LogEvent::Corrupt { what: LogCorruption::ChecksumMismatch, offset: 5035, dropped, .. }
             if dropped == BLOCK_BYTES - 5035
     ));
-    // The record that reached into the next block has lost its start.
+    // The first block's damage also costs the record that began there and ends in the next block.
     assert!(matches!(damage[1].0, LogEvent::Corrupt { what: LogCorruption::MissingStart, .. }));
     assert_eq!(damage.len(), 2);
     let survivors = records(&bytes, 1);
@@ -162,7 +163,8 @@ fn records_of_an_older_log_are_told_apart() {
     let mut record = Vec::new();
     assert_eq!(reader.next_record(&mut record).unwrap(), LogEvent::Record { offset: 0 });
     assert!(reader.is_recycled());
-    // The next bytes start in the middle of an old record: damage, but marked as a recycled log's.
+    // The next bytes start in the middle of an old record. The reader reports damage, and that the
+    // log is recycled.
     let event = reader.next_record(&mut record).unwrap();
     assert!(
         matches!(event, LogEvent::Corrupt { recycled: true, .. } | LogEvent::Truncated { .. }),
@@ -212,7 +214,7 @@ fn unknown_types_are_skipped_or_fatal_by_their_top_bit() {
     }
 }
 
-/// RocksDB takes these types for codes of its own.
+/// RocksDB takes records of these types for its own result codes.
 #[test]
 fn types_that_rocksdb_misreads_are_what_it_reads() {
     for (code, expected) in [
@@ -231,7 +233,7 @@ fn types_that_rocksdb_misreads_are_what_it_reads() {
     assert!(matches!(found[0].0, LogEvent::Corrupt { what: LogCorruption::ChecksumMismatch, .. }));
 }
 
-/// As in RocksDB: the bytes behind it count as all of the record.
+/// As in RocksDB, the bytes behind the record about the log count as the whole open record.
 #[test]
 fn a_record_about_the_log_empties_the_one_that_is_open() {
     for (code, payload) in [(10, [7, 0, 0, 0, 8, 0].to_vec()), (130, vec![0; 24])] {
@@ -450,7 +452,7 @@ proptest! {
         prop_assert_eq!(resumed, log_of(&payloads, 3, recyclable));
     }
 
-    /// A cut log gives a prefix of its records, and never damage.
+    /// A log cut anywhere gives a prefix of its records and reports no damage.
     #[test]
     fn torn_log_is_a_prefix(payloads in payloads(), recyclable: bool, at in 0.0..1.0f64) {
         let bytes = log_of(&payloads, 3, recyclable);
@@ -466,7 +468,7 @@ proptest! {
         prop_assert_eq!(&read[..], &payloads[..read.len()]);
     }
 
-    /// A log whose bytes were damaged gives only records that were written to it.
+    /// A damaged log gives only records that were written to it.
     #[test]
     fn damaged_log_never_gives_a_wrong_record(
         payloads in payloads(),
@@ -524,7 +526,7 @@ impl SeekSource for Growing {
     }
 }
 
-/// Reads every whole record that is there and goes back behind the last of them.
+/// Reads every whole record that is there, and then goes back to the place behind the last one.
 fn read_more(reader: &mut LogReader<Growing>, mark: &mut LogMark, found: &mut Vec<Vec<u8>>) {
     let mut record = Vec::new();
     loop {

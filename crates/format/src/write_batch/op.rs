@@ -3,8 +3,8 @@
 use esker_base::coding::{Decoder, put_length_prefixed};
 use esker_base::{ColumnFamilyId, Error, Result};
 
-/// Tags on disk. Those of internal keys have the same code (`esker_base::ValueType`); the others
-/// are in WALs only.
+/// Tags on disk. Tags that internal keys have too share their codes (`esker_base::ValueType`); the
+/// others occur in WALs only.
 pub(super) mod tag {
     pub(crate) const DELETE: u8 = 0x00;
     pub(crate) const PUT: u8 = 0x01;
@@ -32,7 +32,7 @@ pub(super) mod tag {
     pub(crate) const TIMED_PUT: u8 = 0x18;
     pub(crate) const CF_TIMED_PUT: u8 = 0x19;
 
-    /// The tag that is followed by a family id.
+    /// The variant of `short` that a family id follows.
     #[inline]
     pub(crate) const fn with_family(short: u8) -> u8 {
         match short {
@@ -49,18 +49,18 @@ pub(super) mod tag {
     }
 }
 
-/// The write policy that a prepared section belongs to.
+/// The write policy of a prepared section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PrepareKind {
-    /// Write-committed: the ops wait for their commit.
+    /// Write-committed: the section's ops wait for their commit.
     Committed,
-    /// Write-prepared: the ops are in the database already.
+    /// Write-prepared: the section's ops are already in the database.
     Persisted,
-    /// Write-unprepared: a part of such a transaction.
+    /// Write-unprepared: the section is a part of a transaction, already in the database.
     Unprepared,
 }
 
-/// One operation. With user-defined timestamps, keys end in their timestamp.
+/// One operation. With user-defined timestamps, keys end with their timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BatchOp<'a> {
     /// `key` becomes `value`.
@@ -79,7 +79,7 @@ pub enum BatchOp<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// `key`, put once, is removed.
+    /// `key`, which was put once, is removed.
     SingleDelete {
         /// The family.
         family: ColumnFamilyId,
@@ -137,7 +137,7 @@ pub enum BatchOp<'a> {
     LogData(&'a [u8]),
     /// The ops up to `EndPrepare` wait for their commit.
     BeginPrepare(PrepareKind),
-    /// The prepared transaction is complete and called `xid`.
+    /// Ends the section of the prepared transaction `xid`.
     EndPrepare {
         /// Name of the transaction.
         xid: &'a [u8],
@@ -147,29 +147,29 @@ pub enum BatchOp<'a> {
         /// Name of the transaction.
         xid: &'a [u8],
     },
-    /// Applies it with this commit timestamp.
+    /// Applies the prepared transaction with this commit timestamp.
     CommitWithTimestamp {
         /// The commit timestamp.
         timestamp: &'a [u8],
         /// Name of the transaction.
         xid: &'a [u8],
     },
-    /// Forgets it.
+    /// Discards the prepared transaction.
     Rollback {
         /// Name of the transaction.
         xid: &'a [u8],
     },
-    /// Nothing; transactions overwrite it with `BeginPrepare`.
+    /// Does nothing. A transaction overwrites it with `BeginPrepare`.
     Noop,
 }
 
 impl BatchOp<'_> {
-    /// Whether it takes a sequence number and counts in the header.
+    /// Whether the op takes a sequence number and counts in the batch header.
     pub fn is_counted(&self) -> bool {
         self.family().is_some()
     }
 
-    /// The family it writes to, if it writes.
+    /// The family that the op writes to, if it writes.
     pub fn family(&self) -> Option<ColumnFamilyId> {
         match *self {
             BatchOp::Put { family, .. }
@@ -184,7 +184,7 @@ impl BatchOp<'_> {
         }
     }
 
-    /// Bytes of the key and of the value that it gives to a memtable; zero for ops that give none.
+    /// Bytes of key and value that the op adds to a memtable; zero if it adds none.
     pub(super) fn entry_bytes(&self) -> (usize, usize) {
         match *self {
             BatchOp::Put { key, value, .. }
@@ -199,7 +199,7 @@ impl BatchOp<'_> {
     }
 }
 
-/// Walks the ops of checked bytes; allocates nothing.
+/// Iterates over the ops of checked bytes; allocates nothing.
 #[derive(Clone, Debug)]
 pub struct Ops<'a> {
     decoder: Decoder<'a>,
