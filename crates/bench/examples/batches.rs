@@ -1,13 +1,13 @@
-//! The cost of a key of a batch beside a `get` of it: batches of 1 to 1000 keys, in the memtable
-//! and in tables.
+//! The cost of a key in a batch beside a single `get` of it: batches of 1 to 1000 keys, in the
+//! memtable and in tables.
 //!
 //! `cargo run --release -p esker-bench --example batches -- [keys] [rounds] [word of the case] [one
 //! size]`
 //!
-//! Both sides take turns in one process, and processor time counts; each figure is the median of
-//! the rounds' ratios. Keys are drawn at random from all, from 500 neighbours or from 5. The block
-//! cache holds everything, or nothing (`cold`). Then blocks are read from memory files or, `files`,
-//! from files in TMPDIR that the kernel has in memory.
+//! Both sides take turns in one process. Times are processor time; each figure is the median of
+//! the rounds' ratios. Keys are drawn at random from all keys, from 500 neighbours or from 5. The
+//! block cache holds everything or, in the cases `cold`, nothing. The cold cases read blocks from
+//! memory files, or from files in TMPDIR that the kernel has in memory (`files`).
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
 mod common;
@@ -25,15 +25,15 @@ use std::sync::Arc;
 
 const BATCHES: [usize; 12] = [1, 2, 3, 4, 8, 12, 16, 32, 64, 200, 500, 1000];
 
-/// Keys that one side reads before the other has its turn.
+/// Keys that one side reads in a turn.
 const TURN: usize = 20_000;
 
-/// Where a case's keys lie.
+/// The place of a case's keys.
 struct Place {
     name: &'static str,
-    /// Blocks are in the block cache; otherwise each call reads them from the file.
+    /// Whether blocks are in the block cache; otherwise each call reads them from the file.
     is_cached: bool,
-    /// Else files are in memory of this process, and no system call reads them.
+    /// Whether files are real; otherwise they lie in memory, and no system call reads them.
     has_real_files: bool,
 }
 
@@ -96,8 +96,8 @@ impl Reader<'_> {
     }
 }
 
-/// A value's length, after a look at its ends: a user reads a value's bytes, and pinning it has not
-/// read them yet.
+/// The length of a value, after reading its first and last byte. A user reads a value; pinning it
+/// alone does not.
 fn look_at(value: &[u8]) -> usize {
     black_box((value[0], value[value.len() - 1]));
     value.len()
@@ -109,7 +109,7 @@ fn processor_nanos() -> f64 {
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-/// Nanoseconds a key.
+/// Nanoseconds per key of `work`.
 fn timed(work: impl FnOnce() -> Result<usize>) -> Result<f64> {
     let start = processor_nanos();
     black_box(work()?);

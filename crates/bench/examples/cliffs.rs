@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p esker-bench --example cliffs -- [rounds] [word of the case]`
 //!
-//! Everything lies in memory files. The variants of a case take turns in one process; a figure is
+//! All files are in memory. The variants of a case take turns in one process; a figure is
 //! the median of the rounds. Figures of one thread are processor time, figures of several threads
 //! are wall-clock time.
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
@@ -50,7 +50,7 @@ fn nanos() -> f64 {
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-/// Nanoseconds of the processor for each of `count` calls.
+/// Nanoseconds of processor time per call, over `count` calls.
 fn timed(count: u64, mut work: impl FnMut(u64) -> Result<()>) -> Result<f64> {
     let start = processor_nanos();
     (0..count).try_for_each(&mut work)?;
@@ -90,7 +90,8 @@ fn snapshots(rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Time of one thread for `count` writes while others do `beside` until it is done.
+/// Nanoseconds of one thread per write, over `count` writes, while `threads` threads repeat
+/// `beside`.
 fn beside(
     threads: usize,
     count: u64,
@@ -117,16 +118,16 @@ fn snapshots_beside_a_writer(rounds: u64) -> Result<()> {
     let next = AtomicU64::new(0);
     let put = |_| db.put(key(split_mix(next.fetch_add(1, Ordering::Relaxed)) % 1_000_000), [b'v'; 100]);
     beside(0, 50_000, put, || {})?;
-    // The baseline: the same number of threads take and drop a lock of their own.
+    // The baseline: the same number of threads, each of which takes and drops a lock of its own.
     let alone = || {
         beside(16, 100_000, put, || drop(black_box(Arc::new(esker::internals::base::sync::Mutex::new(0)))))
     };
-    // The least that a snapshot or a read must do: load the sequence number that each put changes.
+    // The least work of a snapshot or read: load the sequence number that each put changes.
     let look = || beside(16, 100_000, put, || _ = black_box(db.latest_sequence_number()));
     let with = || beside(16, 100_000, put, || drop(black_box(db.snapshot())));
     let (mut looks, mut snapshots) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        // The memtable grows, and with it what a put takes.
+        // A put costs more as the memtable grows, so the second half runs in reverse order.
         let (a, b, c) = (alone()?, look()?, with()?);
         let (d, e, f) = (with()?, look()?, alone()?);
         looks.push((b + e) / (a + f));
@@ -146,7 +147,7 @@ fn memtable_of(tombstones: u64, keys: u64) -> Result<Db> {
     Ok(db)
 }
 
-/// Deletes ranges that have nothing of what [`memtable_of`] puts.
+/// Deletes ranges that contain no key of [`memtable_of`].
 fn cover_nothing(db: &Db, tombstones: u64, keys: u64) -> Result<()> {
     (0..tombstones).try_for_each(|i| {
         let at = split_mix(i) % keys * 10;
@@ -161,14 +162,15 @@ fn tombstones(rounds: u64) -> Result<()> {
         assert!(black_box(found).is_some());
         Ok(())
     };
-    // A hundred thousand tombstones fill the caches with themselves, which forget them only by and
-    // by.
+    // Writing 100,000 tombstones displaces the keys from the processor's caches: reads warm them
+    // again.
     let warm = |db: &Db| -> Result<f64> {
         (0..4).try_for_each(|_| timed(50_000, |i| read(db, i)).map(drop))?;
         timed(50_000, |i| read(db, i))
     };
-    // Two memtables of the same keys differ by more than tombstones cost: each is read before it
-    // gets them and afterwards. 0 shows what the figures are worth.
+    // Two memtables of the same keys differ by more than tombstones cost. So each memtable is read
+    // before and after it gets tombstones. The case without tombstones shows the error of
+    // measurement.
     const COUNTS: [u64; 6] = [0, 1, 10, 100, 1000, 100_000];
     for place in ["between the keys", "behind them"] {
         let mut ratios = COUNTS.map(|_| Vec::new());
@@ -207,8 +209,7 @@ fn tombstones(rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// The same by 25 threads: nanoseconds of the clock for each key, as the threads share the
-/// processors.
+/// The same in 25 threads: wall-clock nanoseconds per key, as the threads share the processors.
 fn tombstones_and_threads(rounds: u64) -> Result<()> {
     const KEYS: u64 = 100_000;
     const READS: u64 = 20_000;
@@ -231,7 +232,7 @@ fn tombstones_and_threads(rounds: u64) -> Result<()> {
     let mut ratios = COUNTS.map(|_| Vec::new());
     for _ in 0..rounds {
         for (count, ratios) in COUNTS.into_iter().zip(&mut ratios) {
-            // As for one thread: no memtable is like another.
+            // As in the case of one thread: two memtables differ.
             let db = memtable_of(0, KEYS)?;
             read_all(&db)?;
             let before = read_all(&db)?;
@@ -296,7 +297,7 @@ fn fill_with_threads(rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// A million deleted keys between two, an old snapshot held.
+/// Moves over a million deleted keys between two live ones, under an old snapshot.
 fn crossings() -> Result<()> {
     const KEYS: u64 = 1_000_000;
     for layout in ["memtable", "one file", "memtable over a file", "the same at once", "file over a file"] {
@@ -370,8 +371,8 @@ fn scan(iter: &mut DbIterator, from: u64, rows: u64) -> Result<()> {
     iter.status()
 }
 
-/// Scans that follow the super versions, which are replaced every so often, beside scans that stay
-/// where they began.
+/// Compares scans that follow the super versions with scans that stay where they began. Super
+/// versions are replaced at intervals.
 fn scans(rounds: u64) -> Result<()> {
     const KEYS: u64 = 1_000_000;
     let db = open(&options()?)?;
@@ -392,9 +393,9 @@ fn scans(rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// A flush and a compaction in turn, of keys behind the scanned ones. The number of files stays the
-/// same, and scanned blocks stay in the cache. So a scan that moves to new super versions pays for
-/// their changes only, and not for more files or for first reads.
+/// Flushes and compacts in turn, with keys behind the scanned ones. The number of files stays the
+/// same, and scanned blocks stay in the cache. So a scan that moves to new super versions pays only
+/// for their changes, not for more files or first reads.
 fn change_super_versions(db: &Db, millis: i64, from: u64, stop: &AtomicBool) -> Result<()> {
     let tick = rustix::time::Timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 };
     let mut change = 0;
@@ -412,9 +413,9 @@ fn change_super_versions(db: &Db, millis: i64, from: u64, stop: &AtomicBool) -> 
 }
 
 /// In a round three iterators read the same number of rows: one follows the super versions, and two
-/// stay. They take turns every few thousand rows, in alternating order, so that other work of the
-/// machine falls on all of them. Each runs for a third of the time. So super versions come every
-/// three times `millis`, and each iterator sees one every `millis` of its own time.
+/// stay. They take turns of some thousand rows, in alternating order, so that other work of the
+/// machine affects all of them. Each runs for a third of the time. Super versions come every
+/// 3 × `millis`, so each iterator sees one every `millis` of its own time.
 fn scan_sizes(
     db: &Db,
     snapshot: &esker::Snapshot,
@@ -455,8 +456,8 @@ fn scan_sizes(
     Ok(())
 }
 
-/// Going over to a newer super version of a hundred files beside making an iterator: one with the
-/// same runs, and one in which a memtable has become a file.
+/// Compares the refresh of an iterator over 100 files with the making of a new one. The newer super
+/// version has the same runs, or one memtable has become a file.
 fn refreshing(rounds: u64) -> Result<()> {
     for flushes in [false, true] {
         let db = open(&options()?)?;
@@ -498,7 +499,7 @@ fn refreshing(rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Time for which a scan that goes on holds a replaced version.
+/// The time for which a running scan keeps a replaced version alive.
 fn releasing(rounds: u64) -> Result<()> {
     const KEYS: u64 = 200_000;
     let db = open(&options()?)?;

@@ -1,13 +1,13 @@
-//! The cost of remembering a run of deleted keys beside stepping over it, and the saving of the
-//! next scan.
+//! The cost of remembering a run of deleted keys, and the saving of the next scan.
 //!
 //! `cargo run --release -p esker-bench --example deleted_run_memory -- [rounds]`
 //!
-//! Groups of one key that is there and some that are deleted, the values in one file and the
-//! deletions in another. One scan goes through all of them, and then another one. Nanoseconds for
-//! each group: with `deleted_run_memory_min_keys` 0 (stepped over), the first scan with it as long
-//! as the run (stepped over and remembered), the second (skipped). Medians of the rounds, which
-//! take turns.
+//! Each group has one live key and then deleted ones; the values are in one file, the deletions in
+//! another. Two scans go through all groups. The figures are nanoseconds per group, medians of the
+//! rounds, in three cases that take turns:
+//! * `deleted_run_memory_min_keys` is 0: the scan steps over each run.
+//! * It is the length of a run: the first scan steps over each run and remembers it.
+//! * The second scan skips the remembered runs.
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
@@ -22,7 +22,7 @@ use std::time::Instant;
 /// Groups of keys.
 const GROUPS: u64 = 400;
 
-/// The parts that all databases of one length of runs share: files, and blocks of them in a cache.
+/// Files and a block cache that all databases with one length of runs share.
 struct Shared {
     env: Env,
     cache: Arc<BlockCache>,
@@ -42,7 +42,7 @@ fn key(group: u64, number: u64) -> String {
     format!("{group:08}{number:08}")
 }
 
-/// Values under deletions of all keys of each group but the first.
+/// Puts values, and then deletes all keys of each group but the first.
 fn fill(shared: &Shared, run: u64) -> Result<()> {
     let db = open(shared, 0)?;
     for group in 0..GROUPS {
@@ -56,7 +56,7 @@ fn fill(shared: &Shared, run: u64) -> Result<()> {
     db.close()
 }
 
-/// Nanoseconds for each group.
+/// Scans all groups. Returns nanoseconds per group.
 fn scan(db: &Db) -> Result<f64> {
     let mut iter = db.iter()?;
     let (start, mut keys) = (Instant::now(), 0);

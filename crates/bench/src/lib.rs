@@ -35,7 +35,7 @@ use flags::BenchCommandLine;
 /// Runs `db_bench` with these arguments (without the program's name) on Esker.
 /// # Errors
 /// `Failed` names the wrong flag, the failed operation, or the reason why the database cannot be
-/// opened; results until then are printed, and marked partial. `OutputClosed` if the reader has
+/// opened. Earlier results are printed, and marked partial. `OutputClosed` if the reader has
 /// closed the stream of results.
 pub fn db_bench(arguments: &[String], output: &BenchOutput) -> Result<(), BenchStop> {
     match flags::parse(arguments).map_err(BenchStop::Failed)? {

@@ -4,9 +4,9 @@
 use crate::flags::Flags;
 use crate::random::{Random, Random64};
 
-/// Bytes of text, unless a value is longer: more than the window of a compressor.
+/// Bytes of the text, unless a value is longer. The text exceeds the window of a compressor.
 const TEXT_BYTES: usize = 1 << 20;
-/// Bytes of a piece, which repeats its random part.
+/// Bytes of a piece: random bytes, repeated until the piece is full.
 const PIECE_BYTES: usize = 100;
 
 /// The distribution of value sizes.
@@ -26,7 +26,7 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// A generator for a benchmark with `value_size`; `seed` starts the drawing of sizes.
+    /// A generator for a benchmark with `value_size`; `seed` determines the sizes.
     pub(crate) fn new(flags: &Flags, value_size: usize, seed: u64) -> Values {
         let size = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
         let (min, max) = (size(flags.value_size_min), size(flags.value_size_max));
@@ -72,16 +72,16 @@ impl Values {
     }
 }
 
-/// A size around the middle of `min..=max`, which lie three standard deviations away (Box and
-/// Muller).
+/// A normally distributed size. `min` and `max` lie three standard deviations from the mean (Box
+/// and Muller).
 fn normal(min: f64, max: f64, random: &mut Random64) -> usize {
     let mut unit = || ((random.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     let deviates = (-2.0 * unit().ln()).sqrt() * (std::f64::consts::TAU * unit()).cos();
     ((min + max) / 2.0 + deviates * (max - min) / 6.0).clamp(min, max) as usize
 }
 
-/// At least `bytes` of text that a good compressor shrinks to `ratio`: each piece begins with
-/// random letters, which then repeat.
+/// At least `bytes` of text that a good compressor shrinks to `ratio`. Each piece begins with
+/// random letters and repeats them.
 fn compressible_text(random: &mut Random, ratio: f64, bytes: usize) -> Vec<u8> {
     let random_bytes = ((PIECE_BYTES as f64 * ratio) as usize).max(1);
     let mut text = Vec::with_capacity(bytes + PIECE_BYTES);

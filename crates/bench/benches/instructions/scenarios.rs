@@ -1,5 +1,5 @@
-//! The counted operations: each scenario sets up, does its operation once for every key, and again
-//! while it is counted.
+//! The counted operations. Each scenario sets up, runs its operation once for every key, and runs
+//! it again while it is counted.
 
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::{Cache, CacheKey, CacheOptions, CachePriority, CacheType, Role};
@@ -18,16 +18,16 @@ use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Number of operations of each scenario that valgrind counts.
+/// Number of operations of each scenario under valgrind.
 pub(super) const COUNTED_OPERATIONS: u64 = 5_000;
-/// And how many run in the test.
+/// Number of operations of each scenario in a test.
 pub(super) const TESTED_OPERATIONS: u64 = 50;
 
-/// Keys of the databases and memtables that are read. More than there are operations; prime, so
-/// that multiples of any number come by each of them.
+/// Keys of the databases and memtables that are read. There are more keys than operations. The
+/// number is prime, so that the multiples of any stride visit every key.
 const KEYS: u64 = 10_007;
 
-/// Keys of a database that is read in few blocks.
+/// Keys of a database whose reads touch a small number of blocks.
 const FEW_KEYS: u64 = 500;
 
 /// Range tombstones of a memtable.
@@ -39,7 +39,7 @@ const BLOCK_ENTRIES: u64 = 32;
 
 type Scenario = fn(u64) -> Result<()>;
 
-/// All of them by name.
+/// All scenarios and their names.
 pub(super) const ALL: [(&str, Scenario); 44] = [
     ("get_memtable_hit", get_memtable_hit),
     ("get_cached_block_hit", get_cached_block_hit),
@@ -87,7 +87,7 @@ pub(super) const ALL: [(&str, Scenario); 44] = [
     ("cache_lookup_under_guard", cache_lookup_under_guard),
 ];
 
-/// Calls `operation` with each number; this is what callgrind finds by its name.
+/// Calls `operation` with each number. callgrind finds this function by its name.
 #[inline(never)]
 fn counted_by_callgrind(
     numbers: std::ops::Range<u64>,
@@ -99,13 +99,14 @@ fn counted_by_callgrind(
     black_box(Ok(()))
 }
 
-/// Runs `operation` with the first `count` numbers, then, counted, with the next `count`.
+/// Runs `operation` with the first `count` numbers, and then with the next `count`, which callgrind
+/// counts.
 fn warm_up_and_count(count: u64, mut operation: impl FnMut(u64) -> Result<()>) -> Result<()> {
     (0..count).try_for_each(&mut operation)?;
     counted_by_callgrind(count..2 * count, &mut operation)
 }
 
-/// The `number`-th key in an order without order. Even keys exist, odd ones do not.
+/// The `number`-th key in a scattered order. Even keys exist, odd ones do not.
 fn key(number: u64) -> [u8; 16] {
     decimal(2 * (number * 7_919 % KEYS))
 }
@@ -128,7 +129,7 @@ fn empty_db() -> Result<Db> {
     Db::open(&options(), "/db")
 }
 
-/// Memory files, and everything at its default but what would let time in.
+/// Files in memory, and the defaults, except options whose effect depends on time.
 fn options() -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
@@ -145,7 +146,7 @@ fn db_in_memory() -> Result<Db> {
     Ok(db)
 }
 
-/// All keys in tables of one level.
+/// A database with all keys in tables of one level.
 fn db_in_tables() -> Result<Db> {
     let db = db_in_memory()?;
     db.compact_range(None, None)?;
@@ -171,13 +172,13 @@ fn db_beside_tombstones() -> Result<Db> {
     Ok(db)
 }
 
-/// Deletes what is not there, behind the `number`-th key.
+/// Deletes a range behind the `number`-th key that contains no key.
 fn delete_between(db: &Db, number: u64) -> Result<()> {
     let at = 2 * (number * 104_729 % KEYS);
     db.delete_range(decimal(at + 1), decimal(at + 2))
 }
 
-/// As `db_in_tables`, but only the first keys of it: few blocks.
+/// As `db_in_tables`, but only with the first keys, which fill a small number of blocks.
 fn db_of_few() -> Result<Db> {
     let db = empty_db()?;
     (0..FEW_KEYS).try_for_each(|number| db.put(decimal(2 * number), VALUE))?;
@@ -203,7 +204,7 @@ fn get_cached_block_hit(count: u64) -> Result<()> {
     warm_up_and_count(count, |number| check_get(&db, number))
 }
 
-/// One in a hundred passes the filter and looks into a block, as everywhere.
+/// Reads absent keys. One in a hundred passes the filter and costs a look into a block.
 fn get_filter_miss(count: u64) -> Result<()> {
     let db = db_in_tables()?;
     (0..KEYS).try_for_each(|number| check_get(&db, number))?;
@@ -213,7 +214,7 @@ fn get_filter_miss(count: u64) -> Result<()> {
     })
 }
 
-/// Instructions for a batch of 32 keys.
+/// Reads a batch of 32 keys.
 fn multi_get_32(db: &Db, count: u64) -> Result<()> {
     (0..KEYS).try_for_each(|number| check_get(db, number))?;
     warm_up_and_count(count, |number| {
@@ -233,7 +234,7 @@ fn multi_get_32_cached_blocks(count: u64) -> Result<()> {
     multi_get_32(&db_in_tables()?, count)
 }
 
-/// Instructions for a batch of `N` keys, lent, of the first `among` of them.
+/// Reads a batch of `N` lent values, of the first `among` keys.
 fn multi_get_lent<const N: usize>(db: &Db, count: u64, among: u64) -> Result<()> {
     let (family, options) = (db.default_column_family(), ReadOptions::default());
     let mut output = MultiGetOutput::new();
@@ -248,7 +249,7 @@ fn multi_get_lent<const N: usize>(db: &Db, count: u64, among: u64) -> Result<()>
     })
 }
 
-/// Instructions for a batch of `N` keys whose values are kept, in the caller's vector.
+/// Reads a batch of `N` keys and pins the values, in the caller's vector.
 fn multi_get_pinned<const N: usize>(db: &Db, count: u64) -> Result<()> {
     let (family, options) = (db.default_column_family(), ReadOptions::default());
     let mut values = Vec::new();
@@ -263,7 +264,7 @@ fn multi_get_pinned<const N: usize>(db: &Db, count: u64) -> Result<()> {
     })
 }
 
-/// Instructions for a batch of 200 keys whose values are kept.
+/// Reads a batch of 200 of 500 keys and pins the values.
 fn multi_get_pinned_200_of_500(count: u64) -> Result<()> {
     let db = db_of_few()?;
     warm_up_and_count(count, |number| {
@@ -276,7 +277,7 @@ fn multi_get_pinned_200_of_500(count: u64) -> Result<()> {
     })
 }
 
-/// Instructions for the ranges of `multi_scan_10`, one after the other by one iterator.
+/// Scans the ranges of `multi_scan_10` one after the other with one iterator.
 fn scan_10(db: &Db, count: u64) -> Result<()> {
     (0..KEYS).try_for_each(|number| check_get(db, number))?;
     warm_up_and_count(count, |number| {
@@ -297,7 +298,7 @@ fn scan_10(db: &Db, count: u64) -> Result<()> {
     })
 }
 
-/// Instructions for ten ranges of ten keys that are told together.
+/// Scans ten ranges of ten keys, planned together.
 fn multi_scan_10(db: &Db, count: u64) -> Result<()> {
     (0..KEYS).try_for_each(|number| check_get(db, number))?;
     warm_up_and_count(count, |number| {
@@ -316,20 +317,20 @@ fn multi_scan_10(db: &Db, count: u64) -> Result<()> {
     })
 }
 
-/// The keys are there; none is covered.
+/// Reads present keys that no tombstone covers.
 fn get_beside_tombstones(count: u64) -> Result<()> {
     let db = db_beside_tombstones()?;
     warm_up_and_count(count, |number| check_get(&db, number))
 }
 
-/// The tombstones lie behind all keys.
+/// Reads present keys; the tombstones lie behind all keys.
 fn get_before_tombstones(count: u64) -> Result<()> {
     let db = db_in_memory()?;
     (KEYS..KEYS + TOMBSTONES).try_for_each(|i| db.delete_range(decimal(2 * i + 1), decimal(2 * i + 2)))?;
     warm_up_and_count(count, |number| check_get(&db, number))
 }
 
-/// Of keys that are not there: the memtable has no others.
+/// Reads absent keys.
 fn get_absent(db: &Db, count: u64) -> Result<()> {
     warm_up_and_count(count, |number| {
         assert_eq!(db.get_pinned(decimal(2 * (number * 7_919 % KEYS) + 1))?, None);
@@ -337,7 +338,7 @@ fn get_absent(db: &Db, count: u64) -> Result<()> {
     })
 }
 
-/// A thousand tombstones, which cover everything.
+/// Reads keys under a thousand tombstones, which cover all keys.
 fn get_covered(count: u64) -> Result<()> {
     let db = db_in_memory()?;
     let width = (2 * KEYS).div_ceil(TOMBSTONES);
@@ -356,7 +357,7 @@ fn delete_range_and_get(count: u64) -> Result<()> {
     })
 }
 
-/// Beside ten thousand that live.
+/// Takes and drops a snapshot while ten thousand others live.
 fn snapshot_and_release(count: u64) -> Result<()> {
     let db = empty_db()?;
     let mut live = Vec::new();
@@ -420,7 +421,7 @@ fn iterator_seek(count: u64) -> Result<()> {
     })
 }
 
-/// With eight files of level 0 besides, four before all keys that are sought and four behind them.
+/// Seeks beside eight level-0 files: four lie before all sought keys, four behind them.
 fn iterator_seek_beside_flushes(count: u64) -> Result<()> {
     let db = db_in_tables()?;
     db.set_options(&db.default_column_family(), &[("disable_auto_compactions", "true")])?;
@@ -436,7 +437,7 @@ fn iterator_seek_beside_flushes(count: u64) -> Result<()> {
     })
 }
 
-/// Made, sought and dropped: with the cursor of the one before.
+/// Makes an iterator, seeks with it and drops it. It reuses the cursor of the iterator before.
 fn iterator_made_and_sought(count: u64) -> Result<()> {
     let db = db_in_tables()?;
     warm_up_and_count(count, |number| {
@@ -447,14 +448,14 @@ fn iterator_made_and_sought(count: u64) -> Result<()> {
     })
 }
 
-/// Refreshes an iterator to the present, which has the same files. It is not positioned.
+/// Refreshes an unpositioned iterator to a super version with the same files.
 fn iterator_refresh(count: u64) -> Result<()> {
     let db = db_in_tables()?;
     let mut iter = db.iter()?;
     warm_up_and_count(count, |_| iter.refresh())
 }
 
-/// One step from a place at which it was detached.
+/// Detaches an iterator and steps from the place that it kept.
 fn iterator_detach_and_next(count: u64) -> Result<()> {
     let db = db_in_tables()?;
     let mut iter = db.iter()?;
@@ -467,7 +468,7 @@ fn iterator_detach_and_next(count: u64) -> Result<()> {
     })
 }
 
-/// A step over all keys but the first and the last, which were put and deleted in the memtable.
+/// Steps over all keys but the first and the last. They were put and deleted in the memtable.
 fn iterator_next_over_deleted(count: u64) -> Result<()> {
     let db = db_in_memory()?;
     (1..KEYS - 1).try_for_each(|number| db.delete(decimal(2 * number)))?;
@@ -480,7 +481,7 @@ fn iterator_next_over_deleted(count: u64) -> Result<()> {
     })
 }
 
-/// With the WAL, not synced.
+/// Puts 100 bytes, with the WAL, without a sync.
 fn put_100_bytes(count: u64) -> Result<()> {
     let db = empty_db()?;
     warm_up_and_count(count, |number| db.put(key(number), VALUE))
@@ -525,7 +526,7 @@ fn memtable_next(count: u64) -> Result<()> {
     })
 }
 
-/// A record of one put: framed, checksummed, appended to a file.
+/// Frames a record of one put, computes its checksum, and appends it to a file.
 fn wal_append(count: u64) -> Result<()> {
     let fs = MemFs::new();
     let mut file = fs.new_writable_file(Path::new("/wal"))?;
@@ -565,7 +566,7 @@ fn block_seek(count: u64) -> Result<()> {
     })
 }
 
-/// A block as it comes from a file: checksum, parse, step over each entry.
+/// Handles a block from a file: compares the checksum, parses it, steps over each entry.
 fn block_decode_4k(count: u64) -> Result<()> {
     let guard = BlockGuard::default();
     let mut stored = block_bytes();
@@ -586,7 +587,7 @@ fn block_decode_4k(count: u64) -> Result<()> {
     })
 }
 
-/// Hash and probe: every second key is there.
+/// Hashes and probes keys, of which every second one is present.
 fn bloom_probe(count: u64) -> Result<()> {
     let mut builder = FilterBitsBuilder::new(FilterKind::FastLocalBloom { millibits_per_key: 10_000 });
     (0..KEYS).for_each(|number| builder.add_key(&key(number)));
@@ -617,7 +618,7 @@ fn cache_of(cache_type: CacheType) -> Cache<u64> {
     cache
 }
 
-/// A handle that stays, and its release.
+/// Looks a block up by a handle, and releases the handle.
 fn lookup(cache: &Cache<u64>, count: u64) -> Result<()> {
     warm_up_and_count(count, |number| {
         let handle = cache.lookup(&cached_block(number));
@@ -634,7 +635,7 @@ fn cache_lookup_lru(count: u64) -> Result<()> {
     lookup(&cache_of(CacheType::Lru), count)
 }
 
-/// As a read does it: under the guard that it has anyway.
+/// Looks a block up as a read does, under the guard that the read holds.
 fn cache_lookup_under_guard(count: u64) -> Result<()> {
     let cache = cache_of(CacheType::default());
     let guard = epoch::pin();

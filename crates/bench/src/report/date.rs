@@ -5,7 +5,7 @@
 /// Source: H. Hinnant, "chrono-compatible low-level date algorithms" (days to civil).
 fn civil(unix_seconds: u64) -> ([u64; 6], usize) {
     let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    // Eras of 400 years that begin on the first of March of the year 0.
+    // Counts from the first of March of the year 0, where eras of 400 years begin.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

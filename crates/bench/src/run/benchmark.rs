@@ -1,4 +1,4 @@
-//! The benchmarks by name: the work of each, its threads, and its changes to the flags.
+//! The benchmarks by name: the work, the threads, and the changed flags of each.
 //!
 //! Source of names and changes: RocksDB 11.9 `tools/db_bench_tool.cc`.
 
@@ -9,7 +9,7 @@ use crate::output::BenchStop;
 use crate::workload::{Background, Checksum, Foreground, Workload, WorkloadPlan, non_negative, range_keys};
 use esker::{ReadOptions, WriteOptions};
 
-/// A step that the main thread does once, without measurement.
+/// A step that the main thread runs once, without measuring it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Meta {
     CompactAll,
@@ -24,7 +24,7 @@ pub(super) enum Meta {
 pub(super) enum ThreadCount {
     /// `--threads` threads.
     Flag,
-    /// `--threads` threads, and one with other work behind them.
+    /// `--threads` threads, and one more thread with other work.
     OneMore,
     One,
 }
@@ -54,7 +54,7 @@ const fn behind(background: Background, foreground: Foreground) -> BenchmarkKind
     BenchmarkKind::Threads(Workload::Behind(background, foreground), ThreadCount::OneMore)
 }
 
-/// The supported benchmarks. Those that fill need an empty database.
+/// The supported benchmarks. The fill benchmarks need an empty database.
 #[rustfmt::skip]
 pub(super) const SUPPORTED: &[(&str, BenchmarkKind)] = &[
     ("fillseq", threads(Workload::Write(WriteOrder::Sequential))),
@@ -160,7 +160,7 @@ fn unknown(name: &str) -> String {
     format!("unknown benchmark '{name}'; did you mean '{nearest}'?")
 }
 
-/// A benchmark by its name, with its flags.
+/// A benchmark, with its name and its flags.
 pub(super) struct Benchmark {
     pub(super) named: NamedBenchmark,
     /// Whether it needs an empty database.
@@ -220,7 +220,7 @@ impl Benchmark {
     }
 }
 
-/// The plan of a benchmark without changes to the flags.
+/// The plan of a benchmark that changes no flags.
 fn plan(flags: &Flags) -> WorkloadPlan {
     let num = non_negative(flags.num);
     let or_num = |count: i64| u64::try_from(count).unwrap_or(num);

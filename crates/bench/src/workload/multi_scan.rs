@@ -1,4 +1,4 @@
-//! Several ranges at once: multiscan, multiscanrandom.
+//! Benchmarks of several ranges at once: multiscan, multiscanrandom.
 
 use super::{While, Worker, WorkloadOutcome, non_negative};
 use crate::engine::{BenchCursor, BenchEngine};
@@ -7,7 +7,7 @@ use esker::MultiScanArgs;
 
 /// Most ranges of one multiscanrandom.
 const MOST_RANGES: u64 = 64;
-/// Most bytes of one of its ranges.
+/// Most bytes of a range of multiscanrandom.
 const MOST_RANGE_BYTES: u64 = 1 << 20;
 /// Keys of each range of multiscan, unless `--seek_nexts` is given.
 const USUAL_RANGE_KEYS: u64 = 50;
@@ -21,7 +21,8 @@ pub(crate) fn range_keys(seek_nexts: i32) -> u64 {
 }
 
 impl<E: BenchEngine> Worker<'_, E> {
-    /// Scans `multiscan_size` ranges from a random key on, `multiscan_stride` keys apart.
+    /// Scans `multiscan_size` ranges, `multiscan_stride` keys apart. The first one starts at a
+    /// random key.
     pub(super) fn multi_scan(&mut self) -> WorkloadOutcome {
         let (flags, count) = (self.flags, self.key_count());
         let (keys, size) = (range_keys(flags.seek_nexts), non_negative(flags.multiscan_size));
@@ -98,7 +99,8 @@ impl<E: BenchEngine> Worker<'_, E> {
         Ok(rows)
     }
 
-    /// The same with one iterator, which seeks the start of each range and steps to its end.
+    /// Scans the ranges with one iterator, which seeks the start of each range and steps to its
+    /// end.
     fn scan_one_by_one(&mut self, ranges: &[(u64, u64)]) -> WorkloadOutcome<u64> {
         let (count, reverse) = (self.key_count(), self.flags.reverse_iterator);
         let (mut from, mut to) = (self.keys.buffer(), self.keys.buffer());
@@ -136,7 +138,7 @@ impl<E: BenchEngine> Worker<'_, E> {
     }
 }
 
-/// Sorts ranges by their start, and cuts off the part of each that overlaps the one before.
+/// Sorts ranges by their start, and cuts off each overlap with the range before.
 fn without_overlaps(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut apart: Vec<(u64, u64)> = Vec::new();
     for &(start, keys) in ranges {

@@ -1,4 +1,4 @@
-//! fillseq, fillrandom, filluniquerandom, overwrite and their kin.
+//! The writing benchmarks: fillseq, fillrandom, filluniquerandom, overwrite and their variants.
 
 use super::{While, Worker, WorkloadOutcome, non_negative};
 use crate::engine::{BenchBatch, BenchEngine};
@@ -6,8 +6,8 @@ use crate::keys::{KeyNumbers, WriteOrder};
 use crate::report::BenchOpKind;
 
 impl<E: BenchEngine> Worker<'_, E> {
-    /// Writes keys in `order`, in batches of `batch_size`, with the range deletions that flags ask
-    /// for.
+    /// Writes keys in `order`, in batches of `batch_size`, and the range deletions that flags
+    /// request.
     pub(super) fn write(&mut self, order: WriteOrder) -> WorkloadOutcome {
         let mut tombstones = RangeTombstones::new(self);
         let outcome = self.write_with(order, &mut tombstones);
@@ -66,7 +66,7 @@ pub(super) struct RangeTombstones {
     most: u64,
     width: u64,
     expand: bool,
-    /// Writes until the next range deletion; `u64::MAX` for none.
+    /// Number of writes until the next range deletion; `u64::MAX` for none.
     until_next: u64,
     done: u64,
     begin: Vec<u8>,
@@ -142,7 +142,7 @@ impl RangeTombstones {
     pub(super) fn tell<E: BenchEngine>(&self, worker: &Worker<'_, E>) {
         if self.done > 0 {
             let text = format_args!("Number of range deletions: {}\n", self.done);
-            // The result line reports a closed output.
+            // If the output is closed, the result line reports it.
             worker.output.print(text).ok();
         }
     }
