@@ -1,4 +1,4 @@
-//! One engine at work: fresh directories, timed steps.
+//! Runs one engine: fresh directories, timed steps.
 //!
 //! Invariants
 //!  1. A fresh database has a directory of its own, which was empty.
@@ -12,12 +12,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Sizes of a run; suites derive theirs from it.
+/// The sizes of a run. Suites derive their own sizes from them.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct BenchPlan {
     /// Keys of the core set; other sets scale with it.
     pub(crate) num: u64,
-    /// Whether sets have more steps, with other numbers of threads.
+    /// Whether sets also run their additional steps, with other numbers of threads.
     pub(crate) full: bool,
     /// Time limit of a step, seconds.
     pub(crate) step_seconds: f64,
@@ -25,7 +25,7 @@ pub(crate) struct BenchPlan {
     pub(crate) settings: RivalSettings,
 }
 
-/// A step in the table.
+/// A step, as the table shows it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct StepInfo {
     /// Its name on the command line: `suite/step`.
@@ -36,7 +36,7 @@ pub(crate) struct StepInfo {
     pub(crate) unit: String,
     /// The cost that no engine can avoid: bytes, cache misses, system calls.
     pub(crate) limit: String,
-    /// Whether its rate counts the background work after it.
+    /// Whether its rate includes the background work after it.
     pub(crate) counts_settling: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Bench<E> {
 }
 
 impl<E: RivalEngine> Bench<E> {
-    /// An engine that works in `root`, which is empty.
+    /// An engine that works in the empty directory `root`.
     pub(crate) fn new(root: &Path, plan: BenchPlan) -> Bench<E> {
         Bench { plan, root: root.to_owned(), databases: 0, db: None }
     }
@@ -125,7 +125,7 @@ impl<E: RivalEngine> Bench<E> {
         let meter = Meter::start(db.mapped_bytes());
         let start = Instant::now();
         let mut sample = work(db, Deadline::after(limit))?;
-        // Steps with threads of their own measure the time themselves.
+        // Steps that start threads measure the time themselves.
         if sample.seconds == 0.0 {
             sample.seconds = start.elapsed().as_secs_f64();
         }
@@ -148,7 +148,7 @@ pub(crate) fn reads(done: u64, count: u64, digest: u64) -> Sample {
     Sample { operations: done, cut: done < count, digest, ..Sample::default() }
 }
 
-/// Puts the keys that `number` gives, one by one. Returns their number.
+/// Puts the keys `number(0)`, `number(1)`… one by one. Returns the number of keys put.
 pub(crate) fn fill<E: RivalEngine>(
     db: &E,
     deadline: Deadline,
@@ -161,15 +161,15 @@ pub(crate) fn fill<E: RivalEngine>(
     deadline.repeat(count, |i| db.put(&key(number(i)), values.next(VALUE_BYTES), durability))
 }
 
-/// A time limit for preparations, which other steps need whole.
+/// A deadline for preparations. They are never cut, because other steps need them complete.
 pub(crate) fn unhurried() -> Deadline {
     Deadline::after(Duration::from_secs(24 * 60 * 60))
 }
 
-/// Pairs of a batch in preparations.
+/// Pairs in one batch of a preparation.
 const LOAD_BATCH: usize = 500;
 
-/// Puts the keys that `number` gives, in batches, as a preparation.
+/// Puts the keys that `number` gives in batches, as a preparation.
 pub(crate) fn load<E: RivalEngine>(
     db: &E,
     count: u64,
@@ -180,7 +180,7 @@ pub(crate) fn load<E: RivalEngine>(
     load_behind(db, 0..count, seed, value_bytes, number)
 }
 
-/// The same for a part of the keys: its values continue those of the part before.
+/// [`load`] for a part of the keys. Its values continue those of the part before.
 pub(crate) fn load_behind<E: RivalEngine>(
     db: &E,
     part: Range<u64>,
@@ -225,7 +225,7 @@ pub(crate) fn read_in_threads<E: RivalEngine>(
     Ok(Sample { seconds, ..sum(&done, share * threads) })
 }
 
-/// A sample of the reads of several threads: counts and digests.
+/// One sample of the counts and digests of several reading threads.
 pub(crate) fn sum(done: &[(u64, u64)], count: u64) -> Sample {
     let digest = done.iter().fold(0u64, |sum, (_, digest)| sum.wrapping_add(*digest));
     reads(done.iter().map(|(count, _)| count).sum(), count, digest)
@@ -243,7 +243,8 @@ pub(crate) fn in_threads<T: Send>(
         let spawn = |number| {
             scope.spawn(move || {
                 barrier.wait();
-                // Each thread reads the clock itself: on a busy machine no other knows its start.
+                // Each thread reads the clock itself: on a busy machine another thread cannot know
+                // its start.
                 let start = Instant::now();
                 let result = work(number);
                 (start, Instant::now(), result)

@@ -16,29 +16,28 @@ use std::path::Path;
 /// An error, as text for the user.
 pub(crate) type RivalResult<T> = std::result::Result<T, String>;
 
-/// The settings for every engine; an engine ignores those it does not have.
+/// The settings for every engine; an engine ignores settings that it does not have.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct RivalSettings {
-    /// Size of a memtable, bytes. Level sizes scale with it, in the proportion of RocksDB's
-    /// defaults.
+    /// Bytes of a memtable. Level sizes scale with it, in the proportion of RocksDB's defaults.
     pub(crate) write_buffer_bytes: usize,
-    /// Capacity of the block or page cache, bytes.
+    /// Bytes of the block or page cache.
     pub(crate) cache_bytes: usize,
     /// Bits a key of Bloom filters.
     pub(crate) bloom_bits: f64,
-    /// Upper bound of stored bytes. LMDB reserves this much address space.
+    /// Most bytes that are stored. LMDB reserves this much address space.
     pub(crate) map_bytes: usize,
 }
 
 /// The durability of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Durability {
-    /// A crash of the process loses it.
+    /// A crash of the process loses the write.
     NoWal,
-    /// It survives a crash of the process, not of the machine; an engine without a log comes as
-    /// near as it can.
+    /// The write survives a crash of the process, not of the machine. An engine without a log uses
+    /// its nearest mode.
     Wal,
-    /// It survives a crash of the machine.
+    /// The write survives a crash of the machine.
     Sync,
 }
 
@@ -56,23 +55,23 @@ pub(crate) enum From<'a> {
 /// The abilities of an engine; it skips workloads that need more.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Abilities {
-    /// Writes can skip the log.
+    /// Whether writes can skip the log.
     pub(crate) no_wal: bool,
-    /// Many keys can be read in one call.
+    /// Whether one call can read several keys.
     pub(crate) multi_get: bool,
-    /// A range can be deleted by one record.
+    /// Whether one record can delete a range.
     pub(crate) delete_range: bool,
-    /// The size of a cache can be set.
+    /// Whether the size of a cache can be set.
     pub(crate) cache: bool,
-    /// The database can be compacted in place.
+    /// Whether the database can be compacted in place.
     pub(crate) compacts: bool,
-    /// Data lies on disk.
+    /// Whether the engine stores data on disk.
     pub(crate) disk: bool,
 }
 
 /// A cursor over one state of an engine.
 pub(crate) trait RivalCursor {
-    /// Calls `show` with up to `limit` pairs; returns their number.
+    /// Calls `visit` with up to `limit` pairs; returns their number.
     fn scan(
         &mut self,
         from: From<'_>,
@@ -91,7 +90,8 @@ pub(crate) trait RivalEngine: Sized + Send + Sync {
     where
         Self: 'a;
 
-    /// Opens the database in `dir`, which exists, and is empty or has a database of this engine.
+    /// Opens the database in `dir`. The directory exists; it is empty or has a database of this
+    /// engine.
     fn open(dir: &Path, settings: &RivalSettings) -> RivalResult<Self>;
 
     /// Stores one pair.
@@ -108,10 +108,10 @@ pub(crate) trait RivalEngine: Sized + Send + Sync {
         Err("this engine deletes no ranges".to_owned())
     }
 
-    /// Calls `show` with the value of `key`; false for an absent key.
+    /// Calls `visit` with the value of `key`. Returns false for an absent key.
     fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> RivalResult<bool>;
 
-    /// Calls `show` with the values of `keys`; returns the number of present keys. Without
+    /// Calls `visit` with the values of `keys`; returns the number of present keys. Without
     /// [`Abilities::multi_get`] this is a loop.
     fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> RivalResult<usize> {
         let mut found = 0;
@@ -137,11 +137,11 @@ pub(crate) trait RivalEngine: Sized + Send + Sync {
     /// Compacts the whole database, and waits.
     fn compact(&mut self) -> RivalResult<()>;
 
-    /// Waits for the end of due and running background work.
+    /// Waits until no background work is due or running.
     fn settle(&self) -> RivalResult<()>;
 
-    /// Bytes stored into mapped files since opening, which no system call counts; 0 if the engine
-    /// does not count them.
+    /// Bytes stored into mapped files since opening. No system call counts them. 0 if the engine
+    /// does not count them either.
     fn mapped_bytes(&self) -> u64 {
         0
     }

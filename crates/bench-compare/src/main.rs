@@ -1,5 +1,5 @@
-//! `esker-compare`: Esker, RocksDB, fjall, redb, LMDB and a plain BTreeMap under the same workloads
-//! in one run.
+//! `esker-compare`: runs Esker, RocksDB, fjall, redb, LMDB and a plain BTreeMap under the same
+//! workloads in one run.
 //!
 //! In: engines, workloads, sizes, a directory. Out: a table, JSON, and a page with charts.
 //!

@@ -1,8 +1,8 @@
 //! The parent process: rounds, turns, and their results.
 //!
 //! A round gives every engine a fresh process and directory. At each step the engines take turns.
-//! Every other round reverses their order, so over two rounds each two engines run as ABBA. Ratios
-//! are computed within a round.
+//! Every other round reverses their order, so over two rounds each pair of engines runs as ABBA.
+//! Ratios are computed within a round.
 //!
 //! Invariants
 //!  1. Only one engine works at a time: a child answers after its background work.
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// Runs the command line.
 /// # Errors
 /// A wrong command line; no engine that can run; an unusable directory; the failure of an engine.
-/// Results until then are kept.
+/// Earlier results are kept.
 #[expect(clippy::print_stdout, reason = "a command-line tool")]
 pub(crate) fn main(arguments: &RunArguments) -> RivalResult<()> {
     if let Some(json) = &arguments.render {
@@ -54,7 +54,7 @@ pub(crate) fn main(arguments: &RunArguments) -> RivalResult<()> {
     if run.failed { Err("the figures are partial; the notes say why".to_owned()) } else { Ok(()) }
 }
 
-/// Makes the table and the page of an earlier run's figures.
+/// Makes the table and the page from the figures of an earlier run.
 #[expect(clippy::print_stdout, reason = "a command-line tool")]
 fn render_again(json: &Path, page: Option<&Path>) -> RivalResult<()> {
     let fail = |e: String| format!("--render {}: {e}", json.display());
@@ -66,10 +66,10 @@ fn render_again(json: &Path, page: Option<&Path>) -> RivalResult<()> {
 
 /// Minutes of a run with `--quick`.
 const QUICK_MINUTES: u64 = 10;
-/// Number of keys from which on sets have all their steps.
+/// Number of keys from which sets have all their steps.
 const FULL: u64 = 1_000_000;
 
-/// The sizes of the command line.
+/// The sizes that the command line gives.
 /// # Errors
 /// Numbers out of range.
 fn plan(arguments: &RunArguments) -> RivalResult<BenchPlan> {
@@ -80,7 +80,8 @@ fn plan(arguments: &RunArguments) -> RivalResult<BenchPlan> {
         return Err(format!("--step-seconds {step_seconds}: a positive number of seconds is needed"));
     }
     let settings = RivalSettings {
-        // RocksDB's default for its default size; smaller runs keep the proportion.
+        // With RocksDB's default number of keys this is RocksDB's default size. Smaller runs keep
+        // the proportion.
         write_buffer_bytes: arguments.write_buffer_size.unwrap_or((data / 4).clamp(1 << 20, 64 << 20)),
         cache_bytes: arguments.cache_size.unwrap_or((data * 4).max(64 << 20)),
         bloom_bits: 10.0,
@@ -105,12 +106,12 @@ struct Run {
 
 struct Set {
     suite: SuiteId,
-    /// Steps by their index in the set.
+    /// Steps, with their index in the set.
     steps: Vec<(usize, StepInfo)>,
     failed: Vec<EngineKind>,
 }
 
-/// Bytes on disk for each byte of keys and values, with the files of all engines at once.
+/// Disk space needed for each byte of keys and values, for the files of all engines together.
 const ROOM: u64 = 4;
 
 impl Run {
@@ -161,7 +162,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Adds the steps of a set: requested ones, and earlier ones whose database they use.
+    /// Adds the requested steps of a set, and the earlier steps whose database they use.
     fn add_set(&mut self, suite: SuiteId, selection: &Selection) {
         let plan = &self.report.plan;
         let steps = suite.steps(plan);
@@ -182,7 +183,7 @@ impl Run {
     }
 
     /// Runs a warm-up round at a tenth of the size, then the counted rounds. Each round runs all
-    /// sets, so a lack of time costs rounds and no sets.
+    /// sets, so that a lack of time costs rounds and not sets.
     fn rounds(&mut self, warm_up: bool) -> RivalResult<()> {
         let rounds = self.report.pairs + usize::from(warm_up);
         let steps: usize = self.sets.iter().map(|set| set.steps.len()).sum();
@@ -290,7 +291,7 @@ struct CellAt {
     kind: EngineKind,
 }
 
-/// Replaces a file in one step: a crash leaves no half of it.
+/// Replaces a file atomically: a crash leaves the old text or the new one.
 fn write_whole(path: &Path, text: &str) -> RivalResult<()> {
     let fail = |e: std::io::Error| format!("{}: {e}", path.display());
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {

@@ -1,13 +1,14 @@
 //! YCSB's distributions of records.
 //!
+//! A scrambled generator always draws from ten billion ranks, whose zeta is a published constant.
+//! It hashes a rank (FNV-1a, 64 bits, from the lowest byte) and takes it modulo the number of
+//! records.
 //! Source: Gray et al., "Quickly Generating Billion-Record Synthetic Databases" (SIGMOD 1994), for
 //! the method; YCSB core 0.17 (`ZipfianGenerator`, `ScrambledZipfianGenerator`,
-//! `SkewedLatestGenerator`) for the constants and for the scattering of ranks. A rank is hashed
-//! (FNV-1a, 64 bits, byte by byte from the lowest) and taken modulo the number of records. A
-//! scrambled generator always draws from ten billion ranks, whose zeta is a published constant.
+//! `SkewedLatestGenerator`) for the constants and for the scattering of ranks.
 //!
-//! Invariant: rank r (from 0) is drawn with probability 1 / (r+1)^theta / zeta(n): exactly for the
-//! first two ranks, approximately for others.
+//! Invariant: the probability of rank r (from 0) is 1 / (r+1)^theta / zeta(n). This is exact for
+//! the first two ranks and approximate for the others.
 
 use fastrand::Rng;
 
@@ -74,8 +75,8 @@ impl Zipfian {
     }
 }
 
-/// YCSB's hash for the scattering of ranks: FNV-1a of a number's eight bytes, lowest first, as a
-/// positive signed number.
+/// YCSB's hash that scatters ranks: FNV-1a of a number's eight bytes, lowest first, as a positive
+/// signed number.
 pub(crate) fn fnv64(number: u64) -> u64 {
     let hash = number.to_le_bytes().iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(1_099_511_628_211)
@@ -83,7 +84,7 @@ pub(crate) fn fnv64(number: u64) -> u64 {
     hash.cast_signed().unsigned_abs()
 }
 
-/// A generator of records 0..n; hot records lie scattered among all.
+/// A generator of records 0..n; hot records are scattered among all.
 #[derive(Clone, Debug)]
 pub(crate) struct Scrambled {
     zipfian: Zipfian,

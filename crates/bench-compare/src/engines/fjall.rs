@@ -1,4 +1,4 @@
-//! fjall 3: the other LSM tree in Rust.
+//! fjall 3, another LSM tree in Rust.
 
 use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult, RivalSettings};
 use fjall::compaction::Leveled;
@@ -98,8 +98,8 @@ impl RivalEngine for Fjall {
     }
 
     fn settle(&self) -> RivalResult<()> {
-        // An ended flush may have asked for a compaction that has not begun. Two quiet checks in a
-        // row count as the end.
+        // A flush that has ended may have requested a compaction that has not begun. Two checks in
+        // a row that find no work count as the end.
         let mut quiet = 0;
         while quiet < 3 {
             let is_busy = self.db.outstanding_flushes() > 0
@@ -121,7 +121,7 @@ impl Fjall {
     }
 }
 
-/// A snapshot; every scan makes an iterator.
+/// A snapshot. Every scan makes an iterator of it.
 pub(crate) struct FjallCursor<'a> {
     snapshot: Snapshot,
     keyspace: &'a Keyspace,

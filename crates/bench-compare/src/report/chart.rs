@@ -1,7 +1,7 @@
-//! Charts as SVG, drawn by hand. Colours are CSS variables of the page, so that they follow light
-//! and dark.
+//! Charts as SVG, drawn without a library. Colours are CSS variables of the page, so that they
+//! follow its light and dark theme.
 //!
-//! In: rows of figures. Out: an `<svg>` element that scales with its container and says its numbers
+//! In: rows of figures. Out: an `<svg>` element that scales with its container and has its numbers
 //! in `<title>`s.
 
 use super::stats::Spread;
@@ -10,22 +10,22 @@ use super::{Report, SuiteReport};
 use crate::engines::EngineKind;
 use std::fmt::Write;
 
-/// Width of the drawing in its own units; it is scaled to the page.
+/// Width of the drawing in its own units; the page scales it.
 const WIDTH: f64 = 960.0;
-/// Where the axis begins, right of the names, and where it ends, left of the numbers.
+/// Start of the axis, right of the names. Its end lies left of the numbers.
 const LEFT: f64 = 290.0;
 const RIGHT: f64 = 868.0;
 const ROW: f64 = 34.0;
 const TOP: f64 = 34.0;
-/// The axis ends here, in powers of two; a ratio beyond it is drawn at its end, as an arrow.
+/// End of the axis, in powers of two. A ratio beyond it appears as an arrow at the end.
 const MOST: f64 = 5.0;
 
-/// Text that HTML takes as text.
+/// `text`, escaped for HTML.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The rivals of Esker that have figures.
+/// The engines other than Esker that have figures.
 fn rivals(report: &Report) -> Vec<EngineKind> {
     report.engines.iter().map(|engine| engine.kind).filter(|kind| *kind != EngineKind::Esker).collect()
 }
@@ -101,8 +101,8 @@ fn push(svg: &mut String, text: std::fmt::Arguments<'_>) {
     svg.write_fmt(text).expect("strings take everything");
 }
 
-/// The background: a tint for the side where Esker is ahead, lines at the powers of two, words at
-/// the ends.
+/// The background: a tint on the side where Esker is ahead, lines at the powers of two, and a label
+/// at each end.
 fn axis(svg: &mut String, low: f64, high: f64, height: f64) {
     let one = x_of(1.0, low, high);
     let (top, tall) = (TOP - 4.0, height - TOP - 4.0);
@@ -132,7 +132,7 @@ fn axis(svg: &mut String, low: f64, high: f64, height: f64) {
     push(svg, format_args!("<text class=\"head\" x=\"{WIDTH}\" y=\"20\">RocksDB</text>"));
 }
 
-/// A ratio with its spread, or an arrow for a ratio beyond the axis.
+/// Draws a ratio with its spread, or an arrow for a ratio beyond the axis.
 fn dot(svg: &mut String, rival: EngineKind, ratio: Spread, y: f64, (low, high): (f64, f64)) {
     let name = rival.name();
     let x = x_of(ratio.median, low, high);
@@ -267,7 +267,7 @@ fn nice(value: f64) -> f64 {
     steps.iter().map(|step| step * power).find(|&round| round >= value).unwrap_or(10.0 * power)
 }
 
-/// `1.2 M`.
+/// A rate as text, such as `1.2 M`.
 pub(super) fn rate_label(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{} M", trim(v / 1e6)),

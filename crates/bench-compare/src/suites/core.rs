@@ -1,7 +1,7 @@
-//! The core set of RocksDB's benchmark, under its names.
+//! The core benchmarks of RocksDB, under their names there.
 //!
-//! Source: RocksDB `tools/db_bench_tool.cc`. Keys have 16 bytes, values 100; keys are drawn with
-//! repetition; a thread uses one iterator for all its seeks.
+//! Source: RocksDB `tools/db_bench_tool.cc`. Keys have 16 bytes, values 100. Keys are drawn with
+//! repetition. A thread uses one iterator for all its seeks.
 
 use super::Suite;
 use crate::bench::{Bench, BenchPlan, StepInfo, fill, in_threads, load, load_behind, puts, reads};
@@ -35,21 +35,21 @@ pub(crate) enum CoreStep {
 
 /// Keys of one batch in `multireadrandom`.
 const BATCH: usize = 32;
-/// Writing threads of the parallel fill.
+/// Threads that write in the parallel fill.
 const THREADS: u64 = 8;
-/// Pairs behind each seek.
+/// Pairs read after each seek.
 const NEXTS: usize = 100;
 
-/// Factor for the time limit of overwriting. Cut early, its writes would pay for compactions that
-/// the fill caused.
+/// Factor for the time limit of overwriting. If the step were cut early, its rate would only show
+/// the compactions that the fill caused.
 const OVERWRITE_PATIENCE: f64 = 10.0;
 
-/// Bytes a second of the writer beside readers: RocksDB's `--benchmark_write_rate_limit`.
+/// Bytes per second of a writer beside readers: RocksDB's `--benchmark_write_rate_limit`.
 const WRITER_BYTES_PER_SECOND: f64 = 2e6;
-/// Lead over that rate at which the writer sleeps.
+/// The writer sleeps when it is ahead of that rate by this time.
 const WRITER_NAP: Duration = Duration::from_millis(1);
 
-/// Seeds, one for each stream: no step repeats another's choices.
+/// Seeds, one for each stream of random numbers: no step repeats the choices of another.
 const FILL_SEED: u64 = 301;
 const OVERWRITE_SEED: u64 = 302;
 const READ_SEED: u64 = 303;
@@ -206,8 +206,8 @@ fn fill_fresh<E: RivalEngine>(
     })
 }
 
-/// Puts the missing keys of a fill that was cut. Later steps then find the same keys in every
-/// engine.
+/// Puts the keys that a fill missed because it was cut. Later steps then find the same keys in
+/// every engine.
 fn complete<E: RivalEngine>(bench: &Bench<E>, sample: &Sample, seed: u64) -> RivalResult<()> {
     let num = bench.plan.num;
     let mut number = random_below(num, seed);
@@ -275,7 +275,7 @@ fn multi_read_random<E: RivalEngine>(bench: &mut Bench<E>, num: u64) -> RivalRes
 
 /// Scans all keys twice: once to warm up, once to measure.
 fn read_all<E: RivalEngine>(bench: &mut Bench<E>, from: From<'_>) -> RivalResult<Sample> {
-    // The first scan fills the caches.
+    // The first scan warms up the caches.
     bench.db().cursor(false)?.scan(from, usize::MAX, &mut |_, _| ())?;
     bench.measure(|db, _| {
         let mut digest = Digest::default();
@@ -297,10 +297,10 @@ fn seek_random<E: RivalEngine>(bench: &mut Bench<E>, count: u64, nexts: usize) -
     })
 }
 
-/// Files of level 0 to compact: fewer than the trigger of a compaction.
+/// Level-0 files to compact: too few to trigger a compaction.
 const RUNS: u64 = 3;
 
-/// Compacts a given number of files of level 0, equal for all engines.
+/// Compacts a number of level-0 files that is equal for all engines.
 fn compact<E: RivalEngine>(bench: &mut Bench<E>, num: u64) -> RivalResult<Sample> {
     bench.fresh(&in_one_memtable(bench, num))?;
     let mut number = random_below(num, FILL_SEED);
@@ -316,15 +316,15 @@ fn compact<E: RivalEngine>(bench: &mut Bench<E>, num: u64) -> RivalResult<Sample
     })
 }
 
-/// The plan's settings, with a memtable for all keys.
+/// The plan's settings, with a memtable that holds all keys.
 fn in_one_memtable<E: RivalEngine>(bench: &Bench<E>, num: u64) -> RivalSettings {
     let mut settings = bench.plan.settings.clone();
     settings.write_buffer_bytes = settings.write_buffer_bytes.max(usize::try_from(num).expect("fits") * 512);
     settings
 }
 
-/// One thread reads while another overwrites, at the same rate for all engines, until the reads are
-/// done.
+/// One thread reads while another overwrites, until the reads are done. The overwriting rate is
+/// equal for all engines.
 fn read_while_writing<E: RivalEngine>(bench: &mut Bench<E>, num: u64) -> RivalResult<Sample> {
     bench.measure(|db, deadline| {
         let is_done = AtomicBool::new(false);

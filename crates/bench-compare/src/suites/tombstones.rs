@@ -1,7 +1,6 @@
-//! Reads from a memtable that holds range tombstones: 0, 1, 10, 100 and 1000 of them, in 1 and in
-//! 32 threads.
+//! Reads from a memtable that holds 0, 1, 10, 100 or 1000 range tombstones, in 1 and in 32 threads.
 //!
-//! Source: RocksDB's benchmark as
+//! Source: RocksDB's benchmark, called as
 //! `fillrandom,readrandom --writes_per_range_tombstone=1 --max_num_range_tombstones=100`.
 
 use super::Suite;
@@ -59,7 +58,7 @@ impl Suite for TombstoneSuite {
         let mut random = fastrand::Rng::with_seed(SEED);
         load(bench.db(), num, SEED, VALUE_BYTES, |_| random.u64(..num))?;
         for i in 0..step.tombstones {
-            // Tombstones lie evenly over all keys; a thousand of them overlap.
+            // Tombstones are spread evenly over all keys; a thousand of them may overlap.
             let begin = i * num / step.tombstones;
             bench.db().delete_range(&key(begin), &key(begin + WIDTH))?;
         }

@@ -1,11 +1,13 @@
-//! YCSB's six core workloads, in the order that its authors recommend: load, A, B, C, F, D, and E
-//! at the end.
+//! YCSB's six core workloads, in the order that its authors recommend: load, A, B, C, F, D, E.
 //!
+//! * A: half updates. B: a twentieth updates. C: reads only.
+//! * D: reads of the latest records, and a twentieth insertions.
+//! * E: scans of 1 to 100 rows, and a twentieth insertions. F: half read-modify-write.
+//!
+//! Records are 1000 bytes (ten fields of a hundred, stored as one value). Requests follow the
+//! scrambled Zipfian distribution (`crate::zipf`); those of D follow the latest distribution.
 //! Source: Cooper et al., "Benchmarking Cloud Serving Systems with YCSB" (SoCC 2010);
-//! `workloads/workload{a..f}` of YCSB 0.17: A half updates, B a twentieth, C none, D reads of the
-//! latest beside a twentieth insertions, E scans of 1 to 100 rows beside a twentieth insertions, F
-//! half read-modify-write. Records are 1000 bytes (ten fields of a hundred, stored as one value),
-//! requests follow the scrambled Zipfian distribution (`crate::zipf`), D the latest one.
+//! `workloads/workload{a..f}` of YCSB 0.17.
 
 use super::Suite;
 use crate::bench::{Bench, BenchPlan, StepInfo, load};
@@ -81,7 +83,7 @@ impl Suite for Ycsb {
     }
 }
 
-/// The operation on the chosen record.
+/// The operation on a drawn record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Operation {
     Read,
@@ -92,7 +94,7 @@ enum Operation {
 }
 
 impl YcsbStep {
-    /// The operation for a number of 0..100.
+    /// The operation for a random number in 0..100.
     fn operation(self, percent: u32) -> Operation {
         let (limit, below, above) = match self {
             YcsbStep::A => (50, Operation::Read, Operation::Update),
@@ -112,8 +114,8 @@ struct Client {
     random: Rng,
     scrambled: Scrambled,
     latest: Latest,
-    /// The number of records. D and E both insert from the same number on, so E overwrites D's
-    /// records.
+    /// The number of records. D and E insert from the same number on, so E overwrites the records
+    /// of D.
     records: u64,
     values: RivalValues,
     digest: Digest,
