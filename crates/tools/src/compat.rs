@@ -37,7 +37,7 @@ pub(crate) fn run(options: &CompatOptions, host: &Host) -> CommandOutcome {
     Ok(host.output().write_all(text.as_bytes())?)
 }
 
-/// The target to downgrade to next, if there is an older one.
+/// The next older release to which the database can be downgraded, if there is one.
 fn older_target(report: &CompatReport) -> Option<TargetVersion> {
     (!report.is_read_by(TargetVersion::V7_8)).then_some(TargetVersion::V7_8)
 }
@@ -95,7 +95,7 @@ fn json(report: &CompatReport) -> String {
     )
 }
 
-/// A JSON string.
+/// `text` as a JSON string.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

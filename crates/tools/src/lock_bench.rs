@@ -1,4 +1,4 @@
-//! `esker lock_bench`: the number of locks that the lock manager takes and releases in a second.
+//! `esker lock_bench`: measures how many locks per second the lock manager takes and releases.
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
@@ -41,7 +41,7 @@ pub(crate) struct LockBenchArguments {
     milliseconds: u64,
 }
 
-/// A workload that the command line named.
+/// A workload named on the command line.
 #[derive(Clone, Copy)]
 struct Named(LockWorkload);
 
@@ -61,7 +61,7 @@ fn oltp(name: &str) -> Result<Oltp, String> {
     Oltp::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| format!("one of {}", names()))
 }
 
-/// A closed output is no failure.
+/// The failure for an error of the output. A closed output has its own kind.
 fn failure(why: std::io::Error) -> Failure {
     if why.kind() == std::io::ErrorKind::BrokenPipe { Failure::OutputClosed } else { Failure::new(why) }
 }

@@ -121,7 +121,7 @@ struct Verifier<'a> {
     fs: &'a dyn FileSystem,
     dir: &'a Path,
     wal_dir: &'a Path,
-    /// Where tables and blob files may be, `dir` first.
+    /// Directories that may have tables and blob files, `dir` first.
     data_dirs: Vec<&'a Path>,
     findings: Findings,
 }
@@ -135,7 +135,7 @@ impl<'a> Verifier<'a> {
 
     /// Checks the database and prints each finding.
     /// # Errors
-    /// No CURRENT, or no readable MANIFEST: further checks are impossible.
+    /// CURRENT does not exist, or no MANIFEST is readable: further checks are impossible.
     fn verify(&mut self) -> CommandOutcome {
         let (number, state) = self.read_manifest()?;
         self.findings.in_order.push(format!(
@@ -156,7 +156,8 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// The number of the current MANIFEST. The database's owner may be writing another.
+    /// The number and state of the current MANIFEST. The database's owner may be writing a newer
+    /// one.
     fn read_manifest(&self) -> Result<(FileNumber, ManifestState)> {
         read_beside_owner(self.fs, self.host.env().clock.as_ref(), self.dir, || {
             let number = read_current(self.fs, self.dir)?;
@@ -165,7 +166,7 @@ impl<'a> Verifier<'a> {
         })
     }
 
-    /// Records a problem with a file; a mere note if the database's owner has deleted the file
+    /// Records a problem with a file, or only a note if the database's owner has deleted the file
     /// since.
     fn problem_with(
         &mut self,
@@ -184,8 +185,8 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Checks that the engine accepts the MANIFEST: that no required number and no end of an atomic
-    /// group is missing.
+    /// Checks that the engine accepts the MANIFEST: all required numbers and the ends of atomic
+    /// groups are there.
     fn verify_recovery(&mut self, state: &ManifestState) {
         let describe = |family: &ManifestFamily| {
             let deepest = family.levels.keys().next_back().map_or(0, |level| level + 1);
@@ -197,7 +198,7 @@ impl<'a> Verifier<'a> {
             })
         };
         let described: Option<Vec<_>> = state.families.values().map(describe).collect();
-        // Families in other orders have a note.
+        // Families with unknown comparators already have a note.
         let Some(families) = described else { return };
         let options = VersionSetOptions {
             read_only: true,
@@ -316,8 +317,8 @@ impl<'a> Verifier<'a> {
         Err(Error::corruption("the file has another checksum than the MANIFEST says").at(path.display()))
     }
 
-    /// The path of a table: `.sst`, or LevelDB's `.ldb`, in any of the directories. No number
-    /// occurs twice.
+    /// The path of a table in one of the directories: `.sst`, or LevelDB's `.ldb`. No number occurs
+    /// twice.
     fn table_path(&self, file: &FileMetaData) -> Result<PathBuf> {
         for dir in &self.data_dirs {
             for name_in in [file_name::table_file_name, file_name::leveldb_table_file_name] {
@@ -335,7 +336,7 @@ impl<'a> Verifier<'a> {
         Err(Error::corruption(format!("{} is missing{hint}", path.display())))
     }
 
-    /// Numbers of the files of a kind in all directories of tables.
+    /// Numbers of the files of a kind in all `data_dirs`.
     fn data_numbers(&self, kind: FileType) -> CommandOutcome<BTreeSet<FileNumber>> {
         let mut numbers = BTreeSet::new();
         for dir in &self.data_dirs {
@@ -398,7 +399,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// Looks for files that the MANIFEST does not name, and for missing files that it names.
+    /// Reports files that the MANIFEST does not name, and files that it names and that are missing.
     fn verify_directory(&mut self, state: &ManifestState, manifest: FileNumber) -> CommandOutcome {
         let live: BTreeSet<FileNumber> =
             state.families.values().flat_map(|f| f.levels.values().flatten().map(|f| f.number)).collect();
@@ -520,8 +521,8 @@ fn verify_bounds(reader: &Arc<TableReader>, icmp: &InternalKeyComparator, file: 
     iter.status()
 }
 
-/// Checks a footer up to format version 5, which has no checksum: its bytes must equal those that a
-/// writer makes of its values.
+/// Checks a footer of format version 5 or older. It has no checksum, so its bytes must equal those
+/// that a writer makes from its values.
 fn verify_footer(reader: &TableReader, file_size: u64) -> Result<()> {
     let footer = reader.footer();
     let Some(offset) = file_size.checked_sub(FOOTER_BYTES as u64).filter(|_| footer.format_version > 0)

@@ -1,7 +1,7 @@
 //! Commands that read or write files of entries: load, write_extern_sst, ingest_extern_sst.
 //!
-//! In: lines `KEY ==> VALUE` on standard input, in the form of `dump`; or a table. Other lines are
-//! counted as bad.
+//! In: lines `KEY ==> VALUE` on standard input, as `dump` prints them, or a table. Other lines
+//! count as bad.
 
 use super::Out;
 use super::session::{Opened, Session};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 /// The text between key and value.
 const DELIMITER: &[u8] = b" ==> ";
-/// First words of the lines that `dump` adds to its entries.
+/// The first words of lines that `dump` prints besides entries.
 const NO_ENTRIES: [&[u8]; 2] = [b"Keys in range:", b"Created bg thread 0x"];
 
 #[derive(Args)]
@@ -53,7 +53,7 @@ pub(super) struct IngestOptions {
 }
 
 /// Calls `take` with each entry on standard input; returns the number of other lines. Entries may
-/// hold bytes that are no text: `dump` prints raw bytes.
+/// have bytes that are not UTF-8, since `dump` prints raw bytes.
 fn read_entries(
     session: &Session,
     host: &Host,
@@ -78,7 +78,7 @@ fn read_entries(
     Ok(bad_lines)
 }
 
-/// Decodes a key or value of a line.
+/// Decodes the key or the value of a line.
 fn bytes_of<'a>(part: &'a [u8], is_hex: bool, what: &str) -> CommandOutcome<Cow<'a, [u8]>> {
     if !is_hex {
         return Ok(Cow::Borrowed(part));
@@ -112,7 +112,7 @@ pub(super) fn load(session: &Session, options: &LoadOptions, host: &Host, out: &
     };
     tell_bad_lines(bad_lines, out)?;
     if options.disable_wal {
-        // The OPTIONS file may forbid a flush at closing.
+        // A flush here, because the OPTIONS file may forbid the flush at closing.
         db.flush_opt(&FlushOptions::default(), &[&family]).map_err(failed)?;
     }
     if options.compact {

@@ -72,7 +72,7 @@ pub(super) fn dump_wal(options: &DumpWalOptions, host: &Host, out: &mut Out) -> 
                 writeln!(out, "{row}")?;
             }
             LogEvent::End => break,
-            // A killed process leaves a torn end.
+            // A torn end is no error: a killed process leaves one.
             LogEvent::Truncated { .. } => {}
             event => damage = damage.or_else(|| event.to_error(&path.display())),
         }

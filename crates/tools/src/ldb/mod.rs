@@ -1,10 +1,10 @@
-//! `esker ldb`: RocksDB's `ldb` for the commands people script, with its flags and its output.
+//! `esker ldb`: the commands of RocksDB's `ldb` that scripts use, with its flags and its output.
 //!
 //! In: a database directory and a command. Out: on standard output the text that RocksDB 7.8.3's
 //! `ldb` prints; errors as `Failed: …` on standard error, with exit code 1. Commands that only read
 //! open the database read-only and leave no file in its directory.
 //!
-//! Difference on purpose: all bytes are printed; RocksDB's `ldb` stops at the first zero byte.
+//! One difference is intended: all bytes are printed. RocksDB's `ldb` stops at the first zero byte.
 //!
 //! Reading order: `session` (the opening of the database), then a file for each group of commands.
 
@@ -192,13 +192,13 @@ enum Command {
     },
 }
 
-/// Where the output goes. Buffered: a scan prints millions of lines.
+/// The destination of the output. It is buffered: a scan prints millions of lines.
 type Out = BufWriter<Stream>;
 
 pub(crate) fn run(options: &LdbOptions, host: &Host) -> CommandOutcome {
     let mut out = BufWriter::with_capacity(64 << 10, host.output());
     let done = dispatch(&options.common, &options.command, host, &mut out);
-    // Output printed before the failure stays, as with RocksDB's tool.
+    // As in RocksDB's tool, output printed before a failure stays.
     let flushed = out.flush().map_err(Failure::from);
     match done {
         Err(Failure::Told(why)) => Err(Failure::Told(format!("Failed: {why}"))),
@@ -207,7 +207,7 @@ pub(crate) fn run(options: &LdbOptions, host: &Host) -> CommandOutcome {
 }
 
 impl LdbOptions {
-    /// Whether the command changes no file. A database that is created is a change.
+    /// Whether the command changes no file. Creating a database is a change.
     pub(crate) fn only_reads(&self) -> bool {
         let looks = matches!(
             self.command,

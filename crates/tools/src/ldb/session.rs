@@ -1,8 +1,7 @@
-//! `ldb`'s way to open a database: all its families, with the options of its OPTIONS file, changed
-//! by flags.
+//! Opens databases for `ldb`: all families, with the options of the OPTIONS file, changed by flags.
 //!
 //! Invariant: a family whose merge operator is unknown is opened for writing without an operator.
-//! Flushes and compactions then keep its operands; a guess would combine them for good.
+//! Flushes and compactions then keep its operands; a guessed operator would combine them for good.
 
 use super::Common;
 use crate::failure::{CommandOutcome, Failure};
@@ -75,7 +74,7 @@ pub(super) fn db_paths(common: &Common) -> CommandOutcome<Vec<DbPath>> {
     common.db_paths.iter().map(parse).collect()
 }
 
-/// The value of `--db`. All commands but those on single files need it.
+/// The value of `--db`. Only commands on single files do without it.
 pub(super) fn db_path(common: &Common) -> CommandOutcome<&Path> {
     common.db.as_deref().ok_or_else(|| Failure::new("--db=<path> must be given: the database's directory"))
 }
@@ -102,7 +101,7 @@ impl Session {
         if let Some(wal_dir) = &options.wal_dir
             && !fs.file_exists(wal_dir)?
         {
-            // Like RocksDB's tool: a missing WAL directory means that the database was moved.
+            // As in RocksDB's tool, a missing WAL directory means that the database was moved.
             options.wal_dir = None;
         }
         options.create_if_missing = common.create_if_missing;
@@ -156,8 +155,8 @@ impl Session {
         Ok(Opened { db, family })
     }
 
-    /// The options for `mode`. A reader skips prepared transactions, and leaves them prepared, even
-    /// without an OPTIONS file that allows them.
+    /// The options for `mode`. A reader always sets `allow_2pc`: it skips prepared transactions and
+    /// leaves them prepared.
     fn options_for(&self, mode: OpenMode) -> DbOptions {
         let allow_2pc = self.options.allow_2pc || mode == OpenMode::ReadOnly;
         DbOptions { allow_2pc, ..self.options.clone() }
@@ -209,7 +208,7 @@ impl Session {
         if self.value_hex() { parse_hex(text, "value") } else { Ok(text.as_bytes().to_vec()) }
     }
 
-    /// Parses a key that may be missing.
+    /// Parses an optional bound of a range.
     pub(super) fn parse_bound(&self, text: Option<&String>) -> CommandOutcome<Option<Vec<u8>>> {
         text.map(|text| self.parse_key(text)).transpose()
     }
@@ -243,7 +242,7 @@ fn family_options(
         options.unresolved.clear();
     }
     if common.ttl {
-        // Opening with TTL adds the operator of the file anew: the one that skips the times.
+        // Opening with TTL adds the operator of the file again, wrapped so that it skips the times.
         options.merge_operator = None;
         options
             .unresolved
@@ -303,7 +302,7 @@ fn override_blobs_with(common: &Common, options: &mut ColumnFamilyOptions) -> Co
     Ok(())
 }
 
-/// The name of the type in `--compression_type`.
+/// The name of a compression in `--compression_type`.
 fn ldb_name(compression: esker::options::CompressionType) -> &'static str {
     match compression.property_name() {
         "NoCompression" => "no",

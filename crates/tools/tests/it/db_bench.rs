@@ -1,4 +1,5 @@
-//! `esker db_bench` from outside: exit codes, where text goes, and RocksDB's own tool beside it.
+//! Tests `esker db_bench` from outside: its exit codes, its streams, and RocksDB's own tool beside
+//! it.
 
 use crate::run::{esker, peer};
 use esker_testkit::TempDir;
@@ -48,8 +49,8 @@ fn progress_goes_to_standard_error() {
     assert!(done.ok().contains("\nfillseq      : "));
 }
 
-/// Each digit becomes a 0, runs of them one, so that lines can be compared but for their numbers;
-/// numbers of columns that are aligned lose the blanks before them.
+/// Replaces each run of digits by ` 0`, so that lines can be compared without their numbers. Blanks
+/// that align a number in its column go too.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     for c in line.trim_end().chars() {
@@ -65,8 +66,8 @@ fn shape(line: &str) -> String {
     shape
 }
 
-/// The lines from the first result on, without those that only one of the tools has, histograms'
-/// buckets, which depend on times, and empty ones.
+/// The lines from the first result on. Leaves out empty lines, lines that only one of the tools
+/// prints, and buckets of histograms, which depend on times.
 fn results(out: &str) -> Vec<String> {
     const DROPPED: [&str; 5] = ["Initializing", "Integrated BlobDB", "DB path", "[", "("];
     out.lines()
@@ -76,7 +77,7 @@ fn results(out: &str) -> Vec<String> {
         .collect()
 }
 
-/// `(a of b found)` of each result line.
+/// The text `(a of b found)` of each result line.
 fn found(lines: &[String]) -> Vec<&str> {
     lines
         .iter()
@@ -104,7 +105,7 @@ fn rocksdbs_tool_prints_the_same_lines_and_finds_the_same_keys() {
     let Some(theirs) = peer("db_bench", &theirs) else { return };
     let (ours, theirs) = (results(&ours), results(&theirs.ok()));
     let shapes = |lines: &[String]| lines.iter().map(|line| shape(line)).collect::<Vec<_>>();
-    // 7.8.3 prints no milliseconds in the line of averages, which 11 does.
+    // Release 11 prints milliseconds in the line of averages, 7.8.3 does not.
     let without_millis = |shapes: Vec<String>| -> Vec<String> {
         shapes.into_iter().map(|line| line.replace("; 0. 0 ms/op", "")).collect()
     };

@@ -1,4 +1,4 @@
-//! `esker ldb` alone: its output is written out here, as RocksDB's tool prints it.
+//! Tests `esker ldb` alone: the expected output is written out here, as RocksDB's tool prints it.
 
 use crate::run::{esker, files, golden, ldb, ldb_with_input, peer, sample};
 use esker::internals::base::merge_operator::MergeOperator;
@@ -228,7 +228,7 @@ fn values_with_times_are_shown_without_them() {
     assert_eq!(ldb(&db, &["scan", "--ttl"]).ok(), "a : 1\nb : 2\nc : 3\n");
     assert_eq!(ldb(&db, &["scan", "--ttl", "--end_time=1400000000"]).ok(), "");
     assert_eq!(ldb(&db, &["dump", "--ttl"]).ok(), "a ==> 1\nb ==> 2\nc ==> 3\nKeys in range: 3\n");
-    // As a plain database they are there, too.
+    // Without `--ttl` the same values are read with their times.
     assert_eq!(
         ldb(&db, &["scan", "--value_hex"]).ok().lines().next().unwrap().len(),
         "a : 0x3100000000".len()
@@ -256,7 +256,7 @@ fn large_values_go_into_blob_files_if_flags_say_so() {
     }
 }
 
-/// Operands one behind the other: an operator that only its database knows.
+/// Concatenates operands: a merge operator that only this test knows.
 struct Concatenate;
 
 impl MergeOperator for Concatenate {
@@ -281,7 +281,7 @@ fn operands_of_an_operator_that_is_not_known_here_stay_as_they_are() {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.cf.merge_operator = Some(Arc::new(Concatenate));
-    // A compaction in the background would put the operands of the flushed file together.
+    // A background compaction would combine the operands of the flushed file.
     options.cf.disable_auto_compactions = true;
     let db = Db::open(&options, &path).unwrap();
     ["a", "b"].iter().for_each(|operand| merge(&db, operand));
@@ -289,7 +289,7 @@ fn operands_of_an_operator_that_is_not_known_here_stay_as_they_are() {
     ["c", "d"].iter().for_each(|operand| merge(&db, operand));
     db.close().unwrap();
     drop(db);
-    // RocksDB's tool shows them so.
+    // RocksDB's tool joins the operands in the same way.
     assert_eq!(ldb(&path, &["get", "key"]).ok(), "a:b:c:d\n");
     for command in [&["put", "other", "value"][..], &["compact"], &["repair"], &["--ttl", "put", "ttl", "x"]]
     {
@@ -318,7 +318,7 @@ fn wals_in_a_directory_of_their_own_are_found() {
     }
     ldb(&path, &["put", "other", "value"]).ok();
     assert_eq!(ldb(&path, &["scan"]).ok(), "key : value\nother : value\n");
-    // Without a MANIFEST, too, and without CURRENT.
+    // Repairs a database without a MANIFEST, and one without CURRENT too.
     for gone in [&["MANIFEST-"][..], &["MANIFEST-", "CURRENT"]] {
         for file in
             files(&path, "").into_iter().filter(|p| gone.iter().any(|g| p.to_string_lossy().contains(g)))
@@ -329,7 +329,7 @@ fn wals_in_a_directory_of_their_own_are_found() {
         assert_eq!(ldb(&path, &["scan"]).ok(), "key : value\nother : value\n");
         ldb(&path, &["put", "other", "value"]).ok();
     }
-    // Moved, and the WALs into the database's directory.
+    // Moves the database, and its WALs into the database's directory.
     ldb(&path, &["put", "key", "later"]).ok();
     let moved = temp.join("moved");
     std::fs::rename(&path, &moved).unwrap();
@@ -414,7 +414,7 @@ fn a_database_with_a_prepared_transaction_is_read_and_explained_whatever_its_opt
     let explained = esker(&["explain", path.to_str().unwrap(), "get", "written"]).ok();
     assert!(explained.contains("key \"written\": found, 1 B, "), "{explained}");
     assert!(ldb(&path, &["put", "a", "b"]).failed().contains("two-phase transactions"));
-    // Nothing has taken it away.
+    // The prepared transaction is still there.
     let db = TransactionDb::open(&options, &TransactionDbOptions::default(), &path).unwrap();
     let prepared = db.get_all_prepared_transactions();
     assert_eq!(prepared.len(), 1);

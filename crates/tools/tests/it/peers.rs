@@ -1,12 +1,12 @@
-//! The same commands on the same databases, by RocksDB's tools and by ours: equal output, equal
-//! exit codes. The databases are RocksDB's and ours. Skipped where the tools are not installed;
-//! `ESKER_REQUIRE_PEERS=1` makes that a failure.
+//! Runs the same commands by RocksDB's tools and by Esker's, on databases of both. Outputs and exit
+//! codes must be equal. Skipped where the tools are not installed; `ESKER_REQUIRE_PEERS=1` makes
+//! that a failure.
 
 use crate::run::{Done, copy, esker, files, golden, ldb, peer, sample};
 use esker_testkit::TempDir;
 use std::path::{Path, PathBuf};
 
-/// The database that `sample` makes, made by RocksDB's tool.
+/// The database of `sample`, made by RocksDB's tool.
 fn rocksdb_sample(temp: &TempDir) -> Option<PathBuf> {
     let db = temp.join("rocksdb");
     let flag = format!("--db={}", db.display());
@@ -40,7 +40,7 @@ fn both(db: &Path, tool: &str, arguments: &dyn Fn(&Path) -> Vec<String>) -> Opti
     Some((theirs, ours))
 }
 
-/// Commands whose output must be equal to the byte, apart from complaints.
+/// Commands whose output must be equal byte for byte, apart from error messages.
 const LDB: &[&[&str]] = &[
     &["get", "a1"],
     &["get", "a2"],
@@ -115,7 +115,7 @@ fn ldb_prints_what_rocksdbs_prints_of_rocksdbs_database() {
     }
 }
 
-/// Without the line that says where in memory something is.
+/// `text` without the line that has an address in memory.
 fn without_address(text: &str) -> String {
     text.lines().filter(|l| !l.starts_with("options.env is ")).map(|l| l.to_owned() + "\n").collect()
 }
