@@ -61,7 +61,7 @@ pub struct MemTableOptions {
     /// Counts the blocks of memory that the memtable takes and gives back. A first block that never
     /// gets a second beside it is not counted.
     pub budget: Option<Arc<dyn MemoryBudget>>,
-    /// How the memtable checks its entries.
+    /// The checks that the memtable makes of its entries.
     pub checks: Checks,
     /// The shortest run of point deletions that pre-scans look at: see
     /// [`MemTable::take_sampled_deletions`]. 0: no pre-scans.

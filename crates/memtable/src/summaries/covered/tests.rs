@@ -122,7 +122,7 @@ fn tombstones_between_the_keys_are_no_cover_on_them() {
     assert!(check(&tree, (5, 5000), &[(5, 2000)], &tombstones).0 < 2000);
 }
 
-/// How many of `keys` a lookup reports a tombstone over; each lookup passes `check`.
+/// Number of `keys` over which a lookup reports a tombstone; each lookup passes `check`.
 fn told_of<const N: usize>(
     tree: &Tree<N>,
     keys: impl Iterator<Item = u16>,
