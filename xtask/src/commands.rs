@@ -112,8 +112,9 @@ pub(crate) fn test(root: &Path) -> Outcome {
     cargo(root, &["test", "--workspace"])
 }
 
-/// Esker beside other engines, in a release build.
+/// Esker beside other engines, in a release build; also through the C functions of its library.
 pub(crate) fn compare(root: &Path, flags: &[&str]) -> Outcome {
+    cargo(root, &["build", "--release", "--package", "esker-capi"])?;
     let cargo_args = ["run", "--release", "--package", "esker-bench-compare", "--features", "peers", "--"];
     cargo(root, &[&cargo_args, flags].concat())
 }

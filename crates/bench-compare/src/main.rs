@@ -89,6 +89,10 @@ struct RunArguments {
     /// or else the temporary directory.
     #[arg(long)]
     directory: Option<PathBuf>,
+    /// Esker's librocksdb.so.11 to load for engine `esker-c`. Default: the one that `cargo build -p
+    /// esker-capi` puts beside this program.
+    #[arg(long)]
+    esker_library: Option<PathBuf>,
     /// The RocksDB to load: a librocksdb.so of 11.x, for example one compiled for this machine.
     /// Default: that of the tests, in `target/peers` or `$ESKER_PEERS_DIR`.
     #[arg(long, env = "ESKER_ROCKSDB_LIBRARY")]

@@ -13,7 +13,7 @@
 use crate::bench::{BenchPlan, StepInfo};
 use crate::directory::WorkDirectory;
 use crate::engine::{RivalResult, RivalSettings};
-use crate::engines::{EngineKind, availability};
+use crate::engines::{EngineKind, Libraries, availability};
 use crate::report::{Report, SuiteReport, TableCell, TableRow, html, table};
 use crate::suites::SuiteId;
 use crate::worker::{EngineWorker, Task, clean};
@@ -94,7 +94,7 @@ struct Run {
     report: Report,
     directory: WorkDirectory,
     json: PathBuf,
-    rocksdb_library: Option<PathBuf>,
+    libraries: Libraries,
     /// The steps of each set, and the engines that failed in it.
     sets: Vec<Set>,
     start: Instant,
@@ -116,14 +116,15 @@ const ROOM: u64 = 4;
 
 impl Run {
     fn new(arguments: &RunArguments, plan: BenchPlan, selection: &Selection) -> RivalResult<Run> {
-        let library = arguments.rocksdb_library.clone();
+        let libraries =
+            Libraries::new(arguments.esker_library.as_deref(), arguments.rocksdb_library.as_deref());
         let mut problems = Vec::new();
         let mut engines = Vec::new();
         let mut wanted = arguments.engines.clone();
         wanted.sort_unstable();
         wanted.dedup();
         for kind in wanted {
-            match availability(kind, library.as_deref()) {
+            match availability(kind, &libraries) {
                 Ok(info) => engines.push(info),
                 Err(why) => problems.push(format!("{kind} is left out: {why}")),
             }
@@ -151,7 +152,7 @@ impl Run {
             report,
             directory,
             json: arguments.json.clone(),
-            rocksdb_library: library,
+            libraries,
             sets: Vec::new(),
             start,
             end: minutes.map(|minutes| start + Duration::from_secs(minutes * 60)),
@@ -242,7 +243,7 @@ impl Run {
                 suite,
                 plan: plan.clone(),
                 directory: root.join(kind.name()),
-                rocksdb_library: self.rocksdb_library.clone(),
+                library: self.libraries.of(kind).map(Path::to_owned),
             };
             workers.push((kind, EngineWorker::start(&task)?));
         }

@@ -27,8 +27,8 @@ pub(crate) struct Task {
     pub(crate) plan: BenchPlan,
     /// Its own directory, empty at the start.
     pub(crate) directory: PathBuf,
-    /// The RocksDB library to load; `None` for that of the tests.
-    pub(crate) rocksdb_library: Option<PathBuf>,
+    /// The library with RocksDB's C functions to load; `None` for that of the tests.
+    pub(crate) library: Option<PathBuf>,
 }
 
 type Answer = std::result::Result<Sample, String>;
@@ -38,7 +38,7 @@ type Answer = std::result::Result<Sample, String>;
 /// A task that cannot be parsed, an engine that cannot be loaded, or the end of the parent.
 pub(crate) fn serve(task: &str) -> RivalResult<()> {
     let task: Task = serde_json::from_str(task).map_err(|e| format!("not a task: {e}"))?;
-    if let (EngineKind::Rocksdb, Some(library)) = (task.engine, &task.rocksdb_library) {
+    if let Some(library) = &task.library {
         esker_peer::load_library(library)?;
     }
     task.engine.with(Serve { task: &task })

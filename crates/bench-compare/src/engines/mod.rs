@@ -14,7 +14,7 @@ use crate::engine::{Abilities, RivalEngine, RivalResult};
 use crate::report::EngineInfo;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// An engine on the command line.
 #[derive(
@@ -24,6 +24,10 @@ use std::path::Path;
 pub(crate) enum EngineKind {
     /// This project.
     Esker,
+    /// This project through RocksDB's C functions: `librocksdb.so.11` of crate `capi`, loaded at
+    /// run time.
+    #[serde(rename = "esker-c")]
+    EskerC,
     /// RocksDB 11, loaded at run time.
     Rocksdb,
     /// fjall 3.
@@ -38,8 +42,9 @@ pub(crate) enum EngineKind {
 
 impl EngineKind {
     /// All engines, in the order of the table.
-    pub(crate) const ALL: [EngineKind; 6] = [
+    pub(crate) const ALL: [EngineKind; 7] = [
         EngineKind::Esker,
+        EngineKind::EskerC,
         EngineKind::Rocksdb,
         EngineKind::Fjall,
         EngineKind::Redb,
@@ -51,6 +56,7 @@ impl EngineKind {
     pub(crate) fn title(self) -> &'static str {
         match self {
             EngineKind::Esker => "Esker",
+            EngineKind::EskerC => "Esker (C ABI)",
             EngineKind::Rocksdb => "RocksDB",
             EngineKind::Fjall => "fjall",
             EngineKind::Redb => "redb",
@@ -63,6 +69,7 @@ impl EngineKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             EngineKind::Esker => "esker",
+            EngineKind::EskerC => "esker-c",
             EngineKind::Rocksdb => "rocksdb",
             EngineKind::Fjall => "fjall",
             EngineKind::Redb => "redb",
@@ -77,6 +84,36 @@ impl fmt::Display for EngineKind {
         f.pad(self.title())
     }
 }
+
+/// The libraries with RocksDB's C functions that engines load; `None` if there is none to load.
+#[derive(Clone, Debug)]
+pub(crate) struct Libraries {
+    /// Esker's `librocksdb.so.11`.
+    pub(crate) esker: Option<PathBuf>,
+    /// A build of RocksDB 11; `None` for that of the tests.
+    pub(crate) rocksdb: Option<PathBuf>,
+}
+
+impl Libraries {
+    /// The libraries named on the command line; for Esker's, otherwise the one beside this program.
+    pub(crate) fn new(esker: Option<&Path>, rocksdb: Option<&Path>) -> Libraries {
+        let beside = || std::env::current_exe().ok().map(|program| program.with_file_name(ESKER_LIBRARY));
+        let esker = esker.map(Path::to_owned).or_else(|| beside().filter(|path| path.exists()));
+        Libraries { esker, rocksdb: rocksdb.map(Path::to_owned) }
+    }
+
+    /// The library that `kind` loads, if it is not that of the tests.
+    pub(crate) fn of(&self, kind: EngineKind) -> Option<&Path> {
+        match kind {
+            EngineKind::EskerC => self.esker.as_deref(),
+            EngineKind::Rocksdb => self.rocksdb.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// The file that `cargo build -p esker-capi` makes.
+const ESKER_LIBRARY: &str = "libesker_capi.so";
 
 /// Work with an engine whose type is known at run time only.
 pub(crate) trait WithEngine {
@@ -93,7 +130,7 @@ impl EngineKind {
     pub(crate) fn with<W: WithEngine>(self, work: W) -> RivalResult<W::Output> {
         match self {
             EngineKind::Esker => work.run::<esker::Esker>(),
-            EngineKind::Rocksdb => work.run::<rocksdb::RocksDbEngine>(),
+            EngineKind::EskerC | EngineKind::Rocksdb => work.run::<rocksdb::RocksDbEngine>(),
             EngineKind::Memory => work.run::<memory::Memory>(),
             #[cfg(feature = "peers")]
             EngineKind::Fjall => work.run::<fjall::Fjall>(),
@@ -126,7 +163,7 @@ impl EngineKind {
 /// The version of an engine, and its differences from others.
 /// # Errors
 /// The reason why it cannot run, and the way to get it.
-pub(crate) fn availability(kind: EngineKind, rocksdb_library: Option<&Path>) -> RivalResult<EngineInfo> {
+pub(crate) fn availability(kind: EngineKind, libraries: &Libraries) -> RivalResult<EngineInfo> {
     let info = |version: String, notes: &[&str]| EngineInfo {
         kind,
         title: kind.title().to_owned(),
@@ -138,7 +175,12 @@ pub(crate) fn availability(kind: EngineKind, rocksdb_library: Option<&Path>) -> 
         EngineKind::Memory => {
             Ok(info("std".to_owned(), &["no log, no files, no versions: what memory allows"]))
         }
-        EngineKind::Rocksdb => match rocksdb_library {
+        EngineKind::EskerC => match &libraries.esker {
+            Some(path) if path.exists() => Ok(info(env!("CARGO_PKG_VERSION").to_owned(), &[])),
+            Some(path) => Err(format!("{} is not there", path.display())),
+            None => Err("cargo build --release -p esker-capi builds its library".to_owned()),
+        },
+        EngineKind::Rocksdb => match &libraries.rocksdb {
             Some(path) if !path.exists() => Err(format!("{} is not there", path.display())),
             // Only its file name: the page may be published.
             Some(path) => {

@@ -1,4 +1,5 @@
-//! RocksDB 11, loaded at run time and called through its C functions (`esker_peer::timed`).
+//! RocksDB 11, or Esker's library with the same C functions, loaded at run time and called through
+//! `esker_peer::timed`.
 
 use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult, RivalSettings};
 use esker_peer::timed::{self, MultiGetScratch, ScanFrom, TimedCursor, TimedDb, TimedOptions};
@@ -8,7 +9,7 @@ use std::path::Path;
 /// Bytes for a value that is read; no workload has longer values.
 const BUFFER: usize = 4096;
 
-/// The adapter for RocksDB.
+/// The adapter for a library with RocksDB's C functions.
 pub(crate) struct RocksDbEngine {
     db: TimedDb,
 }

@@ -86,6 +86,14 @@ fn a_peer_that_is_not_there_is_left_out_by_name() {
 }
 
 #[test]
+fn an_esker_library_that_is_not_there_is_left_out_by_name() {
+    let dir = TempDir::new("compare");
+    let output = compare(&dir, &["--engines", "esker-c", "--esker-library", "/nowhere/librocksdb.so.11"]);
+    let text = errors(&output);
+    assert!(text.contains("Esker (C ABI) is left out: /nowhere/librocksdb.so.11 is not there"), "{text}");
+}
+
+#[test]
 fn an_engine_that_dies_is_named_and_the_others_go_on() {
     let dir = TempDir::new("compare");
     let library = dir.join("librocksdb.so");
