@@ -1,4 +1,4 @@
-//! How do I back a database up while it is in use, and get it back?
+//! How do I back up a database while it is in use, and restore it?
 //!
 //! Run: `cargo run -p esker --example backup_and_restore`
 #![allow(clippy::print_stdout, reason = "an example talks to its reader")]

@@ -1,4 +1,4 @@
-//! How do I get a consistent copy at once, to read or to ship it?
+//! How do I get a consistent copy quickly, to read or to ship it?
 //!
 //! Run: `cargo run -p esker --example checkpoint`
 #![allow(clippy::print_stdout, reason = "an example talks to its reader")]

@@ -1,4 +1,4 @@
-//! How do I drop entries by a rule of my own, as compactions come to them?
+//! How do I drop entries by a rule of my own during compactions?
 //!
 //! Run: `cargo run -p esker --example compaction_filter`
 #![allow(clippy::print_stdout, reason = "an example talks to its reader")]
