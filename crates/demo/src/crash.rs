@@ -1,9 +1,9 @@
-//! `kill -9`: a process is killed in the middle of its writes; every acknowledged write must be
-//! there.
+//! `kill -9`: a process is killed in the middle of its writes, and every acknowledged write must
+//! survive.
 //!
-//! Facts checked after each kill, for each writer thread: every reported write is there with its
-//! value. Later writes, which the kill kept from being reported, follow without a hole. Both keys
-//! of each batch are there, or neither is.
+//! After each kill these facts are checked for each writer thread. Every reported write is there
+//! with its value. Later writes, which the kill kept from being reported, follow without a hole.
+//! Both keys of each batch are there, or neither is.
 
 use crate::failure::{DemoFailure, DemoOutcome};
 use crate::victim::{VictimWrites, WRITERS};
@@ -17,11 +17,11 @@ use std::time::Duration;
 /// Acknowledged writes per thread, as the victim reported them.
 type Acknowledged = [u64; WRITERS as usize];
 
-/// The shortest time that a victim writes.
+/// The least time for which a victim writes.
 const LEAST_TIME: Duration = Duration::from_millis(400);
 const LEAST_ACKNOWLEDGED: u64 = 2_000;
 
-/// Kills `kills` victims one after the other. Returns the number of keys they left.
+/// Kills `kills` victims one after the other. Returns the number of keys that they wrote.
 pub(crate) fn run(stage: &mut Stage, path: &Path, kills: u32) -> DemoOutcome<u64> {
     let mut rng = fastrand::Rng::with_seed(stage.seed);
     let (mut told, mut left) = (0, 0);
@@ -64,13 +64,13 @@ fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> DemoOutco
         .spawn()
         .map_err(|e| DemoFailure::new(format_args!("cannot start the process to be killed: {e}")))?;
     let told = listen(stage, &mut victim, time);
-    // If the victim has ended by itself, `listen` has noticed.
+    // If the victim ended by itself, `listen` has reported it.
     victim.kill().ok();
     victim.wait().map_err(|e| DemoFailure::new(format_args!("waiting for the killed process: {e}")))?;
     told
 }
 
-/// Reads acknowledgements, kills the victim when it has written for `time`, and reads the rest of
+/// Reads acknowledgements, kills the victim once it has written for `time`, and reads the rest of
 /// the pipe.
 fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> DemoOutcome<Acknowledged> {
     let mut told: Acknowledged = [0; WRITERS as usize];
@@ -83,7 +83,7 @@ fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> DemoOutcome<Ackn
         lines
             .read_line(&mut line)
             .map_err(|e| DemoFailure::new(format_args!("reading acknowledgements: {e}")))?;
-        // A line without its end is the pipe's last: it reports no write for certain.
+        // A line without an end is the last one: it may be cut, and reports no write.
         let Some(whole) = line.strip_suffix('\n') else { break };
         take(&mut told, whole)?;
         let part = writing.get_or_insert_with(|| stage.progress.begin("", 0));
@@ -114,7 +114,7 @@ fn take(told: &mut Acknowledged, line: &str) -> DemoOutcome {
     }
 }
 
-/// Returns the number of batches that the thread left: at least the acknowledged ones.
+/// Checks the batches of a thread and returns their number, which is at least `acknowledged`.
 fn check_thread(db: &Db, round: u32, thread: u32, acknowledged: u64) -> DemoOutcome<u64> {
     let first = count_half(db, round, thread, 0)?;
     let second = count_half(db, round, thread, 1)?;
@@ -132,7 +132,8 @@ fn check_thread(db: &Db, round: u32, thread: u32, acknowledged: u64) -> DemoOutc
     Ok(first)
 }
 
-/// Counts the keys of one half: from sequence 0 on without a hole, each with its value.
+/// Counts the keys of one half, which must follow from sequence 0 without a hole. Checks each
+/// value.
 fn count_half(db: &Db, round: u32, thread: u32, half: u8) -> DemoOutcome<u64> {
     let prefix = VictimWrites::prefix(round, thread, half);
     let mut limit = prefix.clone();

@@ -1,15 +1,15 @@
 //! esker-demo: a real database on a real disk, and every answer checked.
 //!
 //! In: a command line. Out: progress on standard error; on standard output a table of rates, level
-//! sizes and checked facts. The first wrong answer ends the demonstration with exit code 1, and its
+//! sizes and checked facts. The first wrong answer ends the demonstration with exit code 1; its
 //! directory stays for inspection.
 //!
-//! The story has a module for each part: `load`, `reads`, `scans`, `range_delete` and `crash`, with
-//! `victim`, the process that is killed. The story works with what a newcomer meets first: one
-//! family, RocksDB's default options, a filter and a cache.
+//! Each part of the story has a module: `load`, `reads`, `scans`, `range_delete` and `crash`. The
+//! module `victim` is the process that `crash` kills. The story uses the features that a newcomer
+//! meets first: one family, RocksDB's default options, a filter and a cache.
 //!
-//! The package is apart from the tools and has few dependencies: a newcomer builds it first, and
-//! waits for it. `esker demo` runs it, too.
+//! The package is separate from the tools and has few dependencies, because a newcomer builds it
+//! first, and waits for it. `esker demo` runs it too.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -42,10 +42,10 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// The first argument with which the demonstration starts its own program as a victim.
+/// The first argument of the program when the demonstration starts it as a victim.
 pub const VICTIM: &str = "demo-victim";
 
-/// The state that each part of the story gets.
+/// State that all parts of the story share.
 struct Stage {
     records: Records,
     threads: usize,
@@ -99,7 +99,7 @@ fn unless_closed(printed: io::Result<()>) -> DemoOutcome {
     }
 }
 
-/// Tells the story, part by part.
+/// Runs the story, part by part.
 fn tell(stage: &mut Stage, place: &DemoPlace, kills: u32) -> DemoOutcome {
     let db = Db::open(&db_options()?, place.path())?;
     load::run(stage, &db)?;
@@ -122,7 +122,7 @@ fn tell(stage: &mut Stage, place: &DemoPlace, kills: u32) -> DemoOutcome {
 /// Bytes of block cache.
 const CACHE_BYTES: usize = 256 << 20;
 
-/// RocksDB's defaults with the first changes its users make: a filter, a larger cache, four
+/// RocksDB's defaults with the changes that its users make first: a filter, a larger cache, four
 /// background jobs.
 fn db_options() -> esker::Result<Options> {
     let mut options = Options::default();

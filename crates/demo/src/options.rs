@@ -1,8 +1,8 @@
 //! The command line: flags of the demonstration and of its victim.
 //!
-//! In: arguments without the program's name; a value stands behind its flag or behind `=`. Out:
-//! options, or a failure with exit code 2. Parsed by hand: a parser from the registry costs a
-//! newcomer more time to build than it saves here.
+//! In: arguments without the program's name. A value follows its flag, or `=`. Out: options, or a
+//! failure with exit code 2. The parser is written by hand: one from the registry costs a newcomer
+//! more build time than it saves here.
 
 use crate::failure::{DemoFailure, DemoOutcome};
 use std::ffi::OsString;
@@ -81,7 +81,7 @@ pub(crate) struct VictimOptions {
 }
 
 impl VictimOptions {
-    /// The options that `arguments` give; both flags are needed.
+    /// The options that `arguments` give. Both flags are required.
     pub(crate) fn parse(arguments: &[OsString]) -> DemoOutcome<VictimOptions> {
         let (mut dir, mut round) = (None, None);
         let mut flags = Flags::new(arguments);
@@ -99,10 +99,10 @@ impl VictimOptions {
     }
 }
 
-/// A walk over `--flag value`, `--flag=value` and `--switch`.
+/// An iterator over `--flag value`, `--flag=value` and `--switch`.
 struct Flags<'a> {
     arguments: std::slice::Iter<'a, OsString>,
-    /// The text behind the `=` of the present flag.
+    /// The text behind the `=` of the last flag.
     attached: Option<&'a str>,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Flags<'a> {
         Ok(Some(flag))
     }
 
-    /// The value of the flag `next` gave.
+    /// The value of the flag that `next` returned last.
     fn value(&mut self, flag: &str) -> DemoOutcome<OsString> {
         match self.attached.take() {
             Some(value) => Ok(value.into()),
@@ -134,7 +134,7 @@ impl<'a> Flags<'a> {
         }
     }
 
-    /// The value of the flag `next` gave, a number in `range`.
+    /// The value of the flag that `next` returned last: a number in `range`.
     fn number<N>(&mut self, flag: &str, range: RangeInclusive<N>) -> DemoOutcome<N>
     where
         N: FromStr + PartialOrd + std::fmt::Display,
@@ -148,7 +148,7 @@ impl<'a> Flags<'a> {
         })
     }
 
-    /// True: the flag `next` gave takes no value.
+    /// Returns true. Fails if a value is attached to the flag that `next` returned last.
     fn switch(&mut self, flag: &str) -> DemoOutcome<bool> {
         match self.attached {
             None => Ok(true),

@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar on a terminal, a line for each part of the story elsewhere.
+//! Progress on standard error: a bar on a terminal, otherwise a line for each part of the story.
 
 use crate::report::grouped;
 use esker::internals::base::sync::atomic::{AtomicU64, Ordering};
@@ -17,14 +17,14 @@ pub(crate) struct Progress {
     has_terminal: bool,
 }
 
-/// One part of the story, under way. Its threads share it.
+/// A part of the story that is running. Its threads share it.
 #[derive(Debug)]
 pub(crate) struct Part {
     what: &'static str,
     steps: u64,
     done: AtomicU64,
     started_nanos: u64,
-    /// When the next drawing of the bar is due.
+    /// The time at which the bar is drawn next.
     redraw_nanos: AtomicU64,
     has_bar: bool,
 }
@@ -54,7 +54,7 @@ impl Progress {
 }
 
 impl Part {
-    /// Counts `steps` more as done; draws the bar anew if that is due.
+    /// Counts `steps` more steps as done, and draws the bar if it is due.
     pub(crate) fn advance(&self, steps: u64) {
         if !self.has_bar {
             return;
@@ -63,7 +63,7 @@ impl Part {
         let now = SystemClock.monotonic_nanos();
         let due = self.redraw_nanos.load(Ordering::Relaxed);
         let next = now + REDRAW_NANOS;
-        // One thread wins the exchange and draws.
+        // Only the thread that wins the exchange draws.
         if now >= due
             && self.redraw_nanos.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
@@ -76,7 +76,7 @@ impl Part {
         let seconds = self.elapsed().as_secs_f64();
         let bar = format!("{}>", "=".repeat(filled));
         let (done, steps) = (grouped(done), grouped(self.steps));
-        // The bar goes back to the start of its line and clears the rest of it.
+        // The line begins with a carriage return and clears the rest of the old one.
         let line = format!("\r{:<30} [{bar:<31.31}] {done}/{steps} {seconds:.1} s\x1b[K", self.what);
         std::io::stderr().write_all(line.as_bytes()).ok();
     }

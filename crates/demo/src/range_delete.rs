@@ -1,5 +1,5 @@
-//! One range delete removes a tenth of the records under a live snapshot. The snapshot still sees
-//! them, the present does not: before and after a flush and a compaction.
+//! Deletes a tenth of the records with one range delete under a live snapshot. The snapshot still
+//! sees them, and new reads do not, before and after a flush and a compaction.
 
 use crate::Stage;
 use crate::failure::DemoOutcome;
@@ -57,8 +57,8 @@ fn check_snapshot(db: &Db, records: &Records, snapshot: &Snapshot, gone: &Range<
     Ok(())
 }
 
-/// Checks that an iterator of the present steps over the range both ways, and that point reads find
-/// nothing in it.
+/// Checks that a new iterator steps over the range both ways, and that point reads find nothing in
+/// it.
 fn check_present(db: &Db, records: &Records, gone: &Range<u64>) -> DemoOutcome {
     let (before, behind) = (records.key(gone.start - 1), records.key(gone.end));
     let mut iter = db.iter()?;

@@ -1,6 +1,6 @@
 //! The records. The index of a record determines its key and value, so every answer can be checked.
 //!
-//! Keys sort as their indexes do. One half of a value's bytes is random and the other half repeats
+//! Keys have the order of their indexes. The first half of a value is random and the second repeats
 //! it, so that values compress.
 
 /// The data set of one demonstration.
@@ -8,7 +8,7 @@
 pub(crate) struct Records {
     count: u64,
     value_bytes: usize,
-    /// A number without a factor in common with `count`: its multiples visit every index once.
+    /// A number that shares no factor with `count`: its multiples visit every index once.
     stride: u64,
 }
 
@@ -18,7 +18,8 @@ impl Records {
     pub(crate) const KEY_BYTES: usize = 16;
 
     pub(crate) fn new(count: u64, value_bytes: usize) -> Records {
-        // Near the golden ratio, neighbours in time end up far apart in key order.
+        // With a stride near the golden ratio, records loaded in succession lie far apart in key
+        // order.
         let golden = (count as f64 * 0.618) as u64;
         let stride = (golden.max(1)..).find(|s| gcd(*s, count) == 1).expect("some number shares no factor");
         Records { count, value_bytes, stride }
@@ -33,7 +34,7 @@ impl Records {
         (Records::KEY_BYTES + self.value_bytes) as u64
     }
 
-    /// The index loaded in the `turn`-th place. All turns together give all indexes, in an order
+    /// The index of the record that is loaded at `turn`. All turns give all indexes, in an order
     /// far from that of the keys.
     pub(crate) fn shuffled(&self, turn: u64) -> u64 {
         (u128::from(turn) * u128::from(self.stride) % u128::from(self.count)) as u64
@@ -43,7 +44,7 @@ impl Records {
         key(index, b' ')
     }
 
-    /// A key beside that of `index`, which no record has.
+    /// A key next to that of `index` which no record has.
     pub(crate) fn absent_key(&self, index: u64) -> DemoKey {
         key(index, b'!')
     }

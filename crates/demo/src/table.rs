@@ -1,4 +1,4 @@
-//! Tables of text: a frame of box characters, one header row, numbers on the right.
+//! Text tables: a frame of box characters, one header row, numbers aligned to the right.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table that has only its header.
+    /// A table with a header and no rows.
     pub(crate) fn new(header: &[&str]) -> Table {
         Table { rows: vec![header.iter().map(|cell| (*cell).to_owned()).collect()] }
     }
@@ -49,14 +49,14 @@ impl fmt::Display for Table {
     }
 }
 
-/// A horizontal line: its left end, body, crossings and right end.
+/// Writes a horizontal line. `marks` are its left end, body, crossings and right end.
 fn write_rule(f: &mut fmt::Formatter<'_>, widths: &[usize], marks: [char; 4]) -> fmt::Result {
     let [left, body, crossing, right] = marks;
     for (column, width) in widths.iter().enumerate() {
         write!(f, "{}", if column == 0 { left } else { crossing })?;
         (0..width + 2).try_for_each(|_| write!(f, "{body}"))?;
     }
-    // The caller ends the last line.
+    // The caller writes the end of the last line.
     if left == '└' { write!(f, "{right}") } else { writeln!(f, "{right}") }
 }
 

@@ -1,8 +1,7 @@
-//! The process that is killed: its threads write as fast as they can and report each acknowledged
-//! write.
+//! The process that is killed. Its threads write at full speed and report each acknowledged write.
 //!
 //! Out, on standard output: `THREAD SEQUENCE\n` for each acknowledged write. One system call writes
-//! the line, so a kill cannot cut it. One thread of the four syncs each write; the others do not,
+//! the line, so a kill cannot cut it. One thread of the four syncs each write. The others do not,
 //! and `kill -9` must not lose their writes either.
 //!
 //! Each write is a batch of two keys with the same value: both must survive, or neither.
@@ -15,7 +14,7 @@ use esker::internals::env::spawn;
 use esker::{Db, WriteBatch, WriteOptions};
 use std::io::Write;
 
-/// Threads that write; the first one syncs.
+/// Number of writing threads. The first one syncs.
 pub(crate) const WRITERS: u32 = 4;
 
 /// The `sequence`-th batch of a writer thread in a round.
@@ -27,7 +26,7 @@ pub(crate) struct VictimWrites {
 }
 
 impl VictimWrites {
-    /// The key of one half of the batch. Keys sort behind all records, and by sequence.
+    /// The key of one half of the batch. Keys sort behind all records, in the order of `sequence`.
     pub(crate) fn key(&self, half: u8) -> Vec<u8> {
         let mut key = VictimWrites::prefix(self.round, self.thread, half);
         key.extend_from_slice(format!("{:010}", self.sequence).as_bytes());
@@ -76,8 +75,8 @@ fn write_forever(db: &Db, round: u32, thread: u32) -> DemoOutcome {
     Ok(())
 }
 
-/// Reports a write. The line buffer hands the pipe a whole line in one `write`, which is atomic at
-/// this length.
+/// Reports a write. The line buffer passes a whole line to the pipe in one `write`, which is atomic
+/// at this length.
 fn acknowledge(thread: u32, sequence: u64) -> DemoOutcome {
     std::io::stdout().lock().write_all(format!("{thread} {sequence}\n").as_bytes())?;
     Ok(())

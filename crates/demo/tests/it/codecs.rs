@@ -1,5 +1,5 @@
-//! Databases of RocksDB's whose codec may be missing from this build: each is read, or refused by
-//! the name of the feature that brings the codec; no byte of it changes.
+//! Opens databases of RocksDB whose codec may be missing from this build. Each is read, or is
+//! refused with the name of the feature that has the codec. No byte of it changes.
 //!
 //! `cargo test -p esker-demo` builds Esker without codecs; a test of the whole workspace has all.
 
@@ -35,7 +35,8 @@ fn copy(name: &str, temp: &TempDir) -> PathBuf {
     to
 }
 
-/// Tables and blob files with their bytes, and the WAL if it is compressed: others are replayed.
+/// Contents of tables and blob files, and of the WAL if it is compressed. An open replays other
+/// WALs.
 fn data(name: &str, dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let kept: &[&str] = if name.contains("_wal_") { &["sst", "blob", "log"] } else { &["sst", "blob"] };
     let paths = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
@@ -91,7 +92,7 @@ fn an_option_that_names_a_missing_codec_is_refused_before_anything_is_made() {
             Err(error) => {
                 assert!(!kind.is_built_in(), "{kind:?}: {error}");
                 assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-                // RocksDB's words, and the feature that would help.
+                // The message has RocksDB's words and names the feature.
                 assert!(error.to_string().contains("is not linked with the binary"), "{error}");
                 assert!(kind.feature().is_none_or(|f| error.to_string().contains(f)), "{error}");
                 assert!(!dir.exists(), "{kind:?}");
