@@ -1,10 +1,9 @@
 //! Cuts real databases into seeds for the fuzz targets: `cargo run -p esker-fuzz --example
 //! make_corpus OUT [FIXTURES]`.
 //!
-//! In: directories `NAME/db` (the golden files by default). Out: `OUT/TARGET/*`. Each seed is named
-//! by its hash, so a second run adds nothing. `cargo fuzz cmin` copies the seeds that reach new
-//! code into `fuzz/corpus`. Files that cannot be read are left out: the seeds are a head start, not
-//! a test.
+//! In: directories `NAME/db` (the golden files by default). Out: `OUT/TARGET/*`. The name of a seed
+//! is its hash, so a second run adds nothing. `cargo fuzz cmin` copies the seeds that reach new
+//! code into `fuzz/corpus`. Unreadable files are left out: seeds are a start, not a test.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -28,7 +27,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Large seeds slow the fuzzer down and say little more.
+/// Larger seeds slow the fuzzer down and reach little more code.
 const MAX_SEED_BYTES: usize = 16 << 10;
 const MAX_SEEDS: usize = 400;
 
@@ -52,7 +51,7 @@ impl Corpus {
         }
     }
 
-    /// Targets that take a switch before the bytes.
+    /// Adds a seed for a target whose input begins with switches.
     fn add_with(&mut self, target: &'static str, switches: &[u8], bytes: &[u8]) {
         self.add(target, &[switches, bytes].concat());
     }
@@ -119,7 +118,7 @@ fn wal(corpus: &mut Corpus, number: u64, bytes: &[u8]) {
     }
 }
 
-/// Targets whose inputs are no part of a file.
+/// Adds seeds for targets whose inputs are no part of a file.
 fn by_hand(corpus: &mut Corpus) {
     const COMMANDS: &[&str] = &[
         "ldb --db=/db get key0007",
@@ -217,7 +216,7 @@ fn by_hand(corpus: &mut Corpus) {
     corpus.add("stored_columns", b"\x01\x01\x01a\x01b");
 }
 
-/// A file, and what its sections say as texts.
+/// Adds an OPTIONS file, and its sections as option strings.
 fn options(corpus: &mut Corpus, bytes: &[u8]) {
     corpus.add("options_file", bytes);
     let Ok(file) = OptionsFile::parse(bytes) else { return };
@@ -246,7 +245,7 @@ fn manifest(corpus: &mut Corpus, bytes: &[u8]) {
     }
 }
 
-/// A table, as far as its blocks can be found.
+/// A table, and the blocks that could be found in it.
 struct Table<'a> {
     bytes: &'a [u8],
     footer: Footer,

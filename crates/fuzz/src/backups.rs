@@ -1,6 +1,5 @@
-//! A directory of backups with changes in its files opens, and reports each damaged backup. A
-//! backup that is found whole is restored as it was made. Deleting one or making a new one hurts no
-//! other.
+//! Backup directories with changed files: they open, and each damaged backup is reported. A backup
+//! that verifies is restored as it was made. To delete or make a backup damages no other.
 
 use crate::scene::{Files, contents, damage, databases, files_below, is_written, key, lay, open, options, value};
 use esker::internals::env::MemFs;
@@ -9,15 +8,15 @@ use esker_peer::contents::ContentsPair;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// The two backups that there are, then what comes to them.
+/// The ids of the two backups in the directory.
 const OLD: [u32; 2] = [1, 2];
-/// The variant of `databases` that is backed up: the one with blob files.
+/// The variant of `databases` that is backed up, which has blob files.
 const VARIANT: usize = 1;
 
 /// The entries of each family.
 type Contents = Vec<Vec<ContentsPair>>;
 
-/// A directory as it was left.
+/// A backup directory before any change.
 struct Made {
     files: Files,
     /// The contents of each backup.
@@ -33,7 +32,7 @@ fn of_database(fs: &MemFs) -> Contents {
     contents(&files_below(fs, Path::new("/db")), VARIANT, 2).unwrap()
 }
 
-/// A backup with a WAL, then one of tables only that shares the first one's.
+/// Makes a backup with a WAL, and then one with tables only, which shares the tables of the first.
 fn make() -> Made {
     let fs = MemFs::new();
     lay(&fs, &databases()[VARIANT]);
@@ -57,9 +56,8 @@ fn made() -> &'static Made {
     MADE.get_or_init(make)
 }
 
-/// Restores backup `id` and opens the result. If the caller knows the backup to be intact, it gives
-/// the contents as `whole`, and the result must equal them. Otherwise every entry must be one that
-/// was written.
+/// Restores backup `id` and opens the result. If the backup is known to be intact, `whole` has its
+/// contents, and the result must equal them. Otherwise every entry must be one that was written.
 fn restored(fs: &MemFs, engine: &BackupEngine, id: u32, whole: Option<&Contents>) {
     let restored = engine.restore_db_from_backup(id, "/db", "/db");
     if let Some(whole) = whole {
@@ -76,7 +74,7 @@ fn restored(fs: &MemFs, engine: &BackupEngine, id: u32, whole: Option<&Contents>
     }
 }
 
-/// Whether all of `id`'s bytes are there; it cannot be, and is no backup, without its meta file.
+/// Whether backup `id` verifies. A backup that verifies must be listed.
 fn is_whole(engine: &BackupEngine, id: u32) -> bool {
     let is_whole = engine.verify_backup(id, true).is_ok();
     let is_told = engine.backup_infos().iter().any(|info| info.backup_id == id);
@@ -84,7 +82,8 @@ fn is_whole(engine: &BackupEngine, id: u32) -> bool {
     is_whole
 }
 
-/// The first byte says what is done behind the reading; each eight bytes behind it are a change.
+/// The first byte selects the operations after the restores. Each eight bytes behind it are a
+/// change.
 pub fn run(data: &[u8]) {
     let Some((&then, data)) = data.split_first() else { return };
     let made = made();
@@ -96,7 +95,7 @@ pub fn run(data: &[u8]) {
     let fs = MemFs::new();
     lay(&fs, &files);
     let mut engine = engine(&fs);
-    // Nothing guards a meta file: another one that is well formed is another backup.
+    // No checksum covers a meta file: a changed one that is well formed describes another backup.
     let same_meta = |id: u32| {
         let path = PathBuf::from(format!("/backups/meta/{id}"));
         let of = |files: &Files| files.iter().find(|(p, _)| *p == path).map(|(_, bytes)| bytes.clone());
@@ -116,8 +115,8 @@ pub fn run(data: &[u8]) {
     if then & 8 != 0 {
         added(&fs, &mut engine);
     }
-    // A deletion takes only files that no other backup needs, also once the directory is opened
-    // anew.
+    // A deletion removes only files that no other backup needs, also after the directory is opened
+    // again.
     let engine = self::engine(&fs);
     for (i, id) in OLD.into_iter().enumerate() {
         if whole[i] && !(then & 2 != 0 && id == gone) {
@@ -126,7 +125,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// One more backup: it may share files that have suffered, and is not whole then.
+/// Makes one more backup. If it shares damaged files, it need not verify.
 fn added(fs: &MemFs, engine: &mut BackupEngine) {
     let options = options(fs, VARIANT);
     destroy_db(&options.db, "/db").unwrap();

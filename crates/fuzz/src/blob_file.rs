@@ -1,5 +1,5 @@
-//! Any bytes as a blob file; and blob files made of records with a few bytes changed: a value that
-//! is checked is the one that was written, or an error.
+//! Arbitrary bytes as a blob file, and blob files of real records with changed bytes. A checked
+//! read returns the value that was written, or an error.
 
 use esker_base::{ColumnFamilyId, FileNumber};
 use esker_env::{FileSystem, MemFs};
@@ -8,7 +8,7 @@ use esker_format::blob::file::{BlobFileFooter, BlobFileHeader, BlobRecordHeader}
 use esker_table::blob::BlobFileReader;
 use std::path::Path;
 
-/// A record as it was written: where its stored value is, its key, and that value.
+/// A record before any change: the offset of its stored value, its key, and the stored value.
 type Record = (u64, Vec<u8>, Vec<u8>);
 
 fn open(bytes: &[u8]) -> Option<BlobFileReader> {
@@ -28,7 +28,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(number)
 }
 
-/// Reads every place that a blob index may name.
+/// Reads arbitrary places, as a blob index may name them, and verifies the file.
 fn ask(reader: &BlobFileReader, data: &[u8]) {
     for (offset, size) in [(number(data, 0), number(data, 8)), (number(data, 3) & 0xFFF, number(data, 5) & 0xFFF)] {
         let compression = reader.header().compression;
@@ -40,8 +40,8 @@ fn ask(reader: &BlobFileReader, data: &[u8]) {
     drop(reader.verify());
 }
 
-/// Each two bytes give the lengths of a record's key and value; their contents do not matter to the
-/// reader.
+/// Makes a blob file. Each two bytes give the lengths of a record's key and value; their contents
+/// do not matter to the reader.
 fn written(compression: u8, data: &[u8]) -> (Vec<u8>, Vec<Record>) {
     let mut bytes = BlobFileHeader { column_family: ColumnFamilyId(0), compression }.encode();
     let mut records = Vec::new();
@@ -81,7 +81,7 @@ fn damaged(data: &[u8]) {
     }
 }
 
-/// One input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let Some((&kind, data)) = data.split_first() else { return };
     if kind & 1 == 0 {

@@ -1,9 +1,9 @@
-//! Any command line of `esker`, on databases in memory that are whole or damaged, ends with a
-//! promised exit code. A command that only reads changes nothing. Nothing is written where no
-//! argument points.
+//! Any command line of `esker`, on whole or damaged databases in memory. It ends with a documented
+//! exit code. A command that only reads changes nothing. A command writes only where an argument
+//! points.
 //!
-//! Commands that load this machine (benchmarks, stress tests, the demonstration) are understood and
-//! not run.
+//! Commands that load this machine (benchmarks, stress tests, the demonstration) are parsed and not
+//! run.
 
 use crate::scene::{Files, damage, databases, files_below, lay};
 use esker::Env;
@@ -14,8 +14,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Words that bytes from 128 on stand for in an argument, so that a fuzzer need not spell them. A
-/// byte past the end of the list stands for itself.
+/// Words that bytes from 128 on mean in an argument, so that a fuzzer need not spell them. A
+/// byte past the end of the list means itself.
 const WORDS: &[&str] = &[
     "ldb", "sst_dump", "verify", "compat", "explain", "compare", "db_bench", "cache_bench", "lock_bench",
     "db_stress", "db_crashtest", "demo", "get", "put", "batchput", "delete", "deleterange", "scan", "dump",
@@ -36,7 +36,7 @@ const WORDS: &[&str] = &[
     "rocksdb.levelstats", "rocksdb.", "18446744073709551615", "-1", "0.5",
 ];
 
-/// Exit codes that the head of the tools' library promises.
+/// Exit codes that the tools' library documents.
 const CODES: [u8; 3] = [0, 1, 2];
 
 fn argument(bytes: &[u8]) -> Vec<u8> {
@@ -50,11 +50,11 @@ fn argument(bytes: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Whether an argument points at the path or at a directory above it; relative paths begin at the
-/// root here. Names of files in memory are text: other bytes of an argument have been replaced.
+/// Whether an argument names the path or a directory above it. Relative paths begin at the root
+/// here. Bytes of an argument that are not UTF-8 were replaced: names of files in memory are text.
 fn is_pointed_at(path: &Path, arguments: &[Vec<u8>]) -> bool {
     path.ancestors().any(|above| match above.as_os_str().as_encoded_bytes() {
-        // Every path has the root above it: it must be all there is.
+        // The root lies above every path, so an argument must name it alone.
         b"/" | b"" => arguments.iter().any(|argument| argument.ends_with(b"/") || argument.ends_with(b"=")),
         above => arguments.iter().any(|argument| argument.windows(above.len() - 1).any(|part| part == &above[1..])),
     })
@@ -71,18 +71,18 @@ fn check_changes(before: &Files, after: &Files, only_reads: bool, arguments: &[V
     }
 }
 
-/// The flags of benchmarks are not clap's.
+/// Parses the flags of a benchmark, which clap does not parse.
 fn benchmark(arguments: &[Vec<u8>]) {
     let flags = arguments.iter().skip(1).map(|a| String::from_utf8_lossy(a).into_owned());
     drop(esker_bench::flags::parse(&flags.collect::<Vec<_>>()));
 }
 
-/// The first byte says which database and whether it is damaged (by the eight bytes behind the
-/// second); the second, how many lines are arguments. The rest is standard input.
+/// The first byte selects the database, and whether it is damaged, by the eight bytes behind the
+/// second. The second byte is the number of argument lines. The rest is standard input.
 pub fn run(data: &[u8]) {
     let Some((&[place, count], mut rest)) = data.split_first_chunk() else { return };
     let made = databases();
-    // One of four is an empty directory.
+    // One value in four means an empty directory.
     let mut files = made.get(usize::from(place % 4)).cloned().unwrap_or_default();
     let copy = files.iter().map(|(path, bytes)| {
         (Path::new("/copy").join(path.file_name().unwrap()), bytes.clone())

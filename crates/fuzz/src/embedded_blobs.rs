@@ -1,6 +1,6 @@
-//! Tables whose values lie between their own data blocks, with whatever blob indexes and entities:
-//! every read ends, ways of reading agree, and a blob index of this file comes out as the bytes
-//! that it names.
+//! Tables whose values lie between their own data blocks, with arbitrary blob indexes and entities.
+//! Every read ends, all kinds of reads agree, and a blob index of this file gives the bytes that it
+//! names.
 
 use esker_format::cursor::InternalIterator;
 use esker_base::{FileNumber, SequenceNumber, ValueType};
@@ -16,7 +16,8 @@ use esker_table::{
 use std::path::Path;
 use std::sync::Arc;
 
-/// Blocks that can be named: any block with its trailer looks like a payload.
+/// Number of blocks that a blob index can name. Any block with its trailer has the form of a
+/// payload.
 const PAYLOADS: u8 = 3;
 
 type Entry = (ValueType, Vec<u8>, Option<usize>);
@@ -43,7 +44,7 @@ fn payload_entries() -> Vec<Entry> {
     (0..PAYLOADS).map(|i| (ValueType::Value, vec![i; 40 * (usize::from(i) + 1)], None)).collect()
 }
 
-/// Where the payloads lie, and what they are.
+/// Places and contents of the payloads.
 fn payloads() -> Vec<(BlockHandle, Vec<u8>)> {
     let reader = table(&payload_entries(), 1).unwrap();
     let mut found = Vec::new();
@@ -59,7 +60,7 @@ fn location(handle: BlockHandle) -> BlobLocation {
     BlobLocation { file_number: FileNumber(0), offset: handle.offset, size: handle.size, compression: 0 }
 }
 
-/// Each entry is a kind, a length and that number of bytes.
+/// The entries of an input. Each is a kind, a length and that number of bytes.
 fn entries(mut data: &[u8], payloads: &[(BlockHandle, Vec<u8>)]) -> Vec<Entry> {
     let mut entries = payload_entries();
     while let Some((&[kind, len], rest)) = data.split_first_chunk::<2>()
@@ -131,7 +132,7 @@ fn check(shown: &(Vec<u8>, Vec<u8>), entry: &Entry, payloads: &[(BlockHandle, Ve
     .ok();
 }
 
-/// One input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let Some((&switches, data)) = data.split_first() else { return };
     let payloads = payloads();

@@ -1,5 +1,5 @@
-//! Blocks kept in files below a cache, and changes in these files: every block found is one that
-//! was stored.
+//! A cache tier that keeps blocks in files, and changes in these files. Every block that a lookup
+//! finds was stored.
 
 use crate::scene::{Files, damage, files_below, lay};
 use esker::internals::cache::tier::{Lookup, Saved, SecondaryCache};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 const DIR: &str = "/tier";
 const MAX_BLOCKS: usize = 24;
 
-/// A block as it was offered.
+/// A block that was offered to the tier.
 struct Offered {
     key: CacheKey,
     codec: u8,
@@ -30,11 +30,11 @@ fn tier(fs: &MemFs, capacity: usize) -> FileSecondaryCache {
     FileSecondaryCache::open(options).unwrap()
 }
 
-/// Each three bytes are a codec, a length, and what the bytes are made of; the same block may come
-/// twice.
+/// The blocks of an input. Each three bytes are a codec, a length, and a seed of the content. The
+/// same key may occur twice.
 fn offered(data: &[u8]) -> Vec<Offered> {
     let block = |(i, &[codec, length, byte]): (usize, &[u8; 3])| {
-        // Some codec for one in eight: the bytes are none of its.
+        // One block in eight claims a codec that did not make its bytes.
         let codec = if codec % 8 == 0 { codec / 8 } else { 0 };
         let key = CacheKey::new((u64::from(byte % 4), 7), i as u64 * 4096);
         let bytes = (0..usize::from(length) * 9).map(|at| byte.wrapping_add((at % 7) as u8)).collect();
@@ -59,7 +59,7 @@ fn expected(block: &Offered) -> Option<Vec<u8>> {
     }
 }
 
-/// Number of these blocks that are found, each as it was offered.
+/// Number of these blocks that the tier finds. Each must equal the offered one.
 fn found(tier: &FileSecondaryCache, blocks: &[Offered]) -> usize {
     let find = |block: &&Offered| {
         let found = match tier.lookup(&block.key, false) {
@@ -73,8 +73,8 @@ fn found(tier: &FileSecondaryCache, blocks: &[Offered]) -> usize {
     blocks.iter().filter(find).count()
 }
 
-/// The first byte says how much there is room for and how many changes come before the blocks,
-/// eight bytes each. An odd one: all that follows is a segment's bytes.
+/// The first byte gives the capacity, and the number of changes, eight bytes each, before the
+/// blocks. If it is odd, the rest of the input is the content of a segment file.
 pub fn run(data: &[u8]) {
     let Some((&switches, data)) = data.split_first() else { return };
     let fs = MemFs::new();
@@ -103,7 +103,7 @@ pub fn run(data: &[u8]) {
     assert!(left <= before && (!changes.is_empty() || left == before), "{left} of {before} are left");
     assert!(again.usage() <= capacity && !again.is_off(), "{again:?}");
     drop(again);
-    // It goes on from there.
+    // The tier keeps working on the damaged files.
     stored(&damaged, capacity, &blocks);
     let whole = tier(&damaged, capacity);
     assert!(found(&whole, &blocks) >= left.min(before) || capacity < 1 << 20, "{whole:?}");

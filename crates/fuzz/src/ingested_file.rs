@@ -1,6 +1,6 @@
-//! Files to ingest, with changed blocks under right checksums: a reader, an ingestion and a
-//! compaction end, whatever the order of keys is; and of a file in which the check finds nothing
-//! wrong, all three say that it holds the same, and RocksDB reads it so.
+//! Files to ingest, with changed blocks and right checksums. A reader, an ingestion and a
+//! compaction end, whatever the order of keys. If verification finds no fault in the file, all
+//! three show the same entries, and RocksDB reads the same.
 
 use crate::blocks::{self, FuzzBlock, CHANGE};
 use crate::oracle::{OracleAnswer, ask};
@@ -19,10 +19,11 @@ const PATH: &str = "/made.sst";
 const KEYS: u32 = 40;
 const VARIANTS: usize = 6;
 
-/// A file as it was made, and where its blocks lie.
+/// A file before any change, and its blocks.
 type Made = (Vec<u8>, Vec<FuzzBlock>);
 
-/// Every kind of entry; some without range deletions, some of nothing else.
+/// Makes a file with every kind of entry. Some variants have no range deletions, one has nothing
+/// else.
 fn make(variant: usize) -> Made {
     let fs = MemFs::new();
     let mut writer = SstFileWriter::new(&options(&fs, variant));
@@ -100,8 +101,8 @@ fn ingested(db: &Db, family: &ColumnFamilyHandle) -> [Option<Vec<ContentsPair>>;
     [true, false].map(|forwards| walked!(db.iter_cf(family).ok()?, forwards))
 }
 
-/// The first byte says which file, the second into what and how it is ingested; each six bytes
-/// behind them are a change.
+/// The first byte selects the file; the second says how it is ingested, and into which family. Each
+/// six bytes behind them are a change.
 pub fn run(data: &[u8]) {
     let Some((&[variant, how], data)) = data.split_first_chunk::<2>() else { return };
     let variant = usize::from(variant) % VARIANTS;
@@ -156,7 +157,7 @@ pub fn run(data: &[u8]) {
     drop(db.close());
 }
 
-/// RocksDB reads of the database's files what the database shows.
+/// Checks that RocksDB reads the same entries from the database's files as Esker.
 fn read_alike(db: &Db, fs: &MemFs) {
     db.disable_file_deletions();
     let files = files_below(fs, Path::new("/db"));

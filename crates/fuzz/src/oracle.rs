@@ -1,5 +1,6 @@
-//! Real RocksDB, asked for the contents of a directory. It lives in a process of its own
-//! (`esker-fuzz-oracle`), since some inputs make it abort or run for ever; then it is started anew.
+//! Asks the real RocksDB for the contents of a directory. RocksDB runs in a process of its own
+//! (`esker-fuzz-oracle`), because some inputs make it abort or run for ever. The process is then
+//! started again.
 //!
 //! In: files, and the recovery mode of WALs. Out: the entries of each family, or the reason why
 //! there are none. Without the library or the program there are no answers, and targets pass; the
@@ -14,14 +15,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Longest wait for a line of its answer. A missing answer is no finding.
+/// Longest wait for a line of an answer. A missing answer is no finding.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PROGRAM: &str = "esker-fuzz-oracle";
 /// Ends an answer.
 const END: &str = ".";
-/// Begins the line that has all of the answer there is.
+/// First word of the only line of a refusal.
 const REFUSED: &str = "refused ";
-/// Begins the line of a family.
+/// First word of a family's line.
 const FAMILY: &str = "family ";
 
 /// RocksDB's answer about a directory.
@@ -29,9 +30,9 @@ const FAMILY: &str = "family ";
 pub(crate) enum OracleAnswer {
     /// The entries of each family, the same in both directions.
     Holds(Vec<Vec<ContentsPair>>),
-    /// It reports an error, or holds different things in each direction.
+    /// RocksDB reports an error, or shows different entries in each direction.
     Refused(String),
-    /// It has ended the process, or does not end.
+    /// RocksDB has ended the process, or does not end.
     Died,
 }
 
@@ -42,8 +43,8 @@ struct Process {
 
 static RUNNING: Mutex<Option<Process>> = Mutex::new(None);
 
-/// Where the oracle's program is: where `ESKER_FUZZ_ORACLE` says, or beside this one, as Cargo puts
-/// those of tests.
+/// The path of the oracle's program: `ESKER_FUZZ_ORACLE`, or a file beside this program or one
+/// directory above, where Cargo puts it for tests.
 fn program() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("ESKER_FUZZ_ORACLE") {
         return Some(PathBuf::from(path));
@@ -52,7 +53,7 @@ fn program() -> Option<PathBuf> {
     own.ancestors().skip(1).take(2).map(|dir| dir.join(PROGRAM)).find(|path| path.exists())
 }
 
-/// Whether there is an oracle.
+/// Whether RocksDB's library and the oracle's program exist.
 pub fn is_there() -> bool {
     esker_peer::default_library().exists() && program().is_some()
 }
@@ -107,7 +108,7 @@ pub(crate) fn ask(files: &Files, recovery: usize) -> Option<OracleAnswer> {
     Some(answer.unwrap_or(OracleAnswer::Died))
 }
 
-/// Answers what standard input asks, line by line: a number for `wal_recovery_mode`, and a
+/// Answers the questions on standard input. Each line is a number for `wal_recovery_mode` and a
 /// directory.
 /// # Errors
 /// Standard input or output are broken.

@@ -1,5 +1,5 @@
-//! WALs with changed records under right checksums, cut off, or with changed bytes, in each
-//! recovery mode. Esker recovers the same entries as RocksDB.
+//! WALs with changed records and right checksums, with changed bytes, or cut off. Esker recovers
+//! the same entries as RocksDB in each recovery mode.
 
 use crate::oracle::{OracleAnswer, ask};
 use crate::scene::{Files, databases, contents};
@@ -7,7 +7,7 @@ use esker::ErrorKind;
 use esker::internals::format::file_name::{FileType, parse_file_name};
 use esker::internals::format::log::{LogEvent, LogReader, LogWriter, SliceSource};
 
-/// Bytes of a change.
+/// Bytes of the input for one change.
 const CHANGE: usize = 6;
 /// `kSkipAnyCorruptedRecords`.
 const SKIP_ANY: usize = 3;
@@ -56,7 +56,7 @@ fn change_bytes(log: &mut Vec<u8>, change: &[u8; CHANGE]) {
     }
 }
 
-/// The files with the WAL changed.
+/// `files` with the WAL changed.
 fn changed(files: &Files, changes: &[[u8; CHANGE]]) -> Option<Files> {
     let mut files = files.clone();
     let log = files.iter_mut().rev().find_map(|(path, bytes)| {
@@ -81,11 +81,11 @@ fn changed(files: &Files, changes: &[[u8; CHANGE]]) -> Option<Files> {
 
 /// Whether Esker rightly refuses a WAL that RocksDB accepts.
 ///
-/// One case is a batch that has become a section of a two-phase transaction. Without `allow_2pc`
-/// RocksDB refuses it in the other modes. Under `kSkipAnyCorruptedRecords` it leaves the section
-/// out without a word, so that committed transactions would be gone. The other case is a section
-/// that ends and never began, which no writer makes. RocksDB asserts that there is none, and goes
-/// on in builds without assertions.
+/// The first case is a batch that has become a section of a two-phase transaction. Without
+/// `allow_2pc` RocksDB refuses it, except under `kSkipAnyCorruptedRecords`. There it silently
+/// leaves the section out, so that committed transactions would be lost. The second case is a
+/// section that ends without a beginning, which no writer makes. RocksDB asserts that there is
+/// none, and goes on in builds without assertions.
 fn is_stricter_on_purpose(recovery: usize, why: &esker::Error) -> bool {
     match why.kind() {
         ErrorKind::NotSupported => recovery == SKIP_ANY,
@@ -94,7 +94,7 @@ fn is_stricter_on_purpose(recovery: usize, why: &esker::Error) -> bool {
     }
 }
 
-/// The first byte says which database and which recovery mode; each six bytes are a change.
+/// The first byte selects the database and the recovery mode. Each six bytes are a change.
 pub fn run(data: &[u8]) {
     let Some((&switches, data)) = data.split_first() else { return };
     let (variant, recovery) = (usize::from(switches % 16) % databases().len(), usize::from(switches >> 4) % 4);

@@ -17,10 +17,10 @@ use std::sync::{Arc, OnceLock};
 pub(crate) const FAMILIES: [&str; 2] = ["default", "second"];
 /// Keys that are written, from 0.
 pub(crate) const KEYS: u32 = 60;
-/// Most times that a database is written.
+/// Number of times that each key may be written.
 const LIVES: u32 = 3;
 
-/// Paths and contents, by path.
+/// Files as paths and contents, sorted by path.
 pub(crate) type Files = Vec<(PathBuf, Vec<u8>)>;
 
 pub(crate) fn options(fs: &MemFs, variant: usize) -> Options {
@@ -31,8 +31,8 @@ pub(crate) fn options(fs: &MemFs, variant: usize) -> Options {
     options.db.max_background_jobs = 1;
     options.db.compatible_with = esker::options::TargetVersion::V11;
     options.db.info_log_level = esker::options::InfoLogLevel::Fatal;
-    // Enough for a few hundred entries; getting the memory of the defaults would be most of an
-    // input's time.
+    // Enough for some hundred entries. To allocate the default size would take most of an input's
+    // time.
     options.cf.write_buffer_size = 64 << 10;
     options.cf.table.block_cache =
         Some(Arc::new(BlockCache::new(&CacheOptions::with_capacity(64 << 10)).unwrap()));
@@ -54,7 +54,7 @@ pub(crate) fn value(n: u32, life: u32) -> Vec<u8> {
     format!("value {n} of life {life} {}", "x".repeat(n as usize % 40)).into_bytes()
 }
 
-/// Whether `found` was ever the value of `key`.
+/// Whether `found` is a value that was written under `key`.
 pub(crate) fn is_written(found: &[u8], key: &[u8]) -> bool {
     static WRITTEN: OnceLock<HashMap<Vec<u8>, Vec<Vec<u8>>>> = OnceLock::new();
     let values = |n| (0..LIVES).map(|life| value(n, life)).collect();
@@ -67,7 +67,7 @@ pub(crate) fn open(options: &Options, mode: OpenMode) -> esker::Result<Db> {
     Db::open_with(&options.db, Path::new("/db"), families, mode)
 }
 
-/// Some tables, a deletion of each kind, and a WAL behind them.
+/// Makes a database with some tables, deletions of each kind, and a WAL.
 fn make(variant: usize) -> Files {
     let fs = MemFs::new();
     let options = options(&fs, variant);
@@ -101,14 +101,14 @@ fn make(variant: usize) -> Files {
     files
 }
 
-/// The databases: tables without and with compression, format versions 5, 6 and 7, one with blob
+/// The databases. Tables are compressed or not, of format version 5, 6 or 7; one database has blob
 /// files.
 pub(crate) fn databases() -> &'static [Files] {
     static MADE: OnceLock<Vec<Files>> = OnceLock::new();
     MADE.get_or_init(|| (0..3).map(make).collect())
 }
 
-/// A change of eight bytes: the file, the kind of change, the place, and its argument.
+/// Applies a change of eight bytes: the file, the kind of change, the place, and its argument.
 pub(crate) fn damage(files: &mut Files, change: &[u8; 8]) {
     if files.is_empty() {
         return;
@@ -129,7 +129,7 @@ pub(crate) fn damage(files: &mut Files, change: &[u8; 8]) {
     }
 }
 
-/// Puts files into a file system, and their directories.
+/// Writes files and their directories into a file system.
 pub(crate) fn lay(fs: &MemFs, files: &Files) {
     for (path, bytes) in files {
         fs.create_dir_if_missing(path.parent().unwrap()).unwrap();
@@ -139,7 +139,7 @@ pub(crate) fn lay(fs: &MemFs, files: &Files) {
     }
 }
 
-/// Everything in a directory and below it.
+/// All files below a directory.
 pub(crate) fn files_below(fs: &MemFs, dir: &Path) -> Files {
     let mut found = Files::new();
     for name in fs.children(dir).unwrap() {
@@ -156,11 +156,11 @@ pub(crate) fn files_below(fs: &MemFs, dir: &Path) -> Files {
     found
 }
 
-/// The entries of each family, after an opening for reading with this `wal_recovery_mode`
-/// (RocksDB's number).
+/// The entries of each family, from a read-only open with this `wal_recovery_mode` (RocksDB's
+/// number).
 ///
 /// # Errors
-/// Those of the opening; or the two directions of a scan differ.
+/// Those of the open, or a scan whose two directions differ.
 pub(crate) fn contents(
     files: &Files,
     variant: usize,
@@ -192,7 +192,7 @@ pub(crate) fn contents(
         .collect()
 }
 
-/// Whether `esker verify` finds nothing wrong with them.
+/// Whether `esker verify` finds no problem in the files.
 pub(crate) fn is_whole(files: &Files) -> bool {
     let fs = MemFs::new();
     lay(&fs, files);
