@@ -1,7 +1,7 @@
 //! A program that answers questions line by line, in a process of its own.
 //!
-//! In: lines for its standard input. Out: the lines of its standard output, each waited for no
-//! longer than the caller says. It is killed when its owner lets go of it.
+//! In: lines for its standard input. Out: the lines of its standard output; the caller limits the
+//! wait for each. Dropping it kills the process.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Result, Write};
 use std::path::Path;
@@ -14,14 +14,14 @@ use std::time::Duration;
 pub struct Answering {
     child: Child,
     input: ChildStdin,
-    /// The lines it writes.
+    /// The lines that the process prints.
     output: Receiver<String>,
 }
 
 impl Answering {
     /// Starts the program.
     /// # Errors
-    /// It cannot be started.
+    /// The program cannot be started.
     #[expect(
         clippy::disallowed_methods,
         reason = "a process is no part of any simulation, nor is who listens to it"
@@ -36,12 +36,12 @@ impl Answering {
         let input = child.stdin.take().ok_or_else(closed)?;
         let lines = BufReader::new(child.stdout.take().ok_or_else(closed)?).lines();
         let (sender, output) = mpsc::channel();
-        // Ends when the process has ended, or the receiver is gone.
+        // The thread ends when the process has ended or the receiver is gone.
         std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)).ok());
         Ok(Answering { child, input, output })
     }
 
-    /// Asks: writes the line.
+    /// Writes a line to the process.
     /// # Errors
     /// The process has ended.
     pub fn ask(&mut self, line: &str) -> Result<()> {
@@ -49,9 +49,9 @@ impl Answering {
         self.input.flush()
     }
 
-    /// The next line it says.
+    /// The next line that the process prints.
     /// # Errors
-    /// It has ended, or (`TimedOut`) said nothing for so long.
+    /// The process has ended, or printed nothing within `patience` (`TimedOut`).
     pub fn line(&self, patience: Duration) -> Result<String> {
         self.output.recv_timeout(patience).map_err(|e| match e {
             RecvTimeoutError::Timeout => Error::new(ErrorKind::TimedOut, e),
@@ -62,7 +62,7 @@ impl Answering {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         self.child.kill().ok();
         self.child.wait().ok();
     }

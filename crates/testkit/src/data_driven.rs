@@ -1,4 +1,4 @@
-//! Tests as text files: a command, its input, and the output it should give.
+//! Tests as text files: a command, its input, and the expected output.
 //!
 //! ```text
 //! # a comment
@@ -8,8 +8,8 @@
 //! output line
 //! ```
 //!
-//! A case ends at an empty line. Output with empty lines in it stands between two double separators
-//! (`----` twice, each on its own line). `REWRITE=1` writes what the commands gave back into the
+//! A case ends at an empty line. Output that contains empty lines stands between two double
+//! separators (`----` twice, each on its own line). `REWRITE=1` writes the actual output into the
 //! file; comments and inputs stay.
 
 use std::fmt::Write;
@@ -20,30 +20,31 @@ const SEPARATOR: &str = "----";
 /// One command of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Case {
-    /// The first word.
+    /// The first word of the first line.
     pub command: String,
-    /// The other words of the first line, in order; a word without `=` has an empty value list.
+    /// The other words of the first line, in order. A word without `=` has no values.
     pub args: Vec<(String, Vec<String>)>,
-    /// The lines up to the separator, joined by line ends; without the last one.
+    /// The lines up to the separator, joined by line ends. The last line has no line end.
     pub input: String,
-    /// Where the command stands, for messages: file and line.
+    /// File and line of the command, for messages.
     pub place: String,
 }
 
 impl Case {
-    /// The values of `key`: `key=v` has one, `key=(a b)` several, `key` alone none.
+    /// The values of `key`: `key=v` has one, `key=(a b)` several, `key` alone none. `None` if the
+    /// command does not have `key`.
     pub fn arg(&self, key: &str) -> Option<&[String]> {
         self.args.iter().find(|(k, _)| k == key).map(|(_, values)| values.as_slice())
     }
 
-    /// Whether `key` stands there at all.
+    /// Whether the command has `key`, with or without values.
     pub fn has(&self, key: &str) -> bool {
         self.arg(key).is_some()
     }
 
     /// The value of `key` as a `T`.
     /// # Panics
-    /// If there is one and it is not a `T`.
+    /// If the value is not a `T`.
     pub fn value<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
         let text = self.arg(key)?.first()?;
         Some(text.parse().unwrap_or_else(|_| panic!("{}: {key}={text} cannot be read", self.place)))
@@ -61,10 +62,11 @@ enum Part {
     Case { head: String, case: Case, expected: String },
 }
 
-/// Runs every case of the file at `path` and compares.
+/// Runs every case of the file at `path` and compares outputs. With `REWRITE` set, writes the file
+/// instead.
 /// # Panics
-/// On the first case whose output differs, showing both; or if the file cannot be read or is
-/// malformed. With `REWRITE` set, writes the file instead.
+/// On the first case whose output differs; the message shows both outputs. Also if the file cannot
+/// be read or is malformed.
 #[expect(
     clippy::disallowed_methods,
     reason = "the testkit depends on no crate of ours, so not on env either"
@@ -95,7 +97,7 @@ pub fn run_dir(dir: impl AsRef<Path>, mut run: impl FnMut(&Path, &Case) -> Strin
     }
 }
 
-/// Runs the cases of `text` and gives back the text with the outputs that came.
+/// Runs the cases of `text` and returns the text with the actual outputs.
 fn run_text(name: &str, text: &str, rewrite: bool, run: &mut impl FnMut(&Case) -> String) -> String {
     let mut out = String::new();
     for part in parse(name, text) {

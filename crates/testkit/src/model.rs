@@ -1,11 +1,11 @@
-//! A database that is obviously right: every write is kept, and a read looks at all of them.
+//! A simple database to compare with: it keeps every write, and a read looks at all of them.
 //!
-//! In: operations, each with its sequence number in order. Out: the answers of reads at a sequence
-//! number: point reads and scans in both directions. Parts that are hard to get right (range
-//! deletions, merges) are slow on purpose; the others are fast enough for millions of operations.
+//! In: operations, each with its sequence number, in order. Out: the answers of point reads and of
+//! scans in both directions at a sequence number. Parts that are hard to get right (range
+//! deletions, merges) are deliberately slow; the others are fast enough for millions of operations.
 //!
-//! Keys are ordered by a function the test gives, so that families with other comparators can be
-//! modelled.
+//! The test gives the order of keys as a function, so that the model covers families with other
+//! comparators.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -16,32 +16,33 @@ use std::ops::Bound;
 pub enum Change {
     /// Stored a value.
     Put(Vec<u8>),
-    /// Deleted it; single deletions too.
+    /// Deleted the key, also by a single deletion.
     Delete,
     /// Stored a merge operand.
     Merge(Vec<u8>),
 }
 
-/// Value below (if any) and operands, oldest first, to the value; `None` if the operator fails.
+/// Merges a key, the value below (if any) and operands, oldest first, to a value. `None` if the
+/// operator fails.
 pub type MergeFn = fn(&[u8], Option<&[u8]>, &[&[u8]]) -> Option<Vec<u8>>;
 /// The order of keys.
 pub type CompareFn = fn(&[u8], &[u8]) -> Ordering;
 
-/// A pair as an iterator shows it; the value of a key whose merge failed is the failure.
+/// A key and its value, as an iterator shows them. If the merge failed, the failure is the value.
 pub type Pair<'a> = (&'a [u8], Result<Vec<u8>, MergeFailed>);
 
 /// One family of a database, with its whole history.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Changes of each key, oldest first. Keys are wrapped so that the map has the family's order.
+    /// Changes of each key, oldest first. The wrapper of a key gives the map the family's order.
     points: BTreeMap<Key, Vec<(u64, Change)>>,
-    /// (sequence, begin, end), oldest first.
+    /// Range deletions as (sequence, begin, end), oldest first.
     range_deletions: Vec<(u64, Vec<u8>, Vec<u8>)>,
     compare: CompareFn,
     merge: MergeFn,
     /// The newest sequence number.
     sequence: u64,
-    /// No read below it will come; older history may have been forgotten.
+    /// Reads below this sequence number are not allowed: their history may be forgotten.
     forgotten_below: u64,
 }
 
@@ -81,12 +82,12 @@ impl Default for Model {
 }
 
 impl Model {
-    /// Empty; bytes ascending, merging by [`string_append`].
+    /// An empty model with keys in bytewise order, which merges by [`string_append`].
     pub fn new() -> Model {
         Model::with(|a, b| a.cmp(b), string_append)
     }
 
-    /// Empty, with this order and this operator.
+    /// An empty model with this order and this operator.
     pub fn with(compare: CompareFn, merge: MergeFn) -> Model {
         let (points, range_deletions) = (BTreeMap::new(), Vec::new());
         Model { points, range_deletions, compare, merge, sequence: 0, forgotten_below: 0 }
@@ -101,7 +102,8 @@ impl Model {
         self.sequence
     }
 
-    /// The next write gets a number above `sequence`: another family of the database was written.
+    /// Gives the next write a number above `sequence`, after a write to another family of the
+    /// database.
     pub fn advance_to(&mut self, sequence: u64) {
         self.sequence = self.sequence.max(sequence);
     }
@@ -113,7 +115,7 @@ impl Model {
         self.sequence
     }
 
-    /// Stores a value; gives back the write's sequence number, as all writes do.
+    /// Stores a value. Returns the sequence number of the write, as all writes do.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> u64 {
         self.change(key, Change::Put(value.to_vec()))
     }
@@ -128,7 +130,8 @@ impl Model {
         self.change(key, Change::Merge(operand.to_vec()))
     }
 
-    /// Deletes `begin..end`; an empty or inverted range deletes nothing but takes a number.
+    /// Deletes `begin..end`. An empty or inverted range deletes nothing, but takes a sequence
+    /// number.
     pub fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> u64 {
         self.sequence += 1;
         if (self.compare)(begin, end) == Ordering::Less {
@@ -235,19 +238,19 @@ impl Model {
             .next()
     }
 
-    /// Everything a read sees now.
+    /// All pairs that a read sees now.
     pub fn contents(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let pairs = self.scan_at(self.sequence, None, None);
         pairs.filter_map(|(key, value)| value.ok().map(|v| (key.to_vec(), v))).collect()
     }
 
-    /// Keys with any history.
+    /// Number of keys with any history.
     pub fn key_count(&self) -> usize {
         self.points.len()
     }
 
-    /// Forgets what no read at `oldest` or later can see, so that long runs stay fast. Reads below
-    /// `oldest` panic from then on.
+    /// Forgets changes that no read at `oldest` or later can see, so that long runs stay fast.
+    /// Later reads below `oldest` panic.
     pub fn forget_below(&mut self, oldest: u64) {
         self.forgotten_below = self.forgotten_below.max(oldest);
         let view = self.clone_deletions();
@@ -255,7 +258,8 @@ impl Model {
         self.points.retain(|key, changes| {
             let floor = floor_of(&key.bytes);
             changes.retain(|(s, _)| *s > floor);
-            // The newest change at or below `oldest` that is no merge hides everything before it.
+            // The newest change at or below `oldest` that is not a merge hides all changes before
+            // it.
             let hides = |(s, change): &(u64, Change)| *s <= oldest && !matches!(change, Change::Merge(_));
             if let Some(index) = changes.iter().rposition(hides) {
                 let from = if changes[index].1 == Change::Delete { index + 1 } else { index };
@@ -273,7 +277,7 @@ impl Model {
     }
 }
 
-/// The merge operator gave nothing.
+/// The merge operator returned no value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MergeFailed;
 

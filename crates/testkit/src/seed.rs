@@ -1,12 +1,11 @@
-//! Random numbers that can be had again.
+//! Random numbers that can be repeated.
 //!
-//! A test that fails prints its seed; `SEED=<number>` in the environment runs it with that seed
-//! again, and only that one. `ROUNDS=<number>` runs more (or fewer) seeds than the test asks for;
-//! both together run that many from that seed on, so that two campaigns of one test need not walk
-//! the same way.
+//! A failing test prints its seed. `SEED=<number>` in the environment runs only that seed again.
+//! `ROUNDS=<number>` sets the number of seeds. With both, a test runs that number of seeds from
+//! that seed on, so that two campaigns of one test need not use the same seeds.
 
-/// Runs `test` with `rounds` seeds derived from the test's `name`, or with those that `SEED` and
-/// `ROUNDS` tell. Prints the seed of a round that panics.
+/// Runs `test` with `rounds` seeds derived from the test's `name`, or with those of `SEED` and
+/// `ROUNDS`. Prints the seed of a round that panics.
 pub fn for_each_seed(name: &str, rounds: u64, mut test: impl FnMut(u64, fastrand::Rng)) {
     let told = number_in_environment("SEED");
     let rounds = number_in_environment("ROUNDS").unwrap_or(if told.is_some() { 1 } else { rounds });
@@ -16,8 +15,8 @@ pub fn for_each_seed(name: &str, rounds: u64, mut test: impl FnMut(u64, fastrand
     }
 }
 
-/// A generator for one test, its seed taken from `SEED` or else from the test's `name`; printed, so
-/// that a failing test shows it.
+/// A generator for one test. The seed is `SEED`, or derives from the test's `name`. Prints the
+/// seed, so that a failing test shows it.
 #[expect(clippy::print_stderr, reason = "the test runner shows it when the test fails")]
 pub fn rng(name: &str) -> fastrand::Rng {
     let seed = number_in_environment("SEED").unwrap_or_else(|| hash(name));
@@ -30,7 +29,7 @@ fn run(name: &str, seed: u64, test: &mut impl FnMut(u64, fastrand::Rng)) {
     test(seed, fastrand::Rng::with_seed(seed));
 }
 
-/// Prints the seed if the test unwinds through it.
+/// Prints the seed if a panic drops it.
 struct OnPanic<'a> {
     name: &'a str,
     seed: u64,

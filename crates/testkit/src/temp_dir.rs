@@ -1,23 +1,23 @@
-//! A directory that goes with its owner.
+//! A directory that is deleted with its owner.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A fresh directory below the system's temporary one. Deleted with all it holds when dropped,
-/// unless the test is failing or `KEEP_TEMP` is set: then its path is printed.
+/// A fresh directory below the system's temporary one. Dropping it deletes it with its files. If
+/// the test is failing or `KEEP_TEMP` is set, the drop prints the path instead.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,
 }
 
 impl TempDir {
-    /// An empty directory; `name` is part of its path, for people.
+    /// An empty directory. `name` is part of its path, for human readers.
     pub fn new(name: &str) -> TempDir {
         TempDir::within(&std::env::temp_dir(), name).expect("a temporary directory can be made")
     }
 
-    /// The same below `parent`, such as one of another file system; `None` if nothing can be made
-    /// there.
+    /// [`TempDir::new`] below `parent`, for example on another file system. `None` if no directory
+    /// can be made there.
     #[expect(
         clippy::disallowed_methods,
         reason = "the testkit depends on no crate of ours, so not on env either"
@@ -26,7 +26,7 @@ impl TempDir {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let unique = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("esker-{}-{unique}-{name}", std::process::id()));
-        // One left over by an earlier process of the same number is not ours to trust.
+        // An earlier process with the same id may have left it; its files must not enter the test.
         if path.exists() {
             std::fs::remove_dir_all(&path).expect("a left-over temporary directory can be removed");
         }
@@ -34,7 +34,7 @@ impl TempDir {
         Some(TempDir { path })
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,24 +1,25 @@
-//! Timestamps of different widths and orders, for families whose keys end in one.
+//! Timestamps of different widths and orders, for families with user-defined timestamps.
 //!
 //! In: points in time, as numbers. Out: the bytes of their timestamps, and the order of user keys
-//! that end in them. Engines put a comparator around it.
+//! that end with them. The crate of an engine makes a comparator of it.
 
 use std::cmp::Ordering;
 
-/// The number that the bytes of a timestamp mean.
+/// The order of timestamps: the number that their bytes mean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimestampOrder {
-    /// Little-endian, as the built-in comparators have it.
+    /// Little-endian, as in the built-in comparators.
     Little,
     /// Big-endian.
     Big,
     /// Little-endian; the larger number is the older timestamp.
     Reverse,
-    /// Little-endian two's complement: neither all zeros nor all ones is an end.
+    /// Little-endian two's complement: neither all zeros nor all ones is the oldest or newest
+    /// timestamp.
     Signed,
 }
 
-/// The point in time for which signed timestamps have zero.
+/// The point in time whose signed timestamp is zero.
 const SIGNED_ZERO: u128 = 10_000;
 
 /// Order and width of timestamps.
@@ -29,7 +30,7 @@ pub struct TimestampFormat {
 }
 
 impl TimestampFormat {
-    /// That of the built-in comparators.
+    /// The format of the built-in comparators.
     pub const STOCK: TimestampFormat = TimestampFormat { order: TimestampOrder::Little, bytes: 8 };
     /// Every order.
     pub const ORDERS: [TimestampOrder; 4] =
@@ -41,7 +42,7 @@ impl TimestampFormat {
         TimestampFormat { order, bytes }
     }
 
-    /// Each order, each with timestamps of 4, 8 and 16 bytes.
+    /// A format that depends on `seed`: any order, with 4, 8 or 16 bytes.
     pub fn of_seed(seed: u64) -> TimestampFormat {
         let (order, bytes) = ((seed % 4) as usize, (seed / 4 % 3) as usize);
         TimestampFormat { order: TimestampFormat::ORDERS[order], bytes: [8, 4, 16][bytes] }
@@ -61,7 +62,7 @@ impl TimestampFormat {
         u128::MAX >> (128 - 8 * self.bytes)
     }
 
-    /// The timestamp of a point in time; the newest one where that is beyond it.
+    /// The timestamp of a point in time. A point beyond the newest timestamp gives that timestamp.
     pub fn timestamp(self, time: u64) -> Vec<u8> {
         let largest = self.largest();
         let number = match self.order {
@@ -79,7 +80,7 @@ impl TimestampFormat {
 
     /// A number that is larger for a newer timestamp.
     /// # Panics
-    /// It has another width.
+    /// If `timestamp` has another width.
     pub fn rank(self, timestamp: &[u8]) -> u128 {
         assert_eq!(timestamp.len(), self.bytes);
         let fold = |number: u128, byte: &u8| number << 8 | u128::from(*byte);
@@ -94,7 +95,7 @@ impl TimestampFormat {
 
     /// The point in time of a timestamp.
     /// # Panics
-    /// [`TimestampFormat::timestamp`] did not make it.
+    /// If [`TimestampFormat::timestamp`] did not make it.
     pub fn time(self, timestamp: &[u8]) -> u64 {
         let rank = self.rank(timestamp);
         let time = match self.order {
@@ -104,14 +105,14 @@ impl TimestampFormat {
         u64::try_from(time).expect("made from 64 bits")
     }
 
-    /// Keys by their bytes, then timestamps, newest first.
+    /// Compares keys by their bytes, and then by timestamp, newest first.
     pub fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
         let ((a, of_a), (b, of_b)) = (a.split_at(a.len() - self.bytes), b.split_at(b.len() - self.bytes));
         a.cmp(b).then_with(|| self.rank(of_b).cmp(&self.rank(of_a)))
     }
 
-    /// The oldest timestamp and the newest. A comparator must report them if they are neither all
-    /// zeros nor all ones.
+    /// The oldest and the newest timestamp, if they are neither all zeros nor all ones. A
+    /// comparator must then report them.
     pub fn ends(self) -> Option<[Vec<u8>; 2]> {
         if self.order != TimestampOrder::Signed {
             return None;
