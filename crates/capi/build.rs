@@ -1,9 +1,9 @@
 //! Generates the functions of the C API that are not written by hand.
 //!
-//! In: the declarations (`esker_capi_surface`), `accessors.txt`, and the sources, whose functions
-//! are those written by hand. Out: `accessors.rs`, a setter or getter for each line of the table,
-//! and `missing.rs`, a function that answers "Not implemented: NAME" for each declared function
-//! that is neither. `metrics.rs` and `older_statistics.rs` are tables of numbers.
+//! In: the declarations (`esker_capi_surface`), `accessors.txt`, and the sources, which show the
+//! functions written by hand. Out: `accessors.rs`, a setter or getter for each line of the table;
+//! `missing.rs`, a function that answers "Not implemented: NAME" for each other declared function;
+//! `metrics.rs` and `older_statistics.rs`, tables of numbers.
 #![allow(clippy::disallowed_methods, reason = "cargo gives a build script the file system itself")]
 
 use esker_capi_surface::{Function, Item, RELEASES, Type, rust_bindings, rust_signature, rust_type, union};
@@ -47,7 +47,8 @@ fn main() {
     fs::write(Path::new(&out).join("signatures.rs"), signatures).expect("OUT_DIR can be written");
 }
 
-/// The names behind `fn rocksdb_` in the sources, in tables of macros, too.
+/// The names of functions written by hand: each `fn rocksdb_…` in the sources, also in tables of
+/// macros.
 fn written_by_hand() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir("src").expect("the sources lie beside build.rs") {
@@ -66,9 +67,9 @@ fn written_by_hand() -> BTreeSet<String> {
 
 /// The functions of `table`, and their names.
 ///
-/// A section begins with `[TYPE PREFIX…]`: the Rust type behind the pointer, and the beginnings of
-/// the functions' names. A line `NAME = PLACE` gives the field behind functions PREFIX + NAME; a
-/// line `NAME ~ DEFAULT` a value that is kept and has no effect.
+/// A section begins with `[TYPE PREFIX…]`: the Rust type behind the pointer, and the first parts of
+/// the functions' names. A line `NAME = PLACE` gives the field that the functions PREFIX + NAME
+/// access. A line `NAME ~ DEFAULT` gives a value that is kept and has no effect.
 fn accessors(
     table: &str,
     functions: &BTreeMap<&str, &Function>,
@@ -149,8 +150,8 @@ fn accessor(function: &Function, object: &str, name: &str, place: &Place<'_>) ->
     text
 }
 
-/// A function that says that it is missing: through `errptr` where there is one, else on stderr
-/// before it ends the process.
+/// A function that reports that it is not implemented. It reports by `errptr` if it has one.
+/// Otherwise it prints to stderr and ends the process.
 fn missing(function: &Function, callbacks: &BTreeSet<&str>) -> String {
     let mut text = String::new();
     let signature = opaque(function, callbacks);
@@ -206,7 +207,7 @@ fn metrics(items: &[Item]) -> String {
     format!("&{names:?}")
 }
 
-/// Tables from the numbers of statistics in older releases to those of the newest.
+/// Tables that translate the numbers of statistics in older releases to those of the newest.
 fn older_statistics() -> String {
     let mut text = String::new();
     for (table, release, kind) in [
@@ -221,7 +222,7 @@ fn older_statistics() -> String {
     text
 }
 
-/// Statements that compile only if each function that is there has the declared signature.
+/// Statements that compile only if each function of `there` has its declared signature.
 fn signatures(types: &str, functions: &BTreeMap<&str, &Function>, there: &BTreeSet<&str>) -> String {
     let mut text = types.replace("pub type", "type");
     for function in functions.values().filter(|function| there.contains(function.name.as_str())) {

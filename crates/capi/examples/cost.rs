@@ -1,7 +1,8 @@
-//! Cost of the C API beside the Rust API: nanoseconds of a get, a put and a step of an iterator.
+//! Measures the cost of the C API beside the Rust API: nanoseconds of a get, a put and an
+//! iterator's step.
 //!
-//! In: nothing. Out: a table, medians of nine interleaved pairs over 100,000 cached keys. Build it
-//! with `--release`: `cargo run --release -p esker-capi --example cost`.
+//! In: nothing. Out: a table of medians, each of nine interleaved pairs over 100,000 cached keys.
+//! Build it with `--release`: `cargo run --release -p esker-capi --example cost`.
 #![allow(clippy::print_stdout, reason = "a benchmark talks to a terminal")]
 #![allow(clippy::disallowed_methods, reason = "it times")]
 #![allow(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block, reason = "a C program")]
@@ -65,7 +66,7 @@ fn main() -> esker::Result<()> {
     Ok(())
 }
 
-/// Prints the medians of both forms of a call.
+/// Prints the medians of the Rust and the C form of a call.
 fn report(call: &str, mut rust: impl FnMut(), mut c: impl FnMut()) {
     let time = |work: &mut dyn FnMut()| {
         let start = Instant::now();
@@ -81,7 +82,7 @@ fn report(call: &str, mut rust: impl FnMut(), mut c: impl FnMut()) {
     println!("| {call} | {rust:.0} | {c:.0} | {more:.0} |");
 }
 
-/// A database as a C program has it.
+/// A database opened through the C API.
 struct CDb {
     db: *mut rocksdb_t,
     reads: *mut esker_capi::read_options::rocksdb_readoptions_t,

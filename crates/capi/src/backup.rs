@@ -225,7 +225,7 @@ pub unsafe extern "C" fn rocksdb_backup_engine_info_count(
     answer(0, || Ok(c_int::try_from(object(info)?.backups.len()).unwrap_or(c_int::MAX)))
 }
 
-/// A figure of the backup at `index`; the empty one where there is none.
+/// A number of the backup at `index`; the default if there is no such backup.
 unsafe fn of_backup<T: Default>(
     info: *const rocksdb_backup_engine_info_t,
     index: c_int,
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn rocksdb_backup_engine_info_app_metadata(
     of_backup(info, index, |backup| Lent(lend(&backup.app_metadata, len))).0
 }
 
-/// A lent pointer, NULL by default.
+/// A pointer to memory of another object, NULL by default.
 struct Lent(*const c_char);
 
 impl Default for Lent {
@@ -405,10 +405,10 @@ pub unsafe extern "C" fn rocksdb_create_backup_options_destroy(
     destroy(options);
 }
 
-/// A state of the client that its function gets; the client keeps it alive.
+/// The argument of a client's function; the client keeps it alive.
 struct Kept(*mut c_void);
 
-// The function may be called from the thread that makes the backup: that is its contract.
+// SAFETY: by contract the client's function may be called from the thread that makes the backup.
 unsafe impl Send for Kept {}
 unsafe impl Sync for Kept {}
 
@@ -434,7 +434,7 @@ pub unsafe extern "C" fn rocksdb_create_backup_options_set_progress_callback(
     });
 }
 
-/// Every file goes into every backup: the function is not called.
+/// Ignores the function: every file goes into every backup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_create_backup_options_set_exclude_files_callback(
     _options: *mut rocksdb_create_backup_options_t,
@@ -482,7 +482,7 @@ pub unsafe extern "C" fn rocksdb_backup_engine_create_new_backup_with_metadata(
     });
 }
 
-/// Stops a backup that another thread makes, and all later ones of this engine.
+/// Stops a backup that another thread is making, and all later backups of this engine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_backup_engine_stop_backup(engine: *mut rocksdb_backup_engine_t) {
     answer((), || {

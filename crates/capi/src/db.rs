@@ -1,8 +1,8 @@
-//! `rocksdb_t`: an open database. It is opened, closed, repaired and destroyed here.
+//! `rocksdb_t`: an open database. This file opens, closes, repairs and destroys databases.
 //!
 //! In: options, paths, families. Out: a handle whose calls go to [`esker::Db`], or to
-//! [`esker::DbWithTtl`] where the database was opened with TTL. A call costs its Rust form, the
-//! copies that `c.h` demands, and no count that threads share.
+//! [`esker::DbWithTtl`] if the database was opened with TTL. A call costs its Rust form and the
+//! copies that `c.h` demands; it changes no counter that threads share.
 
 use crate::column_family::{descriptors, put_handles, rocksdb_column_family_handle_t};
 use crate::iterator::Cursor;
@@ -21,14 +21,14 @@ use std::sync::atomic::Ordering;
 pub struct rocksdb_t {
     /// The database.
     pub(crate) db: Db,
-    /// The same with times behind the values, if it was opened with TTL.
+    /// The same database, if it was opened with TTL.
     pub(crate) ttl: Option<DbWithTtl>,
-    /// The family that calls without a family mean.
+    /// The family of calls that name none.
     pub(crate) default: ColumnFamilyHandle,
-    /// Whether snapshots show the past. As in RocksDB they do not if a family was opened with
-    /// `inplace_update_support`: a read with one sees the present.
+    /// Whether snapshots show the past. As in RocksDB, they show the present if a family was opened
+    /// with `inplace_update_support`.
     pub(crate) has_snapshots: bool,
-    /// Where listeners find this handle.
+    /// The cell from which listeners take this handle.
     handle: HandleCell,
 }
 
@@ -40,7 +40,7 @@ impl rocksdb_t {
         rocksdb_t { default: db.default_column_family(), ttl: None, has_snapshots, handle: no_handle(), db }
     }
 
-    /// Gives the handle to the caller, and to the listeners behind `cell`.
+    /// Gives the handle to the caller, and through `cell` to the listeners.
     fn give(self, cell: HandleCell) -> *mut rocksdb_t {
         let handle = give(rocksdb_t { handle: cell.clone(), ..self });
         cell.store(handle, Ordering::Release);
@@ -120,7 +120,7 @@ impl rocksdb_t {
     }
 }
 
-/// The family behind `family`.
+/// The family that a C handle stands for.
 pub(crate) unsafe fn family<'a>(
     family: *const rocksdb_column_family_handle_t,
 ) -> Result<&'a ColumnFamilyHandle> {
@@ -154,8 +154,8 @@ pub unsafe extern "C" fn rocksdb_open_with_ttl(
     })
 }
 
-/// With `error_if_wal_file_exists`, data that lies in a WAL only is an error: a reader does not
-/// see it as RocksDB's would not.
+/// Opens a database read-only and replays its WALs into memory. Ignores `error_if_wal_file_exists`:
+/// unlike RocksDB, a WAL with data is no error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_open_for_read_only(
     options: *const rocksdb_options_t,
@@ -235,8 +235,8 @@ pub unsafe extern "C" fn rocksdb_open_column_families_with_ttl(
     })
 }
 
-/// Closes the database, also where iterators or snapshots of it are left: they go on with what
-/// they hold.
+/// Closes the database. Iterators and snapshots of it may outlive the call, and keep what they
+/// hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_close(db: *mut rocksdb_t) {
     answer((), || {
@@ -268,7 +268,8 @@ pub unsafe extern "C" fn rocksdb_repair_db(
     });
 }
 
-/// Follows the database of another process or handle. It writes LOG files to `secondary_path`.
+/// Opens a database as a secondary: it follows the database of another process or handle. It writes
+/// LOG files to `secondary_path`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_open_as_secondary(
     options: *const rocksdb_options_t,

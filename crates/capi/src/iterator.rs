@@ -1,7 +1,7 @@
-//! `rocksdb_iterator_t`: one face for the iterators of databases, transactions and batches.
+//! `rocksdb_iterator_t`: one C type for the iterators of databases, transactions and batches.
 //!
-//! In: moves. Out: keys and values that live until the next move. An iterator that could not be
-//! made is not valid, and has the error.
+//! In: moves. Out: keys and values that live until the next move. If an iterator could not be made,
+//! it is not valid and has the error.
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
@@ -14,7 +14,7 @@ use libc::{c_char, c_uchar};
 /// A cursor over the entries of a family.
 #[derive(Debug)]
 pub struct rocksdb_iterator_t {
-    /// Where it stands.
+    /// The iterator behind the C type.
     pub(crate) cursor: Cursor,
 }
 
@@ -25,13 +25,13 @@ pub(crate) enum Cursor {
     Db(DbIterator),
     /// Over a database with TTL.
     Ttl(TtlIterator),
-    /// Over what a transaction or a batch would make of a database.
+    /// Over a database as it would be after a transaction or batch.
     Txn(Box<TransactionIterator>),
-    /// Could not be made.
+    /// An iterator that could not be made.
     Failed(Error),
 }
 
-/// Calls `$move` on the cursor of whichever kind.
+/// Calls `$move` on the cursor, of any kind.
 macro_rules! of_cursor {
     ($cursor:expr, $it:ident => $call:expr, $failed:ident => $else:expr) => {
         match $cursor {
@@ -53,7 +53,7 @@ impl Cursor {
         of_cursor!(self, it => it.valid(), _error => false)
     }
 
-    /// The key; none where the cursor is not valid.
+    /// The key; empty if the cursor is not valid.
     #[inline]
     fn key(&self) -> &[u8] {
         of_cursor!(self, it => if it.valid() { it.key() } else { &[] }, _error => &[])
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn rocksdb_iter_valid(iterator: *const rocksdb_iterator_t)
     iterator.as_ref().is_some_and(|iterator| iterator.cursor.valid()).into()
 }
 
-/// Moves the cursor. A panic of a client's comparator leaves it where it is.
+/// Moves the cursor. If a client's comparator panics, the cursor stays.
 unsafe fn step(iterator: *mut rocksdb_iterator_t, step: impl FnOnce(&mut Cursor)) {
     answer((), || {
         step(&mut object_mut(iterator)?.cursor);
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn rocksdb_iter_timestamp(
     iterator.as_ref().map_or(std::ptr::null(), |iterator| lend(iterator.cursor.timestamp(), len))
 }
 
-/// Bytes that a call lends.
+/// Bytes that a call lends to the client.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rocksdb_slice_t {
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn rocksdb_iter_get_error(
     });
 }
 
-/// Moves a database's iterator to the present. It is not valid afterwards.
+/// Moves an iterator over a database to the present state. The iterator is then not valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_iter_refresh(iterator: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
     attempt(errptr, (), || match &mut object_mut(iterator.cast_mut())?.cursor {

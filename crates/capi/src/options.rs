@@ -1,8 +1,8 @@
 //! `rocksdb_options_t`: options of a database and of a family in one object.
 //!
 //! In: setters and getters, most of them from `accessors.txt`. Out: Esker's `DbOptions` and
-//! `ColumnFamilyOptions`. Objects that a setter takes over (`c.h` says which) are freed with the
-//! wrapper they came in; shared ones are counted.
+//! `ColumnFamilyOptions`. A setter that takes an object over (as `c.h` says) frees its wrapper.
+//! Shared objects are counted.
 
 use crate::cache::rocksdb_cache_t;
 use crate::callbacks::{
@@ -32,17 +32,17 @@ use std::sync::Arc;
 /// Options of a database and of a family.
 #[derive(Clone, Debug, Default)]
 pub struct rocksdb_options_t {
-    /// Of the database.
+    /// Options of the database.
     pub db: DbOptions,
-    /// Of the family.
+    /// Options of the family.
     pub cf: ColumnFamilyOptions,
-    /// Values without effect.
+    /// Values that are kept and have no effect.
     pub(crate) held: Held,
-    /// Values that no option can have, by name: opening a database names them.
+    /// Options that were given impossible values. Opening a database fails and names them.
     pub(crate) refused: Vec<String>,
-    /// Functions of the client that are told of events.
+    /// Functions of the client that are called for events.
     pub(crate) listeners: Vec<Arc<EventCallbacks>>,
-    /// The level of `db.statistics`, which may be set before there are statistics.
+    /// The level of `db.statistics`. A client may set it before the statistics exist.
     statistics_level: Option<StatsLevel>,
 }
 
@@ -57,7 +57,7 @@ impl Object for rocksdb_options_t {
 }
 
 impl rocksdb_options_t {
-    /// RocksDB 11.8's defaults: a client of its ABI expects files that its own release reads.
+    /// RocksDB 11.8's defaults. A client of its ABI expects files that RocksDB 11.8 can read.
     pub(crate) fn new() -> rocksdb_options_t {
         let mut options = rocksdb_options_t::default();
         options.db.compatible_with = TargetVersion::V11;
@@ -65,8 +65,8 @@ impl rocksdb_options_t {
         options
     }
 
-    /// The defaults of a release before 11 that decide which files are written: a client of a shim
-    /// can go back to that release. `format_version` is the release's.
+    /// The defaults of a release before 11, as far as they decide which files are written. A client
+    /// of a shim can then go back to that release. `format_version` is the release's.
     fn before_11(compatible_with: TargetVersion, format_version: u32) -> rocksdb_options_t {
         let mut options = rocksdb_options_t::new();
         options.db.compatible_with = compatible_with;
@@ -85,12 +85,12 @@ impl rocksdb_options_t {
         }
     }
 
-    /// The options, checked.
+    /// Checks the options and returns them.
     pub(crate) fn checked(&self) -> Result<Options> {
         Ok(self.for_open()?.0)
     }
 
-    /// The options, checked, and the cell for the handle of the database that is opened with them.
+    /// Checks the options and returns them, with the cell for the handle of the database to open.
     pub(crate) fn for_open(&self) -> Result<(Options, HandleCell)> {
         self.check()?;
         let (mut db, handle) = (self.db.clone(), no_handle());
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn rocksdb_options_create() -> *mut rocksdb_options_t {
     give(rocksdb_options_t::new())
 }
 
-/// With the defaults of RocksDB 8.1, for the shims: those of 8.10 but for the sizes of levels.
+/// Options with the defaults of RocksDB 8.1, for the shims. Only the level sizes differ from 8.10.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v8_1_rocksdb_options_create() -> *mut rocksdb_options_t {
     let mut options = rocksdb_options_t::before_11(TargetVersion::V8, 5);
@@ -115,13 +115,13 @@ pub unsafe extern "C" fn esker_v8_1_rocksdb_options_create() -> *mut rocksdb_opt
     give(options)
 }
 
-/// With the defaults of RocksDB 8.10, for the shims.
+/// Options with the defaults of RocksDB 8.10, for the shims.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v8_rocksdb_options_create() -> *mut rocksdb_options_t {
     give(rocksdb_options_t::before_11(TargetVersion::V8, 5))
 }
 
-/// With the defaults of RocksDB 10.4, for the shims.
+/// Options with the defaults of RocksDB 10.4, for the shims.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v10_rocksdb_options_create() -> *mut rocksdb_options_t {
     give(rocksdb_options_t::before_11(TargetVersion::V10, 6))
@@ -147,7 +147,7 @@ pub(crate) unsafe fn change(
     answer((), || change(object_mut(options)?));
 }
 
-/// The wrapper's content. The setter took the wrapper over and frees it.
+/// Takes the content out of the wrapper and frees the wrapper.
 unsafe fn take<T>(wrapper: *mut T) -> Option<Box<T>> {
     (!wrapper.is_null()).then(|| Box::from_raw(wrapper))
 }
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn rocksdb_options_set_info_log(
     });
 }
 
-/// A new wrapper of the same log, or NULL.
+/// A new wrapper of the same log, or NULL if no log is set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_get_info_log(
     options: *mut rocksdb_options_t,
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn rocksdb_options_set_blob_cache(
     });
 }
 
-/// A directory, lent; no bytes are the default.
+/// Lends the path of a directory; an empty one if the option is unset.
 unsafe fn lend_directory(directory: Option<&PathBuf>, len: *mut usize) -> *const c_char {
     lend(directory.map_or(&[], |path| path.as_os_str().as_bytes()), len)
 }
@@ -347,7 +347,7 @@ pub unsafe extern "C" fn rocksdb_options_set_compression_per_level(
     });
 }
 
-/// Levels below `level` are not compressed; the others are as `compression` says.
+/// Turns compression off below `level`. Levels from `level` on get `compression`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_set_min_level_to_compress(
     options: *mut rocksdb_options_t,
@@ -480,7 +480,7 @@ pub unsafe extern "C" fn rocksdb_options_enable_statistics(options: *mut rocksdb
     });
 }
 
-/// Without statistics it does nothing, as in RocksDB.
+/// Sets the level of the statistics. Without statistics it applies once they are enabled.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_set_statistics_level(options: *mut rocksdb_options_t, level: c_int) {
     change(options, |options| {
@@ -501,7 +501,7 @@ pub unsafe extern "C" fn rocksdb_options_get_statistics_level(options: *mut rock
     })
 }
 
-/// The level that RocksDB's number means.
+/// Translates RocksDB's number of a level.
 impl Code for StatsLevel {
     fn of(code: i64) -> Option<StatsLevel> {
         Some(match code {
@@ -579,7 +579,7 @@ unsafe fn change_both(options: *mut rocksdb_options_t, preset: impl FnOnce(Optio
     });
 }
 
-/// Sets the options of `text` ("name=value;…", of database, family and table) in a copy of `base`.
+/// Copies `base` and sets the options of `text`: "name=value;…", of database, family and table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_get_options_from_string(
     base: *const rocksdb_options_t,
@@ -597,8 +597,8 @@ pub unsafe extern "C" fn rocksdb_get_options_from_string(
     });
 }
 
-/// The options that the newest OPTIONS file of a directory has. The arrays and strings are the
-/// caller's, freed by `rocksdb_load_latest_options_destroy` or one by one.
+/// Loads the options of the newest OPTIONS file of a directory. The caller owns the arrays and
+/// strings, and frees them by `rocksdb_load_latest_options_destroy` or one by one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_load_latest_options(
     db_path: *const c_char,
@@ -735,8 +735,8 @@ pub unsafe extern "C" fn rocksdb_options_set_cf_paths(
     });
 }
 
-/// Rows are cached as parts of their blocks: the cache is not used. It may save time, and never
-/// changes an answer.
+/// Ignores the cache: Esker caches rows as parts of their blocks. A row cache never changes an
+/// answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_set_row_cache(
     _options: *mut rocksdb_options_t,

@@ -1,7 +1,7 @@
-//! Reads of one key: copied, pinned, into a buffer.
+//! Reads of one key: copied, pinned, or into a buffer.
 //!
-//! In: a key. Out: a value of `malloc`, a value that holds its block until it is destroyed, or
-//! bytes in the caller's buffer. NULL without an error is "not found".
+//! In: a key. Out: a value allocated by `malloc`, a pinned value that holds its block until it is
+//! destroyed, or bytes in the caller's buffer. NULL without an error means "not found".
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
@@ -10,7 +10,7 @@ use crate::read_options::rocksdb_readoptions_t;
 use esker::{ErrorKind, PinnedBytes, Result};
 use libc::{c_char, c_uchar};
 
-/// Reads `key` of `column_family`, or of the default family where that is NULL.
+/// Reads `key` of `column_family`. `None` means the default family.
 unsafe fn read(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,
@@ -26,7 +26,7 @@ unsafe fn read(
     db.get(&object(options)?.for_get(), family, bytes(key, key_len))
 }
 
-/// Copies a value found for the caller; NULL is "not found", with `len` 0.
+/// Copies a found value for the caller. NULL with `len` 0 means "not found".
 pub(crate) unsafe fn copy_found(found: Option<PinnedBytes>, len: *mut usize) -> *mut c_char {
     match found {
         Some(value) => to_c_bytes(&value, len),
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn rocksdb_get_cf(
     copy_found(attempt(errptr, None, || read(db, options, Some(column_family), key, key_len)), value_len)
 }
 
-/// A value and its timestamp, both the caller's.
+/// Reads a value and its timestamp; the caller owns both copies.
 unsafe fn read_with_ts(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,
@@ -119,14 +119,14 @@ pub unsafe extern "C" fn rocksdb_get_cf_with_ts(
     read_with_ts(db, options, Some(column_family), (key, key_len), value_len, (ts, ts_len), errptr)
 }
 
-/// A value that holds its block of the cache, or its memtable.
+/// A pinned value. It keeps its cached block or its memtable alive.
 #[derive(Debug)]
 pub struct rocksdb_pinnableslice_t {
     value: PinnedBytes,
 }
 
 impl rocksdb_pinnableslice_t {
-    /// A slice of the value, or NULL.
+    /// Gives the caller a slice of the value, or NULL.
     pub(crate) fn give(found: Option<PinnedBytes>) -> *mut rocksdb_pinnableslice_t {
         found.map_or(std::ptr::null_mut(), |value| give(rocksdb_pinnableslice_t { value }))
     }
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn rocksdb_get_pinned_cf(
     }))
 }
 
-/// The bytes, which live as long as `slice`. NULL, for a key that was not found, has none.
+/// The bytes, which live as long as `slice`. NULL, which means "not found", has no bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_pinnableslice_value(
     slice: *const rocksdb_pinnableslice_t,
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn rocksdb_pinnableslice_destroy(slice: *mut rocksdb_pinna
     destroy(slice);
 }
 
-/// As [`rocksdb_pinnableslice_t`]: the name that newer functions use.
+/// [`rocksdb_pinnableslice_t`] under the name that newer functions use.
 #[derive(Debug)]
 pub struct rocksdb_pinnable_handle_t {
     value: PinnedBytes,
@@ -227,8 +227,8 @@ pub unsafe extern "C" fn rocksdb_pinnable_handle_destroy(handle: *mut rocksdb_pi
     destroy(handle);
 }
 
-/// Copies a value into the caller's buffer. Returns 1 if it was copied; its length goes to
-/// `value_len` also where the buffer is too small for it.
+/// Copies a value into the caller's buffer. Returns 1 if it was copied. `value_len` gets the
+/// length, also if the buffer is too small.
 unsafe fn read_into(
     found: Option<PinnedBytes>,
     (buffer, buffer_len): (*mut c_char, usize),
@@ -283,8 +283,8 @@ pub unsafe extern "C" fn rocksdb_get_into_buffer_cf(
     read_into(value, (buffer, buffer_len), value_len, found)
 }
 
-/// Whether a key may exist, as memory knows. As in RocksDB, `value_found` is 0 only where memory
-/// does not know the value: a key that is known to be absent has an empty value.
+/// Returns whether a key may exist, by data in memory only. As in RocksDB, `value_found` is 0 only
+/// if memory does not know the answer. A key that is known to be absent has an empty value.
 unsafe fn may_exist(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,

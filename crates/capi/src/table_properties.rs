@@ -1,15 +1,15 @@
-//! `rocksdb_table_properties_t`: the facts that a table keeps about itself.
+//! `rocksdb_table_properties_t`: the properties that a table stores about itself.
 
 use crate::memory::{lend, put};
 use esker::TableProperties;
 use libc::{c_char, c_uchar};
 
-/// The properties of a table, lent by the object that has them.
+/// The properties of a table, owned by another object.
 #[derive(Clone, Debug, Default)]
 pub struct rocksdb_table_properties_t {
-    /// The properties.
+    /// The built-in properties.
     pub properties: TableProperties,
-    /// Those of collectors.
+    /// The properties of collectors, as names and values.
     collected: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -21,7 +21,7 @@ impl rocksdb_table_properties_t {
     }
 }
 
-/// Properties that Esker's tables do not have: 0 or none.
+/// Defines getters of properties that Esker's tables do not have: 0 or none.
 macro_rules! absent {
     ($(fn $name:ident -> $ty:ty;)*) => {$(
         #[doc = "A property that tables do not have here: 0."]
@@ -42,7 +42,7 @@ absent! {
     fn rocksdb_table_properties_external_sst_file_global_seqno_offset -> u64;
 }
 
-/// Whether the table says what its largest sequence number is.
+/// Whether the table records its largest sequence number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_table_properties_has_key_largest_seqno(
     properties: *const rocksdb_table_properties_t,
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn rocksdb_table_properties_has_key_largest_seqno(
     properties.as_ref().is_some_and(|it| it.properties.key_largest_seqno.is_some()).into()
 }
 
-/// Whether the table says what its smallest sequence number is.
+/// Whether the table records its smallest sequence number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_table_properties_has_key_smallest_seqno(
     properties: *const rocksdb_table_properties_t,
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn rocksdb_table_properties_user_collected_properties_coun
     properties.as_ref().map_or(0, |properties| properties.collected.len())
 }
 
-/// A part of the property at `place`; NULL beyond the last.
+/// Name or value of the collected property at `place`; NULL beyond the last one.
 unsafe fn part(
     properties: *const rocksdb_table_properties_t,
     place: usize,
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn rocksdb_table_properties_user_collected_properties_valu
     part(properties, place, len, |pair| &pair.1)
 }
 
-/// Properties that collectors describe for people: Esker's collectors describe none.
+/// Number of collected properties in readable form: 0, because Esker's collectors make none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_table_properties_readable_properties_count(
     _properties: *const rocksdb_table_properties_t,

@@ -1,9 +1,8 @@
 //! `rocksdb_transaction_t`: a transaction that locks, or one that checks at commit.
 //!
-//! In: calls of either kind. Out: [`esker::Transaction`] or [`esker::OptimisticTransaction`].
-//! Objects that lie in a transaction (its snapshot, its batch) come in wrappers that the caller
-//! frees by `rocksdb_free`; the transaction keeps what they point to until it is destroyed or
-//! begun again.
+//! In: calls of either kind. Out: [`esker::Transaction`] or [`esker::OptimisticTransaction`]. A
+//! transaction's snapshot or batch comes in a wrapper that the caller frees by `rocksdb_free`. The
+//! transaction keeps the content until it is destroyed or begun again.
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::batch_index::{Indexed, look, rocksdb_writebatch_wi_t};
@@ -26,12 +25,12 @@ use libc::{c_char, c_uchar};
 #[derive(Debug)]
 pub struct rocksdb_transaction_t {
     kind: Kind,
-    /// The family that calls without a family mean.
+    /// The family of calls that name none.
     default: ColumnFamilyHandle,
-    /// Snapshots that callers have wrappers of.
+    /// Snapshots for which callers have wrappers.
     #[expect(clippy::vec_box, reason = "wrappers point into the boxes")]
     snapshots: Vec<Box<Snapshot>>,
-    /// The batch that callers have wrappers of.
+    /// The batch for which callers have wrappers.
     batch: Option<Box<Indexed>>,
 }
 
@@ -53,7 +52,7 @@ impl From<OptimisticTransaction> for Kind {
     }
 }
 
-/// Makes `$call` of the transaction of whichever kind.
+/// Runs `$call` on the transaction, of either kind.
 macro_rules! of_kind {
     ($kind:expr, $transaction:ident => $call:expr) => {
         match $kind {
@@ -63,7 +62,7 @@ macro_rules! of_kind {
     };
 }
 
-/// The transaction for the caller: a new object, or `old` begun again.
+/// The begun transaction: a new object, or `old`, which is begun again.
 pub(crate) unsafe fn begin<T>(
     old: *mut rocksdb_transaction_t,
     begin: impl FnOnce() -> Result<(T, ColumnFamilyHandle)>,
@@ -89,12 +88,12 @@ where
 }
 
 impl rocksdb_transaction_t {
-    /// Runs `look` on what the transaction has written.
+    /// Runs `look` on the writes of the transaction.
     pub(crate) fn with_batch<R>(&self, look: impl FnOnce(&WriteBatchWithIndex) -> R) -> R {
         of_kind!(&self.kind, transaction => transaction.with_write_batch(look))
     }
 
-    /// The family of a call; of one without a family the default one.
+    /// The family of a call; the default family if the call names none.
     unsafe fn family(
         &self,
         column_family: Option<*mut rocksdb_column_family_handle_t>,
@@ -110,7 +109,7 @@ impl rocksdb_transaction_t {
     }
 }
 
-/// Rolls the transaction back, unless it is prepared.
+/// Destroys the transaction. Rolls it back, unless it is prepared.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_transaction_destroy(txn: *mut rocksdb_transaction_t) {
     destroy(txn);
@@ -194,8 +193,7 @@ pub unsafe extern "C" fn rocksdb_transaction_rollback_to_savepoint(
     attempt(errptr, (), || of_kind!(&object(txn)?.kind, transaction => transaction.rollback_to_save_point()));
 }
 
-/// The transaction's batch, which can be read and not changed. The caller frees the wrapper by
-/// `rocksdb_free`.
+/// The transaction's batch, for reading only. The caller frees the wrapper by `rocksdb_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_transaction_get_writebatch_wi(
     txn: *mut rocksdb_transaction_t,
@@ -225,13 +223,13 @@ pub unsafe extern "C" fn rocksdb_transaction_rebuild_from_writebatch_wi(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        // A copy: the batch may be the transaction's own.
+        // A copy, because the batch may belong to the transaction itself.
         let batch = look(batch, |batch| batch.write_batch().clone())?;
         of_kind!(&object(txn)?.kind, transaction => transaction.rebuild_from_write_batch(&batch))
     });
 }
 
-/// As in RocksDB, an error is not told: the commit has it.
+/// As in RocksDB, this call reports no error; the commit fails instead.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_transaction_set_commit_timestamp(
     txn: *mut rocksdb_transaction_t,
@@ -250,8 +248,8 @@ pub unsafe extern "C" fn rocksdb_transaction_set_read_timestamp_for_validation(
     });
 }
 
-/// The transaction's snapshot; one that holds nothing if it has none. The caller frees the wrapper
-/// by `rocksdb_free`.
+/// The transaction's snapshot; an empty wrapper if it has none. The caller frees the wrapper by
+/// `rocksdb_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_transaction_get_snapshot(
     txn: *mut rocksdb_transaction_t,
@@ -272,7 +270,7 @@ pub unsafe extern "C" fn rocksdb_transaction_get_snapshot(
     })
 }
 
-/// Reads `key`; with a lock mode, locks it first.
+/// Reads `key`. With a lock mode, locks the key first.
 unsafe fn read(
     txn: *mut rocksdb_transaction_t,
     options: *const rocksdb_readoptions_t,
@@ -294,8 +292,8 @@ unsafe fn read(
     Ok(found?.map(PinnedBytes::from))
 }
 
-/// Defines the four forms of a read: copied and pinned, of the default family and of a named one.
-/// `$exclusive` is the argument that reads for update have.
+/// Defines the four forms of a read: copied or pinned, of the default family or of a named one.
+/// `$exclusive` is an argument that only reads for update have.
 macro_rules! reads {
     (
         fn $copied:ident, fn $copied_cf:ident, fn $pinned:ident, fn $pinned_cf:ident
@@ -369,8 +367,8 @@ reads!(
     [exclusive] => Some(exclusive)
 );
 
-/// Reads `keys`, of the default family or each of its own family; for update, locks all of them
-/// first. An error of the call is each key's.
+/// Reads `keys`, all of the default family or each of its own. A read for update locks all of them
+/// first. If the call fails, each key gets the error.
 unsafe fn read_all(
     txn: *mut rocksdb_transaction_t,
     options: *const rocksdb_readoptions_t,
@@ -399,7 +397,7 @@ unsafe fn read_all(
     answer(Vec::new(), || Ok(read().unwrap_or_else(failed)))
 }
 
-/// Defines the form of a read of many keys for the default family and the one for named families.
+/// Defines a read of several keys in two forms: for the default family and for named families.
 macro_rules! multi_gets {
     (fn $name:ident, fn $name_cf:ident, $for_update:expr) => {
         #[unsafe(no_mangle)]
@@ -443,7 +441,7 @@ multi_gets!(
     true
 );
 
-/// Defines the form of a write for the default family and the one for a named family.
+/// Defines a write in two forms: for the default family and for a named one.
 macro_rules! writes {
     ($(
         fn $name:ident, fn $name_cf:ident($($argument:ident: $ty:ty),*)
@@ -502,7 +500,7 @@ unsafe fn iterator(
     })
 }
 
-/// An iterator that sees what the transaction has written so far.
+/// An iterator that includes the transaction's writes so far.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_transaction_create_iterator(
     txn: *mut rocksdb_transaction_t,

@@ -1,4 +1,4 @@
-//! Changes out of WALs, and the list of WAL files.
+//! Reads changes from WALs, and lists WAL files.
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::db::rocksdb_t;
@@ -8,7 +8,7 @@ use esker::{SequenceNumber, WalFile, WalIterator, WalReadOptions, WriteBatch};
 use libc::{c_char, c_int, c_uchar};
 use std::ffi::CString;
 
-/// Options of reading changes.
+/// Options for reading changes.
 #[derive(Debug, Default)]
 pub struct rocksdb_wal_readoptions_t {
     /// The options.
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn rocksdb_wal_readoptions_destroy(options: *mut rocksdb_w
     destroy(options);
 }
 
-/// A cursor over changes, on one batch or behind the last.
+/// A cursor over changes. It is on a batch, or behind the last one.
 #[derive(Debug)]
 pub struct rocksdb_wal_iterator_t {
     changes: WalIterator,
@@ -35,7 +35,7 @@ pub struct rocksdb_wal_iterator_t {
 }
 
 impl rocksdb_wal_iterator_t {
-    /// Moves to the next batch. An error is kept by the iterator.
+    /// Moves to the next batch. The iterator keeps an error.
     fn advance(&mut self) {
         self.current = self.changes.next().and_then(Result::ok);
     }
@@ -50,7 +50,8 @@ pub unsafe extern "C" fn rocksdb_get_updates_since(
 ) -> *mut rocksdb_wal_iterator_t {
     attempt(errptr, std::ptr::null_mut(), || {
         let mut options = options.as_ref().map_or_else(WalReadOptions::default, |it| it.options);
-        // As in RocksDB, a caller may ask for a number whose WAL is gone: the next one begins.
+        // As in RocksDB, a caller may ask for a number whose WAL is gone. The next WAL then comes
+        // first.
         options.from_next_available = true;
         let changes = object(db)?.db.get_updates_since(SequenceNumber(sequence), &options)?;
         let mut iterator = rocksdb_wal_iterator_t { changes, current: None };
@@ -80,7 +81,7 @@ pub unsafe extern "C" fn rocksdb_wal_iter_status(
     attempt(errptr, (), || object(iterator)?.changes.status());
 }
 
-/// A copy of the batch, which the caller destroys; NULL behind the last.
+/// A copy of the batch, which the caller destroys; NULL behind the last batch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_wal_iter_get_batch(
     iterator: *const rocksdb_wal_iterator_t,
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn rocksdb_wal_files_count(files: *const rocksdb_wal_files
     files.as_ref().map_or(0, |files| files.files.len())
 }
 
-/// The file at `index`, lent by the list; NULL beyond the last.
+/// The file at `index`, which the list owns; NULL beyond the last file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_wal_files_get_wal_file(
     files: *const rocksdb_wal_files_t,
@@ -167,7 +168,7 @@ pub unsafe extern "C" fn rocksdb_wal_file_destroy(file: *mut rocksdb_wal_file_t)
     destroy(file);
 }
 
-/// Defines figures of a WAL file.
+/// Defines functions that return a number of a WAL file.
 macro_rules! figures {
     ($(fn $name:ident -> $ty:ty, $none:expr, |$it:ident| $figure:expr;)*) => {$(
         #[unsafe(no_mangle)]
