@@ -1,11 +1,11 @@
-//! The declarations of RocksDB's C API, by release: which functions, types and constants there are.
+//! The declarations of RocksDB's C API by release: functions, types and constants.
 //!
 //! In: `surface.txt` and `statistics.txt`, which `cargo xtask capi-surface` makes from the headers
-//! of five releases. Out: declarations as values, and from them a C header ([`c_header`]) and the
-//! Rust declarations that bindgen makes of `c.h` ([`rust_bindings`]), for build scripts of
-//! `esker-capi` and the shims.
+//! of five releases. Out: declarations as values, a C header ([`c_header`]), and the Rust
+//! declarations that bindgen makes of `c.h` ([`rust_bindings`]). The build scripts of `esker-capi`
+//! and of the shims use them.
 //!
-//! Invariant: each line of `surface.txt` is one declaration in C behind the releases that have it.
+//! Invariant: each line of `surface.txt` is the releases of a declaration and the declaration in C.
 //! A declaration that changed has one line for each form.
 #![warn(missing_docs)]
 
@@ -17,21 +17,22 @@ pub use parse::{ParseError, parse_header, parse_surface};
 pub use print::{c_header, rust_bindings, rust_signature, rust_type, surface_text};
 pub use statistics::{StatisticKind, statistics_numbers, statistics_text};
 
-/// The releases whose `c.h` is recorded, oldest first, as major and minor number.
+/// The releases whose `c.h` is recorded, oldest first, each as major and minor number.
 pub const RELEASES: [&str; 5] = ["8.1", "8.10", "10.4", "11.8", "11.12"];
 
-/// The functions whose objects have other defaults before RocksDB 11, which decide what is written.
+/// Functions that make options with other defaults before RocksDB 11. The defaults decide the
+/// format of written files.
 const DEFAULTS_CHANGED_IN_11: [&str; 2] = ["rocksdb_options_create", "rocksdb_block_based_options_create"];
 
 /// The text of the recorded surface.
 pub const SURFACE: &str = include_str!("../surface.txt");
 
-/// One declaration, and the releases that have it, as indexes into [`RELEASES`].
+/// A declaration and the releases that have it, as indexes into [`RELEASES`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declaration {
     /// The first release.
     pub first: usize,
-    /// The last release.
+    /// The last release, inclusive.
     pub last: usize,
     /// The declaration.
     pub item: Item,
@@ -40,11 +41,11 @@ pub struct Declaration {
 /// One declaration of the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A type that clients see only behind pointers.
+    /// A type without visible fields: clients have pointers to it only.
     Opaque(String),
-    /// A type whose fields clients see.
+    /// A type with visible fields.
     Struct(String, Vec<Parameter>),
-    /// A named type of functions that clients pass.
+    /// A named function type, for functions that clients pass.
     Callback(Function),
     /// A constant of an enumeration.
     Constant(String, i64),
@@ -118,9 +119,9 @@ pub struct Parameter {
 pub enum Type {
     /// A named type, or `void`.
     Named(String),
-    /// A pointer; true if what it points to is constant.
+    /// A pointer. The flag says whether its target is constant.
     Pointer(bool, Box<Type>),
-    /// A pointer to a function without a name.
+    /// A pointer to an unnamed function type.
     Function(Box<Function>),
 }
 
@@ -142,11 +143,13 @@ pub fn union() -> Vec<Item> {
     surface.iter().filter(is_newest).map(|declared| declared.item.clone()).collect()
 }
 
-/// The Rust declarations of `release`, an index into [`RELEASES`], for a shim of that release's
-/// `librocksdb-sys`. A function whose declaration has changed since is linked to its own form,
-/// `esker_vN_NAME`, where N is the release's major number (8_1 for what 8.10 has
-/// changed). So is a function that takes the number
-/// of a statistic, and one that makes options, where the numbers or defaults have changed.
+/// The Rust declarations of `release`, an index into [`RELEASES`], for the shim of that release's
+/// `librocksdb-sys`.
+///
+/// Some functions are linked to a form of their own, `esker_vN_NAME`. N is the release's major
+/// number, or 8_1 if 8.10 has another form. These are functions whose declaration has changed
+/// since, functions that take the number of a statistic, and functions that make options. The
+/// latter two have a form of their own only if the numbers or the defaults have changed.
 pub fn shim_bindings(at: usize) -> String {
     let newest = union();
     let items = release(at);
@@ -164,7 +167,7 @@ pub fn shim_bindings(at: usize) -> String {
     let defaults_changed = |name: &str| is_before_11 && DEFAULTS_CHANGED_IN_11.contains(&name);
     let symbol = |name: &str| {
         let changed = has_changed(name) || numbers_changed(name) || defaults_changed(name);
-        // Its default of level_compaction_dynamic_level_bytes is its own.
+        // 8.1 has its own default of level_compaction_dynamic_level_bytes.
         let of_8_1 = at == 0 && name == "rocksdb_options_create";
         let form = if of_8_1 { "8_1" } else { major };
         changed.then(|| format!("esker_v{form}_{name}"))
@@ -172,7 +175,7 @@ pub fn shim_bindings(at: usize) -> String {
     rust_bindings(&items, symbol)
 }
 
-/// Whether two forms of a function are called in the same way: constness does not matter.
+/// Whether callers call both forms of a function in the same way. Constness does not matter.
 fn is_same_call(old: &Function, new: &Function) -> bool {
     let call = |function: &Function| rust_signature(function).replace("*const", "*mut");
     call(old) == call(new)

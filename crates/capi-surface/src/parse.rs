@@ -1,13 +1,13 @@
-//! C declarations to values: headers after the preprocessor, and `surface.txt`.
+//! Parses C declarations: preprocessed headers, and `surface.txt`.
 //!
 //! In: text. Out: declarations in the order of the text. Reads the subset of C that `c.h` uses:
-//! opaque structs, structs with fields, enumerations, callbacks and functions. Declarations of the
-//! system's headers, whose names do not begin with `rocksdb_`, are left out.
+//! opaque structs, structs with fields, enumerations, callbacks and functions. Skips declarations
+//! of system headers, whose names do not begin with `rocksdb_`.
 
 use crate::{Declaration, Function, Item, Parameter, RELEASES, Type};
 use std::fmt;
 
-/// Text that is no declaration: the statement in question.
+/// The error for text that is no declaration; has the statement.
 #[derive(Debug)]
 pub struct ParseError(String);
 
@@ -19,7 +19,7 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// The declarations of a header that the C preprocessor has been through.
+/// The declarations of a preprocessed header.
 pub fn parse_header(text: &str) -> Result<Vec<Item>, ParseError> {
     let mut items = Vec::new();
     for statement in statements(text) {
@@ -30,8 +30,8 @@ pub fn parse_header(text: &str) -> Result<Vec<Item>, ParseError> {
     Ok(items)
 }
 
-/// The declarations of `surface.txt`: a line each, as `FIRST-LAST DECLARATION;`. Without `LAST`
-/// the newest release has it.
+/// The declarations of `surface.txt`: one in each line, as `FIRST-LAST DECLARATION;`. A missing
+/// `LAST` means the newest release.
 pub fn parse_surface(text: &str) -> Result<Vec<Declaration>, ParseError> {
     let mut surface = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
@@ -52,7 +52,7 @@ pub fn parse_surface(text: &str) -> Result<Vec<Declaration>, ParseError> {
     Ok(surface)
 }
 
-/// The statements of `text`, without semicolons, comments and the lines of the preprocessor.
+/// The statements of `text`, without semicolons, comments and preprocessor lines.
 fn statements(text: &str) -> Vec<String> {
     let after_comment =
         |part: &str| part.split_once("*/").map_or(String::new(), |(_, code)| code.to_string());
@@ -111,7 +111,7 @@ fn parse_enum(tokens: &mut Tokens, items: &mut Vec<Item>) -> Option<()> {
     tokens.at_end().then_some(())
 }
 
-/// A number, perhaps negative, perhaps shifted to the left, or a constant before this one.
+/// Parses a number, which may be negative or shifted to the left, or an earlier constant's name.
 fn parse_value(tokens: &mut Tokens, items: &[Item]) -> Option<i64> {
     let sign = if tokens.take("-") { -1 } else { 1 };
     let text = tokens.next()?;
@@ -196,7 +196,7 @@ fn parse_parameter(tokens: &mut Tokens) -> Option<Parameter> {
     Some(Parameter { name, ty })
 }
 
-/// A base type and its pointers. A `const` behind a star says that the pointer itself is constant.
+/// Parses a base type and its pointers. `const` behind a star makes the pointer itself constant.
 fn parse_type(tokens: &mut Tokens) -> Option<Type> {
     let mut constant = tokens.take("const");
     tokens.take("struct");
@@ -217,7 +217,7 @@ fn parse_type(tokens: &mut Tokens) -> Option<Type> {
     Some(ty)
 }
 
-/// Words and signs of a statement, read from the front.
+/// The words and signs of a statement. The parser takes them from the front.
 struct Tokens {
     tokens: Vec<String>,
     at: usize,
@@ -250,7 +250,7 @@ impl Tokens {
         self.tokens.get(self.at - 1).cloned()
     }
 
-    /// Steps over the next token if it is `token`.
+    /// Takes the next token if it equals `token`. Returns whether it did.
     fn take(&mut self, token: &str) -> bool {
         let found = self.peek() == Some(token);
         self.at += usize::from(found);

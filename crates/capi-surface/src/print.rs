@@ -1,12 +1,12 @@
-//! Declarations to text: `surface.txt`, a C header, Rust declarations.
+//! Prints declarations: as `surface.txt`, as a C header, as Rust declarations.
 //!
-//! In: declarations. Out: text in their order. The Rust declarations have the types that bindgen
-//! gives with `ctypes_prefix("libc")` and `size_t_is_usize(true)`, so that crates written for
-//! bindgen's output compile.
+//! In: declarations. Out: text in their order. The Rust types are those of bindgen with
+//! `ctypes_prefix("libc")` and `size_t_is_usize(true)`, so that crates written for bindgen's output
+//! compile.
 
 use crate::{Declaration, Function, Item, Parameter, RELEASES, Type};
 
-/// The text of `surface.txt` for `surface`.
+/// `surface` as the text of `surface.txt`.
 pub fn surface_text(surface: &[Declaration]) -> String {
     let mut text = String::from(
         "# The declarations of RocksDB's c.h, each behind the releases that have it. Made by\n\
@@ -34,8 +34,8 @@ pub fn c_header(items: &[Item]) -> String {
     text
 }
 
-/// Rust declarations of `items`. `symbol` gives the name to link a function with, where it is not
-/// the function's own.
+/// Rust declarations of `items`. `symbol` gives the linked name of a function if it differs from
+/// its own.
 pub fn rust_bindings(items: &[Item], symbol: impl Fn(&str) -> Option<String>) -> String {
     let mut text = String::new();
     let mut functions = String::new();
@@ -132,7 +132,7 @@ fn rust_result(result: &Type) -> String {
     }
 }
 
-/// `name`, or a raw identifier where Rust reserves it.
+/// `name`, or a raw identifier if the name is a Rust keyword.
 fn rust_name(name: &str) -> String {
     match name {
         "type" | "in" | "fn" | "ref" | "move" | "use" | "box" | "final" | "priv" | "async" => {

@@ -3,8 +3,9 @@
 //! In: `statistics.txt`. Out: the newest release's number for each number of an older one. Clients
 //! pass these numbers to two functions of `c.h`, and `c.h` has no constants for them.
 //!
-//! Invariant: each line of `statistics.txt` is a release, a kind, and the newest numbers in that
-//! release's order: `FIRST-LAST` for consecutive ones, `x` for a statistic that is gone.
+//! Invariant: each line of `statistics.txt` is a release, a kind, and numbers of the newest
+//! release. The numbers stand in the order of the line's release: `FIRST-LAST` for consecutive
+//! numbers, `x` for a removed statistic.
 
 use crate::RELEASES;
 
@@ -40,8 +41,8 @@ impl StatisticKind {
     }
 }
 
-/// The newest release's number for each number of `release`, an index into [`RELEASES`]. None for
-/// a statistic that is gone.
+/// The newest release's number for each number of `release`, an index into [`RELEASES`]. `None` for
+/// a removed statistic.
 pub fn statistics_numbers(release: usize, kind: StatisticKind) -> Vec<Option<u32>> {
     let start = format!("{} {} ", RELEASES[release], kind.name());
     let line = RECORD.lines().find_map(|line| line.strip_prefix(start.as_str()));
@@ -55,12 +56,13 @@ pub fn statistics_numbers(release: usize, kind: StatisticKind) -> Vec<Option<u32
     numbers.collect()
 }
 
-/// Whether each number of `release` means the same in the newest release.
+/// Whether all numbers of `release` have the same meaning in the newest release.
 pub(crate) fn has_newest_numbers(release: usize, kind: StatisticKind) -> bool {
     statistics_numbers(release, kind).into_iter().zip(0..).all(|(newest, number)| newest == Some(number))
 }
 
-/// The text of `statistics.txt`. `names` has each release's names, as in [`StatisticKind::ALL`].
+/// The text of `statistics.txt`. `names` has the names of each release, by kind in the order of
+/// [`StatisticKind::ALL`].
 pub fn statistics_text(names: &[[Vec<String>; 2]]) -> String {
     let mut text = String::from(
         "# The statistics of RocksDB's releases, in order, as the newest release's numbers. Made\n\
@@ -76,7 +78,7 @@ pub fn statistics_text(names: &[[Vec<String>; 2]]) -> String {
     text
 }
 
-/// `numbers` with consecutive ones as `FIRST-LAST`.
+/// `numbers` as text, with consecutive ones as `FIRST-LAST`.
 fn runs(numbers: &[Option<usize>]) -> String {
     let follows = |a: &Option<usize>, b: &Option<usize>| a.is_some() && a.map(|a| a + 1) == *b;
     let word = |run: &[Option<usize>]| match (run[0], run[run.len() - 1]) {
