@@ -283,6 +283,8 @@ fn wait(engine: &Engine, id: u64) -> Result<Ended> {
         let position = state.manual_compactions.iter().position(|m| m.id == id).expect("queued by `start`");
         if let Some(result) = state.manual_compactions[position].done.take() {
             let ended = state.manual_compactions.swap_remove(position);
+            // `disable_manual_compaction` waits until the list is empty.
+            engine.state_changed.notify_all();
             return Ok((result, ended.info));
         }
         if state.manual_compactions[position].plan.is_some()
