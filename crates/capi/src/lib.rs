@@ -57,6 +57,7 @@ pub mod trace;
 pub mod transaction;
 pub mod transaction_db;
 pub mod wal;
+pub mod wal_filter;
 pub mod write_options;
 pub mod writes;
 

@@ -35,6 +35,7 @@ use super::trace::*;
 use super::transaction::*;
 use super::transaction_db::*;
 use super::wal::*;
+use super::wal_filter::*;
 use super::write_options::*;
 use super::writes::*;
 

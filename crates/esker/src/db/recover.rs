@@ -16,6 +16,7 @@
 //! Source: RocksDB `db/db_impl/db_impl_open.cc` (`RecoverLogFiles`); the four modes are
 //! `format::wal_recovery`'s.
 
+mod filter;
 mod tables;
 
 use super::descriptor::ColumnFamilyDescriptor;
@@ -43,6 +44,7 @@ use esker_format::wide_column::{DEFAULT_COLUMN_NAME, EncodedColumns};
 use esker_format::write_batch::{BatchOp, WriteBatchView};
 use esker_memtable::MemTable;
 use esker_table::{TableCache, TableReadOptions};
+use filter::ReplayedRecord;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
@@ -154,6 +156,8 @@ impl Recovery<'_> {
             records: (0, 0),
             stopped_in_recycled: false,
             ended_in_doubt: false,
+            is_filtered: false,
+            is_stopped_by_filter: false,
             smallest_needed: manifest.families().map(|f| f.log_number()).min().unwrap_or_default(),
             smallest_wanted: self.smallest_wanted(manifest),
             full: Vec::new(),
@@ -168,6 +172,7 @@ impl Recovery<'_> {
         if !self.options.allow_2pc {
             self.note_old_sections(manifest, &mut run.two_phase)?;
         }
+        self.tell_filter_of_families(manifest);
         for &wal in &wals {
             run.replay_file(wal).map_err(|e| e.with_retryable(self.may_be_under_way()))?;
         }
@@ -176,9 +181,11 @@ impl Recovery<'_> {
         // A WAL that ended in doubt is not kept. Behind it the next open goes on only in a mode
         // that takes such an end, and only if no sequence number is missing; a write without a WAL
         // takes one. A WAL with a part in tables is not kept either: the next open would apply that
-        // part again, merges twice.
+        // part again, merges twice. Nor is one whose records a filter dropped: the next open may
+        // have no filter.
         let in_part = run.families.values().any(|f| !f.new_files.is_empty());
-        let flush = !self.options.avoid_flush_during_recovery || run.ended_in_doubt || in_part;
+        let is_kept_whole = !(run.ended_in_doubt || run.is_filtered || in_part);
+        let flush = !(self.options.avoid_flush_during_recovery && is_kept_whole);
         if !self.is_read_only() && flush {
             run.flush_all()?;
         }
@@ -429,6 +436,9 @@ struct ReplayRun<'a> {
     stopped_in_recycled: bool,
     /// Some WAL holds damage or ends in it, or in what may be old records of a recycled file.
     ended_in_doubt: bool,
+    /// The filter changed or dropped a record; the filter has ended the replay.
+    is_filtered: bool,
+    is_stopped_by_filter: bool,
     /// The oldest WAL that any family needs, as the MANIFEST has it, and the oldest that is
     /// replayed.
     smallest_needed: FileNumber,
@@ -447,6 +457,9 @@ struct ReplayRun<'a> {
 
 impl ReplayRun<'_> {
     fn replay_file(&mut self, wal: FileNumber) -> Result<()> {
+        if self.is_stopped_by_filter {
+            return self.drop_wal(wal);
+        }
         let recovery = self.recovery;
         esker_base::info_log!(
             recovery.info_log,
@@ -474,24 +487,12 @@ impl ReplayRun<'_> {
                 wal_recovery::check_timestamp_sizes(reader.timestamp_sizes(), size)
                     .map_err(|e| e.at(format_args!("{wal:06}.log")))?;
             }
-            let step = match (step, &event) {
-                (ReplayStep::Apply(batch), Ok(event)) => match self.why_refused(wal, &batch) {
-                    Some(why) => self.decide.refused(event, &why)?,
-                    None => step,
-                },
-                (step, _) => step,
-            };
             match step {
-                ReplayStep::Apply(batch) => {
-                    if !self.follows_predecessor(&batch)? {
-                        break false;
-                    }
-                    self.records.0 += 1;
-                    let (first, consumed) = (batch.sequence(), self.apply(wal, &batch)?);
-                    self.decide.applied(first, consumed)?;
-                    self.flush_full()?;
-                    applied_bytes = reader.offset();
-                }
+                ReplayStep::Apply(batch) => match self.replay_record(wal, event.as_ref().ok(), &batch)? {
+                    ReplayedRecord::Applied => applied_bytes = reader.offset(),
+                    ReplayedRecord::Skipped => {}
+                    ReplayedRecord::EndsFile => break false,
+                },
                 ReplayStep::Continue => {}
                 ReplayStep::EndOfFile => break matches!(event, Ok(LogEvent::End)),
             }

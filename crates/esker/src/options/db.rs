@@ -6,6 +6,7 @@ use super::file_checksum::FileChecksumGenFactoryRef;
 use super::hints::{CacheTier, Temperature};
 use super::table::option_struct;
 use super::value::option_enum;
+use super::wal_filter::WalFilterRef;
 use crate::observe::EventListener;
 use esker_base::logger::{InfoLog, InfoLogLevel};
 use esker_base::stats::Statistics;
@@ -257,9 +258,9 @@ option_struct! {
         /// Accepted without effect: allocators have no statistics here. Default false. Fixed.
         dump_malloc_stats: bool = false, fixed;
 
-        /// A user's filter of WAL records at recovery, by name. Refused: not built. Default `None`.
+        /// Inspects, changes or drops the records of WALs that an open replays. Default `None`.
         /// Fixed.
-        wal_filter: Option<String> = None, fixed;
+        wal_filter: Option<WalFilterRef> = None, fixed;
         /// Write statistics into a column family of the database. Refused: not built. Default
         /// false. Fixed.
         persist_stats_to_disk: bool = false, fixed;

@@ -37,10 +37,10 @@
 //! Reading order: `table` (how an option is declared), `former` (names that are not fields), `db`
 //! and `cf` (the options), `table_options` (those of tables, by name; their struct is in
 //! `esker_table`), `styles` (of compaction styles), `paths` (directories for tables),
-//! `sst_partitioner`, `presets`, `closures`, `write_buffer_manager`, `file_checksum`, `hints`;
-//! `read`, `write` and `scan` (per call); `sanitize` (consistent or refused), `target` (what each
-//! RocksDB reads), `set` (changes while the database runs), `file` (OPTIONS files); `log` (lines of
-//! the LOG); `value`, `compression` and `cache_text` (values as text).
+//! `sst_partitioner`, `presets`, `closures`, `write_buffer_manager`, `file_checksum`, `wal_filter`,
+//! `hints`; `read`, `write` and `scan` (per call); `sanitize` (consistent or refused), `target`
+//! (what each RocksDB reads), `set` (changes while the database runs), `file` (OPTIONS files);
+//! `log` (lines of the LOG); `value`, `compression` and `cache_text` (values as text).
 
 mod cache_text;
 mod cf;
@@ -64,6 +64,7 @@ pub mod table;
 mod table_options;
 mod target;
 pub mod value;
+mod wal_filter;
 mod write;
 mod write_buffer_manager;
 
@@ -112,6 +113,7 @@ pub use sst_partitioner::{
 pub use styles::{CompactionOptionsFifo, CompactionOptionsUniversal, CompactionStopStyle};
 pub use table::{OptionInfo, OptionKind, OptionStruct};
 pub use target::{Feature, Release};
+pub use wal_filter::{WalFilter, WalFilterDecision, WalFilterRecord, WalFilterRef};
 pub use write::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, FlushOptions,
     ImportColumnFamilyOptions, IngestExternalFileOptions, LiveFilesStorageInfoOptions, RangeOpt,

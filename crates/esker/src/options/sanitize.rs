@@ -148,7 +148,6 @@ impl DbOptions {
         if self.persist_stats_to_disk {
             return Err(refused("persist_stats_to_disk", "not built"));
         }
-        refuse_object("wal_filter", self.wal_filter.as_ref())?;
         self.validate_combinations()
     }
 

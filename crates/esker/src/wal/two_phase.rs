@@ -60,7 +60,7 @@ pub(crate) struct PreparedTransaction {
 pub(crate) type Insert<'a> = dyn FnMut(FileNumber, SequenceNumber, &BatchOp<'_>) -> Result<()> + 'a;
 
 /// The state of two-phase commit while WALs are replayed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct TwoPhaseReplay {
     /// Whether prepared sections are allowed; else a record with one is refused.
     allowed: bool,
@@ -130,6 +130,17 @@ impl TwoPhaseReplay {
         let allowed = std::mem::replace(&mut self.allowed, true);
         self.record(wal, batch, &mut |_, _, _| Ok(())).unwrap_or_default();
         self.allowed = allowed;
+    }
+
+    /// The number of sequence numbers that a record takes. Nothing is applied, and sections stay as
+    /// they are. Costs a copy of all prepared sections if the record has markers of transactions.
+    pub(crate) fn numbers_of(&mut self, wal: FileNumber, batch: &WriteBatchView<'_>) -> u64 {
+        let count = |two_phase: &mut TwoPhaseReplay| two_phase.record(wal, batch, &mut |_, _, _| Ok(()));
+        let counted = match batch.content().transaction_markers {
+            true => count(&mut self.clone()),
+            false => count(self),
+        };
+        counted.unwrap_or(u64::from(batch.count()))
     }
 
     /// Whether this record needs sections to be allowed: it prepares one, or commits one that was

@@ -87,3 +87,4 @@ mod transactions;
 mod ttl;
 mod updates;
 mod wal;
+mod wal_filter;

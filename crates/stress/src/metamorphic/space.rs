@@ -249,7 +249,7 @@ const LEFT_ALONE: &[(&str, &str)] = &[
     ("index_block_search_type", "without effect: docs/compat/options.md"),
     ("uniform_cv_threshold", "without effect: docs/compat/options.md"),
     ("read_amp_bytes_per_bit", "without effect: docs/compat/options.md"),
-    ("wal_filter", "refused"),
+    ("wal_filter", "a filter drops what the model has"),
     ("persist_stats_to_disk", "refused"),
     ("disallow_memtable_writes", "refused"),
     ("compression_manager", "refused"),

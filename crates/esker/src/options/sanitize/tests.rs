@@ -100,7 +100,6 @@ fn what_has_no_meaning_is_refused_by_name() {
     };
     refused(|o| o.db.keep_log_file_num = 0, ErrorKind::InvalidArgument, "keep_log_file_num");
     refused(|o| o.db.persist_stats_to_disk = true, ErrorKind::NotSupported, "persist_stats_to_disk");
-    refused(|o| o.db.wal_filter = Some("mine".into()), ErrorKind::NotSupported, "wal_filter: 'mine'");
     refused(|o| o.cf.disallow_memtable_writes = true, ErrorKind::NotSupported, "disallow_memtable_writes");
     refused(
         |o| o.cf.compression_manager = Some("mine".into()),
