@@ -1,32 +1,32 @@
 //! The long campaigns of `esker-stress`, and its threads under sanitizers.
 //!
-//! The sanitizers need unstable flags, which a stable compiler takes when it is told so
-//! (`RUSTC_BOOTSTRAP`), and `--target`, so that build scripts and procedural macros are left alone.
+//! The sanitizers need unstable flags; `RUSTC_BOOTSTRAP` lets a stable compiler take them. They
+//! also need `--target`, so that build scripts and procedural macros are built without them.
 
 use crate::commands::{self, Outcome, run};
 use std::path::Path;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Ten million random operations against the model.
+/// Compares ten million random operations with the model.
 pub(crate) fn model(root: &Path) -> Outcome {
     stress(root, &["model", "--rounds", "40", "--operations", "250000"])
 }
 
-/// Options do not change answers, for so long.
+/// Checks for `minutes` that options do not change answers.
 pub(crate) fn metamorphic(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["metamorphic", "--lists", "1000000", "--seconds", &seconds(minutes)])
 }
 
-/// Crashes in a simulated machine, whose threads, clock and disk all follow one seed, for so long:
-/// half of it short lives, half long histories.
+/// Crashes a simulated machine for `minutes`. Its threads, clock and disk all follow one seed. Half
+/// of the time goes to short lives, half to long histories.
 pub(crate) fn sim(root: &Path, minutes: u32) -> Outcome {
     let half = (minutes * 30).to_string();
     simulated(root, &["sim", "--cycles", "100000000", "--seconds", &half])?;
     simulated(root, &["histories", "--histories", "100000000", "--seconds", &half])
 }
 
-/// The integration tests of a package whose names have `name` in them, `rounds` rounds of each.
+/// Runs the integration tests of a package whose names contain `name`, with `rounds` rounds each.
 fn named_tests(root: &Path, package: &str, name: &str, rounds: &str) -> Outcome {
     let cargo = ["test", "--profile", "stress", "-p", package, "--test", "it", "--", "--nocapture", name];
     run(root, &[("ROUNDS", rounds)], "cargo", &cargo)
@@ -39,13 +39,13 @@ fn simulated(root: &Path, campaign: &[&str]) -> Outcome {
     run(root, &env, "cargo", &[&cargo, campaign].concat())
 }
 
-/// Many threads, without a sanitizer.
+/// Runs the threads campaign without a sanitizer.
 pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["threads", "--seconds", &seconds(minutes)])
 }
 
-/// Runs scans beside writers against a model with sequence numbers, random histories with one
-/// thread, and scans beside RocksDB. Then the first once more in the simulated machine.
+/// Runs three campaigns of scans: beside writers against a model with sequence numbers, random
+/// histories with one thread, and beside RocksDB. Then runs the first in the simulated machine.
 pub(crate) fn scans(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["scan-threads", "--seconds", &seconds(minutes)])?;
     named_tests(root, "esker", "scan_histories", "2000")?;
@@ -53,9 +53,8 @@ pub(crate) fn scans(root: &Path, minutes: u32) -> Outcome {
     simulated(root, &["sim-scans", "--seconds", &seconds(minutes)])
 }
 
-/// Twenty million requests for locks against the reference, three times: played by one thread, by
-/// real threads, and by threads in the orders of a scheduler; then everything at once for some
-/// time.
+/// Compares twenty million lock requests with the reference, three times: in one thread, in real
+/// threads, and in threads that a scheduler orders. Then runs everything at once for `minutes`.
 pub(crate) fn locks(root: &Path, minutes: u32) -> Outcome {
     let cargo = ["test", "--profile", "stress", "-p", "esker-lock"];
     let agrees = |filter| [&cargo[..], &["--lib", "--", "--nocapture", filter]].concat();
@@ -68,7 +67,7 @@ pub(crate) fn locks(root: &Path, minutes: u32) -> Outcome {
     run(root, &[("SECONDS", &seconds(minutes)), ("THREADS", "100")], "cargo", &soak)
 }
 
-/// Crashes on a simulated disk, every file operation failing, and killed processes on the real
+/// Crashes on a simulated disk, fails every file operation once, and kills processes on the real
 /// disk.
 pub(crate) fn durability(root: &Path) -> Outcome {
     stress(root, &["crash", "--points", "10000"])?;
@@ -76,26 +75,26 @@ pub(crate) fn durability(root: &Path) -> Outcome {
     let directory = std::env::temp_dir().join(format!("esker-kill9-{}", std::process::id()));
     let path = directory.to_string_lossy();
     stress(root, &["kill9", &path, "--rounds", "200"])?;
-    // Kept after a failure: it shows what was wrong.
+    // Only a success removes the directory: after a failure it shows the cause.
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))?;
     named_tests(root, "esker-peer", "prepared_transactions_survive", "600")?;
     ignored_tests(root, "esker", "the_longest_entry")
 }
 
-/// Real processes under limits, on full disks, in directories that are moved and replaced, beside
-/// other openers: each circumstance twenty times. As root it leaves none out.
+/// Runs real processes under limits, on full disks, in directories that are moved and replaced, and
+/// beside other openers. Each circumstance occurs twenty times. Run as root, it leaves none out.
 pub(crate) fn hostile(root: &Path) -> Outcome {
     stress(root, &["hostile", "--trials", "360"])
 }
 
-/// Integration tests that are too large for every run.
+/// Runs the integration tests that are too large for every run.
 fn ignored_tests(root: &Path, package: &str, filter: &str) -> Outcome {
     let test = ["test", "--profile", "stress", "-p", package, "--test", "it", "--", "--ignored", filter];
     run(root, &[], "cargo", &test)
 }
 
-/// Measures how work grows with the size of a database: from twice the n, then instructions, under
-/// callgrind.
+/// Measures how work grows with the size of a database. First from twice the usual size; then
+/// instructions, under callgrind.
 pub(crate) fn growth(root: &Path) -> Outcome {
     run(root, &[], "bash", &[".ci/fetch-valgrind"])?;
     let cargo = ["run", "--profile", "stress", "-p", "esker-stress", "--features", "callgrind"];
@@ -104,8 +103,8 @@ pub(crate) fn growth(root: &Path) -> Outcome {
     run(root, &[], "cargo", &[&growth[..], &["--instructions"]].concat())
 }
 
-/// Mixtures of options and long chains between Esker and RocksDB (`.ci/fetch-peers` gets it). Then
-/// every golden database with each of its bytes flipped, blocks zeroed, files cut off, missing and
+/// Mixes options and runs long chains between Esker and RocksDB, which `.ci/fetch-peers` fetches.
+/// Then damages every golden database: each byte flipped, blocks zeroed, files cut off, missing and
 /// exchanged. One case in ten is repaired.
 pub(crate) fn compat(root: &Path) -> Outcome {
     let build = ["build", "--profile", "stress", "-p", "esker-peer", "--bins"];
@@ -118,19 +117,19 @@ pub(crate) fn compat(root: &Path) -> Outcome {
     ignored_tests(root, "esker-peer", "records_of_all_types")
 }
 
-/// `db_stress` in processes that are killed, for so long, on the disk that holds the temporary
+/// Runs `db_stress` for `minutes` in processes that are killed, on the disk of the temporary
 /// directory.
 pub(crate) fn crash_test(root: &Path, minutes: u32) -> Outcome {
     let directory = std::env::temp_dir().join(format!("esker-crashtest-{}", std::process::id()));
     let path = directory.to_string_lossy();
     stress(root, &["db_crashtest", "both", "--dir", &path, "--duration", &seconds(minutes)])?;
-    // Kept after a failure: it shows what was wrong.
+    // Only a success removes the directory: after a failure it shows the cause.
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))
 }
 
-/// A slice of the laboratory, as debug builds. Each campaign that ends by a count (operations,
-/// points) must pass its probes. A campaign that ends by time does as much as the machine allows.
-/// Models of loom and shuttle, and the simulated machine, must compile.
+/// Runs a short form of all campaigns, as debug builds. Each campaign that ends by a count
+/// (operations, points) must pass its probes. A campaign that ends by time does as much as the
+/// machine allows. Models of loom and shuttle, and the simulated machine, must compile.
 pub(crate) fn slice(root: &Path) -> Outcome {
     let directory = std::env::temp_dir().join(format!("esker-slice-{}", std::process::id()));
     let place = |name: &str| directory.join(name).to_string_lossy().into_owned();
@@ -164,8 +163,8 @@ pub(crate) fn sanitizers(root: &Path, minutes: u32) -> Outcome {
     thread(root, minutes)
 }
 
-/// Also the block cache's tests: twenty threads on caches so small that a released value is freed
-/// at once.
+/// AddressSanitizer. Also runs the block cache's tests: twenty threads on caches so small that a
+/// released value is freed at once.
 fn address(root: &Path, minutes: u32) -> Outcome {
     let flags = "-Zsanitizer=address --cfg esker_asan";
     let build =
@@ -174,8 +173,8 @@ fn address(root: &Path, minutes: u32) -> Outcome {
     sanitized(root, "address", flags, &[], minutes)
 }
 
-/// `esker_tsan`: fences, which this sanitizer does not see, may be written otherwise. The ABI flag:
-/// the standard library is not instrumented.
+/// ThreadSanitizer. It does not see fences, so `esker_tsan` replaces them. The ABI flag is needed
+/// because the standard library is not instrumented.
 fn thread(root: &Path, minutes: u32) -> Outcome {
     let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg esker_tsan";
     let suppressions = root.join("crates/stress/tsan-suppressions.txt");

@@ -1,4 +1,4 @@
-//! The C API: `capi-surface` records the declarations of RocksDB's headers, `install-capi` puts
+//! The C API. `capi-surface` records the declarations of RocksDB's headers. `install-capi` installs
 //! the library, its headers and `rocksdb.pc` below a prefix.
 //!
 //! In: the headers of five releases, from the packages of crate `librocksdb-sys` that carry them.
@@ -23,7 +23,7 @@ const SOURCES: [(&str, &str); 5] = [
 /// The library's SONAME: clients of RocksDB 11 ask for it.
 const SONAME: &str = "librocksdb.so.11";
 
-/// Records the declarations of all headers, or with `check` compares them with the record.
+/// Records the declarations of all headers; with `check`, compares them with the record instead.
 pub(crate) fn surface(root: &Path, check: bool) -> Result<(), String> {
     let mut headers = Vec::new();
     let mut statistics = Vec::new();
@@ -84,7 +84,7 @@ fn declarations_of(header: &Path) -> Result<Vec<Item>, String> {
     parse_header(&text).map_err(|error| error.to_string())
 }
 
-/// The text of `header` behind the C preprocessor.
+/// `header` after the C preprocessor.
 fn preprocessed(header: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new("cc").args(["-E", "-P", "-w"]).args(arguments).arg(header).output();
     let output = output.map_err(|error| format!("cc: {error}"))?;
@@ -94,7 +94,7 @@ fn preprocessed(header: &Path, arguments: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Records the numbers of statistics, or with `check` compares them with the record.
+/// Records the numbers of statistics; with `check`, compares them with the record instead.
 fn numbers(root: &Path, statistics: &[[Vec<String>; 2]], check: bool) -> Result<(), String> {
     let path = root.join("crates/capi-surface/statistics.txt");
     let text = statistics_text(statistics);
@@ -109,9 +109,9 @@ fn numbers(root: &Path, statistics: &[[Vec<String>; 2]], check: bool) -> Result<
 }
 
 /// The names of the tickers and of the histograms, in order. The header marks some names as
-/// misspelled or deprecated, which says nothing about the number behind them.
+/// misspelled or deprecated; their numbers are valid all the same.
 fn statistics_of(header: &Path) -> Result<[Vec<String>; 2], String> {
-    // Comments go, and what the header includes stays out.
+    // This run of the preprocessor removes comments and includes nothing.
     let text = preprocessed(header, &["-fpreprocessed"])?;
     let names = |kind: StatisticKind| {
         let start = format!("enum {} : uint32_t {{", kind.name());
@@ -129,7 +129,7 @@ fn statistics_of(header: &Path) -> Result<[Vec<String>; 2], String> {
 fn merged(headers: &[Vec<Item>]) -> Vec<Declaration> {
     let mut surface: Vec<Declaration> = Vec::new();
     for (at, items) in headers.iter().enumerate() {
-        // A declaration new in this header lies behind the one before it there.
+        // A new declaration comes behind the declaration that precedes it in this header.
         let mut place = 0;
         for item in items {
             let shape = item.shape();
@@ -164,7 +164,7 @@ pub(crate) fn install(root: &Path, prefix: &Path) -> Result<(), String> {
     install_built(root, &root.join("target/release"), prefix)
 }
 
-/// Installs the library that lies in `built`.
+/// Installs the library from the directory `built`.
 pub(crate) fn install_built(root: &Path, built: &Path, prefix: &Path) -> Result<(), String> {
     let error = |error: std::io::Error| format!("{}: {error}", prefix.display());
     let lib = prefix.join("lib");
@@ -172,7 +172,7 @@ pub(crate) fn install_built(root: &Path, built: &Path, prefix: &Path) -> Result<
     fs::create_dir_all(lib.join("pkgconfig")).map_err(error)?;
     fs::create_dir_all(&include).map_err(error)?;
     let file = format!("{SONAME}.8.1");
-    // A new file: a program may have the old one mapped.
+    // Copies to a new file and renames it, because a program may have the old file mapped.
     fs::copy(built.join("libesker_capi.so"), lib.join("new")).map_err(error)?;
     fs::rename(lib.join("new"), lib.join(&file)).map_err(error)?;
     for link in ["librocksdb.so", SONAME].map(|link| lib.join(link)) {

@@ -1,8 +1,9 @@
-//! Suites of RocksDB's clients, unchanged, on Esker: `cargo xtask long clients [NAME…]`.
+//! Runs suites of RocksDB's clients, unchanged, on Esker: `cargo xtask long clients [NAME…]`.
 //!
-//! In: the clients' packages, which cargo and go fetch, and `librocksdb.so.11`, built here. Out:
-//! for each suite the numbers of its tests; an error if a test fails that is not among the known
-//! differences, which docs/compat/c-api.md explains. Work lies in `target/clients`.
+//! In: the clients' packages, which cargo and go fetch, and `librocksdb.so.11`, which is built
+//! here.
+//! Out: the numbers of each suite's tests. A failing test is an error, unless it is a known
+//! difference, which docs/compat/c-api.md explains. Work files lie in `target/clients`.
 
 use crate::capi::{fetched, install_built};
 use crate::commands::Outcome;
@@ -17,21 +18,21 @@ type Suite = (&'static str, fn(&Clients) -> Outcome);
 const SUITES: [Suite; 4] =
     [("ctypes", ctypes), ("c_test", c_test), ("rust-rocksdb", rust_rocksdb), ("grocksdb", grocksdb)];
 
-/// Phases of RocksDB 11.8.1's `c_test` that pass. It stops at the first that fails.
+/// Number of phases of RocksDB 11.8.1's `c_test` that pass. The test stops at the first that fails.
 const C_TEST_PHASES: usize = 40;
 
-/// Tests of crate `rocksdb` 0.25.0 that fail: the first on RocksDB itself, too, the second by a
-/// difference that docs/compat/c-api.md explains.
+/// Tests of crate `rocksdb` 0.25.0 that fail. The first also fails on RocksDB itself; the second
+/// fails by a difference that docs/compat/c-api.md explains.
 const RUST_ROCKSDB_DIFFERS: &[&str] = &["set_column_family_metadata_test", "test_full_iterator"];
 
-/// Tests of grocksdb 1.11.1 that fail, on RocksDB 11.8.1, too.
+/// Tests of grocksdb 1.11.1 that fail. They also fail on RocksDB 11.8.1.
 const GROCKSDB_DIFFERS: &[&str] = &["TestOptions"];
 
 struct Clients {
     root: PathBuf,
-    /// Where copies of clients are built.
+    /// Directory in which copies of clients are built.
     dir: PathBuf,
-    /// Where the library and its header are installed.
+    /// Directory in which the library and its header are installed.
     prefix: PathBuf,
 }
 
@@ -99,13 +100,14 @@ fn rust_rocksdb(clients: &Clients) -> Outcome {
     let package = fetched(&clients.root, "rocksdb", "0.25.0")?;
     let copy = fresh(&clients.dir.join("rocksdb-0.25.0"))?;
     copy_dir(&package, &copy)?;
-    // A workspace of its own, built by the compiler of this project.
+    // The copy becomes a workspace of its own, and this project's compiler builds it.
     fs::remove_file(copy.join("rust-toolchain.toml")).map_err(|error| error.to_string())?;
     let manifest = read(&copy.join("Cargo.toml"))? + "\n[workspace]\n\n[profile.dev]\ndebug = false\n";
     fs::write(copy.join("Cargo.toml"), manifest).map_err(|error| error.to_string())?;
     let shim = clients.root.join("shims/librocksdb-sys-0.19");
     let patch = format!("patch.crates-io.librocksdb-sys.path=\"{}\"", shim.display());
-    // Tests that do not compile start a cargo of their own, which does not know the patch.
+    // These tests check that code does not compile. They start a cargo that does not know the
+    // patch.
     let skipped = ["--skip", "outlive", "--skip", "open_with_multiple_refs"];
     let output = Command::new("cargo")
         .args(["test", "--no-fail-fast", "--lib", "--tests", "--config", &patch, "--"])
@@ -166,7 +168,7 @@ fn checked(command: &mut Command) -> Result<Output, String> {
     if output.status.success() { Ok(output) } else { Err(format!("{command:?}:\n{}", said(&output))) }
 }
 
-/// Both streams of a command.
+/// The text of both output streams of a command.
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }

@@ -1,4 +1,4 @@
-//! The guard that needs no clock: instructions per operation against those recorded in the tree.
+//! A guard that needs no clock: compares instructions per operation with the record in the tree.
 //!
 //! In: the output of `cargo bench -p esker-bench --bench instructions`, and
 //! `crates/bench/instructions.txt`. Out: a table; failure if a scenario takes over 3% more than
@@ -15,10 +15,10 @@ const RECORD: &str = "crates/bench/instructions.txt";
 /// Largest tolerated rise, in thousandths of the recorded count.
 const TOLERATED_PER_MILLE: u64 = 30;
 
-/// By scenario.
+/// Instructions per operation, by scenario.
 type Counts = BTreeMap<String, u64>;
 
-/// Counts, and compares or records.
+/// Counts instructions, and compares them with the record or writes the record.
 pub(crate) fn check(root: &Path, record: bool) -> Outcome {
     run(root, &[], "bash", &[".ci/fetch-valgrind"])?;
     let counted = count(root)?;
@@ -54,7 +54,7 @@ fn count(root: &Path) -> Result<Counts, String> {
     if output.status.success() { parse(&printed) } else { Err(format!("the scenarios failed:\n{printed}")) }
 }
 
-/// The things besides the code that the numbers depend on.
+/// Facts besides the code on which the counts depend.
 fn head(root: &Path) -> Result<String, String> {
     let version = |program: &str| {
         let output = Command::new(program).arg("--version").current_dir(root).output();
@@ -86,7 +86,7 @@ fn parse(text: &str) -> Result<Counts, String> {
         .collect()
 }
 
-/// A table of all, and a sentence for each that fails.
+/// A table of all scenarios, and a sentence for each that fails.
 fn compare(recorded: &Counts, counted: &Counts) -> (String, Vec<String>) {
     let (mut table, mut failures) = (String::new(), Vec::new());
     for (name, &now) in counted {

@@ -1,19 +1,19 @@
-//! Mutants: does each campaign find the bugs it is there for?
+//! Mutants: checks that each campaign finds the bugs that it must find.
 //!
-//! In: `crates/stress/mutants/*.mutant`, each a bug as changes of the source, and the campaign that
-//! must find it. Out: a table of the time until each was found, and an error if one was not. All
-//! mutants are inserted at once into a copy of the tree. An environment variable picks one by its
-//! name, so that one build serves all. Campaigns in the simulated machine (`sim…`), and the models
-//! of each package, have builds of their own. Nothing here touches the tree itself.
+//! In: `crates/stress/mutants/*.mutant`. Each is a bug, as changes of the source, and the campaign
+//! that must find it. Out: a table of the time until each was found, and an error if one was not.
+//! All mutants are inserted at once into a copy of the tree. An environment variable picks one by
+//! its name, so that one build serves all. Campaigns in the simulated machine (`sim…`), and the
+//! models of each package, have builds of their own. Nothing here touches the tree itself.
 //!
 //! ```text
-//! what the bug is, in a sentence
+//! the bug in one sentence
 //! campaign: arguments of esker-stress; or "loom", a package and one of its models
 //! file: path from the root
 //! <<<<
-//! what stands there, once
+//! the old text, which occurs once
 //! ====
-//! what stands there instead; MUTATED is true if this bug is the one
+//! the new text, in which MUTATED is true if this bug is picked
 //! >>>>
 //! ```
 
@@ -26,11 +26,11 @@ use std::time::{Duration, Instant};
 const DIRECTORY: &str = "crates/stress/mutants";
 /// The variable that names the bug.
 const VARIABLE: &str = "ESKER_MUTANT";
-/// Duration of a campaign without a bug, which shows that the campaign finds the bug and not
-/// something else.
+/// Duration of a campaign without a bug. It must pass, which shows that the campaign finds the bug
+/// and nothing else.
 const CONTROL: Duration = Duration::from_secs(30);
 
-/// The module of `base` by which the mutated code asks which bug is there.
+/// The module of `base` that tells mutated code which bug is picked.
 const SWITCH: &str = "\n/// Which bug is mutated.\npub mod mutated {\n    /// Whether it is this one.\n    \
      pub fn is(name: &str) -> bool {\n        \
      static MUTATED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();\n        \
@@ -129,14 +129,14 @@ fn parse(name: &str, text: &str) -> Result<Mutant, String> {
     Ok(Mutant { name: name.to_owned(), what: what.to_owned(), campaign, edits })
 }
 
-/// The build that a campaign runs on.
+/// The kind of build that a campaign needs.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Machine {
-    /// Threads of the system.
+    /// Threads of the operating system.
     Real,
-    /// Threads that follow a seed.
+    /// Simulated threads, whose order follows a seed.
     Simulated,
-    /// Models of this package.
+    /// loom's models of this package.
     Loom(String),
 }
 
@@ -149,7 +149,7 @@ impl Machine {
         }
     }
 
-    /// Where Cargo builds for it, and with which flags.
+    /// Target directory and flags of its build.
     fn env(&self, root: &Path) -> [(&'static str, String); 2] {
         let (name, flags) = match self {
             Machine::Real => ("build", ""),
@@ -189,7 +189,7 @@ impl Machine {
     }
 }
 
-/// Where the copy of the tree and what is built of it lie: in `target/mutants` of the root.
+/// A directory in `target/mutants`: the copy of the tree, or a target of its builds.
 fn place(root: &Path, name: &str) -> PathBuf {
     root.join("target/mutants").join(name)
 }
@@ -200,7 +200,7 @@ fn insert_all(root: &Path, mutants: &[Mutant]) -> Outcome {
     for (name, text) in sources(root)? {
         let text = mutated(&name, text, mutants)?;
         let to = tree.join(name);
-        // Files that did not change keep their times, so they are not built again.
+        // Unchanged files keep their times, so that Cargo does not build them again.
         if std::fs::read_to_string(&to).ok().as_ref() != Some(&text) {
             let directory = to.parent().expect("below the root");
             let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&to, text));
@@ -210,13 +210,13 @@ fn insert_all(root: &Path, mutants: &[Mutant]) -> Outcome {
     Ok(())
 }
 
-/// Names and contents of what a build reads.
+/// Names and contents of the files that a build reads.
 fn sources(root: &Path) -> Result<Vec<(String, String)>, String> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
     let listed = listed.map_err(|e| format!("git: {e}"))?.stdout;
     let mut found = Vec::new();
     for name in String::from_utf8_lossy(&listed).split_terminator('\0') {
-        // Pages, too: `include_str!` reads some.
+        // Pages too, because `include_str!` reads some of them.
         let is_source = [".rs", ".toml", ".lock", ".md"].iter().any(|end| name.ends_with(end));
         if is_source && root.join(name).is_file() {
             found.push((name.to_owned(), read(&root.join(name))?));
@@ -225,7 +225,7 @@ fn sources(root: &Path) -> Result<Vec<(String, String)>, String> {
     Ok(found)
 }
 
-/// Whether every bug can still be inserted: the code that it changes stands where it stood.
+/// Checks that every bug can still be inserted: its old text is in its file.
 pub(crate) fn check(root: &Path) -> Outcome {
     let mutants = read_all(root)?;
     let sources = sources(root)?;
@@ -237,7 +237,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     }
 }
 
-/// A file with every bug in it that belongs there.
+/// A file with all its bugs inserted.
 fn mutated(name: &str, text: String, mutants: &[Mutant]) -> Result<String, String> {
     let mut text = text;
     let module = if name.starts_with("crates/base/") { "crate" } else { "esker_base" };
@@ -283,7 +283,7 @@ fn run_campaign(root: &Path, mutant: &str, campaign: &[String], limit: Duration)
         return Ok(End::Passed(start.elapsed()));
     }
     let said = read(&log)?;
-    // Progress comes first, the report after it.
+    // A campaign prints its progress before its report.
     let is_report =
         |line: &&str| line.contains("SEED=") || line.contains("divergence") || line.contains("panicked");
     let why = said.lines().find(is_report).or(said.lines().last()).unwrap_or("nothing");

@@ -1,8 +1,8 @@
-//! The pages under `docs/compat/` promise only what a test shows.
+//! The pages under `docs/compat/` promise only facts that a test shows.
 //!
-//! In: all sources. Out: a violation for each name between backticks that looks like a test or an
-//! option and is no word of the source; for each row of a table with a column `test` that names no
-//! test; for each cell that is too long to read; for a page that `index.md` does not link.
+//! In: all sources. Out: violations of these rules. A name between backticks that looks like a test
+//! or an option is a word of the source. A row of a table with a column `test` names a test. A cell
+//! is short enough to read. `index.md` links every page.
 
 use super::{SourceFile, Violation};
 use std::collections::BTreeSet;
@@ -10,11 +10,12 @@ use std::collections::BTreeSet;
 const RULE: &str = "compat";
 const PAGES: &str = "docs/compat/";
 const INDEX: &str = "docs/compat/index.md";
-/// Names with fewer may be words of RocksDB's that the source does not have.
+/// Underscores of a name that is checked. A name with fewer may be RocksDB's and unknown to the
+/// source.
 const UNDERSCORES: usize = 3;
-/// Characters of a cell, at most. Longer facts are prose below the table.
+/// Most characters of a cell. Longer facts are prose below the table.
 const MAX_CELL: usize = 200;
-/// The last column of a table whose rows name a test each.
+/// Header of the last column of a table whose rows each name a test.
 const TEST: &str = "test";
 
 pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
@@ -51,7 +52,7 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     violations
 }
 
-/// Whether `name` is long enough to be a test or an option of our own.
+/// Whether `name` has the form of a test or an option of Esker.
 fn is_name(name: &str) -> bool {
     let is_word = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     is_word && name.matches('_').count() >= UNDERSCORES
@@ -86,7 +87,7 @@ fn identifiers(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| word.contains('_'))
 }
 
-/// Names of the functions that are marked as tests.
+/// Names of the functions with a test attribute.
 fn tests(text: &str) -> impl Iterator<Item = &str> {
     text.split("#[test]").skip(1).filter_map(|behind| {
         let name = behind.split_once("fn ")?.1;

@@ -1,16 +1,16 @@
 //! Each format on disk has a page and a fuzz target.
 //!
-//! A module of `crates/format` names its page in its head (`` Page: `docs/format/x.md` ``), the
+//! The head of a module of `crates/format` names its page (`` Page: `docs/format/x.md` ``), the
 //! page exists, and some fuzz target uses the module. The code of a target is the module of its
 //! name in `crates/fuzz`.
 
 use super::{SourceFile, Violation};
 
-/// Where the decoders are.
+/// Directory of the decoders.
 const FORMAT: &str = "crates/format/src/";
-/// Where what the fuzz targets do is.
+/// Directory of the fuzz targets' code.
 const FUZZ: &str = "crates/fuzz/src/";
-/// Where their pages are.
+/// Directory of the decoders' pages.
 const PAGES: &str = "docs/format/";
 
 pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
@@ -52,7 +52,7 @@ fn page(text: &str) -> Option<&str> {
     Some(&head[at..at + end])
 }
 
-/// The name of the fuzz target that this file is.
+/// The name of the fuzz target whose code is in this file.
 pub(super) fn fuzz_target(path: &str) -> Option<&str> {
     let name = path.strip_prefix("fuzz/fuzz_targets/")?.strip_suffix(".rs")?;
     (!name.contains('/')).then_some(name)

@@ -1,14 +1,14 @@
-//! One name for one thing: a type that others than its own module can name has a name of its own in
-//! the whole workspace.
+//! One name for one thing: a type that code outside its module can name has a unique name in the
+//! workspace.
 //!
-//! In: the sources of all crates, tests left out. Out: names that two modules export. Alternatives
+//! In: the sources of all crates, without tests. Out: names that two modules export. Alternatives
 //! behind `#[cfg]`, or in modules behind it, count as one definition.
 
 use super::parts::{TextPartKind, parts};
 use super::{SourceFile, Violation};
 use std::collections::BTreeMap;
 
-/// A type with a visibility of its own.
+/// A type that has a visibility.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Definition {
     name: String,
@@ -28,7 +28,7 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     }
     let mut violations = Vec::new();
     for (name, mut definitions) in all {
-        // Alternatives of one crate: one of them is compiled.
+        // Of alternatives in one crate only one is compiled.
         let alternative = definitions.iter().find(|d| d.is_conditional).map(|d| d.crate_name.clone());
         if let Some(crate_name) = alternative {
             let mut is_first = true;
@@ -69,7 +69,8 @@ fn conditional_modules(files: &[SourceFile]) -> Vec<String> {
     found
 }
 
-/// The types of a file that have a visibility, and stand at its left margin or in a macro's call.
+/// The types of a file that have a visibility. They stand at the left margin or in the call of a
+/// macro.
 fn definitions(file: &SourceFile, is_conditional: bool) -> Vec<Definition> {
     let crate_name = file.path.split('/').nth(1).unwrap_or_default().to_owned();
     let mut found = Vec::new();
@@ -97,7 +98,7 @@ fn definitions(file: &SourceFile, is_conditional: bool) -> Vec<Definition> {
     found
 }
 
-/// The name of the type that the line defines with a visibility.
+/// The name of the type that the line defines, if it has a visibility.
 fn exported_type(line: &str) -> Option<&str> {
     let behind = line.strip_prefix("pub")?;
     let behind = match behind.strip_prefix('(') {

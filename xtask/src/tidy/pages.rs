@@ -1,8 +1,8 @@
-//! Links of pages lead somewhere, and the source files that pages name exist.
+//! Links of pages lead to existing targets, and the source files that pages name exist.
 //!
 //! In: all pages, all sources, and whether a path exists. Out: a violation for each relative link
 //! to no file, each link to no heading, and each path of a Rust file that is missing. Also for a
-//! page of the guide that its summary leaves out, and for an example that the cookbook leaves out.
+//! page of the guide that its summary omits, and for an example that the cookbook omits.
 //! Paths are written without `crates/` and `src/`, as `ARCHITECTURE.md` writes them. The change log
 //! may name files that are gone.
 
@@ -43,7 +43,7 @@ pub(super) fn check(files: &[SourceFile], exists: &dyn Fn(&str) -> bool) -> Vec<
     violations
 }
 
-/// Files of `folder` whose entry is not in the page `list`.
+/// Files of `folder` that the page `list` omits. `entry` gives a file's entry there.
 fn unlisted(files: &[SourceFile], list: &str, folder: &str, entry: fn(&str) -> String) -> Vec<Violation> {
     let Some(page) = files.iter().find(|file| file.path == list) else { return Vec::new() };
     let names =
@@ -67,7 +67,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     text.split(FENCE).step_by(2).flat_map(str::lines)
 }
 
-/// `target` as seen from `page`, from the root.
+/// The path from the root of `target`, a link in `page`.
 fn resolve(page: &str, target: &str) -> String {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();
@@ -80,7 +80,7 @@ fn resolve(page: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// Names by which links find the headings, as GitHub makes them.
+/// The anchors of all headings, as GitHub makes them.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     let titles = prose(text).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#'));
     titles.map(|title| {

@@ -1,14 +1,15 @@
-//! Rules about the text of files: sizes, paths of machines, items used outside their home.
+//! Rules about the text of files: their length, paths of some machine, items used outside their
+//! home.
 
 use super::{SourceFile, Violation};
 
-/// Lines that a file may have before it needs an exception.
+/// Most lines of a file without an exception.
 const MAX_LINES: usize = 800;
 
-/// Paths of some machine. Written in two pieces, so that this file does not break its own rule.
+/// Paths of some machine. Each is written in two pieces, so that this file obeys its own rule.
 const MACHINE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 
-/// Texts that belong into one place: the text, where it may stand, and what to use instead.
+/// Texts that may stand only in some places: the text, its places, and its substitute elsewhere.
 const HOMES: &[(&str, &[&str], &str)] = &[
     (
         concat!("parking", "_lot::"),
@@ -68,18 +69,18 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     violations
 }
 
-/// Whether `path` begins a path in `line`: `a/work/b` is another one's middle.
+/// Whether `line` has a path that begins with `path`. In `a/work/b` it stands in the middle.
 fn names_path(line: &str, path: &str) -> bool {
     line.match_indices(path)
         .any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-".contains(c)))
 }
 
-/// Tests, and examples for users of the crate, may use what they like.
+/// Whether a file is a test or an example, which may use any item.
 fn is_test(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.contains("/tests/") || path.contains("/examples/")
 }
 
-/// `crates/x/tests/y.rs`, which Cargo makes a binary of its own.
+/// Whether a file is `crates/x/tests/y.rs`, from which Cargo builds a binary of its own.
 fn is_test_binary(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     matches!(parts.as_slice(), ["crates", _, "tests", file] if file.ends_with(".rs"))
