@@ -44,7 +44,7 @@ fn text(n: u64) -> [u8; 16] {
     key
 }
 
-/// This thread's time on a processor, in nanoseconds: machines that build are busy.
+/// This thread's processor time in nanoseconds. Wall time would include other programs.
 fn thread_nanos() -> i64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec * 1_000_000_000 + time.tv_nsec
@@ -90,7 +90,7 @@ fn points(table: &Arc<MemTable>, n: u64, make: MakeKey, order: Order) -> [(&'sta
     [("insert", insert), ("get", get), ("get absent", miss)]
 }
 
-/// With a filter of ten bits a key.
+/// The same with a filter of ten bits a key.
 fn filtered(results: &mut Results, shape: &str, n: u64, make: MakeKey, order: Order) {
     let bytes = usize::try_from(n * 10 / 8).expect("a benchmark's number of keys");
     let filter = Some(MemTableFilterOptions { bytes, whole_keys: true, prefix_extractor: None });

@@ -28,8 +28,7 @@ use std::ptr::NonNull;
 const FIRST_BLOCK_BYTES: usize = 4 << 10;
 /// The largest chunk, and so the most memory that one thread may leave unused.
 const MAX_CHUNK_BYTES: usize = 64 << 10;
-/// From this size on a memtable gets huge pages, if it wants them: one more is then a small part of
-/// it.
+/// A memtable of this size gets huge pages, if it wants them: one more page is small beside it.
 const HUGE_FROM_BYTES: usize = 16 << 20;
 /// Number of cache lines to prefetch of the memory that will be handed out next.
 const NEXT_RECORD_LINES: usize = 3;
@@ -110,8 +109,8 @@ pub(crate) struct Arena {
     nodes: Mutex<Chunk>,
     blocks: Mutex<Blocks>,
     allocated: AtomicUsize,
-    /// The part of it reported to the budget: 0 while there is only a first block. Changed under
-    /// `blocks`.
+    /// The part of `allocated` that the budget knows: 0 while there is only a first block. Changed
+    /// under `blocks`.
     budgeted: AtomicUsize,
     block_bytes: usize,
     huge_pages: bool,
@@ -119,7 +118,7 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Empty. Blocks grow up to `block_bytes`, or to a huge page in the end.
+    /// An empty arena. Blocks grow up to `block_bytes`, or to a huge page in the end.
     pub(crate) fn new(block_bytes: usize, huge_pages: bool) -> Arena {
         let shard =
             || CachePadded::new(Mutex::new(ArenaShard { chunk: Chunk::EMPTY, stats: ShardStats::NONE }));
@@ -181,8 +180,8 @@ impl Arena {
             None => self.refill(&mut shard.chunk, layout)?,
         };
         shard.stats.add(change);
-        // Fresh memory is far away too, and the locks to come wait until it is written: ask for the
-        // next record's now.
+        // Fresh memory is in no processor cache either, and the writer's next lock would wait until
+        // it is written. Prefetch the memory of the next record now.
         for line in 0..NEXT_RECORD_LINES {
             prefetch_line(shard.chunk.at.wrapping_add(line * 64));
         }

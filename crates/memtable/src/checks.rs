@@ -27,7 +27,7 @@ pub struct Checks {
     pub protection_bytes: u8,
     /// Whether a search also compares all entries of the leaf it ends in with their checksums.
     pub on_seek: bool,
-    /// Whether keys must come in their order, where a search ends and where a cursor goes.
+    /// Whether searches and steps check that keys are in order.
     pub order: bool,
 }
 

@@ -1,18 +1,18 @@
 //! A sample of the memtable's point deletions. Background pre-scans use it to find long deleted
 //! runs before a scan does.
 //!
-//! In: deletions. Out: now and then a batch with the user keys of about one deletion in `every`,
-//! and the number of entries worth checking because of them. A batch repeats the keys of the last
-//! one: a run goes on where it ended.
+//! In: deletions. Out: batches of user keys, about one of `every` deletions, and how many entries a
+//! pre-scan of each may read. A batch repeats the keys of the last one, because a run may go on
+//! where it ended.
 //!
-//! A hash of the sequence number decides which deletions are sampled: nothing is counted, so
-//! writers share only, once in `every` deletions, a lock.
+//! A hash of the sequence number decides which deletions are sampled. So writers share no counter,
+//! and take a lock only for a sampled deletion.
 //!
 //! Invariants
-//!  1. Over its life a memtable allows at most `ENTRIES_EACH` checked entries for each of its
+//!  1. Over its life a memtable allows pre-scans at most `ENTRIES_EACH` entries for each of its
 //!     deletions.
-//!  2. The samples are addresses of the memtable's own records. At most `MOST` of them wait, and as
-//!     many were handed out the last time: 16 KiB together, for any keys and any delay.
+//!  2. The samples are addresses of the memtable's own records. At most `MOST` wait, and the last
+//!     batch keeps at most as many: 16 KiB together, for keys of any length and any delay.
 
 use crate::record::Record;
 use esker_base::SequenceNumber;
@@ -20,22 +20,23 @@ use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use std::ptr::NonNull;
 
-/// The fewest samples in the first batch, unless a run is shorter; later batches have a quarter.
+/// The first batch has about this many samples or, with shorter runs, a sample of each deletion;
+/// later batches have a quarter.
 const FIRST: u64 = 32;
 
-/// Entries that may be looked at for each deletion.
+/// Entries that pre-scans may read for each deletion.
 const ENTRIES_EACH: u64 = 8;
 
-/// Most samples that wait: a new one then replaces the oldest.
+/// Most samples that wait; then a new one replaces the oldest.
 const MOST: usize = 1024;
 
-/// Longer keys are not sampled: no range that begins or ends with one is remembered.
+/// Deletions of longer keys are not sampled: no remembered run begins or ends with a longer key.
 const MAX_KEY_BYTES: usize = 4096;
 
 /// See the head of the file.
 #[derive(Debug)]
 pub(crate) struct DeletionSample {
-    /// One deletion in 2 to this power; `None`: none.
+    /// One deletion in 2^this is sampled; `None`: none is.
     one_in_power: Option<u32>,
     first: u64,
     is_due: AtomicBool,
@@ -46,7 +47,7 @@ pub(crate) struct DeletionSample {
 #[derive(Clone, Copy, Debug)]
 struct Place(NonNull<u8>);
 
-// SAFETY: it points to bytes that never change any more (`record`, invariant 1).
+// SAFETY: it points to a record, whose bytes never change (`record`, invariant 1).
 unsafe impl Send for Place {}
 
 #[derive(Default, Debug)]
@@ -54,7 +55,7 @@ struct Keys {
     waiting: Vec<Place>,
     /// The samples of the last batch.
     before: Vec<Place>,
-    /// Number of sampled deletions: so far, and (`taken`) up to the last batch.
+    /// Number of sampled deletions so far; in `taken`, up to the last batch.
     sampled: u64,
     taken: u64,
     /// Deletions in the memtable at the last batch.
@@ -62,15 +63,15 @@ struct Keys {
     looked_at: u64,
 }
 
-/// When sampled deletions are to be handed out.
+/// The number of samples that a caller waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Take {
-    /// Enough for a writer to wake the background: about a quarter of a run, the first time a whole
-    /// one.
+    /// Enough that a writer wakes the background: a quarter of a run, but a whole run for the first
+    /// batch.
     Due,
     /// A quarter of the samples that `Due` asks for.
     Early,
-    /// Any deletion since the last batch, sampled or not. The first batch is as with `Early`.
+    /// One deletion since the last batch, sampled or not. The first batch is as with `Early`.
     Any,
 }
 
@@ -79,14 +80,14 @@ pub enum Take {
 pub struct SampledDeletions {
     /// User keys that were deleted, in no order.
     pub keys: Vec<Vec<u8>>,
-    /// Entries that may be looked at.
+    /// Most entries that the pre-scans may read.
     pub most_entries: u64,
     /// Deletions since the last batch.
     pub deletions: u64,
 }
 
 impl DeletionSample {
-    /// For users of runs of about `run` deletions and more; 0 for no users.
+    /// A sample that finds runs of about `run` deletions or more; with 0 it samples nothing.
     pub(crate) fn new(run: u64) -> DeletionSample {
         let one_in_power = if run == 0 { None } else { Some((run / FIRST).checked_ilog2().unwrap_or(0)) };
         let first = run >> one_in_power.unwrap_or(0);
@@ -134,8 +135,8 @@ impl DeletionSample {
         self.is_due.load(Ordering::Relaxed)
     }
 
-    /// A batch of the waiting samples, if it is time. `deletions`: the deletions in the memtable so
-    /// far.
+    /// A batch of the waiting samples, if there are enough for `when`. `deletions` gives the number
+    /// of deletions in the memtable so far.
     pub(crate) fn take(&self, when: Take, deletions: impl FnOnce() -> u64) -> Option<SampledDeletions> {
         self.one_in_power?;
         if !self.is_due.swap(false, Ordering::Relaxed) && when == Take::Due {
@@ -153,13 +154,13 @@ impl DeletionSample {
         }
         (keys.deletions, keys.taken) = (now, keys.sampled);
         let fresh = std::mem::take(&mut keys.waiting);
-        // A run that goes on may not have been sampled since: the last few stay.
+        // Keep some samples for the next batch: a run may go on without another sampled deletion.
         let stays = (self.first.div_ceil(4) as usize).saturating_sub(fresh.len()).min(keys.before.len());
         let all: Vec<Place> = keys.before.iter().chain(&fresh).copied().collect();
         let gone = keys.before.len() - stays;
         keys.before.drain(..gone);
         keys.before.extend(fresh);
-        // SAFETY: `deleted` was promised that records stay.
+        // SAFETY: the caller of `deleted` promised that the record stays in place.
         let user_key = |&Place(place): &Place| unsafe { Record::from_ptr(place) }.user_key().to_vec();
         let most_entries = (ENTRIES_EACH * now).saturating_sub(keys.looked_at);
         Some(SampledDeletions { keys: all.iter().map(user_key).collect(), most_entries, deletions: since })
@@ -181,7 +182,7 @@ mod tests {
         (DeletionSample::new(run), Arena::new(1 << 16, false))
     }
 
-    /// Deletes keys that are these numbers.
+    /// Deletes the keys with these numbers.
     fn delete((sample, arena): &(DeletionSample, Arena), numbers: std::ops::Range<u64>) {
         numbers.for_each(|n| delete_key(sample, arena, n, &n.to_be_bytes()));
     }

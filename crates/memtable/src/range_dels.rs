@@ -1,25 +1,25 @@
 //! The range tombstones of a memtable.
 //!
 //! In: tombstones in any order of sequence, from any thread. Out: for a key and a snapshot, the
-//! newest tombstone that covers it; and all of them, fragmented, in a few sets.
+//! newest tombstone that covers it; and all tombstones, fragmented, in O(log n) sets.
 //!
 //! ```text
 //! newest -> t9 -> t8 -> t7 -> ... -> t0        every tombstone, as a list
 //! view:  runs [t0..t4) [t4..t6) [t6..t7)       the older ones, fragmented: searched, not walked
 //! ```
 //!
-//! A writer puts its tombstone in front of the list. A point lookup walks the list down to what the
-//! view has, then searches the runs. A lookup that has to walk far first fragments what it would
-//! walk, together with the runs that are no larger, unless another thread is at it. An iterator
-//! wants all tombstones in runs, and does the same however few are missing. So each tombstone is
+//! A writer puts its tombstone in front of the list. A point lookup walks the part of the list that
+//! the view does not have, then searches the view's runs. If that part is long, the lookup first
+//! makes it a run, merged with the smaller runs. If another thread is making one, it walks instead.
+//! An iterator needs all tombstones in runs, so it makes a run of any part. So each tombstone is
 //! fragmented O(log n) times, and only if it is read. There are O(log n) runs: a lookup or an
 //! iterator after each of n tombstones costs O(log² n). After as many reads as there are tombstones
 //! all runs become one. A memtable without tombstones costs its readers one test.
 //!
 //! Invariants
 //!  1. The list only grows, at its front, by complete tombstones; `index` counts from 0 at its end.
-//!  2. The runs of a view are neighbouring stretches of the list from its end on; `count` is where
-//!     they stop.
+//!  2. The runs of a view are neighbouring stretches of the list from its end on; `count` is the
+//!     number of tombstones in them.
 //!  3. A reader takes the list before the view: together they hold all that was added before it
 //!     began.
 //!  4. No lookup waits: only `fragments`, which flush and iterators call, may wait for another
@@ -37,8 +37,8 @@ use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTo
 use std::alloc::Layout;
 use std::ptr;
 
-/// A reader that must step over more than this many tombstones fragments them: also the few in a
-/// model or in the simulated machine.
+/// A reader that would walk over more tombstones than this fragments them. Models and the simulated
+/// machine have few, so there the number is small.
 const MAX_WALK: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// A tombstone in the list.
@@ -55,9 +55,9 @@ struct Entry {
 struct View {
     /// Number of tombstones, from the end of the list, that the runs hold.
     count: usize,
-    /// Oldest, and at least twice as large as the next, first.
+    /// The oldest run first. Each is at least twice as large as the next.
     runs: Vec<Run>,
-    /// About how often it, and the views before it since they were last one run, were searched.
+    /// About how many searches this view and its predecessors had since the last view with one run.
     searches: AtomicUsize,
 }
 
@@ -86,7 +86,7 @@ struct EntryPtr(*const Entry);
 unsafe impl Send for EntryPtr {}
 
 impl RangeDels {
-    /// None. Blocks of memory grow up to `block_bytes`.
+    /// An empty set. Blocks of memory grow up to `block_bytes`.
     pub(crate) fn new(block_bytes: usize, budget: Option<Arc<dyn MemoryBudget>>) -> RangeDels {
         RangeDels {
             newest: AtomicPtr::new(ptr::null_mut()),
@@ -97,7 +97,7 @@ impl RangeDels {
         }
     }
 
-    /// Whether none was added.
+    /// Whether no tombstone was added.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.newest().is_none()
@@ -114,7 +114,7 @@ impl RangeDels {
         self.arena.budgeted()
     }
 
-    /// Bytes they take.
+    /// Bytes of memory that the tombstones and the view take.
     pub(crate) fn memory_usage(&self) -> usize {
         self.arena.allocated() + self.arena.overhead() + self.view_bytes.load(Ordering::Relaxed)
     }
@@ -132,14 +132,14 @@ impl RangeDels {
     pub(crate) fn add(&self, start: &[u8], end: &[u8], seq: SequenceNumber) -> Result<()> {
         let len = record::encoded_len(start.len(), end.len());
         let place = self.arena.allocate_record(len, &ShardStats::NONE)?;
-        // SAFETY: `len` bytes that were handed out to us alone.
+        // SAFETY: the arena gave these `len` bytes to this call alone.
         let record = unsafe { Record::write(place, len, seq, ValueType::RangeDeletion, start, end) };
         let place = self.arena.allocate_node(Layout::new::<Entry>())?.cast::<Entry>();
         let mut all = self.all.lock();
         let older = self.newest.load(Ordering::Relaxed).cast_const();
         let entry =
             Entry { older, index: all.len(), start: record.user_key(), end: record.key_value().1, seq };
-        // SAFETY: fresh memory of this layout, ours alone.
+        // SAFETY: the arena gave memory of this layout to this call alone.
         unsafe { place.write(entry) };
         all.push(EntryPtr(place.as_ptr()));
         self.newest.store(place.as_ptr(), Ordering::Release);
@@ -203,8 +203,8 @@ impl RangeDels {
         }
     }
 
-    /// All of them, fragmented, in O(log n) sets. O(log n) for each that was added since the last
-    /// call, on the average.
+    /// All tombstones, fragmented, in O(log n) sets. Each tombstone added since the last call costs
+    /// O(log n) on average.
     pub(crate) fn fragments(&self, icmp: &InternalKeyComparator) -> Vec<Arc<FragmentedRangeTombstones>> {
         let count = self.len();
         let guard = epoch::pin();
@@ -224,7 +224,7 @@ impl RangeDels {
         fragments
     }
 
-    /// All of them, as they were added.
+    /// All tombstones, unfragmented.
     pub(crate) fn stored(&self) -> Vec<RangeTombstone> {
         let mut all = Vec::with_capacity(self.len());
         let mut next = self.newest();
@@ -253,20 +253,20 @@ impl View {
         self.runs.iter().map(|run| Arc::clone(&run.fragments)).collect()
     }
 
-    /// Whether it has several runs and was searched so often that merging them is paid for. Counts
-    /// the call.
+    /// Whether the view has several runs, and enough searches have passed to pay for a merge of
+    /// them. Counts the call.
     fn is_worth_merging(&self) -> bool {
         if self.runs.len() < 2 {
             return false;
         }
-        // Not exact, and need not be: two threads may count as one.
+        // The count need not be exact: two threads may count as one.
         let searches = self.searches.load(Ordering::Relaxed) + 1;
         self.searches.store(searches, Ordering::Relaxed);
         searches > self.count
     }
 
-    /// A view of all entries: the new ones make a run, with the runs that are not twice as large,
-    /// or with all.
+    /// A view of all entries. The entries that this view lacks become one run, together with each
+    /// run that is less than twice as large; with `whole`, together with all runs.
     fn extended(&self, all: &[EntryPtr], whole: bool, icmp: &InternalKeyComparator) -> View {
         let mut runs = self.runs.clone();
         let mut from = self.count;

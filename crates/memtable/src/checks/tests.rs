@@ -70,7 +70,7 @@ fn scan(mem: &Arc<MemTable>, forward: bool) -> (u64, Result<(), ErrorKind>) {
 #[test]
 fn a_flipped_bit_of_an_entry_is_corruption_in_every_read() {
     for bytes in [1, 2, 4, 8] {
-        // In the checksum, in the value, in the sequence number, in the type.
+        // In the checksum, the value, the sequence number and the type.
         for back in [0, 1, 10, 11, 16, 17] {
             let checks = Checks { protection_bytes: bytes, ..Checks::default() };
             let mem = memtable(checks);
@@ -107,7 +107,7 @@ fn keys_out_of_order_are_corruption_with_paranoid_checks_though_there_are_no_che
     let mem = memtable(Checks { order: true, ..Checks::default() });
     assert_eq!(scan(&mem, true), (KEYS, Ok(())));
     assert_eq!(scan(&mem, false), (KEYS, Ok(())));
-    // The digit of the hundreds: 170 becomes a key with another letter.
+    // Changes the hundreds digit of key 170 to a letter, so that the key is out of order.
     flip(&mem, 170, 20);
     assert!(scan(&mem, true).1.is_err() && scan(&mem, false).1.is_err());
     assert!(get(&mem, 171).is_err());

@@ -12,7 +12,7 @@ pub(super) fn shared_prefix<'a>(a: &'a [u8], b: &[u8]) -> &'a [u8] {
     &a[..len]
 }
 
-/// One byte less, for keys that will come next to these.
+/// The prefix without its last byte, so that keys with another last byte fit as well.
 pub(super) fn spare_one(prefix: &[u8]) -> &[u8] {
     prefix.split_last().map_or(&[], |(_, rest)| rest)
 }
@@ -24,8 +24,8 @@ pub(super) fn key_at<'t>(record: *mut u8) -> &'t [u8] {
     unsafe { Record::from_ptr(place) }.user_key()
 }
 
-/// 8 bytes of the key behind `prefix`, as a number in the order of the keys; keys without the
-/// prefix get the least or greatest number, on whichever side of it they are.
+/// 8 bytes of the key behind `prefix`, as a number in the order of the keys. A key without the
+/// prefix gets the least or the greatest number, by the side on which it lies.
 #[inline]
 pub(super) fn head_after(prefix: &[u8], order: KeyOrder, user_key: &[u8]) -> u64 {
     let head = if user_key.starts_with(prefix) {
@@ -52,7 +52,7 @@ pub(super) fn head_in_node(prefix: &[u8; MAX_PREFIX], len: usize, order: KeyOrde
 }
 
 /// Whether `start`, the first 16 bytes of a key, begins with the first `len` bytes of `prefix`, if
-/// `len` is at most 16. A call to compare so few bytes would take as long as the search that
+/// `len` is at most 16. A call to a comparison function would take as long as the search that
 /// follows.
 #[inline(always)]
 fn begins_with(start: &[u8; 16], prefix: &[u8; MAX_PREFIX], len: usize) -> bool {
@@ -65,7 +65,7 @@ fn begins_with(start: &[u8; 16], prefix: &[u8; MAX_PREFIX], len: usize) -> bool 
 
 #[inline]
 pub(super) fn prefetch_record(record: *mut u8) {
-    // Header, key and the start of the value: 100 bytes of it mostly reach into a third line.
+    // Header, key and the start of the value take about 100 bytes, which mostly lie in three lines.
     prefetch_line(record);
     prefetch_line(record.wrapping_add(64));
     prefetch_line(record.wrapping_add(128));

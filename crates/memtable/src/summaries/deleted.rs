@@ -4,36 +4,41 @@
 //! In: the effect of inserts on leaves. Out: for a record and a snapshot, the user key at which the
 //! deleted run around it ends (`deleted/run_end.rs`).
 //!
-//! A node states for which snapshots it is dead: `since <= snapshot < until`. Dead means that such
-//! a reader is shown no record below it: each is too new, a deletion, hidden by a newer one of its
-//! user key, or under a range tombstone of this memtable. Readers find out the last case: a reader
-//! that steps over records under range tombstones checks their leaf (`bury_covered`), so that the
-//! next reader skips it. Deletions never end a dead state. Other writes end it for the readers that
-//! see them, and only once they see them. So a writer lowers `until` of its leaf, and then of the
-//! nodes above, before its sequence number is published, and nothing else need be informed.
+//! A node states for which snapshots it is dead: `since <= snapshot < until`. Dead means that a
+//! reader at that snapshot is shown no record below the node. Each record is too new, a deletion,
+//! hidden by a newer one of its user key, or under a range tombstone of this memtable. Writers find
+//! the first three cases. A reader finds the last: if it steps over a record under a range
+//! tombstone, it checks the leaf (`bury_covered`), so that the next reader skips it.
+//!
+//! Deletions never end a dead state. Other writes end it for the readers that see them, which exist
+//! only once the write is published. So before its sequence number is published, a writer lowers
+//! `until` of its leaf, and then of the nodes above. Nothing else has to change.
 //!
 //! A leaf whose live keys are deleted one by one is checked after as many deletions as it had live
 //! keys. A node above is checked after as many of its nodes have died. So a deletion pays for
 //! checking about one record. A writer into a leaf that is not dead pays for one comparison.
 //!
-//! A node above states, beside its own, the same of each child: of the child's range as far as this
-//! node knows, up to the start of the next child. So a reader that moves along a level mostly need
-//! not fetch the nodes it passes.
+//! A node above also keeps a statement for each child: about the range from the child's start to
+//! the start of the next child that the node knows. So a reader that moves along a level fetches
+//! few of the nodes it passes.
 //!
 //! Invariants
 //!  1. A node's statement is true of all records in its range, from its own first to its right
-//!     neighbour's first, at all published snapshots. It stays true. Its range only shrinks, and a
-//!     node that is split off states no more. So a reader that reads the statement before `next`
-//!     may believe it of the range up to there.
-//!  2. A node above states no more than the nodes below it: its words are made and lowered under
-//!     its latch, from theirs. A writer that lowers those below visits the nodes above afterwards,
-//!     before it is published. It visits the node of its own record. A node below that was split
-//!     meanwhile may have lowered words on both sides, so a node above that is split asks the nodes
-//!     below it. A new root is seen by one of the two: both have a fence between their store and
-//!     their load.
-//!  3. `head_since`: from that snapshot on the records of a leaf's first user key are hidden by
-//!     newer ones, which lie in the leaf on its left. The first record of a leaf never changes,
-//!     except in the leftmost, which has nothing on its left.
+//!     neighbour's first, at all published snapshots. It stays true. The range only shrinks, and a
+//!     node that is split off states no more. So a reader first reads the statement and then
+//!     `next`: the statement holds up to that node.
+//!  2. A node above states no more than the nodes below it. Its words are made and lowered under
+//!     its latch, from theirs.
+//!     - A writer that lowers `until` of a node visits the nodes above it afterwards, before it is
+//!       published.
+//!     - It takes the path to its own record. If a node below was split meanwhile, both halves may
+//!       have lowered words, but only one lies on that path. So a node above that is split reads
+//!       the words of the nodes below it.
+//!     - If a new root is made meanwhile, the writer sees it, or the root's maker sees the lowered
+//!       words: both have a fence between their store and their load.
+//!  3. `head_since`: from that snapshot on, newer records in the left neighbour hide the records of
+//!     the leaf's first user key. The first record of a leaf never changes, except in the leftmost
+//!     leaf, which has no left neighbour.
 //!  4. `since` is stored before `until`, and read after it.
 
 mod run_end;
@@ -45,7 +50,7 @@ use esker_base::ValueType;
 use esker_base::sync::atomic::{AtomicU64, Ordering, fence};
 use esker_format::key::InternalKeyComparator;
 
-/// No end; or nothing known.
+/// As an `until`: no end. As a `since` or `head_since`: nothing is known.
 const NEVER: u64 = u64::MAX;
 
 /// A reader at a snapshot from `since` on and below `until` finds nothing.
@@ -56,9 +61,9 @@ pub(crate) struct SnapshotRange {
 }
 
 impl SnapshotRange {
-    /// Nothing is known.
+    /// No snapshot: nothing is known.
     pub(crate) const NONE: SnapshotRange = SnapshotRange { since: 0, until: 0 };
-    /// No reader finds anything.
+    /// Every snapshot: no reader finds anything.
     const ALL: SnapshotRange = SnapshotRange { since: 0, until: NEVER };
 
     /// The intersection of both.
@@ -67,7 +72,7 @@ impl SnapshotRange {
     }
 }
 
-/// A span that other threads read at any time.
+/// A range of snapshots that other threads read at any time.
 pub(crate) struct Words {
     since: AtomicU64,
     until: AtomicU64,
@@ -94,8 +99,8 @@ impl Words {
         SnapshotRange { since: own!(self.since), until: own!(self.until) }
     }
 
-    /// Of something that a reader asks for after this, for which it says nothing until `set`.
-    /// REQUIRES: the latch.
+    /// States nothing until the next `set`. Call it before the thing that the words describe is
+    /// replaced. REQUIRES: the latch.
     pub(crate) fn clear(&self) {
         self.until.store(0, Ordering::Release);
     }
@@ -106,14 +111,15 @@ impl Words {
         self.until.store(span.until, Ordering::Release);
     }
 
-    /// Whether nothing has ended it.
+    /// Whether no write has ended the dead state.
     #[inline]
     fn is_open(&self) -> bool {
         self.until.load(Ordering::Relaxed) == NEVER
     }
 
-    /// Whether this write ends a dead state, or has ended it here by a split (`split_above`): then
-    /// only this writer informs the nodes above. REQUIRES: the latch.
+    /// Lowers `until` to a write's sequence number. Whether this write ended the dead state, here
+    /// or in the node that this one was split from (`split_above`): then it must lower the nodes
+    /// above. REQUIRES: the latch.
     #[inline]
     fn end(&self, sequence: u64) -> bool {
         let ends = sequence <= own!(self.until);
@@ -131,7 +137,7 @@ pub(crate) struct DeletedSummary {
 }
 
 impl DeletedSummary {
-    /// Of an empty leaf.
+    /// The summary of an empty leaf.
     pub(crate) fn empty() -> DeletedSummary {
         DeletedSummary::new(SnapshotRange::ALL, NEVER)
     }
@@ -145,21 +151,21 @@ impl DeletedSummary {
         DeletedSummary { words: Words::new(span), head_since: AtomicU64::new(head_since) }
     }
 
-    /// Of a node that is split off; `hidden_by`: the last record that stays, if it is of the same
-    /// user key as the first that goes. REQUIRES: the latch.
+    /// The summary of a node that is split off. `hidden_by`: the last record that stays, if it has
+    /// the user key of the first record that goes. REQUIRES: the latch.
     pub(crate) fn split(&self, hidden_by: Option<Record<'_>>) -> DeletedSummary {
         DeletedSummary::new(self.words.own(), hidden_by.map_or(NEVER, sequence))
     }
 }
 
-/// Counts deaths below a node, up to the number at which the node is looked through.
+/// Counts the deletions below a node until the node should be checked.
 #[derive(Debug, Default)]
 pub(crate) struct Deaths {
     awaited: u8,
 }
 
 impl Deaths {
-    /// Counts one more. True if there have been enough.
+    /// Counts one more. True if the node should be checked.
     fn count(&mut self) -> bool {
         self.awaited = self.awaited.saturating_sub(1);
         self.awaited == 0
@@ -170,14 +176,14 @@ impl Deaths {
     }
 }
 
-/// The consequence of an insert for the nodes above, or beside, its leaf.
+/// The work that an insert leaves for the nodes above its leaf, or beside it.
 pub(crate) enum After<'t, const N: usize> {
     Nothing,
-    /// Its leaf was dead for some readers that will see it.
+    /// The leaf was dead for some readers that will see the record.
     Alive,
-    /// Its leaf is dead now.
+    /// The leaf is dead now.
     Dead,
-    /// Its record may be all that kept this leaf, on the right, from being dead.
+    /// This right neighbour may be dead now: the deletion hides its first user key.
     Beside(&'t Node<N>),
 }
 
@@ -190,8 +196,8 @@ fn is_deletion(trailer: u64) -> bool {
     ValueType::from_u8(trailer as u8).is_some_and(ValueType::is_point_deletion)
 }
 
-/// Updates leaf `node` after a record with this trailer was put into it; `last`: as its last one.
-/// REQUIRES: its latch, or that no reader can reach it yet.
+/// Updates the summary of leaf `node` after a record with this trailer was put into it; `last`: in
+/// its last slot. REQUIRES: its latch, or that no reader can reach it yet.
 #[inline]
 pub(crate) fn after_insert<'t, const N: usize>(
     node: &'t Node<N>,
@@ -220,7 +226,7 @@ fn after_deletion<'t, const N: usize>(
         let first = next.first_record();
         if icmp.same_user_key(first.user_key(), record.user_key()) {
             next.head_since().fetch_min(sequence(record), Ordering::AcqRel);
-            // If this leaf dies by it too, its next deletion will tell.
+            // If this leaf is dead now too, its next deletion finds that out.
             return After::Beside(next);
         }
     }
@@ -228,7 +234,7 @@ fn after_deletion<'t, const N: usize>(
     if deaths.count() && look_through(node, icmp, deaths) { After::Dead } else { After::Nothing }
 }
 
-/// Looks whether a leaf is dead. REQUIRES: its latch.
+/// Checks whether a leaf is dead. REQUIRES: its latch.
 #[cold]
 fn look_through<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator, deaths: &mut Deaths) -> bool {
     let (mut since, mut live) = (0, 0);
@@ -308,7 +314,7 @@ pub(crate) fn look_after_split<const N: usize>(node: &Node<N>, icmp: &InternalKe
     }
 }
 
-/// Shows `each` the nodes from `child` on, up to `end`, exclusive.
+/// Calls `each` with the nodes from `child` up to `end`, exclusive.
 fn for_each_beside<'t, const N: usize>(
     child: &'t Node<N>,
     end: Option<&'t Node<N>>,
@@ -323,16 +329,17 @@ fn for_each_beside<'t, const N: usize>(
     }
 }
 
-/// Shows `each` the nodes below this one, up to where its right neighbour begins, those too that it
-/// does not know yet. REQUIRES: its latch.
+/// Calls `each` with the nodes below this one, up to the start of its right neighbour, including
+/// those that it does not know yet. REQUIRES: its latch.
 fn for_each_below<'t, const N: usize>(node: &'t Node<N>, each: impl FnMut(&'t Node<N>)) {
     for_each_beside(node.child(0), node.next().map(|next| next.child(0)), each);
 }
 
-/// Updates the words for child `at` of a node above from the child and those beside it that are not
-/// known here yet; returns them, unless they have been ended. REQUIRES: the latch.
+/// Updates the words for child `at` from that child and from the nodes split off it that this node
+/// does not know yet. Returns what they all state; stores it unless a write has ended it. REQUIRES:
+/// the latch.
 fn heed<const N: usize>(node: &Node<N>, at: usize) -> SnapshotRange {
-    // Invariant 2: a writer that ends a node's state below stores that, and then loads the root.
+    // Invariant 2: a writer that ends a dead state below stores that, and then loads the root.
     fence(Ordering::SeqCst);
     let mut span = SnapshotRange::ALL;
     for_each_beside(node.child(at), node.child_after(at), |child| span = span.and(child.dead().load()));
@@ -342,8 +349,8 @@ fn heed<const N: usize>(node: &Node<N>, at: usize) -> SnapshotRange {
     span
 }
 
-/// Looks whether a node above is dead: whether all below it, up to where its right neighbour
-/// begins, are. REQUIRES: its latch.
+/// Checks whether a node above is dead: all nodes below it are, up to the start of its right
+/// neighbour. REQUIRES: its latch.
 #[cold]
 fn look_below<const N: usize>(node: &Node<N>, deaths: &mut Deaths) -> bool {
     let (mut all, mut live) = (SnapshotRange::ALL, 0);
@@ -359,9 +366,9 @@ fn look_below<const N: usize>(node: &Node<N>, deaths: &mut Deaths) -> bool {
     live == 0
 }
 
-/// The words for `child`, which `node` learns of now, for slot `at`. The words of its left
-/// neighbour held for it too. From here on neither states more than the nodes themselves: a writer
-/// that has ended a node's state before its split comes by one half only. REQUIRES: the latch of
+/// The words for `child`, which `node` puts into slot `at` now. Until now the words of the slot
+/// before it covered `child`, too. Both are lowered to the state of the nodes that they cover: a
+/// writer that ended a dead state before the split visits only one of them. REQUIRES: the latch of
 /// `node`.
 pub(crate) fn split_child<'t, const N: usize>(
     node: &'t Node<N>,
@@ -383,9 +390,9 @@ pub(crate) fn split_child<'t, const N: usize>(
     SnapshotRange { until: until(child, end), ..said }
 }
 
-/// The summary of the node above that is split off `node` and begins with `first`. From here on
-/// both state no more than the nodes below them: a writer that has ended a node's state before its
-/// split comes by one half only. REQUIRES: the latch of `node`.
+/// The summary of the inner node that is split off `node` and begins with `first`. Both halves are
+/// lowered to the state of the nodes below them: a writer that ended a dead state before the split
+/// visits only one half. REQUIRES: the latch of `node`.
 pub(crate) fn split_above<'t, const N: usize>(node: &'t Node<N>, first: &'t Node<N>) -> DeletedSummary {
     let span = node.dead().own();
     let (mut stays, mut goes) = (span, span);
@@ -402,7 +409,7 @@ pub(crate) fn split_above<'t, const N: usize>(node: &'t Node<N>, first: &'t Node
 }
 
 impl<const N: usize> Tree<N> {
-    /// Does the remaining work after an insert at `target`.
+    /// Does the work that an insert at `target` left.
     #[inline]
     pub(crate) fn settle<'t>(&'t self, after: After<'t, N>, target: &Target<'_>) {
         match after {
@@ -413,7 +420,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// A node has been split: those above may have only waited for a half that is dead.
+    /// Tells the nodes above of each half of a split node that is dead: one of those nodes may be
+    /// dead now.
     #[inline]
     pub(crate) fn settle_split(&self, halves: [&Node<N>; 2]) {
         for half in halves.into_iter().filter(|half| half.dead().is_open()) {
@@ -421,7 +429,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Ends the dead state of nodes above `target`'s leaf for readers that see it.
+    /// Ends the dead state of nodes above `target`'s leaf for the readers that see `target`.
     #[cold]
     fn revive(&self, target: &Target<'_>) {
         for level in 1.. {
@@ -433,7 +441,8 @@ impl<const N: usize> Tree<N> {
             let node = latched.node;
             node.dead_child(node.own_place_below(self.icmp(), target)).end(target.trailer >> 8);
             if !node.dead().end(target.trailer >> 8) {
-                // An earlier writer that ended it goes on upwards, and is published first.
+                // An earlier write has ended the state. Its writer visits the nodes above, and is
+                // published first.
                 return;
             }
             latched.deaths().await_more(1);
@@ -441,16 +450,17 @@ impl<const N: usize> Tree<N> {
     }
 
     /// Marks a reader's leaf dead if range tombstones and deletions hide all of it from a reader at
-    /// `snapshot`. `covering`: the newest tombstone over a user key that such a reader sees, or 0.
-    /// Never waits: without the latch it does nothing. Costs up to a search for each record of the
-    /// leaf.
+    /// `snapshot`. `covering`: the newest tombstone over a user key that the reader sees, or 0.
+    /// Never waits: if another thread has the latch, it does nothing. Costs up to a search for each
+    /// record of the leaf.
     pub(crate) fn bury_covered(&self, leaf: &Node<N>, snapshot: u64, covering: impl Fn(&[u8]) -> u64) {
         if leaf.is_untouched() || leaf.count() == 0 || leaf.dead().at(snapshot) {
             return;
         }
         let target = Target::of(leaf.first_record());
         let Some(latched) = leaf.try_latch_for(self.icmp(), &target) else { return };
-        // If one end of the leaf is not under a tombstone, this finds it soon.
+        // Often one end of the leaf is not under the tombstone. This finds it before the whole leaf
+        // is checked.
         let last = latched.node.own_last_record();
         if !is_deletion(last.parts().1) && covering(last.user_key()) <= sequence(last) {
             return;
@@ -463,13 +473,13 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// The leaf that `target` is in has died.
+    /// Tells the nodes above that the leaf of `target` is dead.
     #[cold]
     fn bury(&self, target: &Target<'_>) {
         self.bury_by(target, |node, target| Some(node.latch_for(self.icmp(), target)));
     }
 
-    /// `bury`, as far up as `latch` can have the nodes.
+    /// `bury`, as far up as `latch` gets the latches.
     fn bury_by<'t>(
         &'t self,
         target: &Target<'_>,

@@ -21,19 +21,19 @@ use crate::tree::Tree;
 use esker_base::sync::atomic::Ordering;
 use esker_format::key::InternalKeyComparator;
 
-/// Steps from leaf to leaf before the nodes above are asked for. In the simulated machine nodes are
-/// small, and few, and in models fewer.
+/// Steps from leaf to leaf before the search uses the nodes above. Nodes are small and few in the
+/// simulated machine, and fewer in models.
 const STEPS: usize = match (cfg!(loom), cfg!(shuttle)) {
     (true, _) => 0,
     (_, true) => 1,
     _ => 4,
 };
-/// Levels of nodes, leaves included, that are made use of.
+/// Levels of nodes, leaves included, that the search uses.
 const LEVELS: usize = 12;
-/// Records that are fetched ahead.
+/// Records that are prefetched ahead.
 const AHEAD: usize = 16;
-/// Leaves that are checked record by record without saying that they are dead, and turn out to be
-/// dead. After this many the rest is left to the next skip.
+/// Most leaves without a dead state that one skip checks record by record. The next skip goes on
+/// from there.
 const LIVING: usize = 4;
 
 /// The user key whose versions are being looked at, newest first.
@@ -41,19 +41,19 @@ struct Group<'t> {
     icmp: &'t InternalKeyComparator,
     snapshot: u64,
     key: Option<&'t [u8]>,
-    /// The version that the reader sees was met, here or in an earlier leaf.
+    /// The version that the reader sees was found, here or in an earlier leaf.
     is_decided: bool,
-    /// The last user key before it, if one was looked at.
+    /// The last user key before `key`, if the search met one.
     before: Option<&'t [u8]>,
 }
 
 impl<'t> Group<'t> {
-    /// Nothing was looked at.
+    /// The state before the first record.
     fn none(icmp: &'t InternalKeyComparator, snapshot: u64) -> Group<'t> {
         Group { icmp, snapshot, key: None, is_decided: false, before: None }
     }
 
-    /// The next version. Whether the reader is shown it, for all that is known.
+    /// Takes the next version. True if the reader is shown it, as far as the search knows.
     #[inline]
     fn shows(&mut self, record: Record<'t>) -> bool {
         let (user_key, trailer) = record.parts();
@@ -74,7 +74,7 @@ impl<'t> Group<'t> {
     }
 }
 
-/// The nodes above a node, each with the place of the child through which one comes to it.
+/// The path from the root to a node: each node above it, with the place of the child on the path.
 struct Above<'t, const N: usize>([Option<(&'t Node<N>, usize)>; LEVELS]);
 
 impl<'t, const N: usize> Above<'t, N> {
@@ -91,14 +91,14 @@ impl<'t, const N: usize> Above<'t, N> {
     }
 
     /// Moves from the dead node `run_end`, which is on this path, to the right, over neighbours
-    /// that the node above states to be dead; returns the record that begins behind them.
+    /// that the parent states to be dead. Returns the node behind them.
     fn leave_right(&mut self, run_end: &'t Node<N>, snapshot: u64) -> Option<&'t Node<N>> {
         let level = usize::from(run_end.level()) + 1;
         let known = self.get(level).and_then(|(node, place)| {
             let (child, next) = node.dead_beside(place, snapshot)?;
             std::ptr::eq(child, run_end).then_some((node, place, next))
         });
-        // Asked for after the node has said that it is dead: invariant 1 of `deleted`.
+        // Read after the node's dead state: invariant 1 of `deleted`.
         let Some((node, mut place, mut next)) = known else { return run_end.next() };
         while let Some((child, behind)) = node.dead_beside(place + 1, snapshot)
             && next.is_some_and(|next| std::ptr::eq(next, child))
@@ -109,8 +109,8 @@ impl<'t, const N: usize> Above<'t, N> {
         next
     }
 
-    /// Follows a step from child to child, below `level`, to `next`. Returns the highest node above
-    /// `next` that begins with it and is not the former parent, if there is one.
+    /// Updates the path after a step from a child below `level` to its neighbour `next`. If the
+    /// step enters new parents that begin with `next`, returns the highest of them.
     fn step(&mut self, level: usize, next: &'t Node<N>) -> Option<&'t Node<N>> {
         let (mut next, mut entered) = (next, None);
         for level in level.. {
@@ -119,7 +119,7 @@ impl<'t, const N: usize> Above<'t, N> {
                 self.set(level, node, place + 1);
                 break;
             }
-            // Or else the node above does not know it yet.
+            // Otherwise the parent does not know `next` yet.
             let Some(right) = node.next().filter(|right| std::ptr::eq(right.child(0), next)) else { break };
             self.set(level, right, 0);
             (next, entered) = (right, Some(right));
@@ -129,8 +129,8 @@ impl<'t, const N: usize> Above<'t, N> {
 }
 
 impl<'t, const N: usize> Above<'t, N> {
-    /// From dead node `run_end`, which is on this way, to the left, and up where all children of a
-    /// node are behind: the node before which none was found to be dead.
+    /// Moves from the dead node `run_end`, which is on this path, to the left over dead neighbours,
+    /// and up where a node has no more of them. Returns the leftmost dead node found.
     fn leave_left(&self, mut run_end: &'t Node<N>, snapshot: u64) -> &'t Node<N> {
         for level in usize::from(run_end.level()) + 1.. {
             let Some((node, place)) = self.get(level).filter(|(node, place)| node.leads_to(*place, run_end))
@@ -144,7 +144,7 @@ impl<'t, const N: usize> Above<'t, N> {
                     Some((child, _)) => child,
                     None => {
                         let child = node.child(place);
-                        // Asked in this order: invariant 1 of `deleted`.
+                        // The dead state is read before the link: invariant 1 of `deleted`.
                         if !(child.dead().at(snapshot) && leads_here(child.next())) {
                             return run_end;
                         }
@@ -152,7 +152,7 @@ impl<'t, const N: usize> Above<'t, N> {
                     }
                 };
             }
-            // The left neighbour of the first child lies left of the node.
+            // The left neighbour of the first child belongs to the node's left neighbour.
             run_end = node;
         }
         run_end
@@ -160,7 +160,7 @@ impl<'t, const N: usize> Above<'t, N> {
 }
 
 impl<const N: usize> LeafRun<N> {
-    /// Asks for the records before or behind place `at`, that is some places on.
+    /// Prefetches the record that is `AHEAD` places from `at`.
     #[inline]
     fn fetch(&self, at: usize, forward: bool) {
         let ahead = if forward { at.checked_add(AHEAD) } else { at.checked_sub(AHEAD) };
@@ -169,7 +169,7 @@ impl<const N: usize> LeafRun<N> {
         }
     }
 
-    /// Prefetches the nodes that come first from `at` on.
+    /// Prefetches the first `AHEAD` records from `at` on.
     fn fetch_first(&self, at: usize, forward: bool) {
         let places = if forward { at..at + AHEAD } else { (at + 1).saturating_sub(AHEAD)..at + 1 };
         places.for_each(|at| self.prefetch_key(at));
@@ -177,13 +177,14 @@ impl<const N: usize> LeafRun<N> {
 }
 
 impl<const N: usize> Tree<N> {
-    /// Records that a skip must leave out within a leaf: it costs about as much as 20 steps.
+    /// A skip within a leaf must pass at least this many records, because it costs about as much as
+    /// 20 steps.
     const WORTH_A_SKIP: usize = N / 4;
 
     /// The end of the deleted run that contains place `at` of `run`, for a reader at `snapshot`.
-    /// Forward: the last user key that shows the reader nothing. Backward: a key before which
-    /// nothing was checked, and which must still be checked. `None`: less than a whole user key, or
-    /// not worth while.
+    /// Forward: the last user key of the run. Backward: the first user key of the run; the search
+    /// checked nothing before it, and the reader must check that key itself. `None`: the run has no
+    /// whole user key, or is too short to be worth a skip.
     ///
     /// # Safety
     /// `run` was loaded from this tree.
@@ -255,7 +256,7 @@ impl<const N: usize> Tree<N> {
                 None => return group.key,
             }
         }
-        // It may have ended at the first user key behind a dead node.
+        // If the first user key behind a dead node is shown, the run ends at the key before it.
         group.before.or_else(|| stop.and_then(|stop| self.last_key_before(Some(stop))))
     }
 
@@ -281,7 +282,7 @@ impl<const N: usize> Tree<N> {
             while from > 0 && is_same(from - 1) {
                 from -= 1;
             }
-            // The neighbour on the left may hide the first record of a leaf.
+            // A record in the left neighbour may hide the first record of a leaf.
             group.begin(key, from == 0 && leaf.head_since().load(Ordering::Acquire) <= group.snapshot);
         }
         (from..run.len()).find(|&at| {
@@ -305,7 +306,7 @@ impl<const N: usize> Tree<N> {
             steps += 1;
             let next = above.leave_right(run_end, snapshot)?;
             let mut stop = above.step(usize::from(run_end.level()) + 1, next).unwrap_or(next);
-            // Nodes that begin here, from the top down.
+            // Tries the nodes that begin here, from the top down.
             run_end = loop {
                 if stop.dead().at(snapshot) {
                     break stop;
@@ -375,7 +376,7 @@ impl<const N: usize> Tree<N> {
         // SAFETY: the run was loaded from this tree (contract of this function).
         let here: Target<'t> = Target::of(unsafe { run.record(at) });
         let mut run_end = None;
-        // Everything from here on to the right is dead.
+        // Everything from here to the right is dead.
         let mut first = if self.is_dead_around(leaf, &here, true, snapshot) {
             leaf.first_record()
         } else {
@@ -403,16 +404,16 @@ impl<const N: usize> Tree<N> {
         Some(first.user_key())
     }
 
-    /// Whether `node`, to which the path of `target` leads, is dead and has `target` in its range
+    /// Whether `node`, which lies on the path to `target`, is dead and has `target` in its range
     /// (or, if not `inclusive`, the position just before it).
     fn is_dead_around(&self, node: &Node<N>, target: &Target<'_>, inclusive: bool, snapshot: u64) -> bool {
-        // In this order: invariant 1 of `deleted`.
+        // The dead state is read before the link: invariant 1 of `deleted`.
         node.dead().at(snapshot)
             && node.next().is_none_or(|next| next.starts_after(self.icmp(), target, inclusive))
     }
 
-    /// Checks the records of a copy of `leaf` from `at` on to the left. `run_end`: the last checked
-    /// user key that shows the reader nothing here. Returns a place beyond which the reader is
+    /// Checks the records of a copy of `leaf` from `at` to the left. Sets `run_end` to the last
+    /// checked user key that shows the reader nothing. Returns a place before which the reader is
     /// shown a record.
     ///
     /// # Safety
@@ -427,7 +428,7 @@ impl<const N: usize> Tree<N> {
     ) -> Option<usize> {
         run.fetch_first(at, false);
         let mut key: Option<&[u8]> = None;
-        // Whether the newest version so far that the reader sees is one that it is shown.
+        // Whether the newest version met so far that the reader sees is no deletion.
         let mut is_shown = false;
         for at in (0..=at).rev() {
             run.fetch(at, false);

@@ -1,4 +1,4 @@
-//! Compares the deleted runs that nodes state with all records, looked at one by one.
+//! Compares the deleted runs that nodes state with a search through all records.
 
 use super::*;
 use crate::arena::{Arena, ShardStats};
@@ -33,7 +33,7 @@ fn is_there(versions: &[Version], key: u16, snapshot: u64) -> bool {
     seen.max_by_key(|(_, seq, _)| *seq).is_some_and(|(_, _, is_deletion)| !is_deletion)
 }
 
-/// From the record at `target` or the next one on.
+/// The run end that a reader finds from the first record at or after `target`.
 fn run_end_of<'t, const N: usize>(
     tree: &'t Tree<N>,
     target: &Target<'_>,
@@ -46,8 +46,8 @@ fn run_end_of<'t, const N: usize>(
     unsafe { tree.deleted_run_end(&run, at, snapshot, forward) }
 }
 
-/// Checks, in both directions, that a reader finds no key that is skipped from a record of `from`
-/// on. Returns how many were skipped.
+/// Checks, in both directions, that a skip from each record of `from` passes no key that a reader
+/// finds. Returns the number of keys skipped.
 fn check<const N: usize>(tree: &Tree<N>, from: &[Version], snapshot: u64, versions: &[Version]) -> usize {
     let way = |forward| check_way(tree, from, snapshot, versions, forward);
     way(true) + way(false)
@@ -67,8 +67,8 @@ fn check_way<const N: usize>(
         let target = Target { user_key: &bytes, trailer: seq << 8 | kind as u64 };
         let Some(run_end) = run_end_of(tree, &target, snapshot, forward) else { continue };
         let run_end = u16::from_be_bytes(*run_end.first_chunk().expect("2 bytes"));
-        // Forward, `key` is what the reader has left; backward it stops before it looks at the
-        // run end.
+        // Forward, the reader has left `key` and skips the run end. Backward, it stops at the run
+        // end.
         let between = if forward { key + 1..run_end + 1 } else { run_end + 1..key };
         for key in between {
             passed += 1;
@@ -78,7 +78,7 @@ fn check_way<const N: usize>(
     passed
 }
 
-/// Nodes above say no more than those below them.
+/// Checks that a node states no more than the nodes below it.
 fn check_words<const N: usize>(tree: &Tree<N>) {
     let mut leftmost = tree.root();
     while leftmost.level() > 0 {
@@ -112,7 +112,7 @@ fn check_words<const N: usize>(tree: &Tree<N>) {
     }
 }
 
-/// Number of dead nodes, and of those that the node above does not mark.
+/// Number of dead nodes, and of dead nodes that their parent does not mark.
 fn dead_and_unsaid<const N: usize>(tree: &Tree<N>) -> (usize, usize) {
     let (mut dead, mut unsaid) = (0, 0);
     let mut leftmost = tree.root();
@@ -141,7 +141,7 @@ fn nothing_that_is_there_is_passed_over() {
         let mut last = 0;
         while last < 400 {
             let deletes = rng.u8(..3) > 0;
-            // A group: its sequence numbers come in any order, then all are published.
+            // A write group: its sequence numbers come in any order, and are published together.
             let (key, count) = (rng.u16(..keys), rng.u16(1..20));
             let mut group: Vec<Version> =
                 (0..count).map(|i| ((key + i) % keys, last + 1 + u64::from(i), deletes)).collect();
@@ -158,8 +158,8 @@ fn nothing_that_is_there_is_passed_over() {
     assert!(passed > 10_000, "{passed}");
 }
 
-/// Each insert into a leaf is told above only after some of the others: its thread had lost the
-/// processor in between.
+/// An insert into a leaf reaches the nodes above only after some other inserts: as if its thread
+/// had lost the processor in between.
 #[test]
 fn nothing_that_is_there_is_passed_over_when_the_nodes_above_learn_of_it_late() {
     let mut passed = 0;
@@ -172,7 +172,7 @@ fn nothing_that_is_there_is_passed_over_when_the_nodes_above_learn_of_it_late() 
         while last < 600 {
             let mut group: Vec<Version> = Vec::new();
             for _ in 0..rng.usize(1..4) {
-                // As a batch: a run of keys, most of them deleted.
+                // A run of keys in order, like a batch, most of them deleted.
                 let (key, count, puts) = (rng.u16(..keys), rng.u16(1..20), rng.u16(..12));
                 for i in 0..count {
                     last += 1;
@@ -228,13 +228,13 @@ fn one_look_leads_across_all_that_is_deleted() {
             let run_end = run_end_of(&tree, &target, 60_000, forward)?;
             Some(u16::from_be_bytes(*run_end.first_chunk().expect("2 bytes")))
         };
-        // From wherever it is asked, in the middle of a leaf too.
+        // The answer is the same from any place, also in the middle of a leaf.
         for from in [1, 2, 30, 66, 67, 200, keys / 2, keys - 200] {
             assert_eq!(run_end(from, true), Some(keys - 2), "{order} from {from}");
             assert_eq!(run_end(keys - 1 - from, false), Some(1), "{order} from {from} before the end");
         }
         assert_eq!((run_end(0, true), run_end(keys - 1, false)), (None, None), "{order}: they are there");
-        // At 25,000 they were all there.
+        // At snapshot 25,000 no key was deleted yet.
         let target = Target { user_key: &200u16.to_be_bytes(), trailer: u64::MAX };
         assert_eq!(run_end_of(&tree, &target, 25_000, true), None, "{order}");
     }
@@ -269,8 +269,8 @@ fn not_dead<const N: usize>(tree: &Tree<N>) -> Vec<usize> {
     }
 }
 
-/// A queue that is popped at one end. The deletions go to one place beside a live key; the leaves
-/// and nodes that are split off there get no more entries.
+/// A queue that is popped at one end. All deletions go to the place beside a live key, so the
+/// leaves and nodes split off there get no further entries.
 fn pop_beside_a_live_key<const N: usize>(ascending: bool) {
     let tree = tree::<N>();
     let n: u16 = if cfg!(miri) { 60 } else { 5000 };
@@ -291,8 +291,8 @@ fn what_is_split_off_a_leaf_with_a_live_key_and_nothing_comes_into_any_more_is_d
     }
 }
 
-/// Looks through all leaves for a reader at `snapshot` who sees a range tombstone at this number
-/// over all keys.
+/// Calls `bury_covered` for all leaves. The reader at `snapshot` sees a range tombstone over all
+/// keys, whose sequence number is `snapshot`.
 fn bury_all<const N: usize>(tree: &Tree<N>, snapshot: u64) {
     let mut leaf = tree.root();
     while leaf.level() > 0 {
@@ -317,7 +317,7 @@ fn leaves_under_a_range_tombstone_are_dead_once_a_reader_has_been_there_until_so
     assert_eq!(run_end(covered_at - 1), Some(first.to_vec()), "older readers see what was there");
     add(&tree, (200, covered_at + 1, false));
     check_words(&tree);
-    // The records before it in its leaf are checked anew.
+    // The put ended its leaf's dead state, so the skip checks that leaf's records up to it.
     let before = run_end(covered_at + 1).expect("most leaves are dead as before");
     assert!(before < 200u16.to_be_bytes().to_vec() && before >= 190u16.to_be_bytes().to_vec(), "{before:?}");
     assert_eq!(run_end(covered_at), Some((n - 1).to_be_bytes().to_vec()), "it is too new for them");
@@ -333,8 +333,8 @@ mod models {
     use loom::thread;
 
     /// Lets two writers and a reader work on one tree, in all interleavings that loom tells apart
-    /// with `preemptions` preemptions. The reader sees the records in `old` and goes forward, in a
-    /// second model backward. At the end a reader sees everything.
+    /// with `preemptions` preemptions. The reader sees the records in `old`. It goes forward in one
+    /// model and backward in another. At the end a reader sees everything.
     fn model(preemptions: usize, old: &'static [Version], writers: [&'static [Version]; 2]) {
         [true, false].into_iter().for_each(|forward| model_of_way(preemptions, old, writers, forward));
     }
@@ -381,8 +381,8 @@ mod models {
         model(1, old, [&[(3, 4, true)], &[(3, 5, false)]]);
     }
 
-    /// A reader's statement about leaves under a range tombstone at 4 holds for later readers,
-    /// whatever is written meanwhile.
+    /// A range tombstone at 4 covers all leaves, and a reader states that they are dead. A later
+    /// reader still finds a key that is written meanwhile.
     #[test]
     fn loom_a_reader_looks_through_covered_leaves_beside_a_write() {
         const OLD: &[Version] = &[(1, 1, false), (3, 2, false), (6, 3, false)];
@@ -432,8 +432,8 @@ mod models {
         model(1, old, [&[(2, 4, true)], &[(2, 5, false)]]);
     }
 
-    /// The node above two dead leaves is split between the halves of the leaf that a write is on
-    /// its way up from.
+    /// A write splits a leaf, and then goes up to the nodes above. Another writer splits the node
+    /// above, between the halves of that leaf.
     #[test]
     fn loom_an_inner_node_is_split_beside_a_write_below_it() {
         let old = &[(0, 1, true), (10, 2, true), (20, 3, true)];
@@ -442,8 +442,9 @@ mod models {
         model(2, old, [&[(27, 4, false)], &[(22, 5, true)]]);
     }
 
-    /// The root's statements about its children, read at any time beside these writers, hold for
-    /// the records in `old`. With 4 slots a node or more, so that children move from slot to slot.
+    /// The root states which children are dead. Read at any time beside these writers, that holds
+    /// for the records in `old`. Nodes have at least 4 slots, so that children move from slot to
+    /// slot.
     fn model_of_root<const N: usize>(
         preemptions: usize,
         old: &'static [Version],
@@ -510,7 +511,7 @@ mod models {
         model_of_root::<4>(3, old, &[&[(14, 20, false)]]);
         model_of_root::<4>(2, old, &[&[(14, 20, false)], &[(33, 21, false)]]);
         model_of_root::<4>(2, old, &[&[(14, 20, true), (15, 21, true)], &[(12, 22, true)]]);
-        // The one in the middle is dead.
+        // The middle leaf is dead.
         let old = &[
             (10, 1, false),
             (11, 2, false),
@@ -527,8 +528,8 @@ mod models {
     }
 
     /// Leaves of 10 to 12, 20 to 23, 30 to 33 and 40: the second is dead. A split of the third
-    /// splits the node above, too. A later split of the second reuses a slot that had been given
-    /// away.
+    /// splits the node above, too. A later split of the second takes a slot that the node above had
+    /// given to its new half.
     #[test]
     fn loom_the_node_above_is_split_and_filled_again() {
         let old = &[
@@ -549,9 +550,9 @@ mod models {
         model_of_root::<4>(1, old, &[&[(34, 20, false)], &[(24, 21, false)]]);
     }
 
-    /// Leaves of 4 to 9, of 10 to 20, of 21 to 23, and of 30, the first full and dead. It is split,
-    /// and its new half is, too: so it may be two others that have come into the place of a child,
-    /// and behind it.
+    /// Leaves of 4 to 9, 10 to 20, 21 to 23, and 30; the first is full and dead. It is split, and
+    /// its new half is split again. So two new children may take the slot of a child and the slot
+    /// behind it.
     #[test]
     fn loom_children_move_twice() {
         let old = &[
