@@ -4,9 +4,9 @@
 //! request is then withdrawn.
 //!
 //! A locker enters the queues before it searches, and one search runs at a time. The last searcher
-//! of a cycle therefore sees all of it. The first searcher that finds a cycle leaves it, so each
-//! cycle costs one victim: the locker that closed it. The search reads the current edges from the
-//! leaves of all families.
+//! of a cycle therefore sees all of it. The first searcher that finds a cycle withdraws its own
+//! request, so each cycle costs one victim: the locker that closed it. The search reads the current
+//! edges from the leaves of all families.
 //!
 //! Edges can change between two reads: a blocker may have released its lock and may wait again for
 //! something else. The search therefore believes a cycle only if it finds each edge a second time
@@ -16,9 +16,9 @@
 //! search, the search starts again.
 //!
 //! Source of the contract (victim, depth, report): RocksDB `utilities/transactions/lock/point`.
-//! RocksDB's depth counts transactions it looked at. Here the depth is the length of a chain of
-//! locks. A request that waits for an earlier request adds nothing, so a thousand lockers that wait
-//! for one key are no deadlock.
+//! RocksDB's depth counts the transactions that its search visits. Here the depth is the length of
+//! a chain of locks. A request that waits for an earlier request adds nothing, so a thousand
+//! lockers that wait for one key are no deadlock.
 
 use crate::LockMode;
 use crate::cut::EndpointBuf;
@@ -97,7 +97,7 @@ struct Node {
     waiter: Arc<Waiter>,
     from: usize,
     depth: usize,
-    /// The search found it in the queue ahead of `from`, where it may stand for others.
+    /// The search reached it as an earlier request in the queue of `from`. It may stand for others.
     in_queue: bool,
 }
 

@@ -140,7 +140,7 @@ pub(crate) struct Stripe {
 
 #[cfg(not(any(loom, shuttle)))]
 type Published = Swap<LeafDirectory>;
-/// Model checkers drive the latches; the epoch has its own models.
+/// In models a lock replaces the epoch, which has models of its own.
 #[cfg(any(loom, shuttle))]
 type Published = RwLock<Arc<LeafDirectory>>;
 

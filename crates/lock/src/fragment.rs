@@ -70,7 +70,8 @@ pub(crate) enum FragmentChange {
 pub(crate) enum Escalated {
     /// Releases the requested part; the sweep at the transaction's end releases the rest.
     Release,
-    /// Keeps them until everything is released: a part cannot be told from the gap it covers.
+    /// Keeps them until everything is released: nobody knows which part a request asked for, and
+    /// which is gap.
     Keep,
 }
 
@@ -303,7 +304,7 @@ impl Fragments {
     #[inline]
     fn insert(&mut self, at: usize, fragment: LockFragment) {
         if self.all.len() == self.all.capacity() {
-            // Grows by a quarter, not to double: this decides the memory per lock.
+            // Grows by a quarter instead of doubling: spare room counts as memory of the locks.
             self.all.reserve_exact((self.all.len() / 4).max(4));
         }
         self.all.insert(at, fragment);

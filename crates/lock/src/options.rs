@@ -14,7 +14,8 @@ pub enum LockMode {
     Exclusive,
 }
 
-/// Longest wait of a request. RocksDB's `lock_timeout`: 0, milliseconds, negative.
+/// Longest wait of a request. RocksDB's `lock_timeout` has 0, milliseconds, and negative numbers
+/// for these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timeout {
     /// The request does not wait.
@@ -54,8 +55,9 @@ pub struct LockManagerOptions {
     /// Number of recent deadlocks that are kept. Default: 5, as in RocksDB.
     pub max_num_deadlocks: usize,
     /// A locker passes a waiting range if it took its first lock before the range arrived, or
-    /// before this many later requests have waited or passed. With 0, a range that waits for one
-    /// key blocks all its other keys for new lockers. Default: 256.
+    /// before this many further tickets were drawn: one for each later request that waits or
+    /// passes. With 0, a range that waits for one key blocks all its other keys for new lockers.
+    /// Default: 256.
     pub range_patience: u64,
 }
 

@@ -6,11 +6,12 @@
 //! Fairness. A request is granted when no other owner *holds* a conflicting lock and no *earlier*
 //! conflicting request waits. An owner older than a waiting request passes it: the owner's stamp,
 //! the next ticket at the time of its first lock, is not above the request's ticket. Otherwise a
-//! locker would wait while others already wait for its locks. A waiting *range* is also passed by
-//! owners that begin before `range_patience` later tickets are drawn; each pass draws one.
-//! Otherwise one slow holder of a key would block a hundredth of all keys: with 40 threads on two
-//! processors, two waits of three were for such ranges. Only finitely many owners can have begun by
-//! then, so no request starves behind transactions that end.
+//! locker would wait while others already wait for its locks.
+//!
+//! Younger owners pass a waiting *range* as well, until `range_patience` tickets are drawn after
+//! its own; each pass draws one. Without that, a range that waits for one slow holder would block
+//! all its other keys. (With 40 threads on two processors, two of three waits were for such
+//! ranges.) Only owners that began in time pass, and they end, so no request starves.
 //!
 //! Passing causes no cycles among lockers that take their locks in ascending order. Suppose X waits
 //! for the request W, and W waits, through others, for X. Following the holders upwards from the
@@ -179,8 +180,8 @@ impl Queue {
         self.line.iter().take(index).map(move |w| (w, stand(order, w, later)))
     }
 
-    /// True if no request like this can be granted anything of `region`: this one is exclusive,
-    /// covers the region, and nothing in the queue may overtake.
+    /// True if nothing of `region` can be granted to a later request: this one is exclusive, covers
+    /// the region, and nothing in the queue may overtake.
     pub(crate) fn is_barred_by(&self, order: &CutOrder, waiter: &Waiter, region: KeySpan<'_>) -> bool {
         self.bypassing == 0 && waiter.bars(order, region)
     }

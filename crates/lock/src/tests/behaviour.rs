@@ -159,7 +159,7 @@ fn to_unlock_what_was_just_locked_is_as_cheap_with_many_locks_as_with_few() {
         a.unlock_key(&family, &key(i)).unwrap();
     }
     assert!(a.log_entries_looked_at() <= 200, "{}", a.log_entries_looked_at());
-    // Unlocks in the order of locking: the entries soon lie too far back to be searched.
+    // Unlocks in the order of locking: soon the entries lie too far back for the search of the log.
     let bytes = a.log_bytes();
     for i in 0..HELD {
         a.unlock_key(&family, &key(i)).unwrap();
@@ -210,7 +210,7 @@ fn who_is_refused_for_lack_of_memory_does_not_have_all_locks_gone_through_each_t
     let family = family(&manager);
     let (mut a, mut b) = (manager.locker(TRY), manager.locker(TRY));
     manager.set_max_lock_memory(2000);
-    // Nothing can be joined.
+    // No locks can be joined.
     assert!((0..100_u64).any(|i| a.lock_key(&family, &i.to_be_bytes(), Shared).is_err()));
     for i in 100..200_u8 {
         refused(b.lock_key(&family, &[i], Exclusive), ErrorKind::Aborted, SubCode::LockLimit);
@@ -226,7 +226,7 @@ fn who_takes_locks_just_below_the_limit_does_not_have_all_of_them_gone_through_e
     let manager = LockManager::new(LockManagerOptions::new(Arc::new(TickingClock::default())));
     let family = family(&manager);
     let (mut a, mut b) = (manager.locker(TRY), manager.locker(TRY));
-    // These cannot be joined. The few beside them can, and leave room for as few.
+    // These locks cannot be joined. The few locks beside them can be, which frees a little room.
     for i in 0..2000_u64 {
         a.lock_key(&family, &i.to_be_bytes(), Shared).unwrap();
     }
@@ -238,7 +238,7 @@ fn who_takes_locks_just_below_the_limit_does_not_have_all_of_them_gone_through_e
     let counters = manager.counters();
     assert!(counters.escalations > 1 && counters.escalations < 300, "{counters:?}");
     manager.check().unwrap();
-    // With that much to gain, one escalation makes room for many locks of any owner.
+    // One escalation frees so many bytes that many locks of any owner fit.
     let before = manager.counters().escalations;
     manager.set_max_lock_memory(2 * floor);
     let mut others: Vec<_> = (0..100).map(|_| manager.locker(TRY)).collect();
@@ -425,7 +425,7 @@ fn whoever_was_let_through_passes_those_who_waited_behind() {
         panic!("it is the next")
     };
     first.finish(&family, waits[0].span.as_span(), pieces, bytes);
-    // The second waits for the first now.
+    // The second request waits for the first locker.
     assert!(ask(first, &family, 7, 7).is_none());
     assert!(family.withdraw(&waits[1]));
 }
@@ -439,7 +439,7 @@ fn whoever_begins_anew_passes_nobody_who_waits() {
     assert!(ask(first, &family, 3, 3).is_none());
     assert!(ask(second, &family, 4, 4).is_none());
     let waits = ask(wide, &family, 0, 9).unwrap();
-    // Others wait for both, so both pass.
+    // Others wait for both lockers, so both pass.
     assert!(ask(first, &family, 5, 5).is_none());
     assert!(ask(second, &family, 6, 6).is_none());
     first.release_all();
@@ -470,10 +470,10 @@ fn a_range_that_waits_is_passed_by_so_many_and_by_those_who_were_there() {
         assert!(ask(young, &family, 5, 7).is_none());
         young.release_all();
     }
-    // These drew four tickets. The fifth is for one more.
+    // The passes drew four tickets. One more pass draws the fifth.
     assert!(ask(young, &family, 2, 2).is_none());
     let waits_too = ask(key, &family, 1, 1).unwrap();
-    // An owner that has begun by then goes on.
+    // An owner that began in time still passes.
     assert!(ask(young, &family, 8, 8).is_none());
     holder.release_all();
     young.release_all();

@@ -4,10 +4,10 @@
 //! other share a latch, so the list is one order in which all of them could have been made one by
 //! one. Out: the first decision that the reference makes differently.
 //!
-//! The threads decide when a request is granted that touches several leaves, or that may overtake:
-//! they grant it after the release, under latches of its own. Each grant must therefore be due, in
-//! the reference's order, where it is recorded. When no thread is between a release and its grants,
-//! no request waits needlessly.
+//! A request that touches several leaves, or that may overtake, is granted after the release, under
+//! latches of its own. So the threads choose the time of such a grant. The check asks that the
+//! reference may make the grant where the list has it. It also asks that no request waits
+//! needlessly while no thread is between a release and its grants.
 
 use super::reference::{Answer, Cells, Reference};
 use crate::LockMode;
