@@ -7,10 +7,10 @@ use crate::key::CacheKey;
 use crate::role::Role;
 use esker_base::{Error, ErrorKind, Result, SubCode};
 
-/// The priority of a value: those of a low one are evicted sooner.
+/// The priority of a value. Values of low priority are evicted sooner.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum CachePriority {
-    /// Given up first.
+    /// Evicted first.
     Bottom,
     /// Usual.
     #[default]
@@ -78,25 +78,25 @@ impl CacheType {
 pub struct CacheOptions {
     /// The kind of cache.
     pub cache_type: CacheType,
-    /// Bytes.
+    /// Capacity in bytes.
     pub capacity: usize,
     /// LRU: 2 to the power of this many shards; negative: by capacity, at least 512 KiB for each,
     /// at most 64 shards. The clocks have one table whatever this says.
     pub num_shard_bits: i32,
-    /// Inserts beyond the capacity fail, instead of exceeding it by the values in use.
+    /// Inserts beyond the capacity fail. Without this, values in use may exceed the capacity.
     pub strict_capacity_limit: bool,
     /// LRU: the part of the capacity kept for high-priority values and those that have been hit. 0:
     /// no such part.
     pub high_pri_pool_ratio: f64,
     /// LRU: the part of the capacity kept for low-priority values. 0: no such part.
     pub low_pri_pool_ratio: f64,
-    /// Clocks: an insert gives up making room when it has seen this many held values for each it
-    /// could evict.
+    /// Clocks: an insert stops making room once it has met this many held values for each value
+    /// that it evicted.
     pub eviction_effort_cap: usize,
     /// Whether the cache's own memory counts.
     pub metadata_charge_policy: MetadataChargePolicy,
-    /// Whether lookups of a sample of the keys are followed, to say how often caches of other sizes
-    /// would miss.
+    /// Whether the cache estimates how often caches of other sizes would miss, from a sample of the
+    /// keys.
     pub estimates_misses: bool,
 }
 
@@ -140,14 +140,15 @@ esker_base::setters! {
 /// The result of an insert that succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InsertOutcome {
-    /// It is in the cache.
+    /// The value is in the cache.
     Added,
-    /// It is in the cache in place of the key's former value (LRU).
+    /// The value replaced the key's former value (LRU).
     Replaced,
-    /// There was one with its key, which stays (clocks): the handle is of that one.
+    /// The key had a value, which stays (clocks). The handle holds that value.
     Found,
-    /// It is not in the cache, but charged while the handle is held: it is larger than the cache
-    /// may be, there was no place, or too much that was evicted waits for readers under guards.
+    /// The value is not in the cache, but charged while the handle is held. It is larger than the
+    /// capacity allows, the table had no place for it, or too many bytes of evicted values wait for
+    /// readers under guards.
     Detached,
 }
 

@@ -10,9 +10,10 @@
 //!   [bottom: oldest … newest] [low: oldest … newest] [high: oldest … newest]
 //! ```
 //!
-//! An entry of high priority, or one that has been hit, belongs into the high pool if that has any
-//! share of the capacity; else one of low priority into the low pool, likewise; else into the
-//! bottom pool. A pool that outgrows its share hands its oldest entry down to the next.
+//! The high and the low pool may have no share of the capacity; then no entry goes there. The high
+//! pool takes entries of high priority and entries that have been hit. The low pool takes those of
+//! low priority, and those for which there is no high pool. The bottom pool takes the rest. A pool
+//! that outgrows its share hands its oldest entry down to the next.
 //!
 //! A hit costs one short lock, one probe of the table and the relinking of one entry; it allocates
 //! nothing.
@@ -43,8 +44,8 @@ pub(crate) struct LruCache<V> {
     /// Bytes of an entry beside its value, or 0.
     entry_overhead: usize,
     home: Arc<Home<V>>,
-    /// Bytes of the capacity that are none of the shards'. Locked while limits change, so that all
-    /// shards get the same.
+    /// Bytes of reservations, which the shards' capacity lacks. Locked while limits change, so that
+    /// all shards get the same limits.
     reserved: Mutex<usize>,
     on_evict: Option<EvictionCallback<V>>,
 }
@@ -74,8 +75,8 @@ impl<V> LruCache<V> {
             high_ratio: high,
             low_ratio: low,
         };
-        // Different caches shall not have the same unlucky keys; tests shall be able to repeat what
-        // they see.
+        // Caches of different sizes hash keys differently, so they do not share unlucky keys. Tests
+        // can still repeat a run.
         let seed = split_mix(options.capacity as u64);
         Ok(LruCache {
             shards: (0..shard_count).map(|_| Padded(Mutex::new(LruShard::new(limits, seed)))).collect(),
@@ -98,7 +99,7 @@ impl<V> LruCache<V> {
 
     #[inline]
     fn shard(&self, hash: u64) -> &Mutex<LruShard<V>> {
-        // The table inside uses the lowest and the highest bits.
+        // The table of a shard uses the lowest and the highest bits.
         &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)].0
     }
 
@@ -172,7 +173,7 @@ impl<V> LruCache<V> {
         Ok(())
     }
 
-    /// Evicts up to this many bytes of values without handles. Returns the bytes.
+    /// Evicts up to this many bytes of values without handles. Returns the bytes freed.
     fn evict(&self, wanted: usize) -> usize {
         let mut freed = 0;
         for shard in &self.shards {
@@ -186,7 +187,7 @@ impl<V> LruCache<V> {
         freed
     }
 
-    /// Charges for a reservation: the shards have less from now on.
+    /// Charges for a reservation: reduces the capacity of the shards.
     pub(crate) fn charge(&self, bytes: usize) -> Result<()> {
         self.charge_outside(bytes)?;
         let mut reserved = self.reserved.lock();
@@ -195,14 +196,14 @@ impl<V> LruCache<V> {
         Ok(())
     }
 
-    /// The shards have more from now on.
+    /// Ends a reservation: gives the shards their capacity back.
     pub(crate) fn give_reserved_back(&self, bytes: usize) {
         let mut reserved = self.reserved.lock();
         *reserved -= bytes;
         self.share_out(*reserved);
     }
 
-    /// REQUIRES: `reserved` is locked.
+    /// Divides the rest of the capacity among the shards. REQUIRES: `reserved` is locked.
     fn share_out(&self, reserved: usize) {
         let for_all = self.home.ledger.capacity().saturating_sub(reserved);
         for shard in &self.shards {

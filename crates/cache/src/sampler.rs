@@ -2,19 +2,19 @@
 //!
 //! In: looked-up keys and their charges. Out: for some sizes, the share of lookups that would miss.
 //!
-//! One key in 2^n is followed, chosen by its hash. For each lookup of such a key the sampler knows
-//! the bytes of other followed keys looked up since the last time. Times 2^n, that is the least
-//! capacity at which an LRU cache would still have it (Mattson et al., 1970; sampling by hash:
-//! Waldspurger et al., SHARDS, FAST '15). A key's first lookup misses in every cache. The policy of
-//! the clocks misses less than LRU on most loads, so the estimate is a cautious one. It predicts
-//! well how much another size would change.
+//! The sampler follows one key in 2^n, chosen by its hash. At each lookup of a followed key it adds
+//! up the bytes of the other followed keys that were looked up since the key's last lookup. That
+//! sum times 2^n is the least capacity at which an LRU cache would still have the key (Mattson et
+//! al., 1970; sampling by hash: Waldspurger et al., SHARDS, FAST '15). A key's first lookup misses
+//! in every cache. The policy of the clocks misses less than LRU on most loads, so the estimate is
+//! a cautious one. It predicts well how much another size would change.
 //!
 //! Invariants
-//!  1. A lookup of a key that is not followed costs a multiplication; one that is, a lock that is
-//!     only tried.
-//!  2. Memory: at most `MAX_FOLLOWED` keys, whatever the capacity.
-//!  3. `newest` of each followed key is its only slot with bytes, and `sums` are the sums of the
-//!     slots (a Fenwick tree).
+//!  1. A lookup of a key that is not followed costs a multiplication. A lookup of a followed key
+//!     also tries a lock, and never waits for it.
+//!  2. Memory: at most `MAX_FOLLOWED` keys, for any capacity.
+//!  3. Each lookup takes the next slot. Only a followed key's newest slot (`newest`) has bytes, and
+//!     `sums` are the sums of the slots (a Fenwick tree).
 
 use crate::key::CacheKey;
 use esker_base::sync::Mutex;
@@ -25,7 +25,7 @@ const EIGHTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Keys that are followed at most.
 const MAX_FOLLOWED: usize = 2048;
 const SLOTS: usize = 2 * MAX_FOLLOWED;
-/// Not more often than one key in 2 to this is followed: a followed lookup costs some 200 ns.
+/// At most one key in 2^this is followed, because a followed lookup costs about 200 ns.
 const MIN_BITS: u32 = 6;
 const MAX_BITS: u32 = 24;
 /// Expected charge of an entry, in bytes.
@@ -36,9 +36,9 @@ const HALF_LIFE: u64 = 1 << 16;
 /// Estimated misses of a cache of this size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MissEstimate {
-    /// Bytes.
+    /// Size in bytes.
     pub capacity: usize,
-    /// 0 to 1.
+    /// Share of lookups that would miss, 0 to 1.
     pub miss_ratio: f64,
 }
 
@@ -52,7 +52,7 @@ struct Stack {
     capacity: usize,
     /// Slot and charge of each followed key.
     newest: HashMap<CacheKey, (u32, u32)>,
-    /// The key of each slot, if it is still its newest.
+    /// For each slot its key, if it is the key's newest slot.
     keys: Vec<Option<CacheKey>>,
     sums: Vec<u64>,
     next: usize,
@@ -63,7 +63,7 @@ struct Stack {
 
 impl Sampler {
     pub(crate) fn new(capacity: usize) -> Sampler {
-        // The sampler follows the number of entries that the largest size holds, sampled.
+        // The sampler follows about as many keys as a sample of the largest size's entries has.
         let most = capacity / USUAL_CHARGE * EIGHTHS[EIGHTHS.len() - 1] / 8;
         let bits = (most / MAX_FOLLOWED + 1).next_power_of_two().trailing_zeros();
         Sampler { bits: bits.clamp(MIN_BITS, MAX_BITS), stack: Mutex::new(Stack::new(capacity)) }

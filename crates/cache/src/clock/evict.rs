@@ -1,34 +1,34 @@
 //! Eviction: a clock whose hands are moved by inserts that need room.
 //!
-//! In: bytes that are wanted. Out: bytes that were freed, of entries without handles that were not
-//! used recently.
+//! In: the bytes that an insert needs. Out: the bytes freed, of entries without handles that were
+//! not used recently.
 //!
 //! There are two hands, and each step of one reads one line. A new entry is on probation: its clock
-//! is zero, and it was never used. The first hand looks for such entries in the next few buckets
-//! and evicts them, leaving all others as they are. So about a tenth of the entries are on
-//! probation, and a scan, whose blocks are never used again, replaces that tenth only. If the first
-//! hand finds nothing, the second takes a step: an entry whose clock is above zero loses one; at
-//! zero it is evicted. An evicted entry leaves a ghost of its hash in its place until that is
-//! needed. An entry that returns while its ghost is there is not on probation. (Quick demotion and
-//! lazy promotion, as in S3-FIFO, Yang et al., SOSP '23, on a clock; numbers in
+//! is zero, and it was never used. The first hand evicts the entries on probation in the next eight
+//! buckets and leaves all others as they are. So about a tenth of the entries are on probation, and
+//! a scan, whose blocks are never used again, replaces that tenth only. If the first hand finds
+//! nothing, the second takes a step: an entry whose clock is above zero loses one; at zero it is
+//! evicted. An evicted entry leaves a ghost of its hash in its place until the place is needed. An
+//! entry that returns while its ghost is there is not on probation. (Quick demotion and lazy
+//! promotion, as in S3-FIFO, Yang et al., SOSP '23, on a clock; numbers in
 //! docs/design/0002-block-cache.md.)
 //!
 //! Invariants
-//!  1. Threads share the hands by adding to them, so none waits for another and each bucket is
-//!     looked at by one. A thread takes eight steps of the first hand at a time, and continues with
-//!     them at its next eviction.
+//!  1. Threads share a hand by adding to its position, so no thread waits for another, and no two
+//!     look at the same bucket. A thread takes eight steps of the first hand at a time. It uses up
+//!     the rest of them at its next eviction.
 //!  2. Entries under guards may go: their memory waits for the guards. Entries with handles stay.
 //!  3. Each call ends: after `MAX_TURNS` of the second hand, after a turn in which nothing could go
 //!     or age, or after `effort_cap` pinned entries for each evicted one, unless the limit is
 //!     strict.
-//!  4. While values of more than `MAX_DEFERRED_SHARE` of the capacity wait for guards, no new value
-//!     comes in: a reader that sleeps under its guard, or reads a file, does not make the cache's
-//!     memory grow. Present values stay and are found.
+//!  4. While values of more than one part in `MAX_DEFERRED_SHARE` of the capacity wait for guards,
+//!     no new value comes in. So a reader that sleeps under its guard, or reads a file, does not
+//!     make the cache's memory grow. Present values stay and are found.
 //!  5. A call that found nothing to evict is remembered (`barren`). Later calls look at
-//!     `BARREN_BUCKETS` only, until one meets an entry without handles; so does each call while
-//!     there are no entries at all. A cache full of pinned or reserved memory thus does not have
-//!     its whole table searched for each charge. The hand continues from its position, so all
-//!     buckets are visited in time. A strict limit refuses only after a look at all of them.
+//!     `BARREN_BUCKETS` only, until one meets an entry without handles. A call in a cache without
+//!     entries does the same. So a cache full of pinned or reserved memory does not search its
+//!     whole table for each charge. The hand continues from its position, so all buckets are
+//!     visited in time. A strict limit refuses only after a look at all of them.
 
 use super::slot::FoundSlot;
 use super::table::ClockTable;
@@ -37,28 +37,27 @@ use crate::outcome::{Evicted, EvictedList};
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch::{self, Guard};
 
-/// Enough for every clock to come down to zero, and once more.
+/// Turns in which every clock comes down to zero, and one more.
 const MAX_TURNS: usize = 4;
-/// Buckets that are searched for an entry on probation before another has to grow older. With 4
-/// entries in each, as many as find one nearly always when a tenth of all is on probation.
+/// Buckets in which the first hand looks for an entry on probation before the second takes a step.
+/// Eight buckets have about 32 entries. If a tenth of all entries are on probation, one of those
+/// nearly always is.
 const PROBATION_BUCKETS: usize = 8;
-/// Buckets without anything to take that a call looks at after another has found nothing in all of
-/// them.
+/// Buckets that a call looks at after an earlier call found nothing to evict in the whole table.
 const BARREN_BUCKETS: usize = 32;
-/// Share of the capacity, one part in this many, beyond which memory that waits for guards is
-/// pushed.
+/// Memory that waits for guards is pushed once it exceeds the capacity divided by this.
 const DEFERRED_SHARE: usize = 64;
-/// Bytes up to which memory that waits for guards is never pushed.
+/// Memory that waits for guards is never pushed below this many bytes.
 const MIN_DEFERRED_BYTES: usize = 16 << 10;
-/// Share of the capacity, one part in this many. While values of more than that wait, or entries
-/// without theirs, nothing comes in.
+/// No new value comes in while waiting values, or waiting entries without their values, exceed the
+/// capacity divided by this.
 const MAX_DEFERRED_SHARE: usize = 40;
-/// Waiting bytes, of values and of entries without theirs, up to which new values always come in.
-/// So values of a cache of more than 1.25 MiB exceed its capacity by at most 2.5 %. An entry
-/// without its value has one or two percent of its former size.
+/// The least limits of waiting bytes: of values, and of entries without theirs. So values of a
+/// cache of more than 1.25 MiB exceed its capacity by at most 2.5 %. An entry without its value has
+/// one or two percent of its former size.
 const MIN_FULL_DEFERRED_BYTES: [usize; 2] = [32 << 10, 256 << 10];
-/// Charges of this many entries are taken back together at the latest: other inserts that need room
-/// still count them.
+/// The charges of at most this many evicted entries are taken back together. Until then, other
+/// inserts still count them.
 const SETTLED_AT_ONCE: usize = 32;
 /// One in this many of the refused inserts tries to advance the epoch.
 const REFUSALS_FOR_A_PUSH: usize = 16;
@@ -71,12 +70,12 @@ struct Sweep<V> {
     pinned: usize,
     wanted: usize,
     tally: ChargeTally,
-    /// Buckets that the second hand has looked at since something went or grew older.
+    /// Buckets that the second hand has looked at since an entry was evicted or lost a clock step.
     barren: usize,
-    /// The last call found nothing, and neither has this one. Entries that are always in use or
-    /// held then do not prolong the search.
+    /// The last call found nothing, and neither has this one. A wary call does not search longer
+    /// because of entries that are in use or held.
     is_wary: bool,
-    /// While the call is wary, it looks at `BARREN_BUCKETS` only.
+    /// A wary call looks at `BARREN_BUCKETS` only.
     is_hasty: bool,
 }
 
@@ -95,15 +94,15 @@ impl<V> Sweep<V> {
         }
     }
 
-    /// Something went or grew older.
+    /// Notes that an entry was evicted or lost a clock step.
     fn has_found(&mut self) {
         (self.barren, self.is_wary) = (0, false);
     }
 }
 
 impl<V: Send + Sync + 'static> ClockTable<V> {
-    /// Evicts until `wanted` bytes are free, or it is not worth the effort: more than `effort_cap`
-    /// pinned entries seen for each that was taken. Returns the bytes.
+    /// Evicts until `wanted` bytes are free. Gives up after more than `effort_cap` pinned entries
+    /// for each evicted one. Returns the bytes freed.
     pub(crate) fn evict(&self, wanted: usize, effort_cap: usize) -> usize {
         let was_barren = self.barren.load(Ordering::Relaxed);
         let is_empty = self.occupancy() == 0;
@@ -117,9 +116,9 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
         let ([whole, emptied], [_, most_emptied]) = (self.ledger.deferred_parts(), self.full_deferred());
         if whole > self.usual_deferred() / 2 || emptied > most_emptied / 2 {
-            // Hands over what this thread has retired, so that a later push finds it: the thread
-            // may not evict again for long. Without their values the entries of one thread are a
-            // few kilobytes, but those of many threads together would refuse new values.
+            // Hands over the memory that this thread has retired, so that a later push finds it:
+            // this thread may not evict again for long. One thread's entries without values are a
+            // few kilobytes. Those of many threads together could refuse new values.
             guard.flush();
         }
         drop(guard);
@@ -128,11 +127,11 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         sweep.freed
     }
 
-    /// Moves the hands until as much is free as is wanted, or it is not worth the effort.
+    /// Moves the hands until enough is free, or the effort cap is reached.
     fn sweep(&self, sweep: &mut Sweep<V>, effort_cap: usize, guard: &Guard) {
         let length = self.length();
         let mut steps_left = length * MAX_TURNS;
-        // Where there are few entries, a turn is enough to know that none of them is on probation.
+        // With few entries, one turn shows that none of them is on probation.
         let mut probation_left = if sweep.is_wary { 0 } else { length };
         while sweep.freed < sweep.wanted
             && steps_left > 0
@@ -171,7 +170,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         if !next.is_multiple_of(PROBATION_BUCKETS) {
             return next;
         }
-        // Threads that share a claim may both come here: then steps of one are left out or made
+        // Two threads that share a claim may both come here. Then some steps are left out or made
         // twice.
         let first = self.probation_hand.0.fetch_add(PROBATION_BUCKETS, Ordering::Relaxed);
         own.store(first + 1, Ordering::Relaxed);
@@ -186,8 +185,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             if sweep.freed >= sweep.wanted {
                 return;
             }
-            // The word first: it often rules the entry out, and entries are mostly not in this
-            // processor's cache.
+            // The place's word comes first: it often rules the entry out, and the entry itself is
+            // mostly in no processor cache.
             if found.word.clock() > 0 {
                 if only_probation {
                     continue;

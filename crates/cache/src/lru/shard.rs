@@ -16,12 +16,12 @@ use smallvec::SmallVec;
 
 const NONE: u32 = u32::MAX;
 
-/// Where a visit ends.
+/// The place behind the last slot, for visits.
 pub(super) const END: usize = usize::MAX;
 
-/// Without a strict limit, an insert stops looking for room after this many values in use;
-/// otherwise it would repeat the search while a small cache is all in use. The values it met count
-/// as used now, so the next insert looks further on.
+/// Without a strict limit, an insert gives up after it has met this many values in use. Otherwise
+/// each insert into a small cache would search it all while all of it is in use. The values that it
+/// met count as used now, so the next insert looks further on.
 const MAX_IN_USE_MET: usize = 64;
 
 /// The entries that an operation removed.
@@ -39,7 +39,7 @@ impl<V> Default for LruGarbage<V> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) capacity: usize,
-    /// Evictions are reported.
+    /// Whether evictions are reported.
     pub(super) tells: bool,
     pub(super) high_ratio: f64,
     pub(super) low_ratio: f64,
@@ -69,7 +69,7 @@ struct Slot<V> {
     /// `None` in an empty slot.
     entry: Option<Listed<V>>,
     newer: u32,
-    /// In an empty slot: the next empty one.
+    /// The next older entry of the pool; in an empty slot, the next empty slot.
     older: u32,
     pool: Pool,
     has_hit: bool,
@@ -144,7 +144,7 @@ impl<V> LruShard<V> {
         self.limits.capacity
     }
 
-    /// Puts an entry in whose key is not there.
+    /// Inserts an entry whose key the shard does not have.
     pub(super) fn put(&mut self, hash: u64, entry: Listed<V>) {
         self.usage += entry.about.charge;
         let slot = Slot { entry: Some(entry), newer: NONE, older: NONE, pool: Pool::Bottom, has_hit: false };
@@ -154,7 +154,7 @@ impl<V> LruShard<V> {
         self.table.insert_unique(hash, index, |&i| slots[i as usize].key().hash(seed));
     }
 
-    /// True if there was one.
+    /// Removes the value of a key. True if there was one.
     pub(super) fn erase(&mut self, hash: u64, key: &CacheKey, garbage: &mut LruGarbage<V>) -> bool {
         let found = self.table.entry(
             hash,
@@ -169,7 +169,7 @@ impl<V> LruShard<V> {
         true
     }
 
-    /// Evicts up to this many bytes of values without handles. Returns the bytes.
+    /// Evicts up to this many bytes of values without handles. Returns the bytes freed.
     pub(super) fn evict(&mut self, wanted: usize, garbage: &mut LruGarbage<V>) -> usize {
         let before = self.usage;
         for pool in POOLS {
@@ -236,9 +236,8 @@ impl<V> LruShard<V> {
         !lacks(self)
     }
 
-    /// Evicts the oldest entries of a pool while `wanted`, skipping up to `patience` entries in
-    /// use. Returns the number of those, which move to the new end: being in use is as good as
-    /// being used now.
+    /// Evicts the oldest entries of a pool while `wanted` returns true, skipping up to `patience`
+    /// entries in use. Those count as used now and move to the newest end. Returns their number.
     fn evict_from(
         &mut self,
         pool: Pool,
@@ -253,8 +252,8 @@ impl<V> LruShard<V> {
             }
             let index = self.pools[pool as usize].oldest;
             let slot = &self.slots[index as usize];
-            // One attempt, not two: handles are released without the lock, and a second attempt
-            // might succeed without a report.
+            // One attempt only: handles are released without the lock, so a second attempt might
+            // succeed and leave the eviction unreported.
             let is_killed = if self.limits.tells {
                 let last = slot.entry().kill_for_callback();
                 let told = last.map(|value| Evicted { value, was_hit: slot.has_hit });
@@ -381,7 +380,7 @@ impl<V> LruShard<V> {
         }
     }
 
-    /// Hands the oldest of pools that exceed their share down.
+    /// Moves the oldest entries of pools that exceed their share down to the next pool.
     #[inline]
     fn maintain_shares(&mut self) {
         for (from, to) in [(Pool::High, Pool::Low), (Pool::Low, Pool::Bottom)] {

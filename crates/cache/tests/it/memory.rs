@@ -1,4 +1,4 @@
-//! The memory that a cache is charged, and takes, beside its capacity.
+//! The memory beyond its capacity that a cache charges, and that it takes.
 
 use esker_base::rng::Rng;
 use esker_base::sync::epoch;
@@ -6,7 +6,7 @@ use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, CacheType, Metad
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Reads of blocks of many sizes, some as large as filters, through a cache with room for a part of
+/// Reads blocks of many sizes, some as large as filters, through a cache with room for a part of
 /// them.
 fn most_over(cache_type: CacheType, capacity: usize) -> f64 {
     let options = CacheOptions { cache_type, num_shard_bits: 0, ..CacheOptions::with_capacity(capacity) };
@@ -42,7 +42,7 @@ fn memory_is_at_most_three_percent_above_the_capacity() {
     }
 }
 
-/// Bytes that count while they live.
+/// A value that counts its bytes in `alive` until it is dropped.
 struct Counted<'a> {
     alive: &'a AtomicUsize,
     _bytes: Box<[u8]>,
@@ -65,8 +65,8 @@ impl Drop for Counted<'_> {
 
 const READERS: usize = 8;
 
-/// Reads under guards, and inserts what is missing. Returns the most bytes that lived when it had
-/// made a value.
+/// Reads under guards, and inserts missing values. Returns the most bytes of living values,
+/// measured after each new value.
 fn read(cache: &Cache<Counted<'static>>, alive: &'static AtomicUsize, seed: u64, slow: &AtomicBool) -> usize {
     let (mut rng, mut most) = (Rng::new(seed), 0);
     for _ in 0..4_000 {
@@ -76,7 +76,7 @@ fn read(cache: &Cache<Counted<'static>>, alive: &'static AtomicUsize, seed: u64,
         let is_there = cache.lookup_under(&key, &guard).is_some();
         if !is_there {
             if slow.swap(false, Ordering::Relaxed) {
-                // Its file takes as long as many reads of the others.
+                // A slow reader's file takes as long as many reads of the other threads.
                 let start = alive.load(Ordering::SeqCst);
                 (0..100).for_each(|_| thread::yield_now());
                 most = most.max(start);
@@ -93,12 +93,12 @@ fn read(cache: &Cache<Counted<'static>>, alive: &'static AtomicUsize, seed: u64,
     most
 }
 
-/// Everything that lives counts, evicted or not: 3 % above the capacity, and what each reader has
-/// in hand.
+/// All living values count, evicted or not. They may exceed the capacity by 3 %, and by one value
+/// for each reader.
 #[test]
 fn what_slow_readers_hold_up_is_bounded() {
     const CAPACITY: usize = 1600 << 10;
-    // The last evicted entry may go after the test.
+    // The last evicted entry may be dropped after the test.
     static ALIVE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
     let _turn = crate::alone();
     let types =

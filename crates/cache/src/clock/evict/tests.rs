@@ -1,4 +1,4 @@
-//! The part of the table that an eviction looks at: the hands count it.
+//! Counts the buckets that evictions look at, by the steps of the hands.
 
 use super::*;
 use crate::clock::ClockCache;
@@ -14,7 +14,7 @@ fn cache(capacity: usize, entry_charge: usize, is_strict: bool) -> ClockCache<u6
         capacity,
         strict_capacity_limit: is_strict,
         metadata_charge_policy: MetadataChargePolicy::DontChargeCacheMetadata,
-        // Pinned entries alone end no search.
+        // Pinned entries do not end the search.
         eviction_effort_cap: usize::MAX - 1,
         ..CacheOptions::default()
     };
@@ -36,8 +36,8 @@ fn looks(cache: &ClockCache<u64>) -> usize {
     hands.map(|hand| hand.0.load(Ordering::Relaxed)).sum()
 }
 
-/// Charges in small steps from outside, as a builder does that holds blocks. Returns the buckets
-/// that were looked at.
+/// Charges in small steps from outside, as a builder does that holds blocks. Returns the number of
+/// buckets that the hands looked at.
 fn charge_often(cache: &ClockCache<u64>, times: usize) -> usize {
     let before = looks(cache);
     (0..times).for_each(|_| cache.charge(10).expect("the limit is not strict"));
@@ -70,7 +70,7 @@ fn what_is_held_is_searched_once_not_for_each_charge() {
         let most = (1 + PROBATION_BUCKETS) * MAX_TURNS * length + 1000 * BARREN_BUCKETS;
         let in_all = charge_often(&cache, 1000);
         assert!(in_all <= most, "{in_all} of {most}");
-        // They are used all the time, which makes no difference.
+        // The entries are used all the time. That changes nothing.
         let mut in_all = 0;
         for i in 0..1000 {
             drop(cache.lookup(&about(i % held_count, 1).key).expect("it is held"));
@@ -79,7 +79,8 @@ fn what_is_held_is_searched_once_not_for_each_charge() {
         assert!(in_all <= 1000 * BARREN_BUCKETS, "{in_all}");
         assert_eq!(cache.occupancy_count(), held_count as usize);
         drop(held);
-        // As soon as the hand meets one of them all go that are in the way.
+        // Once the hand meets a released entry, the next calls search the whole table and evict all
+        // of them.
         charge_often(&cache, length / BARREN_BUCKETS);
         assert_eq!(cache.occupancy_count(), 0);
     }
@@ -103,8 +104,8 @@ fn a_strict_limit_looks_at_all_before_it_refuses_and_once_is_enough() {
     }
 }
 
-/// The state of a single-threaded model: whether any entry may go, and for how long that has been
-/// so.
+/// A charge may miss entries that can go only after a call that found none, and only until the hand
+/// has passed all buckets.
 #[test]
 fn random_charges_find_what_may_go_and_search_little_otherwise() {
     for seed in 0..40 {
@@ -128,7 +129,7 @@ fn random_charges_find_what_may_go_and_search_little_otherwise() {
                     if rng.below(3) == 0 {
                         held.push(handle);
                     } else {
-                        // Free only now.
+                        // These entries became free in this step.
                         let_go = 1;
                     }
                 }
