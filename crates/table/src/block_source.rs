@@ -38,7 +38,7 @@ pub(crate) use below::Started;
 /// Blocks by file and offset.
 pub type BlockCache = Cache<CachedBlock>;
 
-/// A block of the cache, or one that is not in any.
+/// A block that the cache holds, or one outside of any cache.
 pub(crate) type BlockRef = Handle<CachedBlock>;
 
 /// A block for the time of one read: borrowed from the cache under the read's guard, or held if the
@@ -192,7 +192,7 @@ impl BlockSource {
         self.load(handle, kind, options, readahead)
     }
 
-    /// [`BlockSource::block`] without readahead, at this pace.
+    /// [`BlockSource::block`] without readahead, at the pace of a rate limiter.
     /// # Errors
     /// `Corruption`, `NotSupported`, `IoError`; `Incomplete` when it is not cached and `read_tier`
     /// forbids I/O.
@@ -234,7 +234,8 @@ impl BlockSource {
         Some(block)
     }
 
-    /// The block: with a guard lent from the cache, without one held, from the cache or the file.
+    /// The block. With a guard it is lent from the cache. Without one it is held, and comes from
+    /// the cache or the file.
     /// # Errors
     /// `Corruption`, `NotSupported`, `IoError`; `Incomplete` if there is a guard and the cache has
     /// no such block.
@@ -252,7 +253,7 @@ impl BlockSource {
         }
     }
 
-    /// The block from where it is, if the cache has not got it.
+    /// The block from a tier or the file; the caller has not found it in the cache.
     #[cold]
     pub(crate) fn load(
         &self,
@@ -327,7 +328,8 @@ impl BlockSource {
         }
     }
 
-    /// A block that is not put into the cache, but charged there.
+    /// A block that goes by without entering the cache. Its bytes are charged to the cache while it
+    /// is held.
     fn lead_by(
         &self,
         cache: &BlockCache,
@@ -360,8 +362,8 @@ impl BlockSource {
         Ok(())
     }
 
-    /// Puts a block into the cache, if it is to go there. `is_read`: it was read from the file and
-    /// counts as added; otherwise a tier below had it.
+    /// Puts a block into the cache if the options say so. `is_read`: the block was read from the
+    /// file and counts as added; otherwise a tier below had it.
     fn keep(
         &self,
         block: CachedBlock,
@@ -413,8 +415,8 @@ impl BlockSource {
         self.read_stored(handle).and_then(&check).or_else(|e| self.again(e, handle, check))
     }
 
-    /// Repeats a read that `check` found damaged: the medium may be whole. Readahead and batched
-    /// reads come here, too.
+    /// Repeats a read that `check` found damaged, because the medium may be whole. Readahead and
+    /// batched reads use it, too.
     /// # Errors
     /// The error, if it is not damage or the second read fails too.
     #[cold]
@@ -433,7 +435,7 @@ impl BlockSource {
         checked.map_err(|_| error)
     }
 
-    /// Contents and trailer at `handle`, unchecked. REQUIRES: it lies within the file.
+    /// Contents and trailer at `handle`, unchecked. REQUIRES: the handle lies within the file.
     pub(crate) fn read_stored(&self, handle: BlockHandle) -> Result<Buffer> {
         let mut stored = Buffer::new(handle.size as usize + TRAILER_BYTES);
         let n = self.file.read_at(handle.offset, &mut stored).map_err(|e| self.at(e, handle))?;
@@ -450,7 +452,7 @@ impl BlockSource {
         self.at(Error::corruption(format!("truncated block read: {n} bytes instead of {wanted}")), handle)
     }
 
-    /// Parses a block that was read for itself: uncompressed contents stay where they are.
+    /// Parses a block that was read on its own. Uncompressed contents stay in the read buffer.
     pub(crate) fn parse(
         &self,
         mut stored: Buffer,
@@ -527,7 +529,7 @@ impl BlockSource {
         e.at(self.file.path().display())
     }
 
-    /// A data block gets its values that lie elsewhere in the file.
+    /// Puts values that lie elsewhere in the file into a data block.
     #[inline]
     fn with_values(&self, block: CachedBlock, kind: BlockKind, verify: bool) -> Result<CachedBlock> {
         if self.has_embedded_blobs && kind == BlockKind::Data {
@@ -587,7 +589,7 @@ pub(crate) fn protect(
     Ok(block)
 }
 
-/// The answer of a read that waits for nothing, where it would have to.
+/// The error of a read that would have to wait and must not.
 #[cold]
 fn not_waited_for() -> Error {
     Error::incomplete("the block is not cached, and the read waits for nothing")

@@ -13,12 +13,12 @@ use esker_cache::{Reservation, Role};
 
 /// Bytes that a builder keeps for each key until the filter is finished.
 pub(crate) const BYTES_PER_FILTER_KEY: usize = 8;
-/// Charges change in steps of this many bytes.
+/// Charges change in steps of at most this many bytes.
 const STEP: usize = 256 << 10;
-/// And of this part of a cache for which those are large.
+/// A step is at most the capacity of the cache divided by this.
 const STEPS_OF_A_CACHE: usize = 256;
 
-/// The charge of one building; nothing if the options say so.
+/// The charge for building one table; without effect if the options do not charge its role.
 #[derive(Debug)]
 pub(crate) struct BuildingCharge {
     reservation: Option<Reservation<CachedBlock>>,
@@ -26,9 +26,9 @@ pub(crate) struct BuildingCharge {
 }
 
 impl BuildingCharge {
-    /// Nothing is charged yet.
+    /// A charge of 0.
     /// # Errors
-    /// None: there is always room for nothing.
+    /// None: 0 bytes always fit.
     pub(crate) fn new(options: &BlockBasedTableOptions, role: Role) -> Result<BuildingCharge> {
         let cache = options.cache_charged_for(role);
         let step = cache.map_or(STEP, |cache| (cache.capacity() / STEPS_OF_A_CACHE).clamp(1, STEP));

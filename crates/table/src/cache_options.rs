@@ -4,24 +4,24 @@
 
 use esker_cache::Role;
 
-/// Of which tables something is pinned.
+/// The tables of which index and filter blocks are pinned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PinningTier {
-    /// As the older options say: `pin_l0_filter_and_index_blocks_in_cache`,
+    /// Those that the older options name: `pin_l0_filter_and_index_blocks_in_cache`,
     /// `pin_top_level_index_and_filter`.
     #[default]
     Fallback,
-    /// Of none.
+    /// No table.
     None,
-    /// Of those in level 0 that are about as small as a flush makes them.
+    /// Tables of level 0 that are about as small as a flush makes them.
     FlushedAndSimilar,
-    /// Of all.
+    /// All tables.
     All,
 }
 
-/// The index and filter blocks that stay in the cache while their table is open. Only with
-/// `cache_index_and_filter_blocks`; without it all but partitions stay with the reader, outside of
-/// the cache.
+/// The index and filter blocks that stay in the cache while their table is open. They are in the
+/// cache only with `cache_index_and_filter_blocks`. Without it all but partitions stay with the
+/// reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MetadataCacheOptions {
     /// Indexes of partitions.
@@ -43,12 +43,12 @@ esker_base::setters! {
 /// Whether the blocks of a new table are put into the cache as they are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PrepopulateBlockCache {
-    /// Of none.
+    /// No blocks.
     #[default]
     Disable,
     /// Blocks that a flush writes.
     FlushOnly,
-    /// Blocks of flushes, and blocks of compactions with the lowest priority.
+    /// Blocks of flushes, and blocks of compactions with the lowest cache priority.
     FlushAndCompaction,
 }
 
@@ -59,7 +59,7 @@ pub enum Decision {
     Enabled,
     /// No.
     Disabled,
-    /// As it is by default ([`CacheUsageOptions::is_charged`]).
+    /// The role's default ([`CacheUsageOptions::is_charged`]).
     #[default]
     Fallback,
 }
@@ -74,9 +74,9 @@ pub struct CacheEntryRoleOptions {
 /// The memory beside blocks that is charged to the block cache.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CacheUsageOptions {
-    /// For roles that are not in `options_overrides`.
+    /// The decision for roles that are not in `options_overrides`.
     pub options: CacheEntryRoleOptions,
-    /// For these roles.
+    /// Decisions for single roles.
     pub options_overrides: Vec<(Role, CacheEntryRoleOptions)>,
 }
 
@@ -96,8 +96,8 @@ impl CacheUsageOptions {
         own.filter(|own| own.charged != Decision::Fallback).unwrap_or(self.options).charged
     }
 
-    /// Whether memory of this role is charged. By default that of blocks which wait for a
-    /// dictionary is, and no other.
+    /// Whether memory of this role is charged. By default only blocks that wait for a dictionary
+    /// are.
     pub fn is_charged(&self, role: Role) -> bool {
         match self.decision(role) {
             Decision::Enabled => true,

@@ -34,7 +34,7 @@ pub struct OpenFiles {
     /// `None` for no limit but the system's.
     capacity: Mutex<Option<usize>>,
     keeps_all: AtomicBool,
-    /// Files of the process that may stay open for as long as they live.
+    /// Files that the process may keep open for as long as they exist.
     kept_limit: usize,
     next_family: AtomicU64,
     /// Whether another process owns the files, and whether this one follows it.
@@ -43,7 +43,7 @@ pub struct OpenFiles {
     held: Mutex<Held>,
 }
 
-/// Files by number, open.
+/// Open files of another owner, by number.
 #[derive(Default)]
 struct Held {
     tables: HashMap<FileNumber, Arc<dyn RandomAccessFile>>,
@@ -94,7 +94,7 @@ impl OpenFiles {
         self.follows_owner.store(follows, Ordering::Relaxed);
     }
 
-    /// Lets go of files of another owner that no version names any more.
+    /// Closes files of another owner that no version names.
     pub fn let_go(&self, tables: &[FileNumber], blobs: &[FileNumber]) {
         tables.iter().for_each(|number| self.forget_table(*number));
         blobs.iter().for_each(|number| self.forget_blob_file(*number));
@@ -134,10 +134,9 @@ impl OpenFiles {
         held.blobs.retain(|number, _| blobs.contains(number));
     }
 
-    /// Replaces the error of a file that cannot be opened if another owner may have deleted it
-    /// since.
+    /// Explains the error of a file that cannot be opened, if another owner may have deleted it.
     /// # Errors
-    /// `failed`, or that it was deleted by the owner.
+    /// `failed`, or an error that says that the owner deleted the file.
     pub(crate) fn tell<T>(&self, opened: Result<T>, path: &Path) -> Result<T> {
         opened.map_err(|failed| {
             let is_gone = failed.subcode() == SubCode::PathNotFound;
@@ -161,8 +160,8 @@ impl OpenFiles {
         self.files.set_capacity(charge_of(capacity));
     }
 
-    /// Whether there is no limit, and the process may keep one more file open for as long as it
-    /// lives.
+    /// Whether there is no limit for the database, and the process may keep one more file open for
+    /// as long as it exists.
     pub(crate) fn keeps_all(&self) -> bool {
         self.keeps_all.load(Ordering::Relaxed) && descriptors::kept_files() < self.kept_limit
     }
@@ -177,7 +176,7 @@ impl OpenFiles {
         self.len() == 0
     }
 
-    /// A mark for the tables of one more family.
+    /// A number that marks the tables of one more family.
     pub(crate) fn add_family(&self) -> u64 {
         self.next_family.fetch_add(1, Ordering::Relaxed)
     }

@@ -17,8 +17,8 @@ use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;
 use std::sync::Arc;
 
-/// The extent to which index keys are shortened. Separators are any keys between a block's last and
-/// the next block's first.
+/// The shortening of index keys. A separator is a key between a block's last key and the next
+/// block's first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IndexShorteningMode {
     /// Full last keys.
@@ -93,7 +93,8 @@ pub struct BlockBasedTableOptions {
     /// Data blocks do not cross multiples of this many bytes, if padding can prevent it; 0: they
     /// may. A power of 2.
     pub super_block_alignment_size: u64,
-    /// Padding before one block is below `super_block_alignment_size` divided by this; 0: none.
+    /// A block is padded only if the padding is below `super_block_alignment_size` divided by this.
+    /// 0: no padding.
     pub super_block_alignment_space_overhead_ratio: u64,
     /// Whether each compressed block is decompressed again and compared before it is written.
     pub verify_compression: bool,
@@ -111,11 +112,11 @@ pub struct BlockBasedTableOptions {
     pub cache_index_and_filter_blocks: bool,
     /// Whether cached index and filter blocks go into the high-priority pool.
     pub cache_index_and_filter_blocks_with_high_priority: bool,
-    /// Whether those of level 0 stay while their reader is open. `metadata_cache_options` says
-    /// more.
+    /// Whether index and filter blocks of tables in level 0 stay while their reader is open.
+    /// `metadata_cache_options` has finer choices.
     pub pin_l0_filter_and_index_blocks_in_cache: bool,
-    /// Whether indexes of partitions stay while their reader is open. `metadata_cache_options` says
-    /// more.
+    /// Whether the top-level indexes of partitions stay while their reader is open.
+    /// `metadata_cache_options` has finer choices.
     pub pin_top_level_index_and_filter: bool,
     /// The index and filter blocks that stay in the cache while their reader is open.
     pub metadata_cache_options: MetadataCacheOptions,
@@ -141,9 +142,9 @@ pub struct BlockBasedTableOptions {
     pub fail_if_no_udi_on_open: bool,
     /// A user's index, by name. Refused unless `None`: not built.
     pub user_defined_index_factory: Option<String>,
-    /// Read by a user's index alone. Refused: not built.
+    /// Whether reads use a user's index only. Refused if true: not built.
     pub use_udi_as_primary_index: bool,
-    /// The name of the policy that ends data blocks. Only [`FLUSH_BLOCK_BY_SIZE`] is there.
+    /// The name of the policy that ends data blocks. Only [`FLUSH_BLOCK_BY_SIZE`] exists.
     pub flush_block_policy_factory: String,
 }
 
@@ -259,13 +260,13 @@ esker_base::setters! {
 /// Everything a writer needs besides the file. Start from [`TableBuilderOptions::new`].
 #[derive(Clone, Debug)]
 pub struct TableBuilderOptions {
-    /// Order of the keys that come.
+    /// Order of the keys.
     pub icmp: InternalKeyComparator,
     /// Layout.
     pub table_options: Arc<BlockBasedTableOptions>,
     /// Codec of this file.
     pub compression: CompressionType,
-    /// Its effort.
+    /// Level and dictionary of the codec.
     pub compression_opts: CodecOptions,
     /// Prefixes for the filter.
     pub prefix_extractor: Option<SliceTransformRef>,
@@ -289,7 +290,7 @@ pub struct TableBuilderOptions {
     pub oldest_key_time: u64,
     /// Now, Unix seconds.
     pub file_creation_time: u64,
-    /// Where the file goes, if known; Ribbon filters depend on it.
+    /// The file's level, if known; Ribbon filters depend on it.
     pub level: Option<i32>,
     /// Whether a flush writes it.
     pub is_flush: bool,
@@ -307,9 +308,9 @@ pub struct TableBuilderOptions {
     pub deleted_run_block_min_entries: u64,
     /// `TableFileInfo` names the runs of at least this many entries; 0: none.
     pub long_deleted_run_entries: u64,
-    /// Where blocks that are put into the cache are counted.
+    /// Counts the blocks that are put into the cache.
     pub statistics: Option<Arc<Statistics>>,
-    /// False if timestamps were taken off the keys, which `icmp` then must not expect.
+    /// False if timestamps were taken off the keys. `icmp` must then expect none.
     pub user_defined_timestamps_persisted: bool,
     /// Bytes of a checksum for each entry of the blocks that are put into the cache as they are
     /// written: 0 to 8.
@@ -366,7 +367,7 @@ pub struct TableReaderOptions {
     pub prefix_extractor: Option<SliceTransformRef>,
     /// Merges the table's operands; `None`: no operator.
     pub merge_operator: Option<MergeOperatorRef>,
-    /// Where the file is; level 0 can pin its index and filter.
+    /// The file's level. Tables of level 0 can have their index and filter pinned.
     pub level: Option<usize>,
     /// Bytes up to which a table in level 0 counts as flushed when its index and filter may be
     /// pinned.
@@ -375,19 +376,20 @@ pub struct TableReaderOptions {
     pub file_number: FileNumber,
     /// The MANIFEST's largest sequence number; an ingested file takes its sequence from here.
     pub largest_seqno: Option<SequenceNumber>,
-    /// The MANIFEST's lower bound, an internal key: backward seeks to before it find nothing
-    /// without a look at the index.
+    /// The MANIFEST's lower bound, an internal key. A backward seek to a key before it finds
+    /// nothing, and does not read the index.
     pub smallest_key: Option<Box<[u8]>>,
-    /// Its upper bound: seeks beyond it find nothing without a look at the index.
+    /// The MANIFEST's upper bound, an internal key. A seek beyond it finds nothing, and does not
+    /// read the index.
     pub largest_key: Option<Box<[u8]>>,
     /// The MANIFEST's unique id; one that differs from the table's own is `Corruption`.
     pub expected_unique_id: Option<[u64; 2]>,
-    /// Where cache hits, filters and reads are counted.
+    /// Counts cache hits, filters and reads.
     pub statistics: Option<Arc<Statistics>>,
-    /// By which deadlines of reads are kept. The machine's by default.
+    /// The clock for deadlines of reads; by default the machine's.
     pub clock: Arc<dyn Clock>,
-    /// The MANIFEST's tail size, so that one read gets all there is behind the data blocks; 0
-    /// unknown.
+    /// The length of the tail from the MANIFEST, so that one read gets everything behind the data
+    /// blocks; 0: unknown.
     pub tail_size: u64,
     /// Bytes of a checksum for each entry of a block in memory, 0 (none) to 8. Each read of an
     /// entry compares it: `Corruption` if the entry has changed.
@@ -425,12 +427,12 @@ impl TableReaderOptions {
 /// The places where a read may look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum TableReadTier {
-    /// To the files.
+    /// The cache, the tiers below it, and the files.
     #[default]
     ReadAll,
-    /// From the block cache and the tiers below it; otherwise the answer is `Incomplete`.
+    /// The block cache and the tiers below it; if they lack a block, the answer is `Incomplete`.
     BlockCache,
-    /// From the block cache alone: a reader under a guard waits for nothing. See
+    /// The block cache alone, because a reader under a guard must not wait. See
     /// [`Missing`](crate::Missing).
     NoWait,
 }
@@ -446,8 +448,8 @@ pub struct TableReadOptions {
     pub read_tier: TableReadTier,
     /// Bytes an iterator reads ahead from the start; 0: adapts.
     pub readahead_size: usize,
-    /// An iterator's `seek` may ask the prefix filter about the prefix it was told to want
-    /// (`ScanIterator::set_wanted_prefix_of`), and end at once if it says no.
+    /// Whether an iterator's `seek` may ask the prefix filter. The prefix is the one that the scan
+    /// wants (`ScanIterator::set_wanted_prefix_of`). If no key has it, the seek ends at once.
     pub prefix_filter_on_seek: bool,
     /// A batch may read blocks of all levels at once, some of them needlessly.
     pub async_io: bool,
@@ -490,7 +492,7 @@ impl TableReadOptions {
         Ok(())
     }
 
-    /// The same, for a read that waits for nothing.
+    /// These options for a read that waits for nothing.
     #[inline]
     pub(crate) fn without_waiting(&self) -> TableReadOptions {
         TableReadOptions { read_tier: TableReadTier::NoWait, ..*self }

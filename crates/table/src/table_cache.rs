@@ -44,18 +44,18 @@ pub struct TableCacheOptions {
     pub merge_operator: Option<MergeOperatorRef>,
     /// The family's directories.
     pub paths: FilePaths,
-    /// Where files are kept open, those of other families of the database as well.
+    /// The open files of all families of the database.
     pub open_files: Arc<OpenFiles>,
     /// Whether the MANIFEST's unique ids are checked.
     pub verify_unique_ids: bool,
     /// Bytes up to which a table in level 0 counts as flushed when its index and filter may be
     /// pinned: one and a half memtables.
     pub max_file_size_for_l0_meta_pin: u64,
-    /// Where opened files, cache hits and filters are counted.
+    /// Counts opened files, cache hits and filters.
     pub statistics: Option<Arc<Statistics>>,
-    /// By which deadlines of reads are kept.
+    /// The clock for deadlines of reads.
     pub clock: Arc<dyn Clock>,
-    /// Where values from blob files are kept; `None` for nowhere.
+    /// A cache for values from blob files; `None`: no cache.
     pub blob_cache: Option<Arc<BlockCache>>,
     /// Files are read past the page cache.
     pub use_direct_reads: bool,
@@ -77,7 +77,7 @@ pub struct TableFile<'a> {
 pub struct TableCache {
     fs: Arc<dyn FileSystem>,
     options: TableCacheOptions,
-    /// The mark of its readers.
+    /// The number that marks this family's readers in `OpenFiles`.
     family: u64,
     table_options: Mutex<Arc<BlockBasedTableOptions>>,
     block_protection: AtomicUsize,
@@ -93,7 +93,7 @@ impl std::fmt::Debug for TableCache {
 }
 
 impl TableCache {
-    /// Nothing of this family is open.
+    /// A cache without open readers.
     pub fn new(fs: Arc<dyn FileSystem>, options: TableCacheOptions) -> TableCache {
         let blob_options = BlobSourceOptions {
             dir: options.paths.first().to_path_buf(),
@@ -164,7 +164,7 @@ impl TableCache {
         options.max_file_size_for_l0_meta_pin = self.options.max_file_size_for_l0_meta_pin;
         options.file_number = meta.number;
         options.largest_seqno = Some(meta.largest_seqno);
-        // With timestamps the bounds may have some that the table has not.
+        // With timestamps, the MANIFEST's bounds may have timestamps that the table's keys lack.
         let has_plain_keys = self.options.icmp.timestamp_size() == 0;
         options.smallest_key = has_plain_keys.then(|| meta.smallest.as_slice().into());
         options.largest_key = has_plain_keys.then(|| meta.largest.as_slice().into());
@@ -222,7 +222,7 @@ impl TableCache {
         }
     }
 
-    /// The file under its name or, where that is not there, under LevelDB's.
+    /// The file under its name or, if that does not exist, under LevelDB's.
     fn open_path(&self, meta: &FileMetaData) -> Result<Arc<dyn RandomAccessFile>> {
         let (dir, is_direct) = (self.dir(meta.path_id), self.options.use_direct_reads);
         match self.fs.open_random_access(&table_file_name(dir, meta.number), is_direct) {
@@ -249,7 +249,7 @@ impl TableCache {
         self.options.paths.directory(path_id)
     }
 
-    /// Whether there is no limit to open readers: then a file may as well keep its own.
+    /// Whether the number of open readers has no limit. Then a version may keep each file's reader.
     pub fn keeps_all_open(&self) -> bool {
         self.options.open_files.keeps_all()
     }
@@ -264,7 +264,7 @@ impl TableCache {
         self.options.open_files.table(number)
     }
 
-    /// Where its files are kept open, with those of other families.
+    /// The open files, with those of other families.
     pub fn open_files(&self) -> &Arc<OpenFiles> {
         &self.options.open_files
     }

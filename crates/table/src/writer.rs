@@ -55,7 +55,7 @@ pub struct TableFileInfo {
     pub file_size: u64,
     /// Bytes after the data blocks.
     pub tail_size: u64,
-    /// As written.
+    /// The properties in the file.
     pub properties: TableProperties,
     /// First internal key, range tombstones (as added) included; empty if nothing was added.
     pub smallest: Vec<u8>,
@@ -84,9 +84,9 @@ pub struct TableBuilder {
     options: TableBuilderOptions,
     sink: BlockSink,
     data: BlockBuilder,
-    /// Of all blocks; of index blocks only, once there is a dictionary.
+    /// Compresses all blocks; once there is a dictionary, index blocks only.
     compressor: Compressor,
-    /// Of data blocks, if there is a dictionary.
+    /// Compresses data blocks, if there is a dictionary.
     dictionary_compressor: Option<Compressor>,
     dictionary: Vec<u8>,
     /// Data blocks that wait for the dictionary.
@@ -257,7 +257,7 @@ impl TableBuilder {
         self.index.key_added(user_key);
     }
 
-    /// Whether a key that shares `shared` bytes with the last one is larger than it.
+    /// Whether a key is larger than the last one, with which it shares `shared` bytes.
     #[inline]
     fn is_ascending(&self, internal_key: &[u8], user_key: &[u8], shared: usize) -> bool {
         let last = self.data.last_key();
@@ -343,7 +343,7 @@ impl TableBuilder {
         Err(Error::not_supported(message))
     }
 
-    /// Whether the table is to end soon: its index fills half of a block of the largest size.
+    /// Whether the table should end soon: its index fills half of the largest block.
     pub fn is_index_full(&self) -> bool {
         self.index.max_single_block_bytes() > self.max_block_bytes / 2
     }
@@ -413,7 +413,7 @@ impl TableBuilder {
         let opts = &self.options.compression_opts;
         let is_trained = opts.zstd_max_train_bytes > 0
             && matches!(self.options.compression, CompressionType::Zstd | CompressionType::ZstdNotFinal);
-        // Otherwise the samples are the dictionary (RocksDB 7.8 took more of them than that).
+        // Without training, the samples are the dictionary. (RocksDB 7.8 takes more of them.)
         let most = if is_trained { opts.zstd_max_train_bytes } else { opts.max_dict_bytes };
         let (samples, sizes) = waiting.samples(most as usize);
         self.dictionary = make_dictionary(self.options.compression, opts, samples, &sizes);
@@ -636,7 +636,7 @@ impl TableBuilder {
     /// Gives up; the caller deletes the file.
     pub fn abandon(self) {}
 
-    /// Bytes written so far (blocks not yet cut are not counted).
+    /// Bytes written so far, without the block that is being filled.
     #[inline]
     pub fn file_size(&self) -> u64 {
         self.sink.offset

@@ -22,7 +22,7 @@ pub struct BlobReader {
 }
 
 impl BlobReader {
-    /// For the time of a call.
+    /// The same for the time of one call.
     #[inline]
     pub fn reads(&self) -> BlobReads<'_> {
         BlobReads { source: &self.source, options: &self.options }
@@ -39,11 +39,11 @@ pub struct BlobReads<'a> {
 }
 
 impl BlobReads<'_> {
-    /// The value that the blob index of `user_key` stands for.
+    /// The value to which the blob index of `user_key` leads.
     /// # Errors
     /// `Corruption` and `IoError` name the file · `NotSupported` for values that expire ·
-    /// `Incomplete` when it is not cached and `read_tier` forbids I/O, `TimedOut` when it is too
-    /// late for I/O.
+    /// `Incomplete`: the value is not cached, and `read_tier` forbids I/O · `TimedOut`: the
+    /// deadline for I/O has passed.
     #[cold]
     pub fn value(&self, user_key: &[u8], index: &[u8]) -> Result<PinnedBytes> {
         self.source.value(user_key, index, self.options)

@@ -14,7 +14,7 @@ use esker_format::properties::IndexType;
 pub(super) enum TableIndex {
     /// One block.
     Plain(IndexBuilder),
-    /// One block, and which prefixes are in which data blocks.
+    /// One block, and for each prefix the data blocks that have it.
     Hash(IndexBuilder, PrefixBlocks),
     /// Two levels.
     Partitioned(PartitionedIndexBuilder),
@@ -44,7 +44,7 @@ impl TableIndex {
         }
     }
 
-    /// A key of the block being filled.
+    /// Takes a key of the block being filled.
     #[inline]
     pub(super) fn key_added(&mut self, user_key: &[u8]) {
         if let TableIndex::Hash(_, prefixes) = self {
@@ -52,7 +52,7 @@ impl TableIndex {
         }
     }
 
-    /// A finished data block.
+    /// Adds a finished data block.
     pub(super) fn add(&mut self, place: &DataBlockPlace<'_>, options: &TableBuilderOptions) {
         let shortening = match options.table_options.index_shortening {
             IndexShorteningMode::NoShortening => Shortening { separators: false, successor: false },
@@ -79,7 +79,8 @@ impl TableIndex {
         }
     }
 
-    /// Whether its keys, and those of the filter's partitions, will be bare user keys.
+    /// Whether the keys of the index, and of the filter's partitions, will be user keys without a
+    /// trailer.
     pub(super) fn key_is_user_key(&self, options: &TableBuilderOptions) -> bool {
         allows_user_keys(options)
             && match self {
@@ -107,7 +108,7 @@ impl TableIndex {
         }
     }
 
-    /// The same of an index of one block; 0 of a partitioned one.
+    /// The same for an index of one block; 0 for a partitioned index.
     pub(super) fn max_single_block_bytes(&self) -> usize {
         match self {
             TableIndex::Plain(index) | TableIndex::Hash(index, _) => index.max_block_bytes(),
@@ -134,7 +135,8 @@ pub(super) struct PrefixBlocks {
     pub(super) prefixes: Vec<u8>,
     /// For each prefix: length, first block, how many.
     pub(super) metadata: Vec<u8>,
-    /// Every key had a prefix; otherwise the blocks would hide keys from RocksDB, and are left out.
+    /// Whether every key so far had a prefix. If not, the two blocks would hide keys from RocksDB,
+    /// and are left out.
     pub(super) is_complete: bool,
 }
 
@@ -168,7 +170,7 @@ impl PrefixBlocks {
         self.block_count = 1;
     }
 
-    /// Writes the pending prefix down; to be called at the end, too.
+    /// Writes the pending prefix down. Call it at the end, too.
     pub(super) fn end_prefix(&mut self) {
         if self.block_count == 0 {
             return;

@@ -115,8 +115,8 @@ fn without_checksums_damage_is_at_least_survived() {
     }
 }
 
-/// Reads rely on the newest sequence number that the MANIFEST gives for a file: some reads would
-/// miss a newer entry, and others show it.
+/// Reads rely on the newest sequence number that the MANIFEST gives for a file. Some reads would
+/// miss a newer entry, and others would show it.
 #[test]
 fn an_entry_newer_than_the_manifest_says_does_not_pass() {
     let table = BlockBasedTableOptions { block_size: 300, ..with_filters() };
@@ -147,8 +147,8 @@ fn an_entry_newer_than_the_manifest_says_does_not_pass() {
     }
 }
 
-/// The check covers parts that a forward scan does not need: restarts lead to entries, and
-/// partitions are found from above.
+/// A table that passes the check can be read in every way. The check covers parts that a forward
+/// scan does not use: restarts, and the paths to partitions.
 #[test]
 fn a_damaged_table_that_is_found_whole_is_read_in_every_way() {
     let layouts = [
@@ -193,7 +193,7 @@ fn a_damaged_table_that_is_found_whole_is_read_in_every_way() {
     }
 }
 
-/// Notes of a batch's keys whether they were met, and with which errors they ended.
+/// For each key of a batch, whether an entry was met, and the error with which it ended.
 #[derive(Default)]
 struct Batch {
     met: usize,
@@ -249,7 +249,7 @@ fn a_batch_survives_what_is_damaged_without_checksums() {
     assert!(failed > 0);
 }
 
-/// The entries that a scan has shown, and the error that has ended it.
+/// The entries that a scan showed, and the error that ended it.
 type Walked = (Vec<(Vec<u8>, Vec<u8>)>, Option<String>);
 
 fn start(reader: &Arc<TableReader>, forward: bool) -> TableIter {
@@ -271,7 +271,7 @@ fn by_steps(reader: &Arc<TableReader>, forward: bool) -> Walked {
     (shown, iter.status().err().map(|e| e.to_string()))
 }
 
-/// The same over runs; steps where there are none.
+/// The same by decoded runs, or by steps where there are no runs.
 fn by_runs(reader: &Arc<TableReader>, forward: bool) -> Walked {
     let (mut iter, mut shown, mut run) = (start(reader, forward), Vec::new(), DecodedRun::default());
     let ahead = DecodeAhead { forward, sequence: SequenceNumber::MAX, limit: None };
@@ -319,7 +319,8 @@ fn runs_of_a_damaged_table_show_what_steps_show() {
             for change in [0x01, 0x7F, 0x80, 0xFF] {
                 let mut bad = good.clone();
                 bad[i] ^= change;
-                // Each with a cache of its own, in which nothing is by another handle's name.
+                // Each reader has a cache of its own, so that no block is found under another
+                // handle.
                 let open = || {
                     let cache = (i % 2 == 0).then(default_block_cache);
                     open_bytes(&bad, BlockBasedTableOptions { block_cache: cache, ..with_filters() })
@@ -337,8 +338,8 @@ fn runs_of_a_damaged_table_show_what_steps_show() {
                 failed += usize::from(on.1.is_some()) + usize::from(back.1.is_some());
                 let found = walked(by_runs, true);
                 assert!(found == [on.clone(), on_again], "restarts {restarts}, byte {i} ^ {change}, forward");
-                // A cursor that decodes several intervals together needs few restarts. Like a
-                // forward scan it sees where entries end, and not where others begin.
+                // A cursor that decodes several intervals together uses few restarts. Like a
+                // forward scan, it goes by the ends of entries, not by the restarts.
                 for (found, back) in walked(by_runs, false).into_iter().zip([back, back_again]) {
                     let goes_farther = found.0.len() > back.0.len() && found.0.starts_with(&back.0);
                     let is_as_forward = found.1 == on.1;
