@@ -1,11 +1,11 @@
-//! Transactions of five puts to random keys, Esker's beside RocksDB's, in one process and taking
-//! turns.
+//! Measures transactions of five puts to random keys. Esker and RocksDB take turns in one process.
 //!
-//! In: a directory (tmpfs, best), then seconds a figure, then rounds. Out: thousands of
-//! transactions a second for each number of threads, committed and rolled back. Esker locks points
-//! or ranges; RocksDB locks points, for its C functions offer nothing else. Figures are medians of
-//! rounds, and ratios' medians. A million keys of 16 bytes with values of 100 are there already, in
-//! memtables that are not flushed. `ESKER_PEERS_DIR` says where RocksDB's library is.
+//! In: a directory (best in tmpfs), then seconds per figure, then rounds. Out: thousands of
+//! transactions per second for each number of threads, committed and rolled back. Esker locks
+//! points or ranges; RocksDB locks points only, because its C functions offer nothing else. Figures
+//! are medians over the rounds; ratios are medians too. Before, a million keys of 16 bytes with
+//! values of 100 are put into memtables, which are not flushed. `ESKER_PEERS_DIR` says where
+//! RocksDB's library is.
 //!
 //! `cargo run --release -p esker-peer --example transactions -- /dev/shm/transactions 0.1 5`
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a measurement, on the real file system")]
@@ -60,7 +60,8 @@ fn rocksdb(dir: &Path) -> RocksTransactionDb {
     db
 }
 
-/// Transactions a second by `threads` threads; `one` makes one with these keys, which ascend.
+/// Transactions per second in `threads` threads. `one` runs a transaction with these ascending
+/// keys.
 fn rate(threads: usize, time: Duration, seed: u64, one: impl Fn(&[u64; PUTS]) + Sync) -> f64 {
     let barrier = Barrier::new(threads);
     let work = |thread: u64| {

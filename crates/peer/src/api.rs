@@ -1,7 +1,7 @@
 //! The C functions of RocksDB that tests call, looked up in a shared library at run time.
 //!
 //! In: a library's path. Out: one table of function pointers for the life of the process.
-//! Source: RocksDB `include/rocksdb/c.h` of 11.8; the functions here have had these arguments since
+//! Source: RocksDB `include/rocksdb/c.h` of 11.8. The functions have had the same arguments since
 //! 7.8 at least.
 
 use libloading::Library;
@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_int, c_uchar, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Types with contents that RocksDB alone knows.
+/// Defines types whose contents only RocksDB knows.
 macro_rules! opaque {
     ($($name:ident),*) => { $(
         #[repr(C)]
@@ -47,7 +47,7 @@ opaque!(
     WalIter
 );
 
-/// `rocksdb_slice_t`: bytes that are not ours.
+/// `rocksdb_slice_t`: bytes that RocksDB owns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
@@ -58,23 +58,23 @@ pub(crate) struct Slice {
 /// A comparator's callback: the order of two keys, or of two timestamps.
 pub(crate) type Compare =
     unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize) -> c_int;
-/// A comparator's callback: the order of two keys without their timestamps. A flag beside each key
-/// says whether it ends in one.
+/// A comparator's callback: the order of two keys without their timestamps. A flag for each key
+/// says whether it ends with a timestamp.
 pub(crate) type CompareWithout =
     unsafe extern "C" fn(*mut c_void, *const c_char, usize, c_uchar, *const c_char, usize, c_uchar) -> c_int;
 
-/// The place for a function's error: a string to be freed, or left null.
+/// The place for a function's error: RocksDB leaves it null or stores a string to be freed.
 pub(crate) type ErrorPtr = *mut *mut c_char;
 
-/// Declares [`Api`] from a table of functions: a field for each, called `rocksdb_` and the field's
-/// name in the library.
+/// Declares [`Api`] from a table of functions. The field `name` holds the library's function
+/// `rocksdb_name`.
 macro_rules! c_functions {
     (
         since 7: { $( $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?; )* }
         since 8: { $( $new:ident($($new_arg:ident: $new_ty:ty),* $(,)?) $(-> $new_ret:ty)?; )* }
     ) => {
-        /// The functions, all found. Those that are younger than 7.8 may be missing in an older
-        /// library.
+        /// The functions of a loaded library. An older library may lack functions that are newer
+        /// than 7.8.
         #[derive(Debug)]
         #[expect(non_snake_case, reason = "RocksDB's names")]
         pub(crate) struct Api {
@@ -86,8 +86,8 @@ macro_rules! c_functions {
         impl Api {
             #[expect(non_snake_case, reason = "RocksDB's names")]
             fn load(path: &Path) -> Result<Api, libloading::Error> {
-                // SAFETY: RocksDB's initialisers have no requirements; the library is kept in
-                // `_library`, for good.
+                // SAFETY: RocksDB's initialisers have no requirements; `_library` keeps the library
+                // loaded for ever.
                 let library = unsafe { Library::new(path) }?;
                 $(
                     // SAFETY: the type is what RocksDB's c.h declares for this name.
@@ -269,7 +269,7 @@ c_functions! {
         transaction_rollback(txn: *mut Txn, error: ErrorPtr);
         transaction_destroy(txn: *mut Txn);
 
-        // For benchmarks: the shortest way to each operation that 11.x has.
+        // For benchmarks: the cheapest call of 11.x for each operation.
         open(options: *const Options, path: *const c_char, error: ErrorPtr) -> *mut Database;
         block_based_options_create() -> *mut TableOptions;
         block_based_options_destroy(options: *mut TableOptions);
@@ -389,10 +389,10 @@ c_functions! {
     }
 }
 
-/// The reason why a function must be there.
+/// The message for a function that only version 11 has.
 pub(crate) const NEEDS_11: &str = "RocksDB 11's library";
 
-/// The library of RocksDB 7.8.3 that the tools use, as the system's loader finds it.
+/// The file name of the RocksDB 7.8.3 library that the tools use. The system's loader finds it.
 pub const LIBRARY_7: &str = "librocksdb.so.7.8";
 
 /// The library's file name in the directory of peers.
@@ -409,39 +409,39 @@ fn peers_dir() -> PathBuf {
 static API: OnceLock<Result<Api, String>> = OnceLock::new();
 
 fn load(path: &Path) -> Result<Api, String> {
-    // The system's loader looks for a bare file name.
+    // A bare file name is left to the system's loader.
     if path.components().count() > 1 && !path.exists() {
         return Err(format!("{} is not there", path.display()));
     }
     Api::load(path).map_err(|error| format!("{} cannot be loaded: {error}", path.display()))
 }
 
-/// The path of RocksDB 10.4.2's library, which runs in processes of its own.
+/// The path of RocksDB 10.4.2's library, which runs in a process of its own.
 /// # Errors
-/// The library is not there.
+/// The file does not exist.
 pub fn library_10() -> Result<PathBuf, String> {
     let path = peers_dir().join("10.4.2").join(LIBRARY);
     if path.exists() { Ok(path) } else { Err(format!("{} is not there", path.display())) }
 }
 
-/// The path of the tests' library, whether it is there or not.
+/// The path of the tests' library. The file need not exist.
 pub fn default_library() -> PathBuf {
     peers_dir().join(LIBRARY)
 }
 
-/// The functions of the tests' library, or of the one that [`load_library`] has chosen; loaded
+/// The functions of the library that [`load_library`] chose, or of the tests' library. Loads it
 /// once.
 /// # Errors
-/// The library is not there, or lacks a function.
+/// The library does not exist, or lacks a function.
 pub(crate) fn api() -> Result<&'static Api, String> {
     API.get_or_init(|| load(&default_library())).as_ref().map_err(Clone::clone)
 }
 
-/// Makes the library at `path` the one that this process uses: another build of RocksDB 11, such as
-/// one compiled for this machine.
+/// Loads the library at `path` for this process: another build of RocksDB 11, for example one
+/// compiled for this machine.
 /// # Errors
-/// It is not there or lacks a function · this process has loaded one already (invariant 2 of the
-/// crate).
+/// The library does not exist or lacks a function · this process has already loaded a library
+/// (invariant 2 of the crate).
 pub fn load_library(path: &Path) -> Result<(), String> {
     let mut is_new = false;
     let loaded = API.get_or_init(|| {

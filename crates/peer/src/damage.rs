@@ -1,15 +1,17 @@
-//! Damaged databases: every fixture with a byte flipped, a block zeroed, a file cut off, missing or
-//! exchanged with another.
+//! Damages databases: in every fixture a byte is flipped, a block is zeroed, or a file is cut off,
+//! missing or exchanged with another.
 //!
-//! In: a golden database, and the distance between two flipped bytes. Out: counts of cases in which
-//! an error named the file, everything was there, or an earlier state was; or each finding: a
-//! panic, a wrong value, an error that names nothing.
+//! In: a golden database, and the distance between two flipped bytes. Out: counts of right cases,
+//! and each finding: a panic, a wrong value, or an error that names no file.
 //!
-//! These outcomes are right: the undamaged contents; or an error of kind `Corruption`,
-//! `NotSupported` or `InvalidArgument` that names a damaged file, from the opening or from a later
-//! read. A damaged WAL or MANIFEST may end where it can be read no further: the state after any
-//! whole record is right, too. Where a log lost a piece in the middle without a trace (zeros, a
-//! whole file), each value must be one that the key had.
+//! These outcomes are right:
+//! * The contents are those of the undamaged database.
+//! * The opening or a later read fails with `Corruption`, `NotSupported` or `InvalidArgument` and
+//!   names a damaged file.
+//! * The contents are an earlier state, after any whole record: a damaged WAL or MANIFEST may end
+//!   where it can be read no further.
+//! * A log silently lost a piece in the middle (zeros, a whole file), and each value is one that
+//!   its key had.
 //!
 //! Invariant: nothing touches the disk. A case is a file system in memory that holds the fixture's
 //! bytes with one change.
@@ -32,7 +34,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where the databases lie in their file systems.
+/// Path of the database in a file system.
 const DIR: &str = "/db";
 
 /// A database's files: names and bytes.
@@ -43,15 +45,15 @@ type Files = BTreeMap<String, Vec<u8>>;
 pub struct DamageTally {
     /// All cases.
     pub cases: u64,
-    /// An error named a damaged file.
+    /// Cases in which an error named a damaged file.
     pub errors: u64,
-    /// Everything was there.
+    /// Cases in which the contents were complete.
     pub whole: u64,
-    /// The state after some whole record of a log was there.
+    /// Cases in which the contents were the state after an earlier record of a log.
     pub earlier: u64,
     /// Databases that were repaired.
     pub repaired: u64,
-    /// The mistakes.
+    /// Descriptions of the wrong cases.
     pub findings: Vec<String>,
 }
 
@@ -67,7 +69,8 @@ impl DamageTally {
     }
 }
 
-/// Damages `fixture` in every way. Flips one byte in `step`, and repairs one case in `repair_step`.
+/// Damages `fixture` in every way. Flips every `step`-th byte, and repairs every `repair_step`-th
+/// case.
 pub fn campaign(fixture: &Fixture, step: usize, repair_step: u64) -> DamageTally {
     let subject = Subject::new(fixture);
     let mut tally = DamageTally::default();
@@ -95,14 +98,14 @@ pub fn campaign(fixture: &Fixture, step: usize, repair_step: u64) -> DamageTally
     tally
 }
 
-/// The outcome of a case that went right.
+/// The outcome of a right case.
 enum Seen {
     Error,
     Whole,
     Earlier,
 }
 
-/// Everything that was read: families, and the columns of each key (with timestamp).
+/// All contents: families, and the columns of each key (with timestamp).
 type State = Vec<(String, Vec<Entry>)>;
 /// A key, its timestamp, its columns.
 type Entry = (Vec<u8>, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>);
@@ -111,14 +114,14 @@ struct Subject {
     files: Files,
     has_transactions: bool,
     has_timestamps: bool,
-    /// The order of families with timestamps, where no OPTIONS file names it.
+    /// The comparator of families with timestamps, if no OPTIONS file names it.
     order: ComparatorRef,
-    /// False if the files have no checksums: then no reader can tell that a byte was flipped.
+    /// Whether the files have checksums. Without them no reader can notice a flipped byte.
     has_checksums: bool,
     whole: State,
     /// Hashes of the states after each record of a log.
     earlier: BTreeSet<u64>,
-    /// For each key, hashes of the values that it had in any of these states.
+    /// For each key, hashes of the values that it had in the earlier states.
     values: BTreeMap<(String, Vec<u8>), BTreeSet<u64>>,
 }
 
@@ -176,7 +179,7 @@ impl Subject {
                 self.each_value_was_there(&state).map(|()| Seen::Earlier)
             }
             Ok(state) => Err(format!("reads as something else: {}", first_difference(&state, &self.whole))),
-            // A byte that was read without a checksum is found wrong when it is used.
+            // Without a checksum, a wrong byte is found only when it is used.
             Err(e) if !self.has_checksums && e.kind() == ErrorKind::Corruption => Ok(Seen::Error),
             Err(error) => named(&error, damage).map(|()| Seen::Error),
         }
@@ -194,7 +197,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Opens for reading and reads everything, checking checksums.
+    /// Opens the files read-only and reads everything, with checksums.
     fn read(&self, files: &Files) -> esker::Result<State> {
         let fs = file_system(files);
         let options = self.db_options(&fs);
@@ -234,7 +237,7 @@ impl Subject {
         }
     }
 
-    /// Families as a user would name them.
+    /// Families as a user would describe them.
     fn families(&self, fs: &MemFs, options: &DbOptions) -> esker::Result<Vec<ColumnFamilyDescriptor>> {
         let loaded = match load_latest_options_from(fs, Path::new(DIR)) {
             Ok(loaded) => Some(loaded),
@@ -254,11 +257,11 @@ impl Subject {
     }
 }
 
-/// The error is one of the three kinds, and names a damaged file.
+/// Checks that the error has one of the three kinds and names a damaged file.
 fn named(error: &Error, damage: &Damage) -> Result<(), String> {
     let text = error.to_string();
     let kinds = [ErrorKind::Corruption, ErrorKind::NotSupported, ErrorKind::InvalidArgument];
-    // Without CURRENT there is no database here: its families cannot be listed, as with RocksDB.
+    // Without CURRENT there is no database: as in RocksDB, its families cannot be listed.
     let no_database = damage.takes_current() && error.subcode() == SubCode::PathNotFound;
     if !kinds.contains(&error.kind()) && !no_database {
         return Err(format!("{:?}: {text}", error.kind()));

@@ -1,6 +1,6 @@
-//! RocksDB's library, 11.8.1, behind a safe face.
+//! RocksDB's library, 11.8.1, behind a safe interface.
 //!
-//! In: a directory, option texts as OPTIONS files have them, operations. Out: contents, and
+//! In: a directory, option texts in the form of OPTIONS files, operations. Out: contents, and
 //! RocksDB's error texts.
 //!
 //! Invariants
@@ -25,7 +25,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uchar};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-/// A family to open: its name, and its options as text, such as
+/// A family to open: its name, and its options as text, for example
 /// `comparator=rocksdb.ReverseBytewiseComparator;…`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FamilySpec {
@@ -33,9 +33,10 @@ pub struct FamilySpec {
     pub name: String,
     /// `name=value;…`, as `rocksdb_get_options_from_string` takes it.
     pub options: String,
-    /// A comparator of ours, if RocksDB has none for its keys: its name, and their timestamps.
+    /// A comparator of Esker's tests, if RocksDB has none for the keys: its name and their
+    /// timestamps.
     pub stamped_order: Option<(String, TimestampFormat)>,
-    /// `cf_paths`: directories of its tables and their target sizes.
+    /// `cf_paths`: directories of the family's tables and their target sizes.
     pub paths: Vec<(PathBuf, u64)>,
 }
 
@@ -45,7 +46,7 @@ impl FamilySpec {
         FamilySpec { name: name.into(), options: options.into(), stamped_order: None, paths: Vec::new() }
     }
 
-    /// The same family, whose keys end in a timestamp, under a comparator of this name.
+    /// The same family with keys that end with a timestamp, under a comparator of this name.
     #[must_use]
     pub fn stamped(self, comparator: &str, format: TimestampFormat) -> FamilySpec {
         FamilySpec { stamped_order: Some((comparator.to_owned(), format)), ..self }
@@ -66,18 +67,18 @@ impl FamilySpec {
 /// Durability of a write.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct WriteFlags {
-    /// Wait for the medium.
+    /// Whether to wait for the medium.
     pub sync: bool,
-    /// Leave the WAL out.
+    /// Whether to skip the WAL.
     pub disable_wal: bool,
 }
 
-/// The purpose of an open.
+/// The kind of an open.
 #[derive(Clone, Copy)]
 enum Access<'a> {
     Write,
     Read,
-    /// As a secondary, with this directory.
+    /// As a secondary that writes its own files to this directory.
     Follow(&'a Path),
 }
 
@@ -87,7 +88,7 @@ pub struct RocksDb {
     api: &'static Api,
     db: *mut Database,
     families: Vec<(String, *mut Family)>,
-    /// The comparators of ours, which the families need.
+    /// Comparators of Esker's tests, which the families use.
     orders: Vec<StampedOrder>,
 }
 
@@ -97,14 +98,14 @@ unsafe impl Send for RocksDb {}
 unsafe impl Sync for RocksDb {}
 
 impl RocksDb {
-    /// Whether the library is there.
+    /// Checks that the library can be loaded.
     /// # Errors
-    /// The reason why it is not.
+    /// The reason why it cannot.
     pub fn available() -> Result<(), String> {
         api().map(|_| ())
     }
 
-    /// Opens the database in `path` with these families, all it has, for reading and writing.
+    /// Opens the database in `path` for reading and writing. `families` are all its families.
     /// # Errors
     /// RocksDB's, as text.
     pub fn open(path: &Path, db_options: &str, families: &[FamilySpec]) -> Result<RocksDb, String> {
@@ -123,7 +124,8 @@ impl RocksDb {
         RocksDb::open_with(path, db_options, db_paths, families, Access::Write)
     }
 
-    /// Opens the database in `path`, which has one family, with a preset of options.
+    /// Opens the database in `path`, whose only family is the default one, with a preset of
+    /// options.
     /// # Errors
     /// RocksDB's, as text.
     pub fn open_preset(path: &Path, options: &str, preset: Preset) -> Result<RocksDb, String> {
@@ -133,7 +135,7 @@ impl RocksDb {
         RocksDb::open_raw(api, path, set.as_ptr(), vec!["default".to_owned()], &[set.as_ptr()], Access::Write)
     }
 
-    /// Opens the database in `path` with these families for reading.
+    /// Opens the database in `path` with these families, read-only.
     /// # Errors
     /// RocksDB's, as text.
     pub fn open_for_read_only(
@@ -144,7 +146,7 @@ impl RocksDb {
         RocksDb::open_with(path, db_options, &[], families, Access::Read)
     }
 
-    /// Opens these families of the database in `path` as a secondary, whose own files are in
+    /// Opens these families of the database in `path` as a secondary. It writes its own files to
     /// `secondary_path`.
     /// # Errors
     /// RocksDB's, as text.
@@ -185,8 +187,8 @@ impl RocksDb {
         Ok(db)
     }
 
-    /// Opens the database in `path` for reading and writing as its newest OPTIONS file says, which
-    /// must hold nothing that RocksDB does not know.
+    /// Opens the database in `path` for reading and writing with the options of its newest OPTIONS
+    /// file. RocksDB must know all of them.
     /// # Errors
     /// RocksDB's, as text.
     pub fn open_as_its_options_say(path: &Path) -> Result<RocksDb, String> {
@@ -196,7 +198,7 @@ impl RocksDb {
         RocksDb::open_raw(api, path, options, loaded.names(), of_families, Access::Write)
     }
 
-    /// Opens the database. The options must be live; there is one set for each name.
+    /// Opens the database. The options must be live, one set for each family name.
     fn open_raw(
         api: &'static Api,
         path: &Path,
@@ -367,7 +369,8 @@ impl RocksDb {
         Ok((!value.is_null()).then(|| take(self.api, value, len)))
     }
 
-    /// Everything in `family`, in its order: read forwards, and checked to be the same backwards.
+    /// All entries of `family`, in its order. Reads them in both directions and checks that both
+    /// agree.
     /// # Errors
     /// RocksDB's, as text; or a sentence if the two directions differ.
     pub fn contents(&self, family: &str, snapshot: Option<&RocksSnapshot<'_>>) -> Result<Contents, String> {
@@ -409,9 +412,9 @@ impl RocksDb {
         Ok(all)
     }
 
-    /// Everything in `family`, whose keys have timestamps, as of `timestamp`.
+    /// All entries of `family`, whose keys have timestamps, as of `timestamp`.
     /// # Errors
-    /// As [`RocksDb::contents`].
+    /// RocksDB's, as text; or a sentence if the two directions differ.
     pub fn contents_at(&self, family: &str, timestamp: &[u8]) -> Result<Contents, String> {
         let scan = |forward| {
             let options = ReadOptionSet::new(self.api, None);
@@ -429,7 +432,7 @@ impl RocksDb {
         Ok(Contents(forward))
     }
 
-    /// The present state.
+    /// A snapshot of the present state.
     pub fn snapshot(&self) -> RocksSnapshot<'_> {
         // SAFETY: the database is live.
         RocksSnapshot { db: self, ptr: unsafe { (self.api.create_snapshot)(self.db) } }
@@ -459,7 +462,7 @@ impl RocksDb {
         unsafe { (self.api.compact_range_cf)(self.db, family, ptr::null(), 0, ptr::null(), 0) };
     }
 
-    /// Waits until nothing is flushed or compacted, and nothing is due.
+    /// Waits until no flush or compaction runs or is due.
     /// # Errors
     /// RocksDB's, as text.
     pub fn wait_for_compact(&self) -> Result<(), String> {
@@ -474,7 +477,7 @@ impl RocksDb {
         result
     }
 
-    /// Takes files for ingestion into `family`; their names go over, if they are to be moved.
+    /// Ingests files into `family`. To move a file removes its old name.
     /// # Errors
     /// RocksDB's, as text.
     pub fn ingest_external_files(
@@ -501,7 +504,7 @@ impl RocksDb {
         result
     }
 
-    /// Makes `dir`, which must not exist, a database of its own with what this one holds.
+    /// Makes a copy of the database in `dir`, which must not exist.
     /// # Errors
     /// RocksDB's, as text.
     pub fn create_checkpoint(&self, dir: &Path, log_size_for_flush: u64) -> Result<(), String> {
@@ -534,8 +537,8 @@ impl RocksDb {
         String::from_utf8_lossy(&take(self.api, id, len)).into_owned()
     }
 
-    /// Reads every block of every table and checks it, if the library has a function for that (11
-    /// has).
+    /// Reads and checks every block of every table, if the library has a function for it (11 has
+    /// one).
     /// # Errors
     /// RocksDB's, as text.
     pub fn verify_checksum(&self) -> Result<(), String> {
@@ -546,10 +549,11 @@ impl RocksDb {
 }
 
 impl RocksDb {
-    /// Everything in `family` from timestamp `from` up to `to`, version by version, under internal
+    /// Every version of every key of `family` from timestamp `from` up to `to`, under internal
     /// keys.
     /// # Errors
-    /// As [`RocksDb::contents`]; that the library has no function for it.
+    /// RocksDB's, as text; a sentence if the two directions differ, or if the library has no such
+    /// function.
     pub fn versions(&self, family: &str, from: &[u8], to: &[u8]) -> Result<Vec<ContentsPair>, String> {
         let set_start =
             self.api.readoptions_set_iter_start_ts.ok_or("no rocksdb_readoptions_set_iter_start_ts")?;
@@ -561,7 +565,7 @@ impl RocksDb {
         self.scan_with(family, &options, true)
     }
 
-    /// Stores `value` under `key` at a timestamp; without a value, deletes the key.
+    /// Stores `value` under `key` at a timestamp. `None` deletes the key.
     /// # Errors
     /// RocksDB's, as text.
     pub fn write_at(
@@ -593,9 +597,9 @@ impl RocksDb {
         result
     }
 
-    /// Raises the oldest timestamp at which `family` may be read to `ts_low`.
+    /// Raises the oldest readable timestamp of `family` to `ts_low`.
     /// # Errors
-    /// RocksDB's, as text; that the library has no function for it.
+    /// RocksDB's, as text; or that the library has no such function.
     pub fn increase_full_history_ts_low(&self, family: &str, ts_low: &[u8]) -> Result<(), String> {
         let increase =
             self.api.increase_full_history_ts_low.ok_or("no rocksdb_increase_full_history_ts_low")?;
@@ -604,10 +608,10 @@ impl RocksDb {
         call(self.api, |error| unsafe { increase(self.db, self.family(family), low, len, error) })
     }
 
-    /// Compares every live file with the checksum that the MANIFEST has recorded; the database was
+    /// Compares every live file with its checksum in the MANIFEST. The database must have been
     /// opened with `file_checksum_gen_factory`.
     /// # Errors
-    /// RocksDB's, as text; that the library has no function for it.
+    /// RocksDB's, as text; or that the library has no such function.
     pub fn verify_file_checksums(&self) -> Result<(), String> {
         let verify = self.api.verify_file_checksums.ok_or("no rocksdb_verify_file_checksums")?;
         // SAFETY: the database is live.
@@ -615,13 +619,13 @@ impl RocksDb {
     }
 }
 
-/// Writes a table for ingestion at `path` with RocksDB's `SstFileWriter`; `options` as for a
-/// family, `ops` in its order.
+/// Writes a table for ingestion at `path` with RocksDB's `SstFileWriter`. `options` are those of a
+/// family; `ops` are in its order.
 /// # Errors
 /// RocksDB's, as text.
 ///
 /// # Panics
-/// At a single deletion, which the C functions do not have.
+/// At a single deletion: the C functions have none.
 pub fn write_sst_file(path: &Path, options: &str, ops: &[PeerOp]) -> Result<(), String> {
     let api = api()?;
     let options = OptionSet::parse(api, options)?;
@@ -675,12 +679,12 @@ impl Drop for RocksDb {
             // SAFETY: made at open, not used again.
             unsafe { (self.api.column_family_handle_destroy)(*family) };
         }
-        // SAFETY: snapshots borrow `self`, so none is left; families went above.
+        // SAFETY: snapshots borrow `self`, so none is left; the families are destroyed above.
         unsafe { (self.api.close)(self.db) };
     }
 }
 
-/// A state of a database. Released when dropped.
+/// A snapshot of a database. Released when dropped.
 #[derive(Debug)]
 pub struct RocksSnapshot<'a> {
     db: &'a RocksDb,
@@ -703,8 +707,8 @@ impl ReadOptionSet {
     fn new(api: &'static Api, snapshot: Option<&RocksSnapshot<'_>>) -> ReadOptionSet {
         // SAFETY: no requirements.
         let ptr = unsafe { (api.readoptions_create)() };
-        // A walk over everything leaves the prefix that its seeks, those over range deletions too,
-        // would be filtered by. SAFETY: the options are live.
+        // Without this, seeks would filter by the prefix of the first key; a full scan must leave
+        // it, also over range deletions. SAFETY: the options are live.
         unsafe { (api.readoptions_set_total_order_seek)(ptr, 1) };
         if let Some(snapshot) = snapshot {
             // SAFETY: the snapshot outlives the call that these options are for.
@@ -735,7 +739,7 @@ impl Cursor {
 
     fn step(&self, forward: bool) {
         let step = if forward { self.api.iter_next } else { self.api.iter_prev };
-        // SAFETY: the iterator is live, and valid: `pair` gave something.
+        // SAFETY: the iterator is live, and valid because `pair` returned one.
         unsafe { step(self.iter) };
     }
 

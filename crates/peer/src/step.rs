@@ -12,20 +12,20 @@ use std::path::PathBuf;
 /// The engine that takes the step.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum PeerEngine {
-    /// Esker, writing for readers of this version of RocksDB.
+    /// Esker, which writes files that this version of RocksDB can read.
     Esker(TargetVersion),
     /// RocksDB, from this library.
     Library(PathBuf),
 }
 
-/// The work after the last write.
+/// The action after the last write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StepFinish {
     /// Nothing.
     Nothing,
-    /// All families are flushed.
+    /// Flush all families.
     Flush,
-    /// All families are compacted.
+    /// Compact all families.
     Compact,
 }
 
@@ -34,10 +34,10 @@ pub enum StepFinish {
 pub enum WriteStep {
     /// A batch.
     Write(Vec<PeerOp>),
-    /// A file of its own with the operations of
+    /// The ingestion of a file made of the operations of
     /// [`ModelOps::ingest_ops`](crate::ModelOps::ingest_ops).
     Ingest(Vec<PeerOp>),
-    /// All families are flushed.
+    /// A flush of all families.
     Flush,
 }
 
@@ -52,17 +52,17 @@ pub struct PeerStep {
     pub read_only: bool,
     /// Options of the database, `name=value;…`.
     pub db_options: String,
-    /// Its families and their options.
+    /// The families of the database and their options.
     pub families: Vec<FamilySpec>,
     /// The writes, in order.
     pub steps: Vec<WriteStep>,
-    /// The work behind the writes.
+    /// The action after the writes.
     pub finish: StepFinish,
-    /// Whether the process is killed with the database open, in place of closing it.
+    /// Whether the process is killed with the database open, instead of closing it.
     pub killed: bool,
 }
 
-/// The contents of each family that a peer process found and left.
+/// The contents of each family at the beginning and at the end of a step.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct StepContents {
     /// Contents after the opening.

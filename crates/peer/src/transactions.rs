@@ -1,7 +1,7 @@
-//! RocksDB's `TransactionDB`, as far as handing prepared transactions over takes.
+//! RocksDB's `TransactionDB`, with the calls that tests of prepared transactions need.
 //!
-//! Invariant: a transaction borrows its database, and is destroyed before it closes. One that is
-//! prepared stays so in the WAL.
+//! Invariant: a transaction borrows its database, and is destroyed before the database closes. A
+//! prepared transaction stays in the WAL.
 
 use crate::api::{Api, NEEDS_11, Txn, TxnDatabase, WriteOptions, api};
 use crate::c_data::{c_path, call, slice, take};
@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use std::path::Path;
 use std::ptr;
 
-/// The time at which transactions are written to memtables, by RocksDB's numbers.
+/// When RocksDB writes transactions to memtables, by its numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RocksWritePolicy {
     /// At commit.
@@ -21,7 +21,7 @@ pub enum RocksWritePolicy {
     Unprepared = 2,
 }
 
-/// A database that RocksDB has open for transactions, with its default family. Closed when dropped.
+/// A `TransactionDB` that RocksDB has open, with its default family. Closed when dropped.
 #[derive(Debug)]
 pub struct RocksTransactionDb {
     api: &'static Api,
@@ -37,7 +37,7 @@ unsafe impl Sync for RocksTransactionDb {}
 impl RocksTransactionDb {
     /// Opens or creates the database in `path`.
     /// # Errors
-    /// RocksDB's, as text; or why there is no RocksDB.
+    /// RocksDB's error, as text; or the reason why no library can be loaded.
     pub fn open(path: &Path, options: &str, policy: RocksWritePolicy) -> Result<RocksTransactionDb, String> {
         let api = api()?;
         let set = OptionSet::parse(api, options)?;
@@ -134,7 +134,7 @@ impl RocksTransactionDb {
         RocksTransaction { db: self, txn }
     }
 
-    /// The transactions that were prepared when it was opened, by name.
+    /// The transactions that were prepared when the database was opened, by name.
     pub fn prepared(&self) -> Vec<(String, RocksTransaction<'_>)> {
         let mut count = 0;
         // SAFETY: the database is live; `count` outlives the call.
@@ -142,9 +142,9 @@ impl RocksTransactionDb {
         if list.is_null() {
             return Vec::new();
         }
-        // SAFETY: RocksDB gave an array of `count` transactions, which are ours now.
+        // SAFETY: RocksDB returned an array of `count` transactions, which this process now owns.
         let txns = unsafe { std::slice::from_raw_parts(list, count) }.to_vec();
-        // SAFETY: given by RocksDB's allocator, not used again.
+        // SAFETY: RocksDB's allocator made the array, and it is not used again.
         unsafe { (self.api.free)(list.cast()) };
         let mut found: Vec<_> = txns
             .into_iter()
@@ -198,13 +198,13 @@ impl RocksTransaction<'_> {
         call(self.db.api, |error| unsafe { (self.db.api.transaction_delete)(self.txn, k, kn, error) })
     }
 
-    /// Sets its commit timestamp.
+    /// Sets the transaction's commit timestamp.
     pub fn set_commit_timestamp(&self, timestamp: u64) {
         // SAFETY: the transaction is live.
         unsafe { self.db.api.transaction_set_commit_timestamp.expect(NEEDS_11)(self.txn, timestamp) }
     }
 
-    /// Writes it to the WAL.
+    /// Prepares the transaction: writes it to the WAL.
     /// # Errors
     /// RocksDB's, as text.
     pub fn prepare(&self) -> Result<(), String> {
@@ -212,7 +212,7 @@ impl RocksTransaction<'_> {
         call(self.db.api, |error| unsafe { (self.db.api.transaction_prepare)(self.txn, error) })
     }
 
-    /// Commits it.
+    /// Commits the transaction.
     /// # Errors
     /// RocksDB's, as text.
     pub fn commit(self) -> Result<(), String> {
@@ -220,7 +220,7 @@ impl RocksTransaction<'_> {
         call(self.db.api, |error| unsafe { (self.db.api.transaction_commit)(self.txn, error) })
     }
 
-    /// Rolls it back.
+    /// Rolls the transaction back.
     /// # Errors
     /// RocksDB's, as text.
     pub fn rollback(self) -> Result<(), String> {

@@ -1,5 +1,5 @@
-//! Golden databases: Esker opens each, read-only and read-write, shows its contents, rewrites it,
-//! and hands it back.
+//! Golden databases: Esker opens each, read-only and read-write, reads its contents and rewrites
+//! it. RocksDB then reads the result.
 
 use esker::options::{BottommostLevelCompaction, TargetVersion, load_latest_options_from};
 use esker::{
@@ -20,8 +20,8 @@ pub(crate) fn has_transactions(dir: &Path) -> bool {
     dir.to_string_lossy().contains("_txn_")
 }
 
-/// Whether a transaction stays prepared in it. Only RocksDB with `allow_2pc` opens such a database,
-/// and `ldb` has no flag for that.
+/// Whether the fixture contains a prepared transaction. Only RocksDB with `allow_2pc` opens such a
+/// database, and `ldb` has no flag for that.
 pub(crate) fn has_pending_transaction(fixture: &Fixture) -> bool {
     fixture.name.ends_with("_txn_2pc")
 }
@@ -29,7 +29,7 @@ pub(crate) fn has_pending_transaction(fixture: &Fixture) -> bool {
 /// RocksDB's own family, made by `persist_stats_to_disk`.
 const STATS_HISTORY: &str = "___rocksdb_stats_history___";
 
-/// The newest timestamp there can be: reads see the newest version of each key.
+/// The newest possible timestamp: reads at it see the newest version of each key.
 const NEWEST: [u8; 8] = [0xFF; 8];
 
 /// Whether the keys of a fixture have user-defined timestamps.
@@ -42,8 +42,8 @@ fn read_options(db: &Db) -> ReadOptions {
     ReadOptions { timestamp: has_timestamps.then(|| NEWEST.to_vec()), ..ReadOptions::default() }
 }
 
-/// Families as a user would name them: from the OPTIONS file if there is one; merges are
-/// `stringappend`, as fixtures/README.md says.
+/// Families as a user would describe them: from the OPTIONS file if there is one. The merge
+/// operator is `stringappend`, as fixtures/README.md says.
 pub(crate) fn families(db_options: &DbOptions, dir: &Path) -> esker::Result<Vec<ColumnFamilyDescriptor>> {
     let loaded = match load_latest_options_from(db_options.env.fs.as_ref(), dir) {
         Ok(loaded) => Some(loaded),
@@ -55,7 +55,7 @@ pub(crate) fn families(db_options: &DbOptions, dir: &Path) -> esker::Result<Vec<
     let descriptor = |name: String| {
         let mut options = loaded.as_ref().and_then(|l| l.family(&name)).cloned().unwrap_or_default();
         if has_timestamps {
-            // An OPTIONS file names the order.
+            // If there is an OPTIONS file, it names the comparator.
             if options.comparator.timestamp_size() == 0 {
                 options.comparator = Arc::new(BytewiseComparatorWithU64Ts);
             }
@@ -71,11 +71,11 @@ fn open(dir: &Path, mode: OpenMode) -> esker::Result<Db> {
     Db::open_with(&options, dir, families(&options, dir)?, mode)
 }
 
-/// Error texts, so that one table can hold Esker's and those of checks.
+/// A result with the error as text, so that one table holds errors of Esker and of checks.
 pub(crate) type Outcome = Result<(), String>;
 
-/// Compares a database with its expected contents. `timestamps_may_go`: the family keeps timestamps
-/// in memory only, and was flushed.
+/// Compares a database with its expected contents. `timestamps_may_go` says that the family keeps
+/// timestamps in memory only, and was flushed.
 fn check_contents(db: &Db, expected: &[ExpectedFamily], timestamps_may_go: bool) -> Outcome {
     for family in expected {
         let handle = db.column_family(&family.name).ok_or_else(|| format!("no family '{}'", family.name))?;
@@ -108,7 +108,7 @@ fn describe(error: esker::Error) -> String {
     format!("{:?}: {error}", error.kind())
 }
 
-/// Opens a copy for reading; the files must stay as they are.
+/// Opens a copy read-only. The files must not change.
 fn read_only(fixture: &Fixture) -> Outcome {
     let copy = fixture.copy();
     let before = files(copy.path());
@@ -127,8 +127,8 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     paths.map(|path| (path.clone(), std::fs::read(path).expect("readable"))).collect()
 }
 
-/// Opens a copy for writing, rewrites every table, and opens it again. The copy is left for RocksDB
-/// to read.
+/// Opens a copy for writing, rewrites every table, and opens it again. RocksDB reads the copy
+/// afterwards.
 fn read_write(fixture: &Fixture, dir: &Path) -> Outcome {
     let expected = fixture.expected();
     let db = open(dir, OpenMode::ReadWrite).map_err(describe)?;
@@ -159,8 +159,8 @@ fn read_write(fixture: &Fixture, dir: &Path) -> Outcome {
     db.close().map_err(describe)
 }
 
-/// Writes to a database that Esker reads in part only, until a write is refused. RocksDB must find
-/// the other entries unchanged.
+/// Writes to a database that Esker can only partly read, until a write is refused. RocksDB must
+/// find the other entries unchanged.
 fn write_regardless(dir: &Path) -> Outcome {
     let refused = |result: esker::Result<()>| match result {
         Err(e) if e.kind() != ErrorKind::NotSupported => Err(describe(e)),
@@ -182,10 +182,10 @@ fn rewrite_all() -> CompactRangeOptions {
     }
 }
 
-/// Compares a database that Esker has rewritten through RocksDB 7.8.3.
+/// Reads a database that Esker has rewritten with RocksDB 7.8.3, and compares the contents.
 pub(crate) fn read_by_7(fixture: &Fixture, dir: &Path) -> Outcome {
     if fixture.name.contains("memtable_only") || fixture.name.contains("udt_reverse") {
-        return Ok(()); // it does not know tables without timestamps, nor that order
+        return Ok(()); // it knows neither tables without timestamps nor their order
     }
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return Ok(()) };
     if has_pending_transaction(fixture) {
@@ -202,7 +202,7 @@ pub(crate) fn read_by_7(fixture: &Fixture, dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// Compares it through RocksDB 11.8.1.
+/// Reads a database that Esker has rewritten with RocksDB 11.8.1, and compares the contents.
 pub(crate) fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
         return Ok(());
@@ -225,7 +225,7 @@ pub(crate) fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
     };
     let expected = fixture.expected();
     let specs: Vec<_> = described.iter().map(spec).collect();
-    // RocksDB demands it where timestamps are kept in memory only.
+    // RocksDB demands this option if timestamps are kept in memory only.
     let in_memory_only = fixture.name.contains("memtable_only");
     let db_options = match () {
         () if has_transactions(dir) => "allow_2pc=true",
@@ -234,7 +234,7 @@ pub(crate) fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
     };
     let db = RocksDb::open(dir, db_options, &specs)?;
     if !in_memory_only {
-        db.verify_checksum()?; // there it misreads range tombstones, and throws
+        db.verify_checksum()?; // RocksDB misreads range tombstones of the other tables, and throws
     }
     for family in &expected {
         let contents = if has_timestamps(&fixture.name) {
@@ -296,7 +296,7 @@ fn stored(tools: Tools, dir: &Path) -> BTreeMap<Vec<u8>, (u8, Vec<u8>)> {
     for entry in tools.internal_entries(dir, "default").expect("idump") {
         newest.entry(entry.key).or_insert((entry.kind, entry.value));
     }
-    // 0 and 7: deletions.
+    // Types 0 and 7 are deletions.
     newest.retain(|_, (kind, _)| !matches!(kind, 0 | 7));
     newest
 }
@@ -338,8 +338,8 @@ fn a_table_with_embedded_blobs_is_ingested_read_and_rewritten() {
     read(&db);
     db.close().expect("closes");
     drop(db);
-    // A guard of another test may have kept the ingested table, which 7.8.3's tools would read,
-    // too. An open leaves no such table.
+    // A guard of another test may have kept the ingested table on disk, where 7.8.3's tools would
+    // read it too. An open deletes such a table.
     let db = Db::open_with(&options, dir.path(), families(), OpenMode::ReadWrite).expect("opens again");
     db.close().expect("closes");
     drop(db);
@@ -347,8 +347,8 @@ fn a_table_with_embedded_blobs_is_ingested_read_and_rewritten() {
     read_by_11(fixture, dir.path()).expect("read by 11.8.1");
 }
 
-/// If a WAL does not state the size of timestamps, RocksDB 11 takes its keys for keys without. It
-/// does so for WALs of 7.8, too.
+/// If a WAL does not state the size of timestamps, RocksDB 11 reads its keys as keys without
+/// timestamps. That is also the case for WALs of 7.8.
 #[test]
 fn a_wal_with_timestamps_is_read_by_rocksdb_11() {
     for name in ["v7_8_udt_u64", "v11_9_udt_u64"] {
@@ -370,8 +370,8 @@ fn a_wal_with_timestamps_is_read_by_rocksdb_11() {
     }
 }
 
-/// More databases, laid out as `fixtures/` is, from the directory that `ESKER_DATABASES` names.
-/// Each is opened for reading and for writing, rewritten, and compared.
+/// Tests other databases, in the layout of `fixtures/`, from the directory `ESKER_DATABASES`. Each
+/// is opened for reading and for writing, rewritten, and compared.
 #[test]
 fn databases_from_elsewhere_open_and_keep_what_is_in_them() {
     let Some(root) = std::env::var_os("ESKER_DATABASES") else { return };

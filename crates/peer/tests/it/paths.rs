@@ -1,4 +1,4 @@
-//! `db_paths` and `cf_paths`: RocksDB 11.8.1 and Esker on the same directories of tables.
+//! `db_paths` and `cf_paths`: RocksDB 11.8.1 and Esker use the same directories of tables.
 
 use crate::peer_process::{check_open_11, check_open_esker, db_options, small_files};
 use esker::options::{CompactionStyle, CompressionType, DbPath};
@@ -8,18 +8,18 @@ use esker_peer::{FamilySpec, ModelOps, RocksDb, WriteFlags, require};
 use esker_testkit::{TempDir, seed};
 use std::path::{Path, PathBuf};
 
-/// Like [`small_files`], for RocksDB.
+/// The options of [`small_files`] for RocksDB.
 const ROCKSDB_SMALL: &str = "write_buffer_size=65536;target_file_size_base=32768;\
     max_bytes_for_level_base=131072;max_bytes_for_level_multiplier=3;\
     level0_file_num_compaction_trigger=3;compression=kNoCompression;\
     level_compaction_dynamic_level_bytes=false;block_based_table_factory={format_version=5};";
 
-/// Levels 0 and 1 (128 KiB each) fit into the first path, level 2 (384 KiB) into the second, and
-/// the rest goes to the last.
+/// Sizes of the paths. Levels 0 and 1 (128 KiB each) fit into the first, level 2 (384 KiB) into the
+/// second, and deeper levels go to the last.
 const SIZES: [u64; 3] = [300 << 10, 500 << 10, u64::MAX];
 const PATH_OF_LEVEL: [usize; 7] = [0, 0, 1, 2, 2, 2, 2];
 
-/// Directories whose names begin with this.
+/// Paths in `dir` whose names begin with `name`, and their sizes.
 fn paths(dir: &Path, name: &str) -> Vec<(PathBuf, u64)> {
     SIZES.iter().zip(0..).map(|(size, i)| (dir.join(format!("{name}{i}")), *size)).collect()
 }
@@ -28,7 +28,7 @@ fn esker_paths(paths: &[(PathBuf, u64)]) -> Vec<DbPath> {
     paths.iter().map(|(path, size)| DbPath::new(path, *size)).collect()
 }
 
-/// The database in `dir/db`: one family has paths of its own.
+/// The database in `dir/db`. One family has paths of its own.
 struct Scene {
     dir: TempDir,
     model: ModelOps,
@@ -71,8 +71,8 @@ impl Scene {
             .unwrap_or_else(|e| panic!("RocksDB 11.8.1: {e}"))
     }
 
-    /// Checks that each table is in its family's path for its level, whichever engine chose it, and
-    /// nowhere else. Returns the number of paths that have tables.
+    /// Checks that each table is in its family's path for its level, and nowhere else, whichever
+    /// engine placed it. Returns the number of paths that have tables.
     fn check_places(&self, when: &str) -> usize {
         let db = self.open_esker(false);
         check_open_esker(&db, &self.model, when);
@@ -124,7 +124,7 @@ impl Scene {
         check_open_11(&db, &self.model, when);
     }
 
-    /// Operations, and values that fill levels.
+    /// Random operations, with values that fill levels.
     fn random_ops(&mut self, rng: &mut fastrand::Rng) -> Vec<PeerOp> {
         let mut ops = self.model.random_ops(rng, 10, Kinds::ALL);
         for family in ["default".to_owned(), self.model.families[1].name.clone()] {

@@ -1,5 +1,5 @@
-//! Tables of RocksDB 11.8.1, written again by Esker from the same entries with the same options:
-//! the same bytes, up to the properties (RocksDB 11 writes more of them than 7.8 knows).
+//! Esker writes tables of RocksDB 11.8.1 again, from the same entries with the same options. The
+//! bytes must be equal up to the properties, of which RocksDB 11 writes more than 7.8 knows.
 
 use esker::internals::base::prefix;
 use esker::internals::env::{FileSystem, MemFs, PosixFileSystem};
@@ -22,7 +22,7 @@ use esker_testkit::{TempDir, seed};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// One mixture: RocksDB's text for the table, its prefix extractor, and the same for Esker.
+/// One mixture of options: RocksDB's text for the table, its prefix extractor, and Esker's options.
 struct Mixture {
     text: String,
     prefix: Option<usize>,
@@ -74,7 +74,7 @@ fn random_mixture(rng: &mut fastrand::Rng) -> Mixture {
         metadata_block_size: rng.choice([1, 100, 300, 1000, 4096]).expect("one"),
         partition_filters: index_type == IndexType::TwoLevel && rng.bool(),
         decouple_partitioned_filters: rng.bool(),
-        // With nothing to filter RocksDB writes a filter of nothing, Esker none.
+        // If nothing is to be filtered, RocksDB writes an empty filter and Esker none.
         whole_key_filtering: prefix.is_none() || rng.u8(..3) > 0,
         ..Default::default()
     };
@@ -127,7 +127,7 @@ fn open_table(path: &Path, table: BlockBasedTableOptions) -> Arc<TableReader> {
     TableReader::open(file, options).expect("a table")
 }
 
-/// The same entries, the same identity, by Esker's writer.
+/// Writes a table with the same entries and the same identity by Esker's writer.
 fn written_again(reader: &Arc<TableReader>, mixture: &Mixture) -> Vec<u8> {
     let p = reader.properties();
     let mut options =
@@ -160,8 +160,9 @@ fn written_again(reader: &Arc<TableReader>, mixture: &Mixture) -> Vec<u8> {
     bytes
 }
 
-/// Shortened separators end in the largest sequence number and the type to seek with, which RocksDB
-/// 11 has moved from 0x16 to 0x18. Esker writes that of 7.8: it would not know the newer one.
+/// Replaces the seek type in shortened separators, which end in the largest sequence number and
+/// that type. RocksDB 11 changed it from 0x16 to 0x18. Esker writes 0x16, because 7.8 does not know
+/// 0x18.
 fn with_old_separators(mut bytes: Vec<u8>) -> Vec<u8> {
     for at in 0..bytes.len().saturating_sub(7) {
         if bytes[at..at + 8] == [0x18, 255, 255, 255, 255, 255, 255, 255] {
@@ -171,7 +172,7 @@ fn with_old_separators(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The offset of the properties: the bytes before them are equal.
+/// The offset of the properties. The bytes before them must be equal.
 fn properties_at(reader: &TableReader) -> usize {
     let handle = reader.meta_index().find(PROPERTIES).expect("every table has properties");
     usize::try_from(handle.offset).expect("small")
