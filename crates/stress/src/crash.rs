@@ -3,16 +3,16 @@
 //! In: a seed and a number of crash points. Out: a [`CrashReport`], or the first point after which
 //! the database was wrong, with the seed of its run.
 //!
-//! A run opens a database on a [`CrashFs`] below a [`FaultFs`]. While writers, flushes and
-//! compactions go on, the hook of the latter copies the disk that a crash would leave, at random
-//! file operations. Afterwards each of those disks is opened and must hold the state after some
-//! prefix of the writes. It is the same prefix for all families, so batches are atomic. It must not
-//! be shorter than the promises at the time of the crash: synced and flushed writes after a power
-//! loss, every acknowledged write after the death of the process. Some openings are crashed once
-//! more. Then the next run goes on from one of the disks.
+//! A run opens a database on a [`CrashFs`] below a [`FaultFs`]. Writers, flushes and compactions
+//! run. At random file operations a hook of the [`FaultFs`] copies the disk that a crash would
+//! leave. Later each of those disks is opened and must hold the state after some prefix of the
+//! writes. The prefix is the same for all families, so batches are atomic. It includes the promises
+//! at the time of the crash: synced and flushed writes after a power loss, every acknowledged write
+//! after the death of the process. Some openings are crashed once more. The next run continues from
+//! one of the disks.
 //!
-//! The seed fixes options, batches and choices. The time of a crash depends on the scheduling of
-//! threads, too.
+//! The seed fixes options, batches and choices. The time of a crash also depends on the scheduling
+//! of threads.
 
 mod history;
 mod load;
@@ -33,37 +33,36 @@ use std::sync::{Arc, Mutex};
 
 /// Path of the database on its simulated disk.
 const DIR: &str = "/db";
-/// Runs that follow each other on one database.
+/// Number of successive runs on one database.
 const CHAIN: u32 = 6;
-/// Crash points of a run, at most: their disks are all in memory.
+/// Most crash points of a run. Their disks are all in memory.
 const POINTS_PER_RUN: usize = 60;
-/// One in this many disks that a crash left is audited.
+/// One crashed disk in this many is audited.
 const AUDIT_ONE_IN: u8 = 16;
 
 /// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct CrashParameters {
-    /// Seed of the first run; the next have the next numbers.
+    /// Seed of the first run. Later runs have the seeds that follow.
     pub seed: u64,
-    /// Crash points to check, at least.
+    /// Least number of crash points to check.
     pub points: u64,
     /// Print lines of progress.
     pub verbose: bool,
-    /// Use small loads with more crash points for their size: for simulations, in which everything
-    /// is slow.
+    /// Use smaller loads with proportionally more crash points, for simulations, which are slow.
     pub brief: bool,
-    /// Batches of each writer, at most: for shrinking.
+    /// Most batches of each writer; a smaller number shrinks a failure.
     pub max_batches: u32,
-    /// The disk is slow, and fails or damages some reads.
+    /// Let the disk be slow, and fail or damage some reads.
     pub trouble: bool,
 }
 
 /// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct CrashReport {
-    /// Databases that were loaded.
+    /// Databases that ran a load.
     pub runs: u64,
-    /// Batches they acknowledged.
+    /// Batches that these databases acknowledged.
     pub batches: u64,
     /// Crash points checked.
     pub points: u64,
@@ -71,20 +70,20 @@ pub struct CrashReport {
     pub kills: u64,
     /// Crash points within a recovery from an earlier crash.
     pub second_crashes: u64,
-    /// Power losses that left the last record of the MANIFEST in its full length with other bytes.
-    /// The database does not open then, as in RocksDB: the contents of a MANIFEST are not guessed.
+    /// Power losses that left the last record of the MANIFEST with its full length and other bytes.
+    /// As in RocksDB, the database then does not open: the contents of a MANIFEST are not guessed.
     pub refused: u64,
-    /// Unpromised batches that power losses have lost.
+    /// Batches without a promise that power losses have lost.
     pub lost: u64,
-    /// Readings on a disk in trouble.
+    /// Times that a disk was read while it failed.
     pub in_trouble: u64,
-    /// Readings that gave an error.
+    /// Those of them that gave an error.
     pub errors: u64,
-    /// File operations that failed or gave wrong bytes in these readings.
+    /// File operations that failed or returned wrong bytes in them.
     pub faults: u64,
-    /// A hash of all file operations, in order: two simulations from one seed have the same.
+    /// A hash of all file operations, in order. Two simulations from one seed have the same hash.
     pub fingerprint: u64,
-    /// Crash points by the operation that they preceded.
+    /// Number of crash points before each kind of operation.
     pub by_op: BTreeMap<String, u64>,
 }
 
@@ -111,16 +110,16 @@ impl fmt::Display for CrashReport {
     }
 }
 
-/// A disk as a crash left it, and the promises at that time.
+/// The disk that a crash left, and the promises at that time.
 struct CrashPoint {
     disk: CrashFs,
     choices: CrashChoices,
     /// The newest sequence number that must have survived.
     floor: u64,
-    /// The newest that must survive a power loss before the disk has been opened.
+    /// The newest sequence number that must survive a power loss before the disk has been opened.
     safe: u64,
     op: String,
-    /// The file operations before the crash, of brief loads.
+    /// In brief loads, the file operations before the crash.
     before: Vec<String>,
 }
 
@@ -136,11 +135,11 @@ struct Caught {
 pub(crate) struct Trace {
     /// A hash of all operations that changed something.
     pub(crate) hash: u64,
-    /// The last of them.
+    /// The last operations.
     pub(crate) last: VecDeque<String>,
 }
 
-/// Operations that a failure shows.
+/// Number of operations that a failure shows.
 const SHOWN: usize = 40;
 
 impl Trace {
@@ -160,7 +159,7 @@ impl fmt::Display for Trace {
     }
 }
 
-/// The disk and the contents that a run starts from.
+/// The disk and the contents from which a run starts.
 struct Base {
     disk: CrashFs,
     contents: FamilyContents,
@@ -170,7 +169,7 @@ struct Base {
 
 /// Checks at least `parameters.points` crash points.
 /// # Errors
-/// The first mistake, its place, and the seed that shows it again.
+/// The first mistake, its place, and the seed that repeats it.
 pub fn run(parameters: &CrashParameters) -> Result<CrashReport, String> {
     let mut report = CrashReport::default();
     let mut seed = parameters.seed;
@@ -227,7 +226,7 @@ fn run_one(
         let contents =
             check(&load, &point, &history, &mut rng, report).map_err(|why| format!("{why}\n{told}"))?;
         if let Some(contents) = contents.filter(|_| i == next) {
-            // The recovered state is safe: the next crash must leave it.
+            // The opening has made the recovered state durable: the next crash must leave it.
             let disk = point.disk.crash_clone(&CrashChoices::random(rng.u64(..)));
             next_base = Some(Base { disk, contents, stamps });
         }
@@ -240,8 +239,8 @@ fn run_one(
 
 pub(crate) const PRIME: u64 = 0x0100_0000_01b3;
 
-/// Runs the load. Gives the disks that crashes would have left, the writes, and a hash of the file
-/// operations.
+/// Runs the load. Returns the disks that crashes would have left, the writes, and a hash of the
+/// file operations.
 fn crash_points(
     load: &Load,
     base: Base,
@@ -262,7 +261,7 @@ fn crash_points(
     Ok((points, history, trace))
 }
 
-/// A hook that crashes the disk at random operations, less often at the frequent ones.
+/// A hook that copies the crashed disk at random operations, and less often at frequent kinds.
 fn catcher(
     disk: CrashFs,
     floors: Arc<Floors>,
@@ -278,7 +277,7 @@ fn catcher(
             OpKind::Read | OpKind::Stat | OpKind::List | OpKind::Open => return,
             OpKind::Append | OpKind::Flush | OpKind::RangeSync if name.ends_with(".log") => 120,
             OpKind::Append | OpKind::Flush if name.ends_with(".sst") => 60,
-            // These records are few, and each changes everything.
+            // MANIFEST records are few, and each changes a lot.
             OpKind::Append | OpKind::Sync if name.starts_with("MANIFEST") => 4,
             _ => 12,
         };
@@ -293,7 +292,7 @@ fn catcher(
             rng.u64(..)
         };
         let choices = choices_of(seed);
-        // Read before the disk is copied: later promises need not be on it.
+        // The promises are read before the disk is copied, because later ones need not be on it.
         let (floor, safe) = (floors.of(choices.kind), floors.of(CrashKind::PowerLoss));
         let disk = disk.crash_clone(&choices);
         let before = caught.trace.lock().expect("no hook panics").last.iter().cloned().collect();
@@ -313,7 +312,7 @@ pub(crate) fn choices_of(seed: u64) -> CrashChoices {
     }
 }
 
-/// Opens the disk of a crash point, some of them with another crash on the way, and compares. Gives
+/// Opens the disk of a crash point and compares the contents. Crashes some openings first. Returns
 /// the contents found; `None` if the opening is rightly refused.
 fn check(
     load: &Load,
@@ -346,15 +345,15 @@ fn crash_while_opening(load: &Load, point: &CrashPoint, rng: &mut fastrand::Rng)
             *caught.lock().expect("no hook panics") = Some((copy.crash_clone(&choices), op.to_string()));
         }
     });
-    // If the opening fails, the check of the point itself tells why. A right refusal stays right
-    // after any crash on the way.
+    // If the opening fails, the check of the point itself reports the reason. A refusal that is
+    // right stays right after another crash.
     let opened = load.open(env_over(fs), rng);
     if opened.is_err_and(|e| is_refusal(&format!("open: {e}"), &point.choices)) {
         return None;
     }
     let (disk, op) = found.lock().expect("no hook panics").take()?;
-    // A killed process leaves bytes that it had not synced. The second crash may lose them as long
-    // as no opening has finished.
+    // A killed process leaves bytes that it had not synced. The second crash may lose them until an
+    // opening has finished.
     let floor = if choices.kind == CrashKind::PowerLoss { point.safe } else { point.floor };
     Some(CrashPoint { disk, choices, floor, safe: point.safe, op, before: point.before.clone() })
 }
@@ -388,18 +387,18 @@ fn check_once(
 }
 
 /// Whether the opening is refused because the last record of the MANIFEST has its full length and
-/// other bytes. RocksDB refuses that, too.
+/// other bytes. RocksDB refuses it too.
 pub(crate) fn is_refusal(why: &str, choices: &CrashChoices) -> bool {
     let is_garbled = match choices.tail {
         Tail::Cut => false,
-        // Zeros behind whole records are the end of the log.
+        // If zeros follow whole records, the log ends there.
         Tail::Zeros => choices.tear,
         Tail::Garbage | Tail::Pages | Tail::Sectors => true,
     };
     is_garbled && why.contains("open: Corruption") && why.contains("MANIFEST-")
 }
 
-/// Whether a disk in trouble may be the cause of an error: the error names a file with wrong bytes.
+/// Whether a failing disk may be the cause of an error: the error names a file with wrong bytes.
 pub(crate) fn is_of_the_disk(error: &Error) -> bool {
     let text = error.to_string();
     match error.kind() {
@@ -411,7 +410,7 @@ pub(crate) fn is_of_the_disk(error: &Error) -> bool {
     }
 }
 
-/// Opens and reads on a disk that makes trouble: every answer is right or an error of the disk.
+/// Opens and reads on a failing disk. Every answer must be right or an error of the disk.
 fn read_in_trouble(
     load: &Load,
     point: &CrashPoint,
@@ -430,7 +429,7 @@ fn read_in_trouble(
             report.errors += 1;
             Ok(())
         }
-        // The crash is the cause; the opening without trouble meets it as well.
+        // The crash is the cause, so an opening without faults fails as well.
         Err(error) if is_refusal(&format!("open: {error}"), &point.choices) => Ok(()),
         Err(error) => Err(format!("on a disk in trouble: {error}")),
     }
@@ -475,12 +474,12 @@ fn audit_opened(db: &Db, load: &Load, disk: &CrashFs) -> Result<(), String> {
     audit::audit(&subject, clock().as_ref()).map(drop)
 }
 
-/// An environment of these files and the machine's clock, which may be simulated.
+/// An environment with these files and the clock of the machine, which may be simulated.
 pub(crate) fn env_over(fs: impl FileSystem + 'static) -> Env {
     Env::new(Arc::new(fs), clock())
 }
 
-/// The clock of a slow disk. Unless time is simulated, it makes delays cost none.
+/// The clock of a slow disk. Unless time is simulated, its delays cost no time.
 pub(crate) fn disk_clock() -> Arc<dyn Clock> {
     if cfg!(shuttle) { clock() } else { Arc::new(esker::internals::env::MockClock::new(0)) }
 }
@@ -502,7 +501,7 @@ fn read_all(db: &Db, load: &Load) -> Result<FamilyContents> {
     Ok(contents)
 }
 
-/// Contents of a family, at this timestamp if its keys have timestamps.
+/// Contents of a family. If its keys have timestamps, at this timestamp.
 fn read_family(db: &Db, load: &Load, family: usize, time: u64) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let name = &load.family_names()[family];
     let handle = db.column_family(name).ok_or_else(|| Error::corruption(format!("no family {name}")))?;
@@ -517,7 +516,7 @@ fn read_family(db: &Db, load: &Load, family: usize, time: u64) -> Result<BTreeMa
     Ok(contents)
 }
 
-/// Compares a family with timestamps at older ones with the state after earlier batches.
+/// Compares a family at older timestamps with the state after earlier batches.
 fn compare_older(
     db: &Db,
     load: &Load,
@@ -548,7 +547,7 @@ fn compare_older(
     Ok(())
 }
 
-/// Writes the files of a disk to a temporary directory, if `KEEP_TEMP` is set. Gives its path.
+/// Writes the files of a disk to a temporary directory if `KEEP_TEMP` is set. Returns its path.
 fn dump(disk: &CrashFs) -> String {
     use esker::internals::env::{FileSystem, PosixFileSystem};
     if std::env::var_os("KEEP_TEMP").is_none() {

@@ -1,10 +1,11 @@
-//! Random operations against a model: a database of several families in memory files, small enough
-//! that everything interacts. The model of each family is a sorted array of its expected contents.
+//! Random operations compared with a model. The database has several families in memory files, and
+//! is small enough that all its parts interact. The model of a family is a sorted array of its
+//! expected contents.
 //!
 //! In: a seed, numbers of rounds and operations, kinds of operation to leave out. Out: counts, or
 //! the first [`Divergence`]. Each round is a database of its own with seed `seed + round`. Flushes
-//! and compactions run in background threads, so a seed gives the same operations again, but not
-//! the same points in time of background work.
+//! and compactions run in background threads. So a seed repeats the operations, but not the times
+//! of background work.
 //!
 //! Reading order: `families` (order, merge operator and keys), `state` (expected contents),
 //! `settings` (options of one opening), `cursor` (an iterator and its expected place), `round` (the
@@ -28,19 +29,19 @@ use std::time::Instant;
 pub struct ModelParameters {
     /// Seed of the first round.
     pub seed: u64,
-    /// Databases, one after the other.
+    /// Number of databases, one after the other.
     pub rounds: u64,
-    /// Operations in each.
+    /// Number of operations of each database.
     pub operations: u64,
-    /// Kinds to leave out: for shrinking.
+    /// Kinds of operation to leave out, for shrinking.
     pub without: Vec<OperationKind>,
     /// Keys of each family; 0: the seed chooses.
     pub keys: usize,
-    /// Wait for background work behind every operation: slow, and the same each time.
+    /// Wait for background work after every operation: slow, but repeatable.
     pub calm: bool,
-    /// Every family is one that RocksDB reads, too.
+    /// Use only families that RocksDB can read too.
     pub shared_orders: bool,
-    /// Timestamps have the eight bytes that databases with transactions ask for.
+    /// Use timestamps of eight bytes, which databases with transactions need.
     pub timestamps_of_transactions: bool,
     /// Print each round's numbers to standard error.
     pub verbose: bool,
@@ -71,15 +72,15 @@ pub struct ModelReport {
     pub by_kind: Vec<(OperationKind, u64)>,
     /// Answers compared with the model's.
     pub comparisons: u64,
-    /// Steps of transactions, where there are any.
+    /// Steps of transactions, if the rounds have any.
     pub steps: Steps,
     /// Counts of the audits.
     pub audited: Audited,
-    /// Seconds it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
-/// Counts of transactions by the steps they took.
+/// Counts of transactions, by their steps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Steps {
     /// Prepared.
@@ -92,9 +93,9 @@ pub struct Steps {
     pub rolled_back_prepared: u64,
     /// Found prepared after a crash.
     pub found: u64,
-    /// Crashes after which a transaction was found prepared.
+    /// Crashes after which at least one transaction was found prepared.
     pub crashes_with_some: u64,
-    /// Tables that were deleted with all their keys.
+    /// Tables that were deleted as whole files.
     pub files_deleted: u64,
 }
 

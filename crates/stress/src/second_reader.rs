@@ -1,13 +1,13 @@
-//! RocksDB as second reader of crashed disks.
+//! RocksDB as the second reader of crashed disks.
 //!
-//! In: a simulated disk. Out: whether RocksDB and Esker agree, both opening a copy of it for
-//! reading: on the contents of each family, or on a refusal. RocksDB answers from a process of its
-//! own (`esker-reader` of `esker-peer`), which gets the files in a temporary directory.
+//! In: a simulated disk. Out: whether RocksDB and Esker agree. Both open a copy of it for reading,
+//! and must agree on the contents of each family, or both refuse. RocksDB answers from a process of
+//! its own (`esker-reader` of `esker-peer`), which gets the files in a temporary directory.
 //!
-//! If they differ, a person has to find out which one is right. One difference is known: a power
-//! loss may take the end of a WAL and leave the next one, neither of them synced. If the first WAL
-//! seems to end cleanly, RocksDB replays both, with a hole between them (unless
-//! `track_and_verify_wals` was set when it wrote). Esker's next WAL says where the one before it
+//! If they differ, a person must find out which one is right. One difference is known. A power
+//! loss may take the end of a WAL and leave the next WAL, if neither was synced. If the first WAL
+//! seems to end cleanly, RocksDB replays both, with a hole between them, unless
+//! `track_and_verify_wals` was set when it wrote. Esker's next WAL records where the one before it
 //! ended, and replay stops there.
 //!
 //! RocksDB does not always finish reading a MANIFEST with garbage behind its last record, which
@@ -41,9 +41,9 @@ type Answer = Result<Families, String>;
 /// The outcome of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Agreed {
-    /// All families are the same.
+    /// All families have the same contents.
     Same,
-    /// Both refuse the database.
+    /// Both engines refuse the database.
     Refused,
     /// RocksDB shows writes behind a hole: see the head of the file.
     Hole,
@@ -55,7 +55,7 @@ struct Process {
     work: TempDir,
 }
 
-/// One process for all machines: it takes a while to start.
+/// One process for all machines, because it starts slowly.
 static RUNNING: Mutex<Option<Process>> = Mutex::new(None);
 
 /// Ends the process and removes its directory; the next comparison starts another.
@@ -63,9 +63,9 @@ pub(crate) fn end() {
     *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// Lets both read the database in `dir` of the disk.
+/// Lets both engines read the database in `dir` of the disk.
 /// # Errors
-/// The first difference, or the reason why RocksDB cannot be asked.
+/// The first difference, or the reason why RocksDB cannot answer.
 pub(crate) fn compare(
     program: &Path,
     disk: &CrashFs,
@@ -116,7 +116,7 @@ fn same(ours: &Families, theirs: &Families) -> Result<(), String> {
     Ok(())
 }
 
-/// Esker's warnings.
+/// Collects the warnings of Esker's info log.
 #[derive(Default)]
 struct Warnings(Mutex<Vec<String>>);
 
@@ -131,7 +131,7 @@ impl InfoLog for Warnings {
 }
 
 impl Warnings {
-    /// Whether replay stopped behind a WAL whose end is lost without a trace.
+    /// Whether replay stopped behind a WAL whose end was silently lost.
     fn tell_of_a_hole(&self) -> bool {
         let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.iter().any(|line| line.contains("replay stops") && line.contains("its end is lost"))
@@ -220,7 +220,7 @@ impl Process {
         }
     }
 
-    /// Makes the directory hold these files and no others.
+    /// Makes the directory contain exactly the files of the disk.
     fn write_out(&self, disk: &CrashFs, from: &Path) -> Result<(), String> {
         let broken = |e: std::io::Error| e.to_string();
         for file in std::fs::read_dir(self.work.path()).map_err(broken)? {

@@ -1,23 +1,24 @@
-//! The whole engine in one simulated machine: crashes of a database whose threads, clock and disk
+//! Runs the whole engine in a simulated machine and crashes its database. Threads, clock and disk
 //! all follow one seed.
 //!
 //! In: a seed and a number of cycles. Out: a [`SimReport`], or the first mistake with the seed that
-//! shows it again, exactly as it was. Built with `--cfg shuttle` only. Then every lock, condition
-//! variable, atomic, spawn and join of the engine and of the simulated disk is a place where
-//! shuttle's scheduler decides which thread goes on. All threads share one thread of the system, so
-//! nothing else decides anything.
+//! repeats it exactly. Built with `--cfg shuttle` only. Every lock, condition variable, atomic,
+//! spawn and join of the engine and of the simulated disk is then a place where shuttle's scheduler
+//! chooses the next thread. All simulated threads share one thread of the system, so nothing else
+//! decides anything.
 //!
 //! `machine` is the machine; [`scans`] is another campaign in it.
 //!
 //! A cycle is a crash of the campaign in [`crate::crash`], with small loads. The crashed disk is
-//! opened, by as many threads as an opening has, read and compared; some openings crash again. On a
-//! disk in trouble, operations of the load are slow, by the simulated clock. Some crashed disks are
-//! opened and read while they fail, are full, or give wrong bytes; then once more without trouble.
+//! opened, with all threads of an opening, read and compared; some openings crash again. On a
+//! failing disk, operations of the load are slow, by the simulated clock. Some crashed disks are
+//! opened and read while they fail, are full, or return wrong bytes, and then once more without
+//! faults.
 //!
-//! The seed decides: the thread that runs at every such place, options, writes, file operations,
-//! the parts of them that survive a crash, trouble with the disk, the clock. It does not decide:
-//! the order in which a memory weaker than sequential consistency could show writes (shuttle has
-//! none); names of sessions and of the database, on which nothing depends.
+//! The seed decides: the thread that runs at every scheduling place, options, writes, file
+//! operations, the parts of them that survive a crash, faults of the disk, the clock. It does not
+//! decide: the order of writes under a memory weaker than sequential consistency (shuttle has
+//! none), and names of sessions and of the database, on which nothing depends.
 
 mod delays;
 mod keeper;
@@ -32,15 +33,15 @@ use std::time::{Duration, Instant};
 /// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct SimParameters {
-    /// Seed of the first machine; the next ones have the next numbers.
+    /// Seed of the first machine. Later machines have the seeds that follow.
     pub seed: u64,
-    /// Crashes, at least.
+    /// Least number of crashes.
     pub cycles: u64,
-    /// Crashes of one machine.
+    /// Crashes in one machine.
     pub per_machine: u64,
-    /// Batches of each writer, at most: for shrinking.
+    /// Most batches of each writer; a smaller number shrinks a failure.
     pub max_batches: u32,
-    /// The disk is slow, and fails or damages some reads.
+    /// Let the disk be slow, and fail or damage some reads.
     pub trouble: bool,
     /// Run each machine twice, and compare their file operations.
     pub twice: bool,
@@ -55,7 +56,7 @@ pub struct SimParameters {
 pub struct SimReport {
     /// Simulated machines.
     pub machines: u64,
-    /// The sum of their counts.
+    /// The sum of the machines' counts.
     pub crashes: crash::CrashReport,
     /// Duration.
     pub time: Duration,
@@ -74,9 +75,9 @@ impl fmt::Display for SimReport {
     }
 }
 
-/// Simulates.
+/// Runs the simulations.
 /// # Errors
-/// The first mistake, and the seed that shows it again.
+/// The first mistake, and the seed that repeats it.
 #[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
 #[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
 pub fn run(parameters: &SimParameters) -> Result<SimReport, String> {
@@ -114,7 +115,7 @@ fn machine(seed: u64, parameters: &SimParameters) -> Result<crash::CrashReport, 
     in_machine(seed, move || crash::run(&parameters))?
 }
 
-/// Reduces the failure to the fewest batches that still fail, and says how to see it again.
+/// Reduces a failure to the least number of batches that still fail, and says how to repeat it.
 fn shrink(seed: u64, parameters: &SimParameters, why: String) -> String {
     let fails = |max_batches| {
         let fewer = SimParameters { max_batches, ..parameters.clone() };

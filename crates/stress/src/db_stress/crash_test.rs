@@ -1,9 +1,9 @@
-//! The driver: starts `db_stress` with other flags each time, kills it, and starts the next on the
-//! same directory.
+//! The driver: starts `db_stress` again and again on one directory, each time with other flags, and
+//! kills it.
 //!
-//! In: a duration, and the way to die: killed from outside (black box), or ended by itself at a
-//! random file operation (white box). Out: a [`KillTestReport`], or the run that found a mistake,
-//! with its flags.
+//! In: a duration, and the kind of death: the driver kills the process (black box), or the process
+//! ends itself at a random file operation (white box). Out: a [`KillTestReport`], or the run that
+//! found a mistake, with its flags.
 //!
 //! Source of the idea: RocksDB `tools/db_crashtest.py`.
 
@@ -22,9 +22,9 @@ use std::time::Duration;
 pub enum Mode {
     /// The driver kills it after some time.
     Blackbox,
-    /// It ends itself at a file operation.
+    /// The process ends itself at a file operation.
     Whitebox,
-    /// Either of both, drawn for each process.
+    /// One of the two, drawn for each process.
     Both,
 }
 
@@ -62,11 +62,11 @@ pub struct KillTestReport {
     pub processes: u32,
     /// Processes killed from outside.
     pub killed: u32,
-    /// Processes that ended themselves in the middle.
+    /// Processes that ended themselves at a file operation.
     pub ended_themselves: u32,
-    /// Processes that came to their end.
+    /// Processes that finished their work.
     pub finished: u32,
-    /// Databases, each compared at the end.
+    /// Databases. Each was compared at its end.
     pub databases: u32,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for KillTestReport {
     }
 }
 
-/// Runs the test. `program` with `arguments` before the flags is `db_stress`.
+/// Runs the test. The command of `db_stress` is `program` with `arguments`; flags follow.
 /// # Errors
 /// The mistake that a process found, and its flags.
 #[expect(clippy::print_stderr, reason = "progress of a command that takes hours")]
@@ -211,7 +211,7 @@ fn one(
     let (status, said) = std::thread::scope(|scope| {
         let reader = scope.spawn(move || {
             let mut said = String::new();
-            // Output that is no text is not ours.
+            // Output that is not UTF-8 does not come from `db_stress`.
             errors.read_to_string(&mut said).ok();
             said
         });

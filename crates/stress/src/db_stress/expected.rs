@@ -1,11 +1,11 @@
-//! The expected contents of the database, in a file outside of it, which outlives a killed process.
+//! The expected contents of the database, in a file outside of it that survives a killed process.
 //!
 //! In: the changes that writers begin and end. Out: the values that a reader may find.
 //!
 //!   magic u64 | families u32 | keys u32 | (now u32 | next u32) for each key of each family
 //!
-//! A state is the number of the key's newest value, with the highest bit set if that value has been
-//! deleted since. Numbers count up, so each value is known by its own.
+//! A state is the number of the key's newest value. Its highest bit is set if that value has been
+//! deleted since. Numbers count up, so a number identifies a value.
 //!
 //! Invariants
 //!  1. `next` is in the file before the database is asked for the change, and `now` after it has
@@ -20,7 +20,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Its name.
+/// Name of the file.
 pub(super) const FILE: &str = "expected.state";
 const MAGIC: u64 = 0x5045_5352_454B_5345;
 const HEADER_BYTES: u64 = 16;
@@ -48,7 +48,7 @@ impl ExpectedState {
     }
 }
 
-/// The states that a key might have had at one point in time.
+/// The states that a key may have had at one point in time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyKnowledge {
     now: ExpectedState,
@@ -62,7 +62,7 @@ pub(super) struct Expected {
     file: std::fs::File,
     keys: u32,
     states: Vec<AtomicU64>,
-    /// Deletions of each key that began in this process.
+    /// For each key, the number of deletions that began in this process.
     deletions: Vec<AtomicU32>,
     locks: Vec<Mutex<()>>,
 }
@@ -70,7 +70,7 @@ pub(super) struct Expected {
 impl Expected {
     /// Reads the file, or makes one in which no key has a value.
     /// # Errors
-    /// The file cannot be read or written, or is of other families and keys.
+    /// The file cannot be read or written, or is for other families and keys.
     #[expect(clippy::disallowed_methods, reason = "it is no file of a database")]
     pub(super) fn open(directory: &Path, families: u32, keys: u32) -> Result<Expected, String> {
         let path = directory.join(FILE);
@@ -131,7 +131,7 @@ impl Expected {
         }
     }
 
-    /// Announces a put of the next value; gives its number.
+    /// Announces a put of the next value; returns its number.
     pub(super) fn begin_put(&self, place: ExpectedSlot) -> u32 {
         let now = self.now(place);
         let number = (now.newest() + 1) & !DELETED;
@@ -146,13 +146,13 @@ impl Expected {
         self.store(place, now.0, now.0 | DELETED);
     }
 
-    /// Settles the announced change as done.
+    /// Makes the announced change the state of the key.
     pub(super) fn commit(&self, place: ExpectedSlot) {
         let (now, next) = unpack(self.states[place.0].load(Ordering::SeqCst));
         self.store(place, if next == NOTHING { now } else { next }, NOTHING);
     }
 
-    /// Settles an open change by the value found; `false` if that is neither of the two.
+    /// Settles an open change by the value found. `false` if the value fits neither state.
     pub(super) fn settle(&self, place: ExpectedSlot, found: Option<u32>) -> bool {
         let seen = self.seen(place);
         let found = [Some(seen.now), seen.next].into_iter().flatten().find(|state| state.value() == found);

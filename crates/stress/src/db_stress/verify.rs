@@ -1,7 +1,7 @@
-//! Compares the whole database with the expected values, in each way in which it can be read.
+//! Compares the whole database with the expected values, by every kind of read.
 //!
-//! In: a database to which no thread writes. Out: every key is settled; or the first one with
-//! another value.
+//! In: a database to which no thread writes. Out: success, with every open change settled; or the
+//! first key with another value.
 
 use super::{Run, StressKind};
 use crate::audit::{self, AuditSubject};
@@ -9,11 +9,11 @@ use esker::comparator::{BytewiseComparator, ComparatorRef};
 use esker::{ColumnFamilyHandle, Db, ReadOptions};
 use std::sync::Arc;
 
-/// Keys that are read at once.
+/// Number of keys in one read.
 const CHUNK: u32 = 100;
 
-/// Compares all keys of all families. A change that was under way when a process died is settled by
-/// the value found.
+/// Compares all keys of all families. If a process died during a change, the value found settles
+/// it.
 pub(super) fn all(run: &Run<'_>, db: &Db, seed: u64) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     for (number, name) in run.setup.families.iter().enumerate() {
@@ -53,7 +53,7 @@ pub(super) fn besides_answers(run: &Run<'_>, db: &Db) -> Result<(), String> {
     Ok(())
 }
 
-/// Scans a family. Gives the number of each key's value.
+/// Scans a family. Returns the number of each key's value.
 fn scan(
     run: &Run<'_>,
     db: &Db,
@@ -85,7 +85,7 @@ fn scan(
     Ok(found)
 }
 
-/// Reads some keys in one of the ways other than a full scan.
+/// Reads some keys by a random kind of read other than a full scan.
 fn read(
     run: &Run<'_>,
     db: &Db,

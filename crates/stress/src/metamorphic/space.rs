@@ -1,10 +1,10 @@
-//! The options: the values that each may have, and the choices of one opening.
+//! The options: the possible values of each, and the choices for one opening.
 //!
 //! In: a seed, the number of an opening, names to leave alone. Out: options that the engine
 //! accepts, and the list of choices, as text.
 //!
 //! Every option with a text form is here with its values, or in [`LEFT_ALONE`] with the reason, or
-//! is a flag, which is drawn without being named. [`unvaried`] names all others.
+//! is a flag, which is drawn without being listed. [`unvaried`] returns all other options.
 
 use super::ops::FAMILIES;
 use super::stamped::STAMPED;
@@ -18,7 +18,7 @@ use esker_testkit::timestamps::TimestampFormat;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A name and its values. A value that is listed twice is drawn twice as often.
+/// A name and its values. A value listed twice is drawn twice as often.
 type Knob = (&'static str, &'static [&'static str]);
 
 const DB: &[Knob] = &[
@@ -187,7 +187,8 @@ const TABLE: &[Knob] = &[
     ("num_file_reads_for_auto_readahead", &["0", "2"]),
 ];
 
-/// Options of families that all openings of a database share: other files would not fit.
+/// Options of families that all openings of a database share, because existing files depend on
+/// them.
 const LASTING: &[Knob] = &[
     (
         "compaction_style",
@@ -201,14 +202,14 @@ const LASTING: &[Knob] = &[
     ("num_levels", &["2", "4", "7"]),
 ];
 
-/// Options of the database that all openings share: modes that know no recycling take the end of a
+/// Options of the database that all openings share. Recovery without recycling takes the end of a
 /// recycled WAL for damage.
 const LASTING_DB: &[Knob] = &[
     ("recycle_log_file_num", &["0", "1", "3"]),
     ("wal_recovery_mode", &["kPointInTimeRecovery", "kTolerateCorruptedTailRecords", "kAbsoluteConsistency"]),
 ];
 
-/// Options that stay as they are.
+/// Options that keep their defaults, and the reasons.
 const LEFT_ALONE: &[(&str, &str)] = &[
     ("unordered_write", "without effect, and refused beside others"),
     ("two_write_queues", "without effect, and refused beside others"),
@@ -280,7 +281,7 @@ const LEFT_ALONE: &[(&str, &str)] = &[
     ("periodic_compaction_seconds", "depends on time"),
 ];
 
-/// The interface through which writes go in.
+/// The kind of database that an opening opens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OpenedAs {
     Plain,
@@ -293,7 +294,7 @@ pub(super) struct Opening {
     pub(super) opened_as: OpenedAs,
     pub(super) db: DbOptions,
     pub(super) families: Vec<ColumnFamilyOptions>,
-    /// One in this many writes goes past the WAL; 0: none does.
+    /// One write in this many skips the WAL; 0 for none.
     pub(super) unlogged_one_in: u32,
     /// Each choice as text.
     pub(super) told: Vec<String>,
@@ -307,7 +308,7 @@ pub(super) struct Space {
     pub(super) without: BTreeSet<String>,
 }
 
-/// Names of options that no opening ever varies.
+/// Names of options that no opening varies.
 pub(super) fn unvaried() -> Vec<&'static str> {
     fn of<T: OptionStruct + Default>(knobs: &'static [Knob]) -> Vec<&'static str> {
         let is_drawn = |name: &str| {
@@ -320,7 +321,7 @@ pub(super) fn unvaried() -> Vec<&'static str> {
     [of::<DbOptions>(DB), of::<ColumnFamilyOptions>(FAMILY), of::<BlockBasedTableOptions>(TABLE)].concat()
 }
 
-/// The default of an option that is a flag.
+/// The default of an option, if the option is a flag.
 fn flag<T: OptionStruct + Default>(name: &str) -> Option<bool> {
     match T::default().text_of(name)?.as_str() {
         "true" => Some(true),
@@ -334,7 +335,7 @@ impl Space {
         fastrand::Rng::with_seed(self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ opening)
     }
 
-    /// The options of the `number`th opening, drawn again until the engine accepts them.
+    /// The options of opening `number`. They are drawn again until the engine accepts them.
     pub(super) fn opening(&self, number: u64, env: &Env) -> Opening {
         let lasting = self.lasting(LASTING);
         let mut rng = self.rng(number.wrapping_add(1));
@@ -367,9 +368,9 @@ impl Space {
         Opening { opened_as, db, families, unlogged_one_in: u32::from(unlogged) * 5, told }
     }
 
-    /// Options for one opening of any database, and for all its families. Those of `opening`,
-    /// except for options that lose acknowledged writes when a process is killed, or are too slow
-    /// with much data.
+    /// Options for one opening of any database, and for all its families. They are those of
+    /// `opening`, without options that lose acknowledged writes when a process is killed, or that
+    /// are too slow with much data.
     pub(super) fn any_database(&self, number: u64, env: &Env) -> (DbOptions, ColumnFamilyOptions) {
         let Opening { mut db, families, .. } = self.opening(number, env);
         db.manual_wal_flush = false;
@@ -382,20 +383,20 @@ impl Space {
         (db, family)
     }
 
-    /// Whether there are transactions of two phases: all openings must understand their records in
-    /// WALs.
+    /// Whether there are two-phase transactions. All openings must then understand their WAL
+    /// records.
     fn has_two_phases(&self) -> bool {
         self.rng(0).bool() && !self.without.contains("opened-as")
     }
 
-    /// The format of timestamps, for all openings.
+    /// The format of timestamps, which all openings share.
     pub(super) fn timestamps(&self) -> TimestampFormat {
-        // Databases with transactions ask for eight bytes.
+        // Databases with transactions need timestamps of eight bytes.
         let format = TimestampFormat::of_seed(self.rng(u64::MAX).u64(..));
         if self.has_two_phases() { TimestampFormat::new(format.order(), 8) } else { format }
     }
 
-    /// Changes of mutable options of a family, as `set_options` takes them.
+    /// Random changes of a family's mutable options, as `set_options` takes them.
     pub(super) fn changes(&self, seed: u64) -> Vec<(String, String)> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let is_mutable = |name: &str| {
@@ -412,7 +413,7 @@ impl Space {
         changes
     }
 
-    /// The values of these knobs that all openings share.
+    /// The values of `knobs`, which all openings share.
     fn lasting(&self, knobs: &[Knob]) -> Vec<(&'static str, &'static str)> {
         let mut rng = self.rng(0);
         let draws = knobs.iter().map(|(name, values)| (*name, values[rng.usize(..values.len())]));
@@ -503,7 +504,7 @@ impl Space {
         };
         told.push(format!("[{}]", FAMILIES[family]));
         self.draw(&mut options, FAMILY, rng, told);
-        // Else a flush would forget all timestamps but the newest.
+        // Without this, a flush would forget all timestamps but the newest.
         options.persist_user_defined_timestamps = true;
         for (name, value) in lasting {
             options.set_text(name, value).expect("one of its values");
@@ -576,7 +577,7 @@ mod tests {
     use super::*;
     use esker::internals::env::mem::MemFs;
 
-    /// A new option is drawn from its first day: as a flag, or with values given here.
+    /// A new option must be a flag or have values here, so that it is drawn at once.
     #[test]
     fn every_name_is_an_option_and_every_value_one_of_its_values() {
         fn check<T: OptionStruct + Default>(knobs: &[Knob]) {

@@ -1,5 +1,5 @@
-//! Every public call that changes a database is an operation of a campaign, or is listed here with
-//! the reason why not.
+//! Every public call that changes a database is an operation of a campaign. Otherwise it is listed
+//! here with a reason.
 //!
 //! In: the sources of the engine and of the campaigns. Out: names that are in no list, in two, or
 //! that no longer exist.
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Types whose methods count, and `fn` for free functions of the files in [`FREE`].
+/// Types whose methods are checked, and `fn` for free functions of the files in [`FREE`].
 const TYPES: [&str; 8] = [
     "Db",
     "TransactionDb",
@@ -21,7 +21,7 @@ const TYPES: [&str; 8] = [
 ];
 const FREE: [&str; 3] = ["repair/mod.rs", "compat/downgrade.rs", "db/destroy.rs"];
 
-/// Campaign, type, and methods that the campaign's sources call.
+/// Calls that a campaign's sources make: the campaign, the type, and the methods.
 const CALLED: [(&str, &str, &str); 7] = [
     (
         "model",
@@ -61,7 +61,7 @@ const CALLED: [(&str, &str, &str); 7] = [
     ),
 ];
 
-/// The reason why no campaign calls it, type, and methods.
+/// Calls that no campaign makes: the reason, the type, and the methods.
 const NOT_CALLED: [(&str, &str, &str); 24] = [
     (
         "reads, or tells something",
@@ -235,7 +235,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Type and name of each public method of [`TYPES`], as the sources of the engine have them.
+/// Type and name of each public method of [`TYPES`] in the sources of the engine.
 fn public_calls() -> BTreeSet<(String, String)> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../esker/src");
     let mut files = Vec::new();

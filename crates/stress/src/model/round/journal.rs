@@ -1,21 +1,22 @@
-//! A round with crashes: the promises while it goes on, and the possible states after a crash.
+//! A round with crashes: the promises of the running database, and the possible states after a
+//! crash.
 //!
 //! In: acknowledged writes, ingested files, steps of prepared transactions, flushes, dropped
-//! families. Out: [`Promises`], which a crash reads when it happens; and whether the contents found
-//! afterwards are right. They are right if some prefix of the writes leads to them, the same in all
-//! families and with the same transactions prepared, and the prefix keeps all promises.
+//! families. Out: [`Promises`], which a crash reads when it happens, and whether the contents found
+//! afterwards are right. They are right if some prefix of the writes leads to them. The prefix is
+//! the same in all families, leaves the same transactions prepared, and keeps all promises.
 //!
 //! Invariants
-//!  1. A promise is in [`Promises`] before the next operation begins, and not before the database
+//!  1. A promise enters [`Promises`] before the next operation begins, but not before the database
 //!     has given it.
-//!  2. `written` is in the order of [`Position`]s: that of the WAL.
-//!  3. A refused write stays in `written` as long as a crash may bring it back, and as long as a
-//!     crash exists that was made before that was over.
-//!  4. An acknowledged ingestion survives every crash, whether earlier writes do or not: it is in
-//!     the MANIFEST, and they may be in a WAL that was not synced. Writes that it overlaps are in
-//!     tables before it.
-//!  5. Each operation draws from a generator of its own, so that leaving out others changes little:
-//!     for shrinking.
+//!  2. `written` is in the order of [`Position`]s, which is that of the WAL.
+//!  3. A refused write stays in `written` as long as a crash may bring it back. That includes
+//!     crashes whose disk was copied earlier.
+//!  4. An acknowledged ingestion survives every crash, even if earlier writes do not. It is in the
+//!     MANIFEST, and they may be in a WAL that was not synced. Earlier writes that it overlaps are
+//!     in tables.
+//!  5. Each operation draws from a generator of its own. To leave out others, for shrinking, then
+//!     changes little.
 
 use super::transactions::{FoundTransactions, Image, PreparedSection, TransactionStage};
 use super::{Changes, Checked, Done, Event, ModelWrite, OperationKind, Round, WEIGHTS_WITH_CRASHES, refused};
@@ -31,16 +32,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Most families of a round.
+/// Maximum number of families in a round.
 const FAMILIES: usize = 10;
-/// Most ingestions in doubt whose combinations are all tried.
+/// Most ingestions in doubt for which all combinations are tried.
 const MOST_FILES_IN_DOUBT: usize = 6;
-/// In place of a family's number: the family is being dropped or made.
+/// Stands for the number of a family that is being dropped or made.
 const CHANGING: u32 = u32::MAX;
 const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A place in the order of all writes: a sequence number, and the count of earlier steps that take
-/// none, as preparing a transaction.
+/// A place in the order of all writes: a sequence number, and the number of earlier steps that take
+/// no sequence number, such as a prepare.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Position(u64);
 
@@ -52,7 +53,7 @@ impl Position {
         Position(sequence << Position::STEP_BITS)
     }
 
-    /// The place behind everything up to this number, and behind earlier steps.
+    /// The place behind all writes up to `sequence`, and behind `step` earlier steps.
     fn of_step(sequence: u64, step: u64) -> Position {
         assert!(step < 1 << Position::STEP_BITS, "a life has fewer steps");
         Position(sequence << Position::STEP_BITS | step)
@@ -66,7 +67,7 @@ impl std::fmt::Display for Position {
     }
 }
 
-/// The promises that a crash now must keep.
+/// The promises that a crash at one point in time must keep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Floor {
     /// Place of the newest write or step.
@@ -77,7 +78,7 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// The promises for a disk that was copied between this point in time and the `later` one.
+    /// The promises for a disk that was copied at some time between this one and `later`.
     pub(crate) fn until(self, later: Floor) -> Floor {
         let same = |i: usize| self.families[i] == later.families[i];
         let families = std::array::from_fn(|i| if same(i) { self.families[i] } else { CHANGING });
@@ -85,18 +86,18 @@ impl Floor {
     }
 }
 
-/// The promises so far. They are not part of a simulation: to read them is no place where threads
-/// change.
+/// The promises so far. They are not part of the simulation: a read of them is no place where the
+/// scheduler changes threads.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
-    /// The newest write that survives a killed process.
+    /// The newest write that must survive a killed process.
     acknowledged: AtomicU64,
-    /// The newest write that survives a power loss.
+    /// The newest write that must survive a power loss.
     durable: AtomicU64,
     /// The newest ingestion.
     ingested: AtomicU64,
     families: [AtomicU32; FAMILIES],
-    /// Whether a crash has read the promises: its disk may be older than later ones.
+    /// Whether a crash has read the promises. Its disk may lack later ones.
     looked_at: AtomicBool,
 }
 
@@ -126,8 +127,8 @@ impl Promises {
 }
 
 pub(super) struct JournalWrites {
-    /// Place of the write. `None` if the database refused it on a disk that made trouble: then it
-    /// may be there after a crash or not.
+    /// Place of the write. `None` if the database refused it on a failing disk: a crash may or may
+    /// not bring it back.
     pub(super) at: Option<Position>,
     pub(super) what: TransactionStage,
 }
@@ -137,7 +138,7 @@ impl JournalWrites {
         matches!(self.what, TransactionStage::Ingest(_))
     }
 
-    /// Whether it may be there or not, independently of earlier and later writes.
+    /// Whether the write may survive or not, independently of other writes.
     fn is_in_doubt(&self, floor: Floor) -> bool {
         self.at.is_none_or(|at| self.is_ingestion() && at > floor.ingested)
     }
@@ -146,20 +147,20 @@ impl JournalWrites {
 /// See the head of the file.
 pub(crate) struct Journal {
     promises: Arc<Promises>,
-    /// The round's seed, for the generator of each operation.
+    /// The round's seed, from which each operation's generator derives.
     seed: u64,
-    /// No write goes to the WAL; flushes are atomic.
+    /// Whether writes skip the WAL; flushes are then atomic.
     unlogged: bool,
-    /// The WAL stays in the process until it is flushed by a call.
+    /// Whether the WAL stays in the process until a call flushes it.
     manual: bool,
     /// The state after the last crash.
     base: Vec<ModelState>,
     base_ids: Vec<ColumnFamilyId>,
-    /// Transactions that were prepared then.
+    /// Transactions that were prepared after the last crash.
     base_prepared: BTreeMap<Vec<u8>, PreparedSection>,
-    /// Writes since then.
+    /// Writes since the last crash.
     pub(super) written: Vec<JournalWrites>,
-    /// Number of steps among them.
+    /// Number of steps in `written`.
     steps: u64,
     /// Place of the newest write of each family.
     newest: [Position; FAMILIES],
@@ -170,8 +171,8 @@ impl Journal {
         self.unlogged
     }
 
-    /// Notes that a family is dropped now. A flush of the family in its place says nothing of its
-    /// writes.
+    /// Notes that a family is being dropped. A flush of the family that replaces it promises
+    /// nothing about its writes.
     pub(super) fn family_goes(&mut self, family: usize) {
         self.promises.families[family].store(CHANGING, Ordering::SeqCst);
         self.newest[family] = Position::default();
@@ -190,7 +191,7 @@ impl Journal {
         self.promises.promise_all(newest.copied().unwrap_or_default());
     }
 
-    /// Notes that the database was closed: writes without a WAL were flushed.
+    /// Notes that the database was closed, which flushed writes without a WAL.
     pub(super) fn closed(&self) {
         if self.unlogged {
             self.flushed(&[0], true);
@@ -217,7 +218,7 @@ impl Journal {
 
     fn wrote_at(&mut self, at: Position, sync: bool, what: TransactionStage) {
         for (family, id, _) in what.changes() {
-            // A transaction's writes to a family that is gone do not count.
+            // A transaction's writes to a dropped family do not count.
             if self.promises.families[*family].load(Ordering::SeqCst) == id.0 {
                 self.newest[*family] = self.newest[*family].max(at);
             }
@@ -226,15 +227,16 @@ impl Journal {
         self.written.push(JournalWrites { at: Some(at), what });
     }
 
-    /// Forgets refused writes when no error is in force: a recovery has come after each of them,
-    /// so only older crashes bring them back. A refused ingestion puts no error in force.
+    /// Forgets refused writes if no background error is in force. A recovery has then followed each
+    /// of them, so only older crashes bring them back. A refused ingestion causes no background
+    /// error.
     pub(super) fn forget_refused(&mut self) {
         if !self.promises.looked_at.load(Ordering::SeqCst) {
             self.written.retain(|written| written.at.is_some() || written.is_ingestion());
         }
     }
 
-    /// Notes the end of `resume`: earlier refused writes come back from older crashes only.
+    /// Notes that `resume` has ended. Earlier refused writes come back from older crashes only.
     pub(super) fn resumed(&mut self) {
         if !self.promises.looked_at.load(Ordering::SeqCst) {
             self.written.retain(|written| written.at.is_some());
@@ -246,7 +248,7 @@ impl Journal {
         self.written.iter().filter(|written| written.at.is_some()).count()
     }
 
-    /// The state after the last crash, without families that have other numbers now.
+    /// The state after the last crash, without families that were replaced since.
     fn base_with(&self, specs: &[ModelFamilySpec], ids: &[ColumnFamilyId]) -> Image {
         let of_base = |f: usize| match ids[f] == self.base_ids[f] {
             true => self.base[f].clone(),
@@ -256,8 +258,8 @@ impl Journal {
         Image { states, prepared: self.base_prepared.clone() }
     }
 
-    /// The longest prefix of the writes that leads to the contents found, with the files that must
-    /// have come in behind it. Gives the state of the database then, too.
+    /// The longest prefix of the writes that leads to the contents found, and the files ingested
+    /// behind it that survived. Also returns the state of the database there.
     fn prefix_of(
         &self,
         specs: &[ModelFamilySpec],
@@ -266,7 +268,7 @@ impl Journal {
     ) -> Option<(usize, Image)> {
         let apply =
             |written: &JournalWrites, image: &mut Image| image.apply(&written.what, specs, &found.ids);
-        // There are several if some writes were refused, or files may or may not have come in.
+        // There are several images if some writes were refused, or if ingested files are in doubt.
         let mut possible: Vec<Image> = vec![self.base_with(specs, &found.ids)];
         let mut longest = None;
         let mut end = 0;
@@ -292,8 +294,8 @@ impl Journal {
         }
     }
 
-    /// The contents found, if one of these images of the writes before `end` leads to them. The
-    /// files that came in behind `end` are added: all that were promised, and any of the others.
+    /// The contents found, if one of the images of the writes before `end` leads to them. Files
+    /// ingested behind `end` are added: all promised ones, and any of the others.
     fn found_among(
         &self,
         possible: &[Image],
@@ -329,7 +331,7 @@ impl Journal {
         self.written[..prefix].iter().rev().find_map(|written| written.at).unwrap_or_default()
     }
 
-    /// Goes on from these contents, with these transactions prepared.
+    /// Continues the round from these contents, with these transactions prepared.
     fn restart(
         &mut self,
         found: &[ModelState],
@@ -352,7 +354,8 @@ impl Journal {
     }
 }
 
-/// All ways to take some of `count` writes in any order; if they are many, in their own.
+/// All ways to take some of `count` writes, in any order. With more than four writes, only ways in
+/// their order.
 fn some_of(count: usize) -> Vec<Vec<usize>> {
     let mut all: Vec<Vec<usize>> = vec![Vec::new()];
     let mut from = 0;
@@ -394,7 +397,7 @@ impl ModelWrite {
         }
     }
 
-    /// The keys that it may change.
+    /// The keys that the write may change.
     pub(super) fn keys(&self, spec: &ModelFamilySpec) -> Range<usize> {
         match self {
             ModelWrite::At(_, write) => write.keys(spec),
@@ -436,12 +439,12 @@ impl ModelWrite {
 }
 
 impl Round {
-    /// A round for short lives with crashes; its database is not open yet.
+    /// A round of short lives and crashes. Its database is not open yet.
     pub(crate) fn with_crashes(seed: u64, parameters: &ModelParameters, env: Env) -> Round {
         let mut rng = fastrand::Rng::with_seed(seed);
         let keys = rng.usize(20..100);
         let families = if rng.u8(..4) == 0 { rng.usize(FEWEST + 1..=FAMILIES) } else { FEWEST };
-        // RocksDB's reader does not set the option that prepared transactions need.
+        // RocksDB's reader does not set the option that databases with prepared transactions need.
         let with_transactions = rng.u8(..3) > 0 && !parameters.shared_orders;
         let parameters =
             &ModelParameters { timestamps_of_transactions: with_transactions, ..parameters.clone() };
@@ -472,7 +475,7 @@ impl Round {
         Ok(())
     }
 
-    /// The last events other than writes, for a failure that concerns no key.
+    /// The last events other than writes, for the message of a failure that concerns no key.
     pub(crate) fn lately(&self) -> String {
         let told = self.events.iter().rev().filter_map(|(operation, event)| match event {
             Event::Other(what) => Some(format!("\n  {operation}: {what}")),
@@ -494,7 +497,7 @@ impl Round {
         self.journal().promises.clone()
     }
 
-    /// Carries out operation `number`, independently of those before it.
+    /// Runs operation `number`, independently of earlier ones.
     pub(crate) fn operate_alone(&mut self, number: u64) -> Checked {
         let seed = self.journal().seed ^ (number + 1).wrapping_mul(SEED_STEP);
         self.rng = fastrand::Rng::with_seed(seed);
@@ -510,7 +513,7 @@ impl Round {
         let rng = &mut self.rng;
         let Some(journal) = &mut self.journal else { return };
         let db = &mut self.settings.db;
-        // Recycled WALs are refused together with writes that go to none.
+        // The engine refuses recycled WALs together with writes that skip the WAL.
         journal.unlogged = db.atomic_flush && db.recycle_log_file_num == 0 && rng.u8(..3) == 0;
         // A clean close must not lose anything.
         db.avoid_flush_during_shutdown &= !journal.unlogged;
@@ -548,7 +551,7 @@ impl Round {
         Ok(())
     }
 
-    /// Several threads write at once. Their writes are ordered by sequence number.
+    /// Writes from several threads at once. Sequence numbers give the order of their writes.
     pub(super) fn burst(&mut self) -> Done {
         let threads: Vec<Vec<_>> = (0..self.rng.usize(2..=3))
             .map(|_| (0..self.rng.usize(1..=5)).map(|_| self.batch_of_burst()).collect())
@@ -566,7 +569,7 @@ impl Round {
             promise_write(promises, unlogged, manual, Position::of_write(sequence), options.sync);
             Ok(sequence)
         };
-        // A thread stops at its first refused batch.
+        // Each thread stops at its first refused batch.
         let write_all = |batches: Vec<(WriteOptions, Vec<(usize, ModelWrite)>)>| {
             let mut written = Vec::new();
             for (options, writes) in batches {
@@ -605,9 +608,8 @@ impl Round {
         error.map_or(Ok(()), |e| Err(refused("a write of several threads")(e)))
     }
 
-    /// A batch of a thread. It leaves alone keys that are deleted singly: their state at the write
-    /// is not known yet. It leaves alone keys with timestamps, too, which must ascend as sequence
-    /// numbers do.
+    /// A batch of a thread. It omits keys that are deleted singly, because their state at the write
+    /// is not known. It omits keys with timestamps too: these must ascend as sequence numbers do.
     fn batch_of_burst(&mut self) -> (WriteOptions, Vec<(usize, ModelWrite)>) {
         let options = self.write_options();
         let kinds = [
@@ -630,7 +632,7 @@ impl Round {
         (options, writes)
     }
 
-    /// Drops everything without a close, as when the machine or the process is gone.
+    /// Drops the database without a close, as a crash does.
     pub(crate) fn abandon(&mut self) {
         self.cursors.clear();
         self.snapshots.clear();
@@ -640,7 +642,7 @@ impl Round {
         self.trouble = None;
     }
 
-    /// Opens with settings of its own and gives up, for crashes in the middle of an opening.
+    /// Opens the database with settings of its own and drops it, for crashes during an opening.
     /// # Errors
     /// The reason why it does not open.
     pub(crate) fn try_to_open(&mut self, env: Env) -> Checked {
@@ -648,10 +650,10 @@ impl Round {
         self.open_and_close(settings).map_err(|e| format!("open: {e}"))
     }
 
-    /// Opens a crashed disk, compares, and goes on from there; `what` describes the crash. Gives
-    /// the number of lost writes.
+    /// Opens a crashed disk, compares the contents, and continues from there. `what` describes the
+    /// crash. Returns the number of lost writes.
     /// # Errors
-    /// `Err((true, _))`: it does not open.
+    /// `Err((true, _))` if the database does not open.
     pub(crate) fn recover(&mut self, env: Env, floor: Floor, what: &str) -> Result<usize, (bool, String)> {
         self.check_what_is_left().map_err(|why| (false, why))?;
         self.env = env;
@@ -667,7 +669,8 @@ impl Round {
         let states = (0..self.specs.len()).map(|f| self.contents_of(f)).collect::<Result<Vec<_>, _>>()?;
         let ids: Vec<_> = self.handles.iter().map(esker::ColumnFamilyHandle::id).collect();
         for (promised, id) in floor.families.iter().zip(&ids) {
-            // 0 is the number of "default", and of a database that was never open.
+            // 0 is the number of the default family, and of families of a database that was never
+            // open.
             if ![0, CHANGING, id.0].contains(promised) {
                 return Err(format!("a family was {promised} and is {}", id.0));
             }
@@ -698,8 +701,8 @@ impl Round {
         Ok(all - prefix)
     }
 
-    /// The contents of families with timestamps, at each timestamp that was written since the last
-    /// crash and at the oldest readable one.
+    /// The contents of families with timestamps, at each timestamp written since the last crash and
+    /// at the oldest readable one.
     fn read_older(&self) -> Result<Vec<(usize, u64, ModelState)>, String> {
         let mut older = Vec::new();
         for family in (0..self.specs.len()).filter(|family| self.specs[*family].stamps.is_some()) {
@@ -723,7 +726,8 @@ impl Round {
         self.contents_at(family, u64::MAX)
     }
 
-    /// The contents of a family now, or at this timestamp if its keys have timestamps.
+    /// The contents of a family at this timestamp, or the present ones if its keys have no
+    /// timestamps.
     fn contents_at(&self, family: usize, time: u64) -> Result<ModelState, String> {
         let spec = &self.specs[family];
         let unreadable = |e: esker::Error| format!("family '{}' cannot be read: {e}", spec.name);
@@ -743,7 +747,7 @@ impl Round {
         Ok(state)
     }
 
-    /// Compares everything once more and closes the database.
+    /// Compares all contents once more and closes the database.
     pub(crate) fn finish(&mut self, report: &mut super::ModelReport) -> Checked {
         self.resolve_all()?;
         self.verify()?;
@@ -757,14 +761,15 @@ impl Round {
 }
 
 impl Journal {
-    /// For contents of no prefix: the first difference from the nearest prefix. Family, key, and
-    /// text.
+    /// For contents that match no prefix: the first difference from the nearest prefix, as family,
+    /// key and text.
     fn nearest(
         &self,
         specs: &[ModelFamilySpec],
         found: &FoundTransactions,
     ) -> (usize, Option<usize>, String) {
-        // Number of keys that differ, the prefix, the first key, and the prepared transactions.
+        // The number of differing keys, the prefix, the first such key, and the prepared
+        // transactions.
         type Nearest = (usize, usize, Option<(usize, usize)>, String);
         let mut best: Option<Nearest> = None;
         let mut image = self.base_with(specs, &found.ids);
