@@ -21,7 +21,7 @@ pub(super) struct Transfer<'a> {
 }
 
 impl<'a> Transfer<'a> {
-    /// At the pace of `limiter`, to the end, without calls.
+    /// A transfer at the pace of `limiter`, which nobody stops and which reports no progress.
     pub(super) fn new(
         fs: &'a dyn FileSystem,
         clock: &'a dyn Clock,

@@ -49,21 +49,21 @@ pub(super) struct SubjobContext<'a> {
 #[derive(Debug, Default)]
 pub(super) struct SubjobResult {
     pub(super) files: Vec<FileMetaData>,
-    /// Runs of deleted keys in those that are to be gone through.
+    /// Deleted runs in these files that pre-scans should visit.
     pub(super) long_deleted_runs: Vec<LongDeletedRun>,
-    /// Those in which nothing was kept but for snapshots: nothing because it is young, or because
-    /// readers may ask for its time.
+    /// The files whose older versions are kept for snapshots only, not because entries are young or
+    /// have timestamps.
     pub(super) kept_for_snapshots: Vec<FileNumber>,
     /// Files to delete if the job fails.
     pub(super) created: Vec<FileNumber>,
     pub(super) blob_files: Vec<BlobFileAddition>,
-    /// As `created`.
+    /// Blob files to delete if the job fails.
     pub(super) created_blobs: Vec<FileNumber>,
     pub(super) stats: CompactionIteratorStats,
     /// References to blob files by its inputs, and by the entries it has written.
     pub(super) blobs_in: BlobTally,
     pub(super) blobs_out: BlobTally,
-    /// Of values in blob files that were written anew.
+    /// Bytes and number of values from blob files that the compaction wrote again.
     pub(super) blob_bytes_read: u64,
     pub(super) blobs_read: u64,
     pub(super) result: Option<esker_base::Error>,
@@ -180,7 +180,7 @@ fn write_all(
     outputs.finish_file(&mut entries, None)
 }
 
-/// Whether an input may hold entries that `preserve_internal_time_seconds` is for: no entry is
+/// Whether an input may hold entries that `preserve_internal_time_seconds` protects. No entry is
 /// younger than its file.
 fn may_be_recent(context: &SubjobContext<'_>) -> bool {
     let seconds = context.options.preserve_internal_time_seconds;
@@ -220,8 +220,8 @@ fn take_stored_tombstones(
 
 type Inputs = (Vec<MergeChild>, RangeDelAggregator, Vec<RangeTombstone>);
 
-/// Cursors over all inputs, newest first, and their range tombstones: those that hide entries or,
-/// with history, all.
+/// Cursors over all inputs, newest first, and their range tombstones: in a family that keeps
+/// history all, otherwise those that hide entries.
 fn open_inputs(context: &SubjobContext<'_>) -> Result<Inputs> {
     let icmp = &context.cf.icmp;
     let mut range_dels = RangeDelAggregator::new(icmp.clone(), context.snapshots.to_vec());
@@ -257,7 +257,7 @@ fn open_inputs(context: &SubjobContext<'_>) -> Result<Inputs> {
     Ok((children, range_dels, stored))
 }
 
-/// The rate limiter's, if there is one that limits reads.
+/// The pace of the rate limiter, if there is one that limits reads.
 pub(super) fn read_pace(options: &DbOptions) -> Option<ReadPace> {
     let limiter = options.rate_limiter.as_ref().filter(|limiter| limiter.limits(IoKind::Read))?;
     let clock = options.env.clock.clone();

@@ -23,10 +23,10 @@ pub struct Downgrade {
 
 /// Rewrites the parts of the database in `path` that RocksDB of `target` cannot read: compacts
 /// tables into older layouts, flushes WALs, and writes MANIFEST and OPTIONS file anew. `families`
-/// are all families, with the options they are to have; options that ask for newer layouts are
+/// are all families with their options from then on; options that ask for newer layouts are
 /// lowered. The database must not be open.
 ///
-/// Interrupted, it leaves a whole database; called again, it goes on.
+/// If the call is interrupted, the database is whole, and another call goes on.
 /// # Errors
 /// `NotSupported`, with nothing changed: names a feature of the database that the version does not
 /// have · `InvalidArgument`: the database does not exist, or has families that are not named ·
@@ -54,7 +54,7 @@ pub fn downgrade(
         before.needs.iter().any(|need| !target.reads(need.feature) && is_in_tables(need.feature));
     let rewritten = if needs_tables { families.iter().map(|f| f.name.clone()).collect() } else { Vec::new() };
     rewrite(&options, path, families.clone(), needs_tables)?;
-    // Opened with the options that the user wants from now on: the OPTIONS file then has them.
+    // This open writes the options that the user wants from now on into the OPTIONS file.
     Db::open_with(&options, path, families, OpenMode::ReadWrite)?.close()?;
     let after = inspect_with_paths(fs.as_ref(), path, &wal_dir, &paths)?;
     match after.needs.iter().find(|need| !target.reads(need.feature)) {
@@ -69,9 +69,9 @@ pub fn downgrade(
     }
 }
 
-/// Flushes everything and, if `tables`, compacts all tables, each level into itself or deeper. The
-/// OPTIONS file must hold the user's options, and this work may be interrupted: so these options
-/// are not written to it.
+/// Flushes everything and, if `tables`, compacts all tables, each level into itself or deeper. This
+/// work may be interrupted, and the OPTIONS file must keep the user's options. So the options of
+/// this work are not written to it.
 fn rewrite(
     options: &DbOptions,
     path: &Path,

@@ -4,9 +4,9 @@
 //! In: the records that the primary has added to its MANIFEST and WALs. Out: super versions that
 //! show the primary's state as of the catch-up. None of the primary's files is changed or locked.
 //!
-//! Cost: that of the new bytes of MANIFEST and WALs, a listing of the WAL directory, and one look
-//! at CURRENT. After a new MANIFEST: that of the MANIFEST. After an error in a replay: that of all
-//! wanted WALs.
+//! Cost: a catch-up reads the new bytes of MANIFEST and WALs, lists the WAL directory, and looks at
+//! CURRENT once. If there is a new MANIFEST, it reads all of it. After an error in a replay it
+//! reads all wanted WALs.
 //!
 //! Source: RocksDB `db/db_impl/db_impl_secondary.cc`, for what users see.
 //!
@@ -15,8 +15,7 @@
 //!  2. Every file that the new versions name is held open before readers see these versions.
 //!  3. All families and the sequence number are published under one hold of the db mutex, the
 //!     number first: a read that takes an old super version and the new number sees the old state.
-//!  4. An attempt that meets the traces of a primary at work is repeated
-//!     (`version/beside_owner.rs`).
+//!  4. An attempt that the primary's own changes disturb is repeated (`version/beside_owner.rs`).
 
 mod replay;
 
@@ -93,8 +92,8 @@ impl Db {
     }
 }
 
-/// The follower of a database whose MANIFEST was read and whose WALs were not. `refused`: why WALs
-/// may hold no operands of a family.
+/// Starts to follow a database whose MANIFEST was read and whose WALs were not. `refused`: the
+/// error if a WAL has operands of a family.
 pub(super) fn new_follower(
     options: &DbOptions,
     manifest: &VersionSet,
@@ -169,7 +168,7 @@ impl CatchUp<'_> {
         self.replay_and_publish(progress)
     }
 
-    /// `progress`: the owner's, before the MANIFEST was read.
+    /// `progress`: the owner's progress before the MANIFEST was read.
     fn replay_and_publish(&mut self, progress: Option<OwnersProgress>) -> Result<()> {
         let smallest_wanted = self.engine.manifest.lock().min_log_number_to_keep();
         self.find_wals(smallest_wanted, progress)?;
@@ -186,7 +185,7 @@ impl CatchUp<'_> {
         Ok(())
     }
 
-    /// Takes what the MANIFEST says.
+    /// Takes over the MANIFEST's new versions and families.
     fn adopt(&mut self, followed: Followed) {
         let follower = &mut *self.follower;
         for (id, version) in followed.versions {
@@ -211,9 +210,10 @@ impl CatchUp<'_> {
         }
     }
 
-    /// Opens the files that versions have named since the last catch-up, if they still do.
+    /// Opens the files that versions have named since the last catch-up, if the current versions
+    /// still name them.
     /// # Errors
-    /// `Corruption` if one is missing: the primary may have given it up meanwhile.
+    /// `Corruption` if one is missing: the primary may have deleted it meanwhile.
     fn hold_new_tables(&mut self) -> Result<()> {
         let engine = self.engine;
         let holding = Holding {
@@ -243,11 +243,11 @@ impl CatchUp<'_> {
         Ok(())
     }
 
-    /// Lists the WALs and opens those that are wanted.
+    /// Lists the WALs and opens the wanted ones.
     /// # Errors
-    /// `TryAgain` if one that is wanted may have gone. The primary deletes WALs oldest first, after
-    /// the MANIFEST has given them up: while one that was seen before the MANIFEST was read is
-    /// wanted and there, none behind it is missing.
+    /// `TryAgain` if a wanted WAL may have been deleted. The primary deletes WALs oldest first,
+    /// once the MANIFEST does not need them. So if a wanted WAL that was seen before the MANIFEST
+    /// was read still exists, all later ones do.
     fn find_wals(&mut self, smallest_wanted: FileNumber, progress: Option<OwnersProgress>) -> Result<()> {
         let (engine, wals) = (self.engine, &mut self.follower.wals);
         let number = |name: &String| parse_file_name(name).filter(|(kind, _)| *kind == FileType::Wal);
@@ -280,10 +280,10 @@ impl CatchUp<'_> {
         Ok(())
     }
 
-    /// Checks that no tables are newer than damage in a WAL.
+    /// Checks that no family's tables are newer than damage in a WAL.
     /// # Errors
-    /// `Corruption` if replay stopped in a WAL that some family with tables does not need any more:
-    /// its tables are newer than what was replayed of the others.
+    /// `Corruption` if replay stopped in a WAL that a family with tables does not need: its tables
+    /// are newer than the replayed entries of the other families.
     fn check_stop(&self) -> Result<()> {
         let Some(stopped) = self.follower.wals.decide.stopped_in() else { return Ok(()) };
         let manifest = self.engine.manifest.lock();
@@ -316,7 +316,7 @@ impl CatchUp<'_> {
             {
                 of_engine.version = version.clone();
             }
-            // The findings of scans hold only for a history that gains nothing old.
+            // Remembered deleted runs hold only while no older entries arrive.
             of_engine.deleted_run_memory = Arc::new(of_engine.deleted_run_memory.fresh());
         }
         publish_super_versions(engine, &mut state, &changed);
@@ -325,7 +325,7 @@ impl CatchUp<'_> {
 
     /// Closes files that no version names any more.
     fn let_go(&self) {
-        // Former super versions go, if no read has them.
+        // Frees former super versions that no read has.
         epoch::collect();
         let manifest = self.engine.manifest.lock();
         let tables: Vec<_> = manifest.take_obsolete_tables().iter().map(|table| table.number).collect();
@@ -338,7 +338,7 @@ impl CatchUp<'_> {
     }
 }
 
-/// Families that the primary has dropped: handles go on reading what they have.
+/// Drops families that the primary has dropped. Their handles stay readable.
 fn drop_families(engine: &Arc<Engine>, state: &mut DbState, dropped: Vec<ColumnFamilyId>) {
     if dropped.is_empty() {
         return;
@@ -354,7 +354,7 @@ fn drop_families(engine: &Arc<Engine>, state: &mut DbState, dropped: Vec<ColumnF
 }
 
 impl FollowedFamily {
-    /// Drops memtables whose entries tables have. Whether there were any.
+    /// Drops memtables whose entries are in tables. Whether there were any.
     fn drop_flushed(&mut self, engine: &Engine) -> bool {
         let before = self.sealed.len();
         let log_number = self.log_number;
@@ -377,7 +377,7 @@ impl FollowedFamily {
         self.is_fresh = true;
     }
 
-    /// Has later entries go into a memtable of their own.
+    /// Seals the active memtable: later entries go into a new one.
     fn seal(&mut self, engine: &Engine) {
         let full = self.active.clone();
         self.renew(engine);

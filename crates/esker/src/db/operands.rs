@@ -1,10 +1,10 @@
-//! Whether the operands that a database holds are those of the merge operator it is opened with.
+//! Checks that a database is opened with the merge operator of the operands it holds.
 //!
 //! In: the newest OPTIONS file, tables and WALs. Out: an error that names both operators.
 //!
 //! A table names its operator, and [`TableReader::open`](esker_table::TableReader::open) checks
-//! that. A WAL names none: the newest OPTIONS file tells. Only where it names another operator are
-//! tables opened here that would stay closed.
+//! that. A WAL names none, but the newest OPTIONS file does. If that file names another operator,
+//! all tables of the family are opened here, also those that would stay closed.
 //!
 //! RocksDB compares no operators when it opens a database (docs/compat/entries.md).
 
@@ -21,14 +21,14 @@ use esker_table::TableCache;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// By family: why the operator given does not take the operands of the one in the newest OPTIONS
-/// file.
+/// For each family whose operator is refused: why it does not take the operands of the one in the
+/// newest OPTIONS file.
 #[derive(Debug, Default)]
 pub(super) struct FormerOperators(BTreeMap<String, Error>);
 
 impl FormerOperators {
-    /// Reads the OPTIONS file if any family has an operator. One that is missing or unreadable
-    /// tells nothing.
+    /// Reads the OPTIONS file if any family has an operator. A missing or unreadable file refuses
+    /// nothing.
     pub(super) fn of(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -53,7 +53,7 @@ impl FormerOperators {
         former
     }
 
-    /// Opens the tables of families whose operator was another: each with operands refuses by
+    /// Opens the tables of families whose operator has changed. A table with operands refuses by
     /// itself.
     /// # Errors
     /// `InvalidArgument` names the table and both operators · those of opening a table.
@@ -71,7 +71,7 @@ impl FormerOperators {
         Ok(())
     }
 
-    /// The error if a WAL must not hold operands of this family.
+    /// The error to give if a WAL has operands of this family.
     pub(super) fn refusal(&self, family: &str) -> Option<&Error> {
         self.0.get(family)
     }

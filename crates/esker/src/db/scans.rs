@@ -52,15 +52,15 @@ impl Db {
         DbIterator::new(&self.inner, options, &family.cf, None)
     }
 
-    /// Scans of several `ranges` of the default family, each from its first key up to, not
-    /// including, its second, as of now.
+    /// Scans of several `ranges` of the default family as of now. Each goes from its first key up
+    /// to, not including, its second.
     /// # Errors
-    /// `InvalidArgument`: there are no ranges, one does not begin before its limit, begins before
-    /// the one before it ends, or has no limit and is not the last one; a snapshot or family of
+    /// `InvalidArgument`: there are no ranges; a range does not begin before its limit, begins
+    /// before the previous one ends, or lacks a limit and is not the last; a snapshot or family of
     /// another database · `NotSupported`: `read_tier` is `Persisted`, or this is a forked child of
     /// the process that opened the database · `Corruption` and `IoError` from opening level-0 files
-    /// · `Incomplete` and `TimedOut`: the options let a read go less far than opening one takes, or
-    /// less long · `ShutdownInProgress`: the database was closed.
+    /// · `Incomplete` and `TimedOut`: `read_tier` or `deadline` stops the opening of a file ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn multi_scan<K: AsRef<[u8]>>(&self, ranges: impl IntoIterator<Item = (K, K)>) -> Result<MultiScan> {
         let mut args = MultiScanArgs::new();
         ranges.into_iter().for_each(|(start, limit)| args.insert(start, limit));
@@ -68,9 +68,9 @@ impl Db {
     }
 
     /// Scans of the ranges of `args` in `family`, as of the snapshot of `options` or of now. The
-    /// ranges take the place of `iterate_upper_bound`, with `reverse` of `iterate_lower_bound` too.
-    /// Blocks of all files and ranges are read together, as many as `args` has room for, when the
-    /// first of them is missing in the cache.
+    /// ranges replace `iterate_upper_bound` and, with `reverse`, `iterate_lower_bound`. When the
+    /// cache lacks a block, the following blocks of all files and ranges are read together with it,
+    /// up to the limit in `args`.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -85,12 +85,12 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: there are no ranges, one does not begin before its limit, begins before
-    /// the one before it ends, or has no limit and is not the last one; a snapshot or family of
+    /// `InvalidArgument`: there are no ranges; a range does not begin before its limit, begins
+    /// before the previous one ends, or lacks a limit and is not the last; a snapshot or family of
     /// another database · `NotSupported`: `read_tier` is `Persisted`, or this is a forked child of
     /// the process that opened the database · `Corruption` and `IoError` from opening level-0 files
-    /// · `Incomplete` and `TimedOut`: the options let a read go less far than opening one takes, or
-    /// less long · `ShutdownInProgress`: the database was closed.
+    /// · `Incomplete` and `TimedOut`: `read_tier` or `deadline` stops the opening of a file ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn new_multi_scan(
         &self,
         options: ReadOptions,

@@ -113,7 +113,7 @@ impl Engine {
         wanted.map(|_| self.env.clock.monotonic_nanos())
     }
 
-    /// It ends now.
+    /// Ends a measurement that began at `start`.
     #[inline]
     pub(crate) fn end_timing(&self, histogram: Histogram, start: Option<u64>) {
         if let Some(start) = start {
@@ -191,7 +191,7 @@ impl Engine {
         }
     }
 
-    /// `made`: the table and how many entries it has, if there is one; `blobs`: the blob files.
+    /// `made`: the table, if there is one, and its number of entries; `blobs`: the blob files.
     pub(crate) fn tell_flush_end(
         &self,
         job: u64,
@@ -330,7 +330,7 @@ impl Engine {
         }
     }
 
-    /// One key range of a compaction begins, on this thread.
+    /// Reports that one key range of a compaction begins, on this thread.
     pub(crate) fn tell_subcompaction_begin(&self, report: &SubcompactionReport<'_>) {
         if !self.listeners().is_empty() {
             let info = report.info(Ok(()), CompactionJobStats::default());
@@ -338,7 +338,7 @@ impl Engine {
         }
     }
 
-    /// It has ended.
+    /// Reports that one key range of a compaction has ended.
     pub(crate) fn tell_subcompaction_end(
         &self,
         report: &SubcompactionReport<'_>,
@@ -355,7 +355,7 @@ impl Engine {
         }
     }
 
-    /// A plan is about to be carried out by an edit alone.
+    /// Reports that a compaction begins which an edit of the MANIFEST alone carries out.
     pub(crate) fn tell_trivial_move_begin(&self, job: u64, cf: &ColumnFamily, plan: &CompactionPlan) {
         if !self.listeners().is_empty() {
             let begin = self.move_info(job, cf, plan, false, &Ok(()));
@@ -365,7 +365,7 @@ impl Engine {
         }
     }
 
-    /// That was done, or failed.
+    /// Reports that a trivial move has been done, or has failed.
     pub(crate) fn tell_trivial_move_end(
         &self,
         job: u64,
@@ -553,7 +553,7 @@ impl Engine {
         self.listeners().iter().for_each(|l| l.on_manual_flush_scheduled(&infos));
     }
 
-    /// Files from outside are live.
+    /// Reports that ingested files are live.
     pub(crate) fn tell_ingested(&self, info: &ExternalFileIngestionInfo) {
         self.listeners().iter().for_each(|l| l.on_external_file_ingested(info));
     }
@@ -567,9 +567,8 @@ impl Engine {
         }
     }
 
-    /// Shows a background error to listeners. One of them may call it off, or replace it. A
-    /// listener that panics does neither: the error is put in force, because callers may wait for
-    /// the failed work.
+    /// Shows a background error to listeners. A listener may clear or replace it. If a listener
+    /// panics, the original error is put in force, because callers may wait for the failed work.
     pub(crate) fn ask_listeners(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         let mut told = Some(error.clone());
         let asked = self.outlive("on_background_error", || {
@@ -589,8 +588,8 @@ impl Engine {
         });
     }
 
-    /// Whether all listeners let the database recover from an error by itself; one that panics does
-    /// not.
+    /// Whether all listeners let the database recover from an error by itself. A listener that
+    /// panics does not.
     pub(crate) fn may_recover(&self, error: &Error, reason: ErrorReason) -> bool {
         let mut may = true;
         let asked = self.outlive("on_error_recovery_begin", || {
@@ -599,7 +598,7 @@ impl Engine {
         asked && may
     }
 
-    /// Tells how an automatic recovery has ended: with no error, or with this one.
+    /// Reports the end of an automatic recovery. `new_bg_error`: the error with which it failed.
     pub(crate) fn tell_recovery_end(&self, old_bg_error: Error, new_bg_error: Option<Error>) {
         let info = BackgroundErrorRecoveryInfo { old_bg_error, new_bg_error };
         self.outlive("on_error_recovery_end", || {
@@ -607,7 +606,7 @@ impl Engine {
         });
     }
 
-    /// Calls `tell`; false if it panics. The rest of a recovery happens in any case.
+    /// Calls `tell`; false if it panics. A recovery continues in both cases.
     fn outlive(&self, what: &str, tell: impl FnOnce()) -> bool {
         let told = contained(what, Severity::NoError, || {
             tell();

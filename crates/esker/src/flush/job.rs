@@ -76,8 +76,8 @@ fn fail(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &E
     }
 }
 
-/// A listener has called the error off. Reports it to waiting callers, and queues the flush again:
-/// writers stop when memtables pile up, and no other event might ask for it.
+/// Reports an error that a listener has cleared to waiting callers, and queues the flush again.
+/// Writers stop when memtables pile up, and no other event might request the flush.
 fn go_on(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &Error) {
     let mut state = engine.state.lock();
     for (id, newest) in taken {
@@ -87,7 +87,7 @@ fn go_on(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &
     }
     engine.state_changed.notify_all();
     drop(state);
-    // A recovery gets the error and decides itself.
+    // A recovery gets the error and decides by itself.
     if request.reason != FlushReason::ErrorRecovery {
         engine.pause_before_retry();
         requeue(engine, &mut engine.state.lock(), request, taken.iter().map(|(id, _)| *id));
@@ -96,7 +96,7 @@ fn go_on(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &
 
 /// Flushes the waiting memtables of these families together.
 /// # Errors
-/// The first error; the memtables wait on.
+/// The first error; the memtables then stay.
 fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -> Result<()> {
     let parts = take_parts(engine, request);
     taken.extend(parts.iter().filter_map(|part| Some((part.cf.id, part.memtables.last()?.id()))));
@@ -115,7 +115,7 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
     };
     let built = build_all(engine, job, &parts, newest, &mut files);
     if built.is_ok() {
-        // Before the memtables go: callers that wait for them then see the error.
+        // Before the memtables are released, so that callers who wait for that see the error.
         engine.stop_at_space_limit();
     }
     let dropped = match built.and_then(|()| install(engine, request, &parts, &files)) {
@@ -129,7 +129,7 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
     discard(engine, dropped.iter().map(|i| (&parts[*i], &files[*i])));
     let micros = engine.env.clock.monotonic_micros().saturating_sub(start);
     for (i, (part, built)) in parts.iter().zip(&files).enumerate() {
-        // Nothing of a family that was dropped is live.
+        // The files of a dropped family were discarded.
         if !dropped.contains(&i) {
             let made = built.file.as_ref().map(|file| (file, built.num_entries));
             engine.tell_flush_end(job, &part.cf, made, &built.blobs, request.reason, micros);
@@ -142,9 +142,8 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
 fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     let mut state = engine.state.lock();
     let mut parts = Vec::new();
-    // The waiting memtables of all families are one cut through the writes, because each switch
-    // takes all families. Those of the requested families alone are no such cut after another
-    // switch.
+    // Each switch takes all families, so the waiting memtables of all families end at one point of
+    // the write history. After another switch, those of the requested families alone may not.
     let all = engine.options.atomic_flush || request.reason == FlushReason::ErrorRecovery;
     let families = if all { state.families.keys().copied().collect() } else { request.families.clone() };
     for id in &families {
@@ -211,7 +210,7 @@ fn discard<'a>(engine: &Engine, made: impl Iterator<Item = (&'a Part, &'a BuiltT
     }
 }
 
-/// Logs the new tables and releases the memtables. Gives the parts of families that were dropped
+/// Logs the new tables and releases the memtables. Returns the parts of families that were dropped
 /// meanwhile.
 fn install(
     engine: &Arc<Engine>,
@@ -220,11 +219,11 @@ fn install(
     files: &[BuiltTable],
 ) -> Result<Vec<usize>> {
     let mut manifest = engine.manifest.lock();
-    // None goes while the MANIFEST is locked.
+    // No family is dropped while the MANIFEST is locked.
     let is_dropped = |i: &usize| parts[*i].cf.is_dropped();
     let dropped = (0..parts.len()).filter(is_dropped).collect();
     let edits = {
-        // Not under the db mutex: it may be synced just now.
+        // Not under the db mutex: the lock of the WALs may be held for a sync.
         let durable = engine.wals.lock().durable_before();
         let state = engine.state.lock();
         let limit = log_number_limit(engine, &state, durable, &HashSet::new());
@@ -261,7 +260,7 @@ fn install(
     Ok(dropped)
 }
 
-/// Raises the log numbers of families with nothing in memory in the version set, so that the next
+/// Raises the log numbers of families that have nothing in memory, in the version set. So the next
 /// record can release empty WALs. Otherwise the next open would read them again, damage included.
 /// `leaving`: families that need no WAL from that record on.
 pub(crate) fn raise_log_numbers(
@@ -277,8 +276,8 @@ pub(crate) fn raise_log_numbers(
     }
 }
 
-/// The largest log number that the MANIFEST may record for a family: at most the oldest WAL that is
-/// not `durable`, unless only `leaving` needs that one.
+/// The largest log number that the MANIFEST may record for a family: that of the oldest WAL which
+/// is not `durable`. A WAL that only families in `leaving` need does not count.
 fn log_number_limit(
     engine: &Engine,
     state: &DbState,
@@ -320,13 +319,13 @@ fn oldest_section_of(
     committed.chain(outstanding).min()
 }
 
-/// The MANIFEST's edit for one family; `None` if the family was dropped meanwhile. `limit`: of log
-/// numbers.
+/// The MANIFEST's edit for one family; `None` if the family was dropped meanwhile. `limit`: the
+/// largest log number to record.
 fn edit_for(state: &DbState, part: &Part, built: BuiltTable, limit: FileNumber) -> Option<VersionEdit> {
     let family = state.families.get(&part.cf.id)?;
     let (flushed, remaining) = family.memtables.immutables.split_at(part.memtables.len());
     let needed = remaining.first().map_or(family.memtables.log_number, |oldest| oldest.log_number);
-    // Flushed entries must not be replayed in any case.
+    // The number passes the flushed memtables in any case: their entries must not be replayed.
     let log_number = flushed.last().map_or(needed, |newest| needed.min(limit.max(newest.next_log_number)));
     Some(VersionEdit {
         column_family: part.cf.id,
@@ -367,7 +366,7 @@ fn give_back(engine: &Engine, parts: &[Part]) {
     }
 }
 
-/// The bound of history to be logged, if it is newer than the one in force.
+/// The bound of history to log, if it is newer than the one in force.
 fn raised(bound: Option<Vec<u8>>, version: &Version) -> Option<Vec<u8>> {
     bound.filter(|bound| version.icmp().compare_timestamps(bound, version.full_history_ts_low()).is_gt())
 }

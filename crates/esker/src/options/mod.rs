@@ -138,8 +138,8 @@ pub(crate) use write_buffer_manager::{HoldsHistory, WaitsForMemory};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Of the whole database.
+    /// Options of the whole database.
     pub db: DbOptions,
-    /// Of its families.
+    /// Options of its families.
     pub cf: ColumnFamilyOptions,
 }

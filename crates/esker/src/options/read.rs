@@ -17,10 +17,10 @@ pub enum ReadTier {
     /// Everything: memtables, cache and files.
     #[default]
     ReadAll,
-    /// No file is read, and no table opened: `Incomplete` where one would be.
+    /// Memtables and the cache. A read that would read a file or open a table gives `Incomplete`.
     BlockCache,
-    /// Only what a crash of the process leaves: once anything was written without the WAL, not the
-    /// memtables. For gets and batches; iterators are `NotSupported`.
+    /// Only data that survives a crash of the process. After a write without the WAL, memtables are
+    /// left out. For gets and batches; iterators are `NotSupported`.
     Persisted,
     /// Only the memtables.
     Memtable,
@@ -31,7 +31,7 @@ impl ReadTier {
     pub fn table_tier(self) -> esker_table::TableReadTier {
         match self {
             ReadTier::ReadAll | ReadTier::Persisted => esker_table::TableReadTier::ReadAll,
-            // `Memtable` does not come to tables at all.
+            // A read of `Memtable` never reaches tables.
             ReadTier::BlockCache | ReadTier::Memtable => esker_table::TableReadTier::BlockCache,
         }
     }
@@ -69,11 +69,11 @@ pub struct ReadOptions {
     pub fill_cache: bool,
     /// Places where the read may look. Default `ReadAll`.
     pub read_tier: ReadTier,
-    /// First user key an iterator may show. Default `None`.
+    /// First user key that an iterator may show. Default `None`.
     pub iterate_lower_bound: Option<Vec<u8>>,
     /// User key before which an iterator ends. Default `None`.
     pub iterate_upper_bound: Option<Vec<u8>>,
-    /// Show what range deletions hide. Default false.
+    /// Show keys that range deletions hide. Default false.
     pub ignore_range_deletions: bool,
     /// Bytes an iterator reads ahead; 0: adapts to what it sees. Default 0.
     pub readahead_size: usize,
@@ -81,7 +81,7 @@ pub struct ReadOptions {
     pub adaptive_readahead: bool,
     /// `multi_get` reads the missing blocks of all levels at once instead of level by level: it
     /// waits less, and may read superfluous blocks. Without it, the missing blocks of up to four
-    /// keys are read one after the other, as by `get`. Iterators are the same with it. Default
+    /// keys are read one after the other, as by `get`. It changes nothing for iterators. Default
     /// false.
     pub async_io: bool,
     /// See all keys, whatever the prefix extractor says. Default false: bounds or
@@ -100,24 +100,23 @@ pub struct ReadOptions {
     /// Hidden entries an iterator may step over before it gives `Incomplete`; 0: no limit. Default
     /// 0.
     pub max_skippable_internal_keys: u64,
-    /// An iterator releases unneeded memtables and files as soon as there are newer ones, and goes
-    /// on with those at its position. Its entries stay the same. Accepted; all iterators do so,
-    /// with a snapshot or without. Exceptions are those with `pin_data`, `ignore_range_deletions`,
-    /// `table_filter`, or another `read_tier` than `ReadAll`. Default false.
+    /// Accepted without effect: every iterator releases unneeded memtables and files as soon as
+    /// there are newer ones, and continues with those at its position. Its entries stay the same.
+    /// Exceptions are iterators with `pin_data`, `ignore_range_deletions`, `table_filter`, or
+    /// another `read_tier` than `ReadAll`. Default false.
     pub auto_refresh_iterator_with_snapshot: bool,
-    /// Iterators show what is there when they move, not when they were made: each seek and each
-    /// step goes over to the present first, if something has been written since the last one; both
-    /// directions. Gets do not look at it, and iterators over a transaction's own writes refuse it
-    /// with `NotSupported`. Default false.
+    /// An iterator shows the newest entries at each move, in both directions. If there are new
+    /// writes, a seek or step first moves the iterator to the present. Gets ignore this option.
+    /// Iterators over a transaction's own writes refuse it with `NotSupported`. Default false.
     pub tailing: bool,
     /// `multi_get` stops with `Aborted` when its values pass this many bytes. Default: no limit.
     pub value_size_soft_limit: u64,
     /// Point in time (since the Unix epoch, to the microsecond) from which on no file is read. A
-    /// read that needs a file then gives `TimedOut`, in a batch key by key. A read of a file that
-    /// has begun is waited for. Default `None`.
+    /// read that needs a file then gives `TimedOut`, in a batch for each key. A file read that has
+    /// begun is not cut short. Default `None`.
     pub deadline: Option<Duration>,
-    /// In families with user-defined timestamps, and only there: versions newer than this are not
-    /// there. Default `None`.
+    /// The timestamp to read at: newer versions are hidden. For families with user-defined
+    /// timestamps, and only for those. Default `None`.
     pub timestamp: Option<Vec<u8>>,
     /// In families with user-defined timestamps: iterators show every version from this timestamp
     /// up to `timestamp`, deletions among them, newest first within a key; keys are then internal
@@ -128,7 +127,7 @@ pub struct ReadOptions {
     pub io_timeout: Option<Duration>,
     /// Accepted without effect: reads of users never wait for a rate limiter. Default `None`.
     pub rate_limiter_priority: Option<IoPriority>,
-    /// Accepted without effect: reads that merge many operands say nothing of it. Default `None`.
+    /// Accepted without effect: reads do not report how many operands they merge. Default `None`.
     pub merge_operand_count_threshold: Option<usize>,
     /// Accepted without effect: `async_io` alone decides. Default true.
     pub optimize_multiget_for_io: bool,
@@ -136,9 +135,9 @@ pub struct ReadOptions {
     pub auto_readahead_size: bool,
     /// Accepted without effect: values are always loaded. Default false.
     pub allow_unprepared_value: bool,
-    /// Iterators leave out the entries of tables that it refuses; their range deletions still hide
-    /// entries of others. It is asked whenever an iterator opens a table. Gets do not ask it.
-    /// Default `None`.
+    /// Iterators leave out the entries of tables that this filter refuses; range deletions of those
+    /// tables still hide entries of others. An iterator asks the filter whenever it opens a table.
+    /// Gets do not ask it. Default `None`.
     pub table_filter: Option<ScanTableFilter>,
 }
 
@@ -148,7 +147,7 @@ pub struct ReadOptions {
 pub struct ScanTableFilter(Arc<dyn Fn(&TableProperties) -> bool + Send + Sync>);
 
 impl ScanTableFilter {
-    /// The filter that `wanted` is.
+    /// A filter that calls `wanted`.
     pub fn new(wanted: impl Fn(&TableProperties) -> bool + Send + Sync + 'static) -> ScanTableFilter {
         ScanTableFilter(Arc::new(wanted))
     }
@@ -357,7 +356,7 @@ esker_base::setters! {
     }
 }
 
-/// The part of the options that tables look at.
+/// The options for reads of tables.
 #[inline]
 pub(crate) fn table_read_options(options: &ReadOptions) -> TableReadOptions {
     let read_tier = match options.read_tier {
@@ -393,8 +392,8 @@ fn micros(duration: Duration) -> u64 {
 pub struct WalReadOptions {
     /// Compare the checksums of records. Default true.
     pub verify_checksums: bool,
-    /// If the write with the wanted sequence number is in no WAL, begin with the next one that is
-    /// there, as RocksDB does: the first batch says what is missing. Default false: an error.
+    /// If no WAL has the write with the wanted sequence number, begin with the next write that a
+    /// WAL has, as RocksDB does; the first batch tells the number. Default false: an error.
     pub from_next_available: bool,
 }
 

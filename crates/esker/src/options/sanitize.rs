@@ -36,7 +36,7 @@ const MAX_OPEN_FILES: i32 = 0x40_0000;
 /// Versions of the table format that can be written; more can be read.
 pub(super) const FORMAT_VERSIONS_WRITTEN: std::ops::RangeInclusive<u32> = 2..=7;
 
-/// Levels beyond this cost memory in every version and say nothing.
+/// More levels cost memory in every version and never hold a file.
 const MAX_LEVELS: i32 = 64;
 
 /// Collects what was changed.
@@ -58,8 +58,8 @@ fn most_open_files() -> i32 {
 }
 
 impl DbOptions {
-    /// Makes the options consistent. Returns one sentence for each change of something that was
-    /// set; filling in a default is not told.
+    /// Makes the options consistent. Returns one sentence for each option whose set value was
+    /// changed, but none for a default that was filled in.
     pub fn sanitize(&mut self) -> Vec<String> {
         let mut changes = Changes(Vec::new());
         if self.max_open_files != -1 {
@@ -206,7 +206,7 @@ impl DbOptions {
 
 impl ColumnFamilyOptions {
     /// Makes the options consistent with themselves and with `db`. Returns one sentence for each
-    /// change of something that was set; filling in a default is not told.
+    /// option whose set value was changed, but none for a default that was filled in.
     pub fn sanitize(&mut self, db: &DbOptions) -> Vec<String> {
         let mut changes = Changes(Vec::new());
         self.sanitize_memtables(db, &mut changes);
@@ -352,7 +352,8 @@ impl ColumnFamilyOptions {
             };
         }
         if self.compaction_style == CompactionStyle::Universal && self.ttl > 0 {
-            // Both mean the same: all runs are merged.
+            // With universal compaction both options mean that all runs are merged, so the shorter
+            // time counts.
             self.periodic_compaction_seconds = match self.periodic_compaction_seconds {
                 0 => self.ttl,
                 seconds => seconds.min(self.ttl),
@@ -435,14 +436,14 @@ impl ColumnFamilyOptions {
         Ok(())
     }
 
-    /// Objects that an OPTIONS file named must be there by now.
+    /// Checks that the user supplied each object that an OPTIONS file names.
     fn validate_resolved(&self) -> Result<()> {
         for (option, text) in &self.unresolved {
             let name = object_name(text);
             let given = match option.as_str() {
                 "comparator" => Some(self.comparator.name()),
                 "merge_operator" => self.merge_operator.as_ref().map(|m| m.name()),
-                // Everything else only makes reads slower when it is missing.
+                // Without other objects reads are only slower.
                 _ => continue,
             };
             if given != Some(name) {
@@ -568,7 +569,7 @@ fn default_block_cache() -> Arc<BlockCache> {
     esker_table::default_block_cache()
 }
 
-/// The same where tests run on another cache: `cargo xtask long caches`.
+/// The same, where tests run on another kind of cache: `cargo xtask long caches`.
 #[cfg(esker_test_cache)]
 fn default_block_cache() -> Arc<BlockCache> {
     let text = std::env::var("ESKER_TEST_BLOCK_CACHE").unwrap_or_default();
@@ -578,7 +579,7 @@ fn default_block_cache() -> Arc<BlockCache> {
 }
 
 impl Options {
-    /// Makes both parts consistent; see there.
+    /// Makes both parts consistent: [`DbOptions::sanitize`], [`ColumnFamilyOptions::sanitize`].
     pub fn sanitize(&mut self) -> Vec<String> {
         let mut changes = self.db.sanitize();
         changes.extend(self.cf.sanitize(&self.db));
@@ -606,7 +607,8 @@ fn invalid(option: &str, why: &str) -> Error {
     Error::invalid_argument(format!("option {option}: {why}"))
 }
 
-/// Whether what the comparator says of timestamps agrees with itself, as far as two of them tell.
+/// Checks that the comparator's answers about timestamps agree, as far as its oldest and newest
+/// timestamps show.
 fn validate_timestamps(comparator: &dyn Comparator) -> Result<()> {
     let size = comparator.timestamp_size();
     if size == 0 {

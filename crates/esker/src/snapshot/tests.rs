@@ -45,7 +45,7 @@ fn giving_back_twice_is_a_fault_of_the_engine() {
     list.release(ticket);
 }
 
-/// Compared with a plain vector of held numbers.
+/// Compares the list with a plain vector of held numbers.
 #[test]
 fn the_list_is_the_multiset_of_what_is_held() {
     for_each_seed("snapshot_list", 20, |seed, mut rng| {
@@ -88,8 +88,9 @@ fn the_oldest_is_known_without_the_lock() {
     assert_eq!((give_back(seven), live.oldest()), (seq(9), None));
 }
 
-/// Otherwise files of the last level that such a snapshot needs unchanged would be rewritten again
-/// and again during its life.
+/// `release` returns a number that no live snapshot precedes. If it were newer than a snapshot
+/// taken meanwhile, files of the last level that this snapshot needs would be rewritten again and
+/// again.
 #[test]
 #[cfg(not(any(loom, shuttle)))]
 fn what_is_over_when_a_number_is_given_back_is_older_than_one_that_is_taken_meanwhile() {
@@ -137,8 +138,8 @@ fn the_last_clone_gives_the_number_back() {
     assert_eq!(owner.0.oldest(), None);
 }
 
-/// In all interleavings that loom tells apart (`cargo xtask long loom`): taking a snapshot and
-/// giving it back, beside a write that replaces a value and a compaction that may drop the old one.
+/// Takes a snapshot and gives it back, beside a write that replaces a value and a compaction that
+/// may drop the old one. In all interleavings that loom tells apart (`cargo xtask long loom`).
 #[cfg(loom)]
 mod models {
     use super::*;
@@ -162,7 +163,7 @@ mod models {
             Arc::new(Key { live, visible: AtomicU64::new(OLD), is_old_gone: AtomicU64::new(0) })
         }
 
-        /// As a flush or a compaction does: its inputs hold the entries visible before, then it
+        /// Works like a flush or a compaction: its inputs hold the entries visible before, then it
         /// asks for the snapshots.
         fn compact(&self) {
             let has_new = self.visible.load(Ordering::Acquire) >= NEW;

@@ -1,4 +1,4 @@
-//! Iterators that see writes which are not in the database yet.
+//! Iterators that see writes outside of the database: those of a batch or transaction.
 
 use crate::cf::OwnWrites;
 use crate::db::{ColumnFamilyHandle, Db};
@@ -8,9 +8,9 @@ use crate::scan::{DbIter, Entries, EntryCursor, KeyValue};
 use esker_base::{PinnedBytes, Result};
 use std::cmp::Ordering;
 
-/// A cursor over the keys of a family as they would be if a batch or transaction were written.
-/// Shows what was there when it was made: later writes, also those of the transaction itself, are
-/// not seen. Not valid until it is positioned.
+/// A cursor over the keys of a family as they would be if a batch or transaction were written. It
+/// shows the state when it was made, without later writes, even those of the transaction itself. It
+/// is not valid until a move positions it.
 ///
 /// ```
 /// # let dir = esker_testkit::TempDir::new("doc");
@@ -46,7 +46,7 @@ pub struct TransactionIterator {
 }
 
 impl TransactionIterator {
-    /// Over `family` with `own` writes over it.
+    /// A cursor over `family` that shows `own` writes over the database's entries.
     pub(super) fn new(
         db: &Db,
         options: &ReadOptions,
@@ -59,48 +59,47 @@ impl TransactionIterator {
         Ok(TransactionIterator { iter, db: db.clone(), options, family: family.clone(), own })
     }
 
-    /// False, with an error as the status, in a forked child of the process that opened the
-    /// database.
+    /// Whether this process opened the database. In a forked child the status becomes an error.
     fn is_here(&mut self) -> bool {
         let here = self.db.engine().check_process();
         here.map_err(|error| self.iter.fail(error)).is_ok()
     }
 
-    /// Whether it stands on an entry.
+    /// Whether the iterator is at an entry.
     pub fn valid(&self) -> bool {
         self.iter.valid()
     }
-    /// To the first key within the bounds.
+    /// Moves to the first key within the bounds.
     pub fn seek_to_first(&mut self) {
         if self.is_here() {
             self.iter.seek_to_first();
         }
     }
-    /// To the last key within the bounds.
+    /// Moves to the last key within the bounds.
     pub fn seek_to_last(&mut self) {
         if self.is_here() {
             self.iter.seek_to_last();
         }
     }
-    /// To the first key at or after `target`.
+    /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) {
         if self.is_here() {
             self.iter.seek(target.as_ref());
         }
     }
-    /// To the last key at or before `target`.
+    /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
         if self.is_here() {
             self.iter.seek_for_prev(target.as_ref());
         }
     }
-    /// To the next key. Stays where it is if it is not valid.
+    /// Moves to the next key. Does nothing if the iterator is not valid.
     pub fn next(&mut self) {
         if self.is_here() {
             self.iter.next();
         }
     }
-    /// To the previous key. Stays where it is if it is not valid.
+    /// Moves to the previous key. Does nothing if the iterator is not valid.
     pub fn prev(&mut self) {
         if self.is_here() {
             self.iter.prev();
@@ -120,8 +119,8 @@ impl TransactionIterator {
     pub fn value(&self) -> &[u8] {
         self.iter.value()
     }
-    /// Names and values of the columns here, by name: of an entity all, of a plain value one
-    /// without a name; they live until the next move.
+    /// Names and values of the columns here, by name. An entity has several columns; a plain value
+    /// has one without a name. They live until the next move.
     ///
     /// # Panics
     /// If the iterator is not valid, in debug builds.
@@ -132,12 +131,11 @@ impl TransactionIterator {
     pub fn item(&self) -> Option<(&[u8], &[u8])> {
         self.valid().then(|| (self.key(), self.value()))
     }
-    /// The error that made it invalid, if there was one.
+    /// The error that made the iterator invalid, if there was one.
     /// # Errors
-    /// `Corruption` and `IoError` name the file · `Incomplete`: `read_tier` forbids the I/O it
-    /// would take, or `max_skippable_internal_keys` was passed · `TimedOut`: it would take I/O
-    /// behind `deadline` · `NotSupported` in a forked child of the process that opened the
-    /// database.
+    /// `Corruption` and `IoError` name the file · `Incomplete`: a move needs I/O that `read_tier`
+    /// forbids, or passes `max_skippable_internal_keys` · `TimedOut`: a move needs I/O after
+    /// `deadline` · `NotSupported` in a forked child of the process that opened the database.
     pub fn status(&self) -> Result<()> {
         self.iter.status()
     }
@@ -187,7 +185,7 @@ impl EntryCursor for TransactionIterator {
     }
 }
 
-/// The entries from where the cursor stands; from its first key, if it stands nowhere.
+/// The entries from the cursor's position on; all entries if it is not valid.
 impl IntoIterator for TransactionIterator {
     type Item = Result<KeyValue>;
     type IntoIter = Entries<TransactionIterator>;

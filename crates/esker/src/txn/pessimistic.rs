@@ -7,9 +7,9 @@
 //! | Committed, RolledBack | nothing: begin another one |
 //!
 //! Invariants
-//!  1. Keys that it writes, or reads for update, stay locked to its end, or to the roll-back to an
-//!     earlier save point. Dropped, it is rolled back, and no lock stays; a prepared one stays
-//!     prepared, with its locks.
+//!  1. Keys that it writes, or reads for update, stay locked until it ends, or rolls back to a save
+//!     point before that. When it is dropped, it rolls back and its locks end. A prepared
+//!     transaction stays prepared, with its locks.
 //!  2. With a snapshot, a key is locked only if others have not written it since.
 //!  3. Others see none of its writes before it commits, and then all at once.
 //!  4. Writes after `prepare` are in memory only until the commit logs them behind its marker. A
@@ -62,16 +62,16 @@ pub(super) struct PessimisticCore {
     /// The next operation that locks sets the snapshot.
     snapshot_needed: bool,
     pub(super) save_points: Vec<SavePoint>,
-    /// Reads for update of each key since the newest save point, or the begin; earlier counts are
-    /// with the save points.
+    /// Reads for update of each key since the newest save point, or since the begin. Each save
+    /// point has the counts before it.
     pub(super) reads: Reads,
     /// Families in which ranges are locked.
     pub(super) range_locked: BTreeSet<ColumnFamilyId>,
     pub(super) read_timestamp: u64,
     pub(super) commit_timestamp: u64,
-    /// It has come to families with user-defined timestamps.
+    /// It has touched families with user-defined timestamps.
     pub(super) may_have_timestamps: bool,
-    /// Bytes of the batch's operations that its prepared section holds.
+    /// The size of the batch when its prepared section was written.
     prepared_bytes: usize,
 }
 
@@ -82,7 +82,7 @@ pub(super) type Reads = HashMap<(ColumnFamilyId, Vec<u8>), u32>;
 pub(super) struct SavePoint {
     snapshot: Option<Snapshot>,
     snapshot_needed: bool,
-    /// Those of [`PessimisticCore`], between this save point and the one before.
+    /// Reads for update between the save point before and this one: [`PessimisticCore::reads`].
     pub(super) reads: Reads,
     range_locked: BTreeSet<ColumnFamilyId>,
 }
@@ -114,7 +114,7 @@ impl PessimisticCore {
         }
     }
 
-    /// Its prepared section holds the whole batch.
+    /// Marks the whole batch as written to the prepared section.
     pub(super) fn set_prepared(&mut self) {
         self.state = TransactionState::Prepared;
         self.prepared_bytes = self.batch.write_batch().ops_bytes().len();
@@ -131,7 +131,7 @@ impl PessimisticCore {
         self.snapshot.as_ref().map(Snapshot::sequence)
     }
 
-    /// Nothing written, nothing locked.
+    /// Forgets all writes and locks.
     fn clear(&mut self) {
         self.batch.clear();
         self.locker.release_all();
@@ -261,11 +261,11 @@ impl Transaction {
         self.core().state
     }
 
-    /// Gives it a name, which it needs to be prepared. Once, and unique among those that are not
-    /// over.
+    /// Gives the transaction a name, which `prepare` needs. It can be set once, and must differ
+    /// from those of other transactions that are not over.
     /// # Errors
-    /// `InvalidArgument`: the name is empty, longer than 512 bytes or taken; it has one; it is
-    /// prepared or over.
+    /// `InvalidArgument`: the name is empty, longer than 512 bytes or taken; the transaction has a
+    /// name, or is prepared or over.
     pub fn set_name(&self, name: &[u8]) -> Result<()> {
         let mut core = self.core_mut();
         if core.state != TransactionState::Started {
@@ -313,7 +313,7 @@ impl Transaction {
         core.snapshot_needed = false;
     }
 
-    /// Remembers what is written and locked now. Save points nest.
+    /// Marks the present writes and locks as a save point. Save points nest.
     pub fn set_save_point(&self) {
         let core = &mut *self.core_mut();
         core.batch.set_save_point();
@@ -326,9 +326,9 @@ impl Transaction {
         });
     }
 
-    /// Undoes writes since the newest save point and releases the locks taken since. With
-    /// `Serializable` the locks stay: the caller knows the values it has read. The snapshot is the
-    /// one of that time. The save point is gone.
+    /// Undoes writes since the newest save point, releases the locks taken since, and removes the
+    /// save point. The snapshot becomes that of the save point. With `Serializable` the locks stay,
+    /// because the caller knows the values it has read.
     /// # Errors
     /// `NotFound` if there is none · `InvalidArgument`: the transaction is prepared or over.
     pub fn rollback_to_save_point(&self) -> Result<()> {
@@ -363,20 +363,20 @@ impl Transaction {
         core.locker.pop_save_point()
     }
 
-    /// From now on locks are waited for so long, in milliseconds; 0: not at all, negative: for
-    /// ever.
+    /// Sets the longest wait for a lock from now on, in milliseconds; 0: no wait, negative: no
+    /// limit.
     pub fn set_lock_timeout(&self, millis: i64) {
         self.core_mut().locker.set_lock_timeout(timeout(millis));
     }
 
-    /// Lets other transactions steal its locks after `millis` milliseconds from now; negative:
+    /// Lets other transactions steal its locks once `millis` milliseconds have passed; negative:
     /// never.
     pub fn set_expiration(&self, millis: i64) {
         let after = u64::try_from(millis).ok().map(std::time::Duration::from_millis);
         self.core_mut().locker.set_expiration(after);
     }
 
-    /// A handle by which another thread ends its waiting for a lock.
+    /// A handle that lets another thread end the transaction's wait for a lock.
     pub fn canceller(&self) -> Canceller {
         self.core().locker.canceller()
     }
@@ -391,8 +391,9 @@ impl Transaction {
         self.core_mut().write_options = *options;
     }
 
-    /// Writes it to the WAL: from now on it can be committed or rolled back whatever happens. Its
-    /// locks are kept. Later writes are applied by the commit, and lost by a crash before it.
+    /// Writes the transaction to the WAL. From now on it can be committed or rolled back, even
+    /// after a crash. It keeps its locks. The commit applies later writes too; a crash before the
+    /// commit loses them.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -420,7 +421,7 @@ impl Transaction {
     /// its locks may have been stolen · `Incomplete`: `no_slowdown` is set, and writers are stalled
     /// · `ShutdownInProgress`: the database was closed · `NotSupported`: the database is read-only
     /// · `IoError`: the WAL could not be written, and no write succeeds until [`Db::resume`] · the
-    /// background error in force. It is as it was before then.
+    /// background error in force. After an error the transaction is unchanged.
     pub fn prepare(&self) -> Result<()> {
         let core = &mut *self.core_mut();
         match core.state {
@@ -443,15 +444,15 @@ impl Transaction {
         Ok(())
     }
 
-    /// Writes everything to the database, as one, and gives up all locks.
+    /// Writes everything to the database at once, and releases all locks.
     /// # Errors
     /// `Expired`: its locks may have been stolen; roll back · `InvalidArgument`: it is over, must
     /// be prepared first (`skip_prepare` is off), or has written to a family with user-defined
     /// timestamps and has no commit timestamp · `Incomplete`: `no_slowdown` is set, and writers are
     /// stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the database is
     /// read-only · `IoError`: the WAL could not be written, and no write succeeds until
-    /// [`Db::resume`] · the background error in force. It is as it was before then, and may be
-    /// committed again or rolled back.
+    /// [`Db::resume`] · the background error in force. After an error the transaction is unchanged,
+    /// and may be committed again or rolled back.
     pub fn commit(&self) -> Result<()> {
         let core = &mut *self.core_mut();
         let db = &self.shared.db;
@@ -488,14 +489,15 @@ impl Transaction {
         Ok(())
     }
 
-    /// Forgets everything it wrote and gives up all locks. One that was not prepared is as if it
-    /// had just begun: without a snapshot, or at the level `Snapshot` with a new one; its
-    /// timestamps stay.
+    /// Forgets all writes and releases all locks. A transaction that was not prepared can be used
+    /// again, as if it had just begun: at the level `Snapshot` with a new snapshot, otherwise
+    /// without one. Its timestamps stay.
     /// # Errors
-    /// `InvalidArgument`: it is over · of a prepared one: `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the
-    /// database is read-only · `IoError`: the WAL could not be written, and no write succeeds until
-    /// [`Db::resume`] · the background error in force; it stays prepared then.
+    /// `InvalidArgument`: it is over. The rollback of a prepared transaction may also fail with:
+    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
+    /// database was closed · `NotSupported`: the database is read-only · `IoError`: the WAL could
+    /// not be written, and no write succeeds until [`Db::resume`] · the background error in force.
+    /// The transaction then stays prepared.
     pub fn rollback(&self) -> Result<()> {
         let core = &mut *self.core_mut();
         match core.state {
@@ -614,7 +616,7 @@ impl Drop for Transaction {
         let Some(core) = self.core.get_mut().take() else { return };
         let Some(name) = core.name.clone() else { return };
         if !self.shared.db.engine().owner.is_here() {
-            // The name is the parent's, and so is the transaction that it has prepared.
+            // In a forked child: the name and the prepared transaction belong to the parent.
             return;
         }
         let mut names = self.shared.names.lock();

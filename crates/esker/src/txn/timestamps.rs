@@ -3,15 +3,15 @@
 //! In: keys without timestamps. Out: the same with the timestamp that is set before the commit.
 //!
 //! Invariants
-//!  1. In the batch, and in a prepared section, such keys end in [`NO_TIMESTAMP`]; locks and the
-//!     index know them without.
+//!  1. In the batch, and in a prepared section, such keys end in [`NO_TIMESTAMP`]. Locks and the
+//!     index have the keys without timestamps.
 //!  2. Committed keys have the commit timestamp in all such families. The batch is written with it,
 //!     or the commit's record carries it and the replay puts it in.
 //!  3. With a read timestamp and `enable_udt_validation`, a key is locked only if it has no newer
 //!     version, and the commit timestamp is newer than the read timestamp.
 //!  4. A family's comparator orders timestamps, so families may differ on which is newer. A setter
-//!     refuses an order that no family takes. The commit checks the families that the transaction
-//!     has written to.
+//!     refuses a timestamp only if it is on the wrong side in every family. The commit checks the
+//!     families that the transaction has written to.
 //!
 //! Source of the semantics: RocksDB
 //! `utilities/transactions/{pessimistic_transaction,transaction_util}.cc`.
@@ -43,7 +43,7 @@ impl Transaction {
     /// timestamps. A commit that writes to one needs it. May be set again, also for a prepared
     /// transaction; `u64::MAX` means none.
     ///
-    /// Keys end in it as in eight little-endian bytes.
+    /// Keys end in it, as eight little-endian bytes.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -63,7 +63,7 @@ impl Transaction {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument` with `enable_udt_validation`: no family has it newer than the read
+    /// `InvalidArgument` with `enable_udt_validation`: in no family it is newer than the read
     /// timestamp.
     pub fn set_commit_timestamp(&self, timestamp: u64) -> Result<()> {
         let validates = self.shared().options.enable_udt_validation;
@@ -92,11 +92,11 @@ impl Transaction {
         Some(self.core().commit_timestamp).filter(|&timestamp| timestamp != UNSET)
     }
 
-    /// Sets the timestamp at which keys are read for update. Keys of families with user-defined
-    /// timestamps are locked only if they have no writes at a newer one; `u64::MAX` means none.
+    /// Sets the timestamp at which keys are read for update. A key of a family with user-defined
+    /// timestamps is locked only if it has no write with a newer timestamp; `u64::MAX` means none.
     /// # Errors
-    /// `InvalidArgument`: every family has it older than the one that is set; with
-    /// `enable_udt_validation`, no family has it older than the commit timestamp that is set.
+    /// `InvalidArgument`: in every family the new timestamp is older than the one set before; with
+    /// `enable_udt_validation`, in no family it is older than the commit timestamp.
     pub fn set_read_timestamp_for_validation(&self, timestamp: u64) -> Result<()> {
         let validates = self.shared().options.enable_udt_validation;
         let PessimisticCore { read_timestamp: read, commit_timestamp: commit, .. } = *self.core();
@@ -114,7 +114,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Whether `key` may be read for update as of the timestamps of this transaction and of
+    /// Checks whether `key` may be read for update at the timestamps of this transaction and of
     /// `options`.
     pub(super) fn check_read_timestamp(
         &self,
@@ -141,7 +141,8 @@ impl Transaction {
         }
     }
 
-    /// [`Transaction::read_options`] of a key that was locked for that.
+    /// [`Transaction::read_options`] for a read for update: in a family with timestamps, at the
+    /// read timestamp.
     pub(super) fn update_options(&self, options: &ReadOptions, family: &ColumnFamilyHandle) -> ReadOptions {
         let mut options = self.read_options(options);
         if has_timestamps(family) {
@@ -150,7 +151,8 @@ impl Transaction {
         options
     }
 
-    /// The value of `key` with own writes; in a family with timestamps as of that of `options`.
+    /// The value of `key` with own writes; in a family with timestamps, at the timestamp of
+    /// `options`.
     pub(super) fn read_own(
         &self,
         options: &ReadOptions,
@@ -195,10 +197,11 @@ impl Transaction {
 }
 
 impl PessimisticCore {
-    /// The timestamp that is to be put into the batch; `None` if none of its keys has one.
+    /// The timestamp to put into the batch; `None` if none of its keys has one.
     /// # Errors
-    /// `InvalidArgument`: there are such keys, and no commit timestamp; `validates`, and in a
-    /// family that the batch writes to it is not newer than the read timestamp.
+    /// `InvalidArgument`: the batch has such keys and there is no commit timestamp; or, with
+    /// `validates`, the commit timestamp is not newer than the read timestamp in a family that the
+    /// batch writes to.
     pub(super) fn stamp(&self, db: &Db, validates: bool) -> Result<Option<[u8; TIMESTAMP_BYTES]>> {
         if !self.may_have_timestamps {
             return Ok(None);
@@ -223,7 +226,7 @@ impl PessimisticCore {
         Ok(Some(commit.to_le_bytes()))
     }
 
-    /// The batch as it is to be written at this timestamp.
+    /// The batch with this timestamp in its keys.
     pub(super) fn stamped_batch(&self, db: &Db, timestamp: [u8; TIMESTAMP_BYTES]) -> Result<WriteBatch> {
         stamped(self.batch.write_batch(), &timestamp, &|id| db.engine().timestamp_size(id) > 0)
     }
@@ -231,8 +234,7 @@ impl PessimisticCore {
 
 impl WriteBatchWithIndex {
     /// The value that `key` of a family with timestamps would have if a transaction's batch were
-    /// written: its own writes, whatever the timestamp, then the database as of the timestamp of
-    /// `options`.
+    /// written. Own writes count at any timestamp, then the database at the timestamp of `options`.
     fn get_timestamped(
         &self,
         db: &Db,

@@ -155,7 +155,7 @@ mod tests {
         of(&mut changes, section_record(b"x", &puts(&["a"])).unwrap(), 1);
         let rolled_back = of(&mut changes, marker(BatchOp::Rollback { xid: b"x" }), 1).unwrap();
         assert_eq!(rolled_back.len(), 0);
-        // As a fresh WAL repeats it.
+        // A fresh WAL repeats the section in this form.
         let again = section_record_again(b"x", &puts(&["undo"]), Some(&puts(&["b"]))).unwrap();
         assert_eq!(keys(&of(&mut changes, again, 1).unwrap()), ["undo"]);
         let commit = marker(BatchOp::Commit { xid: b"x" });

@@ -1,4 +1,5 @@
-//! `compact_range` beside compacting: alone if requested, and to the requested level.
+//! Effects of `compact_range` besides compacting: it excludes other compactions on request, and
+//! moves files to the requested level.
 
 use esker::internals::env::mem::MemFs;
 use esker::observe::{CompactionJobInfo, CompactionReason, EventListener, FlushJobInfo};
@@ -11,7 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Without automatic compactions: levels that are larger than the data needs would be drained.
+/// Options without automatic compactions, which would empty levels that are larger than needed.
 fn options() -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
@@ -47,7 +48,8 @@ fn change_level_moves_the_files_to_the_level_asked_for() {
     compact(3).unwrap();
     assert_eq!(files(&db), [0, 0, 0, 1, 0, 0, 0]);
 
-    // Newer keys above it: the way up is barred, and what is there is compacted down.
+    // Newer keys above bar the way up. The first compaction to level 0 takes them along, down to
+    // level 5 afterwards.
     fill(&db, 1);
     db.flush().unwrap();
     let e = db.compact_range_opt(&to_level(9), &default, None, None).unwrap_err();
@@ -164,7 +166,7 @@ fn compact_files_takes_along_what_is_older_and_nothing_else() {
     let compact =
         |files: &[FileNumber], level| db.compact_files(&CompactionOptions::default(), &default, files, level);
     let newest_first = tables(&db, 0);
-    // The oldest goes by itself, and what is newer stays above it.
+    // The oldest file moves alone; the newer ones stay above it.
     let written = compact(&newest_first[3..], 3).unwrap();
     assert_eq!((files(&db), tables(&db, 3)), (vec![3, 0, 0, 1, 0, 0, 0], written.clone()));
     assert_eq!(db.get("key0007").unwrap().as_deref(), Some(&b"value3"[..]));
@@ -177,7 +179,7 @@ fn compact_files_takes_along_what_is_older_and_nothing_else() {
     // Two neighbours become one, in level 0.
     let written = compact(&newest_first[..2], 0).unwrap();
     assert_eq!((files(&db), written.len()), (vec![2, 0, 0, 1, 0, 0, 0], 1));
-    // The newest takes all along that lies in its way.
+    // The newest file takes along all files that lie in its way.
     let small = CompactionOptions::default().output_file_size_limit(4096).max_subcompactions(2);
     let written = db.compact_files(&small, &default, &written, 4).unwrap();
     assert!(written.len() > 2, "{written:?}");
@@ -241,12 +243,12 @@ fn files_do_not_change_their_level_under_a_plan_that_waits() {
     db.pause_background_work();
     std::thread::scope(|scope| {
         let rewriting = scope.spawn(rewrite);
-        // Until it has what it will read.
+        // Waits until the job has taken its inputs.
         while !db.live_files()[0].file.being_compacted && !rewriting.is_finished() {
             std::thread::yield_now();
         }
         let moving = scope.spawn(|| db.compact_range_opt(&to_level(3), &default, None, None));
-        // It should wait; if it does not, it has time to show that.
+        // The move must wait. If it does not, these steps give it time to finish.
         for _ in 0..50 {
             if moving.is_finished() {
                 break;
@@ -262,7 +264,7 @@ fn files_do_not_change_their_level_under_a_plan_that_waits() {
     assert_eq!(db.get("key0007").unwrap().as_deref(), Some(&b"value0"[..]));
 }
 
-/// Holds the first flush up until it is told to go on.
+/// Holds the first flush until the test lets it go on.
 struct HoldsFlush(Mutex<Option<Receiver<()>>>);
 
 impl EventListener for HoldsFlush {
