@@ -1,8 +1,8 @@
 //! Bytes together with the owner that keeps them alive.
 //!
-//! A value returned to the user is a few bytes inside a cached block or a memtable. `PinnedBytes`
-//! is those bytes plus one reference to their owner: no copy, `Send`, valid for as long as it is
-//! held.
+//! A value returned to the user is a range of bytes inside a cached block or a memtable.
+//! `PinnedBytes` is those bytes plus one reference to their owner: no copy, `Send`, valid for as
+//! long as it is held.
 //!
 //! Invariant: `ptr..ptr+len` lies in memory that `owner` keeps in place and unchanged until it is
 //! dropped.
@@ -32,16 +32,16 @@ unsafe impl StableBytes for Vec<u8> {
     }
 }
 
-/// A counted reference, such as an `Arc`, that fits into a pointer.
+/// A counted reference, such as an `Arc`, that can be stored as a pointer.
 ///
 /// # Safety
 /// The referent stays in place and unchanged while any clone of the reference lives, even when
 /// clones move. `from_raw(into_raw(x))` is `x` and has no side effect.
 pub unsafe trait RawOwner: Clone + Deref + Send + Sync + 'static {
-    /// The reference as a pointer, which keeps its count.
+    /// Turns the reference into a pointer, which keeps its count.
     fn into_raw(self) -> *const ();
 
-    /// The reference that `into_raw` made a pointer of.
+    /// Turns the pointer of `into_raw` back into the reference.
     /// # Safety
     /// `raw` came from `into_raw` of this type and is converted back once.
     unsafe fn from_raw(raw: *const ()) -> Self;
@@ -76,7 +76,8 @@ impl Owner {
     #[inline]
     fn new<O: RawOwner>(owner: O) -> Owner {
         unsafe fn add<O: RawOwner>(raw: *const ()) {
-            // SAFETY: `raw` came from `O::into_raw`. The count it stands for is not released here.
+            // SAFETY: `raw` came from `O::into_raw`. `ManuallyDrop` keeps its count from being
+            // released.
             let owner = ManuallyDrop::new(unsafe { O::from_raw(raw) });
             std::mem::forget(O::clone(&owner));
         }
@@ -118,8 +119,8 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// A buffer whose parts are handed out one by one; each part keeps the buffer alive. All parts are
-/// counted at once, beforehand.
+/// A buffer that is handed out in parts; each part keeps the buffer alive. All parts are
+/// counted at once, in advance.
 pub struct Parts {
     shared: NonNull<Shared>,
     /// Counted parts that were not taken yet.
@@ -127,7 +128,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Prepares up to `parts` parts of `bytes`. Dropping it releases the counts of parts not taken.
+    /// Takes `bytes` and prepares up to `parts` parts. Dropping it releases the counts of parts not
+    /// taken.
     pub fn of(bytes: Vec<u8>, parts: usize) -> Parts {
         // `Parts` itself holds one count.
         let shared = Box::new(Shared { parts: AtomicUsize::new(parts + 1), bytes });
@@ -165,7 +167,7 @@ impl Drop for Parts {
 unsafe fn add_part(raw: *const ()) {
     // SAFETY: `raw` points to a live `Shared` (contract of this function).
     let before = unsafe { &*raw.cast::<Shared>() }.parts.fetch_add(1, Ordering::Relaxed);
-    // Like `Arc`: a count that wraps would free bytes in use.
+    // As in `Arc`, a count that wrapped would free bytes in use.
     if before > isize::MAX as usize {
         std::process::abort();
     }
@@ -184,7 +186,7 @@ unsafe fn release_part(raw: *const ()) {
 /// `shared` came from `Parts::of`, and the caller gives up `count` counts of it.
 unsafe fn release_parts(shared: *mut Shared, count: usize) {
     // SAFETY: `shared` lives until its last count is released, and the caller still holds `count`.
-    // The ordering makes all uses by other holders happen before the end.
+    // The ordering puts all uses by other holders before the release of the buffer.
     if unsafe { &*shared }.parts.fetch_sub(count, Ordering::AcqRel) == count {
         // SAFETY: this was the last count, so nothing else refers to the box.
         drop(unsafe { Box::from_raw(shared) });
@@ -232,7 +234,7 @@ impl PinnedBytes {
         PinnedBytes { ptr, len, owner: Some(Owner::new(owner)) }
     }
 
-    /// The bytes that `part` selects of `owner`. The result keeps `owner` alive.
+    /// The bytes of `owner` that `part` selects. The result keeps `owner` alive.
     #[inline]
     pub fn part_of<O: RawOwner>(
         owner: O,
@@ -240,7 +242,7 @@ impl PinnedBytes {
     ) -> PinnedBytes {
         let bytes = part(&owner);
         let (ptr, len) = (bytes.as_ptr(), bytes.len());
-        // `part` is valid for every lifetime, so also for the lifetime of this count of the owner.
+        // `part` is valid for every lifetime, so it is also valid for the lifetime of this count.
         // While the count is held, nothing can move the referent or borrow it mutably, so the bytes
         // stay in place and unchanged.
         PinnedBytes { ptr, len, owner: Some(Owner::new(owner)) }

@@ -1,18 +1,18 @@
-//! Log lines for people. The rolling `LOG` file is `esker_env::InfoLogFile`.
+//! Log lines for human readers. The rolling `LOG` file is `esker_env::InfoLogFile`.
 //!
 //! Names and order of the levels: RocksDB `include/rocksdb/env.h`.
 
 use std::fmt;
 
-/// The level of a line. A log takes lines of its own level and above; headers always.
+/// The level of a line. A log accepts lines of its own level and above, and always headers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum InfoLogLevel {
-    /// Details for finding a fault of the engine.
+    /// Details for debugging the engine.
     Debug = 0,
     /// Normal events.
     #[default]
     Info = 1,
-    /// An operator should look.
+    /// An event that an operator should look at.
     Warn = 2,
     /// Something failed.
     Error = 3,
@@ -23,7 +23,7 @@ pub enum InfoLogLevel {
 }
 
 impl InfoLogLevel {
-    /// RocksDB's word for it, as in LOG lines and OPTIONS.
+    /// RocksDB's name of the level, as in LOG lines and OPTIONS.
     pub const fn as_str(self) -> &'static str {
         match self {
             InfoLogLevel::Debug => "DEBUG",
@@ -36,16 +36,16 @@ impl InfoLogLevel {
     }
 }
 
-/// A log of lines for people. Never fails: a line that cannot be written is lost.
+/// A log for human readers. Never fails: a line that cannot be written is lost.
 pub trait InfoLog: Send + Sync {
-    /// Writes a line, if `level` is one this log takes.
+    /// Writes a line, if the log accepts lines of `level`.
     fn log(&self, level: InfoLogLevel, args: fmt::Arguments<'_>);
-    /// Writes several lines, if `level` is one this log takes. A log that pays for each call can
-    /// take them at once.
+    /// Writes several lines, if the log accepts lines of `level`. A log for which each call is
+    /// expensive can write them at once.
     fn log_all(&self, level: InfoLogLevel, lines: &[String]) {
         lines.iter().for_each(|line| self.log(level, format_args!("{line}")));
     }
-    /// The lowest level that the log takes.
+    /// The lowest level that the log accepts.
     fn level(&self) -> InfoLogLevel;
 }
 
@@ -55,8 +55,8 @@ impl fmt::Debug for dyn InfoLog {
     }
 }
 
-/// `info_log!(log, Warn, "file {name} is gone")`: a line of this level, formatted only if the log
-/// takes it.
+/// `info_log!(log, Warn, "file {name} is gone")`: writes a line of this level. Formats it only if
+/// the log accepts it.
 #[macro_export]
 macro_rules! info_log {
     ($log:expr, $level:ident, $($arg:tt)+) => {{

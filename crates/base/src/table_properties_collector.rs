@@ -1,5 +1,5 @@
-//! The plug-in that reads each entry of a table while it is written. It adds properties to the
-//! table, or marks the table for an early compaction. Semantics are RocksDB's
+//! Plug-ins that read each entry of a table while it is written. They add properties to the
+//! table, or mark the table for an early compaction. Semantics are RocksDB's
 //! `TablePropertiesCollector`.
 //!
 //! Source: RocksDB `include/rocksdb/table_properties.h`,
@@ -15,12 +15,12 @@ use std::fmt;
 /// Properties that a collector adds to a table: names and values.
 pub type UserCollectedProperties = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Looks at the entries of one table.
+/// Reads the entries of one table.
 pub trait TablePropertiesCollector: Send {
-    /// For the property `rocksdb.property.collectors` and logs.
+    /// Name of the collector, for the property `rocksdb.property.collectors` and for logs.
     fn name(&self) -> &str;
-    /// Called for each entry of the table, in key order; for range tombstones at any time.
-    /// `file_size`: bytes of the file so far.
+    /// Called for each entry of the table, in key order; range tombstones may come at any time.
+    /// `file_size` is the number of bytes of the file so far.
     /// # Errors
     /// Any error ends the flush or compaction that writes the table.
     fn add_user_key(
@@ -37,26 +37,26 @@ pub trait TablePropertiesCollector: Send {
     fn finish(&mut self) -> Result<UserCollectedProperties> {
         Ok(Vec::new())
     }
-    /// Whether the file is to be compacted further as soon as there is time. Asked after `finish`.
+    /// Whether the file is to be compacted as soon as possible. Asked after `finish`.
     fn need_compact(&self) -> bool {
         false
     }
 }
 
-/// The facts about a table that its collector's factory gets.
+/// Facts about a table for the factory that makes its collector.
 #[derive(Clone, Copy, Debug)]
 pub struct TablePropertiesCollectorContext {
     /// The family.
     pub column_family_id: ColumnFamilyId,
-    /// Where the table goes.
+    /// The level of the table.
     pub level_at_creation: usize,
 }
 
 /// Makes one collector for each table that a flush or compaction writes.
 pub trait TablePropertiesCollectorFactory: Send + Sync {
-    /// For logs.
+    /// Name of the factory, for logs.
     fn name(&self) -> &str;
-    /// Name and parameters, for the LOG of an opening.
+    /// Name and parameters, which an open writes to the LOG.
     fn description(&self) -> String {
         self.name().to_owned()
     }
@@ -81,10 +81,10 @@ impl fmt::Debug for dyn TablePropertiesCollector {
 
 const COMPACT_ON_DELETION: &str = "CompactOnDeletionCollector";
 
-/// Buckets in a window. The window's size in entries is rounded up to a multiple of this.
+/// Buckets in a window. The number of entries in a window is rounded up to a multiple of this.
 const BUCKETS: usize = 128;
 
-/// Marks tables for compaction that hold many deletions, close together or among all entries.
+/// Marks tables for compaction that have many deletions, close together or among all entries.
 #[derive(Debug)]
 pub struct CompactOnDeletionCollectorFactory {
     sliding_window_size: AtomicU64,
@@ -97,10 +97,10 @@ impl CompactOnDeletionCollectorFactory {
     /// Marks tables of at least `min_file_size` bytes in either of two cases. RocksDB's
     /// `NewCompactOnDeletionCollectorFactory`.
     ///
-    ///  * Some `sliding_window_size` neighbouring entries hold `deletion_trigger` deletions. The
-    ///    window is rounded up to a multiple of 128 entries; 0: never.
-    ///  * Deletions are at least the part `deletion_ratio` of all entries. The ratio is above 0 and
-    ///    at most 1; any other value: never.
+    ///  * A window of `sliding_window_size` successive entries has `deletion_trigger` deletions.
+    ///    The window is rounded up to a multiple of 128 entries; 0 turns this case off.
+    ///  * Deletions are at least the fraction `deletion_ratio` of all entries. A ratio of at most 0
+    ///    or above 1 turns this case off.
     pub fn new(
         sliding_window_size: u64,
         deletion_trigger: u64,
@@ -115,22 +115,22 @@ impl CompactOnDeletionCollectorFactory {
         }
     }
 
-    /// For tables that are begun from now on.
+    /// Changes the window for tables begun later.
     pub fn set_window_size(&self, sliding_window_size: u64) {
         self.sliding_window_size.store(sliding_window_size, Ordering::Relaxed);
     }
 
-    /// For tables that are begun from now on.
+    /// Changes the trigger for tables begun later.
     pub fn set_deletion_trigger(&self, deletion_trigger: u64) {
         self.deletion_trigger.store(deletion_trigger, Ordering::Relaxed);
     }
 
-    /// For tables that are begun from now on.
+    /// Changes the ratio for tables begun later.
     pub fn set_deletion_ratio(&self, deletion_ratio: f64) {
         self.deletion_ratio.store(deletion_ratio.to_bits(), Ordering::Relaxed);
     }
 
-    /// For tables that are begun from now on.
+    /// Changes the least file size for tables begun later.
     pub fn set_min_file_size(&self, min_file_size: u64) {
         self.min_file_size.store(min_file_size, Ordering::Relaxed);
     }
@@ -173,7 +173,7 @@ impl TablePropertiesCollectorFactory for CompactOnDeletionCollectorFactory {
 }
 
 struct CompactOnDeletionCollector {
-    /// Entries of a bucket; 0: windows are not looked at.
+    /// Entries of a bucket; 0 if windows are turned off.
     bucket_size: u64,
     trigger: u64,
     ratio: Option<f64>,

@@ -1,15 +1,14 @@
 //! Regions: memory of the operating system, one huge page at a time.
 //!
-//! Whole pages of a region can go back to the system before the region does.
+//! Whole pages of a region can return to the system before the region does.
 //!
-//! Invariant: a region begins at a multiple of its size, so that any address in it leads to its
-//! beginning.
+//! Invariant: a region begins at a multiple of its size, so any address in it gives its beginning.
 
 use crate::memory::{HUGE_PAGE_BYTES, prefer_huge_pages};
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// Zeroed memory of a huge page's size and alignment. Dropping it returns it.
+/// Memory with a huge page's size and alignment, zeroed at first. Dropping it frees it.
 ///
 /// It comes from the operating system, not from the allocator. An allocator keeps freed memory and
 /// aligns only the largest pieces to huge pages.
@@ -22,7 +21,8 @@ unsafe impl Send for Region {}
 impl Region {
     pub(super) const BYTES: usize = HUGE_PAGE_BYTES;
 
-    /// A new region. `is_huge` asks for a huge page, if one can be had. `None`: there is no memory.
+    /// A new region. `is_huge` requests a huge page, if one is available. `None` if there is no
+    /// memory.
     pub(super) fn new(is_huge: bool) -> Option<Region> {
         let region = Region(map_region()?);
         if is_huge {
@@ -43,14 +43,14 @@ impl Region {
 
     /// The region that contains the address.
     /// # Safety
-    /// `address` came from [`Region::at`] of a region that was forgotten. The region is recovered
-    /// once.
+    /// `address` came from [`Region::at`] of a region that was forgotten. Each such region is
+    /// recovered once.
     pub(super) unsafe fn from_within(address: NonNull<u8>) -> Region {
         Region(start_of(address))
     }
 
     /// Returns the whole pages within `bytes` of the address's region to the operating system.
-    /// Their content is unknown then, but initialized.
+    /// Afterwards their content is arbitrary, but initialized.
     /// # Safety
     /// `address` came from [`Region::at`] of a live region, and nothing refers to these bytes of
     /// it.
@@ -105,7 +105,7 @@ fn map_region() -> Option<NonNull<u8>> {
     NonNull::new(aligned)
 }
 
-/// New memory of zeros.
+/// Maps new memory, zeroed.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn map(bytes: usize) -> Option<NonNull<u8>> {
     let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -114,7 +114,7 @@ fn map(bytes: usize) -> Option<NonNull<u8>> {
     if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) }
 }
 
-/// REQUIRES: whole pages from `map`, to which nothing refers.
+/// REQUIRES: the bytes are whole pages from `map`, and nothing refers to them.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn unmap(start: *mut u8, bytes: usize) {
     // SAFETY: the caller owns these pages. The call fails only if the kernel lacks memory; then

@@ -1,4 +1,4 @@
-//! Histograms, with buckets that grow by half each.
+//! Histograms with buckets that grow by half.
 //!
 //! In: numbers. Out: count, sum, percentiles, and RocksDB's texts. Source: RocksDB
 //! `monitoring/histogram.cc`.
@@ -35,7 +35,7 @@ const fn bucket_limits() -> [u64; BUCKET_COUNT] {
     limits
 }
 
-/// For each count of significant bits, the bucket of the smallest value that has them.
+/// For each number of significant bits, the bucket of the smallest value with that number.
 const FIRST_BUCKET: [u8; 65] = first_buckets();
 
 const fn first_buckets() -> [u8; 65] {
@@ -57,15 +57,15 @@ const fn first_buckets() -> [u8; 65] {
 #[inline]
 pub fn bucket_of(value: u64) -> usize {
     let mut b = FIRST_BUCKET[(64 - value.leading_zeros()) as usize] as usize;
-    // At most two steps: limits less than double.
+    // At most two steps, because limits grow by less than a factor of two.
     while b < BUCKET_COUNT - 1 && BUCKET_LIMITS[b] < value {
         b += 1;
     }
     b
 }
 
-/// A distribution that many threads add to. Each field is updated atomically; a reader may see a
-/// value in one field before it is in another.
+/// A distribution that many threads add to. Fields are updated atomically, but one by one: a reader
+/// may see a value in one field and not yet in another.
 #[derive(Debug)]
 pub struct HistogramStat {
     min: AtomicU64,
@@ -82,7 +82,7 @@ impl Default for HistogramStat {
 }
 
 impl HistogramStat {
-    /// Empty.
+    /// An empty histogram.
     pub fn new() -> HistogramStat {
         HistogramStat {
             min: AtomicU64::new(u64::MAX),
@@ -107,7 +107,7 @@ impl HistogramStat {
         self.sum_squares.fetch_add(value.wrapping_mul(value), Ordering::Relaxed);
     }
 
-    /// Adds its values to `out`.
+    /// Adds the values of this histogram to `out`.
     pub fn merge_into(&self, out: &mut HistogramSnapshot) {
         out.min = out.min.min(self.min.load(Ordering::Relaxed));
         out.max = out.max.max(self.max.load(Ordering::Relaxed));
@@ -120,14 +120,14 @@ impl HistogramStat {
         out.count = out.buckets.iter().sum();
     }
 
-    /// Its current values.
+    /// The current values.
     pub fn snapshot(&self) -> HistogramSnapshot {
         let mut out = HistogramSnapshot::new();
         self.merge_into(&mut out);
         out
     }
 
-    /// Makes it empty.
+    /// Removes all values.
     pub fn clear(&self) {
         self.min.store(u64::MAX, Ordering::Relaxed);
         for number in [&self.max, &self.sum, &self.sum_squares].into_iter().chain(&self.buckets) {
@@ -136,26 +136,26 @@ impl HistogramStat {
     }
 }
 
-/// The numbers people look at; RocksDB's `HistogramData`. All zero if nothing was added.
+/// A summary of a histogram, RocksDB's `HistogramData`. All fields are zero if it is empty.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct HistogramData {
     /// Half of all values are at most this.
     pub median: f64,
-    /// 95 in a hundred are at most this.
+    /// 95% of all values are at most this.
     pub percentile95: f64,
-    /// 99 in a hundred are at most this.
+    /// 99% of all values are at most this.
     pub percentile99: f64,
     /// The mean.
     pub average: f64,
     /// Standard deviation of the values.
     pub standard_deviation: f64,
-    /// The largest.
+    /// The largest value.
     pub max: f64,
     /// Number of values.
     pub count: u64,
-    /// All together.
+    /// The sum of all values.
     pub sum: u64,
-    /// The smallest.
+    /// The smallest value.
     pub min: f64,
 }
 
@@ -177,7 +177,7 @@ impl Default for HistogramSnapshot {
 }
 
 impl HistogramSnapshot {
-    /// Empty.
+    /// An empty histogram.
     pub const fn new() -> HistogramSnapshot {
         HistogramSnapshot {
             min: u64::MAX,
@@ -217,7 +217,7 @@ impl HistogramSnapshot {
         self.count
     }
 
-    /// All values together.
+    /// The sum of all values.
     pub fn sum(&self) -> u64 {
         self.sum
     }
@@ -246,7 +246,8 @@ impl HistogramSnapshot {
         ((squares * n - sum * sum) / (n * n)).max(0.0).sqrt()
     }
 
-    /// The value that `p` in a hundred do not exceed, as if values lay evenly within their bucket.
+    /// The value that `p` percent of all values do not exceed. Assumes that values are spread
+    /// evenly in their bucket.
     pub fn percentile(&self, p: f64) -> f64 {
         let threshold = self.count as f64 * (p / 100.0);
         let mut before = 0;
@@ -262,7 +263,7 @@ impl HistogramSnapshot {
         self.max as f64
     }
 
-    /// The numbers people look at.
+    /// A summary of the histogram.
     pub fn data(&self) -> HistogramData {
         HistogramData {
             median: self.percentile(50.0),

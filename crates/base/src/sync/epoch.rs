@@ -22,23 +22,23 @@ pub fn pin() -> Guard {
     Guard(reclaim::pin())
 }
 
-/// Whether this thread has a guard open: then it should not wait for anything.
+/// Whether this thread has a guard open. If so, it should not wait for anything.
 pub fn is_pinned() -> bool {
     reclaim::is_pinned()
 }
 
-/// Hands this thread's retired values over for release and tries to advance the epoch. Releases
-/// values that no guard protects any more. Call it after replacing something large.
+/// Passes on this thread's retired values and tries to advance the epoch. Releases
+/// values that no guard protects. Call it after replacing something large.
 pub fn collect() {
     for _ in 0..3 {
         reclaim::pin().flush();
     }
 }
 
-/// Waits until all values are released that this thread has retired, and those that other threads
-/// have handed over. Makes at most `attempts` attempts and calls `pause` between them: a guard
-/// lives as long as its read, and longer if its thread gets no processor. Only for threads without
-/// a guard or lock. Returns whether all is released.
+/// Waits until all values are released that this thread has retired, or that other threads have
+/// passed on. Makes at most `attempts` attempts and calls `pause` between them: a guard lives as
+/// long as its read, and longer if its thread gets no processor. Only for threads without a guard
+/// or lock. Returns whether all values are released.
 pub fn settle(attempts: u32, mut pause: impl FnMut()) -> bool {
     let mut left = attempts;
     // Releases begin in the order of retirement. The first round shows that the releases of all
@@ -47,7 +47,7 @@ pub fn settle(attempts: u32, mut pause: impl FnMut()) -> bool {
     reach_release(&mut left, &mut pause) && reach_release(&mut left, &mut pause)
 }
 
-/// Hands a closure over and waits, `left` attempts at most, until it has run.
+/// Defers a closure and waits until it has run, for at most `left` attempts.
 fn reach_release(left: &mut u32, pause: &mut impl FnMut()) -> bool {
     let settled = Arc::new(AtomicBool::new(false));
     let told = settled.clone();
@@ -65,7 +65,7 @@ fn reach_release(left: &mut u32, pause: &mut impl FnMut()) -> bool {
 }
 
 impl Guard {
-    /// Calls `release` after all guards that are open now, on any thread, at any later time.
+    /// Calls `release` on any thread, at any time after the end of all guards that are open now.
     ///
     /// # Safety
     /// Everything that `release` captures is `Send` and stays alive until it has run.
@@ -75,7 +75,7 @@ impl Guard {
         unsafe { self.0.defer_unchecked(release) };
     }
 
-    /// Hands this thread's deferred calls over and tries to advance the epoch. Releases nothing
+    /// Passes on this thread's deferred calls and tries to advance the epoch. Releases nothing
     /// that this guard protects.
     pub fn flush(&self) {
         self.0.flush();
@@ -85,8 +85,8 @@ impl Guard {
 #[cfg(all(loom, crossbeam_loom))]
 use crossbeam_epoch as reclaim;
 
-/// Crossbeam's reclamation, with a collector that a forked child replaces: a thread of the parent
-/// that was pinned when it forked would keep the child from ever releasing anything.
+/// Crossbeam's reclamation. A forked child replaces the collector: a thread of the parent that had
+/// a guard at the fork would otherwise keep the child from releasing anything.
 #[cfg(not(any(loom, shuttle)))]
 mod reclaim {
     use crate::sync::process::atomic::{AtomicPtr, Ordering};
@@ -96,7 +96,7 @@ mod reclaim {
 
     pub(super) use crossbeam_epoch::Guard;
 
-    /// Made at the first use, and kept for as long as the process lives.
+    /// Made at the first use, and never freed.
     static COLLECTOR: AtomicPtr<Collector> = AtomicPtr::new(ptr::null_mut());
 
     thread_local! {
@@ -137,7 +137,8 @@ mod reclaim {
         }
     }
 
-    /// The collector's bookkeeping of the parent stays as it is: its threads are gone.
+    /// The parent's bookkeeping in the collector stays as it is, because its threads do not exist
+    /// here.
     pub(super) fn begin_in_child() {
         HANDLE.set(None);
         COLLECTOR.store(ptr::null_mut(), Ordering::Release);
@@ -158,7 +159,7 @@ mod reclaim {
     #[cold]
     fn pin_first() -> Guard {
         let handle = collector().register();
-        // A thread that is ending keeps none: a guard keeps its own place.
+        // A thread that is ending keeps no handle: the guard holds its own place in the collector.
         if END.try_with(|_| ()).is_err() {
             return handle.pin();
         }
@@ -168,7 +169,7 @@ mod reclaim {
     }
 }
 
-/// Called in a forked child by the forking thread: later retirements wait for no thread of the
+/// Called in a forked child by the forking thread. Later retirements then wait for no thread of the
 /// parent.
 #[cfg(not(any(loom, shuttle)))]
 pub(super) fn begin_in_child() {
@@ -180,8 +181,8 @@ pub(super) fn begin_in_child() {}
 
 /// Cheap reclamation for loom and shuttle models (with `--cfg crossbeam_loom` loom drives
 /// crossbeam's). All model threads run on one system thread: their guards are counted together, and
-/// deferred calls run when the last guard goes. The fences stand for those of crossbeam's `pin` and
-/// of its advancing: a guard opened after a release sees the removal.
+/// deferred calls run when the last guard is dropped. The fences stand for those of crossbeam's
+/// `pin` and of its epoch advance: a guard opened after a release sees the removal.
 #[cfg(any(all(loom, not(crossbeam_loom)), shuttle))]
 mod reclaim {
     use crate::sync::atomic::{Ordering, fence};
@@ -223,7 +224,7 @@ mod reclaim {
         fn drop(&mut self) {
             OPEN.set(OPEN.get() - 1);
             fence(Ordering::SeqCst);
-            // Nothing between this look and the next lets another thread run.
+            // No other thread can run between this check and the next one.
             let releases = if OPEN.get() == 0 { DEFERRED.take() } else { Vec::new() };
             releases.into_iter().for_each(|release| release());
         }
@@ -262,14 +263,14 @@ impl<T: Send + Sync + 'static> Swap<T> {
         Lent(self.load(guard))
     }
 
-    /// Whether `value` is the current value, as far as this thread has seen. Its count keeps the
-    /// address from meaning another one.
+    /// Whether `value` is the current value, as far as this thread has seen. The caller's `Arc`
+    /// keeps its address from being reused for another value.
     #[inline]
     pub fn holds(&self, value: &Arc<T>) -> bool {
         std::ptr::eq(self.current.load(Ordering::Acquire), Arc::as_ptr(value))
     }
 
-    /// The current value, counted.
+    /// A clone of the current `Arc`.
     pub fn load_full(&self) -> Arc<T> {
         let guard = reclaim::pin();
         let ptr = self.current.load(Ordering::Acquire);
@@ -281,7 +282,7 @@ impl<T: Send + Sync + 'static> Swap<T> {
         unsafe { Arc::from_raw(ptr) }
     }
 
-    /// Puts `value` in its place; the old one is released when no guard can still see it.
+    /// Replaces the value by `value`. The old one is released when no guard can still see it.
     pub fn store(&self, value: Arc<T>) {
         let old = self.current.swap(Arc::into_raw(value).cast_mut(), Ordering::AcqRel);
         let old = SendPtr(old);
@@ -294,7 +295,7 @@ impl<T: Send + Sync + 'static> Swap<T> {
 
 /// A value of a [`Swap`], borrowed for as long as a guard lives.
 ///
-/// Invariant: the value lies in an `Arc` with a count that is released only after the guard.
+/// Invariant: the value lies in an `Arc` whose count is released only after the guard.
 pub struct Lent<'g, T>(&'g T);
 
 impl<T> Clone for Lent<'_, T> {
@@ -313,9 +314,9 @@ impl<'g, T> Lent<'g, T> {
         self.0
     }
 
-    /// The value, counted: it may stay when the guard goes.
+    /// A clone of the value's `Arc`, which may outlive the guard.
     pub fn hold(self) -> Arc<T> {
-        // SAFETY: `Swap::load` made the reference of a pointer from `Arc::into_raw`. The `Swap`'s
+        // SAFETY: `Swap::load` made the reference from a pointer of `Arc::into_raw`. The `Swap`'s
         // count of it outlives the guard, and `'g` does not outlive the guard.
         unsafe { Arc::increment_strong_count(self.0) };
         // SAFETY: the pointer came from `Arc::into_raw`, and the count just added is this
@@ -343,7 +344,7 @@ impl<T> SendPtr<T> {
 
 impl<T: Send + Sync + 'static> Drop for Swap<T> {
     fn drop(&mut self) {
-        // References into `self` now exist only under guards, so the epoch releases this count too.
+        // Only guards can still have references into `self`, so the epoch releases this count too.
         let last = SendPtr(self.current.load(Ordering::Relaxed));
         let guard = reclaim::pin();
         // SAFETY: the closure owns the strong count this Swap held; the value is `Send + Sync +

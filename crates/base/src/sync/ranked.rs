@@ -49,7 +49,7 @@ mod held {
     use super::LockRank;
     use std::cell::RefCell;
 
-    /// More than a thread has to hold: `lock` takes each rank once at most, and there are fewer
+    /// Most locks that a thread holds. `lock` takes each rank at most once, and there are fewer
     /// ranks.
     pub(super) const MOST: usize = 64;
 
@@ -124,7 +124,7 @@ pub struct RankedMutex<T: ?Sized> {
 }
 
 impl<T> RankedMutex<T> {
-    /// `value` behind a lock of this rank.
+    /// A mutex with this rank around `value`.
     #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "ranks are checked in debug builds"))]
     pub const fn new(rank: LockRank, value: T) -> RankedMutex<T> {
         RankedMutex {
@@ -181,7 +181,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RankedMutex<T> {
     }
 }
 
-/// The lock, held; released when dropped.
+/// Holds the lock; dropping it releases the lock.
 #[must_use]
 pub struct RankedMutexGuard<'a, T: ?Sized> {
     #[cfg(debug_assertions)]
@@ -209,8 +209,8 @@ impl<T: ?Sized> RankedMutexGuard<'_, T> {
     }
 }
 
-/// Notes the lock as held again, also when the closure of `unlocked` panics: the guard's drop will
-/// take the note away.
+/// Records the lock as held again, also if the closure of `unlocked` panics. The guard's drop
+/// removes the record.
 #[cfg(debug_assertions)]
 struct Again(LockRank);
 
@@ -284,7 +284,7 @@ impl RankedCondvar {
         }
     }
 
-    /// As [`wait`](Self::wait), at most this long. True if the time ran out.
+    /// As [`wait`](Self::wait), for at most `timeout`. Returns whether the time ran out.
     #[inline]
     pub fn wait_timeout<T: ?Sized>(&self, guard: &mut RankedMutexGuard<'_, T>, timeout: Duration) -> bool {
         #[cfg(debug_assertions)]

@@ -1,29 +1,29 @@
-//! Time in a simulated machine: it passes when threads sleep and no other thread can run, or when
+//! Time in a simulated machine. It passes when threads sleep and no other thread can run, or when
 //! the scheduler decides so.
 //!
 //! In: threads that sleep or wait for a deadline. Out: they wake when the clock reaches it. A
-//! thread of its own, the keeper, moves the clock; each of its steps leads to the next deadline.
+//! separate thread, the keeper, moves the clock; each of its steps leads to the next deadline.
 //! The scheduler decides when the keeper runs: mostly when all others wait. A keeper that runs
 //! earlier moves the clock by at most a second. Each read of the clock moves it a little.
 //!
 //! All threads of a machine share one thread of the system, so this state is kept in that thread.
-//! Without a keeper no time passes, and every wait ends by a notification.
+//! Without a keeper no time passes, and only notifications end a wait.
 //!
 //! Invariants
 //!  1. The clock never goes back.
-//!  2. A timed waiter stays listed until it has observed its own deadline: a call between its
-//!     listing and its wait is repeated.
-//!  3. While another thread can run, no step takes a day: daily work would be due again before it
-//!     was done once.
+//!  2. A timed waiter stays listed until it has observed its own deadline. A notification
+//!     between its listing and its wait is repeated.
+//!  3. While another thread can run, no step takes a day. Otherwise daily work would be due again
+//!     before it was done once.
 
 use shuttle::sync::{Condvar, Mutex};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Nanoseconds that each read of the clock takes.
+/// Nanoseconds by which each read moves the clock.
 const LOOK: u64 = 100;
-/// Age in nanoseconds at which a machine fails: ten years. By then it waits for an event that never
+/// Age in nanoseconds at which a machine fails: ten years. It then waits for an event that never
 /// comes.
 const TOO_OLD: u64 = 10 * 365 * 86_400 * SECOND;
 const SECOND: u64 = 1_000_000_000;
@@ -50,11 +50,11 @@ struct Keeper {
 
 thread_local! {
     static MACHINE: RefCell<Machine> = RefCell::default();
-    /// The scheduler's last answer.
+    /// The scheduler's last answer to whether another thread can run.
     static IS_BESIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// For schedulers: whether another thread can run while the keeper does.
+/// For schedulers: says whether another thread can run while the keeper runs.
 pub fn keeper_goes_on(beside_others: bool) {
     IS_BESIDE.set(beside_others);
 }
@@ -64,7 +64,7 @@ fn with<T>(f: impl FnOnce(&mut Machine) -> T) -> T {
 }
 
 /// Runs `work` in a machine with a clock, which starts at 0. With `leaps`, the seed of a generator,
-/// time jumps now and then.
+/// the clock sometimes jumps.
 pub fn with_clock<T>(leaps: Option<u64>, work: impl FnOnce() -> T) -> T {
     let keeper = Arc::new(Keeper::default());
     super::waits::forget();
@@ -110,7 +110,8 @@ impl Machine {
         self.waiting.range(..=(self.now, u64::MAX)).map(|(_, called)| called.clone()).collect()
     }
 
-    /// The length of a jump: mostly 0, now and then from a second up to a day and a half.
+    /// The length of a jump in nanoseconds: mostly 0, sometimes from a second up to a day and a
+    /// half.
     fn leap(&mut self) -> u64 {
         let Some(seed) = &mut self.leaps else { return 0 };
         *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -149,8 +150,8 @@ pub(super) fn wait<'a, T>(
     until: u64,
 ) -> (shuttle::sync::MutexGuard<'a, T>, bool) {
     let entered = with(|machine| machine.keeper.clone()).map(|keeper| {
-        // Under this lock the keeper is not between its look at the list and its wait, so it misses
-        // no entry.
+        // This lock excludes the time between the keeper's look at the list and its wait, so the
+        // keeper misses no entry.
         let still = keeper.over.lock().expect("nobody panics with it");
         let entry = with(|machine| {
             machine.waited += 1;

@@ -1,11 +1,11 @@
-//! The threads that wait in a simulated machine, for the report when it stands still.
+//! Lists the threads that wait in a simulated machine, for the report of a deadlock.
 //!
 //! In: each wait for a lock or a notification, with its place in the source. Out: a list of the
 //! waits that have not ended. All threads of a machine share one thread of the system, so that
-//! thread keeps the list. Nothing in it is a point where threads change.
+//! thread keeps the list. No access to the list is a place where the scheduler changes threads.
 //!
-//! Invariant: a wait that ends removes its own entry. One that never ends leaves it, also when its
-//! thread is unwound.
+//! Invariant: a wait that ends removes its own entry. A wait that never ends leaves its entry, also
+//! when its thread is unwound.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ thread_local! {
     static WAITS: RefCell<Waits> = RefCell::default();
 }
 
-/// Runs `wait`, and lists it meanwhile as a wait for `what`.
+/// Runs `wait` and lists it while it runs as a wait for `what`.
 #[track_caller]
 pub(super) fn during<T>(what: &'static str, wait: impl FnOnce() -> T) -> T {
     let at = Location::caller();
@@ -50,7 +50,7 @@ fn name() -> String {
     }
 }
 
-/// A line for each wait that has not ended, the oldest first.
+/// A line for each wait that has not ended, oldest first.
 pub fn who_waits() -> String {
     WAITS.with_borrow(|waits| {
         waits.waiting.values().fold(String::new(), |mut list, wait| {
@@ -61,7 +61,7 @@ pub fn who_waits() -> String {
     })
 }
 
-/// Empties the list: a new machine begins.
+/// Empties the list for a new machine.
 pub(super) fn forget() {
     WAITS.with_borrow_mut(|waits| *waits = Waits::default());
 }

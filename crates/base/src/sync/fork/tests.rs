@@ -6,15 +6,16 @@ use crate::sync::epoch::{self, Swap};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Runs `work` in a forked child. Gives what it gives; `None` if it does not end within 20 seconds,
-/// or panics.
+/// Runs `work` in a forked child and returns its result. `None` if it panics or does not end within
+/// 20 seconds.
 fn in_a_child(work: impl FnOnce() -> u8) -> Option<u8> {
     // SAFETY: the child runs `work`, whose allocations are safe after `fork` with this platform's
     // allocator, and `_exit`.
     in_the_child(unsafe { libc::fork() }, work)
 }
 
-/// As `in_a_child`, by a bare `clone` system call: no fork handler runs. `work` allocates nothing.
+/// As `in_a_child`, by a bare `clone` system call, so that no fork handler runs. `work` must not
+/// allocate.
 #[cfg(target_os = "linux")]
 fn in_a_bare_child(work: impl FnOnce() -> u8) -> Option<u8> {
     // SAFETY: without flags the child gets a copy of the memory; it runs `work`, which takes no
@@ -81,7 +82,7 @@ fn a_forked_child_makes_its_own_value_and_frees_nothing_of_its_parent() {
     let seen = in_a_child(|| {
         let new = value.get(|old| (old.map_or(0, |old| old.0) + 1, alive.clone())).0;
         drop(value);
-        // The value of the parent is left, that of the child is gone.
+        // In the child the parent's value is still alive, and the child's own is freed.
         new + 10 * u8::try_from(Arc::strong_count(&alive)).unwrap_or(0)
     });
     assert_eq!(seen, Some(22));
@@ -119,7 +120,7 @@ fn values_retired_in_a_forked_child_are_released_although_a_lost_thread_was_pinn
         drop(guard);
     });
     is_pinned.recv().unwrap();
-    // The forking thread has used the parent's epochs.
+    // The forking thread must have used the parent's epochs.
     drop(epoch::pin());
     let seen = in_a_child(|| {
         let (first, second) = (Arc::new(1), Arc::new(2));
