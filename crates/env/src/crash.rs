@@ -5,16 +5,17 @@
 //! possible states.
 //!
 //! The model
-//!  - *Killed process*: everything that was flushed is there, names included; bytes that a writable
-//!    file still buffers are lost. The machine goes on: data that a power loss could take can still
-//!    be lost by the next one.
+//!  - *Killed process*: everything that was flushed survives, names included; bytes that a writable
+//!    file still buffers are lost. The machine goes on: a later power loss may still take data that
+//!    was not synced.
 //!  - *Power loss, bytes*: each file keeps the bytes of its last `sync`, then a prefix of the later
-//!    appends, overwrites and truncations. The first one that is lost may be torn. Behind it, up to
-//!    the file's former end, there may be nothing, zeros, garbage, or some pages of the real bytes
-//!    with zeros between; or some sectors of the lost writes, also over earlier bytes.
+//!    appends, overwrites and truncations. The first one that is lost may be torn. Between the
+//!    surviving bytes and the file's former end there may be nothing, zeros, garbage, or some pages
+//!    of the real bytes with zeros between. There may also be some sectors of the lost writes, even
+//!    over earlier bytes.
 //!  - *Appended in place*: such a file may end later, with zeros up to a multiple of its block.
-//!    After a kill it does, and an append in progress may have left anything behind its first eight
-//!    bytes.
+//!    After a kill it always does, and an append in progress may have written anything but its
+//!    first eight bytes.
 //!  - *Power loss, names*: creations, links, renames and deletions survive in order, as a prefix.
 //!    `Strict` (POSIX's promise): each directory has its own order, and only `Directory::fsync`
 //!    makes its names safe. `Journaled` (ext4's behaviour): all names share one order, and a sync
@@ -36,20 +37,20 @@ use esker_base::Result;
 use esker_base::sync::Arc;
 use std::path::{Path, PathBuf};
 
-/// A file system in memory that can be crashed. Cloning shares it; [`CrashFs::crash_clone`] does
-/// not.
+/// A file system in memory that can be crashed. A clone shares its files; [`CrashFs::crash_clone`]
+/// copies them.
 #[derive(Clone, Debug)]
 pub struct CrashFs(MemFs);
 
 impl CrashFs {
-    /// An empty one, with the directory "/".
+    /// An empty file system with the directory "/".
     pub fn new() -> CrashFs {
         CrashFs(MemFs::with_tree(MemTree::new(true), true))
     }
 
-    /// The file system that a crash at this point leaves. The two share nothing afterwards, and
-    /// locks are free. Data that survives a power loss also survives the next crash. Cheap: bytes
-    /// are shared until one side changes them.
+    /// The file system that a crash at this point leaves. It shares no later changes with this one,
+    /// and its locks are free. Data that survives a power loss also survives the next crash. Cheap:
+    /// bytes are shared until one side changes them.
     pub fn crash_clone(&self, choices: &CrashChoices) -> CrashFs {
         let mut draws = Draws::new(choices);
         let shared = &self.0.shared;

@@ -1,20 +1,20 @@
 //! A file system that fails on command, counts its operations, and can list them.
 //!
-//! In: any file system, and rules. Out: the same file system, except where a rule applies: the n-th
-//! operation of these kinds on these files fails, writes part of its data, reads a flipped bit, or
-//! does nothing and claims success; or the disk is full after a number of bytes. Alternatively a
-//! [`FaultSchedule`] decides: faults of all kinds that come and go by a seed, with slow operations
-//! and misdirected reads. Without either it is transparent.
+//! In: any file system, and rules. Out: the same file system, with faults where a rule applies. The
+//! n-th operation of certain kinds on certain files fails, writes part of its data, reads a flipped
+//! bit, or does nothing and claims success. The disk can be full after a number of bytes.
+//! Alternatively a [`FaultSchedule`] decides: faults of all kinds that come and go by a seed, with
+//! slow operations and misdirected reads. Without rules and schedule it passes all calls on.
 //!
-//! Every operation is counted, shown to the hook, and listed if the list is on, before a rule or
-//! the file system below sees it. A crash test hooks in here and clones a [`crate::crash::CrashFs`]
-//! below at each operation.
+//! Every operation is counted, shown to the hook, and listed if the list is on. A rule and the file
+//! system below see it later. The hook of a crash test clones a [`crate::crash::CrashFs`] below at
+//! each operation.
 //!
 //! Invariants
 //!  1. Operations are numbered from 0 without gaps; with one thread above, the same calls give the
 //!     same numbers.
 //!  2. Of several rules that apply, the first added acts; all of them count the operation.
-//!  3. An append that is cut short has put that part into the file below, flushed.
+//!  3. A short append has written and flushed its part to the file below.
 
 mod file;
 mod op;
@@ -71,9 +71,9 @@ impl fmt::Debug for Shared {
 enum Verdict {
     Go,
     Fail(Error),
-    /// Append this many bytes, then fail.
+    /// Append this many bytes, then fail with the error.
     Short(usize, Error),
-    /// Flip a bit of the bytes read; the number chooses which.
+    /// Flip a bit of the bytes read. The number selects the bit.
     Flip(u64),
     /// Ask the schedule about the bytes that are read.
     Spoil,
@@ -87,8 +87,8 @@ impl FaultFs {
         FaultFs::with_seed(inner, 0)
     }
 
-    /// Wraps `inner`. `seed` draws the details that rules leave open (which bit, how much of an
-    /// append).
+    /// Wraps `inner`. `seed` determines details that rules leave open: the flipped bit, the length
+    /// of a short append.
     pub fn with_seed(inner: Arc<dyn FileSystem>, seed: u64) -> FaultFs {
         let state = State {
             rules: Vec::new(),
@@ -128,9 +128,9 @@ impl FaultFs {
         self.shared.state.lock().schedule = Some(schedule);
     }
 
-    /// Fills the disk after this many more appended bytes: the append that reaches the limit writes
-    /// the part that fits, then appends fail with sub-code `NoSpace`. `None`: there is space again.
-    /// Deleting files frees nothing.
+    /// Fills the disk after `bytes` more appended bytes. The append that reaches the limit writes
+    /// the part that fits, then appends fail with sub-code `NoSpace`. `None` gives the disk space
+    /// again. Deleting files frees nothing.
     pub fn no_space_after(&self, bytes: Option<u64>) {
         self.shared.state.lock().space_left = bytes;
     }
@@ -145,7 +145,7 @@ impl FaultFs {
         self.shared.state.lock().by_kind[kind as usize]
     }
 
-    /// Bytes that reads and appends have asked for so far.
+    /// Bytes that reads and appends have requested so far.
     pub fn byte_count(&self) -> u64 {
         self.shared.state.lock().bytes
     }
@@ -156,18 +156,18 @@ impl FaultFs {
         self.shared.state.lock().faults
     }
 
-    /// Starts a new list of operations, or stops listing.
+    /// Starts a new list of operations, or turns the list off.
     pub fn list_ops(&self, on: bool) {
         self.shared.state.lock().list = on.then(Vec::new);
     }
 
-    /// The listed operations; the list starts again.
+    /// Takes the listed operations out of the list.
     pub fn take_ops(&self) -> Vec<FaultOp> {
         self.shared.state.lock().list.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Sets a hook that is called with each operation before it takes effect, on the calling
-    /// thread. This file system holds no lock then; the caller may hold its own.
+    /// thread. This file system holds no lock during the call; its caller may hold some.
     pub fn on_op(&self, hook: impl Fn(&FaultOp) + Send + Sync + 'static) {
         self.shared.state.lock().hook = Some(Arc::new(hook));
     }
@@ -179,7 +179,7 @@ impl FaultFs {
 }
 
 impl Shared {
-    /// Counts, shows and lists an operation, and asks the rules.
+    /// Counts, shows and lists an operation. Returns the decision of the rules.
     fn begin(&self, kind: OpKind, path: &Path, offset: Option<u64>, bytes: usize) -> Verdict {
         let mut state = self.state.lock();
         let index = state.ops;
@@ -205,8 +205,8 @@ impl Shared {
         verdict
     }
 
-    /// For operations that cannot be done in part: fails, or says whether to carry the operation
-    /// out.
+    /// For operations that cannot be done in part: fails, or returns whether to carry out the
+    /// operation.
     fn check(&self, kind: OpKind, path: &Path) -> Result<bool> {
         match self.begin(kind, path, None, 0) {
             Verdict::Fail(e) | Verdict::Short(_, e) => Err(e),
@@ -276,7 +276,7 @@ impl State {
     }
 }
 
-/// The error for skipping an operation that returns a result.
+/// The error for a skipped operation that would have to return a result.
 #[cold]
 fn cannot_skip(kind: OpKind) -> Error {
     Error::invalid_argument(format!("a fault rule cannot skip {kind}: it has a result"))

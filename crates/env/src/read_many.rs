@@ -1,9 +1,9 @@
-//! Several reads as one.
+//! Several reads at once.
 //!
-//! In: reads of any files. Out: each one's result. For files that lend their descriptor, bytes in
-//! the kernel's memory are read at once. The other reads go to the kernel together, through
-//! `io_uring` if there is one. All remaining reads go through the file itself, one by one, so that
-//! they meet the faults of a test's file system. Files with direct I/O have their own path
+//! In: reads of any files. Out: the result of each. Bytes that the kernel has in memory are read at
+//! once, if the file lends its descriptor. The other reads of such files go to the kernel together,
+//! through `io_uring` if there is one. All remaining reads go through the file itself, one by one,
+//! so that they meet the faults of a test's file system. Files with direct I/O have their own path
 //! (`direct/together.rs`).
 //!
 //! Invariant: the result of a read does not depend on its path.
@@ -15,25 +15,25 @@ use crate::posix::resident::{read_resident, try_read};
 use esker_base::Result;
 use std::fmt;
 
-/// One of several reads: adjacent bytes of a file, into one or more buffers.
+/// A read of successive bytes of a file into one or more buffers.
 pub struct ReadRequest<'a> {
     /// The file to read.
     pub file: &'a dyn RandomAccessFile,
-    /// Where to start.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// Where the bytes go; their lengths are how many are wanted.
+    /// The destination. The lengths of the buffers give the number of requested bytes.
     pub bufs: Vec<&'a mut [u8]>,
-    /// Number of bytes read: fewer than asked for only at the end of the file.
+    /// Number of bytes read: fewer than requested only at the end of the file.
     pub result: Result<usize>,
 }
 
 impl<'a> ReadRequest<'a> {
-    /// To be read by [`read_many`].
+    /// A request for [`read_many`].
     pub fn new(file: &'a dyn RandomAccessFile, offset: u64, bufs: Vec<&'a mut [u8]>) -> ReadRequest<'a> {
         ReadRequest { file, offset, bufs, result: Ok(0) }
     }
 
-    /// Bytes that are wanted.
+    /// Number of requested bytes.
     pub fn wanted(&self) -> usize {
         self.bufs.iter().map(|buf| buf.len()).sum()
     }
@@ -67,7 +67,7 @@ impl fmt::Debug for ReadRequest<'_> {
     }
 }
 
-/// Does all of these reads.
+/// Carries out all these reads and enters their results.
 pub fn read_many(requests: &mut [ReadRequest<'_>]) {
     let is_direct = |request: &ReadRequest<'_>| request.file.alignment().is_some();
     if requests.iter().any(is_direct) {
@@ -87,7 +87,7 @@ pub fn read_many(requests: &mut [ReadRequest<'_>]) {
     }
 }
 
-/// Does all of these reads if none has to wait for a device. Returns whether they are done. If not,
+/// Carries out all these reads if none must wait for a device. Returns whether it did. If not,
 /// only the content of their buffers may have changed.
 pub fn read_if_resident(requests: &mut [ReadRequest<'_>]) -> bool {
     if requests.iter().all(|request| request.file.never_waits()) {
@@ -100,7 +100,7 @@ pub fn read_if_resident(requests: &mut [ReadRequest<'_>]) -> bool {
     read_from_page_cache(requests)
 }
 
-/// As `file.read_at`, if all of it is there and has not to wait for a device; else `None`.
+/// As `file.read_at` if all bytes are in memory; `None` if the read would wait for a device.
 pub fn read_at_if_resident(
     file: &dyn RandomAccessFile,
     offset: u64,
@@ -137,7 +137,7 @@ fn read_from_page_cache(_requests: &mut [ReadRequest<'_>]) -> bool {
     false
 }
 
-/// Gives all requests to the kernel; returns the bytes read of each, or zeros without a ring.
+/// Gives all requests to the ring. Returns the bytes read of each: zeros without a ring.
 #[cfg(target_os = "linux")]
 fn submit(requests: &mut [ReadRequest<'_>]) -> Vec<usize> {
     let may_wait =

@@ -8,34 +8,34 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-/// Bytes of one read that is copied out of the thread's buffer: a multiple of every block.
+/// Most bytes of one read through the thread's buffer: a multiple of every block size.
 const PIECE_BYTES: usize = 1 << 20;
-/// Bytes of that buffer that a thread keeps.
+/// Most bytes of the buffer that a thread keeps between reads.
 const KEPT_BYTES: usize = 256 << 10;
-/// Bytes that a sequential file reads at a time: the kernel reads nothing ahead for it.
+/// Bytes that a sequential file reads at a time, because the kernel has no readahead for it.
 const STRETCH_BYTES: usize = 1 << 20;
 
 thread_local! {
-    /// Taken out while it is used: where threads are simulated, another one may run meanwhile.
+    /// A user takes the buffer out: in a simulated machine another thread may run meanwhile.
     static SCRATCH: Cell<Option<AlignedBuffer>> = const { Cell::new(None) };
 }
 
 /// A source of whole blocks.
 pub(crate) trait DirectSource: Send + Sync + fmt::Debug {
     fn alignment(&self) -> Alignment;
-    /// Reads whole blocks into aligned memory: fewer bytes only at the end of the file.
+    /// Reads whole blocks into aligned memory. Returns fewer bytes only at the end of the file.
     fn read(&self, offset: u64, blocks: &mut [u8]) -> Result<usize>;
     fn size(&self) -> Result<u64>;
     fn path(&self) -> &Path;
-    /// The descriptor from which the kernel reads like `read`.
+    /// A descriptor from which a read by the kernel equals `read`.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
-/// Lends `use_it` `length` bytes of aligned memory, of arbitrary content.
+/// Calls `use_it` with `length` bytes of aligned memory with arbitrary content.
 pub(super) fn with_scratch<T>(length: usize, alignment: Alignment, use_it: impl FnOnce(&mut [u8]) -> T) -> T {
-    // A thread that ends has none any more.
+    // A thread that is ending has no buffer.
     let kept = SCRATCH.try_with(Cell::take).ok().flatten();
     let mut buffer = kept
         .filter(|buffer| buffer.serves(length, alignment))
@@ -135,7 +135,7 @@ impl<'a, 'b> Scatter<'a, 'b> {
         Scatter { bufs, at: 0, filled: 0 }
     }
 
-    /// Drops bytes for which there is no room.
+    /// Copies a piece. Drops bytes for which there is no room.
     pub(super) fn take(&mut self, mut piece: &[u8]) {
         while !piece.is_empty() {
             let buf = &mut self.bufs[self.at][self.filled..];

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// A medium that counts how often each of its blocks is read, and has bad ones.
+/// A medium that counts the reads of each of its blocks, and has bad blocks.
 #[derive(Debug)]
 struct Medium {
     bytes: Vec<u8>,
@@ -23,7 +23,7 @@ impl Medium {
         Medium { bytes: content, alignment, bad: 0..0, reads: Mutex::default() }
     }
 
-    /// The most that a block was read since the last time.
+    /// The largest number of reads of one block since the last call.
     fn most_reads(&self) -> usize {
         let mut count = BTreeMap::<u64, usize>::new();
         for read in self.reads.lock().unwrap().drain(..) {
@@ -59,8 +59,8 @@ impl DirectSource for Arc<Medium> {
     }
 }
 
-/// Of every kind: sectors, pages, large blocks with small addresses; lengths that end with a block
-/// and within one.
+/// Media of every kind: sectors, pages, large blocks with small alignment in memory. Some end with
+/// a whole block, some within one.
 fn media() -> Vec<Arc<Medium>> {
     let alignments = [(512, 512), (4096, 4096), (4096, 4), (512, 1), (16 << 10, 512)];
     let sizes = [0, 1, 511, 512, 40_000, 3 * 4096, 1_100_000];
@@ -115,7 +115,7 @@ fn any_bytes_are_read_and_no_block_twice() {
             } else {
                 data.len().saturating_sub(rng.usize(..9000))
             };
-            // Now and then more than fits into the memory that lies ready.
+            // Sometimes more than the thread's buffer holds.
             let most = if round % 20 == 0 { 2_200_000 } else { 20_000 };
             let mut buf = vec![0xEE; rng.usize(..most)];
             let expected = &data[from.min(data.len())..(from + buf.len()).min(data.len())];
@@ -218,7 +218,7 @@ fn sequential_reads_and_skips_read_no_block_twice() {
 #[derive(Debug, Default)]
 struct Disk {
     bytes: Vec<u8>,
-    /// Writes that still succeed; `None`: all.
+    /// Number of writes that still succeed; `None` for all.
     writes_left: Option<usize>,
     refuses_lengths: bool,
     synced: Option<(Vec<u8>, bool)>,
@@ -237,7 +237,7 @@ impl DirectSink for Sink {
         if let Some(left) = &mut disk.writes_left {
             *left = left.checked_sub(1).ok_or_else(|| Error::io("the disk is full"))?;
         }
-        // Never more than three blocks at once.
+        // Writes at most three blocks at once.
         let n = blocks.len().min(3 * self.1.block());
         let end = offset as usize + n;
         disk.writes += 1;
@@ -330,7 +330,7 @@ fn a_length_that_was_cut_is_synced_with_all_that_belongs_to_it() {
     file.sync().unwrap();
     let writes = disk.lock().unwrap().writes;
     assert_eq!(disk.lock().unwrap().synced.take().map(|(bytes, all)| (bytes.len(), all)), Some((8196, true)));
-    // Nothing is left to write for the second time and for the close.
+    // The second sync and the close have nothing left to write.
     file.sync().unwrap();
     assert_eq!(disk.lock().unwrap().synced.take().map(|(_, all)| all), Some(false));
     file.close().unwrap();

@@ -1,8 +1,8 @@
-//! The bytes of a file in memory: cheap to clone, copied piece by piece when one of the clones
-//! changes.
+//! The bytes of a file in memory. A clone is cheap; a change copies only the pieces that it
+//! touches.
 //!
-//! Invariant: every chunk but the last holds exactly `CHUNK_BYTES`, the last at least one byte;
-//! together `len`.
+//! Invariant: every chunk but the last has exactly `CHUNK_BYTES`, the last has at least one byte;
+//! together they have `len` bytes.
 
 use esker_base::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) struct Content {
     len: u64,
 }
 
-/// The chunk of an offset, and the place in it.
+/// The chunk that contains an offset, and the place in the chunk.
 fn place(offset: u64) -> (usize, usize) {
     let chunk =
         usize::try_from(offset / CHUNK_BYTES as u64).expect("files in memory are smaller than memory");
@@ -26,7 +26,7 @@ impl Content {
         self.len
     }
 
-    /// Fills `buf` from `offset` as far as the bytes go; says how many.
+    /// Fills `buf` from `offset`, up to the end of the content. Returns the number of bytes.
     pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> usize {
         let mut done = 0;
         let mut at = offset;
@@ -41,7 +41,7 @@ impl Content {
         done
     }
 
-    /// Puts `data` at `offset`; a gap before it is filled with zeros.
+    /// Writes `data` at `offset`. Fills a gap before it with zeros.
     pub(crate) fn write_at(&mut self, offset: u64, data: &[u8]) {
         if offset > self.len {
             self.set_len(offset);
@@ -65,7 +65,7 @@ impl Content {
         self.len = self.len.max(at);
     }
 
-    /// Cuts, or extends with zeros.
+    /// Cuts the content to `len` bytes, or extends it with zeros.
     pub(crate) fn set_len(&mut self, len: u64) {
         let (whole, rest) = place(len);
         if len < self.len {

@@ -1,7 +1,7 @@
 //! Open files, directories and locks in memory.
 //!
-//! A writable file of a tracked file system keeps its appends until a flush, sync or close, or
-//! until they fill a real file's buffer. Tests thus find a missing flush.
+//! In a tracked file system a writable file keeps its appends back until a flush, sync or close, or
+//! until they would fill a real file's buffer. So tests find a missing flush.
 
 use super::MemShared;
 use super::node::FileNode;
@@ -10,7 +10,7 @@ use esker_base::sync::Arc;
 use esker_base::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// The number that the real file system collects (`posix/file.rs`).
+/// The buffer size of a real file (`posix/file.rs`).
 const BUFFER_BYTES: usize = 128 << 10;
 
 pub(super) struct MemSequentialFile {
@@ -71,12 +71,12 @@ pub(super) struct MemWritableFile {
     shared: Arc<MemShared>,
     node: Arc<FileNode>,
     path: PathBuf,
-    /// Appended but not flushed, one element for each append, so that a crash can part them.
+    /// Appends that are not flushed, one element each, so that a crash can separate them.
     pending: Vec<Vec<u8>>,
     pending_bytes: usize,
-    /// Where the next flush writes.
+    /// Offset at which the next flush writes.
     offset: u64,
-    /// Appends are flushed at once.
+    /// Whether appends are flushed at once.
     in_place: bool,
     closed: bool,
 }

@@ -4,8 +4,8 @@
 //! Invariants
 //!  1. `durable` with the journal's operations applied in order is `live`.
 //!  2. A new directory is durable at once; only names of files and renames can be lost.
-//!  3. In the journal, an operation that a journaling file system has committed follows only
-//!     committed ones.
+//!  3. In the journal, no uncommitted operation precedes one that a journaling file system has
+//!     committed.
 
 use super::node::FileNode;
 use esker_base::sync::Arc;
@@ -36,13 +36,13 @@ struct Dir {
     durable: Names,
 }
 
-/// A change of a directory's names.
+/// A function that changes a directory's names.
 type Change<'a> = &'a mut dyn FnMut(&mut Names);
 
-/// A name in a directory.
+/// A name and the id of its directory.
 type Place = (u64, String);
 
-/// A change of names.
+/// An operation on names.
 #[derive(Clone, Debug)]
 enum NameOp {
     Set { place: Place, node: MemNode },
@@ -58,7 +58,8 @@ impl NameOp {
         }
     }
 
-    /// Carries it out; `names_of(dir, change)` must hand the names of that directory to the change.
+    /// Applies the operation. `names_of(dir, change)` must call `change` with the names of
+    /// directory `dir`.
     fn apply(&self, names_of: &mut dyn FnMut(u64, Change<'_>)) {
         let mut remove = |place: &Place, id: u64| {
             names_of(place.0, &mut |names| {
@@ -83,11 +84,11 @@ impl NameOp {
 #[derive(Clone, Debug)]
 struct Pending {
     op: NameOp,
-    /// Whether a journaling file system has it on the medium.
+    /// Whether a journaling file system has the operation on the medium.
     committed: bool,
 }
 
-/// All names. The caller locks it.
+/// All names. Its user locks it.
 #[derive(Debug)]
 pub(crate) struct MemTree {
     tracked: bool,
@@ -145,7 +146,7 @@ impl MemTree {
         }
     }
 
-    /// The directory that holds the last name of `path`, and that name.
+    /// The directory of the last name of `path`, and that name.
     fn place(&self, path: &Path) -> IoResult<Place> {
         let mut names = names(path);
         let name = names.pop().ok_or(libc::EISDIR)?;
@@ -252,7 +253,8 @@ impl MemTree {
         Ok(())
     }
 
-    /// Syncs the directory: its names become durable; on a journaling file system all others, too.
+    /// Syncs the directory: its names become durable. A journaling file system makes all names
+    /// durable.
     pub(crate) fn sync_dir(&mut self, dir: u64) {
         let group = self.connected(dir);
         let mut rest = Vec::new();
@@ -277,7 +279,7 @@ impl MemTree {
         }
     }
 
-    /// The directories tied to this one by pending moves: their operations keep their relative
+    /// The directories connected to this one by pending moves. Operations in them keep their common
     /// order.
     fn connected(&self, dir: u64) -> HashSet<u64> {
         let mut group = HashSet::from([dir]);
@@ -295,10 +297,10 @@ impl MemTree {
         }
     }
 
-    /// The names that a power loss leaves. `keep(n)` says how many of `n` consecutive operations
+    /// The names that a power loss leaves. `keep(n)` returns how many of `n` successive operations
     /// survive. With `journaled`, all operations form one sequence, and those before the last sync
-    /// of anything are safe. Without it, each directory has its own sequence, and only its own sync
-    /// makes it safe.
+    /// of any file or directory are safe. Otherwise each directory has its own sequence, and only
+    /// its own sync makes it safe.
     pub(crate) fn names_after_power_loss(
         &self,
         journaled: bool,
@@ -329,7 +331,7 @@ impl MemTree {
         after
     }
 
-    /// The same names, equally safe, with files of their own from `copy`; each file is copied once.
+    /// A copy of all names, with the same durability. `copy` makes its files, each once.
     /// Locks nothing.
     pub(crate) fn copied(&self, copy: &mut dyn FnMut(&FileNode) -> FileNode) -> MemTree {
         let mut files: HashMap<u64, Arc<FileNode>> = HashMap::new();
@@ -359,8 +361,8 @@ impl MemTree {
         MemTree { tracked: self.tracked, dirs, next_id: self.next_id, journal, locks: HashSet::new() }
     }
 
-    /// A tracked tree in which all of this is durable. `copy` makes the new files; a file with two
-    /// names is copied once. Files are visited in the order of their paths.
+    /// A tracked tree in which all these names are durable. `copy` makes the new files; a file with
+    /// two names is copied once. Files are visited in the order of their paths.
     pub(crate) fn from_names(
         from: &HashMap<u64, Names>,
         next_id: u64,
@@ -394,7 +396,7 @@ impl MemTree {
     }
 }
 
-/// The names along a path from the root; relative paths start there as well.
+/// The names along a path. Relative paths start at the root too.
 pub(crate) fn names(path: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for component in path.components() {

@@ -1,5 +1,5 @@
-//! Files that bypass the page cache: the contract of all files, on the real file system and on the
-//! simulated disk.
+//! Files that bypass the page cache, on the real file system and on the simulated disk. They obey
+//! the contract of all files.
 
 use super::conformance as cases;
 use super::temp_dir::TempDir;
@@ -12,7 +12,7 @@ use esker_env::{
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file system whose new files are all opened past the page cache.
+/// A file system that opens all new files past the page cache.
 #[derive(Debug)]
 struct Direct<F>(F);
 
@@ -50,7 +50,7 @@ impl<F: FileSystem> FileSystem for Direct<F> {
     }
 }
 
-/// Whether files in `dir` can be opened past the page cache. Where they cannot, the error says so.
+/// Whether files in `dir` can be opened past the page cache. Checks that the error says so if not.
 fn is_possible(dir: &Path) -> bool {
     let path = dir.join("probe");
     let made = PosixFileSystem.new_direct_writable_file(&path, 4096).map(drop);
@@ -63,7 +63,7 @@ fn is_possible(dir: &Path) -> bool {
     false
 }
 
-/// The directory for temporary files, and memory that looks like a disk.
+/// Directories on disk and in memory (`/dev/shm`) in which direct I/O works.
 fn real_dirs() -> Vec<TempDir> {
     let mut dirs = vec![TempDir::new()];
     if Path::new("/dev/shm").is_dir() {
@@ -129,7 +129,7 @@ fn direct_and_buffered_handles_see_the_same_bytes() {
     }
 }
 
-/// Synced bytes are whole after a power loss, with nothing behind them unless more was written.
+/// After a power loss synced bytes are complete, with nothing behind them unless more was written.
 #[test]
 fn synced_bytes_survive_power_loss_with_their_length() {
     for seed in 0..400 {
@@ -153,8 +153,8 @@ fn synced_bytes_survive_power_loss_with_their_length() {
             file.sync().unwrap();
             synced = model.len();
         }
-        // Rubbish comes behind what survived, not within it: then the model disk has sectors of
-        // both.
+        // Replaces garbage: on a disk it lies behind surviving sectors, but the model would put it
+        // into one.
         let choices = CrashChoices::random(seed);
         let choices = if choices.tail == Tail::Garbage {
             CrashChoices { tail: Tail::Zeros, ..choices }

@@ -1,10 +1,10 @@
-//! Kernels, their rules and file systems that refuse calls which nothing depends on. A filter of
-//! system calls (seccomp) stands for them; it holds for one thread.
+//! Kernels, security rules and file systems that refuse optional system calls. A filter of
+//! system calls (seccomp) stands for them; it applies to one thread.
 
 use esker_env::{FileSystem, PosixFileSystem, RandomAccessFile, ReadRequest, read_many};
 use std::path::Path;
 
-/// Has this thread's optional system calls fail with `errno` from now on.
+/// Makes this thread's optional system calls fail with `errno` from now on.
 #[expect(clippy::cast_possible_truncation, reason = "numbers of system calls and errors are small")]
 fn refuse_optional_calls(errno: i32) {
     let refused = [
@@ -30,8 +30,8 @@ fn refuse_optional_calls(errno: i32) {
     // SAFETY: sets a flag of this thread.
     let set = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     assert_eq!(set, 0, "no new privileges");
-    // SAFETY: the program and its statements live until the call returns, by when the kernel has
-    // its own copy.
+    // SAFETY: the program and its statements live until the call returns. The kernel has then
+    // copied them.
     let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
     assert_eq!(set, 0, "a filter: {}", std::io::Error::last_os_error());
 }
@@ -59,7 +59,7 @@ fn write_and_read_back(path: &Path) {
     read_many(&mut requests);
     drop(requests);
     assert!(bufs.iter().all(|buf| *buf == [7; 64]));
-    // Where the device does not say how its blocks are aligned, a page will do.
+    // If the device does not report the alignment of its blocks, a page is used.
     if let Ok(file) = fs.new_direct_random_access_file(path) {
         let mut buf = [0; 100];
         assert_eq!(file.read_at(5, &mut buf).unwrap(), 100);
