@@ -183,12 +183,12 @@ impl Db {
     /// merge operands are applied to the default column. Searched for as by [`Db::get_pinned_opt`],
     /// filters included; the columns are copied.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, a snapshot or family of another database, or
-    /// timestamps that the options and the family do not agree on · `NotSupported`: a newer version
-    /// wrote it, or this is a forked child of the process that opened the database ·
-    /// `ShutdownInProgress`: the database was closed.
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, a snapshot or family of another database, or timestamps
+    /// that the options and the family do not agree on · `NotSupported`: a newer version wrote it,
+    /// or this is a forked child of the process that opened the database · `ShutdownInProgress`:
+    /// the database was closed.
     pub fn get_entity(
         &self,
         options: &ReadOptions,

@@ -49,12 +49,12 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, a snapshot or family of another database, or
-    /// timestamps that the options and the family do not agree on · `NotSupported`: a newer version
-    /// wrote it, or this is a forked child of the process that opened the database ·
-    /// `ShutdownInProgress`: the database was closed.
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, a snapshot or family of another database, or timestamps
+    /// that the options and the family do not agree on · `NotSupported`: a newer version wrote it,
+    /// or this is a forked child of the process that opened the database · `ShutdownInProgress`:
+    /// the database was closed.
     pub fn get_opt(
         &self,
         options: &ReadOptions,
@@ -89,12 +89,12 @@ impl Db {
     /// The value of `key` in `family`, or `None`. The value is not copied: it keeps its block or
     /// memtable alive, whatever happens to the database, until it is dropped.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, a snapshot or family of another database, or
-    /// timestamps that the options and the family do not agree on · `NotSupported`: a newer version
-    /// wrote it, or this is a forked child of the process that opened the database ·
-    /// `ShutdownInProgress`: the database was closed.
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, a snapshot or family of another database, or timestamps
+    /// that the options and the family do not agree on · `NotSupported`: a newer version wrote it,
+    /// or this is a forked child of the process that opened the database · `ShutdownInProgress`:
+    /// the database was closed.
     pub fn get_pinned_opt(
         &self,
         options: &ReadOptions,
@@ -107,8 +107,8 @@ impl Db {
     /// In a family with user-defined timestamps: the value of `key` as of `ReadOptions::timestamp`,
     /// and the timestamp it was written with.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`: the
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: the
     /// family has no timestamps; the timestamp is missing, of another size, or older than what the
     /// family still keeps; merge operands without a merge operator; a snapshot or family of another
     /// database · `NotSupported`: a newer version wrote it, or this is a forked child of the

@@ -128,8 +128,8 @@ impl<C: EntryCursor> Entries<C> {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the range or the options make no sense for the family · `Corruption` and
-    /// `IoError` name the file · `Incomplete`: `read_tier` forbids the I/O it would take, or
-    /// `max_skippable_internal_keys` was passed · `TimedOut`: it would take I/O behind `deadline`.
+    /// `IoError` name the file · `Incomplete`: the read needs I/O that `read_tier` forbids, or
+    /// `max_skippable_internal_keys` was passed · `TimedOut`: it needs I/O after `deadline`.
     #[inline]
     pub fn next_item(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if !self.step()? {
@@ -154,8 +154,8 @@ impl<C: EntryCursor> Entries<C> {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the range or the options make no sense for the family · `Corruption` and
-    /// `IoError` name the file · `Incomplete`: `read_tier` forbids the I/O it would take, or
-    /// `max_skippable_internal_keys` was passed · `TimedOut`: it would take I/O behind `deadline`.
+    /// `IoError` name the file · `Incomplete`: the read needs I/O that `read_tier` forbids, or
+    /// `max_skippable_internal_keys` was passed · `TimedOut`: it needs I/O after `deadline`.
     #[inline]
     pub fn next_item_back(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if !self.step_back()? {

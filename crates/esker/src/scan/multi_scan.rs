@@ -95,10 +95,9 @@ impl MultiScan {
 impl Scan<'_> {
     /// The next entry, if there is one; it lives until the next call.
     /// # Errors
-    /// `Corruption` and `IoError` name the file · `Incomplete`: `read_tier` forbids the I/O it
-    /// would take, or `max_skippable_internal_keys` was passed · `TimedOut`: it would take I/O
-    /// behind `deadline` · `NotSupported` in a forked child of the process that opened the
-    /// database.
+    /// `Corruption` and `IoError` name the file · `Incomplete`: the read needs I/O that `read_tier`
+    /// forbids, or `max_skippable_internal_keys` was passed · `TimedOut`: it needs I/O after
+    /// `deadline` · `NotSupported` in a forked child of the process that opened the database.
     #[inline]
     pub fn next_item(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if self.is_given && self.iter.valid() {
@@ -134,10 +133,9 @@ impl Scan<'_> {
 
     /// The error that made it invalid, if there was one.
     /// # Errors
-    /// `Corruption` and `IoError` name the file · `Incomplete`: `read_tier` forbids the I/O it
-    /// would take, or `max_skippable_internal_keys` was passed · `TimedOut`: it would take I/O
-    /// behind `deadline` · `NotSupported` in a forked child of the process that opened the
-    /// database.
+    /// `Corruption` and `IoError` name the file · `Incomplete`: the read needs I/O that `read_tier`
+    /// forbids, or `max_skippable_internal_keys` was passed · `TimedOut`: it needs I/O after
+    /// `deadline` · `NotSupported` in a forked child of the process that opened the database.
     pub fn status(&self) -> Result<()> {
         self.iter.status()
     }

@@ -412,9 +412,9 @@ impl WriteBatchWithIndex {
     /// The value that `key` would have if the batch were written. `options` give the point in time
     /// at which the database is read.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database ·
     /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_from_batch_and_db(
         &self,
@@ -430,8 +430,8 @@ impl WriteBatchWithIndex {
     /// point in time, each with its own result. Keys that the batch does not change are read
     /// together, as by [`Db::multi_get_opt`].
     /// # Errors
-    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
-    /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: the read
+    /// needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
     /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
     /// another database · `NotSupported`: the family has user-defined timestamps.
     pub fn multi_get_from_batch_and_db(
@@ -455,7 +455,7 @@ impl WriteBatchWithIndex {
     /// snapshot or timestamps · `NotSupported`: the family has user-defined timestamps, `tailing`
     /// is set, `read_tier` is `Persisted`, or this is a forked child of the process that opened the
     /// database · `Corruption` and `IoError` from opening level-0 files · `Incomplete` and
-    /// `TimedOut`: the options let a read go less far than opening one takes, or less long ·
+    /// `TimedOut`: `read_tier` or `deadline` stops the opening of a file ·
     /// `ShutdownInProgress`: the database was closed.
     pub fn iter_with_base(
         &self,

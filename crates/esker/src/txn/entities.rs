@@ -51,9 +51,9 @@ impl WriteBatchWithIndex {
     /// The columns that `key` would have if the batch were written: `options` say as of when the
     /// database is read.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database ·
     /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_entity_from_batch_and_db(
         &self,
@@ -68,8 +68,8 @@ impl WriteBatchWithIndex {
     /// [`get_entity_from_batch_and_db`](Self::get_entity_from_batch_and_db) of many keys, as of the
     /// same point in time, each with its own result; answers stand as the keys do.
     /// # Errors
-    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
-    /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: the read
+    /// needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
     /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
     /// another database · `NotSupported`: the family has user-defined timestamps.
     pub fn multi_get_entity_from_batch_and_db(
@@ -87,9 +87,9 @@ impl Transaction {
     /// The columns of `key` in `family`, as this transaction sees them; a plain value is a column
     /// without a name.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database · with
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
     /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
@@ -107,15 +107,15 @@ impl Transaction {
     /// [`Transaction::get_entity`] of many keys, all as of the same point in time, each with its
     /// own result; answers stand as the keys do.
     /// # Errors
-    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
-    /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: the read
+    /// needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
     /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
     /// another database · with `Serializable`, which locks what is read: `TimedOut(LockTimeout)`:
     /// another transaction holds the lock · `Busy(Deadlock)`: waiting would close a circle; roll
     /// back · `Busy`: another has written the key since the snapshot; roll back · `Expired`: others
     /// may have stolen its locks; roll back · `Aborted(LockLimit)`: locks take too much memory ·
-    /// `Aborted`: cancelled · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is
-    /// over. A lock that is not given fails its key alone.
+    /// `Aborted`: cancelled · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over. A
+    /// lock that is not given fails its key alone.
     pub fn multi_get_entity(
         &self,
         options: &ReadOptions,
@@ -135,7 +135,7 @@ impl Transaction {
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over; a snapshot in `options` without
     /// `do_validate` · `Corruption` and `IoError` name the file and offset · `Incomplete`:
-    /// `read_tier` forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline`
+    /// the read needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline`
     /// · `InvalidArgument`, too: merge operands without a merge operator, or a snapshot or family
     /// of another database.
     pub fn get_entity_for_update(
@@ -241,8 +241,8 @@ impl Transaction {
     /// families' order.
     /// # Errors
     /// The first of the families that gives one: `Corruption` and `IoError` name the file and
-    /// offset · `Incomplete`: `read_tier` forbids the I/O it would take · `TimedOut`: it would take
-    /// I/O behind `deadline` · `InvalidArgument`: merge operands without a merge operator, or a
+    /// offset · `Incomplete`: the read needs I/O that `read_tier` forbids · `TimedOut`: it needs
+    /// I/O after `deadline` · `InvalidArgument`: merge operands without a merge operator, or a
     /// snapshot or family of another database · with `Serializable`, which locks what is read:
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
@@ -271,9 +271,9 @@ impl OptimisticTransaction {
     /// The columns of `key` in `family`, as this transaction sees them; a plain value is a column
     /// without a name.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database ·
     /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_entity(
         &self,
@@ -287,8 +287,8 @@ impl OptimisticTransaction {
     /// [`OptimisticTransaction::get_entity`] of many keys, all as of the same point in time, each
     /// with its own result; answers stand as the keys do.
     /// # Errors
-    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
-    /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: the read
+    /// needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
     /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
     /// another database · `NotSupported`: the family has user-defined timestamps.
     pub fn multi_get_entity(
@@ -308,9 +308,9 @@ impl OptimisticTransaction {
 
     /// The columns of a key that is going to be written, or must not be by others.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database ·
     /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_entity_for_update(
         &self,
@@ -398,8 +398,8 @@ impl OptimisticTransaction {
     /// families' order.
     /// # Errors
     /// The first of the families that gives one: `Corruption` and `IoError` name the file and
-    /// offset · `Incomplete`: `read_tier` forbids the I/O it would take · `TimedOut`: it would take
-    /// I/O behind `deadline` · `InvalidArgument`: merge operands without a merge operator, or a
+    /// offset · `Incomplete`: the read needs I/O that `read_tier` forbids · `TimedOut`: it needs
+    /// I/O after `deadline` · `InvalidArgument`: merge operands without a merge operator, or a
     /// snapshot or family of another database · `NotSupported`: the family has user-defined
     /// timestamps.
     pub fn get_entity_attribute_groups(

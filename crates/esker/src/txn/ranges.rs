@@ -104,9 +104,9 @@ impl Transaction {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database · with
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
     /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;

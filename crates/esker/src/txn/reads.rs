@@ -27,9 +27,9 @@ impl Transaction {
     /// The value of `key` in the default family, as this transaction sees it: its own writes, then
     /// what its isolation level shows.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database · with
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
     /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
@@ -43,9 +43,9 @@ impl Transaction {
     /// The value of `key` in `family`, as this transaction sees it. A snapshot in `options` comes
     /// before its own.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database · with
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
     /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
@@ -62,9 +62,9 @@ impl Transaction {
 
     /// [`Transaction::get_opt`], without copying the value.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database · with
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
     /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
@@ -86,15 +86,15 @@ impl Transaction {
     /// result. Keys that this transaction has not written are read together, as by
     /// [`Db::multi_get_opt`](crate::Db::multi_get_opt).
     /// # Errors
-    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
-    /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: the read
+    /// needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
     /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
     /// another database · with `Serializable`, which locks what is read: `TimedOut(LockTimeout)`:
     /// another transaction holds the lock · `Busy(Deadlock)`: waiting would close a circle; roll
     /// back · `Busy`: another has written the key since the snapshot; roll back · `Expired`: others
     /// may have stolen its locks; roll back · `Aborted(LockLimit)`: locks take too much memory ·
-    /// `Aborted`: cancelled · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is
-    /// over. A lock that is not given fails its key alone.
+    /// `Aborted`: cancelled · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over. A
+    /// lock that is not given fails its key alone.
     pub fn multi_get(
         &self,
         options: &ReadOptions,
@@ -126,9 +126,9 @@ impl Transaction {
     /// `InvalidArgument`: a snapshot or family of another database; `tailing` together with a
     /// snapshot or timestamps · `NotSupported`: `read_tier` is `Persisted`, or this is a forked
     /// child of the process that opened the database · `Corruption` and `IoError` from opening
-    /// level-0 files · `Incomplete` and `TimedOut`: the options let a read go less far than opening
-    /// one takes, or less long · `ShutdownInProgress`: the database was closed; the family has
-    /// user-defined timestamps · with `Serializable`, which locks all between the bounds:
+    /// level-0 files · `Incomplete` and `TimedOut`: `read_tier` or `deadline` stops the opening of
+    /// a file · `ShutdownInProgress`: the database was closed; the family has user-defined
+    /// timestamps · with `Serializable`, which locks all between the bounds:
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
@@ -167,7 +167,7 @@ impl Transaction {
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over; a snapshot in `options` without
     /// `do_validate` · `Corruption` and `IoError` name the file and offset · `Incomplete`:
-    /// `read_tier` forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline`
+    /// the read needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline`
     /// · `InvalidArgument`, too: merge operands without a merge operator, or a snapshot or family
     /// of another database.
     pub fn get_for_update(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
@@ -199,7 +199,7 @@ impl Transaction {
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over; a snapshot in `options` without
     /// `do_validate` · `Corruption` and `IoError` name the file and offset · `Incomplete`:
-    /// `read_tier` forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline`
+    /// the read needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline`
     /// · `InvalidArgument`, too: merge operands without a merge operator, or a snapshot or family
     /// of another database.
     pub fn get_for_update_opt(
@@ -223,11 +223,11 @@ impl Transaction {
     /// lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
     /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over; the keys
-    /// before it stay locked · of each key: `Corruption` and `IoError` name the file and offset ·
-    /// `Incomplete`: `read_tier` forbids the I/O it would take · `TimedOut`: it would take I/O
-    /// behind `deadline` · `InvalidArgument`: merge operands without a merge operator, or a
-    /// snapshot or family of another database.
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over; the keys before it stay
+    /// locked · of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`:
+    /// the read needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
+    /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
+    /// another database.
     pub fn multi_get_for_update(
         &self,
         options: &ReadOptions,
@@ -301,9 +301,9 @@ impl Transaction {
 impl OptimisticTransaction {
     /// The value of `key` in the default family, as this transaction sees it.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database ·
     /// `NotSupported`: the family has user-defined timestamps.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let family = self.db.default_column_family();
@@ -313,9 +313,9 @@ impl OptimisticTransaction {
     /// The value of `key` in `family`, as this transaction sees it: its own writes, then its
     /// snapshot, unless it is `ReadCommitted`. A snapshot in `options` comes first.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database ·
     /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_opt(
         &self,
@@ -330,8 +330,8 @@ impl OptimisticTransaction {
     /// result. Keys that this transaction has not written are read together, as by
     /// [`Db::multi_get_opt`](crate::Db::multi_get_opt).
     /// # Errors
-    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
-    /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: the read
+    /// needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
     /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
     /// another database · `NotSupported`: the family has user-defined timestamps.
     pub fn multi_get(
@@ -352,8 +352,8 @@ impl OptimisticTransaction {
     /// [`OptimisticTransaction::multi_get`] of keys that are going to be written, or must not be by
     /// others.
     /// # Errors
-    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
-    /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: the read
+    /// needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
     /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
     /// another database · `NotSupported`: the family has user-defined timestamps.
     pub fn multi_get_for_update(
@@ -372,9 +372,9 @@ impl OptimisticTransaction {
     /// The value of a key in the default family that is going to be written, or must not be by
     /// others.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database ·
     /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_for_update(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let family = self.db.default_column_family();
@@ -396,9 +396,9 @@ impl OptimisticTransaction {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, or a snapshot or family of another database ·
     /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_for_update_opt(
         &self,
@@ -417,9 +417,9 @@ impl OptimisticTransaction {
     /// `InvalidArgument`: a snapshot or family of another database; `tailing` together with a
     /// snapshot or timestamps · `NotSupported`: `read_tier` is `Persisted`, or this is a forked
     /// child of the process that opened the database · `Corruption` and `IoError` from opening
-    /// level-0 files · `Incomplete` and `TimedOut`: the options let a read go less far than opening
-    /// one takes, or less long · `ShutdownInProgress`: the database was closed; the family has
-    /// user-defined timestamps.
+    /// level-0 files · `Incomplete` and `TimedOut`: `read_tier` or `deadline` stops the opening of
+    /// a file · `ShutdownInProgress`: the database was closed; the family has user-defined
+    /// timestamps.
     pub fn iter_opt(
         &self,
         options: &ReadOptions,

@@ -51,8 +51,8 @@ macro_rules! reads_of_db {
 
             /// The value of `key` in `family`, copied: [`Db::get_opt`](crate::Db::get_opt).
             /// # Errors
-            /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
-            /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+            /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs
+            /// I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
             /// `InvalidArgument` for merge operands without a merge operator, and for a family or
             /// snapshot of another database · `NotSupported` in a forked child of the process that
             /// opened the database · `ShutdownInProgress`: the database was closed.

@@ -73,12 +73,12 @@ impl MultiGetOutput {
 
     /// The value of key `i` of the batch, or `None` if there is none.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, a snapshot or family of another database, or
-    /// timestamps that the options and the family do not agree on · `NotSupported`: a newer version
-    /// wrote it, or this is a forked child of the process that opened the database ·
-    /// `ShutdownInProgress`: the database was closed.
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, a snapshot or family of another database, or timestamps
+    /// that the options and the family do not agree on · `NotSupported`: a newer version wrote it,
+    /// or this is a forked child of the process that opened the database · `ShutdownInProgress`:
+    /// the database was closed.
     /// # Panics
     /// If the batch had no key `i`.
     #[inline]
@@ -93,12 +93,12 @@ impl MultiGetOutput {
     /// The value of key `i` of the batch, alive for as long as it is held: a copy of a small one, a
     /// large one without a copy.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
-    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
-    /// merge operands without a merge operator, a snapshot or family of another database, or
-    /// timestamps that the options and the family do not agree on · `NotSupported`: a newer version
-    /// wrote it, or this is a forked child of the process that opened the database ·
-    /// `ShutdownInProgress`: the database was closed.
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
+    /// operands without a merge operator, a snapshot or family of another database, or timestamps
+    /// that the options and the family do not agree on · `NotSupported`: a newer version wrote it,
+    /// or this is a forked child of the process that opened the database · `ShutdownInProgress`:
+    /// the database was closed.
     /// # Panics
     /// If the batch had no key `i`.
     pub fn take_pinned(&self, i: usize) -> Result<Option<PinnedBytes>> {
