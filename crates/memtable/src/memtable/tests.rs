@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 const KINDS: [ValueType; 4] =
     [ValueType::Value, ValueType::Deletion, ValueType::Merge, ValueType::SingleDeletion];
 
-/// Bytes without their last one, then the length: an order that no shortcut knows.
+/// Orders keys by length, and equal lengths by their bytes: no shortcut knows this order.
 #[derive(Debug)]
 struct LengthFirst;
 impl Comparator for LengthFirst {
@@ -28,7 +28,7 @@ fn comparators() -> Vec<InternalKeyComparator> {
     ]
 }
 
-/// The same entries in a sorted vector.
+/// The entries of a memtable in a sorted vector.
 struct Model {
     icmp: InternalKeyComparator,
     entries: Vec<(Vec<u8>, Vec<u8>)>,
@@ -428,7 +428,7 @@ impl Answer {
         }
     }
 
-    /// Whether two of them mean the same: a settled one need not say what hides older ones.
+    /// Whether two answers mean the same. A settled answer may leave out the range tombstone.
     fn means(&self, other: &Answer) -> bool {
         (&self.versions, self.is_settled) == (&other.versions, other.is_settled)
             && (self.is_settled || self.covered == other.covered)
@@ -499,7 +499,7 @@ fn lookups_with_a_filter_are_lookups_without() {
         let plain = MemTable::new(InternalKeyComparator::default(), MemTableOptions::default());
         let mut rng = fastrand::Rng::with_seed(7);
         for sequence in 1..600u64 {
-            // First without range tombstones.
+            // The first entries are no range tombstones.
             let kind = match rng.u8(..10) {
                 0 if sequence > 300 => ValueType::RangeDeletion,
                 1 => ValueType::Deletion,
@@ -526,7 +526,8 @@ fn lookups_with_a_filter_are_lookups_without() {
                             push(
                                 &mut all,
                                 match seen {
-                                    // "Covered by nothing" says as much as nothing.
+                                    // A sequence number of zero says that no tombstone covers the
+                                    // key.
                                     Seen::Covered(SequenceNumber::ZERO) => return true,
                                     Seen::Covered(by) => (1, i as u32, 0, by),
                                     Seen::Version(kind, at, _) => (1, i as u32, kind as u8, at),

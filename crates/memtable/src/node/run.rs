@@ -43,7 +43,7 @@ impl<const N: usize> LeafRun<N> {
         unsafe { Node::from_ptr(self.next) }
     }
 
-    /// The copied leaf; it may have split since, and begins with the same record.
+    /// The copied leaf. It may have been split since, but begins with the same record.
     ///
     /// # Safety
     /// The run was loaded from a tree that lives for `'t`.
@@ -67,7 +67,7 @@ impl<const N: usize> LeafRun<N> {
         unsafe { Record::from_ptr(place) }
     }
 
-    /// Asks for the record a few places after `at` to be brought near.
+    /// Prefetches the record that a cursor at `at` meets some steps later.
     #[inline]
     pub(crate) fn prefetch_ahead(&self, at: usize) {
         if let Some(&record) = self.records[..self.len].get(at + PREFETCH_DISTANCE) {
@@ -75,7 +75,7 @@ impl<const N: usize> LeafRun<N> {
         }
     }
 
-    /// The same, before `at`.
+    /// The same for a cursor that goes backward.
     #[inline]
     pub(crate) fn prefetch_behind(&self, at: usize) {
         if let Some(before) = at.checked_sub(PREFETCH_DISTANCE) {
@@ -90,12 +90,12 @@ impl<const N: usize> LeafRun<N> {
         }
     }
 
-    /// Asks for the key of the record at this place, if there is one.
+    /// Prefetches the key of the record at this place, if there is one.
     #[inline]
     pub(crate) fn prefetch_key(&self, at: usize) {
         if let Some(&record) = self.records[..self.len].get(at) {
             prefetch_line(record);
-            // Of keys of up to 40 bytes, the end.
+            // The end of keys of up to 40 bytes.
             prefetch_line(record.wrapping_add(48));
         }
     }

@@ -11,23 +11,23 @@
 //!               gaps: the gaps between records it covers, in 64 classes
 //! ```
 //!
-//! A tombstone marks the leaves at its ends and, between them, the highest nodes that it covers
-//! whole: some leaves and O(width) nodes a level, however much it deletes. A lookup passes one node
-//! of each level and takes the greatest number of the nodes on its path. These numbers lie in lines
-//! that the lookup reads anyway, and it writes nothing.
+//! A tombstone marks some leaves at its ends and, between them, the highest nodes that it covers
+//! whole: O(width) nodes a level, for a range of any length. A lookup passes one node of each level
+//! and takes the greatest number of the nodes on its path. These numbers lie in lines that the
+//! lookup reads anyway, and it writes nothing.
 //!
 //! Invariants
-//!  1. For a tombstone whose addition is complete and a key under it: a node on the key's path
-//!     covers with its number or a greater one, or it reaches the key's leaf. In the latter case
-//!     the leaf covers it, if the leaf has an older record of that user key. If no record shows the
-//!     key, the gap in which it would lie is marked.
-//!  2. Numbers only grow, under the node's latch. A node that is split off starts with those of its
-//!     origin, whose range it takes a part of. So a path through the left node and its link reports
-//!     no less.
+//!  1. For a tombstone whose addition is complete and a key under it, one of two holds. A node on
+//!     the key's path covers with its number or a greater one. Or the tombstone reaches the key's
+//!     leaf. Then the leaf covers it, if the leaf has an older record of that user key; if no
+//!     record shows the key, the gap in which it would lie is marked.
+//!  2. Numbers only grow, under the node's latch. A node that is split off takes a part of another
+//!     node's range and starts with that node's numbers. So a path through the left node and its
+//!     link reports no less.
 //!  3. A record inserted into a leaf that a newer tombstone reaches counts as covered by it
-//!     (`admit`): the two may pass each other in any order.
-//!  4. `newest_above` is no less than any inner node's number, once the addition is complete: a
-//!     lookup that finds nothing greater there than on its path need not look at another node.
+//!     (`admit`). So insert and tombstone may come in either order.
+//!  4. `newest_above` is no less than any inner node's number, once the addition is complete. A
+//!     lookup whose path has no smaller number need not look at another node.
 //!  5. A gap is named by the head of the record behind it. A record inserted into a marked gap has
 //!     a marked gap before it: the mark is there before the record. The last gap of a leaf ends at
 //!     the next leaf. Marks stay.
@@ -56,7 +56,7 @@ impl CoveredSummary {
         CoveredSummary { reaches: AtomicU64::new(0), covers: AtomicU64::new(0) }
     }
 
-    /// Of a node that is split off this one. REQUIRES: the latch.
+    /// The summary of a node that is split off this one. REQUIRES: the latch.
     pub(crate) fn split(&self) -> CoveredSummary {
         CoveredSummary { reaches: AtomicU64::new(self.reaches()), covers: AtomicU64::new(self.covers()) }
     }
@@ -71,7 +71,7 @@ impl CoveredSummary {
         self.covers.load(Ordering::Relaxed)
     }
 
-    /// A record at `sequence` comes into this leaf. REQUIRES: the latch.
+    /// Takes account of a record at `sequence` that is put into this leaf. REQUIRES: the latch.
     #[inline]
     pub(crate) fn admit(&self, sequence: u64) {
         let reaches = self.reaches();
@@ -80,7 +80,8 @@ impl CoveredSummary {
         }
     }
 
-    /// Records that a tombstone reaches into this node. REQUIRES: the latch.
+    /// Notes that a tombstone reaches into this node, or covers something in it. REQUIRES: the
+    /// latch.
     fn fall(&self, sequence: u64, covers: bool) {
         if sequence > self.reaches() {
             self.reaches.store(sequence, Ordering::Relaxed);
@@ -91,22 +92,22 @@ impl CoveredSummary {
     }
 }
 
-/// The gap between two neighbouring records of a leaf, before its first, or behind its last.
-/// Sixty-four classes are told apart.
+/// A class of gaps of a leaf: between two neighbouring records, before the first, or behind the
+/// last. There are 64 classes.
 #[derive(Clone, Copy)]
 pub(crate) struct Gap(u64);
 
 impl Gap {
-    /// A head for the end behind the last record.
+    /// Stands for the head of a record behind the last one.
     const END: u64 = u64::MAX;
 
-    /// Behind the last record, up to the next leaf.
+    /// The gap behind the last record, up to the next leaf.
     pub(crate) const BEHIND_ALL: Gap = Gap::before(Gap::END);
 
-    /// Everywhere.
+    /// All gaps.
     const ALL: Gap = Gap(u64::MAX);
 
-    /// Before a record with this head.
+    /// The gap before a record with this head.
     #[inline]
     pub(crate) const fn before(head: u64) -> Gap {
         // Fibonacci hashing (Knuth, vol. 3, 6.4): neighbouring heads differ in few bits.
@@ -114,7 +115,7 @@ impl Gap {
     }
 }
 
-/// In which gaps of a leaf range tombstones lie.
+/// The gaps of a leaf that range tombstones lie in.
 pub(crate) struct Gaps(AtomicU64);
 
 impl Gaps {
@@ -132,14 +133,14 @@ impl Gaps {
         self.0.store(own!(self.0) | gap.0, Ordering::Relaxed);
     }
 
-    /// Whether there are marks. REQUIRES: the latch.
+    /// Whether any gap is marked. REQUIRES: the latch.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         own!(self.0) != 0
     }
 
-    /// A record with this head comes into a gap. REQUIRES: the latch, and the record comes
-    /// afterwards.
+    /// Prepares the marks for a record with this head in `gap`. REQUIRES: the latch; the record is
+    /// stored afterwards.
     #[inline(never)]
     pub(crate) fn divide(&self, gap: Gap, head: u64) {
         if self.has(gap) {
@@ -147,13 +148,13 @@ impl Gaps {
         }
     }
 
-    /// Adjusts the marks when the records behind this gap, and a part of the gap, move to a new
-    /// leaf. REQUIRES: the latch, and the link comes afterwards.
+    /// Prepares the marks for a split: the records behind this gap move to a new leaf, with a part
+    /// of the gap. REQUIRES: the latch; the link is stored afterwards.
     pub(crate) fn give_away_from(&self, gap: Gap) {
         self.divide(gap, Gap::END);
     }
 
-    /// Bits for those of these heads, fewer than 128, that have marked gaps before them: for
+    /// One bit for each of `heads` (fewer than 128): whether the gap before it is marked. For
     /// [`split`](Self::split). REQUIRES: the latch.
     pub(crate) fn before(&self, heads: impl Iterator<Item = u64>) -> u128 {
         if !self.any() {
@@ -162,8 +163,8 @@ impl Gaps {
         heads.enumerate().fold(0, |marked, (i, head)| marked | u128::from(self.has(Gap::before(head))) << i)
     }
 
-    /// Of a leaf that is split off and has these heads, with marked gaps before some. REQUIRES: the
-    /// latch.
+    /// The marks of a leaf that is split off and has these heads. `marked`: the bits of
+    /// [`before`](Self::before). REQUIRES: the latch.
     pub(crate) fn split(&self, heads: impl Iterator<Item = u64>, marked: u128) -> Gaps {
         let gaps = Gaps(AtomicU64::new(own!(self.0) & Gap::BEHIND_ALL.0));
         if marked != 0 {
@@ -180,24 +181,24 @@ impl Gaps {
 pub(crate) struct Sight<'t, const N: usize> {
     /// The newest version that the target sees.
     pub(crate) found: Option<Record<'t>>,
-    /// Where it lies or, if there is none, where the way ended.
+    /// The leaf with that record or, if there is none, the leaf where the search ended.
     pub(crate) leaf: &'t Node<N>,
     /// The newest tombstone that covers whole nodes above.
     whole: u64,
     /// The newest tombstone that reaches behind the records of the leaves that were passed.
     passed: u64,
-    /// Nothing was found: whether a tombstone may lie where it would be.
+    /// If nothing was found: whether a tombstone may cover the target's gap.
     is_marked: bool,
 }
 
 impl<const N: usize> Sight<'_, N> {
-    /// No tombstone over the found record is newer than this.
+    /// The newest tombstone that may cover the found record; no newer one does.
     #[inline(always)]
     pub(crate) fn over_found(&self) -> u64 {
         self.whole.max(self.leaf.covered().covers())
     }
 
-    /// No tombstone that covers the user key is newer than this.
+    /// The newest tombstone that may cover the user key; no newer one does.
     #[inline]
     pub(crate) fn over_key(&self) -> u64 {
         let of_leaf = if self.is_marked || self.found.is_some() { self.leaf.covered().reaches() } else { 0 };
@@ -205,7 +206,7 @@ impl<const N: usize> Sight<'_, N> {
     }
 }
 
-/// A range tombstone on its way through the tree.
+/// A range tombstone that is being added.
 #[derive(Clone, Copy)]
 struct Span<'a> {
     start: Target<'a>,
@@ -214,15 +215,15 @@ struct Span<'a> {
 }
 
 impl Span<'_> {
-    /// Whether the range that begins with `record` has keys before the end.
+    /// Whether the tombstone covers keys at or after `record`.
     fn goes_beyond(&self, icmp: &InternalKeyComparator, record: Record<'_>) -> bool {
         icmp.compare_user_keys(record.user_key(), self.end).is_lt()
     }
 }
 
 impl<const N: usize> Tree<N> {
-    /// Looks for the target's user key and for tombstones on the way, which is the way of a lookup
-    /// without tombstones.
+    /// Searches for the target's user key, and reports the tombstones of the nodes on the path. The
+    /// path is that of a lookup without tombstones.
     #[inline(always)]
     pub(crate) fn sight<'t>(&'t self, target: &Target<'_>) -> Sight<'t, N> {
         if self.newest_above.load(Ordering::Relaxed) > 0 {
@@ -232,7 +233,7 @@ impl<const N: usize> Tree<N> {
         self.sight_in(leaf, target, leaf.no_guess(self.icmp(), target), 0)
     }
 
-    /// `sight` where nodes above the leaves may be covered whole.
+    /// `sight` while tombstones may cover whole inner nodes.
     #[inline(never)]
     fn sight_under_nodes<'t>(&'t self, target: &Target<'_>) -> Sight<'t, N> {
         let mut whole = 0;
@@ -240,7 +241,7 @@ impl<const N: usize> Tree<N> {
         self.sight_in(leaf, target, leaf.no_guess(self.icmp(), target), whole)
     }
 
-    /// `sight` from the leaf on, below nodes that report `whole`.
+    /// `sight` in `leaf`. The nodes above it report `whole`.
     #[inline(always)]
     fn sight_in<'t>(
         &'t self,
@@ -255,8 +256,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// `sight_in` when all of `leaf` is before the target, as for a target that is the first key of
-    /// the next leaf.
+    /// `sight_in` if all of `leaf` is before the target, for example if the target is the first key
+    /// of the next leaf.
     #[inline(never)]
     fn sight_beyond<'t>(
         &'t self,
@@ -282,8 +283,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// The tombstones met in `leaf`, below nodes that report `whole`, behind leaves that `passed`
-    /// reaches.
+    /// The tombstones for a search that ended in `leaf`. The nodes above it report `whole`.
+    /// `passed`: the newest tombstone that reaches behind the records of leaves before it.
     #[inline(always)]
     fn sight_of<'t>(
         &'t self,
@@ -363,7 +364,7 @@ impl<const N: usize> Tree<N> {
     }
 
     /// Marks the nodes and gaps under the tombstone `[start, end)`. Lookups that begin afterwards
-    /// see it.
+    /// see the marks.
     pub(crate) fn mark_covered(&self, start: &[u8], end: &[u8], sequence: SequenceNumber) {
         if self.icmp().compare_user_keys(start, end).is_ge() {
             return;
@@ -375,7 +376,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Marks up to `limit` leaves from this one on, before `stop`. Whether they were all.
+    /// Marks up to `limit` leaves from this one on, before `stop`. True if no leaf is left to mark.
     fn mark_leaves<'t>(
         &'t self,
         leaf: &'t Node<N>,
@@ -400,7 +401,7 @@ impl<const N: usize> Tree<N> {
         false
     }
 
-    /// The node behind, if the tombstone reaches it and it is not `stop`.
+    /// The next node, if the tombstone reaches it and it is not `stop`.
     fn goes_on<'t>(
         &'t self,
         next: Option<&'t Node<N>>,
@@ -411,8 +412,8 @@ impl<const N: usize> Tree<N> {
         next.filter(|next| !is_stop(next) && span.goes_beyond(self.icmp(), next.low_fence()))
     }
 
-    /// Marks the tombstone's nodes from this one on, before `stop`: children that it covers whole,
-    /// and the parts below the others.
+    /// Marks nodes below this one and its right neighbours, before `stop`: each child that the
+    /// tombstone covers whole, and parts of the others.
     fn mark_below<'t>(&'t self, node: &'t Node<N>, stop: Option<&'t Node<N>>, span: &Span<'_>) {
         if node.level() == 0 {
             self.mark_leaves(node, stop, span, usize::MAX);
@@ -436,8 +437,9 @@ impl<const N: usize> Tree<N> {
                     Some(&(begins, behind)) => begins.map(|begins| (begins, behind)),
                     None => next.map(|next| (next.low_fence(), next.child(0))),
                 };
-                // A child is covered whole if the tombstone covers all user keys from its own first
-                // to its neighbour's first. The child may have newer versions of the latter.
+                // A child is covered whole if the tombstone covers all user keys from its first to
+                // its neighbour's first. The child may have newer versions of the neighbour's first
+                // user key.
                 let is_inside = |r: Record<'_>| span.start.cmp_record(self.icmp(), r).is_ge();
                 match behind {
                     Some((ends, behind))
@@ -455,8 +457,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Marks the nodes from this one up to `stop`, on its right: it, and nodes split off it that
-    /// are not known above.
+    /// Marks the nodes from this one up to `stop`: also nodes split off it that the level above
+    /// does not know yet.
     fn mark_whole(&self, node: &Node<N>, stop: &Node<N>, sequence: u64) {
         if node.level() > 0 {
             self.newest_above.fetch_max(sequence, Ordering::Relaxed);
@@ -477,7 +479,7 @@ impl<const N: usize> Tree<N> {
 }
 
 impl<const N: usize> Node<N> {
-    /// Leaves: the tombstone reaches in. REQUIRES: the latch.
+    /// Leaves: marks the records and gaps that the tombstone covers. REQUIRES: the latch.
     fn fall_between(&self, icmp: &InternalKeyComparator, span: &Span<'_>) {
         let end = Target { user_key: span.end, trailer: u64::MAX };
         let from = self.own_place_of(icmp, &span.start, 0);
