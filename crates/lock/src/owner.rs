@@ -1,7 +1,7 @@
 //! The shared half of a locker: its id, its state, and its seat for sleeping.
 //!
 //! In: a grant, a cancellation or an error from the thread that ends the wait. Out: the sleeping
-//! thread wakes once, with it.
+//! thread wakes once, with that outcome.
 //!
 //! | state     | means                               | left by                                           |
 //! |-----------|-------------------------------------|---------------------------------------------------|
@@ -12,8 +12,8 @@
 //! Invariants
 //!  1. `Seat::waiting` is the request that is in the queues of its leaves; both change under the
 //!     latches of those leaves.
-//!  2. The thread that takes the request out of the queues puts the outcome, before it releases the
-//!     latches. The owner's thread takes the outcome.
+//!  2. The thread that takes the request out of the queues stores the outcome, before it releases
+//!     the latches. The owner's thread takes the outcome.
 
 use crate::fragment::Pieces;
 use crate::wait::Waiter;
@@ -50,7 +50,7 @@ pub(crate) struct Seat {
     pub(crate) waiting: Option<Arc<Waiter>>,
     pub(crate) outcome: Option<WaitOutcome>,
     pub(crate) is_cancelled: bool,
-    /// The time at which its wait may end by expiry has changed.
+    /// Its wait may end by expiry, and the time of that has changed.
     pub(crate) is_nudged: bool,
 }
 
@@ -93,8 +93,8 @@ impl LockOwner {
         self.expires_at.store(at, Ordering::Relaxed);
     }
 
-    /// Its seniority: it passes requests with this or a later ticket. Exact under the latch of a
-    /// leaf in which it holds a lock.
+    /// Its seniority: it passes requests with this or a later ticket. The value is exact under the
+    /// latch of a leaf in which it holds a lock.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp.load(Ordering::Relaxed)

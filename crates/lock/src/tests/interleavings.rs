@@ -65,7 +65,7 @@ mod shuttle_scenarios {
                 locker.set_lock_timeout(Timeout::Never);
                 let result = locker.lock_range(family, Endpoint::Key(&left), Endpoint::Key(&right), mode);
                 locker.set_lock_timeout(Timeout::Forever);
-                // A locker that timed out goes on with the locks it has.
+                // A locker that timed out continues with the locks it has.
                 result.or_else(|why| if why.kind() == ErrorKind::TimedOut { Ok(()) } else { Err(why) })?;
             }
             _ => locker.lock_range(family, Endpoint::Key(&left), Endpoint::Key(&right), mode)?,
@@ -172,7 +172,7 @@ mod loom_models {
                     locker.lock_range(&family, Endpoint::Key(b"a"), Endpoint::Key(b"c"), Exclusive)
                 })
             };
-            // The second lock of a leaf made for one.
+            // A second lock in a leaf that splits beyond one.
             match locker.lock_key(&family, b"b", Shared) {
                 Ok(()) => {}
                 Err(why) => assert_eq!(why.kind(), ErrorKind::Busy),
@@ -311,7 +311,7 @@ mod loom_models {
                     was_granted.store(1, Ordering::Release);
                 })
             };
-            // This lock is granted whether the keeper waits already or not.
+            // This lock is granted, whether the keeper already waits or not.
             lock(&mut locker, b"d").unwrap();
             locker.release_all();
             let was_waiting = manager.waits().iter().any(|wait| wait.id == id);
