@@ -32,7 +32,7 @@ use table::{ClockInsertOutcome, ClockTable, ClockTableSize};
 
 /// The load of a fixed table with entries of the estimated charge.
 const FIXED_LOAD: f64 = 0.6;
-/// Further charges of the same size for which an eviction makes room, within [`SPARE_SHARE`].
+/// An eviction makes room for this many further charges of the same size, up to [`SPARE_SHARE`].
 const SPARE_CHARGES: usize = 3;
 /// Largest share of the capacity that spare charges take: one part in this many.
 const SPARE_SHARE: usize = 1024;
@@ -53,7 +53,7 @@ pub(crate) struct ClockCache<V: Send + Sync + 'static> {
 }
 
 impl<V: Send + Sync + 'static> ClockCache<V> {
-    /// `estimated_entry_charge` in bytes makes the table one of fixed size; 0: it grows.
+    /// `estimated_entry_charge` in bytes sets the size of a fixed table; 0: the table grows.
     pub(crate) fn new(
         options: &CacheOptions,
         estimated_entry_charge: usize,
@@ -73,8 +73,8 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
             let length = (entries as f64 / FIXED_LOAD / PLACES as f64).ceil() as usize;
             ClockTableSize { min_length: length, max_length: length, bucket_charge }
         };
-        // Different caches shall not have the same unlucky keys; tests shall be able to repeat what
-        // they see.
+        // Caches of different sizes hash keys differently, so they do not share unlucky keys. Tests
+        // can still repeat a run.
         let seed = split_mix(options.capacity as u64);
         ClockCache {
             table: ClockTable::new(size, seed, Arc::clone(&home.ledger), on_evict),
@@ -92,7 +92,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
         let is_refused = self.table.is_deferred_full();
         if is_refused && !self.home.ledger.is_strict() {
-            // An entry evicted now would wait too.
+            // An entry that was evicted now would wait for guards too.
             self.home.ledger.charge(about.charge);
         } else if let Err(error) = self.charge(about.charge) {
             return Err(Rejected { value, error });
@@ -129,8 +129,9 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
             let excess = self.home.ledger.charge(charge);
             let capacity = self.home.ledger.capacity();
             if excess > 0 && charge <= capacity {
-                // Room for the next few as well: shared words are written once for all evicted
-                // entries, and a bucket fetched from another processor may have several of them.
+                // Makes room for the next charges as well. Shared words are then written once for
+                // all evicted entries, and a bucket fetched from another processor may have several
+                // of them.
                 let more = charge.saturating_mul(SPARE_CHARGES);
                 let more = if more <= capacity / SPARE_SHARE { more } else { 0 };
                 self.table.evict(excess + more, self.effort_cap);
@@ -180,7 +181,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         self.table.find(key, &epoch::pin()).is_some()
     }
 
-    /// Whether it was evicted not long ago.
+    /// Whether a value with this key was evicted recently.
     pub(crate) fn remembers(&self, key: &CacheKey) -> bool {
         self.table.has_ghost(key)
     }
@@ -223,7 +224,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         bytes
     }
 
-    /// Visits living entries. One that is moved meanwhile may be seen twice or not at all.
+    /// Visits living entries. May miss or repeat an entry that is moved meanwhile.
     pub(crate) fn visit(&self, visit: &mut dyn FnMut(&Visited<'_, V>)) {
         self.for_each(|entry| {
             if entry.borrow() {

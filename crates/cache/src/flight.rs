@@ -1,7 +1,7 @@
 //! Loads in progress: a thread that misses a key being loaded waits for that load.
 //!
-//! In: keys that missed. Out: for one thread the right to load, for the others a wait until it is
-//! done.
+//! In: keys that missed. Out: for one thread the right to load, for the others a wait until that
+//! load is done.
 //!
 //! Invariants
 //!  1. At most one thread has the flight of a key; it ends when its guard is dropped, in any way.
@@ -15,10 +15,10 @@ use smallvec::SmallVec;
 
 const LANES: usize = 16;
 
-/// Keys in flight, in lanes so that misses of different keys seldom meet.
+/// Keys in flight. Lanes keep misses of different keys apart.
 #[derive(Default)]
 pub(crate) struct Flights {
-    /// A forked child starts with none in flight: the loads of its parent's threads would never
+    /// A forked child starts without loads in progress: those of its parent's threads would never
     /// end.
     lanes: PerProcess<[Padded<Lane>; LANES]>,
 }

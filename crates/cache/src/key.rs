@@ -20,17 +20,17 @@ use std::hash::{BuildHasher, RandomState};
 pub struct CacheKey([u64; 2]);
 
 impl CacheKey {
-    /// The thing at `offset` of the file with this identity.
+    /// The key of the value at `offset` of the file with this identity.
     #[inline]
     pub const fn new(file_identity: (u64, u64), offset: u64) -> CacheKey {
         let (session, file) = file_identity;
-        // An odd factor: one to one for the files of a session, whose second words may differ in a
-        // few bits only.
+        // An odd factor maps the files of a session to different words, also if their second words
+        // differ in few bits.
         let word = session.wrapping_add(file.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         CacheKey([word, offset.wrapping_add(session ^ file.rotate_left(32))])
     }
 
-    /// The key with these words: one that was written down.
+    /// The key with these two words, as [`words`](Self::words) gave them.
     pub const fn from_words(words: [u64; 2]) -> CacheKey {
         CacheKey(words)
     }
@@ -40,7 +40,7 @@ impl CacheKey {
         self.0
     }
 
-    /// Spreads it over 64 bits.
+    /// A 64-bit hash of the key.
     #[inline]
     pub(crate) fn hash(&self, seed: u64) -> u64 {
         let product = u128::from(self.0[0] ^ seed) * u128::from(self.0[1] ^ 0xA076_1D64_78BD_642F);
@@ -48,8 +48,9 @@ impl CacheKey {
     }
 }
 
-/// An identity for a file without one: no other call in this process returns the same, nor, except
-/// by chance, one in another process. So a tier's blocks on disk are not taken for another file's.
+/// An identity for a file without one. No other call in this process returns the same; a call in
+/// another process does so by chance only. So a tier's blocks on disk are not taken for another
+/// file's.
 #[cfg(not(shuttle))]
 pub fn process_unique_identity() -> (u64, u64) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -57,7 +58,7 @@ pub fn process_unique_identity() -> (u64, u64) {
     (*PROCESS.get_or_init(|| RandomState::new().hash_one("process")), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// As outside of simulations, from one seed the same.
+/// The same in a simulation: one seed gives the same identities.
 #[cfg(shuttle)]
 pub fn process_unique_identity() -> (u64, u64) {
     (1, SIMULATED.replace(SIMULATED.get() + 1))

@@ -34,20 +34,21 @@ use std::fmt;
 pub struct Saved<'a> {
     /// Its role.
     pub role: Role,
-    /// Compression of `bytes`, a code of the tier's; 0: none.
+    /// Compression of `bytes`: a code that the tier chose; 0: none.
     pub codec: u8,
-    /// Enough to make it again.
+    /// Bytes from which the value can be made again.
     pub bytes: &'a [u8],
 }
 
 /// The result of an insert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admission {
-    /// It is stored.
+    /// The tier stored the value.
     Stored,
-    /// It was there before.
+    /// The tier had the value before.
     Present,
-    /// It was offered for the first time recently, and will be stored at the second.
+    /// The value was offered for the first time recently. The tier will store it at the second
+    /// time.
     Remembered,
     /// There is no room, or the tier is off.
     Refused,
@@ -75,30 +76,30 @@ pub struct TierHit {
     pub found_in: FoundIn,
 }
 
-/// A lookup under way. Dropping it gives it up.
+/// A lookup in progress. Dropping it cancels it.
 pub trait Pending: Send + fmt::Debug {
     /// Whether `wait` would return at once.
     fn is_ready(&self) -> bool;
-    /// The value; `None` if it turned out not to be there.
+    /// The value; `None` if the tier does not have it after all.
     fn wait(self: Box<Self>) -> Option<TierHit>;
 }
 
 /// The state of a lookup.
 #[derive(Debug)]
 pub enum Lookup {
-    /// It is not there.
+    /// The tier does not have the value.
     Missing {
-        /// But it was offered recently.
+        /// Whether the value was offered recently.
         was_seen: bool,
     },
-    /// Here it is.
+    /// The value.
     Ready(TierHit),
-    /// It is being read.
+    /// The value is being read.
     Pending(Box<dyn Pending>),
 }
 
 impl Lookup {
-    /// The result.
+    /// Waits for the result.
     pub fn wait(self) -> Option<TierHit> {
         match self {
             Lookup::Missing { .. } => None,
@@ -121,7 +122,7 @@ pub fn wait_all(lookups: impl IntoIterator<Item = Lookup>) -> Vec<Option<TierHit
     lookups.into_iter().map(Lookup::wait).collect()
 }
 
-/// A store below a cache. Shared by caches, if it is; all methods may be called from any thread.
+/// A store below one cache or several. All methods may be called from any thread.
 pub trait SecondaryCache: Send + Sync + fmt::Debug {
     /// RocksDB's name, or one of its own.
     fn name(&self) -> &'static str;
@@ -130,11 +131,11 @@ pub trait SecondaryCache: Send + Sync + fmt::Debug {
     /// the needed bytes of `saved` before it returns.
     fn insert(&self, key: &CacheKey, saved: Saved<'_>, is_forced: bool) -> Admission;
 
-    /// Starts looking for a value. With `advise_erase` the caller will keep it: the tier may forget
-    /// it.
+    /// Starts a lookup of a value. `advise_erase`: the caller will keep the value, so the tier may
+    /// drop it.
     fn lookup(&self, key: &CacheKey, advise_erase: bool) -> Lookup;
 
-    /// Whether it is there. Starts nothing and counts as no use.
+    /// Whether the tier has the value. Starts no read, and does not count as a use.
     fn contains(&self, key: &CacheKey) -> bool;
 
     /// Forgets a value.
@@ -143,12 +144,12 @@ pub trait SecondaryCache: Send + Sync + fmt::Debug {
     /// Bytes it may use.
     fn capacity(&self) -> usize;
 
-    /// Changes how many bytes it may use; 0 turns it off, another number on again.
+    /// Changes the bytes it may use. 0 turns the tier off; another number turns it on again.
     fn set_capacity(&self, bytes: usize);
 
     /// Bytes it uses.
     fn usage(&self) -> usize;
 
-    /// Returns when all that was inserted before is where it belongs. For tests and orderly ends.
+    /// Waits until all values inserted before are stored. For tests and orderly ends.
     fn settle(&self) {}
 }

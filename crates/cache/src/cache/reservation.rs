@@ -1,7 +1,7 @@
 //! Memory outside of a cache that is charged to it: memtables, filters being built, open tables.
 //!
-//! In: bytes. Out: a charge of them until the reservation is dropped. Source of the idea: RocksDB
-//! `cache/cache_reservation_manager.h`, which inserts dummy entries; here it is one number.
+//! In: bytes. Out: a charge of these bytes until the reservation is dropped. Source of the idea:
+//! RocksDB `cache/cache_reservation_manager.h`, which inserts dummy entries; here it is one number.
 //!
 //! Invariant: the charge of a reservation is `bytes`, at all times.
 

@@ -4,10 +4,11 @@
 //! `RUSTFLAGS="--cfg shuttle" cargo test --profile stress -p esker-cache --lib shuttle`
 //!
 //! A few threads insert, look up, hold, release and erase a few keys in a cache with room for
-//! fewer. Under every schedule, a thread that gets a value gets the key's, alive. After all threads
-//! are done, while their handles are still held: each key is in the cache at most once, and the
-//! cache's pinned values are the reference's held ones. Each inserted value is there, or was
-//! erased, replaced or reported as evicted. After all handles are released, nothing is charged.
+//! fewer. Under every schedule, a value that a thread gets is the key's, and alive. The checks run
+//! after all threads are done, while their handles are still held. Each key is in the cache at most
+//! once, and the cache's pinned values are the values that the reference holds. Each inserted value
+//! is in the cache, or was erased, replaced or reported as evicted. After all handles are released,
+//! nothing is charged.
 
 use super::*;
 use crate::contract::{InsertOutcome, MetadataChargePolicy};
@@ -25,7 +26,7 @@ const KEYS: u64 = 6;
 const CHARGE: usize = 1000;
 const SCHEDULES: usize = 3000;
 
-/// Knows its key, and counts those alive.
+/// A value that knows its key, and counts itself while it lives.
 struct Value {
     key: u64,
     bytes: Vec<u8>,
@@ -47,7 +48,7 @@ impl Drop for Value {
     }
 }
 
-/// A tier that keeps all that it is offered, and counts.
+/// A tier that keeps every offered value, and counts them.
 #[derive(Debug, Default)]
 struct Keeper {
     values: Mutex<HashMap<CacheKey, Vec<u8>>>,
@@ -101,8 +102,8 @@ fn key(i: u64) -> CacheKey {
 #[derive(Default)]
 struct Counts {
     added: Plain,
-    /// Erased or replaced. An insert that is erased before it is done was never added, but is
-    /// counted here.
+    /// Erased or replaced values. An insert that is erased before it is done counts here, and not
+    /// as added.
     erased: Plain,
     evicted: Plain,
 }
@@ -211,8 +212,8 @@ fn scenario(cache_type: CacheType, is_tiered: bool) {
 
 /// Many random schedules, each thread with a stack large enough for a build without optimization.
 fn check(scenario: impl Fn() + Send + Sync + 'static) {
-    // One test's retired values must not be freed by another's thread: the checker's atomics belong
-    // to one run.
+    // The checker's atomics belong to one run, so one test's thread must not free values that
+    // another test retired.
     static ONE_AT_A_TIME: Process<()> = Process::new(());
     let _alone = ONE_AT_A_TIME.lock();
     let mut config = shuttle::Config::new();

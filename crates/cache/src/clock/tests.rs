@@ -1,5 +1,6 @@
-//! The clock caches, with the LRU where the rule is everybody's: rule by rule, and against
-//! reference counts by hand. In all interleavings of two threads: `table/models.rs`.
+//! Tests of the clock caches: each rule alone, for the LRU too where it has the same rule, and
+//! random operations against reference counts. All interleavings of two threads are in
+//! `table/models.rs`.
 
 use super::*;
 use crate::cache::Cache;
@@ -34,7 +35,7 @@ fn put(cache: &Cache<u64>, i: u64, charge: usize, priority: CachePriority) -> Ha
         .handle
 }
 
-/// Until nothing waits any more: guards of other tests come and go.
+/// Waits until no memory waits for guards: guards of other tests come and go.
 fn settle(cache: &Cache<u64>) {
     while cache.deferred_free_usage() > 0 {
         epoch::collect();
@@ -68,7 +69,7 @@ fn what_nobody_uses_goes_and_usage_never_exceeds_the_capacity() {
         for i in 0..20_000 {
             put(&cache, i, 1, CachePriority::Low);
             assert!(cache.usage() <= 1000);
-            // Ten keys are asked for all the time, each often enough.
+            // Ten keys are looked up all the time, each often enough to stay.
             get(&cache, i % 10);
         }
         let hot = (0..10).filter(|&i| get(&cache, i).is_some()).count();
@@ -90,7 +91,7 @@ fn a_large_cache_makes_room_for_a_few_more_and_no_other_does() {
                     least = least.min(cache.usage());
                 }
             }
-            // One more than wanted, as entries go whole.
+            // An eviction frees up to one entry more than needed, because entries go whole.
             assert!(least + spare + 2 * 300 >= capacity, "{least} of {capacity}");
             assert_eq!(cache.usage(), 300 * cache.occupancy_count(), "{cache_type:?}");
             settle(&cache);
@@ -98,14 +99,14 @@ fn a_large_cache_makes_room_for_a_few_more_and_no_other_does() {
     }
 }
 
-/// Looks, when it goes, at what the cache has charged.
+/// Compares, when it is dropped, the living bytes with the cache's charge.
 struct Witness(Arc<Watched>);
 
 #[derive(Default)]
 struct Watched {
     cache: std::sync::OnceLock<Cache<Witness>>,
     gone: AtomicUsize,
-    /// By how much what was charged exceeded what was there.
+    /// The largest excess of the charge over the living bytes.
     worst: AtomicUsize,
 }
 
@@ -162,7 +163,7 @@ fn threads_that_have_evicted_and_wait_do_not_keep_new_entries_out() {
         drop(not_yet);
         waiting
     });
-    // From 256 KiB on nothing comes in.
+    // Beyond 256 KiB of waiting memory nothing comes in.
     assert!(waiting < 160 << 10, "{waiting}");
 }
 
@@ -258,8 +259,7 @@ fn readers_under_a_guard_keep_what_they_read() {
     assert!(value.iter().all(|&byte| byte == 7), "after the end of the cache");
 }
 
-/// A thread that sleeps under a guard delays memory that waits for guards; an unread value is no
-/// part of that.
+/// A thread that sleeps under a guard delays only memory that it may have read.
 #[test]
 fn a_value_that_nobody_read_goes_at_once_under_any_guard() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 300)).unwrap();
@@ -404,7 +404,7 @@ fn metadata_are_at_most_a_hundred_bytes_an_entry_and_all_charged() {
             ..options(cache_type, 10 << 20)
         };
         let cache = Cache::new(&charged).unwrap();
-        // From half full to full, as growth by doubling goes through all its states.
+        // The table grows from half full to full, through all states of growth by doubling.
         for i in 0..55_000 {
             drop(put(&cache, i, 100, CachePriority::Low));
             if i % 500 == 0 && i > 27_000 || cache_type == CacheType::AutoHyperClock && i > 1000 {
@@ -440,7 +440,7 @@ fn one_of_many_misses_loads() {
     );
 }
 
-/// Reference counts by hand: the values that exist, their holders, their charges.
+/// Keeps reference counts beside the cache: the existing values, their holders, their charges.
 #[test]
 fn random_operations_agree_with_a_map_with_reference_counts() {
     for seed in 0..15 {

@@ -14,12 +14,10 @@
 //!
 //! Invariants
 //!  1. The capacities of both add up to the total; during a change they are less.
-//!  2. Only arithmetic is done under `shares`, which is taken on changes only and never by a lookup
-//!     or an insert.
-//!  3. Capacity moves under `moving`, for which no thread waits: a thread that finds it taken
-//!     leaves the move to its holder. Moving capacity evicts, which may drop values that readers
-//!     have left behind, on the same thread: a table that releases its own reservation, for
-//!     example.
+//!  2. Only arithmetic is done under `shares`. Changes take it; lookups and inserts never do.
+//!  3. Capacity moves under `moving`, and no thread waits for that lock: a thread that finds it
+//!     taken leaves the move to its holder. A move evicts. An evicted value may be dropped on the
+//!     same thread, and its drop may move capacity again: a table releases its own reservation.
 
 use super::{Saved, SecondaryCache};
 use crate::entry::Handle;
@@ -35,14 +33,14 @@ pub enum AdmissionPolicy {
     /// As `Placeholder`.
     #[default]
     Auto,
-    /// Values that are evicted for the second time within a while.
+    /// Values that are evicted for the second time, as far as the tier remembers.
     Placeholder,
-    /// Those, and all that were hit before they were evicted.
+    /// Those of `Placeholder`, and all values that were hit before their eviction.
     AllowCacheHits,
-    /// Like `Placeholder`; values evicted from the tier in memory go on to the file below it. Needs
-    /// one.
+    /// Like `Placeholder`. Values that the tier in memory evicts go on to the file below it, which
+    /// must exist.
     ThreeQueue,
-    /// All.
+    /// All values.
     AllowAll,
 }
 
@@ -55,9 +53,9 @@ impl AdmissionPolicy {
         (AdmissionPolicy::AllowAll, "allow_all"),
     ];
 
-    /// The policy with this name, as `db_bench --tiered_adm_policy` has them.
+    /// The policy with this name; names are those of `db_bench --tiered_adm_policy`.
     /// # Errors
-    /// `InvalidArgument` if there is none.
+    /// `InvalidArgument` if no policy has the name.
     pub fn parse(name: &str) -> Result<AdmissionPolicy> {
         let found = AdmissionPolicy::ALL.iter().find(|(_, n)| *n == name).map(|(policy, _)| *policy);
         found.ok_or_else(|| Error::invalid_argument(format!("'{name}' is no admission policy")))
@@ -68,7 +66,7 @@ impl AdmissionPolicy {
     }
 }
 
-/// Division of one capacity.
+/// The division of one capacity.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Shares {
     /// Bytes of both together.
@@ -80,12 +78,12 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// The tier's, in bytes.
+    /// The tier's capacity in bytes.
     pub(crate) fn second(&self) -> usize {
         (self.total.saturating_sub(self.reserved) as f64 * self.ratio) as usize
     }
 
-    /// The first cache's, in bytes.
+    /// The first cache's capacity in bytes.
     pub(crate) fn first(&self) -> usize {
         self.total - self.second()
     }
@@ -93,9 +91,9 @@ impl Shares {
 
 /// One capacity for both.
 struct Division {
-    /// As it shall be.
+    /// The wanted shares.
     shares: Mutex<Shares>,
-    /// As it was moved last.
+    /// The shares that the last move applied.
     moving: Mutex<Shares>,
 }
 
@@ -112,8 +110,8 @@ impl Division {
             move_capacity(&moved, &now);
             *moved = now;
             drop(moved);
-            // Read after the release: a change before this read may have found the lock taken, and
-            // a later one finds it free.
+            // Read after the release. A change that came before this read may have found the lock
+            // taken. A later change finds it free.
             let wanted = *self.shares.lock();
             if wanted == now {
                 return;
@@ -163,7 +161,7 @@ impl<V> Lower<V> {
         self.tier.insert(Handle::key(&evicted.value), saved, is_forced);
     }
 
-    /// The shares as they shall be, if there is one capacity for both.
+    /// The wanted shares, if there is one capacity for both.
     pub(crate) fn shares(&self) -> Option<Shares> {
         self.division.as_ref().map(|division| *division.shares.lock())
     }

@@ -1,14 +1,14 @@
-//! Recently seen keys: a tier stores a value at the second time it is offered.
+//! Recently seen keys: a tier stores a value when it is offered for the second time.
 //!
-//! In: keys. Out: whether the same key came before, as far as is remembered.
+//! In: keys. Out: whether the table still knows the same key from before.
 //!
-//! A table of 32 bits of hash, in rows of four that the rest of the hash chooses; a new key
-//! replaces the oldest of its row. RocksDB inserts an entry without a value instead
+//! The table has rows of four hashes of 32 bits. Other bits of a key's hash choose the row; a new
+//! key replaces the oldest of its row. RocksDB inserts an entry without a value instead
 //! (`cache/compressed_secondary_cache.cc`).
 //!
 //! Invariants
-//!  1. A noted key is known until its row has seen three others. Another key is taken for it once
-//!     in 2^30.
+//!  1. A noted key is known until its row has seen three others. One new key in 2^30 counts as
+//!     known by mistake.
 //!  2. Nothing waits. Two threads that note keys of a row at once may lose one of them.
 
 use crate::key::CacheKey;
@@ -21,7 +21,7 @@ const MAX_ROWS: usize = 1 << 22;
 /// See the head of the file.
 #[derive(Debug)]
 pub struct Recent {
-    /// The newest of a row first.
+    /// Rows, each with its newest key first.
     rows: Box<[[AtomicU32; WAYS]]>,
 }
 
@@ -52,7 +52,7 @@ impl Recent {
         false
     }
 
-    /// Whether it is known.
+    /// Whether the key is known.
     pub fn knows(&self, key: &CacheKey) -> bool {
         let (row, print) = self.row(key);
         row.iter().any(|place| place.load(Ordering::Relaxed) == print)
