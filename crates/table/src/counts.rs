@@ -34,7 +34,7 @@ pub(crate) fn cache_hit(
     }
 }
 
-/// The block was in the tier below the cache, which counts as in the cache.
+/// Counts a block found in the tier below the cache, as RocksDB counts it: as in the cache.
 pub(crate) fn secondary_hit(statistics: Option<&Arc<Statistics>>, kind: BlockKind, found_in: FoundIn) {
     perf_count!(secondary_cache_hit_count);
     let Some(statistics) = statistics else { return };
@@ -79,8 +79,8 @@ pub(crate) fn cache_miss(statistics: Option<&Arc<Statistics>>, kind: BlockKind) 
     statistics.record_tick(of_kind, 1);
 }
 
-/// The block was put into the cache, at this charge; or it was there already; or (`None`) it did
-/// not fit.
+/// Counts an insert into the cache, with the block's charge; or that the block was there already;
+/// or (`None`) that it did not fit.
 pub(crate) fn cache_add(
     statistics: Option<&Arc<Statistics>>,
     kind: BlockKind,
@@ -123,7 +123,7 @@ pub(crate) fn block_read(kind: BlockKind, stored: u64) {
     }
 }
 
-/// A block came damaged from its file and was read once more, which helped or did not.
+/// Counts a repeated read of a damaged block, and whether it helped.
 pub(crate) fn read_again(statistics: Option<&Arc<Statistics>>, helped: bool) {
     let Some(statistics) = statistics else { return };
     statistics.record_tick(Ticker::FileReadCorruptionRetryCount, 1);
@@ -208,7 +208,7 @@ pub(crate) fn prefix_asked_by_get(statistics: Option<&Arc<Statistics>>, passes: 
     prefix_asked(statistics, passes);
 }
 
-/// A key that the filter let pass was there.
+/// Counts a key that the filter let pass and the table had.
 pub(crate) fn filter_was_right(statistics: &Arc<Statistics>) {
     statistics.record_tick(Ticker::BloomFilterFullTruePositive, 1);
 }

@@ -5,19 +5,19 @@
 //! A full cache evicts one block for each block that comes in. A long scan gains nothing from that:
 //! its blocks evict others and then each other, and the next scan finds none of them. (LRU and its
 //! relatives lose a loop that is longer than the cache.) So a scan that has read a quarter of the
-//! capacity from files, without leaving its course, puts no more blocks into a full cache.
-//! PostgreSQL's bulk reads draw the line there too, and use a ring of a few buffers behind it
+//! capacity from files, one block after the other, puts no more blocks into a full cache.
+//! PostgreSQL's bulk reads have the same limit, and then use a ring of a few buffers
 //! (`storage/buffer/README`). The cached blocks stay and the next scan finds them. Each scan adds
 //! another quarter, so that tables that fit are cached after a few scans. The scan itself reuses a
 //! few blocks of memory, which stay in the processor's cache.
 //!
-//! Scans that run over a table at the same time read for each other: while two of them have gone
-//! far, each puts its blocks into the cache.
+//! Scans that run over a table at the same time read for each other: while two of them are long,
+//! each puts its blocks into the cache.
 //!
 //! Invariants
 //!  1. A block that does not go into the cache is charged to it for as long as it is held.
-//!  2. `LongScans` counts the `LongScan`s that have come as far as [`SHARE`] says, and have not
-//!     ended or left their course.
+//!  2. `LongScans` counts the `LongScan`s that have read as much as [`SHARE`] says, and have not
+//!     ended or jumped.
 
 use crate::readahead::SEQUENTIAL_GAP;
 use esker_base::sync::Arc;
@@ -27,7 +27,8 @@ use std::ops::Range;
 
 /// A scan may put one part in this many of the capacity into the cache.
 const SHARE: usize = 4;
-/// A cache with at most one part in this many free counts as full: others have just made that room.
+/// A cache with at most one part in this many free counts as full: an eviction has just made that
+/// room.
 const FREE_SHARE: usize = 32;
 
 /// Long scans of one table that are under way.
@@ -40,12 +41,12 @@ pub(crate) struct LongScan {
     so_far: Passed,
     /// The place of the block that it passed last; `None`: any block counts as next.
     last: Option<Range<u64>>,
-    /// The scans among which it is counted, if it is.
+    /// The set of scans that counts it, if one does.
     counted_in: Option<LongScans>,
 }
 
 impl LongScan {
-    /// Records that the scan has passed the block at this place of its table's file.
+    /// Records that the scan passed the block at this place of its table's file.
     #[inline]
     pub(crate) fn pass(&mut self, block: Range<u64>) {
         if let Some(last) = &self.last
@@ -92,7 +93,7 @@ impl LongScan {
         self.last = None;
     }
 
-    /// It ends, or goes elsewhere.
+    /// Ends the scan's progress: it is over, or it jumps.
     fn end(&mut self) {
         if let Some(scans) = self.counted_in.take() {
             scans.0.fetch_sub(1, Ordering::Relaxed);

@@ -21,8 +21,8 @@ mod window;
 use together::Together;
 use window::Window;
 
-/// Blocks this far behind or before the last one still count as next: padding lies between aligned
-/// blocks.
+/// A block with up to this many bytes between it and the last one counts as the next: padding lies
+/// between aligned blocks.
 pub(crate) const SEQUENTIAL_GAP: u64 = 4096;
 
 /// The usual number of blocks that scans of a table read before they seek again or end: short scans
@@ -69,25 +69,25 @@ enum Course {
 /// A block that was read with readahead.
 #[derive(Debug)]
 pub(crate) enum ReadaheadState<'a> {
-    /// As it is stored, with its trailer.
+    /// The stored block with its trailer.
     Stored(&'a [u8]),
-    /// The same, in memory that is the caller's now.
+    /// The stored block with its trailer, in memory that the caller gets.
     Own(Buffer),
-    /// To be read alone.
+    /// No readahead: the caller reads the block alone.
     Alone,
-    /// It could not be read together with its neighbours. It may be readable itself; only its own
-    /// error is reported.
+    /// The block could not be read together with its neighbours. It may be readable alone; only its
+    /// own error is reported.
     Failed,
 }
 
 /// A rate limiter for reads from a file.
 #[derive(Clone, Debug)]
 pub struct ReadPace {
-    /// Says when they may be.
+    /// Decides when bytes may be read.
     pub limiter: Arc<RateLimiter>,
     /// Priority of its reads.
     pub priority: IoPriority,
-    /// By which it waits.
+    /// The clock for waits.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Readahead {
     size: usize,
     most: usize,
     reads_before: u64,
-    /// Blocks behind the next one that its reader is likely to want.
+    /// Number of blocks after the next one that the reader probably wants.
     expected: u32,
     together: Together,
     /// Sequential reads on this course.
@@ -122,7 +122,7 @@ pub(crate) struct Readahead {
 }
 
 impl Readahead {
-    /// `explicit` bytes from the first read on; 0: adapts as the table's options say.
+    /// `explicit` bytes from the first read on; 0: the size adapts, by the table's options.
     pub(crate) fn new(options: &BlockBasedTableOptions, explicit: usize) -> Readahead {
         let initial = options.initial_auto_readahead_size.min(options.max_auto_readahead_size);
         Readahead {
@@ -143,7 +143,7 @@ impl Readahead {
         }
     }
 
-    /// At this pace from now on.
+    /// Sets the pace of later reads.
     pub(crate) fn set_pace(&mut self, pace: Option<ReadPace>) {
         self.pace = pace;
     }
@@ -153,7 +153,7 @@ impl Readahead {
         self.pace.as_ref()
     }
 
-    /// The pace, for another one.
+    /// Takes the pace out, for another reader.
     pub(crate) fn take_pace(&mut self) -> Option<ReadPace> {
         self.pace.take()
     }
@@ -165,31 +165,31 @@ impl Readahead {
         }
     }
 
-    /// The reader goes forward and will probably want this many blocks behind the next one.
+    /// Says that the reader goes forward and probably wants this many blocks after the next one.
     #[inline]
     pub(crate) fn expect(&mut self, blocks: u32) {
         self.expected = blocks;
     }
 
-    /// Number of blocks behind this missing one that would be read with it.
+    /// Number of blocks after this missing one that would be read with it.
     #[inline]
     pub(crate) fn neighbours(&self, handle: BlockHandle) -> u32 {
         let is_adaptive = self.explicit == 0 && self.most > 0;
         let is_there = || {
-            // It comes from the index as it is.
+            // The index may be damaged, so the size may be any number.
             let length = (handle.size as usize).saturating_add(TRAILER_BYTES);
             self.together.has(handle) || self.window.get(handle.offset, length).is_some()
         };
         if is_adaptive && self.expected > 0 && !is_there() { self.expected } else { 0 }
     }
 
-    /// Where to add the blocks that are to be read with this one, which is asked for next.
+    /// The list for the blocks to read together with `first`, which the reader asks for next.
     pub(crate) fn plan(&mut self, first: BlockHandle) -> &mut Vec<BlockHandle> {
         self.together.plan(first)
     }
 
-    /// The block was had from elsewhere (the cache); its neighbours are "next" as if it had been
-    /// read.
+    /// Notes that the reader got the block from elsewhere (the cache). Its neighbours count as
+    /// next.
     pub(crate) fn skipped(&mut self, handle: BlockHandle) {
         self.long.pass(handle.offset..end_of(handle));
         if self.course_to(handle) != Course::Elsewhere {
@@ -201,10 +201,10 @@ impl Readahead {
         (self.last_start, self.last_end) = (handle.offset, end_of(handle));
     }
 
-    /// The stored block and its trailer, if readahead is worth it or has it already. The handle
-    /// lies within the file.
+    /// The stored block and its trailer, if readahead is worthwhile or has read it already. The
+    /// handle lies within the file.
     /// # Errors
-    /// That of reading the block. Errors behind it are ignored.
+    /// The error of reading the block. Errors of later blocks are ignored.
     pub(crate) fn read(
         &mut self,
         file: &dyn RandomAccessFile,
@@ -268,7 +268,7 @@ impl Readahead {
         }
         let before = std::mem::replace(&mut self.course, course);
         if expected > 0 && course != Course::Backward {
-            // Further reads are counted anew. Blocks differ a little in size.
+            // Counts later reads from here. Blocks differ a little in size.
             self.reads = 1;
             self.size = self.initial;
             let bytes = u64::from(expected) * (handle.size + TRAILER_BYTES as u64) * 17 / 16;

@@ -36,10 +36,11 @@ use std::sync::Arc;
 /// Bytes of one readahead batch where the user names no limit.
 const BATCH_BYTES: u64 = 8 << 20;
 
-/// Bytes of one table for one range. A scan that goes on beyond them reads ahead as any other.
+/// Bytes of one table for one range. A scan that goes beyond them uses the ordinary readahead.
 const PART_BYTES: u64 = 1 << 20;
 
-/// Ranges for which the first range reserves memory, as if their keys were as long as its own.
+/// The first range reserves memory for the keys of this many ranges, as if all were as long as its
+/// own.
 const FIRST_RANGES: usize = 16;
 
 /// Memory of ranges' keys that is kept for later ranges.
@@ -73,7 +74,7 @@ impl ScanRanges {
         self.ends.push((middle, limit.map(|_| self.keys.len())));
     }
 
-    /// Replaces the ranges by those of `others`, in the same memory, unless that is large.
+    /// Replaces the ranges by those of `others`. Keeps its memory, unless that is large.
     fn copy_from(&mut self, others: &ScanRanges) {
         if self.keys.capacity() > KEPT_BYTES || self.ends.capacity() > KEPT_BYTES / size_of::<usize>() {
             *self = ScanRanges::default();
@@ -139,7 +140,7 @@ pub struct AheadOptions {
     pub table: TableReadOptions,
     /// Blocks with at most this many bytes between them are read as one.
     pub coalesced_gap_bytes: u64,
-    /// Bytes of the blocks of a readahead batch, as stored; 0 for as many as are worth it.
+    /// Most bytes of the blocks of a readahead batch, as stored; 0: a default.
     pub most_bytes: u64,
     /// Scans go from the end of each range to its start.
     pub reverse: bool,
@@ -156,7 +157,7 @@ impl Default for AheadOptions {
     }
 }
 
-/// The planned ranges of one iterator. Made without ranges.
+/// The planned ranges of one iterator, at first none.
 #[derive(Default)]
 pub struct ScansAhead {
     /// Whether there are ranges.
@@ -175,7 +176,7 @@ struct State {
     statistics: Option<Arc<Statistics>>,
     tables: Option<Box<dyn ScanTables>>,
     held: HashMap<CacheKey, Held>,
-    /// Ranges before this one have had their readahead batch.
+    /// Ranges before this one are in a readahead batch already.
     planned: usize,
     counts: AheadCounts,
 }
@@ -195,8 +196,8 @@ impl fmt::Debug for ScansAhead {
 }
 
 impl ScansAhead {
-    /// Starts scanning `ranges`, which ascend, and numbers them anew. Does nothing until it has
-    /// tables. Returns a copy of them, in the memory of earlier ranges if those are done.
+    /// Plans `ranges`, which ascend, and numbers them from 0. Without tables nothing is read.
+    /// Returns a copy of the ranges, which uses the memory of earlier ranges if those are done.
     pub fn tell(
         &self,
         ranges: &ScanRanges,
@@ -240,12 +241,12 @@ impl ScansAhead {
     /// Whether blocks are held.
     #[inline]
     pub fn holds(&self) -> bool {
-        // The thread that reads ahead sees its blocks: it is the same thread, or one that was
-        // handed the iterator.
+        // Relaxed: the thread that reads ahead also takes the blocks, or hands the iterator to the
+        // thread that does.
         self.holds.load(Ordering::Relaxed)
     }
 
-    /// Sets the source of tables; without one nothing is read ahead any more, and nothing is held.
+    /// Sets the source of tables. Without one, nothing is read ahead and no block is held.
     pub fn set_tables(&self, tables: Option<Box<dyn ScanTables>>) {
         let mut state = self.state.lock();
         let let_go = if tables.is_some() { HashMap::new() } else { self.let_go(&mut state) };
@@ -267,8 +268,8 @@ impl ScansAhead {
         std::mem::take(&mut state.held)
     }
 
-    /// Range `number` is scanned from now on; earlier ranges are done. Releases the held blocks
-    /// once all ranges of the last readahead batch are done.
+    /// Says that range `number` is scanned from now on; earlier ranges are done. Releases the held
+    /// blocks once all ranges of the last readahead batch are done.
     pub fn enter(&self, number: usize) {
         self.current.store(number, Ordering::Relaxed);
         if !self.holds() {
@@ -289,7 +290,7 @@ impl ScansAhead {
         self.state.lock().counts
     }
 
-    /// The data block at `handle`, as [`BlockSource::block`] gives it.
+    /// The data block at `handle`, otherwise like [`BlockSource::block`].
     pub(crate) fn block(
         &self,
         source: &BlockSource,
@@ -322,8 +323,8 @@ impl ScansAhead {
         Some(held.block.clone())
     }
 
-    /// Reads the blocks of the current range and of later ranges, unless they were read. Returns
-    /// whether it read them now.
+    /// Reads the blocks of the current range and of later ranges, unless that was done before.
+    /// Returns whether it read now.
     #[cold]
     fn read_batch(&self) -> bool {
         let first = self.current.load(Ordering::Relaxed);
@@ -381,7 +382,7 @@ impl ReadaheadBatch {
             tables.within(start, limit, &mut |reader| {
                 let most = PART_BYTES.min(room - range_bytes);
                 let mut handles = Vec::new();
-                // The scan itself reads blocks that cannot be planned.
+                // If the blocks cannot be planned, the scan reads them itself.
                 if let Ok(is_all) = reader.blocks_within((start, limit), &self.options, most, &mut handles) {
                     fits &= is_all || most == PART_BYTES;
                     range_bytes += handles.iter().copied().map(stored_bytes).sum::<u64>();

@@ -32,7 +32,7 @@ pub struct BlobFileReader {
     file: Arc<dyn RandomAccessFile>,
     file_size: u64,
     header: BlobFileHeader,
-    /// RocksDB's code of how values are stored: the header's, as it was read last.
+    /// The code for the compression of values, from the header as read last.
     compression: AtomicU8,
     blob_count: u64,
     decompressor: Decompressor,
@@ -118,8 +118,8 @@ impl BlobFileReader {
         self.file_size
     }
 
-    /// The value of `user_key` at `location`, decompressed. With `verify`, its record is read whole
-    /// and checked: also that it is this key's.
+    /// The value of `user_key` at `location`, decompressed. With `verify`, reads the whole record
+    /// and checks it, also that it belongs to this key.
     /// # Errors
     /// `Corruption` and `IoError` name file and offset.
     pub fn value(&self, user_key: &[u8], location: &BlobLocation, verify: bool) -> Result<Vec<u8>> {
@@ -148,9 +148,9 @@ impl BlobFileReader {
         })
     }
 
-    /// Reads the header once more.
+    /// Reads the header once more, and checks that it has this code.
     /// # Errors
-    /// `Corruption` if it does not say this either.
+    /// `Corruption` if it has another code.
     #[cold]
     fn expect_compression(&self, code: u8) -> Result<()> {
         let said = self.compression.load(Ordering::Relaxed);
@@ -207,7 +207,7 @@ impl BlobFileReader {
         let decompress = |code| self.decompressor.decompress(CompressionType::from_u8(code)?, record.stored);
         let said = self.compression.load(Ordering::Relaxed);
         let value = decompress(said).or_else(|e| {
-            // The record is as it was written.
+            // The record's checksum is right, so the header may be damaged.
             again(e.clone(), self.statistics.as_ref(), || match self.read_compression()? {
                 code if code != said => decompress(code),
                 _ => Err(e),
@@ -218,8 +218,8 @@ impl BlobFileReader {
 
     /// Shows every record, checked, in the order of the file.
     /// # Errors
-    /// `Corruption` (a damaged record, or not as many as the footer says), `IoError`, or what
-    /// `visit` gives.
+    /// `Corruption` (a damaged record, or another number of records than the footer says),
+    /// `IoError`, or the error of `visit`.
     pub fn for_each_record(&self, visit: &mut dyn FnMut(&BlobRecord<'_>) -> Result<()>) -> Result<()> {
         let end = self.file_size - FOOTER_BYTES as u64;
         let (mut at, mut count) = (HEADER_BYTES as u64, 0u64);
@@ -248,7 +248,8 @@ impl BlobFileReader {
         Ok(())
     }
 
-    /// The checked record at `at`, which is in the window then: its header, and its bytes in all.
+    /// The checked header of the record at `at`, and the record's length. The window then has the
+    /// record.
     fn record_at(
         &self,
         window: &mut Vec<u8>,
@@ -267,8 +268,7 @@ impl BlobFileReader {
         Ok((header, total))
     }
 
-    /// The `bytes` at `at`, which end at `end` at the latest, from a window that moves through the
-    /// file.
+    /// The `bytes` bytes at `at`, up to `end` at most, from a window that moves through the file.
     fn window<'w>(
         &self,
         window: &'w mut Vec<u8>,

@@ -25,19 +25,19 @@ use std::sync::Arc;
 /// Options common to the blob files of a family.
 #[derive(Clone, Debug)]
 pub struct BlobSourceOptions {
-    /// Where they are.
+    /// The directory of the files.
     pub dir: PathBuf,
-    /// Where they are kept open, with tables and those of other families.
+    /// The open files, with tables and blob files of all families.
     pub open_files: Arc<OpenFiles>,
-    /// Where values are kept; may be the block cache.
+    /// A cache for values; may be the block cache.
     pub cache: Option<Arc<BlockCache>>,
-    /// Where all that the cache uses is charged, if that is another's.
+    /// The cache to which all usage of `cache` is charged, if that is another one.
     pub charged_to: Option<Arc<BlockCache>>,
     /// Files are read past the page cache.
     pub use_direct_reads: bool,
-    /// Where reads and cache hits are counted.
+    /// Counts reads and cache hits.
     pub statistics: Option<Arc<Statistics>>,
-    /// By which deadlines of reads are kept.
+    /// The clock for deadlines of reads.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -56,7 +56,7 @@ impl std::fmt::Debug for BlobSource {
 }
 
 impl BlobSource {
-    /// No file is open yet.
+    /// A source without open files.
     pub fn new(fs: Arc<dyn FileSystem>, options: BlobSourceOptions) -> BlobSource {
         if let (Some(cache), Some(charged)) = (&options.cache, &options.charged_to) {
             cache.charge_usage_to(charged, Role::BlobCache);
@@ -64,11 +64,11 @@ impl BlobSource {
         BlobSource { fs, options, identity: process_unique_identity().1 }
     }
 
-    /// The value that the blob index of `user_key` stands for.
+    /// The value to which the blob index of `user_key` leads.
     /// # Errors
     /// `Corruption` and `IoError` name the file · `NotSupported` for values that expire ·
-    /// `Incomplete` when it is not cached and `read_tier` forbids I/O, `TimedOut` when it is too
-    /// late for I/O.
+    /// `Incomplete`: the value is not cached, and `read_tier` forbids I/O · `TimedOut`: the
+    /// deadline for I/O has passed.
     pub fn value(&self, user_key: &[u8], index: &[u8], options: &TableReadOptions) -> Result<PinnedBytes> {
         match BlobIndex::parse(index) {
             Ok(BlobIndex::Blob(location)) => self.at(user_key, &location, options),
@@ -80,8 +80,8 @@ impl BlobSource {
     /// The value of `user_key` at this location.
     /// # Errors
     /// `Corruption` and `IoError` name the file · `NotSupported` for values that expire ·
-    /// `Incomplete` when it is not cached and `read_tier` forbids I/O, `TimedOut` when it is too
-    /// late for I/O.
+    /// `Incomplete`: the value is not cached, and `read_tier` forbids I/O · `TimedOut`: the
+    /// deadline for I/O has passed.
     pub fn at(
         &self,
         user_key: &[u8],

@@ -119,7 +119,7 @@ fn fill(tier: &FileSecondaryCache, range: std::ops::Range<u64>) {
     tier.settle();
 }
 
-/// Number of these blocks that it has; all that it returns are right.
+/// The number of blocks in `range` that the tier has. Checks that their contents are right.
 fn count(tier: &dyn SecondaryCache, range: std::ops::Range<u64>) -> usize {
     let lookups: Vec<Lookup> = range.clone().map(|i| tier.lookup(&key(i), false)).collect();
     let found = wait_all(lookups).into_iter().zip(range);
@@ -162,8 +162,8 @@ fn the_oldest_segments_go_when_the_capacity_is_used_up() {
     );
 }
 
-/// A crash omits some writes, tears some and keeps some: returned blocks are right, and the tier
-/// works on.
+/// A crash omits some writes, tears some and keeps some. Returned blocks are right, and the tier
+/// continues.
 #[test]
 fn torn_blocks_are_forgotten() {
     let (mut found, mut lost) = (0, 0);
@@ -240,7 +240,7 @@ fn a_read_error_turns_it_off() {
     assert!(tier.is_off());
 }
 
-/// Also while its writer is in the middle of a segment.
+/// The capacity also changes while the writer is in the middle of a segment.
 #[test]
 fn what_is_used_stays_right_when_the_capacity_goes_to_and_fro() {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
@@ -278,7 +278,7 @@ fn what_is_used_stays_right_when_the_capacity_goes_to_and_fro() {
     assert!(tier.usage() <= 64 << 10 && !tier.is_off(), "{tier:?}");
 }
 
-/// Each has an open file, and a process has few descriptors.
+/// Each segment keeps a file open, and a process may open a limited number.
 #[test]
 fn segments_stay_few_over_many_restarts() {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
@@ -324,7 +324,7 @@ fn files_with_other_names_are_left_alone() {
     assert!(there.contains(&"000010.tier".to_owned()), "{there:?}");
 }
 
-/// Inserts that race with the failure leave nothing to be found.
+/// An insert beside the failure leaves no block that a lookup finds.
 #[test]
 fn nothing_is_found_after_the_tier_is_off() {
     for seed in 0..20 {
@@ -348,7 +348,7 @@ fn nothing_is_found_after_the_tier_is_off() {
     }
 }
 
-/// Blocks evicted from the compressed tier go to the file, compressed as they are, and come back
+/// Blocks evicted from the compressed tier go to the file as they are, compressed, and come back
 /// from there.
 #[test]
 fn compressed_blocks_go_on_to_the_file() {
@@ -364,7 +364,8 @@ fn compressed_blocks_go_on_to_the_file() {
     assert!(file.len() > 300 && file.usage() < 450 * 1024, "compressed: {file:?}");
 }
 
-/// A reference of the values that a cache and its tier may have, beside random operations.
+/// Compares a cache and its tier with a reference of the values that they may have, during random
+/// operations.
 #[test]
 fn nothing_is_lost_or_counted_twice() {
     for (seed, cache_type) in [
@@ -431,7 +432,7 @@ fn nothing_is_lost_or_counted_twice() {
         assert!(hits > 500 && from_below > 200, "{cache_type:?}: {hits} hits, {from_below} from below");
         cache.erase_unreferenced();
         cache.update_tiered(None, Some(0.0), None).unwrap();
-        // Other tests' guards may hold it back, and their threads may be freeing it.
+        // Guards of other tests may delay the memory, and their threads may be freeing it.
         while cache.role_stats().bytes(Role::DataBlock) > 0 {
             esker_base::sync::epoch::collect();
             std::thread::yield_now();

@@ -38,7 +38,7 @@ pub(super) fn check_options(options: &TableBuilderOptions) -> Result<()> {
     Ok(())
 }
 
-/// Timestamps are part of user keys: a deletion is of one point in time only.
+/// 0 with timestamps: they are part of user keys, so a deletion deletes one point in time only.
 pub(super) fn deleted_run_block_min_entries(options: &TableBuilderOptions) -> u64 {
     if options.icmp.user_comparator().timestamp_size() > 0 {
         0
@@ -47,7 +47,8 @@ pub(super) fn deleted_run_block_min_entries(options: &TableBuilderOptions) -> u6
     }
 }
 
-/// A number that differs from file to file, so that blocks of other files do not pass; never 0.
+/// A number that differs from file to file, so that a block of another file fails its checksum;
+/// never 0.
 pub(super) fn base_context(options: &TableBuilderOptions) -> u32 {
     let mut seed = options.db_session_id.as_bytes().to_vec();
     seed.extend_from_slice(&options.orig_file_number.0.to_le_bytes());
@@ -94,7 +95,8 @@ pub(super) fn first_properties(options: &TableBuilderOptions) -> TableProperties
     }
 }
 
-/// `rocksdb.compression` of format version 7: whose codecs, and which of them were used.
+/// The property `rocksdb.compression` of format version 7: the compression manager, and the codecs
+/// used.
 pub(super) fn manager_and_codecs(compression: CompressionType, any_compressed: bool) -> String {
     let manager = if compression == CompressionType::None { "" } else { COMPRESSION_MANAGER };
     let codecs = if any_compressed { format!("{:02X}", compression as u8) } else { String::new() };

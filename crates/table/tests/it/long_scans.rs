@@ -23,7 +23,7 @@ fn table(cache_type: CacheType, bytes: usize) -> (Arc<TableReader>, Arc<BlockCac
     (open_bytes(&file, table).unwrap(), cache)
 }
 
-/// Goes over all entries, or as many; how many blocks came from the file.
+/// Goes over up to `most` entries. Returns the number of blocks read from the file.
 fn blocks_read(table: &Arc<TableReader>, most: usize, mut each: impl FnMut(&dyn InternalIterator)) -> u64 {
     let before = PerfContext::current().block_read_count;
     let mut iter = table.iter(TableReadOptions::default());
@@ -39,7 +39,7 @@ fn blocks_read(table: &Arc<TableReader>, most: usize, mut each: impl FnMut(&dyn 
     PerfContext::current().block_read_count - before
 }
 
-/// Blocks that a scan put in, and left there; the rest bypassed the cache.
+/// A scan leaves the blocks in the cache that it put there; the rest bypassed the cache.
 #[test]
 fn the_next_scan_of_a_large_table_finds_what_the_cache_could_keep() {
     for cache_type in TYPES {
@@ -48,13 +48,13 @@ fn the_next_scan_of_a_large_table_finds_what_the_cache_could_keep() {
         let kept = cache.occupancy_count() as u64;
         for _ in 0..3 {
             let read = blocks_read(&table, usize::MAX, |_| assert!(cache.usage() <= CAPACITY + 5000));
-            // Each scan puts in as much as a quarter of the cache holds, and something else goes.
+            // Each scan adds a quarter of the cache, and other blocks go.
             assert!(all - read >= kept / 2, "{cache_type:?}: {read} of {all} were read, {kept} were kept");
         }
     }
 }
 
-/// A table that fits is in the cache after a few scans, whatever was there before.
+/// A table that fits is in the cache after a few scans, with any content before.
 #[test]
 fn a_table_that_fits_comes_in_quarter_by_quarter() {
     let (large, cache) = table(CacheType::AutoHyperClock, 8 * CAPACITY);

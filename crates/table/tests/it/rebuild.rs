@@ -77,7 +77,7 @@ fn entries_of(reader: &Arc<TableReader>) -> Vec<(Vec<u8>, Vec<u8>)> {
     entries
 }
 
-/// Everything in a table but the codec's output and what follows from its length.
+/// Everything in a table except the codec's output and the numbers that depend on its length.
 #[derive(PartialEq, Debug)]
 struct Contents {
     blocks: Vec<(Vec<u8>, Vec<u8>)>,
@@ -104,7 +104,7 @@ fn contents_of(reader: &TableReader) -> Contents {
     let properties = TableProperties {
         data_size: 0,
         index_size: 0,
-        // Says how the fixture's dictionary was buffered; nothing else does.
+        // The text tells only how the fixture's dictionary was buffered.
         compression_options: String::new(),
         global_seqno_offset: None,
         ..reader.properties().clone()
@@ -150,7 +150,7 @@ fn tables_come_out_as_rocksdb_wrote_them() {
         let reader = open_bytes(&bytes, with_filters()).unwrap();
         let entries = entries_of(&reader);
         let theirs = contents_of(&reader);
-        // The block size is written nowhere.
+        // No property tells the block size, so try several.
         let ours: Vec<Vec<u8>> = [1024usize, 4096, 512, 256, 2048, 200]
             .iter()
             .filter(|size| fixture != "v7_8_block_align" || size.is_power_of_two())
