@@ -169,9 +169,9 @@ pub(crate) struct Engine {
     /// some go.
     pub(crate) wal_bytes: AtomicU64,
     pub(crate) wal_bytes_limit: AtomicU64,
-    /// The oldest WAL stays for a prepared transaction, and for nothing else: no flush lets it go
-    /// before a section is resolved.
-    pub(crate) section_keeps_wals: AtomicBool,
+    /// Bytes of the WALs from which a write leader asks all families again which of them hold WALs
+    /// back. Until then those found are being flushed, or a prepared transaction holds them back.
+    pub(crate) wal_bytes_to_ask_at: AtomicU64,
     pub(crate) counters: EngineCounters,
     /// A memtable is full: the next leader switches.
     pub(crate) switch_wanted: AtomicBool,

@@ -11,7 +11,7 @@ use crate::snapshot::LiveSnapshots;
 use crate::version::{Numbers, VersionSet};
 use crate::wal::{PreparedSections, Wals};
 use esker_base::logger::InfoLog;
-use esker_base::sync::atomic::{AtomicBool, AtomicU64};
+use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::fork::ProcessOwner;
 use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RwLock};
 use esker_env::FileLock;
@@ -82,7 +82,7 @@ impl Engine {
             writes_stopped: AtomicBool::new(false),
             threads_refused: AtomicBool::new(false),
             has_unlogged_data: AtomicBool::new(false),
-            section_keeps_wals: AtomicBool::new(false),
+            wal_bytes_to_ask_at: AtomicU64::new(0),
             switch_wanted: AtomicBool::new(false),
             deletions_sampled: AtomicBool::new(false),
             super_version_number: AtomicU64::new(0),
@@ -106,10 +106,24 @@ impl Engine {
     }
 
     /// Recomputes how many bytes all WALs may have: when families, their options or their memtables
-    /// change. Costs a look at each family.
+    /// change. Costs a look at each family; the next write leader may ask each again.
     pub(crate) fn update_wal_bytes_limit(&self, state: &DbState) {
-        use esker_base::sync::atomic::Ordering;
         self.wal_bytes_limit.store(wal_bytes_limit(&self.db_options(), state), Ordering::Relaxed);
+        self.ask_families_about_wals_again();
+    }
+
+    /// A write leader has asked all families which of them hold WALs back, and asked for flushes.
+    /// The next that asks comes after a part of the limit, unless a flush ends before.
+    pub(crate) fn families_asked_about_wals(&self) {
+        let (bytes, limit) =
+            (self.wal_bytes.load(Ordering::Relaxed), self.wal_bytes_limit.load(Ordering::Relaxed));
+        self.wal_bytes_to_ask_at.store(bytes.saturating_add(limit / 16), Ordering::Relaxed);
+    }
+
+    /// A flush has ended, WALs have gone or a section is resolved: other families may now hold WALs
+    /// back.
+    pub(crate) fn ask_families_about_wals_again(&self) {
+        self.wal_bytes_to_ask_at.store(0, Ordering::Relaxed);
     }
 }
 

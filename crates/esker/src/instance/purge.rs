@@ -200,6 +200,7 @@ impl<'a> Obsolete<'a> {
                 // Otherwise the next writer would see the old total, and flush newer entries for
                 // it.
                 engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
+                engine.ask_families_about_wals_again();
                 ObsoleteWals::take(engine, &mut wals.old)
             }
             _ => ObsoleteWals::default(),

@@ -65,11 +65,12 @@ impl WritePath {
             && engine.stall.condition() == WriteStallCondition::Normal
     }
 
-    /// Whether there is more in the WALs than there should be, and flushes may let some go.
+    /// Whether there is more in the WALs than there should be, and families may have to be flushed.
     fn wals_are_long(&self) -> bool {
         let engine = &self.engine;
-        engine.wal_bytes.load(Ordering::Relaxed) > engine.wal_bytes_limit.load(Ordering::Relaxed)
-            && !engine.section_keeps_wals.load(Ordering::Relaxed)
+        let bytes = engine.wal_bytes.load(Ordering::Relaxed);
+        bytes > engine.wal_bytes_limit.load(Ordering::Relaxed)
+            && bytes >= engine.wal_bytes_to_ask_at.load(Ordering::Relaxed)
     }
 
     /// Checks again with the present size of memtables: they have grown since the limit was
@@ -83,13 +84,12 @@ impl WritePath {
         let engine = &self.engine;
         if self.wals_are_long() && self.wals_stay_long() {
             let holding_back = families_holding_back(engine, newest_wal_to_let_go(engine));
-            if holding_back.is_empty() {
-                note_what_keeps_oldest_wal(engine);
-            } else {
+            if !holding_back.is_empty() {
                 self.switch_memtables(leader, &holding_back, FlushReason::WalFull)?;
                 // Some have nothing but memtables that wait for more of them.
                 self.flush_sealed(&holding_back, FlushReason::WalFull, false)?;
             }
+            engine.families_asked_about_wals();
         }
         if engine.switch_wanted.load(Ordering::Relaxed) && engine.switch_wanted.swap(false, Ordering::Relaxed)
         {
@@ -295,6 +295,7 @@ fn newest_wal_to_let_go(engine: &Engine) -> Option<FileNumber> {
 fn families_holding_back(engine: &Engine, newest: Option<FileNumber>) -> Vec<ColumnFamilyId> {
     let Some(newest) = newest else { return Vec::new() };
     let state = engine.state.lock();
+    esker_base::probe!("write:families_asked_about_wals", &mut state.families.walked());
     let holding = state.families.values().filter(|f| {
         let (needed, section) = (f.memtables.oldest_log_needed(), f.memtables.oldest_section(0));
         section.unwrap_or(needed).min(needed) <= newest
@@ -303,16 +304,6 @@ fn families_holding_back(engine: &Engine, newest: Option<FileNumber>) -> Vec<Col
             && (!f.memtables.immutables.is_empty() || !f.memtables.active.is_empty())
     });
     holding.map(|f| f.cf.id).collect()
-}
-
-/// Records that no memtable holds the oldest WAL back. A prepared transaction then does, until it
-/// is resolved, and later writers need not ask all families.
-fn note_what_keeps_oldest_wal(engine: &Engine) {
-    let oldest = engine.wals.lock().oldest_alive();
-    let section = engine.prepared.lock().oldest_wal();
-    if section.is_some() && section <= oldest {
-        engine.section_keeps_wals.store(true, Ordering::Relaxed);
-    }
 }
 
 /// The family whose active memtable is the largest, if any has entries.

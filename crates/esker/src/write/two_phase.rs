@@ -144,8 +144,7 @@ impl WritePath {
                 }
                 TwoPhase::Commit { xid, batch } => self.note_commit(xid, batch, current()),
             }
-            // By the leader, as it is set: flushes may let WALs go now.
-            self.engine.section_keeps_wals.store(false, Ordering::Relaxed);
+            self.engine.ask_families_about_wals_again();
         }
     }
 
@@ -188,7 +187,7 @@ impl WritePath {
         wals.sync()?;
         wals.set_current_complete();
         prepared.moved_to(wal);
-        engine.section_keeps_wals.store(false, Ordering::Relaxed);
+        engine.ask_families_about_wals_again();
         Ok(())
     }
 }

@@ -5,13 +5,15 @@ use esker::internals::env::fault::{FaultFs, OpKind};
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{Clock, MockClock, SystemClock};
 use esker::internals::memtable::MemoryBudget;
+use esker::observe::{EventListener, FlushJobInfo};
 use esker::options::{WriteBufferManager, load_latest_options_from};
 use esker::{
     ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, Env, ErrorKind, Options, WriteBatch, repair_db,
 };
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Nanoseconds that this thread has run.
@@ -310,5 +312,48 @@ fn memory_of_idle_families_does_not_make_each_write_flush() {
     db.pause_background_work();
     assert_eq!(db.live_files().len(), 0, "nothing is large enough for a flush");
     db.continue_background_work().unwrap();
+    db.close().unwrap();
+}
+
+/// Flushes begin when the other end is dropped.
+struct HoldFlushes(Mutex<Receiver<()>>);
+
+impl EventListener for HoldFlushes {
+    fn on_flush_begin(&self, _: &FlushJobInfo) {
+        let _ = self.0.lock().unwrap().recv();
+    }
+}
+
+#[test]
+fn writes_beside_flushes_for_long_wals_do_not_ask_all_families() {
+    let (families, records) = (300, 2000);
+    let (release, held) = channel();
+    let options = DbOptions {
+        max_total_wal_size: 256 << 10,
+        listeners: vec![Arc::new(HoldFlushes(Mutex::new(held)))],
+        ..new_options(&FaultFs::new(Arc::new(MemFs::new())))
+    };
+    let names = names(families);
+    let db = open(&options, &names, &ColumnFamilyOptions::default());
+    let mut batch = WriteBatch::new();
+    for name in &names {
+        batch.put_cf(db.column_family(name).unwrap().id(), b"key", b"value").unwrap();
+    }
+    db.write(&mut batch).unwrap();
+    let (asked, walked) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (times, last) = (asked.clone(), walked.clone());
+    let probes = Probes::new();
+    probes.on("write:families_asked_about_wals", move |value| {
+        times.fetch_add(1, Ordering::Relaxed);
+        last.store(*value.downcast_ref::<u64>().unwrap(), Ordering::Relaxed);
+    });
+    for record in 0..records {
+        db.put(format!("{record:05}"), [b'x'; 200]).unwrap();
+    }
+    let (asked, walked) = (asked.load(Ordering::Relaxed), walked.load(Ordering::Relaxed));
+    drop(release);
+    assert!(asked > 1, "the WALs are longer than their limit, and stay so");
+    assert!(asked <= 40, "{records} writes asked {asked} times");
+    assert!(walked <= 120 * families as u64, "{walked} looks at {families} families");
     db.close().unwrap();
 }
