@@ -9,7 +9,7 @@
 //! kind u8 = 2 | expiration varint64 | as 1                                         with TTL
 //! ```
 //!
-//! Kinds 0 and 2 come from the former stacked BlobDB only.
+//! Only the former stacked BlobDB wrote kinds 0 and 2.
 //!
 //! Page: `docs/format/values.md`.
 
@@ -20,34 +20,34 @@ pub mod file;
 #[cfg(test)]
 mod tests;
 
-/// Where a value lies in a blob file.
+/// The place of a value in a blob file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlobLocation {
     /// The blob file.
     pub file_number: FileNumber,
     /// File offset of the value's bytes.
     pub offset: u64,
-    /// Number of bytes stored.
+    /// Number of stored bytes.
     pub size: u64,
-    /// RocksDB's code of their compression.
+    /// RocksDB's code of the value's compression.
     pub compression: u8,
 }
 
 /// The value of a `BlobIndex` entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlobIndex<'a> {
-    /// The value itself, until `expiration` (unix seconds).
+    /// The value itself, valid until `expiration` (unix seconds).
     InlinedTtl {
-        /// The time at which it expires.
+        /// The time at which the value expires.
         expiration: u64,
         /// The value.
         value: &'a [u8],
     },
-    /// In a blob file.
+    /// A value in a blob file.
     Blob(BlobLocation),
-    /// In a blob file, until `expiration` (unix seconds).
+    /// A value in a blob file, valid until `expiration` (unix seconds).
     BlobTtl {
-        /// The time at which it expires.
+        /// The time at which the value expires.
         expiration: u64,
         /// The place of the value.
         location: BlobLocation,
@@ -68,7 +68,7 @@ impl<'a> BlobIndex<'a> {
         })
     }
 
-    /// Appends its encoding.
+    /// Appends the encoding of the index.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         match self {
             BlobIndex::InlinedTtl { expiration, value } => {

@@ -2,8 +2,9 @@
 //!
 //! `contents | compression code u8 | checksum u32`. Source: RocksDB `table/format.cc`.
 //!
-//! The checksum covers contents and code byte. Since format version 6 a number is added, made from
-//! the file's base context and the block's offset. So a block in the wrong place does not pass.
+//! The checksum covers contents and code byte. Since format version 6 a number is added to it, made
+//! from the file's base context and the block's offset. So a block in a wrong place fails the
+//! check.
 //!
 //! Page: `docs/format/sst.md`.
 
@@ -12,7 +13,7 @@ use esker_base::{Error, Result, crc32c, hash};
 /// Bytes behind each block.
 pub const TRAILER_BYTES: usize = 5;
 
-/// The function that guards blocks. The codes are on disk.
+/// The checksum function of blocks. The codes are on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[repr(u8)]
 pub enum ChecksumType {
@@ -24,7 +25,7 @@ pub enum ChecksumType {
     XxHash = 2,
     /// The low half of XXH64.
     XxHash64 = 3,
-    /// XXH3 over all but the last byte, which is mixed in afterwards. The default.
+    /// XXH3 of all bytes but the last, which is mixed in afterwards. The default.
     #[default]
     Xxh3 = 4,
 }
@@ -32,7 +33,7 @@ pub enum ChecksumType {
 impl ChecksumType {
     /// The type with this code.
     /// # Errors
-    /// `Corruption` if there is none.
+    /// `Corruption` if no type has it.
     pub fn from_u8(code: u8) -> Result<ChecksumType> {
         Ok(match code {
             0 => ChecksumType::NoChecksum,
@@ -59,7 +60,7 @@ impl ChecksumType {
         }
     }
 
-    /// RocksDB's name for it in options.
+    /// RocksDB's name of the type in options.
     pub const fn as_str(self) -> &'static str {
         match self {
             ChecksumType::NoChecksum => "kNoChecksum",
@@ -92,21 +93,21 @@ pub struct BlockGuard {
 }
 
 impl BlockGuard {
-    /// The number stored behind the block at `offset` whose contents and code byte are `bytes`.
+    /// The number stored behind the block at `offset`. `bytes` are its contents and its code byte.
     #[inline]
     pub fn stored_checksum(&self, bytes: &[u8], offset: u64) -> u32 {
         self.checksum_type.checksum(bytes).wrapping_add(context_modifier(self.base_context, offset))
     }
 
-    /// Appends code byte and checksum to `block`, which goes to `offset`. Its contents begin at
-    /// `start`; other bytes may lie before them.
+    /// Appends code byte and checksum to `block`, which will lie at `offset` in the file. Its
+    /// contents begin at `start`; other bytes may lie before them.
     pub fn append_trailer(&self, block: &mut Vec<u8>, start: usize, compression_code: u8, offset: u64) {
         block.push(compression_code);
         let sum = self.stored_checksum(block.get(start..).unwrap_or_default(), offset);
         block.extend_from_slice(&sum.to_le_bytes());
     }
 
-    /// Checks a block read with its trailer from `offset` and returns its compression code.
+    /// Checks a block that was read with its trailer from `offset`. Returns its compression code.
     /// # Errors
     /// `Corruption` naming the offset and both checksums.
     #[inline]
@@ -130,9 +131,9 @@ fn mismatch(stored: u32, computed: u32, offset: u64) -> Error {
     ))
 }
 
-/// The compression code of a block read with its trailer, unchecked.
+/// The compression code of a block that was read with its trailer. Checks nothing.
 /// # Errors
-/// `Corruption` if it is shorter than a trailer.
+/// `Corruption` if the bytes are shorter than a trailer.
 #[inline]
 pub fn compression_code(block_with_trailer: &[u8]) -> Result<u8> {
     match block_with_trailer.len().checked_sub(TRAILER_BYTES).and_then(|n| block_with_trailer.get(n)) {

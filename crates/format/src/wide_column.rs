@@ -7,9 +7,9 @@
 //!   values back to back
 //!
 //! Invariants
-//!  1. Names ascend strictly, bytewise. The default column has the empty name and is what a plain
-//!     get returns.
-//!  2. A [`EncodedColumns`] was checked whole: walking it cannot fail.
+//!  1. Names ascend strictly, bytewise. The default column has the empty name. A plain get returns
+//!     its value.
+//!  2. The bytes of an [`EncodedColumns`] were checked completely, so that iteration cannot fail.
 //!
 //! Page: `docs/format/values.md`.
 
@@ -20,15 +20,15 @@ pub mod stored;
 #[cfg(test)]
 mod tests;
 
-/// The name of the column that a plain get returns.
+/// The name of the column whose value a plain get returns.
 pub const DEFAULT_COLUMN_NAME: &[u8] = b"";
 
 const VERSION: u32 = 1;
 
-/// Appends the entity of these columns, which may stand in any order.
+/// Appends the entity of these columns, which may come in any order.
 /// # Errors
-/// `InvalidArgument` if a name occurs twice, or anything reaches 2^32 bytes; `out` is then what it
-/// was.
+/// `InvalidArgument` if a name occurs twice, or anything reaches 2^32 bytes. `out` is then
+/// unchanged.
 pub fn serialize(columns: &[(&[u8], &[u8])], out: &mut Vec<u8>) -> Result<()> {
     let mut sorted: Vec<(&[u8], &[u8])> = columns.to_vec();
     sorted.sort_unstable_by_key(|(name, _)| *name);
@@ -59,7 +59,7 @@ pub fn serialize(columns: &[(&[u8], &[u8])], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// An entity, checked, where it lies.
+/// The checked bytes of an entity, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct EncodedColumns<'a> {
     count: u32,
@@ -70,9 +70,8 @@ pub struct EncodedColumns<'a> {
 impl<'a> EncodedColumns<'a> {
     /// Checks all of `bytes`.
     /// # Errors
-    /// `Corruption` if they are cut off, names do not ascend, or values do not fill the rest ·
-    /// `NotSupported` for a version other than 1 (2 means that columns lie in blob files:
-    /// [`stored`]).
+    /// `Corruption` if they are cut off, names do not ascend, or values do not fill the rest.
+    /// `NotSupported` for a version other than 1. Version 2 has columns in blob files: [`stored`].
     pub fn parse(bytes: &'a [u8]) -> Result<EncodedColumns<'a>> {
         let mut d = Decoder::new(bytes);
         let version = d.varint32()?;
@@ -106,12 +105,12 @@ impl<'a> EncodedColumns<'a> {
         self.count as usize
     }
 
-    /// Whether there is none.
+    /// Whether there are no columns.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Names and values, by name.
+    /// Names and values, in the order of names.
     pub fn iter(&self) -> Columns<'a> {
         Columns { left: self.count, index: Decoder::new(self.index), values: Decoder::new(self.values) }
     }
@@ -121,7 +120,7 @@ impl<'a> EncodedColumns<'a> {
         self.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
     }
 
-    /// The value of a plain get; empty if there is no default column.
+    /// The value that a plain get returns; empty if there is no default column.
     pub fn default_value(&self) -> &'a [u8] {
         match self.iter().next() {
             Some((name, value)) if name == DEFAULT_COLUMN_NAME => value,
@@ -129,9 +128,9 @@ impl<'a> EncodedColumns<'a> {
         }
     }
 
-    /// The entity with this value in its default column, which it need not have had.
+    /// The entity with its default column set to `value`. Adds the column if it is missing.
     /// # Errors
-    /// As [`serialize`].
+    /// `InvalidArgument` if a column reaches 2^32 bytes.
     pub fn with_default_value(&self, value: &[u8]) -> Result<Vec<u8>> {
         let mut columns = vec![(DEFAULT_COLUMN_NAME, value)];
         columns.extend(self.iter().filter(|(name, _)| *name != DEFAULT_COLUMN_NAME));
@@ -141,7 +140,7 @@ impl<'a> EncodedColumns<'a> {
     }
 }
 
-/// Walks the columns of an entity.
+/// Iterates over the columns of an entity.
 #[derive(Clone, Debug)]
 pub struct Columns<'a> {
     left: u32,

@@ -10,7 +10,7 @@
 //!
 //! Invariants
 //!  1. A block with more than 253 restarts, or larger than 64 KiB, has no hash index.
-//!  2. Two keys behind different restarts never share a bucket that names one of them.
+//!  2. If keys of different restarts share a bucket, the bucket is a collision.
 
 use esker_base::hash::{BLOCK_HASH_INDEX_SEED, hash32};
 
@@ -19,21 +19,22 @@ const COLLISION: u8 = 254;
 const MAX_RESTART: u8 = 253;
 /// Larger blocks have no hash index.
 pub(super) const MAX_BLOCK_BYTES: usize = 1 << 16;
-/// RocksDB's ratio for a ratio that makes no sense.
+/// RocksDB's ratio, used in place of an invalid one.
 const DEFAULT_UTIL_RATIO: f64 = 0.75;
 
-/// Collects the keys of one block. Reused from block to block.
+/// Collects the keys of one block. A builder serves one block after the other.
 #[derive(Debug)]
 pub(super) struct HashIndexBuilder {
     buckets_per_key: f64,
-    /// The sum that RocksDB makes, one key at a time: its rounding decides the number of buckets.
+    /// A floating-point sum over the keys, as in RocksDB: its rounding decides the number of
+    /// buckets.
     estimated_buckets: f64,
     entries: Vec<(u32, u8)>,
     fits: bool,
 }
 
 impl HashIndexBuilder {
-    /// An empty index with this many keys for each bucket.
+    /// An empty index with `util_ratio` keys per bucket.
     pub(super) fn new(util_ratio: f64) -> HashIndexBuilder {
         let ratio = if util_ratio > 0.0 { util_ratio } else { DEFAULT_UTIL_RATIO };
         HashIndexBuilder {
@@ -55,7 +56,7 @@ impl HashIndexBuilder {
         }
     }
 
-    /// Bytes it will take; 0 if there will be none.
+    /// Bytes that the index will take; 0 if the block will have none.
     pub(super) fn size_estimate(&self) -> usize {
         if self.fits { usize::from(self.bucket_count()) + 2 } else { 0 }
     }
@@ -69,7 +70,8 @@ impl HashIndexBuilder {
         self.estimated_buckets as u16 | 1
     }
 
-    /// Appends it to a block and returns true, unless the block has too many restarts.
+    /// Appends the index to a block and returns true. Returns false if the block has too many
+    /// restarts.
     pub(super) fn finish(&self, out: &mut Vec<u8>) -> bool {
         if !self.fits {
             return false;
@@ -89,7 +91,7 @@ impl HashIndexBuilder {
         true
     }
 
-    /// Empties it for the next block.
+    /// Empties the builder for the next block.
     pub(super) fn reset(&mut self) {
         self.estimated_buckets = 0.0;
         self.entries.clear();

@@ -1,4 +1,4 @@
-//! Cuts decoded entries to a run that a reader is shown as it is.
+//! Cuts decoded entries to a run that a reader may see without changes.
 
 use crate::cursor::{DecodeAhead, DecodedRun, RunEntry};
 use crate::key::{self, InternalKeyComparator};
@@ -6,9 +6,9 @@ use esker_base::comparator::KeyOrder;
 use esker_base::{SequenceNumber, ValueType};
 
 /// Cuts the entries decoded into `run` to those that
-/// [`look_ahead`](crate::cursor::ScanIterator::look_ahead) promises. The cursor stands on the first
-/// of them or, backward, on the last. `global_seqno`: the sequence number of all of them.
-/// `is_first_alone`: no entry before the first decoded one has its user key.
+/// [`look_ahead`](crate::cursor::ScanIterator::look_ahead) promises. The cursor is on the first
+/// of them or, backward, on the last. `global_seqno` is the sequence number of all entries, if the
+/// table has one. `is_first_alone`: no entry before the first decoded one has its user key.
 pub fn cut_run(
     run: &mut DecodedRun,
     ahead: &DecodeAhead<'_>,
@@ -17,7 +17,7 @@ pub fn cut_run(
     is_first_alone: bool,
 ) {
     let entries = run.entries();
-    // Visible plain values: of type `Value`, and not newer than the reader.
+    // A visible plain value has type `Value` and is not newer than the reader.
     let most = match global_seqno {
         None => (ahead.sequence.0 << 8) | 0xFF,
         Some(sequence) if sequence <= ahead.sequence => u64::MAX,
@@ -26,9 +26,10 @@ pub fn cut_run(
     let is_plain = |entry: &RunEntry| entry.packed & 0xFF == ValueType::Value as u64 && entry.packed <= most;
     let trusts_bytes = icmp.order() != KeyOrder::Custom;
     let user_key = |i: usize| key::user_key(run.internal_key(i));
-    // Called only for entries whose bytes do not tell.
+    // Called only for entries whose bytes do not decide it.
     let begins_key = |i: usize| !icmp.same_user_key(user_key(i - 1), user_key(i));
-    // Whether a key lies before the limit in key order; for a backward scan also at the limit.
+    // Whether a key lies before the limit in key order. In a backward scan, also whether it is at
+    // it.
     let is_below = |entry: &RunEntry| {
         let order = |limit| icmp.compare_user_keys(key::user_key(run.key_of(entry)), limit);
         match ahead.limit {

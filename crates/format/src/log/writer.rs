@@ -1,20 +1,20 @@
-//! Cuts logical records into physical ones.
+//! Splits logical records into physical ones.
 
 use super::{BLOCK_BYTES, HEADER_BYTES, RECYCLABLE_HEADER_BYTES, RecordType, stored_log_number};
 use esker_base::ColumnFamilyId;
 use esker_base::crc32c;
 
-/// Bytes for one family: its id and a size.
+/// Bytes of one family in a record of timestamp sizes: its id and a size.
 const TIMESTAMP_SIZE_BYTES: usize = 6;
 
-/// RocksDB's code of zstd, as a compression record has it.
+/// RocksDB's code of zstd in a compression record.
 pub(super) const ZSTD: u32 = 7;
 
-/// Makes the bytes of a log. Knows no file: it appends to a vector, so that a group of records is
-/// one `write`.
+/// Makes the bytes of a log. It knows no file and appends to a vector, so that a group of records
+/// is one `write`.
 ///
-/// The caller appends all bytes to the log, in order. After a failed append the file's offset and
-/// the writer's differ: make a new log, or [`LogWriter::resume`] at the file's real offset.
+/// The caller appends all bytes to the log, in order. After a failed append the offsets of file and
+/// writer differ: make a new log, or [`LogWriter::resume`] at the file's real offset.
 #[derive(Clone, Debug)]
 pub struct LogWriter {
     log_number: u32,
@@ -23,13 +23,13 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// For an empty log. `recyclable`: the file may hold an older log's bytes, or later serve
-    /// another log.
+    /// A writer for an empty log. `recyclable`: the file may hold an older log's bytes, or may
+    /// later be reused for another log.
     pub fn new(log_number: u64, recyclable: bool) -> LogWriter {
         LogWriter::resume(log_number, recyclable, 0)
     }
 
-    /// Goes on behind the first `file_bytes` of a log.
+    /// A writer that continues behind the first `file_bytes` of a log.
     pub fn resume(log_number: u64, recyclable: bool, file_bytes: u64) -> LogWriter {
         let in_block = file_bytes % BLOCK_BYTES as u64;
         LogWriter {
@@ -61,7 +61,7 @@ impl LogWriter {
         let mut pieces = Pieces { parts, head: &[] };
         let mut left = payload_bytes;
         let mut is_first = true;
-        // An empty record is still one header, hence the test at the end.
+        // An empty record has a header too, so the loop tests its condition at the end.
         loop {
             self.start_block_if_full(out);
             let room = BLOCK_BYTES - self.block_offset - self.header_bytes();
@@ -76,21 +76,21 @@ impl LogWriter {
         }
     }
 
-    /// Appends the record that says that the logical records of this log are zstd frames. It is the
-    /// first record of its log.
+    /// Appends a record that declares the logical records of this log to be zstd frames. It must be
+    /// the first record of its log.
     pub fn add_zstd_compression(&mut self, out: &mut Vec<u8>) {
         debug_assert_eq!(self.block_offset, 0, "a log says first how it is compressed");
         let payload = ZSTD.to_le_bytes();
         let mut pieces = Pieces { parts: &[&payload], head: &[] };
-        // The header has no log number, in recycled files either.
+        // The header of this record has no log number, even in recycled files.
         let recyclable = std::mem::replace(&mut self.recyclable, false);
         self.emit(RecordType::SetCompression, payload.len(), &mut pieces, out);
         self.recyclable = recyclable;
     }
 
-    /// Appends the timestamp sizes of these families' keys in the records that follow; without it
-    /// RocksDB 11 takes them for keys without timestamps. A record of this kind is never split:
-    /// many families get several.
+    /// Appends the timestamp sizes of families for the records that follow. Without it RocksDB 11
+    /// takes their keys for keys without timestamps. Such a record is never split: many families
+    /// get several.
     pub fn add_timestamp_sizes(&mut self, sizes: &[(ColumnFamilyId, u16)], out: &mut Vec<u8>) {
         let most = (BLOCK_BYTES - self.header_bytes()) / TIMESTAMP_SIZE_BYTES;
         for sizes in sizes.chunks(most) {
@@ -112,7 +112,7 @@ impl LogWriter {
         }
     }
 
-    /// Number of bytes that the next record of `payload_bytes` appends.
+    /// Number of bytes that the next record appends if it has `payload_bytes`.
     pub fn encoded_bytes(&self, payload_bytes: usize) -> usize {
         let header = self.header_bytes();
         let in_block = BLOCK_BYTES - self.block_offset;
@@ -122,7 +122,7 @@ impl LogWriter {
         padding + header + payload_bytes + behind_first.div_ceil(BLOCK_BYTES - header) * header
     }
 
-    /// Fills a rest that is too short for a header with zeros.
+    /// Fills the rest of a block with zeros if it is too short for a header.
     fn start_block_if_full(&mut self, out: &mut Vec<u8>) {
         let rest = BLOCK_BYTES - self.block_offset;
         if rest < self.header_bytes() {
@@ -155,7 +155,7 @@ impl LogWriter {
         }
         pieces.copy(bytes, out);
         self.block_offset += self.header_bytes() + bytes;
-        // One pass over bytes that are still in the first-level cache.
+        // One pass computes the checksum while the bytes are in the first-level cache.
         let (_, record) = out.split_at_mut(start);
         let (crc_and_size, checked) = record.split_at_mut(6);
         let crc = crc32c::mask(crc32c::value(checked));
@@ -165,7 +165,7 @@ impl LogWriter {
     }
 }
 
-/// A payload in pieces, read from the front.
+/// A payload in pieces, which is read from the front.
 struct Pieces<'a> {
     parts: &'a [&'a [u8]],
     head: &'a [u8],

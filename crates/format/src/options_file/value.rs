@@ -1,10 +1,10 @@
-//! Values behind a `=`: escapes, maps in braces, lists.
+//! Values behind a `=` in OPTIONS files: escapes, maps in braces, lists.
 
 use super::trim;
 use esker_base::{Error, Result};
 use std::borrow::Cow;
 
-/// `text` with a backslash before `\`, `#` and `:`, and line ends as `\n` and `\r`.
+/// `text` with a backslash before `\`, `#` and `:`, and with line ends as `\n` and `\r`.
 pub fn escape(text: &str) -> Cow<'_, str> {
     if !text.contains(['\\', '#', ':', '\n', '\r']) {
         return Cow::Borrowed(text);
@@ -21,7 +21,7 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The inverse of [`escape`]; a lone backslash at the end is dropped, as RocksDB does.
+/// The inverse of [`escape`]. As in RocksDB, a lone backslash at the end is dropped.
 pub fn unescape(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);
@@ -41,8 +41,8 @@ pub fn unescape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The keys and values of `k=v;k={…};…`, with or without braces around it. A value in braces keeps
-/// them: it is a map (or list) of its own, to be split in turn.
+/// The keys and values of `k=v;k={…};…`, with or without braces around the whole. A value in braces
+/// keeps them: it is a map or list that the caller splits in turn.
 /// # Errors
 /// `InvalidArgument` if a key is missing, braces do not match, or something stands behind a closing
 /// brace.
@@ -67,7 +67,8 @@ pub fn split_map(value: &str) -> Result<Vec<(&str, &str)>> {
     }
 }
 
-/// The items of `a:b:{…}:c`, trimmed; an empty text has none. Items keep their braces and escapes.
+/// The items of `a:b:{…}:c`, trimmed. An empty text has no items. Items keep their braces and
+/// escapes.
 /// # Errors
 /// `InvalidArgument` if braces do not match or something stands behind a closing one.
 pub fn split_list(value: &str, delimiter: char) -> Result<Vec<&str>> {
@@ -81,7 +82,7 @@ pub fn split_list(value: &str, delimiter: char) -> Result<Vec<&str>> {
     Ok(items)
 }
 
-/// One value, and the text behind its delimiter.
+/// Splits off one value. Returns it and the text behind its delimiter.
 fn split_item(text: &str, delimiter: char) -> Result<(&str, &str)> {
     let text = text.trim_start_matches([' ', '\t', '\n', '\u{b}', '\u{c}', '\r']);
     if !text.starts_with('{') {
@@ -107,7 +108,7 @@ fn split_item(text: &str, delimiter: char) -> Result<(&str, &str)> {
     }
 }
 
-/// The offset behind the brace that closes the first one.
+/// The offset behind the brace that matches the first one.
 fn matching_brace(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     for (at, c) in text.char_indices() {
@@ -123,7 +124,7 @@ fn matching_brace(text: &str) -> Option<usize> {
     None
 }
 
-/// The text between matching braces that enclose all of it.
+/// `text` without the matching braces that enclose all of it, if any.
 fn without_braces(mut text: &str) -> &str {
     while text.starts_with('{') && matching_brace(text) == Some(text.len()) {
         text = trim(text.get(1..text.len() - 1).unwrap_or_default());

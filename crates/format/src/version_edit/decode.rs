@@ -1,4 +1,4 @@
-//! Bytes to edits.
+//! Decodes version edits.
 
 use super::encode::{BLOB_ITEMS_END, file_tag, tag};
 use super::{BlobFileAddition, BlobFileGarbage, FileMetaData, VersionEdit};
@@ -7,12 +7,12 @@ use crate::key::TRAILER_BYTES;
 use esker_base::coding::Decoder;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 
-/// The name that stands for "no checksum was made".
+/// The name of the checksum function of a file without a checksum.
 const UNKNOWN_CHECKSUM_FUNCTION: &str = "Unknown";
 
 const MAX_FILE_NUMBER: u64 = (1 << 62) - 1;
 
-/// More levels than this cannot be meant; RocksDB's own limit is far below.
+/// A larger level is damage; RocksDB's own limit is far below.
 const MAX_LEVEL: u32 = 1 << 10;
 
 impl VersionEdit {
@@ -142,7 +142,7 @@ fn decode_file_item(tag: u32, item: &[u8], file: &mut FileMetaData) -> Result<()
     match tag {
         file_tag::NEED_COMPACTION => file.marked_for_compaction = byte(item)? == 1,
         file_tag::OLDEST_BLOB_FILE_NUMBER => {
-            // 0 is RocksDB's way to say "none".
+            // RocksDB writes 0 for "none".
             file.oldest_blob_file_number = Some(FileNumber(varint()?)).filter(|n| n.0 != 0);
         }
         file_tag::OLDEST_ANCESTOR_TIME => file.oldest_ancestor_time = varint()?,
@@ -195,7 +195,7 @@ fn blob_garbage(d: &mut Decoder<'_>) -> Result<BlobFileGarbage> {
     Ok(garbage)
 }
 
-/// Skips the items behind a blob entry; none is known.
+/// Skips the items behind a blob entry. This version knows no items.
 fn blob_items(d: &mut Decoder<'_>) -> Result<()> {
     loop {
         let tag = d.varint32()?;
@@ -230,7 +230,7 @@ fn level(d: &mut Decoder<'_>) -> Result<usize> {
     }
 }
 
-/// Only its length is checked: old bugs leaked unknown types into bounds.
+/// Checks only the length: old bugs leaked unknown types into bounds.
 fn internal_key(d: &mut Decoder<'_>) -> Result<Vec<u8>> {
     let key = d.length_prefixed()?;
     if key.len() < TRAILER_BYTES {

@@ -1,15 +1,15 @@
 //! User-defined timestamps of a batch's keys.
 //!
-//! In: a timestamp, and the size of timestamps of each family. Out: keys that end in it, in place.
-//! Source: RocksDB's `WriteBatch::UpdateTimestamps`.
+//! In: a timestamp, and the size of timestamps of each family. Out: the same batch, whose keys end
+//! with the timestamp. Source: RocksDB's `WriteBatch::UpdateTimestamps`.
 
 use super::WriteBatch;
 use super::op::BatchOp;
 use esker_base::{ColumnFamilyId, Error, Result};
 
 impl WriteBatch {
-    /// Replaces the last bytes of each key by `timestamp`, in the families whose keys have
-    /// timestamps: `size_in` gives their size, 0 for a family without. Save points stay.
+    /// Replaces the last bytes of each key by `timestamp`, in families whose keys have timestamps.
+    /// `size_in` gives the size of a family's timestamps, 0 for a family without. Save points stay.
     ///
     /// ```
     /// # use esker_format::write_batch::{BatchOp, WriteBatch};
@@ -23,8 +23,8 @@ impl WriteBatch {
     /// ```
     /// # Errors
     /// `InvalidArgument`: `timestamp` is empty or of another size, or a key is shorter than it ·
-    /// `Corruption`: the batch is protected and not what was put in · the error of `size_in`. The
-    /// batch stays as it was.
+    /// `Corruption`: the batch is protected and its bytes have changed · the error of `size_in`.
+    /// After an error the batch is unchanged.
     pub fn update_timestamps(
         &mut self,
         timestamp: &[u8],
@@ -57,7 +57,7 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// The place of the last `size` bytes of `key`, a slice of this batch.
+    /// The offset in this batch of the last `size` bytes of `key`, which is a slice of it.
     fn place_of_timestamp(&self, key: &[u8], size: usize) -> Result<usize> {
         let plain = key.len().checked_sub(size);
         let plain = plain.ok_or_else(|| Error::invalid_argument("a key has no room for its timestamp"))?;
@@ -65,7 +65,7 @@ impl WriteBatch {
     }
 }
 
-/// The keys of an op that end in timestamps.
+/// The keys of an op that may end with a timestamp.
 fn keys_of<'a>(op: &BatchOp<'a>) -> [Option<&'a [u8]>; 2] {
     match *op {
         BatchOp::Put { key, .. }
@@ -93,7 +93,8 @@ mod tests {
         Ok(if family == STAMPED { 4 } else { 0 })
     }
 
-    /// Each kind of op in both families. Keys of the one with timestamps end in `ts`.
+    /// A batch with each kind of op in two families. Keys of the family with timestamps end with
+    /// `ts`.
     fn filled(ts: &[u8]) -> WriteBatch {
         let mut batch = WriteBatch::with_protection(8).unwrap();
         for family in [PLAIN, STAMPED] {
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(refused(&mut batch, b"202", &size), ErrorKind::InvalidArgument);
         let unknown = |family| if family == STAMPED { Err(Error::not_found("who")) } else { Ok(0) };
         assert_eq!(refused(&mut batch, b"2026", &unknown), ErrorKind::NotFound);
-        // The keys of the other family have no room for a timestamp.
+        // Keys of the other family are shorter than the timestamp.
         assert_eq!(refused(&mut batch, b"2026", &|_| Ok(4)), ErrorKind::InvalidArgument);
         WriteBatch::new().update_timestamps(b"2026", size).unwrap();
     }
