@@ -1,13 +1,12 @@
-//! The memory and files that a scan of an hour holds while others write, minute by minute.
+//! The memory and files that a scan of an hour holds while other threads write, minute by minute.
 //!
 //! `cargo run --release -p esker-bench --example hour_long_scan -- [minutes]`
 //!
-//! Super versions replace each other once for each second of the hour. In each second a memtable
-//! fills and is flushed, and compactions run if they are due. The scan reads the number of rows
-//! that brings it to the end in an hour. A twentieth of the keys is written again and again. The
-//! database keeps a version of these for the scan, which adds nothing after the first minutes.
-//! Everything lies in memory files, so that unneeded files that are not deleted count in the
-//! process's memory, too.
+//! Each second of the hour has a new super version: a memtable fills and is flushed, and
+//! compactions run if they are due. The scan reads at a rate that reaches the end in an hour. One
+//! key in twenty is written again and again. The database keeps a version of these keys for the
+//! scan, which adds nothing after the first minutes. All files are in memory, so files that are not
+//! needed and not deleted count in the process's memory too.
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
 mod common;
@@ -28,8 +27,8 @@ const MEMTABLE_BYTES: usize = 64 << 10;
 const WRITES_A_SECOND: u64 = 300;
 
 /// The held memory and files, in KiB; `versions` is a number. Memtables and old files are those
-/// that the database needs no more; all files are in the process's memory, the info log, which
-/// grows for ever, among them.
+/// that the database does not need. `all_files` are the files in the process's memory, including
+/// the info log, which grows for ever.
 #[derive(Clone, Copy, Default, Debug)]
 struct Held {
     process: u64,
@@ -83,7 +82,7 @@ fn open(minutes: u64, fs: &Arc<MemFs>) -> Result<Db> {
     options.db.create_if_missing = true;
     options.db.env = Env::with_fs(fs.clone());
     options.db.stats_dump_period_sec = 0;
-    // A log that grows for ever would hide what else does.
+    // A growing log would hide the growth of other files.
     options.db.info_log_level = esker::options::InfoLogLevel::Fatal;
     options.cf.write_buffer_size = MEMTABLE_BYTES;
     options.cf.target_file_size_base = 1 << 20;
@@ -96,7 +95,7 @@ fn open(minutes: u64, fs: &Arc<MemFs>) -> Result<Db> {
     Ok(db)
 }
 
-/// A second of the hour: the writes of others, and the reads of the scan meanwhile.
+/// Runs a second of the hour: the writes of other threads, and the reads of the scan.
 fn second(db: &Db, iter: &mut DbIterator, second: u64, keys: u64) -> Result<()> {
     for i in 0..WRITES_A_SECOND {
         db.put(key(split_mix(second * WRITES_A_SECOND + i) % (keys / 20)), [b'w'; 100])?;
@@ -110,7 +109,7 @@ fn second(db: &Db, iter: &mut DbIterator, second: u64, keys: u64) -> Result<()> 
     iter.status()
 }
 
-/// The most that was held in each sixth of the scan.
+/// The maximum of each held quantity in each sixth of the scan.
 fn scan(minutes: u64, follows: bool) -> Result<Vec<Held>> {
     let fs = Arc::new(MemFs::new());
     let db = open(minutes, &fs)?;

@@ -1,12 +1,12 @@
-//! The cost of planned ranges together beside a loop of seeks: `Db::new_multi_scan` and one
-//! iterator that seeks the start of each range.
+//! The cost of ranges planned together (`Db::new_multi_scan`) beside one iterator that seeks the
+//! start of each range.
 //!
 //! `cargo run --release -p esker-bench --example multi_scan -- DIRECTORY [keys] [rounds]`
 //!
-//! Both take turns in one process; the clock counts, as reads of files are waited for; each figure
-//! is the median of the rounds' ratios, time of the ranges together by that of the loop. Ranges of
-//! 1, 10 and 100 rows, 1 to 100 of them, at random places; the block cache holds everything
-//! (`warm`) or nothing (`cold`: files are read, mostly from the system's page cache).
+//! Both take turns in one process. Times are wall-clock times, because reads wait for files. Each
+//! figure is the median of the rounds' ratios: time of the planned ranges by time of the iterator.
+//! There are 1 to 100 ranges of 1, 10 or 100 rows, at random places. The block cache holds
+//! everything (`warm`) or nothing (`cold`: files are read, mostly from the system's page cache).
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 #![expect(clippy::disallowed_methods, reason = "it waits for real files, and measures for how long")]
 
@@ -30,7 +30,7 @@ fn open(path: &Path, cache_bytes: usize) -> Result<Db> {
     Db::open(&options, path)
 }
 
-/// Keys in several levels: half of them have been written again.
+/// Fills several levels with keys, of which half are written twice.
 fn fill(path: &Path, keys: u64) -> Result<()> {
     let db = open(path, 1 << 20)?;
     (0..keys).try_for_each(|number| db.put(key(number), [b'v'; 100]))?;
@@ -75,7 +75,7 @@ fn one_by_one(db: &Db, starts: &[u64], rows: u64) -> Result<usize> {
     Ok(bytes)
 }
 
-/// Microseconds.
+/// Microseconds of `work`, and its result.
 fn timed(work: impl FnOnce() -> Result<usize>) -> Result<(f64, usize)> {
     let start = Instant::now();
     let bytes = work()?;
@@ -99,7 +99,7 @@ fn main() -> Result<()> {
         for (ranges, rows) in [(1, 10), (10, 1), (10, 10), (10, 100), (100, 10)] {
             let (mut ratios, mut loops) = (Vec::new(), Vec::new());
             for round in 0..=rounds {
-                // Without a cache each side has places of its own; with one all have the same.
+                // Without a cache the two sides read different places; with one they read the same.
                 let places = |side: u64| starts(round * 4 + side, ranges, rows, keys);
                 let mut at = [places(0), places(1), places(2), places(3)];
                 if cache_bytes > 0 {

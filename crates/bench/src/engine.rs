@@ -2,7 +2,7 @@
 //! engine that does nothing.
 //!
 //! Options and errors are Esker's types, with RocksDB's names; another engine translates them once,
-//! at open. All calls of a loop are monomorphic: none goes through a table of functions.
+//! at open. All calls of a loop are compiled for one engine: none is virtual.
 
 mod esker;
 mod noop;
@@ -27,7 +27,7 @@ pub trait Store: Sync {
     /// `InvalidArgument` if the directory holds other files; else the engine's.
     fn destroy(&self) -> Result<()>;
 
-    /// The location of the database, for people.
+    /// The location of the database, for messages.
     fn path(&self) -> String;
 
     /// The name of the memtable's kind, for the header.
@@ -43,13 +43,14 @@ pub trait BenchEngine: Send + Sync {
     type Batch: BenchBatch;
     /// An iterator over keys.
     type Cursor: BenchCursor;
-    /// Values of a batch of reads. A loop uses one object for all its batches, like RocksDB's tool.
+    /// Values of a batch of reads. As in RocksDB's tool, a loop uses one object for all its
+    /// batches.
     type Values: Default;
 
     /// An empty batch for this database.
     fn new_batch(&self) -> Self::Batch;
 
-    /// Writes all of `batch`, and leaves it unchanged.
+    /// Writes all operations of `batch` and leaves the batch unchanged.
     /// # Errors
     /// The engine's.
     fn write(&self, options: &WriteOptions, batch: &mut Self::Batch) -> Result<()>;
@@ -83,7 +84,7 @@ pub trait BenchEngine: Send + Sync {
     /// Reads all `keys`; calls `each` with each value (or `None`) in the order of the keys.
     /// `values` holds the results until the next batch.
     /// # Errors
-    /// The first error of a key; other keys are read all the same.
+    /// The first error of a key. The other keys are still read.
     fn multi_get(
         &self,
         options: &ReadOptions,
@@ -92,7 +93,7 @@ pub trait BenchEngine: Send + Sync {
         each: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()>;
 
-    /// `options` under a snapshot of the present, which lives as long as they do.
+    /// `options` with a snapshot of the present, which lives as long as the result.
     fn under_snapshot(&self, options: &ReadOptions) -> ReadOptions;
 
     /// An iterator without a position.
@@ -110,7 +111,7 @@ pub trait BenchEngine: Send + Sync {
         each: impl FnMut(&[u8], &[u8]),
     ) -> Result<()>;
 
-    /// Flushes memtables, and waits for the end of that.
+    /// Flushes memtables and waits until they are flushed.
     /// # Errors
     /// The engine's.
     fn flush(&self) -> Result<()>;
@@ -120,21 +121,21 @@ pub trait BenchEngine: Send + Sync {
     /// The engine's.
     fn compact(&self, rewrite_last_level: bool, max_subcompactions: u32) -> Result<()>;
 
-    /// Waits for the end of all running and due background work.
+    /// Waits until no background work is due or running.
     /// # Errors
     /// The background error, if there is one.
     fn wait_for_background_work(&self) -> Result<()>;
 
-    /// The property with this name of RocksDB's.
+    /// The property with this RocksDB name.
     fn property(&self, name: &str) -> Option<String>;
 
     /// Ends background work and closes all files.
     /// # Errors
-    /// The engine's; the database is closed all the same.
+    /// The engine's. The database is closed even then.
     fn close(self) -> Result<()>;
 }
 
-/// Writes that go together.
+/// Writes that are applied together.
 pub trait BenchBatch {
     /// Empties the batch.
     fn clear(&mut self);
@@ -144,15 +145,15 @@ pub trait BenchBatch {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
     /// Removes `key`.
     /// # Errors
-    /// As `put`.
+    /// `InvalidArgument` for a key that is too long for the format.
     fn delete(&mut self, key: &[u8]) -> Result<()>;
     /// Removes the keys from `begin` up to, not including, `end`.
     /// # Errors
-    /// As `put`.
+    /// `InvalidArgument` for a key that is too long for the format.
     fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> Result<()>;
 }
 
-/// A place in the order of keys.
+/// An iterator over keys and values.
 pub trait BenchCursor {
     /// Whether the iterator is at an entry.
     fn valid(&self) -> bool;

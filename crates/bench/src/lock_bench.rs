@@ -1,17 +1,17 @@
-//! `lock_bench`: the number of locks that the lock manager takes and releases in a second.
+//! `lock_bench`: measures how many locks per second the lock manager takes and releases.
 //!
 //! In: workloads, numbers of threads, locks for each transaction. Out: a table of millions of locks
-//! a second. It has a row for each workload and number of threads, with figures for families that
+//! per second. It has a row for each workload and number of threads, with figures for families that
 //! lock points only and for families that lock ranges.
 //!
-//! Each round measures every cell once. The two kinds of family follow each other at once, so other
-//! load on the machine hits both. A figure is the median of the rounds; a ratio is the median of
-//! the rounds' ratios. Processor time stands beside the rates: it stays comparable on a busy
-//! machine.
+//! Each round measures every cell once. The two kinds of family run directly after each other, so
+//! that other load on the machine affects both. A figure is the median of the rounds; a ratio is
+//! the median of the rounds' ratios. The table also shows processor time, which stays comparable on
+//! a busy machine.
 //!
-//! Source of the workloads: RocksDB's `point_lock_bench` (threads, keys, locks for each
+//! Sources of the workloads: RocksDB's `point_lock_bench` (threads, keys, locks for each
 //! transaction, shares of shared and exclusive locks), and the ranges that a transaction over a
-//! table with secondary indexes takes.
+//! table with secondary indexes locks.
 
 mod cell;
 mod circle;
@@ -29,7 +29,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
-/// Number of deadlocks for the measurement of their detection.
+/// Number of deadlocks that the measurement of their detection makes.
 const CIRCLES: usize = 200;
 
 /// The options of a measurement.
@@ -45,10 +45,10 @@ pub struct LockBenchOptions {
     pub key_bytes: usize,
     /// Locks that each transaction takes before it releases all.
     pub locks: usize,
-    /// Keys between the leaves of a range family at the start; samples of the data would give
-    /// them.
+    /// Number of keys between the initial leaves of a range family. A database would take leaves
+    /// from samples of its data.
     pub boundaries: usize,
-    /// Rounds for each cell.
+    /// Number of rounds.
     pub rounds: usize,
     /// Duration of a round.
     pub time: Duration,
@@ -82,16 +82,16 @@ pub struct LockBenchRow {
     pub range: f64,
     /// Ratio of the range family's rate to the point family's.
     pub ratio: Option<f64>,
-    /// Ratio of the range family's rate to its rate with random keys in the same rounds, if
-    /// measured.
+    /// Ratio of the range family's rate to its rate with random keys in the same rounds, if that
+    /// was measured.
     pub of_random: Option<f64>,
     /// Waiting requests per thousand, in the last round of the range family.
     pub waits: f64,
     /// Nanoseconds of processor time for a lock and its release in a family for points.
     pub point_cpu: Option<f64>,
-    /// The same in a family for ranges.
+    /// Nanoseconds of processor time for a lock and its release in a family for ranges.
     pub range_cpu: f64,
-    /// Ratio of the two: 1 for equal times, more if ranges take less.
+    /// Ratio of `point_cpu` to `range_cpu`: above 1 if ranges take less time.
     pub cpu_ratio: Option<f64>,
 }
 
@@ -187,7 +187,7 @@ fn measure(options: &LockBenchOptions, threads: usize) -> esker::Result<Vec<Lock
     Ok(options.workloads.iter().enumerate().map(row).collect())
 }
 
-/// Results of the two kinds of family, a pair for each round.
+/// Runs both kinds of family in turns. Returns a pair of results for each round.
 fn take_turns<R, E>(
     rounds: usize,
     mut run: impl FnMut(Locking, usize) -> Result<R, E>,

@@ -19,7 +19,7 @@ use esker::{Error, Options, Result, builtin, comparator, prefix};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The store that the flags describe.
+/// The database that the flags describe.
 /// # Errors
 /// `InvalidArgument` or `NotSupported` naming the flag.
 pub(crate) fn store(flags: &Flags) -> Result<EskerStore> {
@@ -56,7 +56,7 @@ fn bad(flag: &str, why: impl std::fmt::Display) -> Error {
 
 fn db_options(flags: &Flags) -> Result<DbOptions> {
     let mut db = DbOptions {
-        // An older RocksDB need not read a benchmark's database.
+        // An older RocksDB need not be able to read the database of a benchmark.
         compatible_with: TargetVersion::V11,
         create_if_missing: !flags.readonly,
         paranoid_checks: flags.paranoid_checks,
@@ -109,7 +109,7 @@ fn db_options(flags: &Flags) -> Result<DbOptions> {
     Ok(db)
 }
 
-/// The level that `--perf_level` means.
+/// Translates `--perf_level`.
 pub(crate) fn perf_level(flags: &Flags) -> Result<PerfLevel> {
     Ok(match flags.perf_level {
         1 => PerfLevel::Disable,
@@ -269,7 +269,7 @@ fn codec_named(flag: &str, name: &str) -> Result<CompressionType> {
     Ok(kind)
 }
 
-/// The codec and its level, for benchmarks that only compress.
+/// The codec and its level, for benchmarks that compress without a database.
 pub(crate) fn codec(flags: &Flags) -> Result<(CompressionType, CodecOptions)> {
     let mut cf = ColumnFamilyOptions::default();
     set_compression(flags, &mut cf)?;

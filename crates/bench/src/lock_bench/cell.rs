@@ -1,4 +1,4 @@
-//! One measurement: threads with a lock manager of their own, for a given time.
+//! One measurement: threads use a lock manager of their own for a given time.
 
 use super::{LockBenchOptions, workload::LockBenchRequest, workload::LockWorkload};
 use esker::Result;
@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-/// The subject of a measurement.
+/// The parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LockBenchCell<'a> {
     pub(super) options: &'a LockBenchOptions,
@@ -63,12 +63,12 @@ impl LockClock for SystemTime {
     }
 }
 
-/// Writes key number `n`; keys sort as their numbers do.
+/// Writes the key with number `n`. Keys sort in the order of their numbers.
 pub(super) fn write_key(key: &mut [u8], n: u64) {
     key[..8].copy_from_slice(&n.to_be_bytes());
 }
 
-/// A generator of numbers below a bound: SplitMix64. Its state starts at the mixed seed. With
+/// A generator of numbers below a bound: SplitMix64. Its state starts from the mixed seed. With
 /// unmixed neighbouring seeds, threads would draw the same numbers one step apart.
 pub(super) fn generator(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = mixed(seed);
@@ -85,7 +85,7 @@ fn mixed(state: u64) -> u64 {
 }
 
 impl LockBenchCell<'_> {
-    /// Runs the cell.
+    /// Runs the measurement.
     /// # Errors
     /// The system refuses a thread.
     pub(super) fn run(&self, locking: Locking) -> Result<CellOutcome> {
@@ -149,7 +149,7 @@ impl LockBenchCell<'_> {
                     write_key(&mut right, request.first + request.count - 1);
                     locker.lock_range(family, Endpoint::Key(&left), Endpoint::Key(&right), request.mode)
                 };
-                // A transaction whose wait failed starts anew.
+                // A transaction begins again if its wait failed.
                 if result.is_err() {
                     break;
                 }

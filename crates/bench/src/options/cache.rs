@@ -1,6 +1,6 @@
 //! Translates flags into a block cache, its lower tiers, and its charges.
 //!
-//! Source of the flags' joint meaning: RocksDB `tools/db_bench_tool.cc` (`NewCache`).
+//! Source of the rules for combined flags: RocksDB `tools/db_bench_tool.cc` (`NewCache`).
 
 use super::{bad, codec_named, number};
 use crate::flags::Flags;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// The cache that the flags describe; `None` for no cache.
 /// # Errors
-/// `InvalidArgument` naming the flag; errors of opening a secondary cache.
+/// `InvalidArgument` naming the flag; errors from opening a secondary cache.
 pub(super) fn block_cache(flags: &Flags) -> Result<Option<Arc<BlockCache>>> {
     if !flags.cache_uri.is_empty() {
         return block_cache_from_string(&flags.cache_uri).map_err(|e| e.at("--cache_uri"));
@@ -47,7 +47,7 @@ pub(super) fn block_cache(flags: &Flags) -> Result<Option<Arc<BlockCache>>> {
 }
 
 fn primary(flags: &Flags) -> Result<CacheOptions> {
-    // Like RocksDB's tool: a fixed table expects blocks of `block_size`; a name without "fixed"
+    // As in RocksDB's tool, a fixed table expects blocks of `block_size`. A name without "fixed"
     // means the automatic table.
     let estimated_entry_charge = match flags.cache_type.as_str() {
         "fixed_hyper_clock_cache" => usize::try_from(flags.block_size).unwrap_or(0),
@@ -96,7 +96,7 @@ fn tiered(
     tiered_block_cache(options, compressed, &division, below)
 }
 
-/// The charges of the cache: which memory counts against its capacity.
+/// The kinds of memory that count against the cache's capacity.
 pub(super) fn usage(flags: &Flags) -> CacheUsageOptions {
     let roles = [
         (Role::CompressionDictionaryBuildingBuffer, flags.charge_compression_dictionary_building_buffer),
@@ -104,7 +104,7 @@ pub(super) fn usage(flags: &Flags) -> CacheUsageOptions {
         (Role::BlockBasedTableReader, flags.charge_table_reader),
         (Role::FileMetadata, flags.charge_file_metadata),
     ];
-    // Like RocksDB's tool: a role without a charge is disabled, not left to its default.
+    // As in RocksDB's tool, a role without a charge is disabled, not left to its default.
     let decision = |is_charged| if is_charged { Decision::Enabled } else { Decision::Disabled };
     let options_overrides = roles
         .into_iter()

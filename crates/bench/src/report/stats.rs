@@ -64,7 +64,7 @@ pub(crate) struct StatsSink<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) output: &'a BenchOutput,
     pub(crate) interval: Option<&'a IntervalReport>,
-    /// Operations between reports of each thread; 0: ever more.
+    /// Operations between two reports of a thread; 0 makes the distance grow.
     pub(crate) stats_interval: u64,
     /// Reads a property of the database, for `stats_per_interval`.
     pub(crate) property: &'a (dyn Fn(&str) -> Option<String> + Sync),
@@ -87,7 +87,7 @@ pub(crate) struct Done {
     /// Start in microseconds of the monotonic clock.
     pub(crate) start: u64,
     pub(crate) finish: u64,
-    /// Microseconds of all threads together.
+    /// Sum of the microseconds of all threads.
     pub(crate) micros: u64,
     pub(crate) operations: u64,
     pub(crate) bytes: u64,
@@ -135,7 +135,7 @@ impl<'a> Stats<'a> {
         self.done.bytes += bytes;
     }
 
-    /// Adds words to the result line.
+    /// Appends a text to the result line.
     pub(crate) fn add_message(&mut self, message: &str) {
         if !self.done.message.is_empty() {
             self.done.message.push(' ');
@@ -220,7 +220,7 @@ impl<'a> Stats<'a> {
 }
 
 impl Done {
-    /// Adds the work of another thread; takes its message only if there is none yet.
+    /// Adds the work of another thread. Takes its message only if there is none yet.
     pub(crate) fn merge(&mut self, other: &Done) {
         if other.excluded {
             return;
@@ -246,7 +246,7 @@ impl Done {
 
     /// Prints the result line, and the histograms if there are any.
     pub(crate) fn text(&self, name: &str) -> String {
-        // A benchmark without counts is one operation.
+        // A benchmark that counts nothing is one operation.
         let operations = self.operations.max(1);
         let elapsed = self.elapsed();
         let mut extra = String::new();

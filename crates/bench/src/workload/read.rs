@@ -51,7 +51,7 @@ impl<E: BenchEngine> Worker<'_, E> {
         let batch = usize::try_from(plan.batch_size).expect("a batch fits into memory");
         let mut picker = KeyPicker::new(self, count);
         let mut keys = vec![self.keys.buffer(); batch];
-        // Without --multiread_batched values are copied, as RocksDB's MultiGet into strings does.
+        // Without --multiread_batched, values are copied as in RocksDB's MultiGet into strings.
         let mut copies = vec![Vec::new(); if self.flags.multiread_batched { 0 } else { batch }];
         let mut values = E::Values::default();
         let (mut multi_reads, mut budget) = (0, self.budget(plan.reads));
@@ -85,10 +85,10 @@ impl<E: BenchEngine> Worker<'_, E> {
     }
 }
 
-/// A choice of keys to read: uniform, skewed, or at a distance from each other.
+/// Chooses keys to read: uniformly, skewed, or at a fixed distance from each other.
 struct KeyPicker {
     count: u64,
-    /// The exponent of `--read_random_exp_range`; 0 for a uniform choice.
+    /// The exponent of `--read_random_exp_range`; 0 for uniform keys.
     skew: f64,
     /// The distance of `--multiread_stride`; 0 for random keys.
     stride: u64,
@@ -116,11 +116,11 @@ impl KeyPicker {
         if self.skew == 0.0 { drawn % self.count } else { self.skewed(drawn) }
     }
 
-    /// A skewed random key. Low numbers are likelier, by e^skew; a multiplication then spreads them
-    /// over all keys, so hot keys are no neighbours.
+    /// A skewed random key. Low numbers are likelier, by e^skew. A multiplication then scatters
+    /// them over all keys, so that hot keys are not neighbours.
     fn skewed(&self, drawn: u64) -> u64 {
         const RANGE: u64 = 1 << 62;
-        /// RocksDB's factor, so the same keys are hot.
+        /// RocksDB's factor: the same keys are hot as in its tool.
         const PRIME: u64 = 0x5bd1_e995;
         let exponent = -((drawn % RANGE) as f64) / RANGE as f64 * self.skew;
         ((exponent.exp() * self.count as f64) as u64).wrapping_mul(PRIME) % self.count
@@ -142,7 +142,7 @@ impl KeyPicker {
         self.number
     }
 
-    /// Chooses the first key of a batch with a distance, so that all its keys exist.
+    /// Chooses the first key of a batch with a fixed distance, so that all keys of the batch exist.
     fn start_batch<E: BenchEngine>(&mut self, worker: &mut Worker<'_, E>) {
         if self.stride == 0 {
             return;

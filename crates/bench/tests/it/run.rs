@@ -1,4 +1,4 @@
-//! Running `db_bench` in this process.
+//! Runs `db_bench` in this process.
 
 use esker::internals::env::{Clock, SystemClock};
 use esker_bench::engine::{NoStore, Store};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A stream that keeps what is written.
+/// A stream that keeps the written bytes.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -44,15 +44,14 @@ pub(crate) fn run(dir: &TempDir, flags: &[&str]) -> Ran {
     kept(|output| db_bench(&arguments, output))
 }
 
-/// Runs with these flags on the engine that does nothing, under a clock that only looking at it
-/// moves.
+/// Runs with these flags on the engine that does nothing. Only a look at the clock moves the clock.
 pub(crate) fn run_on_nothing(flags: &[&str]) -> Ran {
     let arguments: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
     let Ok(BenchCommandLine::Run(flags)) = parse(&arguments) else { panic!("{arguments:?}") };
     kept(|output| run_on(&NoStore, &flags, &LookedAt::default(), output))
 }
 
-/// Runs with these flags on `store`; `watch` sees all results whenever some are added.
+/// Runs with these flags on `store`. Calls `watch` with all output so far after each write.
 pub(crate) fn run_on_store<S: Store>(
     store: &S,
     flags: &[&str],
@@ -66,7 +65,7 @@ pub(crate) fn run_on_store<S: Store>(
     ended(outcome, &out, &err)
 }
 
-/// A stream whose text the test looks at.
+/// A stream that shows its text to the test.
 struct Watched<W> {
     kept: Kept,
     watch: W,
@@ -97,7 +96,7 @@ fn ended(outcome: Result<(), BenchStop>, out: &Kept, err: &Kept) -> Ran {
     Ran { out: out.text(), err: err.text(), failure }
 }
 
-/// A clock that moves a millisecond whenever it is looked at.
+/// A clock that moves by a millisecond at each look.
 #[derive(Debug, Default)]
 struct LookedAt(AtomicU64);
 
@@ -112,7 +111,7 @@ impl Clock for LookedAt {
 }
 
 impl Ran {
-    /// Its standard output.
+    /// The standard output of the run.
     ///
     /// # Panics
     /// If the run failed.
@@ -122,7 +121,7 @@ impl Ran {
         self.out
     }
 
-    /// The reason of its failure.
+    /// The reason why the run failed.
     #[track_caller]
     pub(crate) fn failed(self) -> String {
         self.failure.unwrap_or_else(|| panic!("it went well:\n{}", self.out))
