@@ -1,11 +1,11 @@
 //! esker-fuzz: the laws that each fuzz target checks.
 //!
 //! In: bytes from a fuzzer or from a corpus. Out: nothing, or a panic that names the broken law.
-//! The targets in `fuzz/` only call these functions. `tests/it` plays the corpora in `fuzz/corpus`
-//! again without a fuzzer, in every run of the tests. docs/testing.md, "Fuzzing", has the laws.
+//! The targets in `fuzz/` only call these functions. `tests/it` runs the corpora in `fuzz/corpus`
+//! again without a fuzzer, in every run of the tests. docs/testing.md, "Fuzzing", lists the laws.
 //!
 //! Invariants
-//!  1. A target is a function of its input: neither clock nor earlier inputs change what it finds.
+//!  1. A target is a function of its input: neither clock nor earlier inputs change its result.
 //!  2. A target writes to memory, or to a directory of its own that it deletes.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -23,8 +23,7 @@ macro_rules! targets {
     ($($name:ident)*) => {
         $(pub mod $name;)*
 
-        /// Every target: its name, which is also that of its corpus, and what it does with an
-        /// input.
+        /// Every target: its name, which is also the name of its corpus, and its function.
         pub const TARGETS: &[(&str, fn(&[u8]))] = &[$((stringify!($name), $name::run)),*];
     };
 }

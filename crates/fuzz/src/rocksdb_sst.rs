@@ -1,6 +1,5 @@
-//! Tables with changed blocks under right checksums. Esker's reads end, whatever the order of the
-//! keys. If `esker verify` finds nothing wrong in a database, Esker reads the same entries as
-//! RocksDB.
+//! Tables with changed blocks and right checksums. Esker's reads end, whatever the order of the
+//! keys. If `esker verify` finds no problem in a database, Esker and RocksDB read the same entries.
 
 use crate::blocks::{self, FuzzBlock, CHANGE};
 use crate::oracle::{OracleAnswer, ask};
@@ -12,7 +11,7 @@ fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "sst")
 }
 
-/// A database's blocks, each with the file that it lies in.
+/// A database's blocks, each with the index of its file.
 type Mapped = Vec<(usize, FuzzBlock)>;
 
 fn mapped(variant: usize) -> &'static Mapped {
@@ -24,7 +23,7 @@ fn mapped(variant: usize) -> &'static Mapped {
     &MAPPED.get_or_init(|| databases().iter().map(of).collect())[variant]
 }
 
-/// The first byte says which database; each six bytes are a change.
+/// The first byte selects the database. Each six bytes are a change.
 pub fn run(data: &[u8]) {
     let Some((&variant, data)) = data.split_first() else { return };
     let variant = usize::from(variant) % databases().len();
@@ -36,8 +35,8 @@ pub fn run(data: &[u8]) {
         blocks::change(&mut files[*at].1, block, change);
     }
     let own = contents(&files, variant, 2);
-    // Keys out of order or newer than the MANIFEST says, for instance: each reads what it comes
-    // upon, and RocksDB does not always end.
+    // Keys may be out of order, for example, or newer than the MANIFEST says. Then each engine
+    // reads what it meets, and RocksDB does not always end.
     if !is_whole(&files) {
         return;
     }

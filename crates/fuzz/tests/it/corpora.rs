@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// All corpora together: they are in the tree, and every checkout has them.
+/// Most bytes of all corpora together, because every checkout contains them.
 const MAX_BYTES: usize = 3 << 20;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
 }
 
-/// Names and contents, by name.
+/// Names and contents of a target's corpus, in the order of names.
 fn inputs(target: &str) -> Vec<(String, Vec<u8>)> {
     let dir = root().join("corpus").join(target);
     let files = std::fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
@@ -26,8 +26,7 @@ fn inputs(target: &str) -> Vec<(String, Vec<u8>)> {
     inputs
 }
 
-/// Whether the input breaks no law; which one it is stands on standard error, the panic's text
-/// before it.
+/// Whether the input breaks no law. If it breaks one, standard error has the panic's text.
 fn holds(run: fn(&[u8]), bytes: &[u8]) -> bool {
     catch_unwind(AssertUnwindSafe(|| run(bytes))).is_ok()
 }
@@ -61,8 +60,7 @@ fn change(bytes: &mut Vec<u8>, rng: &mut fastrand::Rng) {
     }
 }
 
-/// A fuzzer of its own, which knows nothing of coverage: `ROUNDS=n` changes n inputs of each
-/// corpus.
+/// A simple fuzzer without coverage: `ROUNDS=n` changes n inputs of each corpus.
 #[test]
 fn inputs_that_are_changed_at_random_keep_their_targets_law() {
     for &(target, run) in TARGETS {
@@ -77,7 +75,7 @@ fn inputs_that_are_changed_at_random_keep_their_targets_law() {
     }
 }
 
-/// Targets that ask RocksDB pass without it.
+/// Without RocksDB the targets that ask it pass, so its absence must fail here.
 #[test]
 fn rocksdb_is_asked_where_it_must_be_there() {
     let oracle = if esker_fuzz::oracle::is_there() { Ok(()) } else { Err("it is missing".to_owned()) };
