@@ -1,5 +1,4 @@
-//! A round with crashes: the promises of the running database, and the possible states after a
-//! crash.
+//! A round with crashes: promises of the running database, possible states after a crash.
 //!
 //! In: acknowledged writes, ingested files, steps of prepared transactions, flushes, dropped
 //! families. Out: [`Promises`], which a crash reads when it happens, and whether the contents found
@@ -15,8 +14,7 @@
 //!  4. An acknowledged ingestion survives every crash, even if earlier writes do not. It is in the
 //!     MANIFEST, and they may be in a WAL that was not synced. Earlier writes that it overlaps are
 //!     in tables.
-//!  5. Each operation draws from a generator of its own. To leave out others, for shrinking, then
-//!     changes little.
+//!  5. Each operation draws from a generator of its own, so that shrinking can leave out others.
 
 use super::transactions::{FoundTransactions, Image, PreparedSection, TransactionStage};
 use super::{Changes, Checked, Done, Event, ModelWrite, OperationKind, Round, WEIGHTS_WITH_CRASHES, refused};
@@ -40,8 +38,7 @@ const MOST_FILES_IN_DOUBT: usize = 6;
 const CHANGING: u32 = u32::MAX;
 const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A place in the order of all writes: a sequence number, and the number of earlier steps that take
-/// no sequence number, such as a prepare.
+/// A place in the order of all writes: a sequence number, then a count of steps without one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Position(u64);
 
