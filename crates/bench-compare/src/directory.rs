@@ -1,19 +1,19 @@
 //! The directory for the databases of a run, on a disk with enough space.
 //!
 //! Invariants
-//!  1. Only files in a directory with our mark are deleted.
+//!  1. Only files in a directory with the mark are deleted.
 //!  2. A run removes its directory and the mark at its end.
 
 use crate::engine::RivalResult;
 use std::path::{Path, PathBuf};
 
-/// The mark: a file that shows a directory to be ours.
+/// The mark: a file in each directory that belongs to a run.
 const MARK: &str = "ESKER-COMPARE";
 
 /// Prefix of the names of default directories; the process id follows.
 const PREFIX: &str = "esker-compare-";
 
-/// Removes directories of killed processes. A directory that cannot be removed belongs to another
+/// Removes directories that killed processes left. If it cannot remove one, that belongs to another
 /// user.
 fn remove_orphans(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
@@ -36,8 +36,7 @@ pub(crate) struct WorkDirectory {
 impl WorkDirectory {
     /// Takes the requested directory, or makes one.
     /// # Errors
-    /// A directory with foreign files, or one that cannot be made; a disk with less than
-    /// `needed_bytes`.
+    /// The directory has foreign files or cannot be made; the disk has less than `needed_bytes`.
     pub(crate) fn take(wanted: Option<&Path>, needed_bytes: u64) -> RivalResult<WorkDirectory> {
         let path = match wanted {
             Some(path) => path.to_owned(),

@@ -8,11 +8,11 @@ pub(crate) const KEY_BYTES: usize = 16;
 /// Length of most values, bytes.
 pub(crate) const VALUE_BYTES: usize = 100;
 
-/// A key of most workloads, in the form of RocksDB's benchmark: the number, big-endian, then '0'
+/// A key of most workloads, as RocksDB's benchmark makes it: the number, big-endian, then '0'
 /// characters.
 pub(crate) type Key = [u8; KEY_BYTES];
 
-/// The key of `number`. Keys sort as their numbers do.
+/// The key of `number`. Keys sort in the order of their numbers.
 pub(crate) fn key(number: u64) -> Key {
     let mut key = [b'0'; KEY_BYTES];
     key[..8].copy_from_slice(&number.to_be_bytes());
@@ -26,7 +26,7 @@ pub(crate) struct RivalValues {
     at: usize,
 }
 
-/// Bytes of the stream: so long that no engine finds repetitions within a block.
+/// Bytes of the stream. It is too long for an engine to find repetitions within a block.
 const STREAM_BYTES: usize = 1 << 20;
 
 impl RivalValues {
@@ -47,7 +47,7 @@ impl RivalValues {
     }
 }
 
-/// The values that a workload has read, as one number. It does not depend on their order, and is
+/// A hash of the values that a workload has read. It does not depend on their order, and is
 /// equal for engines with equal answers.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Digest(pub(crate) u64);

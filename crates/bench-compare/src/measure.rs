@@ -1,4 +1,4 @@
-//! The cost of a step for this process: time, CPU, memory, bytes written.
+//! The cost of a step: time, CPU, memory, bytes written.
 //!
 //! Source: `clock_gettime(CLOCK_PROCESS_CPUTIME_ID)`, `/proc/self/{status,io,clear_refs}`
 //! (proc(5)).
@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 pub(crate) struct Sample {
     /// Number of operations; the step defines their unit.
     pub(crate) operations: u64,
-    /// Their time, seconds.
+    /// Seconds that the operations took.
     pub(crate) seconds: f64,
-    /// Time of the background work after them, seconds.
+    /// Seconds that the background work after them took.
     pub(crate) settle_seconds: f64,
     /// CPU time of all threads, the background work included, seconds.
     pub(crate) cpu_seconds: f64,
@@ -38,7 +38,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Operations a second. Some steps count the background work, too.
+    /// Operations per second. With `counts_settling`, the time includes the background work.
     pub(crate) fn rate(&self, counts_settling: bool) -> f64 {
         let settle = if counts_settling { self.settle_seconds } else { 0.0 };
         self.operations as f64 / (self.seconds + settle).max(1e-9)
@@ -61,7 +61,7 @@ impl Meter {
         Meter { cpu: cpu_time(), written: Written::now(mapped_bytes) }
     }
 
-    /// Fills in the resources used since the start.
+    /// Enters the resources used since the start into `sample`.
     pub(crate) fn finish(&self, sample: &mut Sample, dir: &Path, mapped_bytes: u64) -> RivalResult<()> {
         sample.cpu_seconds = (cpu_time().saturating_sub(self.cpu)).as_secs_f64();
         sample.written_bytes = Written::now(mapped_bytes).since(&self.written);
@@ -80,8 +80,7 @@ fn cpu_time() -> Duration {
 #[derive(Debug)]
 struct Written {
     by_calls: u64,
-    /// Bytes of dirtied pages of files on disks, mapped ones included; memory file systems count
-    /// none.
+    /// Bytes of dirtied file pages, mapped ones included. Memory file systems count none.
     dirtied: u64,
     mapped: u64,
 }
@@ -117,7 +116,7 @@ pub(crate) fn directory_bytes(dir: &Path) -> RivalResult<u64> {
         Err(error) => return Err(format!("{}: {error}", dir.display())),
     };
     for entry in entries {
-        // Background work may delete a file meanwhile.
+        // Background work may have deleted the file.
         let Ok(entry) = entry else { continue };
         let Ok(data) = entry.metadata() else { continue };
         total += if data.is_dir() { directory_bytes(&entry.path())? } else { data.blocks() * 512 };
@@ -125,8 +124,8 @@ pub(crate) fn directory_bytes(dir: &Path) -> RivalResult<u64> {
     Ok(total)
 }
 
-/// The time limit of a step. A reading of the clock costs as much as a fast read, so it happens
-/// once in `CHECK_EVERY` operations.
+/// The time limit of a step. A reading of the clock costs as much as a fast read, so only one
+/// operation in `LOOK_EVERY` reads it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     end: Instant,
@@ -136,12 +135,12 @@ pub(crate) struct Deadline {
 const LOOK_EVERY: u64 = 64;
 
 impl Deadline {
-    /// The end of `limit` from now on.
+    /// A deadline at `limit` from now.
     pub(crate) fn after(limit: Duration) -> Deadline {
         Deadline { end: Instant::now() + limit }
     }
 
-    /// Whether the time is over.
+    /// Whether the deadline has passed.
     pub(crate) fn is_over(self) -> bool {
         Instant::now() >= self.end
     }

@@ -1,10 +1,10 @@
-//! The process that one engine runs in, from both sides.
+//! The process in which one engine runs, seen from parent and child.
 //!
 //! A process of its own gives each engine its own memory and CPU figures, lets two builds of
-//! RocksDB run side by side, and keeps a crash to one engine. Processes of one round live at the
+//! RocksDB run side by side, and confines a crash to one engine. Processes of one round live at the
 //! same time and take turns, step by step.
 //!
-//! The parent writes the index of a step as a line; the child answers with one line of JSON: a
+//! The parent writes the index of a step as a line. The child answers with one line of JSON: a
 //! sample or an error. The child ends when its standard input does.
 
 use crate::bench::{Bench, BenchPlan};
@@ -25,7 +25,7 @@ pub(crate) struct Task {
     pub(crate) engine: EngineKind,
     pub(crate) suite: SuiteId,
     pub(crate) plan: BenchPlan,
-    /// Its own directory, empty at the start.
+    /// The directory of the child, empty at the start.
     pub(crate) directory: PathBuf,
     /// The library with RocksDB's C functions to load; `None` for that of the tests.
     pub(crate) library: Option<PathBuf>,
@@ -33,7 +33,7 @@ pub(crate) struct Task {
 
 type Answer = std::result::Result<Sample, String>;
 
-/// Runs as a child: obeys its standard input until that ends.
+/// Runs as a child: carries out the lines on standard input until it ends.
 /// # Errors
 /// A task that cannot be parsed, an engine that cannot be loaded, or the end of the parent.
 pub(crate) fn serve(task: &str) -> RivalResult<()> {
@@ -129,7 +129,7 @@ impl EngineWorker {
         }
     }
 
-    /// The child's last words on standard error.
+    /// The last lines that the child wrote to standard error.
     fn last_words(&mut self) -> String {
         let status = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
         let words = std::fs::read_to_string(&self.errors).unwrap_or_default();

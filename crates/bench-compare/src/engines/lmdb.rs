@@ -28,7 +28,7 @@ fn text(error: heed::Error) -> String {
     error.to_string()
 }
 
-/// Rounds up to whole pages: address space comes in pages.
+/// Rounds up to whole pages, as LMDB requires of address space.
 const PAGE: usize = 4096;
 
 impl RivalEngine for Lmdb {
@@ -142,7 +142,7 @@ impl Drop for Lmdb {
     }
 }
 
-/// A read transaction; every scan makes a range.
+/// A read transaction. Every scan makes a range of it.
 pub(crate) struct LmdbCursor<'a> {
     table: &'a Table,
     transaction: RoTxn<'a, WithTls>,

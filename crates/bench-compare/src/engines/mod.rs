@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 pub(crate) enum EngineKind {
     /// This project.
     Esker,
-    /// This project through RocksDB's C functions: `librocksdb.so.11` of crate `capi`, loaded at
-    /// run time.
+    /// This project through RocksDB's C functions: the library `librocksdb.so.11` of crate `capi`,
+    /// loaded at run time.
     #[serde(rename = "esker-c")]
     EskerC,
     /// RocksDB 11, loaded at run time.
@@ -36,7 +36,7 @@ pub(crate) enum EngineKind {
     Redb,
     /// LMDB, by heed.
     Lmdb,
-    /// A BTreeMap: the limit of memory.
+    /// A BTreeMap, which shows the limit set by memory.
     Memory,
 }
 
@@ -52,7 +52,7 @@ impl EngineKind {
         EngineKind::Memory,
     ];
 
-    /// Its name for people.
+    /// Its name in reports.
     pub(crate) fn title(self) -> &'static str {
         match self {
             EngineKind::Esker => "Esker",
@@ -85,7 +85,7 @@ impl fmt::Display for EngineKind {
     }
 }
 
-/// The libraries with RocksDB's C functions that engines load; `None` if there is none to load.
+/// The libraries with RocksDB's C functions that engines load. `None` means that there is none.
 #[derive(Clone, Debug)]
 pub(crate) struct Libraries {
     /// Esker's `librocksdb.so.11`.
@@ -95,14 +95,15 @@ pub(crate) struct Libraries {
 }
 
 impl Libraries {
-    /// The libraries named on the command line; for Esker's, otherwise the one beside this program.
+    /// The libraries named on the command line. Without a name, Esker's library is the one beside
+    /// this program.
     pub(crate) fn new(esker: Option<&Path>, rocksdb: Option<&Path>) -> Libraries {
         let beside = || std::env::current_exe().ok().map(|program| program.with_file_name(ESKER_LIBRARY));
         let esker = esker.map(Path::to_owned).or_else(|| beside().filter(|path| path.exists()));
         Libraries { esker, rocksdb: rocksdb.map(Path::to_owned) }
     }
 
-    /// The library that `kind` loads, if it is not that of the tests.
+    /// The library that `kind` loads, unless it is that of the tests.
     pub(crate) fn of(&self, kind: EngineKind) -> Option<&Path> {
         match kind {
             EngineKind::EskerC => self.esker.as_deref(),
@@ -115,7 +116,7 @@ impl Libraries {
 /// The file that `cargo build -p esker-capi` makes.
 const ESKER_LIBRARY: &str = "libesker_capi.so";
 
-/// Work with an engine whose type is known at run time only.
+/// Work with an engine whose type is known only at run time.
 pub(crate) trait WithEngine {
     /// The result of the work.
     type Output;
@@ -162,7 +163,7 @@ impl EngineKind {
 
 /// The version of an engine, and its differences from others.
 /// # Errors
-/// The reason why it cannot run, and the way to get it.
+/// The reason why the engine cannot run, and how to get it.
 pub(crate) fn availability(kind: EngineKind, libraries: &Libraries) -> RivalResult<EngineInfo> {
     let info = |version: String, notes: &[&str]| EngineInfo {
         kind,
@@ -182,7 +183,7 @@ pub(crate) fn availability(kind: EngineKind, libraries: &Libraries) -> RivalResu
         },
         EngineKind::Rocksdb => match &libraries.rocksdb {
             Some(path) if !path.exists() => Err(format!("{} is not there", path.display())),
-            // Only its file name: the page may be published.
+            // Shows only its file name, because the page may be published.
             Some(path) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 Ok(info(format!("11, {name}"), &[]))

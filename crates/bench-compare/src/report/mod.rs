@@ -1,4 +1,4 @@
-//! The results of a run, and their forms: JSON, a table, a page.
+//! The results of a run as JSON, as a table and as a page.
 
 mod chart;
 pub(crate) mod html;
@@ -45,8 +45,8 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// The file system of the databases' directory.
     pub(crate) file_system: String,
-    /// Load averages of a minute at start and end. More than the number of working threads means
-    /// that other programs were working.
+    /// Load average of a minute at the start; the next field has that at the end. A load above the
+    /// number of working threads means that other programs were working.
     pub(crate) load_before: String,
     pub(crate) load_after: String,
 }
@@ -94,7 +94,7 @@ impl Report {
         load(&self.machine.load_before) > self.machine.cpus as f64
     }
 
-    /// Speed of Esker over that of `rival`; by CPU time if the machine was disturbed.
+    /// Speed of Esker over that of `rival`. Compares CPU times if the machine was disturbed.
     pub(crate) fn ratio(&self, row: &TableRow, rival: EngineKind) -> Option<stats::Spread> {
         if self.was_disturbed() {
             row.cpu_ratio(EngineKind::Esker, rival)

@@ -29,7 +29,7 @@ impl Spread {
 }
 
 impl TableCell {
-    /// A figure over its samples.
+    /// The spread of a figure over the samples.
     pub(crate) fn spread(&self, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
         Spread::of(self.samples.iter().map(figure))
     }
@@ -48,7 +48,7 @@ impl TableRow {
         Spread::of(ours.samples.iter().zip(&theirs.samples).map(|(a, b)| rate(a) / rate(b)))
     }
 
-    /// CPU time of `rival`'s operation over that of `kind`'s. It stays comparable when other work
+    /// CPU time of an operation of `rival` over that of `kind`. It stays comparable when other work
     /// disturbs the machine.
     pub(crate) fn cpu_ratio(&self, kind: EngineKind, rival: EngineKind) -> Option<Spread> {
         let (ours, theirs) = (self.cell(kind)?, self.cell(rival)?);

@@ -1,10 +1,10 @@
 //! The comparison that redb publishes, scaled down from its five million pairs.
 //!
-//! Source: redb's `redb-bench-compare`: keys of 24 random bytes, values of 150; bulk load in one
-//! go, single durable writes, durable batches, writes without sync, length, random reads, range
-//! scans of ten rows, reads by 4 to 32 threads, removals, compaction. Its `retain`, `extract_if`
-//! and `pop` are interfaces that only redb has. Sizes before and after the compaction are the bytes
-//! on disk of the last two steps.
+//! Source: redb's `redb-bench-compare`. Keys are 24 random bytes, values 150. Steps are a bulk load
+//! in one batch, single durable writes, durable batches, writes without sync, length, random reads,
+//! range scans of ten rows, reads by 4 to 32 threads, removals, compaction. The steps `retain`,
+//! `extract_if` and `pop` are left out: only redb has these calls. The last two steps show the
+//! bytes on disk before and after the compaction.
 
 use super::Suite;
 use crate::bench::{Bench, BenchPlan, StepInfo, in_threads, reads, sum, unhurried};
@@ -39,7 +39,7 @@ const BATCH: u64 = 1000;
 /// Rows of a range.
 const RANGE: usize = 10;
 
-/// Pairs of the bulk load.
+/// Number of pairs in the bulk load.
 fn elements(plan: &BenchPlan) -> u64 {
     (plan.num / 2 / BATCH).max(1) * BATCH
 }

@@ -21,8 +21,8 @@ pub(crate) struct ScanStep {
 const SEED: u64 = 801;
 /// The largest age of a snapshot.
 const VIEW: Duration = Duration::from_secs(1);
-/// Writes of the writer's burst, and its rest after each: ten thousand writes a second. At that
-/// rate no engine gains from the second core.
+/// Writes in a burst. The writer pauses after each, so that it writes ten thousand times a second.
+/// At that rate no engine gains from the second core.
 const WRITES: usize = 100;
 const REST: Duration = Duration::from_millis(10);
 
@@ -30,7 +30,7 @@ const LIMIT: &str = "116 bytes in order for each row: about 10 ns at 12 GB/s";
 
 /// Rows of the longest scan.
 const LONGEST: u64 = 400_000;
-/// Plans from this size on have enough keys for the longest scan; smaller ones shorten the scans.
+/// Keys of a plan from which scans have their full length. Smaller plans shorten them.
 const LARGE: u64 = 100_000;
 
 fn keys(plan: &BenchPlan) -> u64 {
@@ -68,7 +68,7 @@ impl Suite for ScanSuite {
             bench.db().flush()?;
             bench.db().settle()?;
         }
-        // Three times as many rows as keys, and at least one scan.
+        // Reads three times as many rows as there are keys, in at least one scan.
         let scans = (3 * num / step.rows).max(1);
         let rows = step.rows;
         bench.measure(|db, deadline| {
@@ -86,7 +86,7 @@ impl Suite for ScanSuite {
     }
 }
 
-/// Returns the number of rows.
+/// Scans, and returns the number of rows.
 fn scan<E: RivalEngine>(db: &E, deadline: Deadline, scans: u64, rows: u64, num: u64) -> RivalResult<u64> {
     let mut random = fastrand::Rng::with_seed(SEED + 1);
     let (mut cursor, mut taken) = (db.cursor(true)?, Instant::now());
