@@ -1,10 +1,10 @@
-//! `esker compare DIR_A DIR_B`: whether two databases have the same contents.
+//! `esker compare DIR_A DIR_B`: tells whether two databases have the same contents.
 //!
 //! In: two database directories, of Esker or RocksDB; both are opened for reading only. Out: a line
 //! with the counts of equal families and keys, or with the first difference. Exit code 0 for equal
 //! contents, 1 for a difference, 2 for a database that cannot be read.
 //!
-//! Equal contents are equal families with equal orders, equal keys and equal values. Values include
+//! Contents are equal if families, their orders, keys and values are equal. Values include
 //! all columns of entities, values in blob files, and merged operands. If the merge operator is
 //! unknown, `stringappend` joins the operands, so the operands themselves are compared. In families
 //! with user-defined timestamps two things must be equal: the newest version with its timestamp,
@@ -112,7 +112,7 @@ impl Comparison {
         self.history(order, a, b)
     }
 
-    /// Compares the present contents.
+    /// Compares the newest version of each key.
     fn newest_versions(
         &mut self,
         a: &ColumnFamilyHandle,
@@ -212,9 +212,9 @@ fn entry_difference(x: &DbIterator, y: &DbIterator, has_timestamps: bool) -> Opt
     Some(format!("{} and {}", column_text(a.get(at)), column_text(b.get(at))))
 }
 
-/// The text of a column; for the default column only its value.
+/// The text of a column. For the default column, only its value.
 fn column_text(column: Option<&(&[u8], &[u8])>) -> String {
-    /// Bytes of a value that are shown.
+    /// Bytes of a value that a message shows.
     const SHOWN: usize = 40;
     match column {
         None => "no further column".to_owned(),

@@ -1,4 +1,4 @@
-//! The surroundings of a command: files, clock, standard input, and the targets of its text.
+//! The surroundings of a command: files, clock, standard input, and its output streams.
 
 use esker::internals::env::FileSystem;
 use esker::options::load_latest_options_from;
@@ -8,7 +8,7 @@ use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A target of text.
+/// An output stream.
 pub(crate) type Stream = Box<dyn Write + Send>;
 
 type Source = Box<dyn Fn() -> Box<dyn BufRead>>;
@@ -39,7 +39,7 @@ impl Host {
         }
     }
 
-    /// The files of `env`, with `input` on standard input; output is thrown away.
+    /// The files of `env`, with `input` on standard input. Output is discarded.
     pub fn unheard(env: Env, input: Vec<u8>) -> Host {
         let input: Arc<[u8]> = input.into();
         Host {
@@ -63,8 +63,8 @@ impl Host {
         DbOptions { env: self.env(), ..DbOptions::default() }
     }
 
-    /// The WAL directory that the OPTIONS file of the database in `dir` names. `None` if that
-    /// directory does not exist, as in RocksDB's `ldb`.
+    /// The WAL directory in the OPTIONS file of the database in `dir`. As in RocksDB's `ldb`,
+    /// `None` if that directory does not exist.
     pub(crate) fn wal_dir_of(&self, dir: &Path) -> Option<PathBuf> {
         let said = load_latest_options_from(self.fs(), dir).ok()?.db.wal_dir;
         said.filter(|wal_dir| self.fs().file_exists(wal_dir).unwrap_or(false))

@@ -1,15 +1,15 @@
-//! esker-tools: the binary `esker`, one for people: a demonstration, RocksDB's tools, a verifier.
+//! esker-tools: the binary `esker`, with a demonstration, RocksDB's tools and a verifier.
 //!
 //! In: a command line. Out: text on standard output, failures on standard error, and an exit code:
 //! 0 for success, 1 for a failure, 2 for a command line that cannot be understood. Subcommands may
 //! have further codes.
 //!
-//! The features `benchmarks` and `campaigns`, both on by default, bring the subcommands that need
-//! the crates of those names; without them the binary builds in a fraction of the time.
+//! The features `benchmarks` and `campaigns`, both on by default, add the subcommands that need
+//! the crates of those names. Without them the binary builds in a fraction of the time.
 //!
 //! Each subcommand is a module that starts with its options; `host`, `failure`, `text`,
-//! `table_text` and `manifest` are shared. A library, so that command lines can be tried without a
-//! process for each: [`CommandLine`] on a [`Host`].
+//! `table_text` and `manifest` are shared. This is a library so that tests can run command lines
+//! without a process for each: [`CommandLine`] on a [`Host`].
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -46,7 +46,7 @@ struct Arguments {
     command: Command,
 }
 
-/// A command line that was understood.
+/// A parsed command line.
 pub struct CommandLine(Command);
 
 #[derive(Subcommand)]
@@ -103,9 +103,9 @@ impl std::fmt::Debug for CommandLine {
 }
 
 impl CommandLine {
-    /// Understands arguments, the program's name first.
+    /// Parses arguments, of which the first is the program's name.
     /// # Errors
-    /// The mistake in them, or the help or the version that they ask for; it knows its exit
+    /// The mistake in the arguments, or the requested help or version. It knows its exit
     /// code and can print itself.
     pub fn parse(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
@@ -113,9 +113,9 @@ impl CommandLine {
         Ok(CommandLine(Arguments::try_parse_from(arguments)?.command))
     }
 
-    /// Whether it works with what its [`Host`] has and nothing else. The others measure or load
-    /// this machine: benchmarks, the demonstration and the stress tests, which start threads or
-    /// processes and use real files whatever the host is.
+    /// Whether the command uses only its [`Host`]. The others measure or load
+    /// this machine: benchmarks, the demonstration and the stress tests. They start threads or
+    /// processes and use real files, whatever the host is.
     pub fn keeps_to_its_host(&self) -> bool {
         matches!(
             self.0,
@@ -128,7 +128,7 @@ impl CommandLine {
         )
     }
 
-    /// Whether it changes no file.
+    /// Whether the command changes no file.
     pub fn only_reads(&self) -> bool {
         match &self.0 {
             Command::Compare(_) | Command::Compat(_) | Command::Explain(_) | Command::Verify(_) => true,
@@ -138,8 +138,8 @@ impl CommandLine {
         }
     }
 
-    /// Runs the command and gives the exit code. It is 0 for success, and if the reader of the
-    /// output is gone. Otherwise the failure is on standard error.
+    /// Runs the command and returns the exit code. The code is 0 for success, and also if the
+    /// output is closed. Otherwise the failure is on standard error.
     pub fn run(&self, host: &Host) -> u8 {
         let outcome = match &self.0 {
             Command::Demo(options) => demo::run(options),
@@ -166,7 +166,7 @@ impl CommandLine {
             Err(Failure::Told(why)) => (1, why),
             Err(Failure::Coded(code, why)) => (code, why),
         };
-        // Standard error may be closed as well; then the message is lost.
+        // If standard error is closed too, the message is lost.
         writeln!(host.errors(), "{why}").ok();
         code
     }

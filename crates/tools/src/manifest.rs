@@ -1,5 +1,5 @@
-//! A MANIFEST for people and for `verify`: its edits in RocksDB's text form, and the live files at
-//! its end.
+//! Reads a MANIFEST for `manifest_dump` and for `verify`: its edits in RocksDB's text form, and the
+//! live files at its end.
 //!
 //! In: the edits, in order. Out: the levels of each family at the end. Unlike the engine's
 //! recovery, this replay accepts unknown comparators and damaged databases.
@@ -127,8 +127,8 @@ impl ManifestState {
     pub(crate) fn to_text(&self, is_hex: bool) -> Vec<u8> {
         let mut out = Vec::new();
         for (index, (id, family)) in (0..).zip(&self.families) {
-            // RocksDB numbers versions in the order of their making: first an empty one per family,
-            // then the final ones.
+            // RocksDB numbers versions as it makes them: first an empty one for each family, then
+            // the final ones.
             family.append_text(*id, self.families.len() + index, is_hex, &mut out);
         }
         let line = format!(
@@ -145,11 +145,11 @@ impl ManifestState {
     }
 }
 
-/// The number of levels in RocksDB's dump, for every database.
+/// The number of levels that RocksDB prints for every database.
 const DUMPED_LEVELS: usize = 64;
 
 impl ManifestFamily {
-    /// The order of its keys, if the comparator is built in.
+    /// The comparator of the family, if it is built in.
     pub(crate) fn comparator(&self) -> Option<ComparatorRef> {
         comparator::by_name(self.comparator.as_deref().unwrap_or("leveldb.BytewiseComparator"))
     }
@@ -186,7 +186,7 @@ impl ManifestFamily {
         Ok(())
     }
 
-    /// Tables whose oldest blob lies in this file.
+    /// Tables whose oldest blob file is this one.
     fn linked_to(&self, blob: FileNumber) -> BTreeSet<FileNumber> {
         let tables = self.levels.values().flatten();
         tables.filter(|f| f.oldest_blob_file_number == Some(blob)).map(|f| f.number).collect()
@@ -246,7 +246,7 @@ impl ManifestFamily {
     }
 }
 
-/// The age of a level-0 file: a larger value is newer.
+/// The age of a level-0 file. Newer files have larger values.
 fn age(f: &FileMetaData) -> (u64, u64, u64, u64) {
     (f.epoch_number, f.largest_seqno.0, f.smallest_seqno.0, f.number.0)
 }

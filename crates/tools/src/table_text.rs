@@ -1,6 +1,7 @@
 //! A table in the text form of `sst_dump`: its properties, and all its blocks.
 //!
-//! Source of the form: the output of RocksDB 7.8.3's `sst_dump`. The time mapping stays empty.
+//! Source of the form: the output of RocksDB 7.8.3's `sst_dump`. The text of the time mapping is
+//! empty.
 
 use crate::text::{hex, public_unique_id_text};
 use esker::Result;
@@ -11,7 +12,7 @@ use esker::internals::format::unique_id::unique_id;
 use esker::internals::table::TableReader;
 use std::fmt::Write;
 
-/// The properties in the form of `--show_properties`: a rule of dashes, then one a line.
+/// The properties in the form of `--show_properties`: a line of dashes, then a line for each.
 pub(crate) fn properties_text(reader: &TableReader, rule: &str) -> String {
     let mut text = format!("Table Properties:\n{rule}\n");
     for (name, value) in properties(reader) {
@@ -29,7 +30,7 @@ pub(crate) fn properties_text(reader: &TableReader, rule: &str) -> String {
     text
 }
 
-/// Built-in properties that RocksDB lists among the user's.
+/// Built-in properties that RocksDB prints among the user's.
 fn own_properties(p: &TableProperties) -> Vec<(String, String)> {
     let flag = |on: bool| hex(if on { b"1" } else { b"0" });
     let mut own = vec![
@@ -193,7 +194,7 @@ fn append_index(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
             put_length_prefixed(&mut value, first_key);
         }
         out.extend_from_slice(format!("  HEX    {}: {}\n  ASCII  ", hex(key), hex(&value)).as_bytes());
-        // Zeros stay zeros here, unlike those of entries.
+        // Unlike in entries, zero bytes are printed as they are.
         key.iter().for_each(|byte| out.extend_from_slice(&[*byte, b' ']));
         out.extend_from_slice(b"\n  ------\n");
         Ok(())
@@ -212,7 +213,7 @@ fn append_dictionary(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Appends each fragment of the range tombstones once for each of its sequence numbers.
+/// Appends each fragment of the range tombstones, once for each of its sequence numbers.
 fn append_range_deletions(reader: &TableReader, out: &mut Vec<u8>) {
     let Some(tombstones) = reader.range_dels() else { return };
     out.extend_from_slice(format!("Range deletions:\n{RULE}\n").as_bytes());
@@ -264,7 +265,7 @@ fn append_blocks(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Each byte followed by a space; a zero becomes `\0`.
+/// Appends each byte and a space. A zero byte becomes `\0`.
 fn append_spaced(bytes: &[u8], out: &mut Vec<u8>) {
     for byte in bytes {
         match byte {

@@ -19,7 +19,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of `0x…`; `what` names them for the message.
+/// The bytes of `0x…`. A message calls the text `what`.
 pub(crate) fn parse_hex(text: &str, what: &str) -> CommandOutcome<Vec<u8>> {
     let wrong = |why: &str| Failure::new(format_args!("Invalid hex input {what} '{text}': {why}"));
     let digits = text.strip_prefix("0x").ok_or_else(|| wrong("must start with 0x"))?;
@@ -31,7 +31,7 @@ pub(crate) fn parse_hex(text: &str, what: &str) -> CommandOutcome<Vec<u8>> {
     Ok(nibbles.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
 }
 
-/// The internal key before all versions of `key`, which has no timestamp.
+/// The internal key that sorts before all versions of `key`, which has no timestamp.
 pub(crate) fn before_all_versions(user_key: &[u8], icmp: &InternalKeyComparator) -> Vec<u8> {
     seek_key(&icmp.first_version(user_key), SequenceNumber::MAX)
 }
@@ -97,12 +97,12 @@ fn blob_index_text(key: &[u8], value: &[u8], is_hex: bool) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Raw bytes, or hexadecimal digits without prefix.
+/// Appends raw bytes, or hexadecimal digits without prefix.
 pub(crate) fn append_bytes(bytes: &[u8], is_hex: bool, out: &mut Vec<u8>) {
     if is_hex { out.extend_from_slice(hex(bytes).as_bytes()) } else { out.extend_from_slice(bytes) }
 }
 
-/// Raw bytes, or `0x…`.
+/// Appends raw bytes, or `0x…`.
 pub(crate) fn append_prefixed(bytes: &[u8], is_hex: bool, out: &mut Vec<u8>) {
     if is_hex {
         out.extend_from_slice(b"0x");

@@ -53,8 +53,8 @@ pub(super) fn drop_column_family(session: &Session, name: &str, out: &mut Out) -
     Ok(writeln!(out, "OK")?)
 }
 
-/// Checks consistency: an opening with paranoid checks compares every file with the MANIFEST, and
-/// the levels with the order of keys.
+/// Checks consistency by an open with paranoid checks. It compares every file with the MANIFEST,
+/// and checks the key order of levels.
 pub(super) fn checkconsistency(session: &mut Session, out: &mut Out) -> CommandOutcome {
     session.options.paranoid_checks = true;
     session.open_for_read_only()?;
@@ -82,7 +82,7 @@ impl BackupDir {
     }
 }
 
-/// Adds a backup. Like RocksDB's tool it copies WALs and does not flush memtables.
+/// Adds a backup. As in RocksDB's tool, it copies WALs and does not flush memtables.
 pub(super) fn backup(session: &Session, options: &BackupDir, host: &Host, out: &mut Out) -> CommandOutcome {
     let opened = session.open()?;
     let id = options.open(host)?.create_new_backup(&opened.db, false)?;
@@ -100,7 +100,7 @@ pub(super) fn restore(common: &Common, options: &BackupDir, host: &Host, out: &m
     Ok(writeln!(out, "restore from backup OK")?)
 }
 
-/// Rewrites the database for RocksDB of the version `to`, without loss of data.
+/// Rewrites the database for RocksDB version `to`, without loss of data.
 pub(super) fn downgrade(session: &Session, to: &str, out: &mut Out) -> CommandOutcome {
     let target = TargetVersion::from_name(to)?;
     let done = session.downgrade(target)?;
@@ -142,7 +142,7 @@ pub(super) fn approxsize(session: &Session, range: &Range, out: &mut Out) -> Com
 
 pub(super) fn get_property(session: &Session, name: &str, out: &mut Out) -> CommandOutcome {
     let opened = session.open_for_read_only()?;
-    // RocksDB's tool prints maps line by line. Level statistics are no map in 7.8.3.
+    // RocksDB's tool prints map properties line by line. In 7.8.3 level statistics are no map.
     let map =
         if name == "rocksdb.levelstats" { None } else { opened.db.map_property_cf(&opened.family, name) };
     if let Some(map) = map {

@@ -1,4 +1,4 @@
-//! Running the binary and RocksDB's tools.
+//! Runs the binary and RocksDB's tools.
 
 use esker_testkit::TempDir;
 use std::io::Write;
@@ -19,14 +19,14 @@ impl Done {
         Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
-    /// Its output, if it went well.
+    /// The output of a program, which must succeed.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.out
     }
 
-    /// Its complaint, if it failed.
+    /// The error message of a program, which must fail.
     #[track_caller]
     pub(crate) fn failed(self) -> String {
         assert_eq!(self.code, Some(1), "{self:?}");
@@ -39,13 +39,13 @@ pub(crate) fn esker(arguments: &[&str]) -> Done {
     Done::from(output.expect("the binary runs"))
 }
 
-/// `esker ldb --db=DB …`
+/// Runs `esker ldb --db=DB …`.
 pub(crate) fn ldb(db: &Path, arguments: &[&str]) -> Done {
     let db = format!("--db={}", db.display());
     esker(&[&["ldb", &db], arguments].concat())
 }
 
-/// As [`ldb`], with something on standard input.
+/// As [`ldb`], with `input` on standard input.
 pub(crate) fn ldb_with_input(db: &Path, arguments: &[&str], input: impl AsRef<[u8]>) -> Done {
     let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
         .args(["ldb", &format!("--db={}", db.display())])
@@ -59,7 +59,7 @@ pub(crate) fn ldb_with_input(db: &Path, arguments: &[&str], input: impl AsRef<[u
     Done::from(child.wait_with_output().expect("ends"))
 }
 
-/// One of RocksDB's tools; `None` if it is not installed and not required.
+/// Runs one of RocksDB's tools. `None` if it is not installed and not required.
 pub(crate) fn peer(tool: &str, arguments: &[&str]) -> Option<Done> {
     match Command::new(tool).args(arguments).stdin(Stdio::null()).output() {
         Ok(output) => Some(Done::from(output)),
@@ -89,7 +89,7 @@ pub(crate) fn sample(temp: &TempDir) -> PathBuf {
     db
 }
 
-/// A golden database of RocksDB's, to be looked at.
+/// A golden database of RocksDB, which tests must not change.
 pub(crate) fn golden(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures")).join(name).join("db")
 }
@@ -103,7 +103,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Files of a directory that end in `suffix`, by name.
+/// Files of a directory whose names end with `suffix`, by name.
 pub(crate) fn files(dir: &Path, suffix: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(dir)
         .unwrap()
