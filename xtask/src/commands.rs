@@ -1,4 +1,4 @@
-//! The commands that run other tools.
+//! Commands that run other tools.
 
 use crate::{campaigns, instructions, mutants, tidy};
 use std::collections::BTreeSet;
@@ -8,10 +8,10 @@ use std::time::Instant;
 
 pub(crate) type Outcome = Result<(), String>;
 
-/// Seeds that `long` gives to each property test, where `test` gives a handful.
+/// Number of seeds of each property test in `long`; `test` runs fewer.
 const LONG_ROUNDS: &str = "2000";
 
-/// Runs a tool in `root`, its output going where ours goes.
+/// Runs a tool in `root`. Its output goes to the streams of this process.
 pub(crate) fn run(root: &Path, env: &[(&str, &str)], program: &str, args: &[&str]) -> Outcome {
     let setting: String = env.iter().map(|(key, value)| format!("{key}='{value}' ")).collect();
     let line = format!("{setting}{program} {}", args.join(" "));
@@ -29,7 +29,7 @@ fn cargo(root: &Path, args: &[&str]) -> Outcome {
     run(root, &[], "cargo", args)
 }
 
-/// Format, tidy, clippy and tests, of what was touched or of everything.
+/// Runs format, tidy, clippy and tests, for changed packages or for `all`.
 pub(crate) fn check(root: &Path, all: bool) -> Outcome {
     cargo(root, &["fmt", "--check"])?;
     tidy::run(root)?;
@@ -45,8 +45,8 @@ pub(crate) fn check(root: &Path, all: bool) -> Outcome {
     cargo(root, &[&["test"][..], &selection].concat())
 }
 
-/// Builds the guide, docs/guide, as a book in `target/guide`. `target/tools` gets mdBook if it is
-/// not there.
+/// Builds the guide, docs/guide, as a book in `target/guide`. Installs mdBook in `target/tools` if
+/// it is not there.
 pub(crate) fn guide(root: &Path) -> Outcome {
     let tools = root.join("target/tools");
     let mdbook = tools.join("bin/mdbook");
@@ -70,8 +70,8 @@ pub(crate) fn guide(root: &Path) -> Outcome {
     run(root, &[], &mdbook.to_string_lossy(), &["build", "docs/guide"])
 }
 
-/// Packages with files that differ from `main` or are not committed; `None` if a file outside of
-/// all packages does.
+/// Packages with files that differ from `main` or are not committed. `None` if a file outside all
+/// packages has changed.
 fn touched_packages(root: &Path) -> Result<Option<BTreeSet<String>>, String> {
     let git = |args: &[&str]| -> Result<String, String> {
         let output =
@@ -93,12 +93,12 @@ fn touched_packages(root: &Path) -> Result<Option<BTreeSet<String>>, String> {
             _ => return Ok(None),
         };
     }
-    // A package that was removed cannot be tested.
+    // A removed package cannot be tested.
     packages.retain(|name| name == "xtask" || root.join("crates").join(directory_name(name)).is_dir());
     Ok(Some(packages))
 }
 
-/// The package in `crates/<dir>`: `esker` itself, else with its prefix.
+/// The package in `crates/<dir>`: the directory's name with a prefix, except for `esker`.
 fn package_name(dir: &str) -> String {
     if dir == "esker" { dir.to_owned() } else { format!("esker-{dir}") }
 }
@@ -107,20 +107,21 @@ fn directory_name(package: &str) -> &str {
     package.strip_prefix("esker-").unwrap_or(package)
 }
 
-/// Every fast test.
+/// Runs every fast test.
 pub(crate) fn test(root: &Path) -> Outcome {
     cargo(root, &["test", "--workspace"])
 }
 
-/// Esker beside other engines, in a release build; also through the C functions of its library.
+/// Compares Esker with other engines, in a release build. Also runs Esker through the C functions
+/// of its library.
 pub(crate) fn compare(root: &Path, flags: &[&str]) -> Outcome {
     cargo(root, &["build", "--release", "--package", "esker-capi"])?;
     let cargo_args = ["run", "--release", "--package", "esker-bench-compare", "--features", "peers", "--"];
     cargo(root, &[&cargo_args, flags].concat())
 }
 
-/// Lock-free and waiting code in all interleavings that loom tells apart; in many random ones where
-/// it uses shuttle.
+/// Runs lock-free and waiting code in all interleavings that loom distinguishes, or, with shuttle,
+/// in many random ones.
 pub(crate) fn models(root: &Path) -> Outcome {
     for model in modelled(root)? {
         let which: &[&str] = match model.tool {
@@ -132,7 +133,7 @@ pub(crate) fn models(root: &Path) -> Outcome {
     Ok(())
 }
 
-/// That all of it compiles as loom and shuttle take it, which no other build shows.
+/// Checks that all code compiles for loom and shuttle. No other build shows that.
 pub(crate) fn check_models(root: &Path) -> Outcome {
     for model in modelled(root)? {
         let which = if model.tool == "loom" { "--lib" } else { "--all-targets" };
@@ -141,7 +142,7 @@ pub(crate) fn check_models(root: &Path) -> Outcome {
     Ok(())
 }
 
-/// A package with tests for loom or shuttle, and how it is built for them.
+/// A package with tests for loom or shuttle, and its build for them.
 struct Modelled {
     package: String,
     tool: &'static str,
@@ -159,7 +160,7 @@ fn modelled(root: &Path) -> Result<Vec<Modelled>, String> {
     let of = |tool, prefix| {
         let model = move |dir: String| {
             let (flags, target) = match (tool, dir.as_str()) {
-                // Where epochs themselves are checked, crossbeam's are built for loom too.
+                // The tests of epochs themselves need crossbeam's epochs built for loom too.
                 ("loom", "base") => ("--cfg loom --cfg crossbeam_loom", "target/loom-epochs"),
                 ("loom", _) => ("--cfg loom", "target/loom"),
                 _ => ("--cfg shuttle", "target/shuttle"),
@@ -171,7 +172,7 @@ fn modelled(root: &Path) -> Result<Vec<Modelled>, String> {
     Ok(of("loom", "loom_")?.chain(of("shuttle", "shuttle_")?).collect())
 }
 
-/// The engine's tests on each kind of block cache, with little room, and above a tier.
+/// Runs the engine's tests on each kind of block cache, with little room, and above a tier.
 pub(crate) fn caches(root: &Path) -> Outcome {
     const CACHES: [&str; 5] = [
         "{id=lru_cache;capacity=32M}",
@@ -195,7 +196,7 @@ pub(crate) fn caches(root: &Path) -> Outcome {
 /// A part of the long run.
 struct Step {
     name: &'static str,
-    /// Its share of the time that is left, beside the others' shares; 0: it takes the time it
+    /// Its share of the remaining time, relative to the shares of others. 0: it runs as long as it
     /// needs.
     share: u32,
     run: fn(&Path, u32) -> Outcome,
@@ -222,11 +223,11 @@ const STEPS: [Step; 18] = [
     Step { name: "fuzz", share: 6, run: fuzz },
 ];
 
-/// The campaigns of a night, in `minutes` in all: model checks of lock-free code, many seeds, the
-/// campaigns, mutants, every fuzz target. Campaigns that run as long as they are told share
-/// what is left.
+/// Runs the campaigns of a night, `minutes` in all: model checks of lock-free code, many seeds, the
+/// campaigns, mutants, every fuzz target. Campaigns without a fixed length share the remaining
+/// time.
 /// # Errors
-/// The first that failed; or those that were not begun because the time was over.
+/// The first failure, or the campaigns that did not begin because the time was over.
 pub(crate) fn long(root: &Path, minutes: u32) -> Outcome {
     let begin = Instant::now();
     let mut not_run = Vec::new();
@@ -244,7 +245,7 @@ pub(crate) fn long(root: &Path, minutes: u32) -> Outcome {
     if not_run.is_empty() { Ok(()) } else { Err(format!("no time was left for: {}", not_run.join(", "))) }
 }
 
-/// Minutes for a step; one at least.
+/// Minutes for a step: at least one.
 fn share_of(left: u32, share: u32, shares: u32) -> u32 {
     (left * share / shares.max(1)).max(1)
 }
@@ -254,8 +255,8 @@ fn many_seeds(root: &Path) -> Outcome {
     run(root, &many, "cargo", &["test", "--profile", "stress", "--workspace", "--", "--include-ignored"])
 }
 
-/// Directories below `crates` with a test whose name starts with `prefix`: the checkers' tests are
-/// told by their names.
+/// Directories below `crates` with a test whose name starts with `prefix`, which marks a checker's
+/// tests.
 fn packages_with_tests_named(root: &Path, prefix: &str) -> Result<BTreeSet<String>, String> {
     let (files, test) = (tidy::sources(root)?, format!("fn {prefix}"));
     let with_tests = files.iter().filter(|f| f.text.contains("#[test]") && f.text.contains(&test));
@@ -264,13 +265,13 @@ fn packages_with_tests_named(root: &Path, prefix: &str) -> Result<BTreeSet<Strin
         .collect())
 }
 
-/// Runs every fuzz target, all together for `minutes`. The sanitizer needs unstable flags, which a
-/// stable compiler takes when it is told so.
+/// Runs every fuzz target, all together for `minutes`. The sanitizer needs unstable flags, which
+/// `RUSTC_BOOTSTRAP` lets a stable compiler take.
 fn fuzz(root: &Path, minutes: u32) -> Outcome {
     let targets = tidy::fuzz_targets(root)?;
     let each = (u64::from(minutes) * 60 / targets.len().max(1) as u64).max(60);
     let seconds = format!("-max_total_time={each}");
-    // The code that asks RocksDB beside the targets is not fuzzed itself.
+    // The program that asks RocksDB is built without the fuzzer's instrumentation.
     cargo(root, &["build", "--package", "esker-fuzz", "--bins"])?;
     let built = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let oracle = built.join("debug/esker-fuzz-oracle").to_string_lossy().into_owned();

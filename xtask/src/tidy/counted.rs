@@ -1,8 +1,8 @@
-//! A ticker or histogram of RocksDB's that nothing here counts is listed in
-//! `docs/compat/statistics.md`, so that readers know a zero that means "never counted".
+//! Tickers and histograms of RocksDB that nothing here counts are listed in
+//! `docs/compat/statistics.md`. So readers know which zero means "never counted".
 //!
 //! In: the enums of names, all other sources, the page's section. Out: names that are neither
-//! counted nor listed, and listed ones that are counted, or no names.
+//! counted nor listed, listed names that are counted, and listed words that are no names.
 
 use super::{SourceFile, Violation};
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 const RULE: &str = "counted";
 const PAGE: &str = "docs/compat/statistics.md";
 const SECTION: &str = "\n## Never counted\n";
-/// The enum, and the file that has its names.
+/// Each enum, and the file that has its names.
 const ENUMS: [(&str, &str); 2] =
     [("Ticker", "crates/base/src/stats/ticker.rs"), ("Histogram", "crates/base/src/stats/histogram_kind.rs")];
 

@@ -1,4 +1,4 @@
-//! Every public item has a first line, and so has every other item with a doc comment.
+//! Every public item has a doc comment, and every doc comment begins with a line of prose.
 //!
 //! In: the sources. Out: libraries that do not ask the compiler for missing docs, and places that
 //! silence it. Also doc comments that begin with a heading, code, a table or a list. The compiler
@@ -8,9 +8,9 @@
 use super::{SourceFile, Violation};
 
 const RULE: &str = "first-line";
-/// A library of C functions, which RocksDB's `c.h` describes.
+/// A library whose public items are C functions, which RocksDB's `c.h` describes.
 const C_LIBRARY: &str = "crates/capi/src/lib.rs";
-/// The attribute of each other library.
+/// The attribute that each other library must have.
 const ASKS: &str = "#![warn(missing_docs)]";
 
 pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
@@ -45,7 +45,7 @@ fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(index, line)| (index + 1, line.trim_start()))
 }
 
-/// The lines at which doc comments begin without prose.
+/// The lines of doc comments that do not begin with prose.
 fn without_first_line(text: &str) -> Vec<usize> {
     let (mut found, mut before) = (Vec::new(), None);
     for (line, text) in numbered(text) {

@@ -1,8 +1,8 @@
 //! Rules of this repository that no compiler knows.
 //!
 //! In: the tree. Out: nothing, or every violation with its file and line. An exception stands in
-//! `xtask/exceptions.txt` with its reason; one that is not needed any more is a violation itself. A
-//! mutant of `crates/stress/mutants` that cannot be inserted any more is one, too.
+//! `xtask/exceptions.txt` with its reason. An exception that is not needed is itself a violation.
+//! So is a mutant of `crates/stress/mutants` that cannot be inserted.
 
 mod compat;
 mod counted;
@@ -22,25 +22,25 @@ use std::path::Path;
 /// A file that was read.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceFile {
-    /// From the root, with slashes.
+    /// Path from the root, with slashes.
     pub(crate) path: String,
     pub(crate) text: String,
 }
 
-/// One rule broken at one place.
+/// A violation of one rule at one place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Violation {
     /// The rule's name, as exceptions call it.
     pub(crate) rule: &'static str,
     /// The file; exceptions name it too.
     pub(crate) path: String,
-    /// The mistake, and the remedy.
+    /// The mistake and its remedy.
     pub(crate) message: String,
 }
 
 /// Checks the tree.
 /// # Errors
-/// All violations as text, or what could not be read.
+/// All violations as text, or the path that could not be read.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     let files = sources(root)?;
     let mut violations = order::check(&files);
@@ -76,8 +76,7 @@ pub(crate) fn sources(root: &Path) -> Result<Vec<SourceFile>, String> {
             let path = entry.map_err(|e| format!("{}: {e}", dir.display()))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if path.is_dir() {
-                // Beside a Cargo.toml it is what Cargo has built; elsewhere a module may be called
-                // so.
+                // Beside a Cargo.toml, `target` is Cargo's output. Elsewhere it may be a module.
                 let is_built = name == "target" && dir.join("Cargo.toml").exists();
                 if !is_built && !SKIPPED.contains(&name.as_str()) {
                     pending.push(path);

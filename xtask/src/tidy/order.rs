@@ -1,15 +1,15 @@
-//! The order of rooms inside the engine crate: no room names one that stands above it.
+//! The order of rooms inside the engine crate: no room names a room above it.
 //!
 //! The list is the table of ARCHITECTURE.md, "Inside `esker`": its first column, from top to
-//! bottom, in a line from left to right. So there are no circles between rooms. A part of a room
-//! that stands elsewhere than the room has an entry of its own (`room/part`).
+//! bottom, and in a line from left to right. So there are no circles between rooms. If a part of a
+//! room has another place than the room, it has an entry of its own (`room/part`).
 
 use super::{SourceFile, Violation};
 
 const RULE: &str = "order";
-/// Where the engine is.
+/// Directory of the engine.
 const ENGINE: &str = "crates/esker/src/";
-/// Where the list is.
+/// The page that has the list.
 const PAGE: &str = "ARCHITECTURE.md";
 const HEADING: &str = "## Inside `esker`";
 
@@ -23,12 +23,12 @@ impl Order {
         let rows =
             rows.take_while(|line| !line.starts_with("## ")).filter_map(|line| line.strip_prefix("| "));
         let cells = rows.filter_map(|row| row.split('|').next());
-        // Between backquotes, every second part.
+        // Names are the texts between backquotes: every second part.
         let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
         Order(names.map(str::to_owned).collect())
     }
 
-    /// The place of a module, by the longest entry that it is part of.
+    /// The rank of a module: that of the longest entry that contains it.
     fn rank(&self, path: &str) -> Option<usize> {
         let mut parts = path.split("::");
         let room = parts.next().unwrap_or_default();
@@ -42,7 +42,7 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in files {
         let Some(inside) = file.path.strip_prefix(ENGINE) else { continue };
-        // Tests may look at anything; lib.rs names everything.
+        // Tests may name all modules, and lib.rs must.
         if inside == "lib.rs" || inside.ends_with("tests.rs") || inside.contains("/tests/") {
             continue;
         }
@@ -67,8 +67,8 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     violations
 }
 
-/// Every `a::b` behind `root` with its line; of those in braces `a` alone. Comments and
-/// documentation do not count.
+/// Every `a::b` behind `root` with its line. Of names in braces, only the first module each.
+/// Comments and documentation do not count.
 fn named_modules(text: &str, root: &str) -> Vec<(usize, String)> {
     let mut named = Vec::new();
     let code: Vec<&str> = text.lines().map(|l| l.split("//").next().unwrap_or_default()).collect();
@@ -96,7 +96,7 @@ fn identifier(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// `a::b, c::{d, e}, f}` to a, c, f.
+/// The first name of each item of a list: `a::b, c::{d, e}, f}` gives a, c, f.
 fn first_names(list: &str) -> Vec<String> {
     let (mut names, mut depth, mut start) = (Vec::new(), 0, 0);
     for (at, c) in list.char_indices() {

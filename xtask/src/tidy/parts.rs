@@ -1,7 +1,6 @@
-//! Cuts a file into code, comments and the texts of string literals.
+//! Splits a file into code, comments and the texts of string literals.
 //!
-//! In: a source file. Out: pieces that do not go over the end of a line, each with its line. A page
-//! is one comment from end to end.
+//! In: a source file. Out: pieces, each within one line, with the line. A page is one comment.
 
 use super::SourceFile;
 
@@ -15,7 +14,7 @@ pub(super) enum TextPartKind {
 /// A piece of one line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TextPart<'a> {
-    /// From 1.
+    /// Line number, from 1.
     pub(super) line: usize,
     pub(super) kind: TextPartKind,
     pub(super) text: &'a str,
@@ -77,7 +76,7 @@ impl<'a> Cutter<'a> {
         self.push(TextPartKind::Code, code_from, self.text.len());
     }
 
-    /// The number of hashes of the raw string that begins here, if one does.
+    /// The number of hashes of the raw string that begins here; `None` if none begins.
     fn raw_string(&self, rest: &str) -> Option<usize> {
         let is_word = self.text[..self.at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
         let behind = rest.strip_prefix('r').filter(|_| !is_word || self.text[..self.at].ends_with('b'))?;
@@ -96,7 +95,7 @@ impl<'a> Cutter<'a> {
     }
 }
 
-/// Where the string that begins here has its closing quote.
+/// The offset of the closing quote of the string that begins here.
 fn string_end(rest: &str) -> usize {
     let bytes = rest.as_bytes();
     let mut at = 1;
@@ -106,7 +105,7 @@ fn string_end(rest: &str) -> usize {
     at.min(bytes.len())
 }
 
-/// The length of the character literal that begins here, if one does: a lifetime is none.
+/// The length of the character literal that begins here; `None` for a lifetime or other text.
 fn char_literal(rest: &str) -> Option<usize> {
     let inside = rest.strip_prefix('\'')?;
     if inside.starts_with('\\') {

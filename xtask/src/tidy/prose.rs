@@ -1,7 +1,7 @@
-//! The shape of prose: width of lines, first words of sentences, subjects of commits.
+//! The form of prose: width of lines, first words of sentences, subjects of commits.
 //!
-//! In: comments and pages; the subjects since the commit that began these rules. Out: lines and
-//! subjects that are too long, each sentence that begins with a bare relative word, and SAFETY
+//! In: comments and pages; the subjects since the commit that introduced these rules. Out: lines
+//! and subjects that are too long, each sentence that begins with a bare relative word, and SAFETY
 //! comments without a fact.
 
 use super::parts::{TextPartKind, parts};
@@ -9,16 +9,16 @@ use super::{SourceFile, Violation};
 use std::path::Path;
 use std::process::Command;
 
-/// Columns of a line of a comment or page.
+/// Most columns of a line of a comment or page.
 const MAX_COLUMNS: usize = 100;
-/// Characters of a commit's subject.
+/// Most characters of a commit's subject.
 const MAX_SUBJECT: usize = 72;
-/// Subjects of later commits are checked.
+/// The commit after which subjects are checked.
 const SUBJECTS_SINCE: &str = "4903a9415df7";
 
-/// A sentence has a noun for its subject: none begins with one of these, unless it asks.
+/// Words with which no sentence begins, unless it is a question: they hide its subject.
 const STARTS: &[&str] = &["Who", "Whoever", "Whose", "Whom", "What", "Whatever", "How", "Which", "Why"];
-/// Nor does one begin with these two words.
+/// Pairs of words with which no sentence begins.
 const PHRASES: &[[&str; 2]] = &[
     ["That", "which"],
     ["Those", "who"],
@@ -31,7 +31,7 @@ const PHRASES: &[[&str; 2]] = &[
     ["Such", "that"],
 ];
 
-/// Begins a SAFETY comment that states no fact.
+/// Beginnings of SAFETY comments that state no fact.
 const VAGUE: &[&str] =
     &["as above", "as before", "as in", "as there", "see above", "that.", "the caller's.", "the same"];
 
@@ -55,7 +55,7 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
 }
 
 /// Lines of comments and pages that are too wide. Rows of tables, definitions of links and single
-/// words cannot be broken; code in an example has the width of code.
+/// words are exempt, because they cannot be broken. Code in an example may have the width of code.
 fn wide_lines(file: &SourceFile) -> Vec<(usize, usize)> {
     let is_page = file.path.ends_with(".md");
     let (mut wide, mut fence) = (Vec::new(), None);
@@ -141,8 +141,8 @@ fn starts_of(paragraph: &[(usize, &str)]) -> Vec<(usize, String)> {
     found
 }
 
-/// Commits whose subjects are too long. Nothing where there is no history, as in an archive or a
-/// shallow clone.
+/// Commits whose subjects are too long. Empty if there is no history, as in an archive or a shallow
+/// clone.
 pub(super) fn check_subjects(root: &Path) -> Vec<Violation> {
     let range = format!("{SUBJECTS_SINCE}..HEAD");
     match git(root, &["log", "--format=%h %s", &range]) {
@@ -155,7 +155,7 @@ pub(super) fn check_subjects(root: &Path) -> Vec<Violation> {
     }
 }
 
-/// The output of a git command; none if it fails, or if there is no git or no repository.
+/// The output of a git command. `None` if it fails, or if there is no git or no repository.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

@@ -1,4 +1,4 @@
-//! Words that were coined for things which have a name in the field.
+//! Coined words for things that have a name in the field.
 //!
 //! In: the tree. Out: each identifier, comment, page and message that has one of them. The table of
 //! terms is `docs/glossary.md`.
@@ -8,18 +8,18 @@ use super::{SourceFile, Violation};
 
 const RULE: &str = "words";
 
-/// Where a word may not stand.
+/// The places in which a word is forbidden.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
-    /// In identifiers, and in prose too.
+    /// Identifiers and prose.
     All,
-    /// In identifiers; prose may have it in its usual sense.
+    /// Identifiers only; prose may use the word in its usual sense.
     Identifiers,
 }
 use Scope::{All, Identifiers};
 
-/// Parts of an identifier, or words of a sentence, one after the other; below which path; where;
-/// and the field's term.
+/// The forbidden words: successive parts of an identifier or words of a sentence; the path below
+/// which they are forbidden; the places; the field's term.
 const REPLACED: &[(&[&str], &str, Scope, &str)] = &[
     (&["shade"], "", All, "range-deletion summary, cover span"),
     (&["shades"], "", All, "range-deletion summary, cover span"),
@@ -73,7 +73,7 @@ const REPLACED: &[(&[&str], &str, Scope, &str)] = &[
     (&["views"], "crates/esker/src/", All, "super versions"),
 ];
 
-/// Names that files on the disk have: formats do not change with our language.
+/// Names that files on disk contain, so they cannot change.
 const STORED: &[&str] = &["filter.esker.dead_spans"];
 
 pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
@@ -95,11 +95,11 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
 
 type Row = (&'static [&'static str], &'static str, Scope, &'static str);
 
-/// The rows of the table that a piece breaks, each once.
+/// The rows of the table that a piece violates, each once.
 fn found(path: &str, kind: TextPartKind, text: &str) -> Vec<&'static Row> {
     let text = STORED.iter().fold(text.to_owned(), |text, name| text.replace(name, ""));
     let identifiers: Vec<Vec<String>> = identifiers(&text).into_iter().map(pieces).collect();
-    // A literal of one word is a name or a value; with a blank it is a message.
+    // A literal of one word is a name or a value; a literal with a blank is a message.
     let is_prose = kind == TextPartKind::Comment || kind == TextPartKind::Text && text.trim().contains(' ');
     let sentence = if is_prose { identifiers.concat() } else { Vec::new() };
     let has = |line: &[String], words: &[&str]| line.windows(words.len()).any(|w| w == words);
@@ -112,12 +112,12 @@ fn found(path: &str, kind: TextPartKind, text: &str) -> Vec<&'static Row> {
     REPLACED.iter().filter(breaks).collect()
 }
 
-/// Whether a word of a comment can only be an identifier: it has several parts.
+/// Whether a word of a comment must be an identifier, because it has several parts.
 fn is_name(pieces: &[String]) -> bool {
     pieces.len() > 1
 }
 
-/// The identifiers of a piece, but for those of write batches, which have views.
+/// The identifiers of a piece, without those of write batches, which may have views.
 fn identifiers(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -138,7 +138,7 @@ fn identifiers(text: &str) -> Vec<&str> {
     found
 }
 
-/// `WriteBatch_view` is write, batch, view.
+/// The parts of a name: `WriteBatch_view` gives write, batch, view.
 fn pieces(name: &str) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let mut was_lower = false;
