@@ -48,7 +48,7 @@ impl Scheduler {
         self.pool.schedule(priority, self.tag, work);
     }
 
-    /// Whether jobs, of any database, have no thread because the system refuses them.
+    /// Whether jobs, of any database, wait because the system refuses them a thread.
     pub(crate) fn is_starved(&self) -> bool {
         self.pool.is_starved()
     }

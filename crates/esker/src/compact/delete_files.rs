@@ -53,8 +53,8 @@ pub(crate) fn delete_files_in_ranges(
     for (id, version) in logged.as_ref().map_or(&[][..], Vec::as_slice) {
         if let Some(found) = state.family_mut(*id) {
             found.version = Arc::clone(version);
-            // Entries hidden by deletions in these files may reappear in deleted runs that scans
-            // remembered.
+            // Deletions in these files may have hidden entries in deleted runs that scans remember.
+            // Those entries may appear again.
             found.deleted_run_memory = Arc::new(found.deleted_run_memory.fresh());
         }
         publish_super_version(engine, &mut state, *id);

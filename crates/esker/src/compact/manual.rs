@@ -30,9 +30,9 @@ pub(crate) struct ManualRange<'a> {
 /// each step the picker chooses the next one from the current version, because levels can change
 /// during a wait.
 /// # Errors
-/// The first step's error, or that of [`check_may_run`]; steps before it stay done. With
-/// `change_level` also `NotSupported` and `InvalidArgument`: the range was compacted, its level
-/// stays.
+/// The first step's error, or that of [`check_may_run`]; earlier steps stay done. With
+/// `change_level` also `NotSupported` and `InvalidArgument`: the range was compacted, and the files
+/// stay in their level.
 pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Result<()> {
     let canceled = range.options.canceled.as_ref();
     let exclusive = range.options.exclusive_manual_compaction;
@@ -50,14 +50,15 @@ pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Re
         wait(engine, id)?.0?;
     }
     let Some(level) = steps.arrived_at().filter(|_| range.options.change_level) else { return Ok(()) };
-    // A plan that waits names its files by the levels that they are in.
+    // Nothing else may run: a waiting plan names files by their levels, which the move would
+    // change.
     let _alone = alone.map_or_else(|| Alone::become_it(engine, canceled), Ok)?;
     refit_level(engine, range.family, level, range.options.target_level)
 }
 
-/// Opens tables of the range whose properties were not read yet: the picker needs to know which of
-/// them may lose entries. A table whose sequence numbers are all 0 loses none. A table that cannot
-/// be opened is reported by the compaction.
+/// Opens tables of the range whose properties were not read yet: the picker must know which of
+/// them may lose entries. A table whose sequence numbers are all 0 loses none. If a table cannot
+/// be opened, the compaction reports that.
 fn read_properties(engine: &Engine, range: &ManualRange<'_>) {
     let pace = read_pace(&engine.db_options());
     let super_version = range.family.super_version.load_full();
@@ -89,8 +90,8 @@ pub(super) fn manual_compaction_paused() -> Error {
     Error::incomplete("").with_subcode(SubCode::ManualCompactionPaused)
 }
 
-/// Refuses manual compactions until as many [`enable_manual_compaction`] follow, stops those that
-/// wait or run, and waits for their ends.
+/// Refuses manual compactions until [`enable_manual_compaction`] is called as many times. Stops
+/// those that wait or run, and waits for their ends.
 pub(crate) fn disable_manual_compaction(engine: &Engine) {
     let mut state = engine.state.lock();
     state.manual_disabled += 1;
@@ -104,13 +105,13 @@ pub(crate) fn disable_manual_compaction(engine: &Engine) {
     }
 }
 
-/// Undoes one [`disable_manual_compaction`], or makes the next one do nothing.
+/// Undoes one [`disable_manual_compaction`]. Without one, the next call of that does nothing.
 pub(crate) fn enable_manual_compaction(engine: &Engine) {
     engine.state.lock().manual_disabled -= 1;
 }
 
-/// Marks the tables that may hold keys of the range for compaction, without those of the last level
-/// with files. Queues the family if it compacts by itself.
+/// Marks the tables that may hold keys of the range for compaction, except those of the last level
+/// that has files. Queues the family if it compacts by itself.
 pub(crate) fn suggest_compact_range(
     engine: &Arc<Engine>,
     family: &ColumnFamily,
@@ -159,8 +160,8 @@ pub(crate) fn compact_files(
     let (version, running, path) = (&found.version, &found.running, options.output_path_id);
     let mut plan = pick_files(version, &found.compaction_options, running, files, output_level, path)?;
     if output_level > 0 {
-        // Where files of the level below end makes no difference: the caller says how large they
-        // are.
+        // The caller sets the size of outputs, so they need not end where files of the next level
+        // do.
         plan.grandparents.clear();
         plan.target_file_size = options.output_file_size_limit;
         plan.max_output_file_size = options.output_file_size_limit;
@@ -203,7 +204,7 @@ fn queue(
     id
 }
 
-/// No other compaction of the database runs, or is planned, while this lives.
+/// While this lives, no other compaction of the database runs or is planned.
 struct Alone<'a>(&'a Arc<Engine>);
 
 impl<'a> Alone<'a> {
@@ -237,8 +238,7 @@ impl Drop for Alone<'_> {
     }
 }
 
-/// Queues the next plan as soon as nothing that runs is in its way; `None` if there is nothing left
-/// to do.
+/// Queues the next plan once no running job is in its way; `None` if nothing is left to do.
 fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) -> Result<Option<u64>> {
     let mut state = engine.state.lock();
     loop {

@@ -27,13 +27,13 @@ pub(crate) struct LiveCut {
     pub(crate) blobs: Vec<PathBuf>,
     /// Bytes of tables and blob files.
     pub(crate) sizes: BTreeMap<FileNumber, u64>,
-    /// Of tables and blob files that have one: checksum and function name.
+    /// Checksum and function name of each table and blob file that has a checksum.
     pub(crate) checksums: BTreeMap<FileNumber, (Vec<u8>, String)>,
-    /// Number and bytes.
+    /// Number and bytes of the MANIFEST.
     pub(crate) manifest: (FileNumber, u64),
     /// Whether the MANIFEST may name paths besides the first.
     pub(crate) has_several_paths: bool,
-    /// Those still needed, with their bytes.
+    /// The WALs still needed, with their bytes.
     pub(crate) wals: Vec<(PathBuf, u64)>,
     pub(crate) last_sequence: SequenceNumber,
     /// A number for an OPTIONS file that no other file has.
@@ -73,8 +73,8 @@ impl Db {
         }
         let mut manifest = engine.manifest.lock();
         if manifest.manifest_bytes() == 0 {
-            // A write to it has failed, and its caller knows: a fresh MANIFEST holds the state in
-            // force.
+            // A write to the MANIFEST has failed, and its caller has the error. A fresh MANIFEST
+            // holds the state in force.
             manifest.log_and_apply(Vec::new(), LogOptions::default())?;
         }
         let options_number = manifest.numbers().new_file_number();
@@ -91,7 +91,7 @@ impl Db {
         let has_several_paths = manifest.has_several_paths();
         drop(manifest);
         drop(lead);
-        // Nobody waits while they are named: the versions stay as they are, and no file is deleted.
+        // No lock is held here: the versions do not change, and no file is deleted.
         esker_base::probe!("live_cut:name_files", &mut engine.path.clone());
         let tables = versions.iter().flat_map(|v| v.all_files()).map(|(_, file)| (file.number, file.path()));
         let blobs = versions.iter().flat_map(|v| v.blob_files().keys().map(|n| (*n, v.paths().blob(*n))));

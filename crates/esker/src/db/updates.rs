@@ -1,14 +1,14 @@
 //! The WAL for users: the changes since a sequence number, and the list of WAL files.
 //!
-//! In: a sequence number. Out: an iterator over the batches committed from it on, which reads the
-//! archive, the WALs and the tail of the one being written. It takes no lock but that of the WALs,
-//! once for each file and each time that it has caught up.
+//! In: a sequence number. Out: an iterator over the batches committed from it on. The iterator
+//! reads the archive, the WALs and the written part of the current WAL. It takes only the lock of
+//! the WALs: once for each file, and each time that it has caught up.
 //!
 //! Invariants
 //!  1. Batches come in the order of their sequence numbers, and none is left out: a missing number
 //!     ends the iteration with an error.
 //!  2. A batch comes after it is published, and not if its write failed.
-//!  3. While the iterator lives, the files that it has still to read stay.
+//!  3. While the iterator lives, the files that it has not read yet stay.
 //!
 //! Source: RocksDB `db/wal_manager.cc`, `db/transaction_log_impl.cc`.
 
@@ -30,12 +30,12 @@ use std::fmt;
 
 impl Db {
     /// The batches written from `sequence` on, in order, each with the sequence number of its first
-    /// operation. The first one is the batch that `sequence` is in; 0 means the database's first.
+    /// operation. The first batch contains `sequence`; 0 means the database's first batch.
     ///
     /// The iterator reads WALs. They are deleted once tables hold their entries; an archive keeps
     /// them longer ([`DbOptions::wal_ttl_seconds`](crate::DbOptions::wal_ttl_seconds),
-    /// [`wal_size_limit_mb`](crate::DbOptions::wal_size_limit_mb)). An iterator keeps those that it
-    /// has still to read for as long as it lives, and their disk space.
+    /// [`wal_size_limit_mb`](crate::DbOptions::wal_size_limit_mb)). While it lives, an iterator
+    /// keeps the WALs that it has not read yet, and their disk space.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -190,13 +190,13 @@ type Update = (SequenceNumber, WriteBatch);
 /// The number of the next batch.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// The batch has this number, or begins with it if one came before.
+    /// The next batch has this number or, before the first batch, contains it.
     Is(SequenceNumber),
-    /// The first batch may begin later, but not end before it.
+    /// The first batch must end at this number or later.
     AtLeast(SequenceNumber),
 }
 
-/// Keeps WALs from being deleted, from one on.
+/// Holds all WALs from one on, so that they are not deleted.
 struct HeldWals {
     inner: Arc<DbInner>,
     from: FileNumber,
@@ -208,7 +208,7 @@ impl HeldWals {
         HeldWals { inner: inner.clone(), from }
     }
 
-    /// Lets go of the files before `from`.
+    /// Releases the files before `from`.
     fn move_to(&mut self, from: FileNumber) {
         let mut wals = self.inner.engine.wals.lock();
         wals.old.hold(from);
@@ -228,7 +228,7 @@ impl HeldWals {
         self.inner.engine.wals.lock().readable_before(number)
     }
 
-    /// Opens a file, to be read as far as it is good now.
+    /// Opens a file, up to its present readable end.
     fn open(&self, number: FileNumber, verify_checksums: bool) -> Result<OpenWal> {
         let engine = &self.inner.engine;
         let source = BoundedWal::open(engine.fs().as_ref(), &engine.wal_dir, number)?;
@@ -260,7 +260,7 @@ impl HeldWals {
                     return Ok(Some(batch.sequence()));
                 }
                 LogEvent::Ignored { .. } | LogEvent::Predecessor(_) | LogEvent::TimestampSizes => {}
-                // Its writer was stopped at the first record.
+                // The writer was interrupted in the first record.
                 LogEvent::Truncated { .. } => return Ok(None),
                 _ => return event.to_error(&file.name()).map_or(Ok(None), Err),
             }
@@ -289,7 +289,7 @@ struct OpenWal {
 }
 
 impl OpenWal {
-    /// Lets the reader continue behind the end, since the bound has risen.
+    /// Lets the reader continue beyond the former end: the bound has risen.
     fn resume(&mut self) {
         let end = self.reader.mark();
         self.reader.go_back(&end);
@@ -300,11 +300,10 @@ impl OpenWal {
     }
 }
 
-/// The changes of a database in the order in which they were made, made by
-/// [`Db::get_updates_since`].
+/// The changes of a database, in order: the result of [`Db::get_updates_since`].
 ///
 /// * `Some(Ok((sequence, batch)))`: the operations of `batch` took the numbers from `sequence` on,
-///   one each. Writers that were logged together come as one batch.
+///   one each. Batches that were logged together come as one.
 /// * `None`: the iterator has caught up. A later call goes on with what was written meanwhile,
 ///   also in a new WAL. With `manual_wal_flush` a write comes after `flush_wal`.
 /// * `Some(Err(_))`: the end. Later calls give `None`, and [`WalIterator::status`] the error.
@@ -314,8 +313,8 @@ impl OpenWal {
 ///   behind the copy's last number.
 ///
 /// Operations of two-phase transactions come with their commit. Bytes of
-/// [`WriteBatch::put_log_data`] come where they were written; a batch of nothing else comes when
-/// another one is behind it.
+/// [`WriteBatch::put_log_data`] come where they were written; a batch with nothing else comes only
+/// when another batch follows.
 ///
 /// After [`Db::close`] the next call fails with `ShutdownInProgress`.
 pub struct WalIterator {
@@ -325,12 +324,12 @@ pub struct WalIterator {
     /// The oldest file that was read.
     first_file: FileNumber,
     next: Next,
-    /// A batch was given.
+    /// Whether a batch was returned.
     begun: bool,
     changes: CommittedChanges,
     record: Vec<u8>,
-    /// Something could not be read: the end of the last file, or a commit before the wanted number.
-    /// That is no loss if the next batch is the one that is due.
+    /// Unreadable data that was met: the end of the last file, or a commit before the wanted
+    /// number. Nothing is lost if the next batch has the number that is due.
     damage: Option<Error>,
     status: Result<()>,
 }
@@ -360,7 +359,7 @@ impl WalIterator {
         self.status.clone()
     }
 
-    /// Goes to the newest file that begins at or before `from`, or to the oldest one.
+    /// Moves to the newest file that begins at or before `from`, or to the oldest file.
     fn seek(&mut self, from: SequenceNumber) -> Result<()> {
         let (mut start, mut before) = (None, FileNumber(u64::MAX));
         while let Some(number) = self.held.readable_before(before) {
@@ -394,7 +393,7 @@ impl WalIterator {
         Ok(())
     }
 
-    /// The next batch; `None` at the end of what there is.
+    /// The next batch; `None` if the iterator has caught up.
     fn advance(&mut self) -> Result<Option<Update>> {
         check_readable(&self.held.inner.engine)?;
         while self.read_record()? {
@@ -412,13 +411,14 @@ impl WalIterator {
         }
     }
 
-    /// The batch that the record has committed; `None`: nothing, or it is of before the start.
+    /// The batch that the record has committed; `None` if it commits nothing, or lies before the
+    /// start.
     fn update(&mut self) -> Result<Option<Update>> {
         let record = WriteBatchView::parse(&self.record).map_err(|e| self.in_this_file(e))?;
         while let Some(xid) = self.changes.missing(&record) {
             match self.section_of(&xid) {
                 Ok(section) => self.changes.add_prepared(xid, section),
-                // No loss if the wanted number is behind this commit.
+                // Nothing is lost if the wanted number comes after this commit.
                 Err(e) if !self.begun => {
                     self.damage = Some(e);
                     return Ok(None);
@@ -432,7 +432,7 @@ impl WalIterator {
         let Some(batch) = committed.filter(|batch| !batch.is_empty()) else { return Ok(None) };
         let first = batch.sequence();
         if batch.count() == 0 {
-            // Log data has no number: its place is behind a batch that was given.
+            // Log data has no number. It belongs behind the last returned batch.
             return Ok(self.begun.then_some((first, batch)));
         }
         let behind = SequenceNumber(first.0.saturating_add(u64::from(batch.count())));
@@ -451,7 +451,7 @@ impl WalIterator {
     /// Reads the next record; false if there is none yet.
     fn read_record(&mut self) -> Result<bool> {
         let engine = &self.held.inner.engine;
-        // The owner of a database that is read-only here may have written on.
+        // Read-only: the owner of the database may have written more since the open.
         if engine.read_only && matches!(self.next, Next::Is(next) if next > engine.visible_sequence()) {
             return Ok(false);
         }
@@ -484,12 +484,12 @@ impl WalIterator {
         }
     }
 
-    /// Behind the last record that could be read: lets the reader continue in the file, or opens
+    /// After the last readable record: lets the reader continue in the file, or opens
     /// the next one. False if there is nothing more.
     fn go_on(&mut self) -> Result<bool> {
         let engine = &self.held.inner.engine;
         let Some(file) = &mut self.file else { return Ok(false) };
-        // In this order: numbers are published after they are in the WAL.
+        // Read before the WALs: a number is published after its record is in the WAL.
         let published = engine.visible_sequence();
         let wals = engine.wals.lock();
         let (end, following) = (wals.end_of(file.number, published), wals.readable_after(file.number));
@@ -516,7 +516,7 @@ impl WalIterator {
             }
         };
         match self.next {
-            // The WALs have ended before a number that is published.
+            // The number is published, but the WALs end before it.
             Next::Is(next)
                 if published >= next && (self.damage.is_some() || due.is_none_or(|due| due <= next)) =>
             {
@@ -530,7 +530,7 @@ impl WalIterator {
     /// The operations of a transaction that was prepared before the first file. Cost: one read of
     /// each older WAL, newest first, up to the one that has them.
     /// # Errors
-    /// `NotFound`, a gap, if no WAL has them any more.
+    /// `NotFound`, a gap, if no WAL has them.
     fn section_of(&self, xid: &[u8]) -> Result<WriteBatch> {
         let mut before = self.first_file;
         while let Some(number) = self.held.readable_before(before) {
@@ -596,7 +596,8 @@ enum Found {
     Resolved,
 }
 
-/// The numbers from `due` up to `found` are missing, or those from `found` on come twice.
+/// The error of a gap: numbers from `due` up to `found` are missing, or those from `found` on come
+/// twice.
 fn gap(due: SequenceNumber, found: SequenceNumber, number: FileNumber) -> Error {
     let last = found.0.saturating_sub(1);
     let what = match last.cmp(&due.0) {

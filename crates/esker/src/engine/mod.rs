@@ -73,7 +73,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Before work is tried again whose error a listener has called off: RocksDB's number.
+/// The pause before failed work is repeated whose error a listener has cleared. RocksDB's number.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The ranks of the engine's locks: a thread may only take a lock of a higher rank than it holds.
@@ -89,28 +89,28 @@ pub(crate) mod rank {
     pub(crate) const WALS: LockRank = LockRank::new(30, "wals");
 }
 
-/// The functions of the background jobs, given by `db/open.rs`: this module knows when they run,
-/// not what they do.
+/// The functions of the background jobs, set by `db/open.rs`. This module decides when they run,
+/// and does not know what they do.
 pub(crate) struct Jobs {
     pub(crate) flush: fn(&Arc<Engine>),
     pub(crate) compact: fn(&Arc<Engine>),
-    /// Goes on with the first of the pre-scans of deleted keys that wait.
+    /// Continues the first waiting pre-scan.
     pub(crate) pre_scan: fn(&Arc<Engine>),
 }
 
 /// Time between two looks of a waiting caller while the system refuses threads: no event reports
-/// the end of that.
+/// that it grants them again.
 const LOOK_FOR_THREADS: Duration = Duration::from_millis(50);
 
-/// Automatic recovery: how it begins, and its thread.
+/// Automatic recovery: its start, and its thread.
 #[derive(Default)]
 pub(crate) struct AutoRecovery {
-    /// Starts the thread, to recover from this error. Given by `db/open.rs`: it needs the way into
-    /// the database.
+    /// Starts a thread that recovers from this error. Set by `db/open.rs`, because the thread needs
+    /// the write path.
     pub(crate) begin: OnceLock<Box<dyn Fn(Error) + Send + Sync>>,
-    /// Of the recovery under way, or the last one.
+    /// The thread of the recovery in progress, or of the last one.
     pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
-    /// The error of a recovery that the system refused a thread.
+    /// The error of a recovery for which the system refused a thread.
     pub(crate) refused: Mutex<Option<Error>>,
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct AutoRecovery {
 #[derive(Debug, Default)]
 pub(crate) struct UnwrittenOptions {
     pub(crate) changes: usize,
-    /// Will write a file.
+    /// The timer that will write a file.
     pub(crate) timer: Option<Repeating>,
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct Engine {
     pub(crate) options_in_force: RwLock<Arc<DbOptions>>,
     /// The number of this database among those that the process has open.
     pub(crate) tag: u64,
-    /// The same while the database is open, then 0: reads compare their family's with it.
+    /// `tag` while the database is open, then 0. Reads compare it with their family's tag.
     pub(crate) open_tag: AtomicU64,
     pub(crate) scheduler: Scheduler,
     pub(crate) purger: Arc<Purger>,
@@ -161,16 +161,17 @@ pub(crate) struct Engine {
     pub(crate) closed: AtomicBool,
     /// Listeners know that it begins to close.
     pub(crate) shutdown_told: AtomicBool,
-    /// A background error keeps writes out: ask `state` which.
+    /// Whether a background error refuses writes: `state` has the error.
     pub(crate) writes_stopped: AtomicBool,
     /// Something was written without a WAL since the last full flush.
     pub(crate) has_unlogged_data: AtomicBool,
-    /// Bytes of the WALs still needed, and how many there may be before families are flushed to let
-    /// some go.
+    /// Bytes of the WALs still needed, and the most of them before families are flushed to release
+    /// some.
     pub(crate) wal_bytes: AtomicU64,
     pub(crate) wal_bytes_limit: AtomicU64,
-    /// Bytes of the WALs from which a write leader asks all families again which of them hold WALs
-    /// back. Until then those found are being flushed, or a prepared transaction holds them back.
+    /// Once the WALs have this many bytes, a write leader asks all families which of them hold WALs
+    /// back. Below it, either the families found are being flushed, or a prepared transaction holds
+    /// the WALs back.
     pub(crate) wal_bytes_to_ask_at: AtomicU64,
     pub(crate) counters: EngineCounters,
     /// A memtable is full: the next leader switches.
@@ -190,24 +191,24 @@ pub(crate) struct Engine {
     pub(crate) state_changed: RankedCondvar,
     pub(crate) wals: RankedMutex<Wals>,
     pub(crate) snapshots: LiveSnapshots,
-    /// The lowest `bottommost_threshold` of families that compact by themselves: while no oldest
-    /// snapshot is beyond it, giving one back changes nothing.
+    /// The lowest `bottommost_threshold` of families that compact by themselves. While the oldest
+    /// snapshot is not beyond it, the release of a snapshot makes no compaction due.
     pub(crate) snapshot_threshold: AtomicU64,
     /// Transactions that are prepared and not resolved.
     pub(crate) prepared: Mutex<PreparedSections>,
     /// The last periodic dump of statistics, for the intervals of the next.
     pub(crate) last_stats_dump: Mutex<StatsDump>,
     pub(crate) stats_dump_timer: Mutex<Option<Repeating>>,
-    /// Reads all tables, if that is wanted.
+    /// Reads all tables in the background, if the options ask for it.
     pub(crate) scrubber: Mutex<Option<Scrubber>>,
-    /// Goes on by itself after an error that may pass.
+    /// Resumes the database by itself after an error that may pass.
     pub(crate) recovery: AutoRecovery,
     /// Checks, at a period in seconds, for compactions that are due by time.
     pub(crate) compaction_timer: Mutex<Option<(u64, Repeating)>>,
     pub(crate) unwritten_options: Mutex<UnwrittenOptions>,
     /// Directories for tables and blob files besides `path`, those of dropped families, too.
     pub(crate) other_directories: Mutex<Vec<PathBuf>>,
-    /// Given back last.
+    /// The lock of the directory, released last.
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
@@ -287,8 +288,8 @@ impl Engine {
         self.snapshots.oldest_at_release()
     }
 
-    /// The oldest sequence number that a snapshot or iterator reads at, now or later. Ask it after
-    /// a version, under the db mutex: the lock of the list keeps out snapshots that have their
+    /// The oldest sequence number that a snapshot or iterator reads at, now or later. Read it after
+    /// a version, under the db mutex. The lock of the list excludes snapshots that have taken their
     /// number and are not in the list yet.
     pub(crate) fn oldest_reader(&self) -> SequenceNumber {
         self.snapshots.with(|list| list.oldest().unwrap_or_else(|| self.visible_sequence()))
@@ -328,7 +329,7 @@ impl Engine {
 
     /// Puts a background error in force: it stops writes if it is severe enough, and background
     /// work in any case. A transient error starts an automatic recovery, unless options or
-    /// listeners forbid it. Returns the error in force; `None`: a listener has called it off, and
+    /// listeners forbid it. Returns the error in force; `None`: a listener has cleared it, and
     /// the failed work must be repeated or reported to its waiting caller.
     pub(crate) fn set_background_error(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         self.count_background_error(error);
@@ -350,8 +351,8 @@ impl Engine {
         Some(in_force)
     }
 
-    /// Waits before work is repeated whose error a listener has called off; returns at once if the
-    /// jobs must end.
+    /// Waits before failed work is repeated whose error a listener has cleared. Returns at once if
+    /// the jobs must end.
     pub(crate) fn pause_before_retry(&self) {
         let mut state = self.state.lock();
         let clock = self.env.clock.as_ref();
@@ -389,7 +390,7 @@ impl Engine {
         }
     }
 
-    /// Waits until `state_changed` is signalled, or somewhat less. While the system refuses
+    /// Waits for a signal of `state_changed`; may return earlier. While the system refuses
     /// threads, the caller runs one queued job of this database itself, with the lock released.
     pub(crate) fn wait_for_change(&self, state: &mut RankedMutexGuard<'_, DbState>) {
         if !self.scheduler.is_starved() {
@@ -427,13 +428,14 @@ impl Engine {
             if cfg!(any(loom, shuttle)) {
                 self.state_changed.wait(&mut state);
             } else if !self.run_starved_job(&mut state) {
-                // A purge is asked for under any lock: it may find no thread behind our back.
+                // A purge may be requested under any lock, so it may find no thread while this one
+                // waits.
                 let _timed_out = self.state_changed.wait_timeout(&mut state, LOOK_FOR_THREADS);
             }
         }
     }
 
-    /// Runs a job for which the system gives no thread; whether there was one.
+    /// Runs one job for which the system gives no thread. True if there was such a job.
     #[cfg(not(any(loom, shuttle)))]
     fn run_starved_job(&self, state: &mut RankedMutexGuard<'_, DbState>) -> bool {
         let Some(job) = self.scheduler.take_starved() else { return false };
@@ -448,8 +450,8 @@ impl Engine {
     }
 
     /// Tries again to start the threads that the system has refused. Called under no lock of the
-    /// engine: at the end of each job and by writes that meet an error. Two loads where it has
-    /// refused none.
+    /// engine: at the end of each job and by writes that meet an error. Costs two loads if no
+    /// thread was refused.
     pub(crate) fn start_refused_threads(self: &Arc<Self>) {
         self.env.timer.start_refused();
         if !self.threads_refused.load(Ordering::Acquire) || self.is_shutting_down() {
@@ -468,7 +470,7 @@ impl Engine {
         }
     }
 
-    /// Writes may go on: the error was cleared.
+    /// Lets writes go on: the error was cleared.
     pub(crate) fn allow_writes(&self) {
         self.writes_stopped.store(false, Ordering::Release);
     }
@@ -479,11 +481,10 @@ impl Engine {
         report_time_to_histogram(&self.options.statistics, Histogram::WriteStall, micros);
     }
 
-    /// The oldest WAL that is needed: by the memtables of any family, or for a transaction that is
-    /// prepared.
+    /// The oldest WAL that a memtable of any family or a prepared transaction needs.
     pub(crate) fn oldest_wal_needed(&self, state: &DbState) -> Option<FileNumber> {
-        // In this order: a commit names its section in a memtable before it takes it out of the
-        // list.
+        // Memtables are read last: a commit first names its section in a memtable, and then takes
+        // it out of the list.
         let durable = self.wals.lock().durable_before();
         let outstanding = self.prepared.lock().oldest_wal_needed(durable);
         let committed = state.families.values().filter_map(|f| f.memtables.oldest_section(0)).min();

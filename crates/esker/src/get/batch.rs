@@ -5,9 +5,10 @@
 //!
 //! One guard, one super version per family and one sequence number serve the whole batch: every key
 //! is read at the same point in time, across families too. The keys are sorted, so that those in
-//! the same file, index block and data block are read together: [`crate::get::multi_get`]. Keys
-//! that only memtables can have are not sorted. A few keys are read as by `get`, but lent: that
-//! costs less than they could share. A repeated key gets the first one's answer.
+//! the same file, index block and data block are read together: [`crate::get::multi_get`]. If only
+//! memtables can have the keys, they are not sorted. A few keys are read one by one, as by `get`,
+//! under the guard of the batch: they could share less than sorting costs. A repeated key gets the
+//! first one's answer.
 
 mod order;
 mod output;
@@ -34,7 +35,7 @@ use esker_table::TableReadOptions;
 use smallvec::{SmallVec, smallvec};
 
 impl DbInner {
-    /// As `get` reads it, which is a sixth less work than a batch is.
+    /// A batch of one key, read as by `get`: that is a sixth less work.
     #[inline]
     pub(crate) fn read_batch_of_one(
         &self,
@@ -55,7 +56,7 @@ impl DbInner {
         value
     }
 
-    /// As `get` reads it.
+    /// One key, read as by `get` and lent.
     #[inline]
     pub(crate) fn lend_one(
         &self,
@@ -113,9 +114,9 @@ impl DbInner {
         }
     }
 
-    /// A few keys of one family, one after the other as by `get`, but all under one guard: nothing
-    /// is put together for them that a batch of many has. Gives the guard back, and has read
-    /// nothing, if the batch is another one.
+    /// Reads a few keys of one family one after the other, as by `get`, but all under one guard. So
+    /// it builds none of the structures of a large batch. For any other batch it reads nothing and
+    /// gives the guard back.
     #[inline]
     fn read_few(
         self: &Arc<Self>,
@@ -129,7 +130,7 @@ impl DbInner {
             return Some(guard);
         }
         let family = keys.family(0);
-        // Before the number, as for `get`.
+        // Loaded before the sequence number, as for `get`.
         let super_version = family.super_version.lend(&guard);
         if keys.len() > FEW_KEYS_OF_MEMTABLES && ends_in_memtables(options, super_version.get()) {
             return Some(guard);
@@ -163,7 +164,7 @@ impl DbInner {
         None
     }
 
-    /// All others.
+    /// Reads all other batches.
     #[inline(never)]
     fn read_many(
         self: &Arc<Self>,
@@ -188,8 +189,8 @@ impl DbInner {
         }
     }
 
-    /// Keys with user-defined timestamps are read one by one, under one snapshot. In a batch that
-    /// has some, the timestamp is not for those of families without.
+    /// Reads keys one by one, under one snapshot, if some have user-defined timestamps. The
+    /// options' timestamp does not count for families without timestamps.
     #[cold]
     fn read_timestamped_batch(
         self: &Arc<Self>,
@@ -212,8 +213,9 @@ impl DbInner {
         }
     }
 
-    /// A batch of a secondary, key by key: at its snapshot, or in several families, whose super
-    /// versions belong together only in a snapshot.
+    /// Reads a batch of a secondary key by key: at the snapshot of the options or, for several
+    /// families, at one taken now. Without a snapshot, super versions of several families may not
+    /// belong together.
     #[cold]
     fn read_batch_at_snapshot(
         self: &Arc<Self>,
@@ -262,7 +264,7 @@ impl DbInner {
                 return ReadPoint { super_versions, sequence, snapshot: None };
             }
         }
-        // Super versions that are loaded behind a snapshot hold all that it sees.
+        // Super versions that are loaded after a snapshot hold everything it sees.
         let snapshot = self.hold_now(Holder::User);
         ReadPoint {
             super_versions: super_versions_of(keys, guard),
@@ -272,7 +274,7 @@ impl DbInner {
     }
 }
 
-/// The error of a key that `value_size_soft_limit` has ended its batch before.
+/// The error of a key that `value_size_soft_limit` left unread.
 #[cold]
 pub(crate) fn behind_limit() -> Error {
     Error::aborted("multi_get: value_size_soft_limit reached before this key")
@@ -291,9 +293,9 @@ fn count_batch(statistics: &Statistics, keys: u64, (found, bytes): (u64, u64)) {
 /// Measured with `cargo run --release -p esker-bench --example batches`.
 const FEW_KEYS: usize = 14;
 
-/// The same if only memtables are searched, in any order. Side by side, three keys cost 0.85 of
-/// three single reads if they are in no processor cache; if they are, up to 1.2 while another
-/// program shares the core.
+/// The same if only memtables are searched, in any order. Read together, three keys cost 0.85 of
+/// three single reads if they are in no processor cache. If they are in one, they cost up to 1.2
+/// while another program shares the core.
 const FEW_KEYS_OF_MEMTABLES: usize = 3;
 
 /// Most different keys that go through a family's memtables and files together: their state has to
@@ -315,19 +317,20 @@ struct KeyBatch<'b, K> {
     options: &'b ReadOptions,
     table_options: &'b TableReadOptions,
     statistics: Option<&'b Statistics>,
-    /// Answers that are not lent are entities.
+    /// Whether answers that are not lent are entities.
     entities: bool,
-    /// Memtables are not searched.
+    /// Whether memtables are skipped.
     files_only: bool,
 }
 
-/// Keys whose lookup keys fit on the stack; as many go through a memtable side by side.
+/// Most keys whose lookup keys are on the stack. They go through a memtable together.
 const FEW_LOOKUPS: usize = 16;
 
-/// For at most this many keys, room for `FEW_LOOKUPS` would cost more than the work itself.
+/// Up to this many keys use a smaller array: room for `FEW_LOOKUPS` would cost more than the
+/// lookups.
 const FEWER_LOOKUPS: usize = 4;
 
-/// Most keys that wait for files together: their blocks are held until all of them are done with a
+/// Most keys that wait for files together. Their blocks are held until all of them have passed a
 /// level.
 const MOST_KEYS_WAITING: usize = 256;
 
@@ -336,9 +339,9 @@ const MOST_KEYS_WAITING: usize = 256;
 /// read at the same time.
 const FEW_KEYS_WAITING: usize = 4;
 
-/// Up to this many keys are first tried one by one, as far as their missing blocks are in the
-/// kernel's memory: only reads that wait for a device gain by planning. Larger batches are tried
-/// too if they do not share blocks.
+/// Up to this many keys are first tried one by one, as far as the kernel's memory has their missing
+/// blocks: planning pays off only for reads that wait for a device. A larger batch is tried too if
+/// its keys do not share blocks.
 const FEW_KEYS_RESIDENT: usize = 64;
 
 /// If two of this many neighbouring keys share a block, reading it once is worth the planning.
@@ -348,13 +351,13 @@ const SHARING: usize = 16;
 #[derive(Default)]
 struct Left {
     waiting: SmallVec<[Waiting; FEW_KEYS_WAITING]>,
-    /// Keys that are the same as others, and those.
+    /// Pairs of a repeated key and the key that it repeats.
     repeated: SmallVec<[(u32, u32); FEW_LOOKUPS]>,
 }
 
 impl Left {
-    /// Copies the answers of repeated keys, the last of them first: a first occurrence may in turn
-    /// repeat another.
+    /// Copies the answers of repeated keys, in reverse order: a first occurrence may itself repeat
+    /// another key.
     #[inline]
     fn repeat(&self, output: &mut impl Output) {
         for &(key, of) in self.repeated.iter().rev() {
@@ -363,7 +366,7 @@ impl Left {
     }
 }
 
-/// Whether many of these keys, sorted where there are files, miss the same block as their
+/// Whether many of these keys, which are sorted if there are files, miss the same block as their
 /// neighbours.
 fn shares_blocks(waiting: &[Waiting]) -> bool {
     let place = |waiting: &Waiting| (waiting.super_version, waiting.suspended.block());
@@ -385,7 +388,7 @@ impl<K: Keys> KeyBatch<'_, K> {
         ReadContext { entities: self.entities, files_only: self.files_only, ..context }
     }
 
-    /// Reads from memory; suspends the other keys.
+    /// Reads from memory under the guard, and suspends the keys that need files.
     #[inline]
     fn read_under(
         &self,
@@ -424,8 +427,8 @@ impl<K: Keys> KeyBatch<'_, K> {
         }
     }
 
-    /// In the order of the keys, so that the limit ends the batch at a key that the caller can
-    /// name.
+    /// Reads in the order of the keys, so that the limit ends the batch at a key that the caller
+    /// can name.
     #[cold]
     fn read_up_to_limit(&self, held: &HeldReadPoint, output: &mut impl Output) {
         for i in 0..self.keys.len() {
@@ -442,7 +445,7 @@ impl<K: Keys> KeyBatch<'_, K> {
         }
     }
 
-    /// Family by family and, where files are read, sorted and each different key once.
+    /// Reads family by family. Where files are read, keys are sorted, and equal keys are read once.
     fn read_together(
         &self,
         point: &ReadPoint<'_>,
@@ -502,8 +505,8 @@ impl<K: Keys> KeyBatch<'_, K> {
         }
     }
 
-    /// Keys of one family that go no further than its memtables: in any order, `N` side by side,
-    /// and once as far as `SLOTS` words tell.
+    /// Reads keys of one family that only its memtables can have, in any order, `N` together. A
+    /// table of `SLOTS` words finds most repeated keys.
     fn read_memtables<const N: usize, const SLOTS: usize>(
         &self,
         point: &ReadPoint<'_>,
@@ -538,7 +541,7 @@ impl<K: Keys> KeyBatch<'_, K> {
         }
     }
 
-    /// Ends the keys that were suspended: a few one by one, many a family's at a time.
+    /// Finishes the suspended keys: a few one by one, many family by family.
     #[cold]
     fn resume_read(&self, held: &HeldReadPoint, left: &mut Left, output: &mut impl Output) {
         let mut waiting = std::mem::take(&mut left.waiting);
@@ -600,8 +603,8 @@ impl<K: Keys> KeyBatch<'_, K> {
         if self.keys.is_of_one_family() { 0 } else { point.super_version_of(self.keys.family(i)) }
     }
 
-    /// Whether two keys are the same. Heads are the same for all keys of an order that is not
-    /// known.
+    /// Whether two keys are the same. In an unknown order all heads are equal, so the keys are
+    /// compared.
     #[inline]
     fn is_same_key(&self, a: Ordered, b: Ordered) -> bool {
         a.has_head_of(b) && {
@@ -617,7 +620,7 @@ impl<K: Keys> KeyBatch<'_, K> {
         (1..=rest).fold(first.len(), |shared, i| common_prefix(&first[..shared], self.keys.key(i)))
     }
 
-    /// Whether no key goes further than the memtables, which are searched in any order.
+    /// Whether only memtables can have the keys. Memtables are searched in any order.
     fn ends_in_memtables(&self, point: &ReadPoint<'_>) -> bool {
         point
             .super_versions
@@ -625,11 +628,12 @@ impl<K: Keys> KeyBatch<'_, K> {
             .all(|(_, super_version)| ends_in_memtables(self.options, super_version.get()))
     }
 
-    /// The keys by family, then by the family's order if they may be looked for in files.
+    /// The keys by family and, if files may have them, by the family's order.
     fn ordered(&self, point: &ReadPoint<'_>, ends_in_memtables: bool) -> Order {
         let all = 0..self.keys.len();
         if ends_in_memtables {
-            // Heads that differ: no two keys are compared, as it costs less to search twice.
+            // Distinct heads for all keys: no keys are compared, because a second search costs
+            // less.
             let mut ordered: Order =
                 all.map(|i| Ordered::new(self.super_version_of(point, i), i as u64, i)).collect();
             if point.super_versions.len() > 1 {
@@ -658,26 +662,27 @@ impl<K: Keys> KeyBatch<'_, K> {
     }
 }
 
-/// Whether no key goes further than the memtables of this super version.
+/// Whether only the memtables of this super version can have the keys.
 #[inline]
 fn ends_in_memtables(options: &ReadOptions, super_version: &SuperVersion) -> bool {
     options.read_tier == ReadTier::Memtable
         || super_version.version.levels().iter().all(|l| l.files().is_empty())
 }
 
-/// Attempts to find a read point beside switched memtables before a read takes a snapshot.
+/// If memtables are switched meanwhile, a read tries this many times to find a read point before it
+/// takes a snapshot.
 const READ_POINT_ATTEMPTS: usize = 3;
 
 type FamilyVersion<'g> = (ColumnFamilyId, Lent<'g, SuperVersion>);
 
 type SuperVersions<'g> = SmallVec<[FamilyVersion<'g>; 2]>;
 
-/// One super version for each family, and a number up to which all of them are complete.
+/// One super version for each family, and a sequence number up to which all of them are complete.
 struct ReadPoint<'g> {
     super_versions: SuperVersions<'g>,
     sequence: SequenceNumber,
-    /// Protects the entries that `sequence` sees from compactions, where the super versions alone
-    /// do not.
+    /// Protects the entries that `sequence` sees from compactions, if the super versions alone do
+    /// not.
     snapshot: Option<Snapshot>,
 }
 
@@ -697,8 +702,7 @@ impl ReadPoint<'_> {
         HeldReadPoint { super_versions, sequence: self.sequence, _snapshot: self.snapshot }
     }
 
-    /// The number of a family's super version. REQUIRES: the family was named when the read point
-    /// was made.
+    /// The index of a family's super version. REQUIRES: the read point was made with the family.
     #[inline]
     fn super_version_of(&self, family: &ColumnFamily) -> usize {
         self.super_versions.iter().position(|(id, _)| *id == family.id).expect("collected with the point")

@@ -3,23 +3,23 @@
 //! In: a version, the running compactions, and the file's key range. Out: a level, and whether the
 //! file overlaps anything in the database.
 //!
-//! The file goes as deep as it can: below every level with none of its range, above the first level
-//! with some. There it is newer than everything it overlaps, whatever its sequence number.
+//! The file goes as deep as it can: to the last level above the first one that has keys of its
+//! range. There it is newer than everything it overlaps, with any sequence number.
 //! Source: RocksDB `ExternalSstFileIngestionJob::AssignLevelAndSeqnoForIngestedFile`.
 
 use crate::picker::RunningCompactions;
 use crate::version::Version;
 
-/// An answer.
+/// The chosen level, and what it implies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct IngestPlace {
     pub(super) level: usize,
-    /// Something older lies in the range: the file needs a sequence number above it.
+    /// Whether the range has older entries: then the file needs a sequence number above theirs.
     pub(super) overlaps: bool,
 }
 
-/// For user keys `[smallest, largest]`. `base_level`: level 0 is compacted to it; those between are
-/// kept empty.
+/// The place of a file with user keys `[smallest, largest]`. Level 0 is compacted to `base_level`;
+/// the levels between are kept empty.
 pub(super) fn place(
     version: &Version,
     running: &RunningCompactions,

@@ -1,7 +1,7 @@
-//! Options of several scans that are told together: RocksDB's `MultiScanArgs`.
+//! Options of scans over several planned ranges: RocksDB's `MultiScanArgs`.
 //!
-//! Source: RocksDB `include/rocksdb/options.h`; which ranges are refused:
-//! `DBIter::ValidateScanOptions` there.
+//! Source: RocksDB `include/rocksdb/options.h`; its `DBIter::ValidateScanOptions` has the rules for
+//! refused ranges.
 
 use esker_base::{Error, Result};
 use esker_format::key::InternalKeyComparator;
@@ -26,21 +26,20 @@ use esker_table::ScanRanges;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MultiScanArgs {
     /// The ranges, ascending: each begins at or after the limit of the one before it. Only the last
-    /// may be without a limit, and goes on to the end of the family then.
+    /// may lack a limit; it then goes to the end of the family.
     pub ranges: ScanRanges,
     /// Blocks of a file with no more bytes than this between them are read as one. Default 16 KiB.
     pub io_coalesce_threshold: u64,
-    /// Bytes of blocks, as stored, that are read ahead and held at once, in all files together.
-    /// RocksDB's limit is for each file, and an iterator that has reached it fails with
-    /// `PrefetchLimitReached`; here the blocks behind are read when they are come to. Default 0: 8
-    /// MiB, and blocks that lie behind the first MiB of one file in one range are left to the
-    /// ordinary read-ahead.
+    /// Most bytes of blocks, as stored, that are read ahead and held at once, in all files
+    /// together. Blocks beyond it are read when the scan reaches them. RocksDB's limit is for each
+    /// file, and an iterator that reaches it fails with `PrefetchLimitReached`. Default 0: 8 MiB in
+    /// all, and 1 MiB for one file in one range; the ordinary read-ahead reads the blocks beyond.
     pub max_prefetch_size: u64,
-    /// Accepted. The blocks that are read ahead go to the kernel together either way, through
-    /// `io_uring` where there is one. Default false.
+    /// Accepted without effect: blocks that are read ahead always go to the kernel together,
+    /// through `io_uring` if there is one. Default false.
     pub use_async_io: bool,
-    /// Each range is read from its limit, which it must have, to its start; the ranges are given,
-    /// and come, in ascending order all the same. Default false.
+    /// Whether each range is read from its limit, which it must have, to its start. The ranges are
+    /// given in ascending order in any case, and come in that order. Default false.
     pub reverse: bool,
 }
 
@@ -57,7 +56,7 @@ impl Default for MultiScanArgs {
 }
 
 impl MultiScanArgs {
-    /// No ranges yet.
+    /// Arguments without ranges.
     pub fn new() -> MultiScanArgs {
         MultiScanArgs::default()
     }

@@ -55,8 +55,8 @@ pub enum WalFilterDecision {
 /// Inspects, changes or drops the records that an open replays.
 ///
 /// The open is the only caller, from its own thread. Secondaries do not ask a filter, as in
-/// RocksDB. After an open that may write, records that a filter dropped or changed stay so: the
-/// memtables are flushed, whatever `avoid_flush_during_recovery` says.
+/// RocksDB. An open that may write then flushes the memtables, even with
+/// `avoid_flush_during_recovery`. So records that a filter dropped or changed stay so.
 /// Cost: a copy of each record; nothing without a filter.
 ///
 /// ```

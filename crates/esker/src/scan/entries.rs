@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //!  1. Both ends read one sequence number: the second cursor is opened at the first one's.
-//!  2. An entry comes from one end only: an end stops at the key that the other has given.
+//!  2. An entry comes from one end only: an end stops at the last key that the other end gave.
 //!  3. After an error nothing comes any more.
 
 mod key_range;
@@ -58,15 +58,15 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// The entries of a range, in the order of their keys; [`rev`](Iterator::rev) turns it round.
+/// The entries of a range, in the order of their keys; [`rev`](Iterator::rev) reverses it.
 ///
 /// As an [`Iterator`] it gives copies of keys and pinned values, which outlive it. A pinned value
 /// keeps its block or memtable in memory until it is dropped. [`next_item`](Self::next_item) and
 /// [`next_item_back`](Self::next_item_back) lend both where they lie, and copy nothing.
 ///
-/// All entries are as of one point in time. Opening happens with the first call; the cost is that
-/// of one [`DbIterator`], of two if entries are taken from both ends. An error comes as an item,
-/// and is the last.
+/// All entries are as of one point in time. The first call opens the range. That costs as much as
+/// one [`DbIterator`], or two if entries are taken from both ends. An error comes as an item, and
+/// is the last one.
 ///
 /// ```
 /// # let dir = esker_testkit::TempDir::new("doc");
@@ -86,10 +86,10 @@ pub(crate) mod sealed {
 /// # Ok::<_, esker::Error>(())
 /// ```
 pub struct Entries<C = DbIterator> {
-    /// The cursor that was opened, until the first call says from which end it goes.
+    /// The opened cursor, until the first call from an end takes it.
     spare: Option<Result<C>>,
     front: Option<C>,
-    /// False while `front` stands on an entry that was not given yet.
+    /// False while `front` is at an entry that no call has returned yet.
     front_given: bool,
     back: Option<C>,
     span: Span,
@@ -97,13 +97,13 @@ pub struct Entries<C = DbIterator> {
 }
 
 impl<C: EntryCursor> Entries<C> {
-    /// The entries of `span`, over a cursor that has its bounds.
+    /// The entries of `span`. `cursor` has its bounds.
     pub(crate) fn new(cursor: Result<C>, span: Span) -> Entries<C> {
         let is_over = cursor.is_ok() && span.is_empty();
         Entries { spare: Some(cursor), front: None, front_given: true, back: None, span, is_over }
     }
 
-    /// All that `cursor` shows: from where it stands, or from its first key.
+    /// All entries from the cursor's position on; from its first key if it is not valid.
     pub(crate) fn from_cursor(cursor: C) -> Entries<C> {
         if !cursor.valid() {
             return Entries::new(Ok(cursor), Span::default());
@@ -165,7 +165,7 @@ impl<C: EntryCursor> Entries<C> {
         Ok(Some((back.key(), back.value()?)))
     }
 
-    /// To the next entry from the front; false if there is none.
+    /// Moves to the next entry from the front; false if there is none.
     fn step(&mut self) -> Result<bool> {
         if self.is_over {
             return Ok(false);
@@ -188,7 +188,7 @@ impl<C: EntryCursor> Entries<C> {
         if front.valid() { Ok(false) } else { front.status().map(|()| false) }
     }
 
-    /// To the next entry from the back; false if there is none.
+    /// Moves to the next entry from the back; false if there is none.
     fn step_back(&mut self) -> Result<bool> {
         if self.is_over {
             return Ok(false);
@@ -224,7 +224,7 @@ impl<C: EntryCursor> Entries<C> {
         opened.inspect_err(|_| self.is_over = true)
     }
 
-    /// The entry that `cursor` stands on, or the error that ended the entries.
+    /// The entry at `cursor`, or the error that ended the entries.
     fn entry(stepped: Result<bool>, cursor: Option<&C>) -> Option<Result<KeyValue>> {
         match (stepped, cursor) {
             (Ok(true), Some(cursor)) => {
@@ -314,7 +314,7 @@ impl EntryCursor for DbIterator {
     }
 }
 
-/// The entries from where the cursor stands; from its first key, if it stands nowhere.
+/// The entries from the cursor's position on; all entries if it is not valid.
 impl IntoIterator for DbIterator {
     type Item = Result<KeyValue>;
     type IntoIter = Entries;

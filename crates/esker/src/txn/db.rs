@@ -306,7 +306,7 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
     /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
     /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
     /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
@@ -319,7 +319,7 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
     /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
     /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
     /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
@@ -354,7 +354,7 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
     /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
     /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
     /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
@@ -382,7 +382,7 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
     /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
     /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
     /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
@@ -395,7 +395,7 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
     /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
     /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
     /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
@@ -408,7 +408,7 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
     /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
     /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
     /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
@@ -436,7 +436,7 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
     /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
     /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
     /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
@@ -449,7 +449,7 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
     /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
     /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
     /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
@@ -478,7 +478,7 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
     /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
     /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
     /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
@@ -507,7 +507,7 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
     /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
     /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
     /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
@@ -521,7 +521,7 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
     /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
     /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
     /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
@@ -539,7 +539,7 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
     /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
     /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
     /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
@@ -589,7 +589,7 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
     /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
     /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
     /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
@@ -602,7 +602,7 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
     /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
     /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
     /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:

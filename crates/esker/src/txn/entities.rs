@@ -91,7 +91,7 @@ impl Transaction {
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
     /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
-    /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
+    /// the lock · `Busy(Deadlock)`: waiting would close a cycle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
     /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
     /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
@@ -111,7 +111,7 @@ impl Transaction {
     /// needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
     /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
     /// another database · with `Serializable`, which locks what is read: `TimedOut(LockTimeout)`:
-    /// another transaction holds the lock · `Busy(Deadlock)`: waiting would close a circle; roll
+    /// another transaction holds the lock · `Busy(Deadlock)`: waiting would close a cycle; roll
     /// back · `Busy`: another has written the key since the snapshot; roll back · `Expired`: others
     /// may have stolen its locks; roll back · `Aborted(LockLimit)`: locks take too much memory ·
     /// `Aborted`: cancelled · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over. A
@@ -130,7 +130,7 @@ impl Transaction {
     /// Locks `key` and reads its columns: [`Transaction::get_for_update_opt`] of an entity.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over; a snapshot in `options` without
@@ -177,7 +177,7 @@ impl Transaction {
     /// # Errors
     /// `InvalidArgument`: a name occurs twice, or the keys of the family have timestamps ·
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
@@ -197,7 +197,7 @@ impl Transaction {
     /// # Errors
     /// `InvalidArgument`: a name occurs twice, or the keys of the family have timestamps ·
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
@@ -218,7 +218,7 @@ impl Transaction {
     /// # Errors
     /// `InvalidArgument`: there are no groups, a name occurs twice, or the keys of the family have
     /// timestamps · `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`:
-    /// waiting would close a circle; roll back · `Busy`: another has written the key since the
+    /// waiting would close a cycle; roll back · `Busy`: another has written the key since the
     /// snapshot; roll back · `Expired`: others may have stolen its locks; roll back ·
     /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
     /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over ·
@@ -245,7 +245,7 @@ impl Transaction {
     /// I/O after `deadline` · `InvalidArgument`: merge operands without a merge operator, or a
     /// snapshot or family of another database · with `Serializable`, which locks what is read:
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over.

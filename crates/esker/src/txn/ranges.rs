@@ -25,7 +25,7 @@ impl Transaction {
     /// # Errors
     /// `Corruption` and `IoError` from opening level-0 files · with `Serializable`, which locks all
     /// keys: `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`:
-    /// waiting would close a circle; roll back · `Busy`: another has written the key since the
+    /// waiting would close a cycle; roll back · `Busy`: another has written the key since the
     /// snapshot; roll back · `Expired`: others may have stolen its locks; roll back ·
     /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
     /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
@@ -108,7 +108,7 @@ impl Transaction {
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
     /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
-    /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
+    /// the lock · `Busy(Deadlock)`: waiting would close a cycle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
     /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
     /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.

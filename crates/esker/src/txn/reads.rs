@@ -31,7 +31,7 @@ impl Transaction {
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
     /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
-    /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
+    /// the lock · `Busy(Deadlock)`: waiting would close a cycle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
     /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
     /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
@@ -47,7 +47,7 @@ impl Transaction {
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
     /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
-    /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
+    /// the lock · `Busy(Deadlock)`: waiting would close a cycle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
     /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
     /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
@@ -66,7 +66,7 @@ impl Transaction {
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
     /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
-    /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
+    /// the lock · `Busy(Deadlock)`: waiting would close a cycle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
     /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
     /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
@@ -90,7 +90,7 @@ impl Transaction {
     /// needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
     /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
     /// another database · with `Serializable`, which locks what is read: `TimedOut(LockTimeout)`:
-    /// another transaction holds the lock · `Busy(Deadlock)`: waiting would close a circle; roll
+    /// another transaction holds the lock · `Busy(Deadlock)`: waiting would close a cycle; roll
     /// back · `Busy`: another has written the key since the snapshot; roll back · `Expired`: others
     /// may have stolen its locks; roll back · `Aborted(LockLimit)`: locks take too much memory ·
     /// `Aborted`: cancelled · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over. A
@@ -130,7 +130,7 @@ impl Transaction {
     /// a file · `ShutdownInProgress`: the database was closed; the family has user-defined
     /// timestamps · with `Serializable`, which locks all between the bounds:
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over.
@@ -162,7 +162,7 @@ impl Transaction {
     /// locked, exclusively.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over; a snapshot in `options` without
@@ -194,7 +194,7 @@ impl Transaction {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over; a snapshot in `options` without
@@ -220,7 +220,7 @@ impl Transaction {
     /// exclusively, before the first is read.
     /// # Errors
     /// Of all keys, if one cannot be locked: `TimedOut(LockTimeout)`: another transaction holds the
-    /// lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
+    /// lock · `Busy(Deadlock)`: waiting would close a cycle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
     /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
     /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over; the keys before it stay

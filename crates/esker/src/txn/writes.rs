@@ -1,4 +1,4 @@
-//! Writes of transactions that lock, and the ranges they lock by hand.
+//! Writes of transactions that lock, and range locks that the user takes.
 
 use super::pessimistic::Transaction;
 use super::timestamps::stored;
@@ -10,7 +10,7 @@ impl Transaction {
     /// Stores `value` under `key` in the default family.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
@@ -23,7 +23,7 @@ impl Transaction {
     /// Stores `value` under `key` in `family`; the key is locked.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
@@ -41,7 +41,7 @@ impl Transaction {
     /// [`Transaction::put_cf`], whether or not the key was written since the snapshot.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
@@ -59,7 +59,7 @@ impl Transaction {
     /// Removes `key` from the default family.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
@@ -72,7 +72,7 @@ impl Transaction {
     /// Removes `key` from `family`; the key is locked.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
@@ -97,7 +97,7 @@ impl Transaction {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
@@ -110,7 +110,7 @@ impl Transaction {
     /// Removes `key`, which was put exactly once since its last deletion; the key is locked.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
@@ -123,7 +123,7 @@ impl Transaction {
     /// [`Transaction::single_delete_cf`], whether or not the key was written since the snapshot.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
@@ -149,7 +149,7 @@ impl Transaction {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
@@ -167,7 +167,7 @@ impl Transaction {
     /// [`Transaction::merge_cf`], whether or not the key was written since the snapshot.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
@@ -182,11 +182,11 @@ impl Transaction {
         self.core_mut().batch.merge_cf(family.id(), stored(family, key.as_ref()), operand.as_ref())
     }
 
-    /// Removes the keys of `family` from `begin` up to `end`, exclusive. The range is locked, `end`
-    /// included, for keys that are there and those that are not.
+    /// Removes the keys of `family` from `begin` up to `end`, exclusive. Locks the whole range with
+    /// `end`, for present and absent keys.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over, `end` comes before `begin`, or the
@@ -204,7 +204,7 @@ impl Transaction {
         self.core_mut().batch.delete_range_cf(family.id(), begin, end)
     }
 
-    /// Locks all keys of `family` from `begin` to `end`, both included, whether they exist or not:
+    /// Locks all keys of `family` from `begin` to `end`, both included, present or absent:
     /// RocksDB's `GetRangeLock`, in the order of the comparator.
     ///
     /// ```
@@ -226,7 +226,7 @@ impl Transaction {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
     /// `InvalidArgument`: the transaction is over, or `end` comes before `begin` ·
@@ -246,7 +246,7 @@ impl Transaction {
         core.locker.lock_range(&locks, begin, end, mode)
     }
 
-    /// Puts bytes into the WAL that mean nothing to the database.
+    /// Puts bytes into the WAL that the database does not read.
     /// # Errors
     /// `InvalidArgument`: the transaction is over, or the bytes are 4 GiB or more ·
     /// `Aborted(MemoryLimit)`: it writes more than `max_write_batch_size`. The transaction is as it

@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //!  1. A file is in at most one level. A deleted file was there; an added one was not.
-//!  2. Within one edit deletions come before additions, so that a move is both in one edit.
+//!  2. Within one edit deletions come before additions, so that one edit can move a file.
 
 use super::blob_meta::{self, BlobFiles, LiveBlobFile, LiveBlobFiles};
 use super::check::{check_next_version, newest_first, newest_first_by_sequence};
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Locations(HashMap<FileNumber, usize>);
 
 impl Locations {
-    /// Of a version's files.
+    /// The locations of a version's files.
     pub(crate) fn of(version: &Version) -> Locations {
         Locations(version.all_files().map(|(level, f)| (f.number, level)).collect())
     }
@@ -45,7 +45,7 @@ impl Locations {
     }
 }
 
-/// Where files went; `None` = they are gone.
+/// New levels of files; `None`: the file is gone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocationChanges(HashMap<FileNumber, Option<usize>>);
 
@@ -58,7 +58,8 @@ pub(crate) struct Built {
 }
 
 impl Built {
-    /// Says that the set has the version: the end of its files will be reported.
+    /// Marks the version's files as installed: when their last version goes, they are reported as
+    /// obsolete.
     pub(super) fn set_installed(&self) {
         self.version.new_files.iter().for_each(|table| table.set_installed());
         self.version.live_blob_files.values().for_each(|blobs| blobs.set_installed());
@@ -71,8 +72,8 @@ pub(crate) struct VersionBuilder {
     base: Arc<Version>,
     locations: Arc<Locations>,
     moved: LocationChanges,
-    /// By level: files that are new there. Levels that the family cannot have are kept too: later
-    /// edits may empty them.
+    /// For each level, its new files. Levels that the family cannot have are kept too: later edits
+    /// may empty them.
     added: BTreeMap<usize, BTreeMap<FileNumber, FileMetaData>>,
     /// Levels of the base that lost files.
     shrunk: Vec<bool>,
@@ -83,7 +84,7 @@ pub(crate) struct VersionBuilder {
 }
 
 impl VersionBuilder {
-    /// On top of `base`, whose files are at `locations`.
+    /// A builder on top of `base`, whose files are at `locations`.
     pub(crate) fn new(base: Arc<Version>, locations: Arc<Locations>) -> VersionBuilder {
         VersionBuilder {
             locations,
@@ -131,9 +132,10 @@ impl VersionBuilder {
         (!is_same).then_some(builder)
     }
 
-    /// Gives every added file an epoch if one has none, as if none had: deeper levels are older,
-    /// one epoch each; level 0 by sequence numbers, one epoch per file. Only over an empty version,
-    /// when a MANIFEST has been read to its end. Returns the next epoch of the family.
+    /// If any added file lacks an epoch number, gives all of them new ones: deeper levels are
+    /// older, with one epoch each; in level 0 each file has its own, by sequence numbers. Only over
+    /// an empty version, when a MANIFEST has been read to its end. Returns the next epoch of the
+    /// family.
     pub(super) fn infer_epochs(&mut self) -> u64 {
         let all = || self.added.values().flat_map(BTreeMap::values);
         let highest = all().map(|f| f.epoch_number).max().unwrap_or(0);
@@ -225,7 +227,7 @@ impl VersionBuilder {
 
     /// The version after all edits, checked. `number` is its number for logs.
     /// # Errors
-    /// `InvalidArgument` if a level that the family cannot have has files · `MemoryLimit` if tables
+    /// `InvalidArgument` if a level has files that the family cannot have · `MemoryLimit` if tables
     /// are charged to a cache whose strict limit has no room · `Corruption` if
     /// [`check_next_version`] fails.
     pub(crate) fn finish(self, number: u64, obsolete: &Arc<ObsoleteFiles>) -> Result<Built> {
@@ -303,7 +305,7 @@ impl VersionBuilder {
         Ok((levels, new_files))
     }
 
-    /// Files of the base that are not where they were.
+    /// Files of the base that were deleted or moved.
     fn gone(&self) -> HashMap<FileNumber, Arc<FileMeta>> {
         let shrunk = (0..self.base.num_levels()).filter(|&level| self.shrunk[level]);
         shrunk

@@ -6,11 +6,11 @@
 //! Invariants
 //!  1. All metas of one file number (a file that moves between levels gets a new meta) share one
 //!     `TableFile`.
-//!  2. When the last meta of an installed number goes, the number is in the [`ObsoleteFiles`] of
-//!     its set: no version that a reader may still use names the file. The set decides whether it
-//!     may be deleted, because a failed MANIFEST write can have named it
+//!  2. When the last meta of an installed file is dropped, its number goes to the [`ObsoleteFiles`]
+//!     of its set: no version that a reader may still use names the file. The set decides whether
+//!     it may be deleted, because a failed MANIFEST write may have named it
 //!     (`VersionSet::files_to_quarantine`).
-//!  3. A file's metadata is charged once, however many metas it has
+//!  3. A file's metadata is charged once, for any number of metas
 //!     (`CacheEntryRole::kFileMetadata`).
 
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,8 +71,8 @@ impl FileStats {
 }
 
 impl FileMeta {
-    /// A file that no other meta names yet, in one of these directories. A path id beyond them
-    /// becomes that of the last one, where the file is.
+    /// A file that no other meta names yet, in one of these directories. A path id beyond the list
+    /// becomes that of the last directory, where the file is.
     pub fn new(mut data: FileMetaData, paths: &FilePaths, obsolete: &Arc<ObsoleteFiles>) -> FileMeta {
         let said_path_id = data.path_id;
         data.path_id = paths.listed(data.path_id);
@@ -98,13 +98,13 @@ impl FileMeta {
         }
     }
 
-    /// The same, on this level.
+    /// This meta, in this level.
     pub(super) fn at_level(mut self, level: usize) -> FileMeta {
         self.level = Some(level);
         self
     }
 
-    /// On which level it is, if it is in a version.
+    /// Its level, if it is in a version.
     pub fn level(&self) -> Option<usize> {
         self.level
     }
@@ -144,7 +144,7 @@ impl FileMeta {
         FileMeta { data, table, stats, kept_for, covered_at, hidden_below, level: None }
     }
 
-    /// Says that a version of the set names it: its end will be reported.
+    /// Marks the file as installed: when its last version goes, it is reported as obsolete.
     pub(super) fn set_installed(&self) {
         self.table.installed.store(true, Ordering::Relaxed);
     }
@@ -164,8 +164,8 @@ impl FileMeta {
         self.table.paths.directory(self.data.path_id)
     }
 
-    /// The path id that the MANIFEST had when the file was first named. It may be beyond the
-    /// family's paths.
+    /// The path id in the MANIFEST when the file was first named. It may be beyond the family's
+    /// paths.
     pub(super) fn said_path_id(&self) -> u32 {
         self.table.said_path_id
     }
@@ -195,8 +195,8 @@ impl FileMeta {
         self.stats.get()
     }
 
-    /// When it was written, as far as that is known, in Unix seconds: else the age of its data. 0
-    /// if neither is known.
+    /// When it was written, Unix seconds. If that is unknown, the age of its data; 0 if both are
+    /// unknown.
     #[inline]
     pub fn write_time(&self) -> u64 {
         match self.file_creation_time {
@@ -205,25 +205,26 @@ impl FileMeta {
         }
     }
 
-    /// Says that range tombstones up to this sequence number delete all it holds. Whether that was
-    /// not known before; the first to say it is heard. It stays true: a tombstone goes only with
-    /// all that it deletes, or for a newer one over the same keys that every reader sees.
+    /// Notes that range tombstones up to this sequence number delete all entries of the file.
+    /// Returns whether that is news; the first call counts. It stays true: a tombstone goes only
+    /// together with all that it deletes, or in favour of a newer one over the same keys that every
+    /// reader sees.
     pub fn set_covered_at(&self, sequence: SequenceNumber) -> bool {
         self.covered_at.compare_exchange(0, sequence.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// The sequence number from which on a range tombstone is known to delete all it holds.
+    /// The sequence number from which on range tombstones are known to delete all its entries.
     pub fn covered_at(&self) -> Option<SequenceNumber> {
         Some(SequenceNumber(self.covered_at.load(Ordering::Relaxed))).filter(|s| *s > SequenceNumber::ZERO)
     }
 
-    /// Says that its range tombstones hide about `bytes` more in files below it.
+    /// Notes that its range tombstones hide about `bytes` more in files below it.
     pub fn add_hidden_below(&self, bytes: u64) {
         self.hidden_below.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// About how many bytes in files below its range tombstones hide, blobs included; not of files
-    /// that can go unread.
+    /// About how many bytes its range tombstones hide in files below it, blobs included. Files that
+    /// can be dropped unread do not count.
     pub fn hidden_below(&self) -> u64 {
         self.hidden_below.load(Ordering::Relaxed)
     }
@@ -234,8 +235,8 @@ impl FileMeta {
         self.kept_for.get_or_init(|| Arc::clone(snapshots));
     }
 
-    /// Whether a compaction to the bottom wrote it and kept nothing for snapshots: another one
-    /// would make the same of it.
+    /// Whether a compaction to the bottom wrote it and kept nothing for snapshots: another
+    /// compaction would write the same entries.
     pub fn is_settled(&self) -> bool {
         self.is_settled_for(&[])
     }
@@ -244,7 +245,7 @@ impl FileMeta {
     /// (ascending) still see.
     pub fn is_settled_for(&self, snapshots: &[SequenceNumber]) -> bool {
         let Some(kept_for) = self.kept_for.get() else { return false };
-        // Later snapshots see its newest versions, as everybody does.
+        // Snapshots after its newest entry see its newest versions, as every reader does.
         let parted = kept_for.partition_point(|s| *s < self.data.largest_seqno);
         kept_for[..parted].iter().all(|s| snapshots.binary_search(s).is_ok())
     }
@@ -264,8 +265,7 @@ impl FileMeta {
         self.table.open.get().map(|(reader, _)| reader)
     }
 
-    /// Keeps `reader` open as long as the file lives; gives the one that is kept (the first to
-    /// come).
+    /// Keeps `reader` open as long as the file lives. Returns the kept reader: the first one given.
     pub fn keep_open(&self, reader: Arc<TableReader>) -> &Arc<TableReader> {
         &self.table.open.get_or_init(|| (reader, KeptFile::new())).0
     }
@@ -294,7 +294,7 @@ impl Deref for FileMeta {
 
 #[cfg(test)]
 thread_local! {
-    /// Looks at files by this thread: tests find iterations over all files with it.
+    /// Number of files that this thread has looked at. Tests find loops over all files with it.
     pub(crate) static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -307,7 +307,8 @@ struct TableFile {
     paths: FilePaths,
     said_path_id: u32,
     file_size: u64,
-    /// A table that no logged edit has named is its writer's business: the edit may be tried again.
+    /// Whether a logged edit has named the table. Until then its writer is responsible for it, and
+    /// may try the edit again.
     installed: AtomicBool,
     obsolete: Arc<ObsoleteFiles>,
     /// The charge for its metadata, if there is one.
@@ -335,7 +336,7 @@ pub struct ObsoleteTable {
     pub paths: FilePaths,
     /// The index of its directory among them.
     pub path_id: u32,
-    /// In bytes.
+    /// Size in bytes.
     pub file_size: u64,
 }
 
@@ -385,8 +386,8 @@ pub(super) fn files_of_edit(
 pub struct ObsoleteFiles {
     tables: Mutex<Vec<ObsoleteTable>>,
     blobs: Mutex<Vec<ObsoleteBlob>>,
-    /// Called when there is one more, by whichever thread dropped the last super version of it,
-    /// under whatever locks that holds.
+    /// Called for each new obsolete file, by the thread that dropped its last super version, under
+    /// any locks.
     tell: OnceLock<Box<dyn Fn() + Send + Sync>>,
     process: Process,
 }
@@ -407,14 +408,14 @@ impl fmt::Debug for ObsoleteFiles {
 }
 
 impl ObsoleteFiles {
-    /// Has `tell` called whenever a file becomes obsolete, on any thread, under any lock: it may
-    /// only hand work to others. The first caller's stays.
+    /// Sets a function that is called whenever a file becomes obsolete, on any thread, under any
+    /// lock. The function may only hand work to others. The first caller's function stays.
     pub fn on_obsolete(&self, tell: impl Fn() + Send + Sync + 'static) {
         self.tell.get_or_init(|| Box::new(tell));
     }
 
-    /// Whether they are this process's: super versions that a forked child drops are super versions
-    /// of its parent's files.
+    /// Whether this process owns the files. A forked child that drops a super version must not
+    /// delete its parent's files.
     pub(super) fn are_ours(&self) -> bool {
         self.process.0.is_here()
     }
@@ -440,7 +441,7 @@ impl ObsoleteFiles {
         self.told();
     }
 
-    /// Gives some blob files back that may not be deleted yet.
+    /// Gives blob files back that may not be deleted yet.
     pub fn put_back_blobs(&self, blobs: impl IntoIterator<Item = ObsoleteBlob>) {
         self.blobs.lock().extend(blobs);
     }
@@ -452,7 +453,7 @@ impl ObsoleteFiles {
         }
     }
 
-    /// Gives some back that may not be deleted yet.
+    /// Gives tables back that may not be deleted yet.
     pub fn put_back(&self, tables: impl IntoIterator<Item = ObsoleteTable>) {
         self.tables.lock().extend(tables);
     }

@@ -5,20 +5,20 @@
 //!
 //! Invariants
 //!  1. A record is appended whole before `append` returns, so that it survives the process.
-//!  2. `sync` makes everything appended before it durable, in files that are already closed too,
-//!     and the names of those files.
+//!  2. `sync` makes everything appended before it durable, also in files that are closed, and the
+//!     names of those files.
 //!  3. A file leaves `alive` only when the caller says that no family needs it. It is then
 //!     recycled, or listed in [`OldWals`].
-//!  4. A file that gets its first record while the one before is not synced records where that one
-//!     ended: recovery notices if that end was lost. A replacement of a failed file does so for as
-//!     long as that information may be needed.
+//!  4. If a file gets its first record before the previous file is synced, it also records where
+//!     the previous file ended. So recovery notices if that end was lost. The file that replaces a
+//!     failed one does so for as long as recovery may need that.
 //!  5. After a failed append or sync the current file's end is unknown: nothing more is appended to
 //!     it.
 //!  6. A record that the memtables refuse is taken back: recovery applies no write that failed.
-//!  7. A recycled file is cut behind its last record before the next one is begun, and the cut is
-//!     durable before a family's tables are: only the last file may end in older records. Readers
-//!     take those for damage. RocksDB (7.8, 11.8) refuses the database if a family's tables are
-//!     newer and no record of a later file follows on.
+//!  7. Only the last file may end in older records of a recycled file, which readers take for
+//!     damage. So a recycled file is cut behind its last record before the next file begins, and
+//!     the cut is durable before a family's tables are. RocksDB (7.8, 11.8) refuses the database if
+//!     a family's tables are newer than that damage and no later file has a record.
 //!  8. A reader gets whole records that are settled: published, or never to be published. An append
 //!     settles all records before it, because one leader at a time appends and publishes.
 
@@ -33,8 +33,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// A buffer of records that has grown beyond this goes back to the allocator: a few groups of the
-/// usual limit.
+/// A larger buffer goes back to the allocator after an append. It holds some groups of the usual
+/// limit.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
 /// The bytes that a file reserves at its first append.
@@ -47,15 +47,15 @@ pub(crate) struct WalOptions {
     pub(crate) recycle_log_file_num: usize,
     /// The most bytes to reserve at a time; 0 for none.
     pub(crate) preallocate_bytes: u64,
-    /// Bytes after which write-back is started; 0 never.
+    /// Bytes after which write-back is started; 0: never.
     pub(crate) wal_bytes_per_sync: u64,
     /// Leave bytes in the process until `flush_wal`.
     pub(crate) manual_wal_flush: bool,
     pub(crate) use_fsync: bool,
-    /// Records are zstd frames.
+    /// Whether records are compressed, as zstd frames.
     pub(crate) compresses: bool,
-    /// Files record the timestamp sizes of families. Without them RocksDB from 8.4 on misreads
-    /// keys; an older one takes such a record for the end of the file.
+    /// Whether files record the timestamp sizes of families. RocksDB from 8.4 on misreads keys
+    /// without them. An older RocksDB takes such a record for the end of the file.
     pub(crate) timestamp_sizes: bool,
 }
 
@@ -69,13 +69,13 @@ struct WalFile {
     range_synced: u64,
     synced: u64,
     name_synced: bool,
-    /// Up to where space was asked for.
+    /// The offset up to which space is reserved.
     reserved: u64,
-    /// Bytes of an older log may lie behind its last record.
+    /// Whether bytes of an older log may lie behind the last record.
     has_old_tail: bool,
-    /// Such bytes were cut off since its last sync.
+    /// Whether such bytes were cut off since the last sync.
     is_cut: bool,
-    /// The sequence number after that of the last record.
+    /// The sequence number that the next record must have.
     due: SequenceNumber,
     records: u64,
 }
@@ -85,18 +85,18 @@ struct WalFile {
 struct AliveWal {
     number: FileNumber,
     bytes: u64,
-    /// Written by this process, so that its records carry its number if files are recycled at all.
-    /// A file of before may hold records without one: after a power loss they would pass for those
-    /// of the log that was to be written over them.
+    /// Whether this process wrote it. Then its records carry its number, if files are recycled at
+    /// all. Only these files are recycled: records without a number could pass, after a power loss,
+    /// for records of the log that overwrites them.
     ours: bool,
 }
 
-/// A file that was begun behind a failed one.
+/// A file that replaces a failed one.
 #[derive(Clone, Copy, Debug)]
 struct Fresh {
     number: FileNumber,
-    /// Length of the part that holds everything needed from before, durably. `None`: nothing needs
-    /// that part yet.
+    /// Length of the first part, once that durably holds everything needed from before. `None`: it
+    /// does not yet.
     complete: Option<u64>,
 }
 
@@ -114,14 +114,14 @@ struct Mark {
 /// The part of a WAL that a reader may read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WalEnd {
-    /// It is being written.
+    /// The file is being written.
     Growing {
         /// Length of the whole records that are settled and in the kernel.
         bytes: u64,
-        /// The number behind the last record, settled or not; `None` without records.
+        /// The sequence number after the last record, settled or not; `None` without records.
         due: Option<SequenceNumber>,
     },
-    /// It stays as it is. Bytes behind this length are no records; `None`: read to its end.
+    /// The file stays as it is. Bytes beyond this length are no records; `None`: read to its end.
     Final(Option<u64>),
 }
 
@@ -137,27 +137,28 @@ pub(crate) struct Wals {
     unsynced: Vec<WalFile>,
     alive: VecDeque<AliveWal>,
     recyclable: VecDeque<FileNumber>,
-    /// Families whose keys have timestamps, and of how many bytes.
+    /// Families whose keys have timestamps, with the timestamps' size.
     timestamp_sizes: Vec<(ColumnFamilyId, u16)>,
-    /// Number of these that the current file has recorded.
+    /// Number of entries of `timestamp_sizes` that the current file has recorded.
     told_sizes: usize,
     /// The state that [`Wals::take_back`] restores.
     mark: Option<Mark>,
-    /// Made with the first record of all, if records are compressed.
+    /// Compresses records, if the options ask for it; made with the first record.
     compressor: Option<RecordCompressor>,
-    /// Physical records of the append in hand.
+    /// Physical records of the append in progress.
     buffer: Vec<u8>,
     failed: Option<Error>,
-    /// Where the record begins that was appended to the current file and whose write failed.
+    /// The start of the record in the current file whose write has failed.
     refused_from: Option<u64>,
-    /// Those that no family needs.
+    /// WALs that no family needs.
     pub(crate) old: OldWals,
-    /// The file that failed and was abandoned, until no recovery comes back to it.
+    /// The failed file that was abandoned, until no recovery can need it.
     replaced: Option<FileNumber>,
 }
 
 impl Wals {
-    /// No current file yet; `alive` are the files that recovery found and that may still be needed.
+    /// WALs without a current file. `alive` gets the files that recovery found and that may still
+    /// be needed.
     pub(crate) fn new(fs: Arc<dyn FileSystem>, dir: PathBuf, options: WalOptions, old: OldWals) -> Wals {
         Wals {
             fs,
@@ -181,8 +182,8 @@ impl Wals {
         }
     }
 
-    /// Keys of `family` have timestamps of `size` bytes, if any: files that have them say so, if
-    /// that is wanted.
+    /// Notes that keys of `family` have timestamps of `size` bytes. Files record that, if the
+    /// options ask for it.
     pub(crate) fn set_timestamp_size(&mut self, family: ColumnFamilyId, size: usize) {
         if size > 0 && self.options.timestamp_sizes {
             let size = u16::try_from(size).expect("timestamps are small");
@@ -190,7 +191,7 @@ impl Wals {
         }
     }
 
-    /// Nothing more is written of `family`: later files need not tell of it.
+    /// Notes that `family` gets no more writes. Later files do not record its timestamps.
     pub(crate) fn forget_family(&mut self, family: ColumnFamilyId) {
         if let Some(at) = self.timestamp_sizes.iter().position(|(id, _)| *id == family) {
             self.timestamp_sizes.remove(at);
@@ -198,7 +199,7 @@ impl Wals {
         }
     }
 
-    /// Sets the bytes after which write-back is started; 0 never.
+    /// Sets the bytes after which write-back is started; 0: never.
     pub(crate) fn set_bytes_per_sync(&mut self, bytes: u64) {
         self.options.wal_bytes_per_sync = bytes;
     }
@@ -210,7 +211,7 @@ impl Wals {
         self.alive.push_back(AliveWal { number, bytes, ours: false });
     }
 
-    /// The file that is written.
+    /// The current file.
     pub(crate) fn current_number(&self) -> FileNumber {
         self.current.as_ref().map_or(FileNumber(0), |c| c.number)
     }
@@ -257,7 +258,7 @@ impl Wals {
         WalEnd::Growing { bytes, due: (current.records > 0).then_some(current.due) }
     }
 
-    /// Files with smaller numbers are durable, if they are needed.
+    /// All needed files with smaller numbers are durable.
     pub(crate) fn durable_before(&self) -> FileNumber {
         self.unsynced.first().map_or(self.current_number(), |f| f.number)
     }
@@ -291,8 +292,9 @@ impl Wals {
     }
 
     /// Creates file `number` after a failure of the current one, which is left as it is. The caller
-    /// ensures that nothing depends for long on it, or on older ones that are not synced. Returns
-    /// the current file if it was begun this way and never completed: it must be deleted.
+    /// makes sure that soon nothing needs the failed file, or older files that are not synced. If
+    /// the current file was begun this way and never completed, returns its number: it must be
+    /// deleted.
     /// # Errors
     /// `IoError` if the file cannot be created; everything stays as it was.
     pub(crate) fn abandon_current(&mut self, number: FileNumber) -> Result<Option<FileNumber>> {
@@ -312,8 +314,8 @@ impl Wals {
         Ok(useless)
     }
 
-    /// Whether the current file is certainly sound: it has no record, or only those that a recovery
-    /// has made durable.
+    /// Whether the current file is certainly undamaged: it has no record, or only those that a
+    /// recovery has made durable.
     pub(crate) fn current_is_sound(&self) -> bool {
         self.failed.is_none() && (self.current_is_empty() || self.current_is_complete())
     }
@@ -324,7 +326,7 @@ impl Wals {
         self.fresh.is_some_and(|f| f.number == self.current_number() && f.complete == bytes)
     }
 
-    /// All that is needed from before is in the current file, durable.
+    /// Says that the current file durably holds all that is needed from before.
     pub(crate) fn set_current_complete(&mut self) {
         let complete = self.current.as_ref().map(|c| c.file.file_size());
         self.fresh = Some(Fresh { number: self.current_number(), complete });
@@ -338,7 +340,7 @@ impl Wals {
     fn create(&mut self, number: FileNumber) -> Result<WalFile> {
         let path = file_name::wal_file_name(&self.dir, number);
         let has_old_tail = !self.recyclable.is_empty();
-        // Taken out in any case: after an error it may have either name.
+        // Leaves the list in any case: after an error the file may have either name.
         let file = match self.recyclable.pop_front() {
             Some(old) => self.fs.reuse_writable_file(&path, &file_name::wal_file_name(&self.dir, old))?,
             None => self.fs.create_writable_file(&path)?,
@@ -359,8 +361,8 @@ impl Wals {
         })
     }
 
-    /// Appends one record made of `pieces`, which takes these sequence numbers, and hands it to the
-    /// kernel unless `manual_wal_flush`.
+    /// Appends one record made of `pieces`, which takes these sequence numbers. Hands it to the
+    /// kernel, except with `manual_wal_flush`.
     /// # Errors
     /// `IoError`; the end of the file is then unknown and every later append fails until `switch`.
     pub(crate) fn append(&mut self, pieces: &[&[u8]], sequences: Range<SequenceNumber>) -> Result<()> {
@@ -395,7 +397,7 @@ impl Wals {
         self.note(result)
     }
 
-    /// The write whose record was appended last has failed: readers get neither that record nor
+    /// Notes that the write of the last record has failed: readers get neither that record nor
     /// bytes behind it.
     pub(crate) fn refuse_last(&mut self) {
         self.refused_from = self.refused_from.or(self.mark.as_ref().map(|mark| mark.bytes));
@@ -452,10 +454,10 @@ impl Wals {
         self.buffer.capacity()
     }
 
-    /// Removes the record appended last, if it is the one that took sequence numbers from `first`
-    /// on: no recovery applies it. The removal is durable if the record was.
+    /// Removes the record appended last, if its first sequence number is `first`, so that no
+    /// recovery applies it. If the record was durable, its removal is, too.
     /// # Errors
-    /// `IoError`: whether the record is there after a crash is unknown, and nothing more is
+    /// `IoError`: it is unknown whether the record is there after a crash, and nothing more is
     /// appended.
     pub(crate) fn take_back(&mut self, first: SequenceNumber) -> Result<()> {
         let Some(mark) = self.mark.take_if(|mark| mark.sequence == first) else { return Ok(()) };
@@ -493,7 +495,8 @@ impl Wals {
     /// As `append`.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.check_usable()?;
-        // A sync into a removed file would be lost.
+        // If the directory was removed or replaced, a sync would report durable bytes that are
+        // lost.
         self.fs.check_may_change(&self.dir)?;
         let result = self.sync_closed_files().and_then(|()| {
             let use_fsync = self.options.use_fsync;
@@ -523,7 +526,7 @@ impl Wals {
         while let Some(file) = self.unsynced.first_mut() {
             file.sync(self.options.use_fsync)?;
             let done = self.unsynced.remove(0);
-            // Its name is covered by the directory sync that follows: force one.
+            // Forces the next directory sync, which makes its name durable.
             if !done.name_synced
                 && let Some(current) = self.current.as_mut()
             {
@@ -543,10 +546,10 @@ impl Wals {
         Ok(())
     }
 
-    /// Releases every file numbered below `oldest_needed`, except the newest one: to be recycled,
-    /// or to the old ones.
+    /// Releases every file numbered below `oldest_needed`, except the newest one. A released file
+    /// is recycled, or goes to the old files.
     pub(crate) fn release_before(&mut self, oldest_needed: FileNumber) {
-        // Closing leaves no current one.
+        // After a close there is no current file.
         let Some(newest) = self.alive.back() else { return };
         let limit = oldest_needed.min(newest.number);
         self.unsynced.retain(|f| f.number >= limit);
@@ -575,7 +578,7 @@ impl Wals {
         current.file.close().and(cut)
     }
 
-    /// Whether the end of the current file, or the durable part of it or older ones, is unknown.
+    /// Whether the end of the current file is unknown, or the durable part of any file.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
@@ -607,8 +610,8 @@ fn add_record(
 }
 
 impl WalFile {
-    /// Reserves space for an append of `bytes` and more: as much again as the file has, so that a
-    /// database that writes little holds little. Failures are left for the append to meet.
+    /// Reserves space for an append of `bytes`, and as much again as the file has, so that a
+    /// database that writes little reserves little. Ignores failures: the append will meet them.
     fn reserve(&mut self, bytes: u64, options: &WalOptions) {
         let (size, most) = (self.file.file_size(), options.preallocate_bytes);
         let wanted = size + bytes + BLOCK_BYTES as u64;
@@ -622,8 +625,8 @@ impl WalFile {
             Ok(()) | Err(_) => self.reserved = end,
         }
         if size == 0 && options.recycle_log_file_num == 0 && !options.manual_wal_flush {
-            // The zeros that a kill leaves behind the last record are no damage to any reader of
-            // logs, in any mode.
+            // A killed process leaves zeros behind the last record. No reader of logs takes those
+            // for damage, in any mode.
             match self.file.append_in_place(BLOCK_BYTES as u64) {
                 Ok(()) | Err(_) => {}
             }

@@ -21,7 +21,7 @@ fn options() -> Options {
     options
 }
 
-/// With an archive that keeps everything.
+/// Options with an archive that keeps everything.
 fn archiving() -> Options {
     let mut options = options();
     options.db.wal_ttl_seconds = 1 << 30;
@@ -32,7 +32,7 @@ fn since(db: &Db, sequence: u64) -> WalIterator {
     db.get_updates_since(SequenceNumber(sequence), &WalReadOptions::default()).unwrap()
 }
 
-/// From `sequence` on, or from where the WALs begin.
+/// The updates from `sequence` on, or from the start of the WALs.
 fn since_there(db: &Db, sequence: u64) -> WalIterator {
     let options = WalReadOptions::new().from_next_available(true);
     db.get_updates_since(SequenceNumber(sequence), &options).unwrap()
@@ -53,12 +53,12 @@ fn text((sequence, batch): (SequenceNumber, WriteBatch)) -> String {
     text
 }
 
-/// The batches that come until the iterator has caught up.
+/// The remaining batches, until the iterator has caught up.
 fn rest(updates: &mut WalIterator) -> Vec<String> {
     updates.map(|update| text(update.unwrap())).collect()
 }
 
-/// The error that the iterator ends with, behind as many batches.
+/// The error that ends the iterator after `batches` batches.
 fn error_after(updates: &mut WalIterator, batches: usize) -> String {
     for _ in 0..batches {
         updates.next().unwrap().unwrap();
@@ -101,7 +101,7 @@ fn batches_come_in_order_each_with_the_number_of_its_first_operation() {
     let all = ["1: a0", "2: b1 (note) -a0", "4: c0"];
     assert_eq!(rest(&mut since(&db, 0)), all);
     assert_eq!(rest(&mut since(&db, 1)), all);
-    // The batch that the number is in.
+    // The first batch is the one that contains the number.
     assert_eq!(rest(&mut since(&db, 2)), all[1..]);
     assert_eq!(rest(&mut since(&db, 3)), all[1..]);
     assert_eq!(rest(&mut since(&db, 4)), all[2..]);
@@ -162,12 +162,12 @@ fn a_write_that_no_wal_has_is_a_gap_wherever_it_is() {
     assert!(error.message().starts_with("Gap in sequence numbers"), "{error}");
     let mut updates = since(&db, 2);
     assert_eq!(rest(&mut updates), ["2: b0"]);
-    // At the end, before a later write shows it.
+    // The last write has no WAL, and no later write shows the gap.
     put_unlogged(&db, "c");
     assert!(error_after(&mut updates, 0).contains("no WAL has 3 "));
     db.put("d", "4").unwrap();
     assert!(error_after(&mut since(&db, 2), 1).contains("no WAL has 3 "));
-    // An ingestion that needs a number.
+    // An ingestion that takes a sequence number.
     assert_eq!(rest(&mut since(&db, 4)), ["4: d0"]);
     let snapshot = db.snapshot();
     let mut writer = SstFileWriter::new(&options);
@@ -239,7 +239,7 @@ fn the_archive_loses_wals_by_age_and_by_size() {
     write(600);
     assert_eq!(logs(&options, "/db/archive").len(), 6, "an iterator holds them");
     assert_eq!(rest(&mut updates).len(), 6);
-    // It has gone on, so that the limit applies.
+    // The iterator has moved on, so the limit of the archive applies to the files behind it.
     flush(&db);
     db.put("more", "").unwrap();
     flush(&db);
@@ -270,7 +270,7 @@ fn an_iterator_keeps_the_wals_that_it_has_still_to_read_and_nothing_else() {
             db.put(format!("{round}"), "value").unwrap();
         }
         assert_eq!(logs(&options, "/db").len(), 5);
-        // WALs that are only held are no reason to flush, and no part of a checkpoint.
+        // WALs that only readers hold do not cause flushes, and are not copied into checkpoints.
         assert_eq!(db.int_property("rocksdb.num-immutable-mem-table").unwrap(), 0);
         db.create_checkpoint("/copy", u64::MAX).unwrap();
         assert_eq!(logs(&options, "/copy").len(), 1);

@@ -4,7 +4,7 @@
 //! memtables.
 //!
 //! Invariants
-//!  1. The sequence numbers of a record are used up, whatever becomes of it: later records, and
+//!  1. Each record uses up its sequence numbers, even if it is dropped: later records, and
 //!     Esker's statements about a WAL's end, count them.
 //!  2. A filter does not see records that hold such a statement: no client wrote them.
 
@@ -34,11 +34,11 @@ enum Filtered {
 
 /// The end of one record's replay.
 pub(super) enum ReplayedRecord {
-    /// The record took its place, in memtables or as nothing.
+    /// The record was applied or dropped, and its numbers are used up.
     Applied,
     /// The record was damaged; replay goes on.
     Skipped,
-    /// Nothing behind it in its WAL is applied.
+    /// Replay of this WAL ends before the record.
     EndsFile,
 }
 
@@ -106,7 +106,7 @@ impl ReplayRun<'_> {
         if Predecessor::of_batch(batch).is_some() {
             return Ok(Filtered::Whole);
         }
-        // Recovery refuses a batch of which no copy can be made.
+        // If no copy can be made, recovery refuses the batch.
         let Ok(copy) = WriteBatch::from_bytes(batch.data().to_vec()) else { return Ok(Filtered::Whole) };
         let path = wal_file_name(recovery.wal_dir, wal);
         let decision = filter.log_record_found(&WalFilterRecord::new(wal, &path, &copy));
@@ -142,8 +142,8 @@ impl ReplayRun<'_> {
         }
     }
 
-    /// Uses up the sequence numbers of a record that is not applied as it is: `consumed` by what
-    /// takes its place.
+    /// Uses up the sequence numbers of a record that is dropped or changed. `consumed`: the numbers
+    /// that its replacement took.
     /// # Errors
     /// `Corruption` if sequence numbers go backwards.
     fn use_up_numbers(&mut self, wal: FileNumber, batch: &WriteBatchView<'_>, consumed: u64) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Runs of deletions in a memtable are gone through while they are written, in whatever order, and
-//! what they cost is bounded.
+//! Pre-scans visit runs of deletions in a memtable while they are written, in any order, at a
+//! bounded cost.
 
 use super::super::{Stop, resume_pre_scan};
 use crate::db::Db;
@@ -9,9 +9,9 @@ use esker_base::sync::Arc;
 use esker_env::Env;
 use esker_env::mem::MemFs;
 
-/// All but the first and the last are deleted.
+/// Keys of the tests. All but the first and the last are deleted.
 const KEYS: usize = 4000;
-/// Deletions by which a pre-scan is due, and entries that a scan may step over.
+/// After this many deletions a pre-scan is due. A scan may step over as many entries.
 const RUN: u64 = 256;
 
 struct Scene {
@@ -23,7 +23,7 @@ fn key(i: usize) -> String {
     format!("key{i:06}")
 }
 
-/// Values in a file.
+/// A scene whose values are in a file.
 fn scene(change: impl FnOnce(&mut ColumnFamilyOptions)) -> Scene {
     let statistics = Arc::new(Statistics::new());
     let mut options = Options::default();
@@ -85,7 +85,7 @@ fn the_first_scan_over_deletions_in_memory_finds_the_way_across() {
             let old = scene.db.snapshot();
             for i in &order {
                 scene.db.delete(key(*i)).unwrap();
-                // As if each came long before the next.
+                // A pause after each group of deletions, as if the next came much later.
                 if i % 64 == 0 {
                     scene.db.wait_for_background_work().unwrap();
                 }
@@ -94,8 +94,8 @@ fn the_first_scan_over_deletions_in_memory_finds_the_way_across() {
             let (mut shown, skipped) = scan(&scene, backward);
             shown.sort();
             assert_eq!(shown, ends());
-            // A scan steps over the keys deleted since the last pre-scan, with their values, from
-            // one or two runs.
+            // A scan steps over the keys deleted since the last pre-scan, and their values, in one
+            // or two runs.
             let most = if number < 3 { KEYS / 4 } else { KEYS / 2 } as u64;
             assert!(skipped < most, "order {number}: {skipped} entries");
             let entries = scanned(&scene.db);
@@ -189,7 +189,7 @@ fn a_pause_leaves_what_is_not_looked_at_and_closing_ends_it() {
     (1..KEYS - 1).for_each(|i| db.delete(key(i)).unwrap());
     assert_eq!(scanned(db), 0);
     assert!(!db.engine().state.lock().pre_scans.is_empty());
-    // A job that was under way when the pause began.
+    // Resumes a job that was running when the pause began.
     resume_pre_scan(db.engine());
     let left = db
         .engine()
