@@ -112,16 +112,16 @@ impl Engine {
         self.ask_families_about_wals_again();
     }
 
-    /// A write leader has asked all families which of them hold WALs back, and asked for flushes.
-    /// The next that asks comes after a part of the limit, unless a flush ends before.
+    /// Notes that a write leader has asked all families which of them hold WALs back, and has asked
+    /// for flushes. A leader asks again after a sixteenth of the limit, or once a flush has ended.
     pub(crate) fn families_asked_about_wals(&self) {
         let (bytes, limit) =
             (self.wal_bytes.load(Ordering::Relaxed), self.wal_bytes_limit.load(Ordering::Relaxed));
         self.wal_bytes_to_ask_at.store(bytes.saturating_add(limit / 16), Ordering::Relaxed);
     }
 
-    /// A flush has ended, WALs have gone or a section is resolved: other families may now hold WALs
-    /// back.
+    /// Lets the next write leader ask all families. After a flush, after WALs were deleted or a
+    /// section was resolved, other families may hold WALs back.
     pub(crate) fn ask_families_about_wals_again(&self) {
         self.wal_bytes_to_ask_at.store(0, Ordering::Relaxed);
     }

@@ -1,7 +1,8 @@
 //! The user's options: RocksDB's option structs under RocksDB's names.
 //!
 //! In: values from the program, from text, or from an OPTIONS file. Out: structs the engine can
-//! trust: made consistent by `sanitize`, refused by `validate` where no meaning can be given.
+//! trust. `sanitize` makes their values consistent, and `validate` refuses values without a
+//! meaning.
 //!
 //! ```
 //! use esker::options::{BlockCache, CacheOptions, CacheType, CompressionType, FilterPolicy, Statistics};
