@@ -1,8 +1,9 @@
 //! `rocksdb_writebatch_wi_t`: a batch that can be read before it is written.
 //!
-//! In: changes, keys, iterators over a database. Out: values as if the batch were written; its
-//! changes. The C type is one pointer in memory of `malloc`, since a transaction's batch comes in a
-//! wrapper that the caller frees by `rocksdb_free`. The batch of a transaction is read only.
+//! In: changes, keys, iterators over a database. Out: values as they would be after the write, and
+//! the changes. The C type is one pointer in memory of `malloc`, because a transaction's batch
+//! comes in a wrapper that the caller frees by `rocksdb_free`. The batch of a transaction is
+//! read-only.
 
 use crate::batch::{ChangedFamily, Deleted, Put, Stamps, TimestampSize, iterate, timestamp_sizes};
 use crate::callbacks::rocksdb_comparator_t;
@@ -30,14 +31,14 @@ pub struct rocksdb_writebatch_wi_t {
 /// The batch behind a wrapper.
 #[derive(Debug)]
 pub(crate) enum Indexed {
-    /// A batch of its own.
+    /// A batch that the wrapper owns.
     Own(Box<WriteBatchWithIndex>, Stamps),
     /// The batch of a transaction.
     OfTransaction(*const rocksdb_transaction_t),
 }
 
 impl rocksdb_writebatch_wi_t {
-    /// A wrapper of `indexed`, which outlives it.
+    /// A wrapper of `indexed`. `indexed` must outlive it.
     pub(crate) unsafe fn give(indexed: *mut Indexed) -> *mut rocksdb_writebatch_wi_t {
         to_c_array(&[indexed]).cast()
     }
@@ -70,7 +71,7 @@ unsafe fn change<R>(
     }
 }
 
-/// Changes the batch in a family; in the default one without a handle.
+/// Changes the batch in a family; `None` means the default family.
 pub(crate) unsafe fn change_in(
     batch: *mut rocksdb_writebatch_wi_t,
     column_family: Option<*mut rocksdb_column_family_handle_t>,
@@ -87,7 +88,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_create(
     give_batch(WriteBatchWithIndex::new(Arc::new(BytewiseComparator), overwrite_keys != 0))
 }
 
-/// The batch of RocksDB's bytes; NULL if they are not one.
+/// A batch from RocksDB's encoding; NULL if the bytes are not a batch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_wi_create_from(
     rep: *const c_char,
@@ -96,7 +97,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_create_from(
     answer(std::ptr::null_mut(), || Ok(give_batch(WriteBatch::from_bytes(bytes(rep, len).to_vec())?.into())))
 }
 
-/// `comparator`, which the caller keeps, is the order of families that are read without a handle.
+/// Makes an empty batch. `comparator`, which the caller keeps, orders families that are read
+/// without a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_wi_create_with_params(
     comparator: *mut rocksdb_comparator_t,
@@ -161,7 +163,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_iterate(
     answer((), || look(batch, |batch| iterate(batch.write_batch(), state, put, deleted, None)));
 }
 
-/// The batch in RocksDB's bytes, which live until the batch is changed.
+/// The batch in RocksDB's encoding. The bytes live until the batch is changed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_wi_data(
     batch: *mut rocksdb_writebatch_wi_t,
@@ -188,7 +190,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_rollback_to_save_point(
     attempt(errptr, (), || change(batch, |batch, _| batch.rollback_to_save_point()));
 }
 
-/// As `rocksdb_writebatch_update_timestamps`.
+/// Sets timestamps, as `rocksdb_writebatch_update_timestamps`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_wi_update_timestamps(
     batch: *mut rocksdb_writebatch_wi_t,
@@ -207,8 +209,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_update_timestamps(
     });
 }
 
-/// The value that the batch alone gives a key of the default family; NULL if it does not change the
-/// key, or removes it.
+/// The value of a key of the default family by the batch alone. NULL if the batch does not change
+/// the key, or removes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_wi_get_from_batch(
     batch: *mut rocksdb_writebatch_wi_t,
@@ -243,7 +245,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_get_from_batch_cf(
     copy_found(found.map(PinnedBytes::from), value_len)
 }
 
-/// Reads `key` as if the batch were written.
+/// Reads `key` as it would be after the write.
 unsafe fn read(
     batch: *mut rocksdb_writebatch_wi_t,
     db: *mut rocksdb_t,
@@ -340,8 +342,8 @@ pub unsafe extern "C" fn rocksdb_write_writebatch_wi(
     });
 }
 
-/// An iterator over what `base` shows as if the batch were written, within the bounds of `base`.
-/// Destroys `base`.
+/// An iterator over the entries of `base` as they would be after the write, within the bounds of
+/// `base`. Destroys `base`.
 unsafe fn over(
     batch: *mut rocksdb_writebatch_wi_t,
     base: *mut rocksdb_iterator_t,
@@ -368,7 +370,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_create_iterator_with_base(
     over(batch, base)
 }
 
-/// The family is the one that `base` was made for.
+/// Ignores the family: it is the one for which `base` was made.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_wi_create_iterator_with_base_cf(
     batch: *mut rocksdb_writebatch_wi_t,
@@ -378,7 +380,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_create_iterator_with_base_cf(
     over(batch, base)
 }
 
-/// The options are those that `base` was made with.
+/// Ignores the options: they are those with which `base` was made.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_wi_create_iterator_with_base_readopts(
     batch: *mut rocksdb_writebatch_wi_t,

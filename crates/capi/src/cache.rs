@@ -6,7 +6,7 @@ use esker::options::{BlockCache, CacheOptions, CacheType};
 use libc::c_char;
 use std::sync::Arc;
 
-/// A cache. Options and databases count it, so that it may be destroyed at any time.
+/// A block cache. Options and databases own it too, so a client may destroy its handle at any time.
 #[derive(Debug)]
 pub struct rocksdb_cache_t {
     /// The cache.
@@ -49,7 +49,7 @@ fn lru(capacity: usize) -> CacheOptions {
     CacheOptions { cache_type: CacheType::Lru, ..CacheOptions::with_capacity(capacity) }
 }
 
-/// A clock; 0 as the charge of an entry lets the table grow with its entries.
+/// A HyperClockCache. With an entry charge of 0 the table grows with its entries.
 fn hyper_clock(capacity: usize, estimated_entry_charge: usize) -> CacheOptions {
     let cache_type = match estimated_entry_charge {
         0 => CacheType::AutoHyperClock,
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn rocksdb_cache_destroy(cache: *mut rocksdb_cache_t) {
     destroy(cache);
 }
 
-/// Leaves the cache's memory to the end of the process, as RocksDB does for a quick exit.
+/// Never frees the cache's memory: as in RocksDB, this makes the exit of the process quick.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_cache_disown_data(cache: *mut rocksdb_cache_t) {
     answer((), || {
@@ -181,11 +181,11 @@ pub unsafe extern "C" fn rocksdb_hyper_clock_cache_options_set_estimated_entry_c
     });
 }
 
-/// An allocator; the engine's memory does not come from it.
+/// A memory allocator. The engine does not use it.
 #[derive(Debug)]
 pub struct rocksdb_memory_allocator_t(());
 
-/// As a RocksDB that was built without jemalloc.
+/// Fails, as in a RocksDB built without jemalloc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_jemalloc_nodump_allocator_create(
     errptr: *mut *mut c_char,
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn rocksdb_memory_allocator_destroy(allocator: *mut rocksd
     destroy(allocator);
 }
 
-/// There are no allocators: nothing is set.
+/// Does nothing, because the engine uses no such allocators.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_lru_cache_options_set_memory_allocator(
     _options: *mut rocksdb_lru_cache_options_t,
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn rocksdb_lru_cache_options_set_memory_allocator(
 ) {
 }
 
-/// There are no allocators: nothing is set.
+/// Does nothing, because the engine uses no such allocators.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_hyper_clock_cache_options_set_memory_allocator(
     _options: *mut rocksdb_hyper_clock_cache_options_t,

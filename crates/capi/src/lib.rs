@@ -1,15 +1,16 @@
 //! RocksDB's C API on Esker: the functions of `rocksdb/c.h`, for clients in any language.
 //!
-//! In: calls as RocksDB 11 declares them. Out: calls of Esker's public Rust API. Options, their
-//! setters and getters come from `accessors.txt`; a declared function that neither a source nor the
-//! table has answers "Not implemented: NAME" (`build.rs`). docs/compat/c-api.md has the list.
+//! In: calls as RocksDB 11 declares them. Out: calls of Esker's public Rust API. Setters and
+//! getters of options come from `accessors.txt`. A declared function that is neither in a source
+//! nor in that table answers "Not implemented: NAME" (`build.rs`). docs/compat/c-api.md has the
+//! list.
 //!
 //! Invariants
 //!  1. No panic crosses the border: it becomes an error, or the function's empty answer.
 //!  2. Each buffer that a caller frees was made by `malloc`.
 //!  3. A pointer is NULL, or one that the function for its type returned and that still lives. NULL
-//!     where an object is needed is `InvalidArgument`, or the empty answer.
-//!  4. Objects that a call borrows are not kept, unless `c.h` says that the caller keeps them.
+//!     in place of a required object is `InvalidArgument`, or gives the empty answer.
+//!  4. A call keeps no object that it borrows, unless `c.h` says that the caller keeps it alive.
 //!
 //! Source of names, ownership and errors: RocksDB `include/rocksdb/c.h` and `db/c.cc`, 11.8.1.
 #![allow(non_camel_case_types, non_snake_case, reason = "names are those of c.h")]
@@ -86,7 +87,7 @@ pub mod accessors {
     include!(concat!(env!("OUT_DIR"), "/accessors.rs"));
 }
 
-/// Functions that `c.h` declares and that are not there yet.
+/// Functions that `c.h` declares and that are not implemented.
 pub mod missing {
     #![allow(unused_variables, reason = "they look at errptr only")]
     include!(concat!(env!("OUT_DIR"), "/missing.rs"));

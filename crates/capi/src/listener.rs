@@ -1,8 +1,8 @@
-//! `rocksdb_eventlistener_t`: events of a database, told to functions of the client.
+//! `rocksdb_eventlistener_t`: calls functions of the client for events of a database.
 //!
-//! In: the client's functions. Out: Esker's [`EventListener`]. An event's info is the library's,
-//! valid during the call. The functions get the database's handle from `rocksdb_open`, or NULL
-//! while it is being opened or after it was closed.
+//! In: the client's functions. Out: Esker's [`EventListener`]. The library owns an event's info,
+//! which is valid during the call. The functions get the database's handle from `rocksdb_open`, or
+//! NULL while it is being opened or after it was closed.
 
 use crate::callbacks::ClientState;
 use crate::db::rocksdb_t;
@@ -37,7 +37,7 @@ pub struct rocksdb_eventlistener_t {
     callbacks: Arc<EventCallbacks>,
 }
 
-/// The functions and their state, shared by the databases that were opened with them.
+/// The functions and their state. Databases that were opened with them share both.
 pub(crate) struct EventCallbacks {
     state: ClientState,
     flush_begin: OnFlush,
@@ -58,10 +58,10 @@ impl std::fmt::Debug for EventCallbacks {
     }
 }
 
-/// The handle of the database that a listener belongs to; NULL while there is none.
+/// The handle of a listener's database; NULL if there is none.
 pub(crate) type HandleCell = Arc<AtomicPtr<rocksdb_t>>;
 
-/// The functions, on one database.
+/// The client's functions as the listener of one database.
 pub(crate) struct ClientListener {
     pub(crate) callbacks: Arc<EventCallbacks>,
     pub(crate) handle: HandleCell,
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn rocksdb_eventlistener_destroy(listener: *mut rocksdb_ev
     destroy(listener);
 }
 
-/// Takes the listener over.
+/// Adds the listener and takes ownership of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_add_eventlistener(
     options: *mut rocksdb_options_t,
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn rocksdb_options_add_eventlistener(
     });
 }
 
-/// An error that a listener may call off.
+/// An error that a listener may cancel.
 #[derive(Debug)]
 pub struct rocksdb_status_ptr_t {
     error: Option<Error>,

@@ -1,7 +1,7 @@
 //! Metadata of files: live files, families, levels, exports.
 //!
-//! In: an open database. Out: copies of what it was at the time of the call. Names and keys are
-//! lent by the object, or copied into memory of `malloc` where `c.h` says so.
+//! In: an open database. Out: copies of the metadata at the time of the call. The object owns names
+//! and keys, unless `c.h` says that the caller gets a copy by `malloc`.
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
@@ -19,7 +19,7 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// A file of a list, with the strings that C reads.
+/// A file of a list, and its strings for C.
 #[derive(Clone, Debug)]
 pub struct rocksdb_livefile_t {
     file: LiveFileMetaData,
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn rocksdb_livefiles_count(files: *const rocksdb_livefiles
     answer(0, || Ok(c_int::try_from(object(files)?.files.len()).unwrap_or(c_int::MAX)))
 }
 
-/// A figure of the file at `index`, or `none`.
+/// A value of the file at `index`; `none` if there is no such file.
 unsafe fn of_file<T>(
     files: *const rocksdb_livefiles_t,
     index: c_int,
@@ -96,7 +96,7 @@ unsafe fn of_file<T>(
     files.as_ref().and_then(|files| files.files.get(index)).map_or(none, figure)
 }
 
-/// Defines functions of a list and an index.
+/// Defines functions that take a list and an index.
 macro_rules! of_files {
     ($(fn $name:ident -> $ty:ty, $none:expr, |$file:ident| $figure:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn rocksdb_livefile_destroy(file: *mut rocksdb_livefile_t)
     destroy(file);
 }
 
-/// Changes what the caller's file is, and the strings that C reads of it.
+/// Changes the caller's file and updates its strings for C.
 unsafe fn describe(file: *mut rocksdb_livefile_t, change: impl FnOnce(&mut LiveFileMetaData)) {
     answer((), || {
         let file = object_mut(file)?;
@@ -214,7 +214,7 @@ pub struct rocksdb_export_import_files_metadata_t {
 
 impl rocksdb_export_import_files_metadata_t {
     pub(crate) fn new(export: ExportImportFilesMetaData) -> rocksdb_export_import_files_metadata_t {
-        // RocksDB's list of an export has neither the family's name nor counts.
+        // As in RocksDB, the list of an export has neither the family's name nor counts.
         let unnamed = |mut file: LiveFileMetaData| {
             file.column_family_name.clear();
             (file.file.num_entries, file.file.num_deletions) = (0, 0);
@@ -320,7 +320,7 @@ pub unsafe extern "C" fn rocksdb_get_column_family_metadata_cf(
     })
 }
 
-/// Defines figures of an object.
+/// Defines functions that return a number of an object.
 macro_rules! figures {
     ($(fn $name:ident($object:ty) -> $ty:ty, $none:expr, |$it:ident| $figure:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -364,7 +364,7 @@ pub unsafe extern "C" fn rocksdb_sst_file_metadata_get_largestkey(
     file.as_ref().map_or(std::ptr::null_mut(), |file| to_c_bytes(&file.file.largest_key, len))
 }
 
-/// The level at `index`, which the caller destroys; NULL where there is none.
+/// The level at `index`, which the caller destroys; NULL if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_column_family_metadata_get_level_metadata(
     metadata: *mut rocksdb_column_family_metadata_t,
@@ -376,7 +376,7 @@ pub unsafe extern "C" fn rocksdb_column_family_metadata_get_level_metadata(
     })
 }
 
-/// The file at `index`, which the caller destroys; NULL where there is none.
+/// The file at `index`, which the caller destroys; NULL if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_level_metadata_get_sst_file_metadata(
     level: *mut rocksdb_level_metadata_t,
@@ -405,10 +405,10 @@ pub unsafe extern "C" fn rocksdb_sst_file_metadata_destroy(file: *mut rocksdb_ss
     destroy(file);
 }
 
-/// Options of a family's metadata: the files of one level, or of a range of keys.
+/// Restricts a family's metadata to the files of one level, or of a range of keys.
 #[derive(Clone, Debug)]
 pub struct rocksdb_column_family_metadata_options_t {
-    /// The level; -1 is all.
+    /// The level; -1 for all levels.
     pub level: c_int,
     start_key: Option<Vec<u8>>,
     end_key: Option<Vec<u8>>,
@@ -417,7 +417,7 @@ pub struct rocksdb_column_family_metadata_options_t {
 impl Object for rocksdb_column_family_metadata_options_t {}
 
 impl rocksdb_column_family_metadata_options_t {
-    /// The parts of `metadata` that the options name. Sizes and counts are those of what is left.
+    /// The part of `metadata` that the options select. Sizes and counts cover that part only.
     fn restrict(&self, mut metadata: ColumnFamilyMetaData, order: &dyn Comparator) -> ColumnFamilyMetaData {
         if let Ok(level) = usize::try_from(self.level) {
             metadata.levels.retain(|listed| listed.level == level);
@@ -449,7 +449,7 @@ pub unsafe extern "C" fn rocksdb_column_family_metadata_options_destroy(
     destroy(options);
 }
 
-/// A copy of the key; NULL is none.
+/// A copy of the key; `None` for NULL.
 unsafe fn key(key: *const c_char, len: usize) -> Option<Vec<u8>> {
     (!key.is_null()).then(|| bytes(key, len).to_vec())
 }

@@ -70,7 +70,7 @@ pub unsafe extern "C" fn rocksdb_property_int_cf(
     )
 }
 
-/// A key, or the open end of a range for NULL.
+/// An end of a range: a key, or `None` for NULL, which leaves the range open.
 unsafe fn end<'a>(key: *const c_char, len: usize) -> Option<&'a [u8]> {
     (!key.is_null()).then(|| bytes(key, len))
 }
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn rocksdb_suggest_compact_range_cf(
     });
 }
 
-/// Compacts everything between two keys. As in RocksDB an error is not told.
+/// Compacts all keys between two keys. As in RocksDB, errors are not reported.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_compact_range(
     db: *mut rocksdb_t,
@@ -259,7 +259,8 @@ pub unsafe extern "C" fn rocksdb_enable_file_deletions(db: *mut rocksdb_t, errpt
     attempt(errptr, (), || object(db)?.db.enable_file_deletions());
 }
 
-/// The form of RocksDB 8, for the shims: `force` lifts all calls that disabled deletions.
+/// RocksDB 8's form of the function, for the shims. Ignores `force`: it undoes one call that
+/// disabled deletions, where RocksDB undoes all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v8_rocksdb_enable_file_deletions(
     db: *mut rocksdb_t,
@@ -297,7 +298,7 @@ pub unsafe extern "C" fn rocksdb_verify_file_checksums(db: *mut rocksdb_t, errpt
     attempt(errptr, (), || object(db)?.db.verify_file_checksums());
 }
 
-/// Names and values of options, as `set_options` takes them.
+/// Names and values of options for `set_options`.
 unsafe fn changes<'a>(
     count: c_int,
     keys: *const *const c_char,
@@ -355,9 +356,7 @@ pub unsafe extern "C" fn rocksdb_set_db_options(
     });
 }
 
-// Ranges.
-
-/// The ranges of a call: begin and end of each.
+/// The ranges of a call, each with begin and end.
 unsafe fn ranges<'a>(
     count: c_int,
     starts: *const *const c_char,
@@ -374,7 +373,7 @@ unsafe fn ranges<'a>(
         .collect()
 }
 
-/// Parts of a database whose size is asked for: the bits of `c.h`.
+/// Bits of `c.h` that select the parts of a database to measure.
 const INCLUDE_MEMTABLES: u8 = 1;
 const INCLUDE_FILES: u8 = 2;
 
@@ -460,7 +459,7 @@ pub unsafe extern "C" fn rocksdb_approximate_sizes_cf_with_flags(
     });
 }
 
-/// Deletes the files that lie wholly between two keys.
+/// Deletes the files whose keys all lie between two keys.
 unsafe fn delete_files(
     db: &rocksdb_t,
     family: &ColumnFamilyHandle,
@@ -470,7 +469,8 @@ unsafe fn delete_files(
     db.db.delete_files_in_ranges(family, &[RangeOpt { start, limit }], true).map(drop)
 }
 
-/// RocksDB 9 removed it. It may refuse any file, and has no `errptr` to say so: nothing is deleted.
+/// Deletes nothing. The function may refuse any file and has no `errptr` to report it; RocksDB 9
+/// has removed it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_delete_file(_db: *mut rocksdb_t, _name: *const c_char) {}
 
@@ -529,7 +529,7 @@ pub unsafe extern "C" fn rocksdb_get_full_history_ts_low(
     })
 }
 
-/// Options of a size that is asked for.
+/// Selects the parts of a database whose size is measured.
 #[derive(Debug)]
 pub struct rocksdb_size_approximation_options_t {
     /// Whether memtables count.
@@ -611,7 +611,7 @@ pub unsafe extern "C" fn rocksdb_approximate_sizes_cf_with_options(
     });
 }
 
-/// The options of a read have no effect on the check.
+/// Ignores the read options: they have no effect on the check.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_verify_checksum_with_options(
     db: *mut rocksdb_t,
@@ -621,7 +621,7 @@ pub unsafe extern "C" fn rocksdb_verify_checksum_with_options(
     rocksdb_verify_checksum(db, errptr);
 }
 
-/// The options of a read have no effect on the check.
+/// Ignores the read options: they have no effect on the check.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_verify_file_checksums_with_options(
     db: *mut rocksdb_t,
@@ -667,7 +667,7 @@ pub unsafe extern "C" fn rocksdb_compact_files(
     );
 }
 
-/// Compacts the tables with these names. NULL as the family is the default one.
+/// Compacts the tables with these names. A NULL family means the default one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_compact_files_cf(
     db: *mut rocksdb_t,
@@ -686,7 +686,7 @@ pub unsafe extern "C" fn rocksdb_compact_files_cf(
         let db = object(db)?;
         let family = column_family.as_ref().map_or(&db.default, |column_family| &column_family.family);
         let mut options = options.as_ref().map_or_else(CompactionOptions::default, |it| it.options.clone());
-        // -1 leaves the path to the database.
+        // With -1 the database chooses the path.
         options.output_path_id = u32::try_from(output_path_id).ok();
         let files =
             slice(inputs, count).iter().map(|name| number_of(&text(*name))).collect::<Result<Vec<_>>>()?;
@@ -719,7 +719,7 @@ pub unsafe extern "C" fn rocksdb_compact_files_output_file_names_destroy(
     libc::free(names.cast());
 }
 
-/// A flag that stops a compaction. It counts its owners: the client, and options that have it.
+/// A flag that cancels a compaction. The client and the options that have it own it together.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_compaction_options_canceled_create() -> *mut c_uchar {
     Arc::into_raw(Arc::new(AtomicBool::new(false))).cast_mut().cast()
@@ -754,7 +754,7 @@ pub unsafe extern "C" fn rocksdb_compaction_options_set_canceled(
         Ok(())
     });
 }
-/// The database's id, of `malloc`.
+/// The database's id, as a buffer made by `malloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_get_db_identity(db: *mut rocksdb_t, len: *mut usize) -> *mut c_char {
     answer(std::ptr::null_mut(), || Ok(to_c_bytes(object(db)?.db.db_identity().as_bytes(), len)))

@@ -1,8 +1,8 @@
-//! The border: bytes, strings, errors and panics that cross it.
+//! The border to C: bytes, strings, errors and panics that cross it.
 //!
-//! In: pointers and lengths of a caller; results of the engine. Out: slices, checked objects;
-//! buffers made by `malloc`, messages in `errptr`. A message is the text of Esker's error, which
-//! begins as RocksDB's status does ("Corruption: …").
+//! In: pointers and lengths from a caller; results of the engine. Out: slices, checked objects;
+//! buffers made by `malloc`, messages in `errptr`. A message is the text of Esker's error. It
+//! begins like the text of RocksDB's status ("Corruption: …").
 
 use esker::{Error, Result};
 use libc::{c_char, c_uchar};
@@ -27,7 +27,7 @@ pub(crate) unsafe fn attempt<T>(errptr: *mut *mut c_char, failed: T, call: impl 
     }
 }
 
-/// Runs `call`, for functions without `errptr`. On an error or a panic the answer is `failed`.
+/// Runs `call` for a function without `errptr`. After an error or a panic the answer is `failed`.
 pub(crate) fn answer<T>(failed: T, call: impl FnOnce() -> Result<T>) -> T {
     catch_unwind(AssertUnwindSafe(call)).ok().and_then(Result::ok).unwrap_or(failed)
 }
@@ -37,7 +37,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
 }
 
-/// Puts `text` into `errptr`, and frees what was there.
+/// Stores `text` in `errptr` and frees the old message.
 pub(crate) unsafe fn save_error(errptr: *mut *mut c_char, text: &str) {
     if !errptr.is_null() {
         libc::free((*errptr).cast());
@@ -45,19 +45,19 @@ pub(crate) unsafe fn save_error(errptr: *mut *mut c_char, text: &str) {
     }
 }
 
-/// The answer of a function that is not there.
+/// Reports that function `name` is not implemented.
 pub(crate) unsafe fn missing(errptr: *mut *mut c_char, name: &str) {
     save_error(errptr, &format!("Not implemented: {name}"));
 }
 
-/// Ends the process: the caller could not see an error, and would go on without the effect.
+/// Ends the process: without an error the caller would go on, and the call had no effect.
 #[allow(clippy::print_stderr, reason = "there is no other way to say it")]
 pub(crate) fn missing_without_errptr(name: &str) -> ! {
     eprintln!("Not implemented: {name}");
     std::process::abort()
 }
 
-/// `bytes` and a NUL, in memory of `malloc`.
+/// A copy of `bytes` with a NUL at its end, made by `malloc`.
 pub(crate) unsafe fn to_c_string(bytes: &[u8]) -> *mut c_char {
     let copy = libc::malloc(bytes.len() + 1).cast::<u8>();
     if !copy.is_null() {
@@ -67,7 +67,7 @@ pub(crate) unsafe fn to_c_string(bytes: &[u8]) -> *mut c_char {
     copy.cast()
 }
 
-/// `bytes` in memory of `malloc`, which is not NULL for no bytes; their number goes to `len`.
+/// A copy of `bytes`, made by `malloc`; not NULL even for no bytes. `len` gets their number.
 pub(crate) unsafe fn to_c_bytes(bytes: &[u8], len: *mut usize) -> *mut c_char {
     put(len, bytes.len());
     let copy = libc::malloc(bytes.len().max(1)).cast::<u8>();
@@ -77,7 +77,7 @@ pub(crate) unsafe fn to_c_bytes(bytes: &[u8], len: *mut usize) -> *mut c_char {
     copy.cast()
 }
 
-/// An array of `values`, in memory of `malloc`.
+/// An array of `values`, made by `malloc`.
 pub(crate) unsafe fn to_c_array<T: Copy>(values: &[T]) -> *mut T {
     let copy = libc::malloc(size_of_val(values).max(1)).cast::<T>();
     if !copy.is_null() {
@@ -86,35 +86,37 @@ pub(crate) unsafe fn to_c_array<T: Copy>(values: &[T]) -> *mut T {
     copy
 }
 
-/// Borrowed bytes: their number goes to `len`.
+/// Lends `bytes`. `len` gets their number.
 pub(crate) unsafe fn lend(bytes: &[u8], len: *mut usize) -> *const c_char {
     put(len, bytes.len());
     bytes.as_ptr().cast()
 }
 
-/// Writes `value` to `place`, if there is one.
+/// Writes `value` to `place`, unless that is NULL.
 pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
     if !place.is_null() {
         place.write(value);
     }
 }
 
-/// The bytes from `data` on. NULL is no bytes.
+/// The `len` bytes at `data`; none for NULL.
 pub(crate) unsafe fn bytes<'a, C>(data: *const C, len: usize) -> &'a [u8] {
     if data.is_null() { &[] } else { std::slice::from_raw_parts(data.cast(), len) }
 }
 
-/// `count` values from `data` on. NULL is none.
+/// The `count` values at `data`; none for NULL.
 pub(crate) unsafe fn slice<'a, T>(data: *const T, count: usize) -> &'a [T] {
     if data.is_null() { &[] } else { std::slice::from_raw_parts(data, count) }
 }
 
-/// The text that ends in a NUL; NULL is "".
+/// The text at `text`, which ends with a NUL; "" for NULL.
 pub(crate) unsafe fn text<'a>(text: *const c_char) -> Cow<'a, str> {
     if text.is_null() { Cow::Borrowed("") } else { CStr::from_ptr(text).to_string_lossy() }
 }
 
-/// The path that ends in a NUL.
+/// The path at `path`, which ends with a NUL.
+/// # Errors
+/// `InvalidArgument` for NULL.
 pub(crate) unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path> {
     if path.is_null() {
         return Err(Error::invalid_argument("the path is NULL"));
@@ -129,7 +131,7 @@ pub(crate) unsafe fn object<'a, T>(pointer: *const T) -> Result<&'a T> {
     pointer.as_ref().ok_or_else(null::<T>)
 }
 
-/// The object at `pointer`, to be changed.
+/// The object at `pointer`, mutable.
 /// # Errors
 /// `InvalidArgument` for NULL.
 pub(crate) unsafe fn object_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
@@ -141,12 +143,12 @@ fn null<T>() -> Error {
     Error::invalid_argument(format!("a {} is NULL", name.rsplit(':').next().unwrap_or(name)))
 }
 
-/// A new object for the caller.
+/// Moves `object` to the heap, for the caller to own.
 pub(crate) fn give<T>(object: T) -> *mut T {
     Box::into_raw(Box::new(object))
 }
 
-/// Destroys what `give` made. NULL is nothing.
+/// Destroys an object that `give` made. NULL has no effect.
 pub(crate) unsafe fn destroy<T>(pointer: *mut T) {
     if !pointer.is_null() {
         let object = Box::from_raw(pointer);
@@ -157,7 +159,7 @@ pub(crate) unsafe fn destroy<T>(pointer: *mut T) {
     }
 }
 
-/// C's truth.
+/// `value` as a C boolean.
 pub(crate) fn c_bool(value: bool) -> c_uchar {
     c_uchar::from(value)
 }

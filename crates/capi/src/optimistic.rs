@@ -17,17 +17,17 @@ use libc::{c_char, c_int, c_uchar};
 
 /// An open database whose transactions check at commit.
 ///
-/// `base` comes first: clients hand a pointer to this as one to a `rocksdb_t`, as RocksDB's own
-/// layout allows (crate `rocksdb` does so to drop a family).
+/// `base` comes first: clients pass a pointer to this as a pointer to a `rocksdb_t`, which
+/// RocksDB's own layout allows (crate `rocksdb` does so to drop a family).
 #[derive(Debug)]
 #[repr(C)]
 pub struct rocksdb_optimistictransactiondb_t {
-    /// The database below.
+    /// The base database.
     base: rocksdb_t,
     db: OptimisticTransactionDb,
 }
 
-/// The database below; NULL for NULL.
+/// The base database; NULL for NULL.
 unsafe fn base(db: *mut rocksdb_optimistictransactiondb_t) -> *mut rocksdb_t {
     db.as_mut().map_or(std::ptr::null_mut(), |db| &raw mut db.base)
 }
@@ -98,14 +98,14 @@ pub unsafe extern "C" fn rocksdb_optimistictransactiondb_open_column_families_wi
     )
 }
 
-/// Closes the database, also where transactions of it are left: their commits fail then.
+/// Closes the database. Transactions may outlive the call; their commits then fail.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_optimistictransactiondb_close(db: *mut rocksdb_optimistictransactiondb_t) {
     answer((), || object(db)?.db.db().close());
     destroy(db);
 }
 
-/// The database below. `rocksdb_optimistictransactiondb_close_base_db` frees the result and leaves
+/// The base database. `rocksdb_optimistictransactiondb_close_base_db` frees the result and leaves
 /// the database open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_optimistictransactiondb_get_base_db(
@@ -190,8 +190,8 @@ pub unsafe extern "C" fn rocksdb_optimistictransaction_options_destroy(
     destroy(options);
 }
 
-/// Options of a database whose transactions check at commit. None has an effect: commits are
-/// checked by the leader of the write queue, without locks.
+/// Options of a database whose transactions check at commit. They have no effect: the leader of the
+/// write queue checks commits, without locks.
 #[derive(Clone, Debug, Default)]
 pub struct rocksdb_optimistictransactiondb_options_t {
     pub(crate) held: Held,
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn rocksdb_optimistictransactiondb_options_set_shared_lock
 ) {
 }
 
-/// Stands for the locks that RocksDB's commits share. There are none here.
+/// Stands for the locks that commits in RocksDB share. Esker has no such locks.
 #[derive(Debug)]
 pub struct rocksdb_optimistictransactiondb_lock_buckets_t {
     _bucket_count: usize,
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn rocksdb_optimistictransactiondb_lock_buckets_create(
     give(rocksdb_optimistictransactiondb_lock_buckets_t { _bucket_count: bucket_count })
 }
 
-/// Bytes of the object: there are no locks.
+/// Returns the bytes of the object alone, because there are no locks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_optimistictransactiondb_lock_buckets_approximate_memory_usage(
     lock_buckets: *mut rocksdb_optimistictransactiondb_lock_buckets_t,

@@ -1,7 +1,7 @@
-//! `rocksdb_readoptions_t`: how a get or an iterator reads.
+//! `rocksdb_readoptions_t`: options of a get or an iterator.
 //!
-//! In: setters. Out: Esker's `ReadOptions`. As `c.h` has it, bounds and timestamps stay the
-//! caller's bytes, which live as long as the options are used; a call copies them when it begins.
+//! In: setters. Out: Esker's `ReadOptions`. As in `c.h`, bounds and timestamps stay the caller's
+//! bytes, which live as long as the options are used. A call copies them when it begins.
 
 use crate::callbacks::ClientState;
 use crate::field::{Held, Object};
@@ -16,7 +16,7 @@ use std::borrow::Cow;
 /// Options of reads.
 #[derive(Clone, Debug)]
 pub struct rocksdb_readoptions_t {
-    /// The options, without what the caller keeps.
+    /// The options, without the bytes that the caller keeps.
     pub options: ReadOptions,
     upper_bound: Kept,
     lower_bound: Kept,
@@ -27,7 +27,7 @@ pub struct rocksdb_readoptions_t {
     pub(crate) held: Held,
 }
 
-/// Bytes that the caller keeps; NULL is none.
+/// Bytes that the caller keeps; NULL if there are none.
 #[derive(Clone, Copy, Debug)]
 struct Kept(*const c_char, usize);
 
@@ -46,7 +46,7 @@ impl Object for rocksdb_readoptions_t {
 }
 
 impl rocksdb_readoptions_t {
-    /// For a get.
+    /// The options for a get.
     pub(crate) unsafe fn for_get(&self) -> Cow<'_, ReadOptions> {
         if self.timestamp.0.is_null() {
             return Cow::Borrowed(&self.options);
@@ -56,7 +56,7 @@ impl rocksdb_readoptions_t {
         Cow::Owned(options)
     }
 
-    /// For an iterator.
+    /// The options for an iterator, with copies of the bounds.
     pub(crate) unsafe fn for_iterator(&self) -> ReadOptions {
         let mut options = self.options.clone();
         options.iterate_upper_bound = self.upper_bound.copy();
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn rocksdb_readoptions_destroy(options: *mut rocksdb_reado
     destroy(options);
 }
 
-/// NULL takes the snapshot out again.
+/// Sets the snapshot; NULL removes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_readoptions_set_snapshot(
     options: *mut rocksdb_readoptions_t,
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn rocksdb_readoptions_set_iter_start_ts(
     keep(options, Kept(timestamp, len), |options| &mut options.iter_start_ts);
 }
 
-/// RocksDB removed managed iterators; the option did nothing before.
+/// Does nothing: managed iterators are gone from RocksDB, and the option had no effect before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_readoptions_set_managed(
     _options: *mut rocksdb_readoptions_t,
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn rocksdb_readoptions_has_merge_operand_count_threshold(
 
 type Filter = unsafe extern "C" fn(*mut c_void, *const rocksdb_table_properties_t) -> c_uchar;
 
-/// Scans leave out tables for which the function says 0.
+/// Sets a filter: scans skip tables for which the function returns 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_readoptions_set_table_filter(
     options: *mut rocksdb_readoptions_t,

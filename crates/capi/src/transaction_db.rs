@@ -1,7 +1,7 @@
 //! `rocksdb_transactiondb_t`: a database whose transactions lock, and its options.
 //!
-//! In: calls. Out: writes of [`esker::TransactionDb`], which lock their keys; reads and the rest go
-//! to the database below, as calls of a `rocksdb_t`.
+//! In: calls. Out: writes of [`esker::TransactionDb`], which lock their keys. Reads and all other
+//! calls go to the base database, as calls of a `rocksdb_t`.
 
 use crate::backup::{rocksdb_checkpoint_object_create, rocksdb_checkpoint_t};
 use crate::batch::rocksdb_writebatch_t;
@@ -24,17 +24,17 @@ use libc::{c_char, c_int, c_uchar};
 
 /// An open database whose transactions lock.
 ///
-/// `base` comes first: clients hand a pointer to this as one to a `rocksdb_t`, as RocksDB's own
-/// layout allows (crate `rocksdb` does so to drop a family).
+/// `base` comes first: clients pass a pointer to this as a pointer to a `rocksdb_t`, which
+/// RocksDB's own layout allows (crate `rocksdb` does so to drop a family).
 #[derive(Debug)]
 #[repr(C)]
 pub struct rocksdb_transactiondb_t {
-    /// The database below.
+    /// The base database.
     base: rocksdb_t,
     db: TransactionDb,
 }
 
-/// The database below; NULL for NULL.
+/// The base database; NULL for NULL.
 unsafe fn base(db: *mut rocksdb_transactiondb_t) -> *mut rocksdb_t {
     db.as_mut().map_or(std::ptr::null_mut(), |db| &raw mut db.base)
 }
@@ -89,14 +89,14 @@ pub unsafe extern "C" fn rocksdb_transactiondb_open_column_families(
     })
 }
 
-/// Closes the database, also where transactions of it are left: their commits fail then.
+/// Closes the database. Transactions may outlive the call; their commits then fail.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_transactiondb_close(db: *mut rocksdb_transactiondb_t) {
     answer((), || object(db)?.db.db().close());
     destroy(db);
 }
 
-/// The database below: writes to it lock nothing. `rocksdb_transactiondb_close_base_db` frees the
+/// The base database, whose writes lock nothing. `rocksdb_transactiondb_close_base_db` frees the
 /// result and leaves the database open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_transactiondb_get_base_db(
@@ -138,8 +138,8 @@ pub unsafe extern "C" fn rocksdb_transaction_begin(
     })
 }
 
-/// The prepared transactions without a handle, in an array that the caller frees by `rocksdb_free`;
-/// NULL for none.
+/// The prepared transactions without a handle, as an array that the caller frees by `rocksdb_free`.
+/// NULL if there are none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_transactiondb_get_prepared_transactions(
     db: *mut rocksdb_transactiondb_t,
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn rocksdb_transactiondb_get_prepared_transactions(
     })
 }
 
-/// Defines the form of a write for the default family and the one for a named family.
+/// Defines a write in two forms: for the default family and for a named one.
 macro_rules! writes {
     ($(
         fn $name:ident, fn $name_cf:ident($($argument:ident: $ty:ty),*)
@@ -215,7 +215,7 @@ pub unsafe extern "C" fn rocksdb_transactiondb_write(
     });
 }
 
-/// Defines calls that go to the database below.
+/// Defines calls that go to the base database.
 macro_rules! of_base {
     ($(fn $name:ident($($argument:ident: $ty:ty),*) $(-> $result:ty)? = $call:path;)*) => {$(
         #[unsafe(no_mangle)]
@@ -317,8 +317,8 @@ impl Object for rocksdb_transactiondb_options_t {
 }
 
 impl rocksdb_transactiondb_options_t {
-    /// The options as the engine takes them. WritePrepared shows a caller nothing that
-    /// WriteCommitted does not: it shortens commits by writing to memtables at the prepare.
+    /// The options for the engine. Replaces WritePrepared by WriteCommitted, which shows callers
+    /// the same: WritePrepared only shortens commits, by writing to memtables at the prepare.
     fn checked(&self) -> Result<TransactionDbOptions> {
         if let Some(refused) = &self.refused {
             return Err(Error::invalid_argument(refused));
