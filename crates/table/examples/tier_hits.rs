@@ -1,13 +1,14 @@
-//! Measures what a hit in the compressed tier costs beside its decompression. Measures also what a
-//! tier costs hits in the cache above it.
+//! Measures the cost of a hit in the compressed tier, apart from its decompression. Measures also
+//! how much a tier slows the hits in the cache above it.
 //!
 //!     cargo run --release -p esker-table --example tier_hits
 //!     valgrind --tool=callgrind target/release/examples/tier_hits primary OPS [tier|estimates]
 //!     [guarded]
 //!
-//! Blocks of 4 and 16 KiB, half noise, in LZ4 and Zstd. Batches of 20 calls take turns: the codec
-//! alone on the stored bytes, and the tier's lookup, once leaving the copy below (`kept`) and once
-//! taking it (`taken`). Medians of 600 batches: most are too short to be interrupted.
+//! Blocks of 4 and 16 KiB, half noise, in LZ4 and Zstd. Three kinds of batches of 20 calls take
+//! turns: decompression alone, a lookup that leaves the block in the tier (`kept`), and a lookup
+//! that takes it out (`taken`). The program prints medians of 600 batches: most batches are too
+//! short to be interrupted.
 
 #![allow(
     clippy::disallowed_methods,
@@ -41,7 +42,7 @@ fn block(i: u64, bytes: usize) -> Vec<u8> {
     block
 }
 
-/// Nanoseconds of one of `BATCH` calls.
+/// Nanoseconds of one call, the mean of `BATCH` calls.
 fn nanos(batch: u64, mut call: impl FnMut(u64)) -> f64 {
     let start = Instant::now();
     numbers(batch).for_each(&mut call);

@@ -3,11 +3,12 @@
 //! In: a stored data block. Out: the block with all its values in place.
 //! Source: RocksDB `table/embedded_blob_sst.h`, `table/block_based/block_based_table_reader.cc`.
 //!
-//! An entry of type `BlobIndex`, or a column of an entity, names file number 0: offset and size of
-//! a payload with a block trailer. Only `SstFileWriter` makes such tables, and only on request.
+//! An entry of type `BlobIndex`, or a column of an entity, names file number 0, and the offset and
+//! size of its value in this file. A block trailer follows the value. Only `SstFileWriter` makes
+//! such tables, and only on request.
 //!
 //! Invariants
-//!  1. A resolved block holds no blob index of file number 0: callers never see such tables.
+//!  1. A resolved block holds no blob index of file number 0: callers never meet one.
 //!  2. A resolved entry's type is `Value`, which sorts behind `BlobIndex`. These tables hold each
 //!     user key once, so no order changes.
 
@@ -21,7 +22,7 @@ use esker_format::key::{self, ParsedInternalKey};
 use esker_format::trailer::compression_code;
 use esker_format::wide_column::stored::{StoredColumns, StoredValue, may_have_blobs};
 
-/// Of the blocks that are made here; they are in memory only.
+/// The restart interval of resolved blocks, which exist in memory only.
 const RESTART_INTERVAL: usize = 16;
 
 /// The data block with its values in place. `verify`: checks the payloads' checksums.
@@ -52,7 +53,7 @@ pub(crate) fn resolve(source: &BlockSource, block: CachedBlock, verify: bool) ->
     }
 }
 
-/// Type and value of the entry with all of it in place; `None` if it is.
+/// Type and value of the entry with its embedded values in place; `None` if it has none.
 fn whole(
     source: &BlockSource,
     key: &ParsedInternalKey<'_>,
@@ -89,13 +90,13 @@ fn whole(
     }
 }
 
-/// The bytes at `location`, which a block trailer follows.
+/// The bytes at `location`, without the block trailer behind them.
 fn payload(source: &BlockSource, location: BlobLocation, verify: bool) -> Result<Vec<u8>> {
     let handle = BlockHandle { offset: location.offset, size: location.size };
     source.read_checked(handle, |stored| checked_payload(source, location, stored, verify))
 }
 
-/// The payload, from its stored bytes.
+/// The payload in `stored`, decompressed.
 fn checked_payload(
     source: &BlockSource,
     location: BlobLocation,

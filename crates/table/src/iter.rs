@@ -2,10 +2,10 @@
 //!
 //! Invariants
 //!  1. Valid: `block` is the block at the walker's handle, and `cursor` is at an entry of it. With
-//!     `beyond`, the walker is one block further, or has run off.
+//!     `beyond`, the walker is one block further, or at the end of the index.
 //!  2. A step within a block allocates nothing; a step to the next block allocates only a reference
 //!     to that block.
-//!  3. Not valid and no `error`: it has run off an end, or passed the upper bound.
+//!  3. Not valid and no `error`: the cursor has passed an end of the table, or the upper bound.
 
 mod ahead;
 mod beyond;
@@ -36,33 +36,33 @@ pub struct TableIter {
     /// Made at the first positioning, so that making a cursor cannot fail.
     walker: Option<IndexWalker<BlockRef>>,
     readahead: Readahead,
-    /// Blocks entered since it was positioned to go forward; `None` while it may go elsewhere.
+    /// Blocks entered since the last seek, in a scan that goes forward; otherwise `None`.
     entered: Option<u32>,
     /// The number of blocks that a scan of the table usually enters.
     usual: u32,
-    /// The planned scans that it is part of, if any.
+    /// The planned scans that this cursor serves, if any.
     ahead: Option<Arc<ScansAhead>>,
     block: Option<BlockRef>,
-    /// The block that is loaded.
+    /// The handle of `block`.
     loaded: BlockHandle,
     cursor: BlockCursor,
     /// Set while the walker is one block ahead of the cursor.
     beyond: Option<Beyond>,
     /// The block behind the neighbouring block.
     far: Far,
-    /// Where in the block the value lies that the last `prev_key_leaving` left.
+    /// The range of the block's bytes with the value that the last `prev_key_leaving` lent.
     left: Range<usize>,
     /// The sequence number of all entries, if the file was ingested with one.
     global_seqno: Option<SequenceNumber>,
     /// The key with the file's sequence number, if all its entries share one.
     shown_key: Vec<u8>,
     upper_bound: Option<Vec<u8>>,
-    /// The only keys asked for have the prefix of this user key.
+    /// If set, the caller asks only for keys with the prefix of this user key.
     wanted_prefix_of: Option<Vec<u8>>,
     error: Option<Error>,
 }
 
-/// Where to go in a block that was just entered.
+/// The place to enter a block at.
 #[derive(Clone, Copy)]
 enum Place<'a> {
     First,
@@ -95,14 +95,14 @@ impl TableIter {
         }
     }
 
-    /// Takes part in these planned scans.
+    /// Makes the cursor serve these planned scans.
     #[must_use]
     pub fn with_scans_ahead(mut self, ahead: Arc<ScansAhead>) -> TableIter {
         self.ahead = Some(ahead);
         self
     }
 
-    /// Reads at this pace, if there is one. Planned scans have none.
+    /// Limits the rate of its reads to `pace`. Planned scans have no pace.
     #[must_use]
     pub fn with_pace(mut self, pace: Option<ReadPace>) -> TableIter {
         self.readahead.set_pace(pace);
@@ -126,7 +126,7 @@ impl TableIter {
         Ok(())
     }
 
-    /// Moves the walker.
+    /// Moves the walker by `step`.
     #[inline]
     fn walk(
         &mut self,
@@ -157,7 +157,7 @@ impl TableIter {
         placed.map_err(|e| self.reader.source.at(e, handle))
     }
 
-    /// One block more was entered.
+    /// Counts a block that was entered.
     #[inline]
     fn count_entered(&mut self) {
         if let Some(entered) = &mut self.entered {
@@ -187,9 +187,9 @@ impl TableIter {
             },
             Some(ahead) => ahead.block(source, handle, &self.options, readahead)?,
         };
-        // Its entries lead from one to the next, which the processor cannot foresee across pages:
-        // reverse scans of cached blocks 72 -> 46 ns an entry, seek and 100 nexts 6.7 -> 5.1 us
-        // (2-vCPU Zen 5, 2026-11-21).
+        // Each entry's address depends on the entry before it, and the processor does not prefetch
+        // across pages. Without this prefetch reverse scans of cached blocks took 72 ns an entry,
+        // with it 46; seek and 100 nexts took 6.7 and 5.1 us (2-vCPU Zen 5, 2026-11-21).
         if let Place::Last = place {
             prefetch_back(block.bytes());
         } else {
@@ -200,7 +200,7 @@ impl TableIter {
         Ok(())
     }
 
-    /// On to the first entry of the next block that has one.
+    /// Moves on to the first entry of the next block that has one.
     #[inline(never)]
     fn next_block(&mut self) -> Result<()> {
         if self.beyond.is_some() && self.cross(true)? {
@@ -228,7 +228,7 @@ impl TableIter {
         Ok(())
     }
 
-    /// Whether everything behind the block here is at or beyond the upper bound.
+    /// Whether all blocks after this one lie at or beyond the upper bound.
     fn is_beyond_upper_bound(&self) -> bool {
         match (&self.upper_bound, &self.walker) {
             (Some(bound), Some(walker)) => {
@@ -267,7 +267,7 @@ impl TableIter {
         }
     }
 
-    /// Ends a move as `finish` does; the key that is shown then, if there is one.
+    /// Ends a move as `finish` does. Returns the key that is shown, if there is one.
     #[inline]
     fn key_after(&mut self, moved: Result<()>) -> Option<&[u8]> {
         if moved.is_err()
@@ -287,9 +287,9 @@ impl TableIter {
         self.error = Some(e);
     }
 
-    /// Whether the filter says that no key asked for is in the table. The seek's target does not
-    /// matter: a scan also seeks past range tombstones and where it turns, to keys with other
-    /// prefixes.
+    /// Whether the filter rules out every key that the caller asks for. The target of this seek
+    /// does not matter: a scan also seeks past range tombstones and when it turns, to keys with
+    /// other prefixes.
     fn is_passed_over(&self) -> bool {
         self.options.prefix_filter_on_seek
             && self
@@ -298,7 +298,7 @@ impl TableIter {
                 .is_some_and(|user_key| !self.reader.may_contain_prefix(&self.options, user_key))
     }
 
-    /// Records the end of a scan. `forward`: another scan begins, which goes forward.
+    /// Notes the length of the scan that ends here. `forward`: the next scan goes forward.
     #[inline]
     fn begin_scan(&mut self, forward: bool) {
         if let Some(entered) = self.entered.take().filter(|&entered| entered > 0) {
@@ -324,12 +324,13 @@ impl TableIter {
         options.smallest_key.as_ref().is_some_and(|smallest| options.icmp.compare(smallest, target).is_gt())
     }
 
-    /// Whether it is where the index led, and no filter decides where else a seek may lead.
+    /// Whether a seek may leave the cursor in place: cursor and walker are at the same block, and
+    /// no filter has to be asked.
     fn may_stay(&self) -> bool {
         self.cursor.valid() && self.beyond.is_none() && !self.options.prefix_filter_on_seek
     }
 
-    /// Whether it is at the table's first entry, and a seek to `target` would lead there.
+    /// Whether the cursor is at the table's first entry, and a seek to `target` would lead there.
     fn stays_first(&self, target: &[u8]) -> bool {
         // No entry lies before the first block of the file.
         self.loaded.offset == 0
@@ -343,15 +344,15 @@ impl TableIter {
         self.may_stay() && self.reader.options.largest_key.as_deref() == Some(self.key())
     }
 
-    /// The scan is over, and nothing has failed.
+    /// Makes the cursor invalid without an error.
     fn leave(&mut self) -> Result<()> {
         (self.error, self.beyond) = (None, None);
         self.far.clear();
         self.stop()
     }
 
-    // Where level 0 has many files, most of them lie wholly before or behind the start of a scan. A
-    // seek in one of these looks at neither index nor block, once its cursor has been on that side.
+    // Where level 0 has many files, most of them lie wholly on one side of a scan's start. Once its
+    // cursor stands at that end of the table, a seek reads neither the index nor a block.
 
     fn try_seek(&mut self, target: &[u8]) -> Result<()> {
         self.begin_scan(true);
@@ -393,7 +394,8 @@ impl TableIter {
         }
         self.enter_block(Place::Seek(target))?;
         if !self.cursor.valid() {
-            // Its entries are all before the target, and those behind it all after its separator.
+            // All entries of this block lie before the target. All entries of later blocks lie
+            // after this block's separator, which is at or after the target.
             self.enter_block(Place::Last)?;
             return self.prev_block();
         }
@@ -526,7 +528,7 @@ impl ScanIterator for TableIter {
     #[inline]
     fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
         if self.cursor.is_first() {
-            // The next block takes the place of this one.
+            // The cursor is about to leave this block.
             left.keep(self);
         } else {
             self.left = self.cursor.value_range();

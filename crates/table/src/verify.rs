@@ -10,7 +10,7 @@ use esker_format::block::{BlockCursor, RestartCheck};
 use esker_format::handle::BlockHandle;
 use esker_format::key::{self, ParsedInternalKey};
 
-/// Verification reads the file, not the cache, and leaves no trace in it.
+/// Verification reads every block from the file and leaves the cache as it is.
 const OPTIONS: TableReadOptions = TableReadOptions {
     verify_checksums: true,
     fill_cache: false,
@@ -26,8 +26,8 @@ const OPTIONS: TableReadOptions = TableReadOptions {
 struct Seen {
     entries: u64,
     last_key: Vec<u8>,
-    /// The separator of the block before this one; that of its partition of the index, if there are
-    /// such.
+    /// The separator of the previous block. In a partitioned index, `partition_separator` is that
+    /// of the previous block's partition.
     separator: Vec<u8>,
     partition_separator: Vec<u8>,
     /// The index block whose restarts were checked last.
@@ -106,7 +106,7 @@ impl TableReader {
         Ok(())
     }
 
-    /// Checks that separators of earlier blocks lie before `here`, the first key of this one.
+    /// Checks that the separators of earlier blocks lie before `here`, the first key of this block.
     fn verify_separators_before(
         &self,
         seen: &Seen,
@@ -130,9 +130,9 @@ impl TableReader {
         Ok(())
     }
 
-    /// The largest sequence number that an entry may be stored with. Reads rely on the MANIFEST: a
-    /// newer entry could be missed, or appear above deletions that cover it. In an ingested file
-    /// all stored numbers are 0.
+    /// The largest sequence number that an entry may have in the file. Reads rely on the MANIFEST's
+    /// bound: a read could miss a newer entry, or show it above deletions that cover it. In an
+    /// ingested file all stored numbers are 0.
     fn newest_stored(&self) -> SequenceNumber {
         match self.options.largest_seqno {
             _ if self.global_seqno().is_some() => SequenceNumber::ZERO,
@@ -143,7 +143,8 @@ impl TableReader {
     /// The order of a separator and an internal key.
     fn separator_is_before(&self, separator: &[u8], internal_key: &[u8]) -> std::cmp::Ordering {
         let icmp = &self.options.icmp;
-        // Values that lay elsewhere have another type than the separator was made with.
+        // A resolved embedded blob has another type than the entry that its separator was made
+        // from, so only user keys are compared.
         if self.index_shape.key_is_user_key || self.properties.has_embedded_blobs() {
             icmp.compare_user_keys(separator, key::user_key(internal_key))
         } else {
@@ -158,7 +159,7 @@ impl TableReader {
         }
         let p = &self.properties;
         let points = p.num_entries.saturating_sub(p.num_range_deletions);
-        // Files that say nothing about their entries are as old as the property.
+        // A file without `num_entries` is older than that property.
         if p.num_entries != 0 && points != seen.entries {
             return Err(Error::corruption(format!(
                 "the table has {} point entries, its properties say {points}",
@@ -170,8 +171,7 @@ impl TableReader {
 
     fn verify_meta_blocks(&self) -> Result<()> {
         for (name, handle) in self.meta.iter() {
-            // Ingestion may have patched the properties; opening the table has checked them with
-            // that in mind.
+            // Ingestion may have patched the properties. Opening the table has checked them.
             let is_patched = self.properties.external_sst_file_global_seqno.is_some_and(|s| s != 0)
                 && Some(handle) == self.meta.properties();
             self.source.read_checked(handle, |stored| {
@@ -187,8 +187,8 @@ impl TableReader {
     }
 }
 
-/// The key is one, and not newer than `newest`; a timed value has its time, without which no read
-/// would take it.
+/// Checks that the internal key is well-formed and not newer than `newest`. A timed value must have
+/// its time: no read would accept the value without one.
 fn check_entry(internal_key: &[u8], value: &[u8], newest: SequenceNumber) -> Result<()> {
     let entry = ParsedInternalKey::parse(internal_key)?;
     if entry.sequence > newest {

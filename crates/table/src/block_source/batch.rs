@@ -1,8 +1,8 @@
 //! Batched reads of data blocks of any tables.
 //!
-//! In: handles. Out: for each the block, from the cache, the tier below it or the file, or its
-//! error. Reads go to the kernel together, neighbours in a file as one read:
-//! `esker_env::read_many`. Files that lend no descriptor are read block by block.
+//! In: handles. Out: for each handle its block, from the cache, the tier below it or the file, or
+//! an error. All reads go to the kernel together (`esker_env::read_many`), and neighbours in a file
+//! become one read. Files without a descriptor are read block by block.
 //!
 //! Invariants
 //!  1. No guard is held: each gathered block has its own reference.
@@ -17,29 +17,28 @@ use esker_format::handle::BlockHandle;
 use esker_format::trailer::TRAILER_BYTES;
 use smallvec::SmallVec;
 
-/// Bytes between two blocks that are read with them rather than left out: less than another read
-/// costs.
+/// The largest gap between two blocks of one read. To read the gap along costs less than another
+/// read.
 const GAP_BYTES: u64 = 4 << 10;
 
-/// The same for scans that are known beforehand: RocksDB's number
-/// (`MultiScanArgs::io_coalesce_threshold`).
+/// The largest gap in planned scans: RocksDB's number (`MultiScanArgs::io_coalesce_threshold`).
 pub(crate) const COALESCED_GAP_BYTES: u64 = 16 << 10;
 
-/// Bytes of one read, at most: more are no cheaper together.
+/// The most bytes of one read. Larger reads are no cheaper.
 const RUN_BYTES: u64 = 1 << 20;
 
 /// A requested block.
 pub(crate) struct Wanted<'s> {
     pub(crate) source: &'s BlockSource,
     pub(crate) handle: BlockHandle,
-    /// If it was found already.
+    /// The block, if the caller already has it.
     pub(crate) held: Option<BlockRef>,
 }
 
-/// Blocks for which little is allocated.
+/// Number of blocks for which no memory is allocated.
 const FEW: usize = 8;
 
-/// A block, held, or why there is none.
+/// A block, or the error instead of it.
 pub(crate) type Gathered = Result<BlockRef>;
 
 /// A block on its way from the file.
@@ -47,24 +46,24 @@ struct Reading {
     /// Its index among the requested blocks.
     at: usize,
     stored: Buffer,
-    /// Bytes between the block before it and this one, of the same read.
+    /// Memory for the gap before this block, if the same read fetches the block before it.
     gap: Buffer,
     is_first: bool,
     read: Result<()>,
 }
 
-/// Counts of the work to get blocks.
+/// Counts of blocks and reads.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct GatherCounts {
-    /// From files.
+    /// Blocks read from files.
     pub(crate) blocks_read: u64,
-    /// From the cache, or from below it.
+    /// Blocks found in the cache, or in a tier below it.
     pub(crate) blocks_cached: u64,
-    /// Of those from files, as stored.
+    /// Stored bytes of the blocks read from files.
     pub(crate) bytes_read: u64,
-    /// Runs of neighbours.
+    /// Reads, each of one block or of neighbours.
     pub(crate) reads: u64,
-    /// Neighbours with something between them.
+    /// Gaps between neighbours that were read along.
     pub(crate) gaps_read: u64,
 }
 
@@ -74,7 +73,7 @@ pub(crate) fn gather(wanted: &[Wanted<'_>], options: &TableReadOptions) -> Vec<G
     gather_closer(wanted, options, GAP_BYTES, &mut GatherCounts::default())
 }
 
-/// [`gather`] with a given gap: up to `gap_bytes` between two blocks are read with them.
+/// [`gather`] that reads gaps of up to `gap_bytes` along.
 pub(crate) fn gather_closer(
     wanted: &[Wanted<'_>],
     options: &TableReadOptions,
@@ -109,7 +108,7 @@ pub(crate) fn gather_closer(
     found.into_iter().map(|block| block.expect("found, failed or read")).collect()
 }
 
-/// [`gather`] if no block has to be waited for; otherwise only the blocks found without reading.
+/// [`gather`] if it need not wait for a device. Otherwise the blocks found without reading.
 pub(crate) fn gather_resident(
     wanted: &[Wanted<'_>],
     options: &TableReadOptions,
@@ -142,7 +141,7 @@ pub(crate) fn gather_resident(
 }
 
 impl BlockSource {
-    /// Whether a block that the cache lacks may lie in a tier that has to be waited for.
+    /// Whether the table's cache has a tier below it that may have to wait for a device.
     fn may_wait_below(&self) -> bool {
         self.cache.as_ref().is_some_and(|cache| cache.secondary().is_some())
     }
@@ -175,7 +174,7 @@ impl BlockSource {
     }
 }
 
-/// Blocks in the cache or below it.
+/// Looks up the blocks in the cache and below it.
 fn look_up(wanted: &[Wanted<'_>], options: &TableReadOptions) -> Vec<Option<Gathered>> {
     // All lookups below the cache begin before the first one is waited for.
     let start = |w: &Wanted<'_>| match &w.held {
@@ -195,7 +194,7 @@ impl Reading {
         Reading { at, stored, gap: Buffer::default(), is_first: true, read: Ok(()) }
     }
 
-    /// The block that was read, put into the cache.
+    /// Puts the block that was read into the cache.
     fn into_gathered(self, wanted: &Wanted<'_>, options: &TableReadOptions) -> Gathered {
         let Wanted { source, handle, .. } = *wanted;
         let parse = |stored| source.parse(stored, handle, BlockKind::Data, options.verify_checksums);
@@ -206,7 +205,7 @@ impl Reading {
     }
 }
 
-/// Marks blocks that lie close behind their predecessor.
+/// Marks the blocks that lie close behind their predecessor.
 fn join_neighbours(wanted: &[Wanted<'_>], reading: &mut [Reading], gap_bytes: u64) {
     let mut run_bytes = 0;
     for i in 1..reading.len() {
@@ -227,7 +226,7 @@ fn join_neighbours(wanted: &[Wanted<'_>], reading: &mut [Reading], gap_bytes: u6
     }
 }
 
-/// One for each run of neighbours.
+/// The read requests, one for each run of neighbours.
 fn requests<'r>(wanted: &[Wanted<'r>], reading: &'r mut [Reading]) -> Vec<ReadRequest<'r>> {
     let mut requests: Vec<ReadRequest<'r>> = Vec::with_capacity(reading.len());
     for block in reading {

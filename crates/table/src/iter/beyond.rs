@@ -1,14 +1,16 @@
 //! Finds the next two blocks of a scan early.
 //!
-//! In: a run that reaches a block's end. Out: the index is at the neighbour; its memory, and that
-//! of the block behind it, is being prefetched if the cache has it. Otherwise the processor waits
-//! at each block's end, longest in backward scans, which its prefetcher cannot predict. One block
-//! is not enough where memory is slow, as with busy neighbours: the prefetch started at the block's
-//! end is not done when its bytes are needed (rows of cached blocks beside busy neighbours: back 52
-//! -> 30 ns, forward 34 -> 30; alone 18 and 18; 2-vCPU Zen 5, 2026-11-23).
+//! In: a run that reaches a block's end. Out: the index is at the neighbour, and the memory of the
+//! next two blocks is being prefetched if the cache has them. Without that the processor waits at
+//! the end of each block, longest in backward scans, which it cannot predict.
 //!
-//! The far block is looked up once: the reference is held until the block is the neighbour, and the
-//! index moves to the scout's position.
+//! One block ahead is not enough while busy neighbours on the machine load the memory: its prefetch
+//! is not done when the scan needs its bytes. A second block ahead took a row of cached blocks
+//! beside busy neighbours from 52 to 30 ns backward and from 34 to 30 forward. Alone it stayed at
+//! 18 (2-vCPU Zen 5, 2026-11-23).
+//!
+//! The far block is looked up once. Its reference is held until the block is the neighbour, and the
+//! index then moves to the scout's position.
 
 use super::TableIter;
 use crate::block_source::{BlockKind, BlockRef};
@@ -19,30 +21,30 @@ use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexCursor;
 use esker_format::key;
 
-/// The neighbouring block.
+/// The neighbour: the next block in the direction of the scan.
 #[derive(Debug)]
 pub(super) struct Beyond {
     forward: bool,
-    /// The block there, if the cache had it.
+    /// The neighbour, if the cache had it.
     block: Option<BlockRef>,
     is_sought: bool,
     /// The error of moving in the index.
     failed: Option<Error>,
 }
 
-/// The block behind that.
+/// The far block, which comes after the neighbour.
 #[derive(Debug, Default)]
 pub(super) struct Far {
-    /// Stands there.
+    /// Its position in the index.
     scout: Option<IndexCursor>,
-    /// The block that the scout is next to, and on which side.
+    /// The neighbour that the scout is next to, and whether the scout is after it.
     beside: Option<(BlockHandle, bool)>,
-    /// The block, if the cache had it.
+    /// The far block, if the cache had it.
     block: Option<(BlockHandle, BlockRef)>,
 }
 
 impl Far {
-    /// Forgets it.
+    /// Forgets the far block.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.beside = None;
@@ -54,7 +56,7 @@ impl Far {
         self.block.is_some()
     }
 
-    /// The scout, if it is next to this block.
+    /// The scout, if it is next to the block at `handle`.
     fn scout_beside(&self, handle: BlockHandle, forward: bool) -> Option<&IndexCursor> {
         self.scout.as_ref().filter(|_| self.beside == Some((handle, forward)))
     }
@@ -66,17 +68,17 @@ impl Far {
         there
     }
 
-    /// The block, if it is this one.
+    /// Takes the far block, if it is the one at `handle`.
     fn take(&mut self, handle: BlockHandle) -> Option<BlockRef> {
         self.block.take().filter(|(at, _)| *at == handle).map(|(_, block)| block)
     }
 }
 
 impl TableIter {
-    /// Moves the walker to the neighbour, unless that needs another index block or no entry there
-    /// is wanted.
+    /// Moves the walker to the neighbour. Leaves it where it is if the neighbour is in another
+    /// index block, or beyond the upper bound.
     pub(super) fn step_beyond(&mut self, forward: bool) {
-        // Of scans that hold blocks, the next block may be among these.
+        // A planned scan may already hold the next block.
         let holds = self.ahead.as_ref().is_some_and(|ahead| ahead.holds());
         let can_step = !holds && self.walker.as_ref().is_some_and(IndexWalker::is_flat);
         if self.beyond.is_some() || !can_step || (forward && self.is_beyond_upper_bound()) {
@@ -117,25 +119,26 @@ impl TableIter {
         }
         prefetch_early_back(far);
         if let Ok(entries) = block.key_value() {
-            // These are read first.
+            // The cursor reads the restarts first.
             entries.prefetch_restarts();
         }
         prefetch_back(block.bytes());
     }
 
-    /// Whether all in the block before this one is known to have other user keys than the first
-    /// entry here, an internal key.
+    /// Whether the previous block is known to have no entry with the user key of `first`, an
+    /// internal key and the first entry here.
     pub(super) fn is_alone_at_edge(&self, first: &[u8]) -> bool {
         let is_before = self.beyond.as_ref().is_some_and(|beyond| !beyond.forward && beyond.failed.is_none());
-        // Its separator is neither before its last entry nor behind the first one here.
+        // The previous block's separator lies between its last entry and the first entry here.
         self.walker.as_ref().filter(|walker| is_before && walker.valid()).is_some_and(|walker| {
             let icmp = &self.reader.options.icmp;
             !icmp.same_user_key(walker.separator_user_key(), key::user_key(first))
         })
     }
 
-    /// Leaves the block on this side and clears `beyond`. True if the walker is at the neighbour
-    /// there, which is loaded if it was found; false if the walker has yet to move.
+    /// Leaves the block on this side and clears `beyond`. Returns true if the walker is at the
+    /// neighbour on this side: the neighbour is loaded then if it was found. False: the caller must
+    /// move the walker.
     pub(super) fn cross(&mut self, forward: bool) -> Result<bool> {
         let Some(Beyond { forward: is_forward, block, failed, .. }) = self.beyond.take() else {
             return Ok(false);
@@ -153,7 +156,7 @@ impl TableIter {
             }
             return Ok(true);
         }
-        // Back to the current block.
+        // The walker goes back to the current block.
         if failed.is_none() && self.walker.as_ref().is_some_and(IndexWalker::valid) {
             self.walk(|w, r, o| if forward { w.next(&r.source, o) } else { w.prev(&r.source, o) })?;
         } else if failed.is_none() {

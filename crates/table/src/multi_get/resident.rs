@@ -1,12 +1,12 @@
 //! Runs the part of a plan whose blocks are in the kernel's memory.
 //!
-//! In: a plan. Out: the same without the keys whose blocks are held, or were read without waiting
-//! for a device; those are searched.
+//! In: a plan. Out: the plan without the keys that were searched here: those whose blocks were
+//! held, or could be read without waiting for a device.
 //!
-//! Blocks that have to be waited for are best read all at once. Resident blocks are read and
-//! searched a few at a time: all of a batch's blocks do not fit into the processor's first-level
-//! cache. Read together, each is fetched into it twice, which made a batch a tenth slower than
-//! single reads.
+//! Blocks that must come from a device are best read all at once. Resident blocks are read and
+//! searched a few at a time, since all blocks of a batch do not fit into the processor's
+//! first-level cache. Read all at once, each block would enter that cache twice: a batch was a
+//! tenth slower than single reads.
 
 use super::{KeyBatch, LookupPlan, Needed, Place};
 use crate::block_source::{Wanted, gather_resident};
@@ -15,14 +15,14 @@ use crate::options::{TableReadOptions, TableReadTier};
 use esker_format::handle::BlockHandle;
 use esker_format::key::LookupKey;
 
-/// Bytes of the blocks that are read before they are searched.
+/// Bytes of the blocks that are read together before a search.
 const PART_BYTES: u64 = 16 << 10;
-/// The same of blocks that lie side by side: one read for all.
+/// The same for blocks that lie side by side: one read gets them all.
 const NEIGHBOURS_BYTES: u64 = 128 << 10;
 
 impl LookupPlan {
-    /// Visits the entries of its keys up to the first block that would have to be waited for. The
-    /// other keys stay. Call it without a guard.
+    /// Searches for the plan's keys up to the first block that must come from a device. The keys
+    /// from there on stay in the plan. Call it without a guard.
     pub fn search_resident(
         &mut self,
         options: &TableReadOptions,
@@ -61,18 +61,18 @@ impl LookupPlan {
 }
 
 impl Place {
-    /// The same when `blocks` before its block have gone.
+    /// The place after the first `blocks` blocks have left the plan.
     fn moved_up(self, blocks: usize) -> Place {
         Place { block: self.block - blocks as u32, ..self }
     }
 }
 
-/// Number of these blocks that are read at once.
+/// Number of the first blocks to read at once.
 fn part_len(handles: &[BlockHandle]) -> usize {
     let mut bytes = 0_u64;
     let is_in = |i: &usize| {
         let is_neighbour = *i > 0 && handles[*i - 1].end() == Some(handles[*i].offset);
-        // Of a damaged index it may be any number.
+        // In a damaged index the size may be any number.
         bytes = handles[*i].size.saturating_add(bytes);
         *i == 0 || bytes <= if is_neighbour { NEIGHBOURS_BYTES } else { PART_BYTES }
     };

@@ -1,10 +1,10 @@
-//! Reads known blocks at once, each into the memory in which it stays.
+//! Reads several adjacent blocks at once, each into the memory that will hold it.
 //!
 //! In: the handles of adjacent blocks. Out: their bytes, in order.
 //!
-//! A block copied out of a readahead buffer waits for its new memory, which is not in the
-//! processor's cache. For a few blocks it is cheaper if the kernel writes into that memory
-//! directly. Long scans, which reuse a few buffers, copy (`window.rs`).
+//! A copy out of a readahead buffer goes to new memory, which is not in the processor's cache, so
+//! the copy waits. For a few blocks it is cheaper if the kernel writes into that memory directly.
+//! Long scans, which reuse a few buffers, copy (`window.rs`).
 
 use esker_base::Buffer;
 use esker_env::RandomAccessFile;
@@ -13,17 +13,17 @@ use esker_format::trailer::TRAILER_BYTES;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// See the head of the file.
+/// Blocks read at once; see the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Together {
-    /// The block that is asked for next, and those behind it that are to be read with it.
+    /// The block that the scan will read next, and the later blocks to read along.
     planned: Vec<BlockHandle>,
-    /// Blocks that were read so and not asked for yet.
+    /// Blocks that were read ahead, before the scan asks for them.
     blocks: VecDeque<(BlockHandle, Buffer)>,
 }
 
 impl Together {
-    /// Where to add the blocks that are to be read with this one.
+    /// Begins a plan with `first`. The caller adds the blocks to read along.
     pub(super) fn plan(&mut self, first: BlockHandle) -> &mut Vec<BlockHandle> {
         self.planned.clear();
         self.planned.push(first);
@@ -34,15 +34,16 @@ impl Together {
         self.blocks.iter().any(|(at, _)| *at == handle)
     }
 
-    /// The block and its trailer, if it was read. Those before it are not wanted any more.
+    /// Takes the block with its trailer, if it was read ahead. Drops the blocks before it: the scan
+    /// has passed them.
     pub(super) fn take(&mut self, handle: BlockHandle) -> Option<Buffer> {
         let at = self.blocks.iter().position(|(there, _)| *there == handle)?;
         self.blocks.drain(..at);
         self.blocks.pop_front().map(|(_, buffer)| buffer)
     }
 
-    /// Reads the block, which lies within the file, with its planned neighbours, up to `most`
-    /// bytes. `None`: none were planned, or it cannot be read this way.
+    /// Reads the block with its planned neighbours, up to `most` bytes behind it. The block lies
+    /// within the file. `None`: no neighbour was planned, or the read failed.
     pub(super) fn read(
         &mut self,
         file: &dyn RandomAccessFile,
@@ -53,7 +54,7 @@ impl Together {
             return None;
         }
         let end = end_of(handle).saturating_add(most as u64);
-        // Handles behind the first come from the index as they are.
+        // Nothing has checked the later handles of the index.
         let is_adjacent = |pair: &&[BlockHandle]| {
             let (start, size) = (end_of(pair[0]), pair[1].size);
             let to = size.checked_add(start + TRAILER_BYTES as u64);
@@ -71,7 +72,7 @@ impl Together {
             self.blocks.iter_mut().map(|(_, buffer)| &mut **buffer).collect();
         let read = file.read_vectored_at(handle.offset, &mut buffers);
         drop(buffers);
-        // A block that is not whole is read by its own reader, which meets the error.
+        // Drops blocks that were not read whole. The single read of such a block reports the error.
         let read_to = handle.offset + read.unwrap_or(0) as u64;
         self.blocks.retain(|(block, _)| end_of(*block) <= read_to);
         self.take(handle)

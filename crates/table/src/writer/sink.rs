@@ -1,4 +1,4 @@
-//! The file of a table being written: blocks go in, with their trailers.
+//! The file of a table during its writing: appends blocks and their trailers.
 
 use crate::counts::{self, Compressed};
 use crate::options::BlockBasedTableOptions;
@@ -16,11 +16,11 @@ pub(super) struct BlockSink {
     guard: BlockGuard,
     /// Bytes written.
     pub(super) offset: u64,
-    /// Data blocks do not cross multiples of it if less than `most_padding` prevents that; 0: they
-    /// may.
+    /// No data block crosses a multiple of this number of bytes, if less than `most_padding` bytes
+    /// prevent it. 0: blocks may cross.
     super_block: u64,
     most_padding: u64,
-    /// Bytes that `block_align` aligns to; 0: not.
+    /// The multiple that `block_align` aligns blocks to; 0: no alignment.
     alignment: u64,
     /// Verifies compressed blocks, if the options ask for it.
     verifier: Option<Decompressor>,
@@ -54,20 +54,20 @@ impl BlockSink {
         }
     }
 
-    /// The checksums of the blocks.
+    /// Computes the blocks' checksums.
     pub(super) fn guard(&self) -> BlockGuard {
         self.guard
     }
 
-    /// Compressed data blocks are checked with this dictionary from now on.
+    /// Sets the dictionary with which compressed data blocks are verified.
     pub(super) fn verify_with_dictionary(&mut self, dictionary: &[u8]) {
         if let Some(verifier) = self.verifier.take() {
             self.verifier = Some(verifier.with_dictionary(dictionary.to_vec()));
         }
     }
 
-    /// Writes a data block, compressed if that is worth it. Also says whether there is padding
-    /// before it.
+    /// Writes a data block, compressed if that is worth it. The flag says whether padding precedes
+    /// the block.
     pub(super) fn write_data(
         &mut self,
         compressor: &mut Compressor,
@@ -101,7 +101,8 @@ impl BlockSink {
         self.write_block(&mut contents, CompressionType::None)
     }
 
-    /// Compresses into `scratch` and returns the codec; `None`: store `contents` as they are.
+    /// Compresses `contents` into `scratch`. Returns the codec, or `None` if `contents` are to be
+    /// stored as they are.
     fn compress(&mut self, compressor: &mut Compressor, contents: &[u8]) -> Result<CompressionType> {
         self.scratch.clear();
         let is_compressed = compressor.compress(contents, &mut self.scratch)?;
@@ -146,8 +147,8 @@ impl BlockSink {
         Ok(handle)
     }
 
-    /// Bytes that keep a block of `size` bytes from crossing into the next super block; 0 if they
-    /// would be too many.
+    /// Padding that keeps a block of `size` bytes from crossing into the next super block; 0 if
+    /// there is no need, or too much of it.
     fn padding_before(&self, size: u64) -> u64 {
         if self.super_block == 0 || self.most_padding == 0 {
             return 0;

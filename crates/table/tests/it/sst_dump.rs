@@ -1,5 +1,5 @@
-//! Our tables, read by RocksDB's own `sst_dump` (7.8.3, which reads up to format version 5); and
-//! RocksDB's tables, as that tool prints them, against what we read.
+//! Compares Esker with RocksDB's own `sst_dump` (7.8.3, which reads format versions up to 5). The
+//! tool reads our tables, and we read RocksDB's tables as the tool prints them.
 
 use crate::options::variants;
 use crate::util::*;
@@ -17,7 +17,7 @@ fn tool_is_here() -> bool {
     here
 }
 
-/// Runs the tool on a table; its output if it liked the table.
+/// Runs the tool on a table. Returns its output, as `Ok` if the tool accepted the table.
 fn sst_dump(file: &Path, arguments: &[&str]) -> Result<String, String> {
     let output =
         Command::new("sst_dump").arg(format!("--file={}", file.display())).args(arguments).output().unwrap();
@@ -115,7 +115,8 @@ fn we_read_what_the_tool_reads() {
         if name.starts_with("v11_9") && !name.contains("fv5") && !name.contains("fv2") {
             continue;
         }
-        // Entities are printed in another way; blob indexes and other orders are not for this tool.
+        // The tool prints entities in another form, and does not read blob indexes or other key
+        // orders.
         if ["wide_columns", "blob", "udt"].iter().any(|n| name.contains(n)) {
             continue;
         }
@@ -126,8 +127,8 @@ fn we_read_what_the_tool_reads() {
             continue;
         }
         let ours: Vec<_> = ours.iter().map(|e| printed(e).trim_end().to_owned()).collect();
-        // Without a MANIFEST the tool shows ingested files at the sequence they were written with,
-        // and so do we.
+        // Without a MANIFEST both the tool and Esker show the sequence numbers stored in an
+        // ingested file.
         assert_eq!(lines, ours, "{name}");
         compared += 1;
     }
