@@ -15,7 +15,7 @@ pub struct Fixture {
     dir: PathBuf,
 }
 
-/// The fixtures whose names begin with one of `prefixes`, by name.
+/// The fixtures whose names begin with one of `prefixes`, sorted by name.
 ///
 /// # Panics
 /// If the directory cannot be read.
@@ -26,7 +26,7 @@ pub fn all(prefixes: &[&str]) -> Vec<Fixture> {
     found
 }
 
-/// All databases in `root`, laid out as those of `fixtures/` are, by name.
+/// All databases in `root`, which has the layout of `fixtures/`, sorted by name.
 ///
 /// # Panics
 /// If the directory cannot be read.
@@ -42,22 +42,22 @@ pub fn all_in(root: &Path) -> Vec<Fixture> {
 }
 
 impl Fixture {
-    /// The database; not to be written to.
+    /// The path of the database. Tests must not write to it.
     pub fn db(&self) -> PathBuf {
         self.dir.join("db")
     }
 
-    /// A file beside the database.
+    /// The path of a file beside the database.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// Whether it is a database, and not a single table.
+    /// Whether the fixture is a database. Otherwise it is a single table.
     pub fn is_database(&self) -> bool {
         self.db().join("CURRENT").exists()
     }
 
-    /// A copy that may be written to.
+    /// A copy that tests may write to.
     pub fn copy(&self) -> TempDir {
         let copy = TempDir::new(&self.name);
         copy_files(&self.db(), copy.path());
@@ -77,16 +77,17 @@ impl Fixture {
         parse_expected(&self.expected_text())
     }
 
-    /// The outcomes of recovering a damaged WAL, by version of RocksDB (`walrec_*`).
+    /// The expected outcomes of recovering a damaged WAL, by version of RocksDB (`walrec_*`).
     pub fn recoveries(&self) -> Vec<ExpectedRecovery> {
         self.expected_text().lines().map(parse_recovery).collect()
     }
 }
 
-/// Copies the files of `from`, a flat directory, into `to`. Not LOCK: it means nothing in a copy.
+/// Copies the files of `from`, a flat directory, into `to`. Leaves out LOCK, which means nothing in
+/// a copy.
 ///
 /// # Panics
-/// If one cannot be copied.
+/// If a file cannot be copied.
 pub fn copy_files(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).expect("a directory") {
         let path = entry.expect("readable").path();
@@ -96,16 +97,16 @@ pub fn copy_files(from: &Path, to: &Path) {
     }
 }
 
-/// Key or value as a fixture states it.
+/// A key or a value in `expected.txt`.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Datum {
-    /// In full.
+    /// All its bytes.
     Bytes(Vec<u8>),
     /// Only its length and CRC32C.
     Digest {
-        /// In bytes.
+        /// Length in bytes.
         len: usize,
-        /// Unmasked.
+        /// The CRC32C, not masked.
         crc: u32,
     },
 }
@@ -119,7 +120,7 @@ impl std::fmt::Debug for Datum {
     }
 }
 
-/// The bytes as hex, cut if they are long, with their length.
+/// The bytes as hex with their length. Long ones are cut.
 fn short(bytes: &[u8]) -> String {
     match bytes.get(..48) {
         Some(start) if bytes.len() > start.len() => format!("{}… ({} bytes)", hex(start), bytes.len()),
@@ -150,9 +151,9 @@ impl Datum {
 pub struct ExpectedEntry {
     /// User key.
     pub key: Datum,
-    /// Value; for an entity, the one of its default column.
+    /// The value. For an entity, the value of its default column.
     pub value: Datum,
-    /// The timestamp, in a family that has them.
+    /// The timestamp, if the family has timestamps.
     pub timestamp: Option<Vec<u8>>,
     /// Names and values of an entity's columns.
     pub columns: Option<Vec<(Vec<u8>, Vec<u8>)>>,
@@ -165,7 +166,7 @@ pub struct ExpectedFamily {
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// Its entries, in its order.
+    /// The entries, in the family's order.
     pub entries: Vec<ExpectedEntry>,
 }
 
@@ -209,7 +210,7 @@ fn parse_expected(text: &str) -> Vec<ExpectedFamily> {
             continue;
         }
         let (key, value) = line.split_once(" : ").or(line.split_once(" :")).expect("KEY : VALUE");
-        // Behind the value: " ts=0x…" or " columns=…".
+        // The text behind the value: " ts=0x…" or " columns=…".
         let value =
             value.split(" ts=").next().and_then(|v| v.split(" columns=").next()).expect("split gives one");
         let timestamp = line.split(" ts=").nth(1).and_then(unhex);
@@ -220,17 +221,17 @@ fn parse_expected(text: &str) -> Vec<ExpectedFamily> {
     families
 }
 
-/// Reads `NAME=VALUE;` in hex, repeated.
+/// Parses a sequence of `NAME=VALUE;` in hex.
 fn parse_columns(text: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     let bytes = |hex: &str| unhex(&format!("0x{hex}")).unwrap_or_else(|| panic!("{hex}: not hex"));
     let pairs = text.split(';').filter_map(|pair| pair.split_once('='));
     pairs.map(|(name, value)| (bytes(name), bytes(value))).collect()
 }
 
-/// The outcome of one RocksDB's recovery of a damaged WAL, in one mode.
+/// The expected outcome when a version of RocksDB recovers a damaged WAL in one mode.
 #[derive(Clone, Debug)]
 pub struct ExpectedRecovery {
-    /// `7.8.3` or `11.9`.
+    /// The version of RocksDB, such as `7.8.3` or `11.9`.
     pub version: String,
     /// The number of the recovery mode.
     pub mode: u8,
@@ -243,7 +244,7 @@ pub struct ExpectedRecovery {
 pub enum RecoveryOutcome {
     /// The database opened.
     Opened {
-        /// Visible keys.
+        /// Number of visible keys.
         keys: usize,
         /// The last key.
         last: String,

@@ -1,12 +1,12 @@
-//! Families, operations and their model: the writes of all peer processes, and the contents that
-//! must follow.
+//! Families, operations and their model: the writes of all peer processes, and the expected
+//! contents.
 //!
-//! In: a random generator. Out: operations that each peer process can apply, and the contents the
-//! model expects.
+//! In: a random generator. Out: operations that each peer process can apply, and the contents that
+//! the model expects.
 //!
 //! Invariants
 //!  1. Single deletions keep RocksDB's contract. Their keys have a prefix of their own, are put
-//!     once between two single deletions, and are touched by nothing else.
+//!     once between two single deletions, and no other operation touches them.
 //!  2. The model's sequence numbers are the database's: every operation takes one.
 
 use crate::contents::Contents;
@@ -64,7 +64,7 @@ pub enum PeerOp {
 }
 
 impl PeerOp {
-    /// The name of the family it writes to.
+    /// The name of the family that the operation writes to.
     pub fn family(&self) -> &str {
         match self {
             PeerOp::Put { family, .. }
@@ -99,9 +99,9 @@ pub enum FamilyOrder {
 /// The merge operator of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FamilyMerge {
-    /// None: no merges are made.
+    /// No operator; the family gets no merges.
     None,
-    /// `stringappend`, by comma.
+    /// `stringappend`, with a comma.
     StringAppend,
     /// `uint64add`.
     Uint64Add,
@@ -117,16 +117,16 @@ pub struct ModelFamily {
     /// Its merge operator.
     pub merge: FamilyMerge,
     model: Model,
-    /// Keys that a single deletion may take.
+    /// Keys that are put and may be deleted singly.
     single: BTreeSet<Vec<u8>>,
 }
 
 /// The kinds of operations that a peer process supports.
 #[derive(Clone, Copy, Debug)]
 pub struct Kinds {
-    /// Merges and single deletions.
+    /// Whether it supports merges and single deletions.
     pub all: bool,
-    /// Range deletions.
+    /// Whether it supports range deletions.
     pub ranges: bool,
 }
 
@@ -145,7 +145,7 @@ pub struct ModelOps {
     /// The families; the first is `default`.
     pub families: Vec<ModelFamily>,
     sequence: u64,
-    /// Number of keys from which random ones are drawn.
+    /// Number of different keys that are drawn.
     pub key_space: u32,
 }
 
@@ -172,12 +172,12 @@ impl ModelOps {
         self.families.push(ModelFamily { name, order, merge, model, single: BTreeSet::new() });
     }
 
-    /// Removes that family.
+    /// Removes the family `name`.
     pub fn drop_family(&mut self, name: &str) {
         self.families.retain(|family| family.name != name);
     }
 
-    /// A model with one family for each order, name and operator that matters.
+    /// A model with a family for each relevant order, name and operator.
     pub fn varied() -> ModelOps {
         ModelOps::new(&[
             ("reverse", FamilyOrder::Reverse, FamilyMerge::StringAppend),
@@ -186,7 +186,7 @@ impl ModelOps {
         ])
     }
 
-    /// Its families for Esker, over these options.
+    /// The model's families for Esker, with the options `base`.
     pub fn descriptors(&self, base: &ColumnFamilyOptions) -> Vec<ColumnFamilyDescriptor> {
         let descriptor = |family: &ModelFamily| {
             let mut options = base.clone();
@@ -204,7 +204,7 @@ impl ModelOps {
         self.families.iter().map(descriptor).collect()
     }
 
-    /// Its families for RocksDB's library, with these option texts besides.
+    /// The model's families for RocksDB's library, with the additional options `more`.
     pub fn specs(&self, more: &str) -> Vec<FamilySpec> {
         let spec = |family: &ModelFamily| {
             let order = match family.order {
@@ -234,8 +234,8 @@ impl ModelOps {
 
     /// Random operations for a file to be ingested into one family: at most one range deletion,
     /// then puts, deletions and merges of ascending keys. The model applies them at once. In such a
-    /// file the keys are newer than the range deletion. The database takes one sequence number or
-    /// none for the file, so the model's numbers run ahead from here on.
+    /// file the keys are newer than the range deletion. The database takes at most one sequence
+    /// number for the file, so the model's numbers run ahead from then on.
     pub fn ingest_ops(&mut self, rng: &mut fastrand::Rng, count: usize) -> Vec<PeerOp> {
         let family = rng.usize(..self.families.len());
         let mut ops = BTreeMap::new();
@@ -340,7 +340,7 @@ impl ModelOps {
     }
 }
 
-/// Applies `ops` to Esker, as one batch.
+/// Applies `ops` to Esker as one batch.
 /// # Errors
 /// Esker's.
 ///
@@ -372,7 +372,8 @@ fn uint64_add(_key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Optio
     Some(sum.to_le_bytes().to_vec())
 }
 
-/// A random key, mostly short. Some keys are prefixes of others, some hold bytes that texts do not.
+/// A random key, mostly short. Some keys are prefixes of others; some have bytes that are not
+/// UTF-8.
 fn random_key(rng: &mut fastrand::Rng, key_space: u32) -> Vec<u8> {
     let number = rng.u32(..key_space);
     let mut key = format!("key{number:04}").into_bytes();
@@ -385,7 +386,7 @@ fn random_key(rng: &mut fastrand::Rng, key_space: u32) -> Vec<u8> {
     key
 }
 
-/// A random value: compressible or not, empty, short or (seldom) longer than a block.
+/// A random value: compressible or not, empty, short or, rarely, longer than a block.
 fn random_value(rng: &mut fastrand::Rng) -> Vec<u8> {
     let len = match rng.u32(..40) {
         0 => 0,

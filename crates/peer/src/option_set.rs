@@ -26,15 +26,15 @@ pub enum Preset {
 pub(crate) struct OptionSet {
     api: &'static Api,
     ptr: *mut Options,
-    /// The comparator, if it is one of ours. A database opened with it needs it longer than the
-    /// options.
+    /// The comparator, if it is one of Esker's tests. A database opened with it needs it longer
+    /// than the options.
     order: Option<StampedOrder>,
 }
 
 impl OptionSet {
     /// Parses options of the form `name=value;…`.
     /// # Errors
-    /// RocksDB's, and the text.
+    /// RocksDB's error, with the text.
     pub(crate) fn parse(api: &'static Api, text: &str) -> Result<OptionSet, String> {
         // SAFETY: no requirements.
         let base = OptionSet { api, ptr: unsafe { (api.options_create)() }, order: None };
@@ -74,7 +74,7 @@ impl OptionSet {
         self.ptr
     }
 
-    /// Sets the directories of tables, of the database or of a family, with their target sizes.
+    /// Sets the directories of tables and their target sizes, for the database or for a family.
     pub(crate) fn put_tables_into(&mut self, paths: &[(PathBuf, u64)], of_family: bool) {
         let (make, destroy) =
             (self.api.dbpath_create.expect(NEEDS_11), self.api.dbpath_destroy.expect(NEEDS_11));
@@ -100,7 +100,7 @@ impl OptionSet {
         self.order = Some(order);
     }
 
-    /// The comparator, for the database that was opened with it.
+    /// Takes the comparator out, for the database that was opened with it.
     pub(crate) fn take_order(&mut self) -> Option<StampedOrder> {
         self.order.take()
     }
@@ -125,7 +125,7 @@ pub(crate) struct LoadedOptionSet {
 impl LoadedOptionSet {
     /// Reads the file.
     /// # Errors
-    /// RocksDB's, as text; also for a name that RocksDB does not know.
+    /// RocksDB's, as text, for example for a name that it does not know.
     pub(crate) fn load(api: &'static Api, path: &Path) -> Result<LoadedOptionSet, String> {
         let path = c_path(path);
         let (options, names, families) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
@@ -160,7 +160,7 @@ impl LoadedOptionSet {
         match result {
             Ok(()) => Ok(loaded),
             Err(error) => {
-                // Nothing was made that dropping could destroy.
+                // After an error nothing was made that a drop could destroy.
                 std::mem::forget(loaded);
                 Err(error)
             }

@@ -1,10 +1,10 @@
-//! RocksDB as second reader: a process that says what directories hold, so that campaigns need no
-//! RocksDB within themselves.
+//! RocksDB as a second reader: a process that prints the contents of directories. So campaigns need
+//! no RocksDB in their own process.
 //!
-//! In, line by line on standard input: a directory, and for each family that may be there its name
-//! and options, all parted by tabulators. Out: for each family of the directory a line `family
-//! NAME`, then its pairs, a line each, in hex; in the end a line with a dot. Or one line `refused
-//! WHY`. The directory is opened for reading and stays as it is.
+//! In, line by line on standard input: a directory, and the name and options of each family that
+//! may exist there, all separated by tabs. Out: for each family of the directory a line `family
+//! NAME`, then its pairs, a line each, in hex; at the end a line with a dot. Or one line `refused
+//! WHY`. The directory is opened for reading and does not change.
 
 use crate::contents::hex;
 use crate::{FamilySpec, RocksDb};

@@ -1,4 +1,4 @@
-//! The writes since a sequence number, as RocksDB reads them out of its WALs.
+//! The writes since a sequence number, as RocksDB reads them from its WALs.
 
 use super::RocksDb;
 use crate::c_data::{call, copy};
@@ -9,14 +9,14 @@ use std::ptr;
 pub struct RocksUpdates {
     /// Sequence number and bytes of each batch.
     pub batches: Vec<(u64, Vec<u8>)>,
-    /// The error, as text, that has ended the stream.
+    /// `Ok`, or the error that ended the stream, as text.
     pub status: Result<(), String>,
 }
 
 impl RocksDb {
     /// The writes from `sequence` on.
     /// # Errors
-    /// RocksDB's, as text, if there is no stream.
+    /// RocksDB's, as text, if it opens no stream.
     pub fn updates_since(&self, sequence: u64) -> Result<RocksUpdates, String> {
         let api = self.api;
         // SAFETY: the database is live; the options may be null.
@@ -32,7 +32,7 @@ impl RocksDb {
             // SAFETY: the batch is live; `len` outlives the call.
             let data = unsafe { (api.writebatch_data)(batch, &raw mut len) };
             batches.push((first, copy(data, len)));
-            // SAFETY: it is ours, not used again.
+            // SAFETY: this process owns the batch, and does not use it again.
             unsafe { (api.writebatch_destroy)(batch) };
             // SAFETY: the iterator is live.
             unsafe { (api.wal_iter_next)(iter) };

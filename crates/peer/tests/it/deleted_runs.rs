@@ -1,4 +1,4 @@
-//! Tables with a block of deleted runs, which only Esker knows: RocksDB 7.8.3 and 11.8.1 open,
+//! Tables with a block of deleted runs, which only Esker knows. RocksDB 7.8.3 and 11.8.1 open,
 //! verify, read and compact them.
 
 use crate::peer_process::{
@@ -12,7 +12,7 @@ use esker_peer::{ModelOps, RocksDb, Tools, require};
 use esker_testkit::{TempDir, seed};
 use std::path::Path;
 
-/// Number of tables that name the block in their meta index, which is not compressed.
+/// Number of tables whose meta index names the block. Meta indexes are not compressed.
 fn tables_with_deleted_runs(dir: &Path) -> usize {
     let files = std::fs::read_dir(dir).expect("readable").map(|entry| entry.expect("readable").path());
     let tables = files.filter(|path| path.extension().is_some_and(|e| e == "sst"));
@@ -22,7 +22,7 @@ fn tables_with_deleted_runs(dir: &Path) -> usize {
         .count()
 }
 
-/// Writes to the database and to the model.
+/// Writes `ops` to the database and to the model.
 fn write(db: &esker::Db, model: &mut ModelOps, ops: impl Iterator<Item = PeerOp>) {
     let ops: Vec<PeerOp> = ops.collect();
     ops.iter().for_each(|op| model.apply(op));
@@ -84,7 +84,8 @@ fn tables_with_deleted_runs_are_read_verified_and_compacted_by_all() {
     }
 }
 
-/// 7.8.3 compacts a copy: it reads every block, and its own tables have none of Esker's.
+/// RocksDB 7.8.3 compacts a copy. It reads every block, and its own tables have no block of
+/// Esker's.
 fn compact_by_7(dir: &Path, model: &ModelOps, what: &str) {
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
     let copy = TempDir::new("deleted-runs-7");

@@ -1,5 +1,5 @@
-//! Directories as crashes, copies and other programs leave them. Esker opens those that RocksDB
-//! 11.8.1 opens, finds the same entries, and deletes the leftovers that RocksDB deletes.
+//! Directories as crashes, copies and other programs leave them. Esker opens the same directories
+//! as RocksDB 11.8.1, finds the same entries, and deletes the same leftovers.
 
 use crate::peer_process::db_options;
 use esker::internals::base::FileNumber;
@@ -64,7 +64,7 @@ fn rocksdb(dir: &Path, read_only: bool) -> Found {
     FAMILIES.iter().map(|name| db.contents(name, None)).collect()
 }
 
-/// Both engines treat the spoilt directory alike, read-only and read-write.
+/// Checks that both engines treat the spoilt directory alike, read-only and read-write.
 fn compare(what: &str, expected: Option<bool>, spoil: impl Fn(&Path)) {
     let base = TempDir::new("odd-base");
     write(base.path());
@@ -140,8 +140,8 @@ fn current_is_read_as_rocksdb_reads_it() {
     compare("IDENTITY is missing", None, |dir| fs::remove_file(dir.join("IDENTITY")).expect("removed"));
 }
 
-/// An edit in two tags. Tag 300 begins an entry of an atomic group and gives the number of entries
-/// behind it; tag 6 deletes a table of a level.
+/// An edit with two tags. Tag 300 begins an entry of an atomic group and gives the number of
+/// entries that follow; tag 6 deletes a table of a level.
 fn deletes_in_group(remaining: u8, file: FileNumber) -> Vec<u8> {
     let number = u8::try_from(file.0).expect("few files");
     assert!(number < 128, "one byte");
@@ -230,7 +230,7 @@ fn tables_may_have_leveldbs_name_and_others_are_missed() {
     });
 }
 
-/// Tables that a compaction replaced are deleted, under whatever name they lie there.
+/// Tables that a compaction replaced are deleted, whatever suffix their names have.
 #[test]
 fn tables_under_leveldbs_name_are_deleted_when_they_are_not_needed() {
     let dir = TempDir::new("odd-ldb");
@@ -295,7 +295,7 @@ fn leftovers_go_when_rocksdb_deletes_them() {
     let ours = left(&|dir| esker(dir, false));
     let theirs = left(&|dir| rocksdb(dir, false));
     assert!(ours.0.iter().zip(&theirs.0).all(|(ours, theirs)| ours == theirs));
-    // RocksDB looks for tables under its own name only, and leaves these, too.
+    // RocksDB looks for tables only under its own suffix, so it leaves these files too.
     let more = ["000778.ldb", "000779.blob", "OPTIONS-000002.dbtmp"];
     let theirs: Vec<&str> = theirs.1.into_iter().filter(|name| !more.contains(name)).collect();
     assert_eq!(ours.1, theirs, "left by Esker, and by RocksDB");

@@ -1,4 +1,4 @@
-//! The peer processes of a test. Each checks that a directory holds the model's contents.
+//! The peer processes of a test. Each checks that a directory has the model's contents.
 
 use esker::internals::table::FilterPolicy;
 use esker::options::{CompressionType, TargetVersion};
@@ -9,7 +9,7 @@ use esker_peer::{Contents, ModelOps, RocksDb, Tools, require};
 use esker_testkit::TempDir;
 use std::path::Path;
 
-/// Options under which little data makes many files, levels and blocks.
+/// Options with which small data makes many files, levels and blocks.
 pub(crate) fn small_files(compression: CompressionType) -> ColumnFamilyOptions {
     let mut options = ColumnFamilyOptions { compression, ..ColumnFamilyOptions::default() };
     options.write_buffer_size = 64 << 10;
@@ -22,13 +22,13 @@ pub(crate) fn small_files(compression: CompressionType) -> ColumnFamilyOptions {
     options
 }
 
-/// Options of the database: made if it is missing.
+/// Options of the database, which is made if it does not exist.
 pub(crate) fn db_options() -> DbOptions {
     DbOptions { create_if_missing: true, create_missing_column_families: true, ..DbOptions::default() }
 }
 
-/// Opens `dir` with the families of `model`, for RocksDB 7.8 to read as well unless the options
-/// rule that out.
+/// Opens `dir` with the families of `model`. RocksDB 7.8 can read the files too, unless the options
+/// exclude it.
 pub(crate) fn open_esker(dir: &Path, model: &ModelOps, options: &ColumnFamilyOptions) -> Result<Db> {
     let mut db = db_options();
     if options.validate_target(&db).is_err() {
@@ -48,7 +48,8 @@ pub(crate) fn check_open_esker(db: &Db, model: &ModelOps, when: &str) {
     }
 }
 
-/// Checks that RocksDB 7.8.3's tools find it consistent and sound, with the model's contents.
+/// Checks that RocksDB 7.8.3's tools find the database consistent and sound, with the model's
+/// contents.
 #[track_caller]
 pub(crate) fn check_7(dir: &Path, model: &ModelOps, when: &str) {
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
@@ -56,8 +57,8 @@ pub(crate) fn check_7(dir: &Path, model: &ModelOps, when: &str) {
     check_7_after_kill(dir, model, when);
 }
 
-/// As [`check_7`], without the tables one by one: a killed process may have left an unfinished one,
-/// which no MANIFEST names.
+/// As [`check_7`], without a check of each table: a killed process may leave an unfinished table
+/// that no MANIFEST names.
 #[track_caller]
 pub(crate) fn check_7_after_kill(dir: &Path, model: &ModelOps, when: &str) {
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
@@ -73,8 +74,8 @@ pub(crate) fn check_7_after_kill(dir: &Path, model: &ModelOps, when: &str) {
     }
 }
 
-/// Checks that RocksDB 11.8.1, opened for reading, finds it sound, with the model's contents; gets
-/// agree with scans.
+/// Checks that RocksDB 11.8.1, opened for reading, finds the database sound, with the model's
+/// contents. Gets must agree with scans.
 #[track_caller]
 pub(crate) fn check_11(dir: &Path, model: &ModelOps, when: &str) {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
@@ -100,8 +101,7 @@ pub(crate) fn check_open_11(db: &RocksDb, model: &ModelOps, when: &str) {
     }
 }
 
-/// RocksDB 11.8.1 opens a copy as the OPTIONS file in it says: Esker wrote one that stands for the
-/// database.
+/// Checks that RocksDB 11.8.1 can open a copy with its OPTIONS file, which Esker wrote.
 #[track_caller]
 pub(crate) fn check_options_by_11(dir: &Path, model: &ModelOps, when: &str) {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
@@ -114,7 +114,7 @@ pub(crate) fn check_options_by_11(dir: &Path, model: &ModelOps, when: &str) {
     check_open_11(&db, model, when);
 }
 
-/// Makes all of these checks on a closed directory.
+/// Runs all of these checks on a closed directory.
 #[track_caller]
 pub(crate) fn check_all(dir: &Path, model: &ModelOps, options: &ColumnFamilyOptions, when: &str) {
     check_7(dir, model, when);

@@ -1,5 +1,5 @@
-//! WALs written over older ones, left by a crash when one family's tables are newer than what
-//! another has in its WAL.
+//! Recycled WALs after a crash, when the tables of one family are newer than the WAL that another
+//! family needs.
 
 use crate::peer_process::{check_7_after_kill, check_11, check_open_11, check_open_esker, db_options};
 use esker::options::CompressionType;
@@ -15,15 +15,16 @@ fn copy(dir: &TempDir) -> TempDir {
     copy
 }
 
-/// The WAL that one family still needs is an old file, shorter than it was then; the next one is
-/// empty; the other family's tables are newer. Where older records followed, RocksDB would take
-/// that for damage that the tables are ahead of.
+/// One family needs a WAL in a recycled file, shorter than the file was before. The next WAL is
+/// empty, and the other family's tables are newer. If older records followed in the file, RocksDB
+/// would report that the tables are ahead of a damaged WAL.
 #[test]
 fn a_recycled_wal_before_an_empty_one_is_whole_to_everyone() {
     seed::for_each_seed("recycled", 1, |seed, mut rng| {
         let dir = TempDir::new("recycled");
         let mut model = ModelOps::new(&[("other", FamilyOrder::Bytewise, FamilyMerge::None)]);
-        // When the file is closed, reserved space would be given back with the bytes in it.
+        // Without preallocation: closing the file would give back reserved space with the bytes in
+        // it.
         let wal_compression = if rng.bool() { CompressionType::Zstd } else { CompressionType::None };
         let options =
             DbOptions { recycle_log_file_num: 2, allow_fallocate: false, wal_compression, ..db_options() };

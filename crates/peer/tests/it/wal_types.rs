@@ -1,5 +1,5 @@
-//! A physical record of each type in a WAL: Esker recovers the same keys as RocksDB 11.8.1, in each
-//! recovery mode.
+//! Puts a physical record of each type into a WAL. Esker recovers the same keys as RocksDB 11.8.1,
+//! in each recovery mode.
 //!
 //! In: types × places × logs × payloads × modes, generated. Out: the keys that each engine
 //! recovers, or the kind of its error.
@@ -19,24 +19,24 @@ const MODES: [WalRecoveryMode; 4] = [
     WalRecoveryMode::SkipAnyCorruptedRecords,
 ];
 
-/// The WAL that the record is put into, and the one behind it.
+/// The number of the WAL that gets the record. The next WAL follows it.
 const WAL: u32 = 20;
 const NEXT_WAL: u32 = 21;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
-    /// Nothing else is in the WAL.
+    /// As the only record of the WAL.
     Alone,
     Begin,
     Middle,
-    /// Between the first and the last piece of a record.
+    /// Between the first and the last fragment of a record.
     Within,
     End,
-    /// At the end of a WAL that another one goes on from.
+    /// At the end of a WAL that another WAL follows.
     EndOfFirst,
-    /// In front of the only record of a WAL that another one goes on from.
+    /// Before the only record of a WAL that another WAL follows.
     BeginOfFirst,
-    /// Behind a record of the log that the file held before.
+    /// Behind a record of an older log in the same file.
     BehindOld,
 }
 
@@ -67,11 +67,11 @@ struct Case {
     payload: &'static [u8],
 }
 
-/// Nothing; zstd's number, as a record about compression has it; timestamp sizes of family 7; a
-/// batch's length.
+/// An empty payload; zstd's number, as in a record about compression; timestamp sizes of family 7;
+/// zeros as long as a batch.
 const PAYLOADS: [&[u8]; 4] = [b"", b"\x07\0\0\0", b"\x07\0\0\0\x08\0", &[0; 24]];
 
-/// One physical record; types that name their log name `number`.
+/// One physical record. Types that contain a log number get `number`.
 fn physical(record_type: u8, number: u32, payload: &[u8]) -> Vec<u8> {
     let mut checked = vec![record_type];
     if matches!(record_type, 5..=8 | 11 | 131) {
@@ -84,12 +84,12 @@ fn physical(record_type: u8, number: u32, payload: &[u8]) -> Vec<u8> {
     record
 }
 
-/// The batch that puts key `k<sequence>`.
+/// A batch that puts key `k<sequence>`.
 fn put(sequence: u8) -> Vec<u8> {
     vec![sequence, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 2, b'k', b'0' + sequence, 1, b'v']
 }
 
-/// A zstd frame of this, which is short.
+/// A zstd frame of `payload`, which must be short.
 fn compressed(payload: &[u8]) -> Vec<u8> {
     // A frame of one raw block: magic, descriptor (one segment, one byte of size), block header,
     // contents.
@@ -104,7 +104,7 @@ impl Case {
         self.log == Log::Recyclable
     }
 
-    /// RocksDB reads a recyclable record behind a plain one again and again.
+    /// Whether RocksDB hangs: it reads a recyclable record behind a plain one again and again.
     fn hangs_rocksdb(&self) -> bool {
         let is_first = matches!(self.place, Place::Alone | Place::Begin | Place::BeginOfFirst);
         if self.is_recyclable() {
@@ -133,7 +133,7 @@ impl Case {
         physical(self.record_type, WAL, self.payload)
     }
 
-    /// The bytes of both WALs; the second is not always there.
+    /// The bytes of both WALs. Not every case has a second one.
     fn wals(&self) -> (Vec<u8>, Option<Vec<u8>>) {
         let head = if self.log == Log::Compressed { physical(9, WAL, b"\x07\0\0\0") } else { Vec::new() };
         let records = |range: std::ops::RangeInclusive<u8>| -> Vec<u8> {
@@ -200,7 +200,7 @@ fn agree(is: &Outcome, expected: &Outcome) -> bool {
     }
 }
 
-/// A directory with CURRENT, MANIFEST and these WALs.
+/// Makes a directory with CURRENT, MANIFEST and these WALs.
 fn place(case: &Case, base: &Path, dir: &Path) {
     std::fs::remove_dir_all(dir).ok();
     std::fs::create_dir(dir).expect("a fresh directory");
@@ -214,8 +214,7 @@ fn place(case: &Case, base: &Path, dir: &Path) {
     }
 }
 
-/// Compares each case in each mode. A case that RocksDB does not come back from is named, and ends
-/// the process.
+/// Compares each case in each mode. If RocksDB hangs, names the case and ends the process.
 fn compare(cases: &[Case]) {
     if require("RocksDB 11.8.1", RocksDb::available()).is_none() {
         return;
@@ -232,7 +231,7 @@ fn compare(cases: &[Case]) {
                 std::thread::sleep(Duration::from_millis(50));
                 let (since, case) = &*now.lock().expect("no panic");
                 if since.elapsed() > Duration::from_secs(10) {
-                    // Past the capture of a test's output.
+                    // Writes directly, because the test's output is captured.
                     writeln!(std::io::stderr(), "RocksDB does not come back from {case}")
                         .expect("an open stderr");
                     std::process::abort();
@@ -269,7 +268,7 @@ fn cases(types: impl Iterator<Item = u8> + Clone, payloads: &[&'static [u8]]) ->
     cases
 }
 
-/// Every type that either reader treats in a way of its own, and one of each kind that is left.
+/// Tests every type that either reader treats specially, and one type of each remaining kind.
 #[test]
 fn records_of_types_with_a_meaning_are_recovered_as_rocksdb_does() {
     let types = (0..=12).chain([15, 64, 127]).chain(128..=139).chain([200, 255]);
