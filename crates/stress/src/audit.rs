@@ -1,19 +1,19 @@
-//! Facts that hold of a database and that no answer shows: its files, properties and caches.
+//! Audits facts of a database that no answer shows: its files, properties and caches.
 //!
 //! In: an open database whose background work is done, or the caches of a closed one. Out: counts
 //! of the checks, or the first fact that does not hold.
 //!
-//! Invariants of an open database that are checked
-//!  1. Each live table is there with its size. Its keys ascend; their number and bounds are those
-//!     that the file states; their sequence numbers lie within the file's. Levels below 0 do not
+//! Checked invariants of an open database
+//!  1. Each live table exists with its size. Its keys ascend. Their number, bounds and sequence
+//!     numbers agree with those that the MANIFEST states for the file. Levels below 0 do not
 //!     overlap.
-//!  2. Each blob file that a table refers to is alive, and the oldest one is the one that the table
-//!     names. The bytes counted as garbage are at most those without a reference.
-//!  3. The directory holds nothing else, unless an older version may still be read.
+//!  2. Each blob file to which a table refers is alive, and the oldest one is the one that the
+//!     table names. The bytes counted as garbage are at most those without a reference.
+//!  3. The directory has no other files, unless an older version may still be read.
 //!  4. Properties state the true numbers of files and bytes.
 //!
-//! Of a closed database: its caches have no pinned entries, and are empty once the others were
-//! erased; its statistics add up.
+//! Of a closed database: its caches have no pinned entries, and are empty once the other entries
+//! are erased; its statistics add up.
 //!
 //! Tables are read as files, not through the engine.
 
@@ -36,7 +36,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Milliseconds between two attempts at a check that fails. Simulated time costs nothing, and a
+/// Milliseconds between attempts at a check that fails. Simulated time costs nothing, and a
 /// scrubber may hold a file for long.
 const PAUSES: &[u64] = if cfg!(shuttle) {
     &[0, 1, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000, 1_000_000]
@@ -49,11 +49,11 @@ const PAUSES: &[u64] = if cfg!(shuttle) {
 pub struct Audited {
     /// Open databases.
     pub databases: u64,
-    /// Their tables.
+    /// Tables of these databases.
     pub tables: u64,
-    /// Entries and range tombstones of these.
+    /// Entries and range tombstones of these tables.
     pub entries: u64,
-    /// References to blob files among them.
+    /// References to blob files among these entries.
     pub blobs: u64,
     /// Caches that were found empty.
     pub caches: u64,
@@ -86,17 +86,17 @@ pub(crate) struct AuditSubject<'a> {
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) path: &'a Path,
     pub(crate) families: Vec<(&'a ColumnFamilyHandle, &'a ComparatorRef)>,
-    /// An older version may still be read, or files that could not be deleted may be there.
+    /// Whether an older version may still be read, or files may be left that could not be deleted.
     pub(crate) may_be_left: bool,
-    /// Every table was deleted by a compaction that read it.
+    /// Whether only compactions that read a table have deleted it.
     pub(crate) all_garbage_is_counted: bool,
 }
 
-/// References to each blob file: their number, and the bytes of their records.
+/// For each blob file, the number of references to it and the bytes of their records.
 type Referred = BTreeMap<FileNumber, (u64, u64)>;
 
 /// Audits an open database to which no thread writes. Waits for its background work and for the
-/// files that this work releases. If simulated time starts new work again and again, it checks
+/// files that this work releases. If simulated time keeps starting new work, it checks
 /// nothing.
 /// # Errors
 /// A fact that does not hold and stays so; a background error; in real time, work that does not
@@ -115,7 +115,7 @@ pub(crate) fn audit(subject: &AuditSubject<'_>, clock: &dyn Clock) -> Result<Aud
     }
 }
 
-/// The live tables; `None` while a job runs that will change them.
+/// The live tables; `None` while a running job will change them.
 fn files_at_rest(subject: &AuditSubject<'_>) -> Option<Vec<FileNumber>> {
     const RUNNING: [&str; 2] = ["rocksdb.num-running-flushes", "rocksdb.num-running-compactions"];
     let db = subject.db;
@@ -124,7 +124,7 @@ fn files_at_rest(subject: &AuditSubject<'_>) -> Option<Vec<FileNumber>> {
 }
 
 /// Repeats a check until it holds: threads may need a little time to release the files of their
-/// last job. `check` gives `None` while it cannot say.
+/// last job. `check` returns `None` while it cannot decide.
 fn eventually<T>(
     clock: &dyn Clock,
     look: impl Fn() -> Result<Option<T>, String>,
@@ -166,7 +166,7 @@ fn look_at(subject: &AuditSubject<'_>) -> Result<Audited, String> {
     Ok(audited)
 }
 
-/// Compares a file with its entry in the MANIFEST. Gives the number of its entries.
+/// Compares a file with its entry in the MANIFEST. Returns the number of its entries.
 fn check_table(
     fs: &dyn FileSystem,
     icmp: &InternalKeyComparator,
@@ -270,7 +270,7 @@ impl Seen {
         sequence: SequenceNumber,
     ) -> Result<(), String> {
         let is_before = icmp.compare_user_keys(start, &file.smallest_key).is_lt();
-        // The tombstone ends before all versions of its end key.
+        // The tombstone ends just before all versions of its end key.
         let last = icmp.first_version(icmp.split_timestamp(end).0);
         if is_before || icmp.compare_user_keys(&last, &file.largest_key).is_gt() {
             let (start, end) = (start.escape_ascii(), end.escape_ascii());
@@ -321,7 +321,7 @@ fn check_levels(icmp: &InternalKeyComparator, files: &[&LiveFileMetaData]) -> Re
     Ok(())
 }
 
-/// Checks blob files against the references to them. Gives the live ones.
+/// Compares blob files with the references to them. Returns the live ones.
 fn check_blob_files(
     subject: &AuditSubject<'_>,
     family: &ColumnFamilyHandle,
@@ -467,7 +467,7 @@ pub(crate) fn add_up(statistics: &Statistics) -> Result<(), String> {
 
 /// Checks the caches and the write buffer manager of closed databases.
 /// # Errors
-/// Entries are pinned or left, and stay so.
+/// Entries are pinned or left, and remain so.
 pub(crate) fn are_empty(
     caches: &[&Arc<BlockCache>],
     manager: Option<&WriteBufferManager>,
@@ -490,7 +490,7 @@ fn what_is_left(cache: &BlockCache) -> Option<String> {
     epoch::settle(1, || ());
     let (entries, roles) = (cache.occupancy_count(), cache.role_stats());
     let charged: u64 = Role::ALL.iter().map(|role| roles.bytes(*role)).sum();
-    // If other caches are charged to this one, tables of the others count, too.
+    // If this cache is charged for other caches, their tables count too.
     let used = if cache.cache_type() == CacheType::Lru { cache.usage() } else { cache.deferred_free_usage() };
     if (pinned, entries, charged, used) == (0, 0, 0, 0) {
         return None;

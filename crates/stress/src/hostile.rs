@@ -1,21 +1,21 @@
-//! Real processes in hostile surroundings: limits, full disks, signals, directories that are moved
-//! or replaced, second openers.
+//! Runs real processes in hostile surroundings: limits, full disks, signals, directories that are
+//! moved or replaced, second openers.
 //!
 //! In: a seed and a number of trials. Out: a [`HostileReport`], or the mistake that a trial found,
 //! with the seed of that trial.
 //!
 //! A trial starts a [`child`] that writes from several threads and reports each acknowledged batch
-//! on a pipe. The driver then brings about one [`Circumstance`], removes it again, and lets the
+//! on a pipe. The driver then begins one [`Circumstance`], ends it again, and lets the
 //! child end or kills it. These things must hold:
 //!
-//!  1. Each failure is an error that the child reports with its message; nothing panics, and no
+//!  1. Each failure is an error that the child reports with its message. Nothing panics, and no
 //!     thread waits for ever.
-//!  2. When the cause is gone, every thread of the child goes on, by itself or after `resume`,
-//!     unless the circumstance is one that ends an open database. Then the error says why.
-//!  3. The directory opens afterwards, and holds every acknowledged batch whole.
+//!  2. When the cause is gone, every thread of the child continues, by itself or after `resume`.
+//!     Some circumstances end an open database; then the error says why.
+//!  3. The directory opens afterwards, and contains every acknowledged batch completely.
 //!
-//! The driver needs nothing but the system's tools. Where it may not mount a file system or change
-//! its user, it says which circumstances it left out.
+//! The driver needs only the system's tools. If it may not mount a file system or change
+//! its user, it reports which circumstances it left out.
 
 mod child;
 mod circumstance;
@@ -37,7 +37,7 @@ use std::time::Duration;
 
 /// Writing threads of a child.
 pub(crate) const THREADS: u64 = 3;
-/// Longest time a child may take to begin, to go on, or to end.
+/// Longest time in which a child must begin, continue, or end.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Parameters of a campaign.
@@ -47,11 +47,11 @@ pub struct HostileParameters<'a> {
     pub program: &'a Path,
     /// Parent of the trials' directories. It must not be a `tmpfs`.
     pub directory: &'a Path,
-    /// Seed of the first trial; the next ones have the next numbers.
+    /// Seed of the first trial. Later trials have the seeds that follow.
     pub seed: u64,
     /// Number of trials.
     pub trials: u64,
-    /// Circumstances to try; empty: all.
+    /// Circumstances to try; all, if this is empty.
     pub only: Vec<Circumstance>,
     /// Print a line for each trial.
     pub verbose: bool,
@@ -62,7 +62,7 @@ pub struct HostileParameters<'a> {
 pub struct HostileReport {
     /// Trials by circumstance.
     pub trials: BTreeMap<&'static str, u64>,
-    /// Circumstances that this machine does not allow.
+    /// Circumstances that this machine does not allow, with the reasons.
     pub left_out: BTreeMap<&'static str, &'static str>,
     /// Errors that children reported.
     pub errors: u64,
@@ -70,7 +70,7 @@ pub struct HostileReport {
     pub acknowledged: u64,
     /// Trials in which the child met an error.
     pub met: u64,
-    /// Children that their circumstance ended, as its rules allow.
+    /// Children that a circumstance ended, as its rules allow.
     pub died: u64,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for HostileReport {
     }
 }
 
-/// Runs the trials. With fewer trials than circumstances, the seed chooses among these.
+/// Runs the trials. With fewer trials than circumstances, the seed chooses the circumstances.
 /// # Errors
 /// The first mistake, with the seed of its trial.
 pub fn run(parameters: &HostileParameters<'_>) -> Result<HostileReport, String> {
@@ -113,7 +113,7 @@ pub fn run(parameters: &HostileParameters<'_>) -> Result<HostileReport, String> 
     if possible.is_empty() {
         return Err("hostile: this machine allows no circumstance".to_owned());
     }
-    // The children's user may not be allowed into the directory of the program.
+    // The children's user may have no access to the directory of the program.
     let work = TempDir::within(parameters.directory, "hostile-program").ok_or("no directory can be made")?;
     let program = work.join("esker-stress");
     copy_program(parameters.program, &program)?;
@@ -145,7 +145,7 @@ fn progress(seed: u64, circumstance: Circumstance, trial: &Trial<'_>) {
     eprintln!("{seed}: {}: {errors} errors{first}", circumstance.name());
 }
 
-/// One directory, one child, one circumstance.
+/// A trial: one directory, one child, one circumstance.
 struct Trial<'a> {
     parameters: &'a HostileParameters<'a>,
     circumstance: Circumstance,
@@ -168,7 +168,7 @@ impl<'a> Trial<'a> {
 
     fn run(&mut self, report: &mut HostileReport) -> Result<(), String> {
         let (program, circumstance) = (self.parameters.program, self.circumstance);
-        // First a life without trouble: its batches must survive the trouble, too.
+        // The first child meets no trouble. Its batches must survive the circumstance too.
         let mut calm = Process::start(program, &self.place, &[], &[])?;
         calm.wait_for_progress(&[0; THREADS as usize], PATIENCE)?;
         calm.end(self.rng.bool())?;

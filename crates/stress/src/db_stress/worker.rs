@@ -1,13 +1,13 @@
 //! The threads of a run: their operations, and the values that they may find.
 //!
-//! In: an open database, and its expected values. Out: nothing, or the first answer that was wrong,
-//! in `Run::wrong`.
+//! In: an open database, and its expected values. Out: nothing, or the first wrong answer, in
+//! `Run::wrong`.
 //!
 //! Invariants
 //!  1. A thread that changes a key holds its lock from before the change is announced until it is
 //!     settled.
-//!  2. Readers without the lock take the expected states before and after the read, and accept all
-//!     between the two.
+//!  2. Readers without the lock take the expected states before and after the read, and accept
+//!     every state between them.
 
 mod maintain;
 mod read;
@@ -21,7 +21,7 @@ use esker::internals::env::on_threads;
 use esker::{ColumnFamilyHandle, Db, Error, Snapshot};
 use std::collections::VecDeque;
 
-/// Lets the threads of one phase work until each has done `operations`, or an answer is wrong.
+/// Runs the threads of one phase until each has done `operations`, or an answer is wrong.
 pub(super) fn work(run: &Run<'_>, db: &Db, phase: u64, operations: u64) {
     let families: Vec<_> = run.setup.families.iter().map(|_| RwLock::new(())).collect();
     let started = on_threads("db_stress", run.flags.threads as usize, |thread| {
@@ -42,7 +42,8 @@ pub(super) fn work(run: &Run<'_>, db: &Db, phase: u64, operations: u64) {
 struct Worker<'a> {
     run: &'a Run<'a>,
     db: &'a Db,
-    /// Held by a thread that drops a family and makes it again; shared by all others.
+    /// A thread that drops a family and makes it again holds its lock alone; all other threads
+    /// share it.
     families: &'a [RwLock<()>],
     rng: fastrand::Rng,
     thread: u32,
@@ -50,11 +51,11 @@ struct Worker<'a> {
     snapshots: VecDeque<Held>,
 }
 
-/// A snapshot, and the state of one key when it was taken.
+/// A snapshot, and the state of one key when the snapshot was taken.
 struct Held {
     snapshot: Snapshot,
     family: usize,
-    /// The family's number: the family may have been made anew.
+    /// The family's number, since the family may have been made again.
     id: esker::ColumnFamilyId,
     key: u32,
     value: Option<u32>,
@@ -106,8 +107,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Handles a missing family. That is right if a fault kept it from being made again after a
-    /// drop: then the phase ends.
+    /// Handles a missing family. That is right if a fault prevented its creation after a
+    /// drop; the phase then ends.
     fn gone(&self) -> Outcome {
         if self.run.stop.load(Ordering::SeqCst) { Ok(()) } else { Err("a family is gone".to_owned()) }
     }
@@ -140,8 +141,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Handles a failed write: the database takes writes again, and the value that it shows is the
-    /// state.
+    /// Handles a failed write. Waits until the database takes writes again; the value that it then
+    /// shows is the key's state.
     fn recover(
         &mut self,
         family: &ColumnFamilyHandle,
@@ -163,7 +164,7 @@ impl Worker<'_> {
                     return Err(format!("after {error}: key {key} is {found:?}, expected {seen:?}"));
                 }
                 Err(_) => {
-                    // The key's state stays open: the next opening settles it.
+                    // The change of the key stays open: the next opening settles it.
                     self.run.stop.store(true, Ordering::SeqCst);
                 }
             }
@@ -178,7 +179,7 @@ impl Worker<'_> {
         number.map_err(Error::corruption)
     }
 
-    /// Lifts the background error, if there is one; `false` if the database must be opened again.
+    /// Clears the background error, if there is one. `false` if the database must be opened again.
     fn resume(&mut self) -> Result<bool, String> {
         let _one = self.run.resuming.lock();
         self.run.setup.end_faults();
@@ -195,7 +196,7 @@ impl Worker<'_> {
         Ok(false)
     }
 
-    /// Compares the value that a read without the lock has found.
+    /// Checks the value that a read without the lock found.
     fn compare(
         &self,
         family: usize,

@@ -1,4 +1,4 @@
-//! The circumstances: how each is brought about and undone, and how the child may react.
+//! The circumstances: how each begins and ends, and which reactions of the child are right.
 
 #![allow(clippy::disallowed_methods, reason = "real files and processes are what is used")]
 
@@ -14,50 +14,50 @@ use std::path::{Path, PathBuf};
 pub enum Circumstance {
     /// No thread can be started.
     NoThreads,
-    /// No thread can be started from the beginning.
+    /// From the beginning no thread can be started.
     NoThreadsAtOpen,
     /// No file can be opened.
     NoDescriptors,
-    /// The process may have few files open from the beginning.
+    /// From the beginning the process may open only a small number of files.
     FewDescriptorsAtOpen,
-    /// No memory can be had.
+    /// No memory can be allocated.
     NoAddressSpace,
     /// Files may not grow beyond 64 KiB.
     SmallFiles,
     /// The disk is full.
     FullDisk,
-    /// A few hundred KiB of the disk are left.
+    /// The disk has only some hundred KiB left.
     NearlyFullDisk,
-    /// The process is stopped, and continued.
+    /// The process is stopped for a while.
     Stopped,
     /// The process is killed.
     Killed,
     /// The directory has another name for a while.
     DirectoryMoved,
-    /// Another database is at the directory's path.
+    /// The directory is moved away, and another database lies at its path.
     DirectoryReplaced,
-    /// The directory is deleted, and another database made at its path.
+    /// The directory is deleted, and another database is made at its path.
     DirectoryDeleted,
-    /// Nothing can be made or deleted in the directory.
+    /// No file can be made or deleted in the directory.
     DirectoryReadOnly,
-    /// LOCK is a copy of itself for a while.
+    /// LOCK is replaced by a copy for a while.
     LockCopied,
     /// Other processes open the database for writing.
     SecondWriter,
     /// Other processes open the database for reading.
     Readers,
-    /// The process forks, and its children end as processes do.
+    /// The process forks, and its children exit normally.
     Forks,
 }
 
-/// Reactions of a child that are right.
+/// The right reactions of a child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ChildOutcome {
-    /// It goes on when the cause is gone.
+    /// The child continues when the cause is gone.
     GoesOn,
-    /// It goes on, or reports an error for good.
+    /// The child continues, or reports a lasting error.
     MayStop,
-    /// It goes on, or the system ends it.
+    /// The child continues, or the system kills it.
     MayDie,
 }
 
@@ -108,13 +108,13 @@ impl Circumstance {
         }
     }
 
-    /// The reason why this machine does not allow it; `None`: it does.
+    /// The reason why this machine does not allow it; `None` if it does.
     pub(super) fn why_impossible(self, parent: &Path) -> Option<&'static str> {
         match self {
             Circumstance::FullDisk | Circumstance::NearlyFullDisk if !can_mount(parent) => {
                 Some("no file system can be mounted here")
             }
-            // Limits on the number of processes do not hold for root.
+            // Limits on the number of processes do not apply to root.
             Circumstance::NoThreads | Circumstance::NoThreadsAtOpen if !place::is_root() => {
                 Some("the user's other processes count, too: run it as root")
             }
@@ -161,9 +161,9 @@ impl Circumstance {
         if self == Circumstance::Forks { &["--forks"] } else { &[] }
     }
 
-    /// Brings it about.
+    /// Begins the circumstance.
     /// # Errors
-    /// It cannot be brought about, or a process that was started for it found a mistake.
+    /// It cannot begin, or a process that was started for it found a mistake.
     pub(super) fn begin(
         self,
         program: &Path,
@@ -194,7 +194,7 @@ impl Circumstance {
             }
             Circumstance::DirectoryDeleted => {
                 let database = place.database();
-                // The child may make files meanwhile.
+                // The child may make files at the same time.
                 for _ in 0..1000 {
                     if std::fs::remove_dir_all(&database).is_ok() || !database.exists() {
                         break;
@@ -221,7 +221,7 @@ impl Circumstance {
 #[derive(Debug)]
 enum Undo {
     Nothing,
-    /// The soft limit becomes the hard one.
+    /// Raise the soft limit to the hard one.
     Raise(&'static str),
     Remove(PathBuf),
     Continue,
@@ -229,13 +229,13 @@ enum Undo {
     Permit(PathBuf),
 }
 
-/// A circumstance in force.
+/// A circumstance that has begun.
 #[derive(Debug)]
 pub(super) struct HostileTrouble {
     undo: Undo,
-    /// The directory of the child's database; `None`: it is gone.
+    /// The directory of the child's database; `None` if it is deleted.
     directory: Option<PathBuf>,
-    /// The database that took its place, and its expected batches.
+    /// The database that replaced it, and its expected batches.
     other: Option<(PathBuf, Vec<u64>)>,
 }
 
@@ -249,7 +249,7 @@ impl HostileTrouble {
         process::limit(child, resource, &soft.to_string())
     }
 
-    /// Fills the file system up to `left` bytes.
+    /// Fills the file system until `left` bytes are free.
     fn fill(&mut self, place: &HostilePlace, left: u64) -> Result<(), String> {
         let path = place.beside("ballast");
         let told = |e: std::io::Error| format!("{}: {e}", path.display());
@@ -261,7 +261,7 @@ impl HostileTrouble {
             Ok(system.f_bavail * system.f_frsize)
         };
         let mut length = 0;
-        // The child writes meanwhile, and gives back space that it had reserved.
+        // The child writes at the same time, and returns space that it had reserved.
         for _ in 0..20 {
             let more = free(())?.saturating_sub(left);
             if more < 4096 {
@@ -290,8 +290,7 @@ impl HostileTrouble {
         Ok(())
     }
 
-    /// Makes another database at the path of the first, with some batches of its own, and ends its
-    /// process.
+    /// Makes another database at the path of the first, writes some batches, and ends its process.
     fn put_another(&mut self, program: &Path, place: &HostilePlace) -> Result<(), String> {
         let mut another = Process::start(program, place, &[], &[])?;
         another.wait_for_progress(&[0; super::THREADS as usize], super::PATIENCE)?;
@@ -316,14 +315,14 @@ impl HostileTrouble {
         Ok(())
     }
 
-    /// Undoes it.
+    /// Ends the circumstance.
     /// # Errors
     /// It cannot be undone.
     pub(super) fn end(&mut self, child: &Process) -> Result<(), String> {
         let io = |e: std::io::Error| format!("the circumstance cannot be undone: {e}");
         match std::mem::replace(&mut self.undo, Undo::Nothing) {
             Undo::Nothing => Ok(()),
-            // A child that has died has no limits.
+            // A dead child has no limits to raise.
             Undo::Raise(resource) => {
                 process::limit(child, resource, &hard_limit(child, resource)).ok();
                 Ok(())
@@ -335,18 +334,18 @@ impl HostileTrouble {
         }
     }
 
-    /// The directory of the child's database; `None`: it is gone.
+    /// The directory of the child's database; `None` if it is deleted.
     pub(super) fn directory(&self) -> Option<PathBuf> {
         self.directory.clone()
     }
 
-    /// The database that took its place, and each thread's last acknowledged batch there.
+    /// The database that replaced it, and each thread's last acknowledged batch there.
     pub(super) fn other(&self) -> Option<(PathBuf, Vec<u64>)> {
         self.other.clone()
     }
 }
 
-/// The hard limit, as `prlimit` takes it.
+/// The hard limit in the form that `prlimit` takes.
 fn hard_limit(child: &Process, resource: &str) -> String {
     let name = match resource {
         "nproc" => "Max processes",

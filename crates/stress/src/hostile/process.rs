@@ -1,4 +1,4 @@
-//! A child as the driver sees it: its output, and its end.
+//! A child process as the driver sees it: its output and its end.
 
 #![allow(clippy::disallowed_methods, reason = "threads and processes of the system are what is used")]
 
@@ -21,16 +21,16 @@ pub(super) struct Said {
     /// Number of errors that it reported.
     pub(super) errors: u64,
     pub(super) first_error: Option<String>,
-    /// The first answer that was wrong.
+    /// The first wrong answer, if there was one.
     wrong: Option<String>,
-    /// Its last lines, and its standard error.
+    /// The last lines of its output, and its standard error.
     pub(super) text: String,
 }
 
 impl Said {
-    /// Looks for mistakes.
+    /// Checks the output for mistakes.
     /// # Errors
-    /// The child gave a wrong answer, called a healthy file damaged, or panicked.
+    /// The child gave a wrong answer, called an intact file damaged, or panicked.
     pub(super) fn check(&self) -> Result<(), String> {
         let is_bad = |line: &&str| {
             line.contains("panicked") || line.contains("Corruption") || line.contains("not expected")
@@ -69,14 +69,14 @@ impl Said {
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
-    /// Standard input; closing it ends the child.
+    /// The child's standard input. Closing it ends the child.
     input: Option<ChildStdin>,
     said: Arc<Mutex<Said>>,
-    /// Threads that read its output to the end.
+    /// Threads that read the child's output to the end.
     readers: Vec<JoinHandle<()>>,
 }
 
-/// A command of `esker-stress`, behind `wrapper`, as the children's user.
+/// A command of `esker-stress`, started through `wrapper` as the children's user.
 fn command(program: &Path, wrapper: &[String]) -> Command {
     let mut command = match wrapper {
         [] => Command::new(program),
@@ -94,9 +94,9 @@ fn command(program: &Path, wrapper: &[String]) -> Command {
 }
 
 impl Process {
-    /// Starts a child on the place's database. `wrapper` is a tool that sets limits first.
+    /// Starts a child on the place's database. `wrapper` is a tool that first sets limits.
     /// # Errors
-    /// It cannot be started.
+    /// The child cannot be started.
     pub(super) fn start(
         program: &Path,
         place: &HostilePlace,
@@ -119,7 +119,7 @@ impl Process {
             })
         });
         let readers: Vec<_> = readers.collect::<esker::Result<_>>().map_err(|e| {
-            // No child stays behind. The first error is the one to report.
+            // Kills the child, so that none is left. The first error is the one to report.
             child.kill().and_then(|()| child.wait()).ok();
             e.to_string()
         })?;
@@ -135,7 +135,7 @@ impl Process {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts batches that earlier children acknowledged.
+    /// Adds batches that earlier children acknowledged to those that must survive.
     pub(super) fn expect(&self, acknowledged: &[u64]) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         for (mine, theirs) in said.acknowledged.iter_mut().zip(acknowledged) {
@@ -145,7 +145,7 @@ impl Process {
 
     /// Waits until every thread has acknowledged a later batch than in `before`.
     /// # Errors
-    /// It has ended, or the time is over.
+    /// The child has ended, or `patience` is over.
     pub(super) fn wait_for_progress(&mut self, before: &[u64], patience: Duration) -> Result<(), String> {
         let deadline = SystemClock.now_micros() + patience.as_micros() as u64;
         loop {
@@ -163,7 +163,7 @@ impl Process {
         }
     }
 
-    /// Whether it has ended with an error or by a signal.
+    /// Whether the child has ended with an error or by a signal.
     pub(super) fn has_died(&mut self) -> bool {
         let status = self.child.try_wait().ok().flatten();
         if status.is_some() {
@@ -178,9 +178,9 @@ impl Process {
         }
     }
 
-    /// Kills it, or has it close its database and end.
+    /// Kills the child, or makes it close its database and end.
     /// # Errors
-    /// It does not end, or ends with an error.
+    /// The child does not end, or ends with an error.
     pub(super) fn end(&mut self, kill: bool) -> Result<(), String> {
         self.input = None;
         if kill {
@@ -202,13 +202,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The child may have ended by itself.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-/// Sets the soft limit of a running child. The tool runs as the child's user, which may do so.
+/// Sets the soft limit of a running child. The tool runs as the child's user, who may change it.
 /// # Errors
 /// The output of the tool.
 pub(super) fn limit(child: &Process, resource: &str, soft: &str) -> Result<(), String> {
@@ -222,9 +222,9 @@ pub(super) fn limit(child: &Process, resource: &str, soft: &str) -> Result<(), S
     if output.status.success() { Ok(()) } else { Err(format!("prlimit: {said}")) }
 }
 
-/// Runs a command of `esker-stress` on a directory. Gives its standard output.
+/// Runs a command of `esker-stress` on a directory. Returns its standard output.
 /// # Errors
-/// Its standard error, if it ends with an error.
+/// The standard error of the command, if it fails.
 pub(super) fn ask(
     program: &Path,
     name: &str,
@@ -238,7 +238,7 @@ pub(super) fn ask(
     if output.status.success() { Ok(out) } else { Err(format!("{name}: {}: {err}", output.status)) }
 }
 
-/// Has a process of its own open the database and compare it with the acknowledged batches. Gives
+/// Starts a process that opens the database and compares it with the acknowledged batches. Returns
 /// each thread's last batch.
 /// # Errors
 /// The first batch that is missing or wrong.

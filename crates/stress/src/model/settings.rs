@@ -1,4 +1,4 @@
-//! Options of one opening, chosen at random so that small data exercises everything: tiny buffers,
+//! Random options of one opening, with which small data exercises everything: tiny buffers,
 //! tiny files, many levels.
 
 use super::families::ModelFamilySpec;
@@ -36,7 +36,7 @@ impl ModelSettings {
         ModelSettings { db: random_db(rng, env), families }
     }
 
-    /// Draws options by which time has effects: for machines whose clock is simulated.
+    /// Draws options whose effect depends on time, for machines with a simulated clock.
     pub(crate) fn let_time_matter(&mut self, rng: &mut fastrand::Rng) {
         let db = &mut self.db;
         db.stats_dump_period_sec = pick(rng, &[0, 0, 60, 600]);
@@ -50,8 +50,8 @@ impl ModelSettings {
             db.rate_limiter = Some(Arc::new(RateLimiter::new(bytes_per_second, 100_000, 10, mode)));
         }
         for family in &mut self.families {
-            // On a slow disk whose clock leaps, a compaction takes hours. A wait for all
-            // compactions must come to an end.
+            // On a slow disk whose clock jumps, a compaction takes hours. A wait for all
+            // compactions must still come to an end.
             family.ttl = pick(rng, &[0, 3 * 86_400, 30 * 86_400]);
             family.periodic_compaction_seconds = pick(rng, &[0, 3 * 86_400, 30 * 86_400]);
             if !family.disable_auto_compactions {
@@ -60,8 +60,8 @@ impl ModelSettings {
         }
     }
 
-    /// Draws whether the database resumes by itself. For machines with the system's clock: it does
-    /// so at once.
+    /// Draws whether the database resumes by itself. Only for machines with the system's clock,
+    /// where it does so at once.
     pub(crate) fn let_errors_pass(&mut self, rng: &mut fastrand::Rng) {
         self.db.max_bgerror_resume_count = pick(rng, &[0, 1, i32::MAX]);
         self.db.bgerror_resume_retry_interval = 1_000;
@@ -97,12 +97,12 @@ fn random_db(rng: &mut fastrand::Rng, env: &Env) -> DbOptions {
         max_manifest_file_size: pick(rng, &[16 << 10, 1 << 30]),
         delayed_write_rate: 1 << 30,
         stats_dump_period_sec: 0,
-        // The campaigns decide how errors are lifted.
+        // The campaigns decide when errors are cleared.
         max_bgerror_resume_count: 0,
         max_log_file_size: 64 << 10,
         keep_log_file_num: 2,
         info_log_level: esker::options::InfoLogLevel::Error,
-        // Statistics are large for the small stacks of a simulated machine.
+        // Statistics are too large for the small stacks of a simulated machine.
         statistics: (rng.bool() && !cfg!(shuttle)).then(Arc::default),
         env: env.clone(),
         compatible_with: TargetVersion::V11,
@@ -166,8 +166,8 @@ fn random_family(
     options
 }
 
-/// Draws layouts of indexes, filters and data blocks. Without a prefix extractor, layouts that need
-/// one are refused.
+/// Draws layouts of indexes, filters and data blocks. Some are only drawn with a prefix extractor:
+/// the engine refuses them otherwise.
 fn random_layout(rng: &mut fastrand::Rng, options: &mut ColumnFamilyOptions) {
     let has_prefixes = options.prefix_extractor.is_some();
     let table = &mut options.table;

@@ -1,12 +1,12 @@
-//! Ingests files made outside, beside snapshots and iterators.
+//! Ingests external files, beside snapshots and iterators.
 //!
-//! In: calls with random files and options: one file or several, of one family or several, moved or
-//! copied, with a sequence number or without. Out: contents that are the model's.
+//! In: calls with random files and options: one or several files, of one or several families, moved
+//! or copied, with or without a sequence number. Out: contents equal to the model's.
 //!
 //! Invariants
-//!  1. A call that is refused has changed nothing.
-//!  2. The files of a call come in together, after a crash, too, and an acknowledged call survives
-//!     every crash.
+//!  1. A refused call has changed nothing.
+//!  2. The files of a call become visible together, also after a crash. An acknowledged call
+//!     survives every crash.
 
 use super::transactions::TransactionStage;
 use super::upkeep::is_refusal;
@@ -18,15 +18,15 @@ use esker::{
 };
 use std::path::{Path, PathBuf};
 
-/// Most families of one call, and most files of one family.
+/// Most families of one call; also the most files of one family.
 const MOST_FAMILIES: usize = 3;
 const MOST_FILES: usize = 3;
 
 /// The files of a call.
 struct Files {
-    /// Paths by family; the families are distinct.
+    /// Paths by family. No family occurs twice.
     paths: Vec<(usize, Vec<PathBuf>)>,
-    /// Their contents, in the order in which they take effect.
+    /// Contents of the files, in the order in which they take effect.
     writes: Vec<(usize, ModelWrite)>,
 }
 
@@ -40,7 +40,8 @@ impl Round {
         let text = format!("ingest {:?} with {options:?}", files.writes);
         let done = self.take_in(&files, &options);
         files.paths.iter().flat_map(|(_, paths)| paths).for_each(|path| {
-            // A moved file is gone already. One that stays on a disk in trouble does no harm.
+            // A moved file is already gone. A file that cannot be deleted on a failing disk does no
+            // harm.
             drop(self.env.fs.delete_file(path));
         });
         if let Err(error) = done {
@@ -61,7 +62,8 @@ impl Round {
         }
         self.note(Event::Other(text));
         if !options.allow_global_seqno && !options.snapshot_consistency {
-            // The files have no number of their own: earlier iterators and snapshots may see them.
+            // The files have no sequence number of their own, so earlier iterators and snapshots
+            // may see them.
             self.cursors.retain(|cursor| !families.contains(&cursor.family));
             for family in families {
                 self.forget_snapshots_of(family);
@@ -81,13 +83,13 @@ impl Round {
             allow_blocking_flush: rng.u8(..4) > 0,
             verify_checksums_before_ingest: rng.bool(),
             fail_if_not_bottommost_level: rng.u8(..8) == 0,
-            // It is not supported, so such a call must change nothing.
+            // The engine does not support it, so such a call must change nothing.
             ingest_behind: rng.u8(..32) == 0,
             ..IngestExternalFileOptions::default()
         }
     }
 
-    /// Writes one file or several for each of these families.
+    /// Writes one or several files for each of these families.
     fn write_files(&mut self, families: &[usize]) -> Result<Files, super::RoundStop> {
         let mut files = Files { paths: Vec::new(), writes: Vec::new() };
         for &family in families {
@@ -112,7 +114,7 @@ impl Round {
         self.db().ingest_external_files(options, &args)
     }
 
-    /// Applies the writes of an ingestion, by files.
+    /// Applies the writes of an ingestion to the model, file by file.
     fn came_in(&mut self, writes: Vec<(usize, ModelWrite)>) {
         writes.iter().for_each(|(family, write)| self.apply(*family, write));
         if self.journal.is_some() {
@@ -121,14 +123,14 @@ impl Round {
         }
     }
 
-    /// Forgets the contents of a family in snapshots and transactions: they are not known any more.
+    /// Forgets the contents of a family in snapshots and transactions, because they are unknown.
     fn forget_snapshots_of(&mut self, family: usize) {
         self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
         self.live.iter_mut().for_each(|live| live.forget_snapshot_of(family));
     }
 
-    /// Ingests a file without a sequence number into an empty family. A fresh snapshot and an
-    /// iterator keep it out; without them it comes in.
+    /// Ingests a file without a sequence number into an empty family. With a fresh snapshot and an
+    /// iterator the call is refused; without them it succeeds.
     pub(super) fn ingest_into_empty(&mut self) -> Done {
         let family = self.rng.usize(1..self.specs.len());
         self.renew_families(&[family], false)?;
@@ -179,7 +181,7 @@ impl Round {
             return Ok(());
         }
         match self.db().ingest_external_file_opt(&options, &self.handles[family], &[&path]) {
-            // It lies over the deletions, or over keys of its own that came in before.
+            // The file overlaps the deletions, or its own keys from an earlier ingestion.
             Err(error) if is_refusal(&error) && (leaves_deletions || is_in) => Ok(()),
             done => {
                 done.map_err(refused(format!("{text} beside nothing")))?;
@@ -189,8 +191,8 @@ impl Round {
         }
     }
 
-    /// Leaves deletions of the first keys in a table of their own, and scans over them, so that the
-    /// scan remembers a deleted run.
+    /// Deletes the first keys, flushes the deletions into a table of their own, and scans over
+    /// them, so that the scan remembers a deleted run.
     fn leave_deleted_run(&mut self, family: usize) -> Done {
         for index in 0..6 {
             if self.specs[family].is_single(index) {
@@ -208,15 +210,15 @@ impl Round {
         self.verify_scan(family, backward, None)
     }
 
-    /// Writes a file of up to twenty keys, with or without a range deletion. Its keys are newer
-    /// than that.
+    /// Writes a file of at most twenty keys, with or without a range deletion. Its keys are newer
+    /// than the range deletion.
     fn write_external(&mut self, family: usize, path: &Path) -> esker::Result<Vec<ModelWrite>> {
         let mut writes = Vec::new();
         if self.rng.u8(..4) == 0 {
             let range = self.random_range(family);
             writes.push(self.stamp(family, range));
         }
-        // All keys of a file have the same timestamp, if they have any.
+        // In a family with timestamps, all keys of a file have the same one.
         let time = self.next_time();
         let at = |spec: &ModelFamilySpec, write| match spec.stamps {
             Some(_) => ModelWrite::At(time, Box::new(write)),

@@ -27,7 +27,7 @@ pub enum OperationKind {
     Flush,
     /// Compacts a range.
     Compact,
-    /// Compares everything.
+    /// Compares all contents.
     Verify,
     /// Closes the database and opens it with other options.
     Reopen,
@@ -35,19 +35,19 @@ pub enum OperationKind {
     DropFamily,
     /// Reads while background work is paused.
     Pause,
-    /// Several threads that write.
+    /// Writes from several threads at once.
     Burst,
     /// Syncs the WAL.
     SyncWal,
     /// Deletes tables whose keys have just been deleted.
     DeleteFiles,
-    /// Reads and writes of a transaction.
+    /// Reads and writes in a transaction.
     Transaction,
-    /// A transaction is prepared, committed or rolled back.
+    /// Prepares, commits or rolls back a transaction.
     Resolve,
-    /// An external file comes in.
+    /// Ingests external files.
     Ingest,
-    /// A family is exported, and imported under its name.
+    /// Exports a family and imports it under its name.
     Import,
     /// Compacts chosen files.
     CompactFiles,
@@ -57,7 +57,7 @@ pub enum OperationKind {
     Resume,
     /// Makes a checkpoint and compares it.
     Checkpoint,
-    /// Makes a backup and compares what is restored.
+    /// Makes a backup, restores it and compares the contents.
     Backup,
     /// Repairs a copy.
     Repair,
@@ -67,7 +67,7 @@ pub enum OperationKind {
     RaiseHistoryLow,
 }
 
-/// Weight of each kind, out of their sum.
+/// Weight of each kind, relative to the sum of all weights.
 pub(super) const WEIGHTS: [(OperationKind, u32); 27] = [
     (OperationKind::Put, 24_000),
     (OperationKind::Delete, 8_000),
@@ -98,7 +98,7 @@ pub(super) const WEIGHTS: [(OperationKind, u32); 27] = [
     (OperationKind::RaiseHistoryLow, 200),
 ];
 
-/// As [`WEIGHTS`], for short lives with crashes.
+/// [`WEIGHTS`] for short lives with crashes.
 pub(super) const WEIGHTS_WITH_CRASHES: [(OperationKind, u32); 26] = [
     (OperationKind::Put, 240),
     (OperationKind::Delete, 80),

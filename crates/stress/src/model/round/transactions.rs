@@ -1,17 +1,18 @@
 //! Transactions of a round with crashes: the writes of each, the contents it must see, and the
 //! prepared ones.
 //!
-//! In: several transactions at once, with save points, three levels of isolation and locks that are
-//! not waited for, beside writes that take no locks. Out: each read is compared with the contents
-//! that the transaction must see, and each change of a lock's owner is checked. Each prepare,
-//! commit and rollback goes into the journal as one step. So after a crash a transaction is whole
-//! or absent, and the prepared ones are those of a prefix of all writes, with all their ops.
+//! In: several transactions at once, with save points, three levels of isolation and locks for
+//! which nothing waits, beside writes that take no locks. Out: each read is compared with the
+//! contents that the transaction must see, and each change of a lock's owner is checked. Each
+//! prepare, commit and rollback goes into the journal as one step. So after a crash a transaction
+//! is complete or absent, and the prepared ones are those of a prefix of all writes, with all their
+//! ops.
 //!
 //! Invariants
 //!  1. `live` has the transactions that have begun and are not over. Prepared ones outlive closing
 //!     and crashes.
 //!  2. While a live transaction has written a key that is deleted singly, no other writer touches
-//!     it: the transaction may depend on whether it was there. `random_write` looks for that.
+//!     the key: the transaction may depend on whether it existed. `random_write` checks this.
 
 use super::journal::Journal;
 use super::{Changes, Checked, Done, Event, ModelWrite, Opened, OperationKind, PATH, Round, refused};
@@ -28,10 +29,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Most live transactions, apart from prepared ones.
+/// Most live transactions; prepared ones are not counted.
 const LIVE: usize = 4;
 
-/// The writes of a transaction, as they lie in the WAL while it is prepared.
+/// The writes of a transaction, as the WAL has them while it is prepared.
 #[derive(Clone, Debug)]
 pub(super) struct PreparedSection {
     changes: Rc<Changes>,
@@ -49,7 +50,7 @@ impl PreparedSection {
     }
 }
 
-/// The step at one place of the WAL.
+/// A step, which has one place in the WAL.
 #[derive(Clone, Debug)]
 pub(super) enum TransactionStage {
     /// A write, or the commit of a transaction that was not prepared.
@@ -58,12 +59,12 @@ pub(super) enum TransactionStage {
     /// The commit of a prepared transaction.
     Commit(Vec<u8>, PreparedSection),
     Rollback(Vec<u8>),
-    /// Files that came in together.
+    /// Files that one call ingested.
     Ingest(Changes),
 }
 
 impl TransactionStage {
-    /// The changes that reach memtables.
+    /// The changes that the step brings into memtables.
     pub(super) fn changes(&self) -> &[(usize, ColumnFamilyId, ModelWrite)] {
         match self {
             TransactionStage::Changes(changes) => changes,
@@ -83,8 +84,8 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Applies a step. `ids` are the families' numbers: changes of other numbers are of families
-    /// that are gone.
+    /// Applies a step. `ids` are the numbers of the present families; changes of other numbers
+    /// belong to dropped families.
     pub(super) fn apply(
         &mut self,
         what: &TransactionStage,
@@ -103,7 +104,7 @@ impl Image {
             }
             TransactionStage::Commit(name, section) => match self.prepared.remove(name) {
                 Some(_) => section.changes.as_slice(),
-                // The step that it follows was refused, and so is this one.
+                // The step before it was refused, so this one was refused too.
                 None => return,
             },
         };
@@ -134,7 +135,7 @@ impl FoundTransactions {
         sections_that_differ(&self.prepared, &image.prepared)
     }
 
-    /// Lists the transactions that are prepared, and those that should be.
+    /// Text of the transactions that are prepared, and of those that should be.
     pub(super) fn tell_prepared(&self, image: &Image) -> String {
         tell_prepared(&self.prepared, &image.prepared)
     }
@@ -163,7 +164,7 @@ fn tell_prepared(
 /// A transaction that is not over.
 pub(super) struct Live {
     name: Vec<u8>,
-    /// `None` while it is prepared and has no handle; the database gives a new one.
+    /// `None` if it is prepared and has no handle. The database gives a new handle.
     txn: Option<Transaction>,
     is_named: bool,
     is_prepared: bool,
@@ -171,8 +172,8 @@ pub(super) struct Live {
     changes: Changes,
     /// Number of changes at each save point.
     save_points: Vec<usize>,
-    /// The contents of its snapshot, if it has one, without families that were dropped or lost
-    /// files since.
+    /// The contents that its snapshot shows, if it has one. Families that were dropped or lost
+    /// files since are left out.
     snapshot: Option<Vec<Option<ModelState>>>,
 }
 
@@ -208,7 +209,7 @@ impl Live {
 }
 
 impl ModelWrite {
-    /// The key's index, if it is a write of one key.
+    /// The index of the key, if this is a write of one key.
     pub(super) fn index(&self) -> Option<usize> {
         match self {
             ModelWrite::Put(i, _)
@@ -224,15 +225,16 @@ impl ModelWrite {
 // ---- opening and closing
 
 impl Round {
-    /// Opens with these options, with transactions or so that they are kept, and closes again.
+    /// Opens the database with these options and closes it again. It is opened for transactions, or
+    /// as a plain database that preserves them.
     pub(super) fn open_and_close(&mut self, mut settings: ModelSettings) -> esker::Result<()> {
         settings.db.allow_2pc = self.has_transactions;
         let is_plain = !self.has_transactions || self.rng.bool();
         open_database(&settings, &self.specs, !is_plain).map(drop)
     }
 
-    /// At random, opens the database without support for transactions: the opening keeps them, or
-    /// is refused.
+    /// Sometimes opens the database without support for transactions. The open must preserve them,
+    /// or be refused.
     pub(super) fn open_without_transactions(&mut self) -> Checked {
         self.opened_without = false;
         if !self.has_transactions || self.rng.u8(..5) > 0 {
@@ -254,7 +256,7 @@ impl Round {
                 self.note(Event::Other(format!("{told}: refused: {error}")));
                 Ok(())
             }
-            // A read-only opening cannot make families that the crash has taken.
+            // A read-only open cannot create families that the crash has removed.
             Err(error) if read_only && error.kind() == ErrorKind::InvalidArgument => Ok(()),
             Err(error) => Err(format!("{told}: open: {error}")),
         }
@@ -268,14 +270,14 @@ impl Round {
         all.iter().map(|txn| (txn.name().unwrap_or_default().to_vec(), ops(txn))).collect()
     }
 
-    /// Takes up the transactions that a crash has left prepared.
+    /// Makes the transactions that a crash left prepared live again.
     pub(super) fn take_up_prepared(&mut self, prepared: &BTreeMap<Vec<u8>, PreparedSection>) {
         self.steps.found += prepared.len() as u64;
         self.steps.crashes_with_some += u64::from(!prepared.is_empty());
         self.live = prepared.iter().map(|(name, section)| Live::prepared(name, section)).collect();
     }
 
-    /// Before the database is closed: drops all handles, and with them unprepared transactions.
+    /// Before a close: drops all handles, and with them the transactions that are not prepared.
     pub(super) fn let_transactions_go(&mut self) {
         self.live.retain(|live| live.is_prepared);
         for live in &mut self.live {
@@ -283,7 +285,7 @@ impl Round {
         }
     }
 
-    /// After a clean opening, checks that all prepared transactions are there.
+    /// Checks that all prepared transactions are there after a clean open.
     pub(super) fn check_prepared(&self) -> Checked {
         if !matches!(self.db, Some(Opened::WithTransactions(_))) {
             return Ok(());
@@ -299,7 +301,7 @@ impl Round {
         Err(format!("after it was closed and opened again {}", tell_prepared(&found, &expected)))
     }
 
-    /// Resolves all transactions at the end. No WAL without a use may stay.
+    /// Resolves all transactions at the end. No unneeded WAL may be left.
     pub(super) fn resolve_all(&mut self) -> Checked {
         if !self.has_transactions {
             return Ok(());
@@ -317,7 +319,7 @@ impl Round {
                 self.apply_changes(&live.changes);
             }
         }
-        // A WAL is released with a memtable.
+        // A write, because a flush of a memtable releases the WAL.
         self.write_one(OperationKind::Put)?;
         let handles: Vec<_> = self.handles.iter().collect();
         let options = FlushOptions { wait: true, allow_write_stall: true };
@@ -337,7 +339,7 @@ impl Round {
     }
 }
 
-/// Opens the database of a life.
+/// Opens the database for one life.
 /// # Errors
 /// Those of the opening.
 pub(super) fn open_database(
@@ -349,7 +351,7 @@ pub(super) fn open_database(
     if !with_transactions {
         return Db::open_cf(&settings.db, PATH, descriptors).map(Opened::Plain);
     }
-    // No other thread would release a lock.
+    // Waits are pointless: no other thread could release the lock.
     let options = TransactionDbOptions {
         transaction_lock_timeout: 0,
         default_lock_timeout: 0,
@@ -372,7 +374,7 @@ impl Round {
         }
     }
 
-    /// Begins a transaction, or goes on with one.
+    /// Begins a transaction, or continues one.
     pub(super) fn transact(&mut self) -> Done {
         let Some(db) = self.transaction_db() else { return self.get() };
         let begun = self.live.iter().filter(|live| !live.is_prepared).count();
@@ -412,7 +414,7 @@ impl Round {
         (isolation == IsolationLevel::Snapshot).then(|| self.states.iter().cloned().map(Some).collect())
     }
 
-    /// Takes up a prepared transaction that has no handle.
+    /// Gets a handle for a prepared transaction that has none.
     fn ask_for(&mut self, live: &mut Live) -> Checked {
         if live.txn.is_none() {
             live.txn = self.transaction_db().and_then(|db| db.get_transaction_by_name(&live.name));
@@ -423,7 +425,7 @@ impl Round {
         }
     }
 
-    /// The contents of a family that the transaction must see; `None` if they are not known.
+    /// The contents of a family that the transaction must see; `None` if they are unknown.
     fn seen_by(&self, live: &Live, family: usize) -> Option<ModelState> {
         let id = self.handles[family].id();
         let mut state = match &live.snapshot {
@@ -474,7 +476,7 @@ impl Round {
             Err(error) if self.is_conflict(&error, live) => return Ok(()),
             found => found,
         };
-        // On a disk in trouble the search for later writes may fail: then the lock was not given.
+        // On a failing disk the search for later writes may fail. The lock was then not granted.
         if for_update && found.is_ok() {
             self.check_lock(live, family, &ModelWrite::Delete(index))?;
             self.check_unchanged(live, family, &ModelWrite::Delete(index))?;
@@ -524,8 +526,8 @@ impl Round {
         }
     }
 
-    /// Writes in a transaction. `tracked`: the write must fail if another has written the key since
-    /// the snapshot.
+    /// Writes in a transaction. A `tracked` write must fail if another writer has changed the key
+    /// since the snapshot.
     fn write_in(&mut self, live: &mut Live, family: usize, seen: &ModelState, tracked: bool) -> Done {
         let kinds = [OperationKind::Put, OperationKind::Put, OperationKind::Delete, OperationKind::Merge];
         let kind =
@@ -559,18 +561,19 @@ impl Round {
         Ok(())
     }
 
-    /// Whether another transaction or write explains the refusal. `live` is not in `self.live` now.
+    /// Whether another transaction or write explains the refusal. `self.live` does not contain
+    /// `live`.
     fn is_conflict(&self, error: &Error, live: &Live) -> bool {
         match error.kind() {
             ErrorKind::TimedOut => !self.live.is_empty(),
             ErrorKind::Busy => live.snapshot.is_some(),
-            // Serializable reads lock, and a prepared transaction may lock nothing more.
+            // Serializable reads lock, and a prepared transaction may take no more locks.
             ErrorKind::InvalidArgument => live.is_prepared && live.isolation == IsolationLevel::Serializable,
             _ => false,
         }
     }
 
-    /// Checks that no other transaction holds the lock that this one was just given.
+    /// Checks that no other transaction holds the lock that this one got.
     fn check_lock(&self, live: &Live, family: usize, write: &ModelWrite) -> Checked {
         let (id, Some(index)) = (self.handles[family].id(), write.index()) else { return Ok(()) };
         match self.live.iter().find(|other| other.has_written(id, index)) {
@@ -582,7 +585,7 @@ impl Round {
         }
     }
 
-    /// Checks that no write since the snapshot touched the key that it was just given.
+    /// Checks that no write since the snapshot touched the key whose lock this transaction got.
     fn check_unchanged(&self, live: &Live, family: usize, write: &ModelWrite) -> Checked {
         let at_snapshot = live.snapshot.as_ref().and_then(|states| states[family].as_ref());
         let Some((at_snapshot, index)) = at_snapshot.zip(write.index()) else { return Ok(()) };
@@ -603,7 +606,8 @@ impl Round {
         self.ask_for(&mut live)?;
         let (options, roll) = (self.write_options(), self.rng.u8(..6));
         live.txn().set_write_options(&options);
-        // A prepared section is in a WAL, and would survive without the unlogged writes before it.
+        // Without a WAL there are no prepares: a prepared section would survive without earlier
+        // writes that skipped the WAL.
         let steps_are_taken = !self.journal.as_ref().is_some_and(Journal::unlogged);
         match (live.is_prepared, roll) {
             (true, 0..=2) if steps_are_taken => self.end_of_prepared(live, options.sync, true),
@@ -667,7 +671,7 @@ impl Round {
         self.stepped(done, what, sync, told)
     }
 
-    /// Rolls a transaction back, by its drop or by a call; after a call it begins anew.
+    /// Rolls a transaction back, by a drop or by a call. After a call it begins again.
     fn rollback(&mut self, mut live: Live) -> Done {
         if self.rng.bool() {
             return Ok(());
@@ -680,7 +684,7 @@ impl Round {
         Ok(())
     }
 
-    /// Notes a step in the WAL, or its refusal.
+    /// Enters a step, or its refusal, into the journal.
     fn stepped(&mut self, done: esker::Result<()>, what: TransactionStage, sync: bool, told: String) -> Done {
         if let Err(error) = done {
             self.undone(what);
@@ -710,7 +714,8 @@ impl Round {
 
     // ---- beside transactions
 
-    /// Checks that no live transaction has written these keys: it would hold their locks.
+    /// Checks that no live transaction has written these keys. Its locks should have prevented the
+    /// writes.
     pub(super) fn check_not_locked(&self, writes: &[(usize, ModelWrite)]) -> Checked {
         for (family, write) in writes {
             let id = self.handles[*family].id();
@@ -728,8 +733,8 @@ impl Round {
         id.is_some_and(|id| self.live.iter().any(|live| live.has_written(id, index)))
     }
 
-    /// Ends the transactions that have written to a family which is about to be dropped, unless
-    /// they are prepared: they could not be committed.
+    /// Before a family is dropped: ends the transactions that have written to it, because they
+    /// could not be committed. Prepared ones stay.
     pub(super) fn family_leaves(&mut self, family: usize) {
         let writes_to = |live: &Live| live.changes.iter().any(|(of, ..)| *of == family);
         self.live.retain(|live| live.is_prepared || !writes_to(live));

@@ -1,17 +1,17 @@
-//! A round while the disk makes trouble: the errors that are right then, and the state afterwards.
+//! A round on a failing disk: the errors that are right there, and the state afterwards.
 //!
 //! In: operations on a disk that is slow, fails, is full or reads wrong bytes; calls of `resume()`
-//! meanwhile. Out: each answer is right or an error that the disk explains. Writes are refused from
-//! a severe background error on. When the trouble has passed, `resume()` lets everything go on, or
-//! says that the database must be opened again.
+//! in between. Out: each answer is right or an error that the disk explains. A severe background
+//! error makes the database refuse writes. When the faults have ended, `resume()` lets everything
+//! continue, or says that the database must be opened again.
 //!
-//! An acknowledged write is never lost. A refused write is not seen. A crash may bring it back,
-//! unless a recovery came between, or an earlier error refused it: a recovery ends with the data in
-//! tables, and a MANIFEST that needs no older WAL.
+//! An acknowledged write is never lost. A refused write is not visible. A crash may bring it back,
+//! unless a recovery came between, or an earlier error refused it. A recovery ends with the data in
+//! tables, and with a MANIFEST that needs no older WAL.
 //!
-//! Where the database resumes by itself, a recovery has come between if the error that a refused
-//! write left in force is gone; each operation looks for that first. Of the writes that may still
-//! come back, a crash may have left some, in some order, and all ways are tried. So trouble ends
+//! If the database resumes by itself, a refused write leaves an error in force. Once that error is
+//! gone, a recovery has come between; each operation checks this first. A crash may leave some of
+//! the writes that may come back, in any order, and all combinations are tried. So the faults end
 //! once there are `MOST_IN_DOUBT` of them.
 
 use super::journal::{Journal, JournalWrites};
@@ -21,33 +21,33 @@ use crate::crash::is_of_the_disk;
 use crate::model::settings::ModelSettings;
 use esker::{Env, Severity};
 
-/// Calls of `resume` until no job of the bad time brings another error.
+/// Most calls of `resume` until no job from the time of the faults causes another error.
 const ATTEMPTS: usize = 20;
-/// Refused writes that may come back: four of them come back in 65 ways.
+/// Most refused writes that may come back. Four of them can come back in 65 ways.
 const MOST_IN_DOUBT: usize = 4;
 
-/// The effects of the trouble so far.
+/// The effects of the faults so far.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     /// Whether an error that refuses writes was in force before this operation.
     refuses: bool,
     /// The text of the error in force.
     in_force: Option<String>,
-    /// Operations that gave an error.
+    /// Number of operations that failed.
     errors: u64,
 }
 
-/// The end of a spell of trouble.
+/// The state of the database after the faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// The database goes on.
+    /// The database continues.
     Resumed,
     /// The database must be opened again.
     MustReopen,
 }
 
 impl Round {
-    /// Begins a spell: from now on the disk makes trouble.
+    /// Notes that the disk begins to fail.
     pub(crate) fn trouble_begins(&mut self) {
         self.trouble = Some(Trouble::default());
         self.had_trouble = true;
@@ -58,8 +58,8 @@ impl Round {
         self.trouble.is_some()
     }
 
-    /// Whether the trouble must end because of the number of refused writes that may come back.
-    /// Where nothing is resumed, those of one operation are all there are.
+    /// Whether the faults must end, because too many refused writes may come back. In a round
+    /// without `resume` only the writes of one operation may.
     pub(crate) fn is_murky(&self) -> bool {
         let Some(journal) = &self.journal else { return false };
         self.resumes_itself() && journal.written.len() - journal.written_certainly() >= MOST_IN_DOUBT
@@ -69,14 +69,14 @@ impl Round {
         self.settings.db.max_bgerror_resume_count > 0
     }
 
-    /// Whether an error refuses writes, and the caller draws a `resume()` now.
+    /// Draws whether to call `resume()` now, if an error refuses writes.
     pub(super) fn wants_to_resume(&mut self) -> bool {
         let is_kept_out =
             || self.db().background_error().is_some_and(|e| e.severity() >= Severity::HardError);
         self.is_in_trouble() && is_kept_out() && self.rng.u8(..4) == 0
     }
 
-    /// Resumes, on a disk in trouble or a healed one. Afterwards every acknowledged write is there,
+    /// Resumes, on a failing or a healed disk. Afterwards every acknowledged write is visible,
     /// and no refused one.
     pub(super) fn resume(&mut self) -> Done {
         let before = self.db().background_error();
@@ -89,12 +89,13 @@ impl Round {
         self.verify()
     }
 
-    /// Notes the error in force before the next operation. Gives the number of acknowledged writes.
+    /// Notes the error in force before the next operation. Returns the number of acknowledged
+    /// writes.
     pub(super) fn look_at_trouble(&mut self) -> usize {
         if self.trouble.is_some() {
             let error = self.db().background_error();
             let refuses = error.as_ref().is_some_and(|e| e.severity() >= Severity::HardError);
-            // A refused write leaves an error at least this severe, which only a recovery lifts.
+            // A refused write leaves an error at least this severe, which only a recovery clears.
             if !refuses {
                 self.journal.iter_mut().for_each(Journal::forget_refused);
             }
@@ -104,8 +105,8 @@ impl Round {
         self.journal.as_ref().map_or(0, |journal| journal.written_certainly())
     }
 
-    /// Judges an operation on a disk in trouble: whether the round can go on. `before`: the number
-    /// of acknowledged writes before it.
+    /// Decides after an operation on a failing disk whether the round can continue. `before` is the
+    /// number of acknowledged writes before it.
     pub(super) fn tolerate(&mut self, done: Done, before: usize) -> Checked {
         let resumes_itself = self.resumes_itself();
         let Some(trouble) = &mut self.trouble else { return Ok(done?) };
@@ -129,12 +130,12 @@ impl Round {
         self.undone(TransactionStage::Changes(changes));
     }
 
-    /// Notes a refused step. A step that was refused because of an earlier error has done nothing,
+    /// Notes a refused step. A step refused because of an earlier error has done nothing,
     /// and is not noted.
     pub(super) fn undone(&mut self, what: TransactionStage) {
         let Some(trouble) = &self.trouble else { return };
         let error = self.db().background_error();
-        // Errors of the disk have numbers: if it is the same error, no recovery came between.
+        // Errors of the disk have numbers: the same error means that no recovery came between.
         let is_same = error.is_some_and(|error| trouble.in_force == Some(error.to_string()));
         if trouble.refuses && (is_same || !self.resumes_itself()) {
             return;
@@ -142,9 +143,10 @@ impl Round {
         self.journal.iter_mut().for_each(|j| j.written.push(JournalWrites { at: None, what: what.clone() }));
     }
 
-    /// Opens with settings of its own, and does nothing more. Gives whether it was refused.
+    /// Opens the database with settings of its own, and drops it. Returns whether the open was
+    /// refused.
     /// # Errors
-    /// A reason that is not the disk's; it may be the crash's.
+    /// A reason that the disk does not explain; the crash may explain it.
     pub(crate) fn open_in_trouble(&mut self, env: Env) -> Result<bool, String> {
         let settings = ModelSettings::random(&mut self.rng, &env, &self.specs);
         match self.open_and_close(settings) {
@@ -171,7 +173,7 @@ impl Round {
                 }
             }
             self.journal.iter_mut().for_each(Journal::resumed);
-            // A job that began in the bad time may still bring an error, or quarantine tables.
+            // A job that began during the faults may still cause an error, or quarantine tables.
             let settled = self.db().wait_for_background_work();
             let is_well = self.db().background_error().is_none() && self.db().quarantined_tables().is_empty();
             if settled.is_ok() && is_well {
