@@ -115,10 +115,10 @@ impl SstFileWriter {
         }
     }
 
-    /// Begins a table in a new file, which replaces one of this name. Another hard link of that
-    /// file keeps its contents.
+    /// Begins a table in a new file, which replaces a file of the same name. If the replaced file
+    /// has another hard link, that link keeps its contents.
     /// # Errors
-    /// `InvalidArgument` if the last one is not finished, or naming an option that cannot be
+    /// `InvalidArgument` if the last table is not finished, or for an option that cannot be
     /// honoured · `IoError`.
     pub fn open(&mut self, path: impl AsRef<Path>) -> Result<()> {
         if let Some(current) = &self.current {
@@ -161,7 +161,8 @@ impl SstFileWriter {
         Ok(())
     }
 
-    /// Adds a value. In families with user-defined timestamps keys end in theirs, here and below.
+    /// Adds a value. In a family with user-defined timestamps each key ends in its timestamp, here
+    /// and in the methods below.
     /// # Errors
     /// `InvalidArgument` if no file is open, the key is not larger than the one before, or has no
     /// timestamp where there should be one · `IoError`: the table is lost.
@@ -242,8 +243,8 @@ impl SstFileWriter {
     fn add(&mut self, user_key: &[u8], value: &[u8], kind: ValueType) -> Result<()> {
         let icmp = self.icmp.clone();
         self.check_timestamp(user_key)?;
-        // As in memtables. RocksDB treats a plain deletion as one that need not stay where there
-        // are timestamps.
+        // Memtables change the type in the same way. RocksDB may drop a plain deletion of a key
+        // with a timestamp.
         let kind = match kind {
             ValueType::Deletion if icmp.timestamp_size() > 0 => ValueType::DeletionWithTimestamp,
             kind => kind,
@@ -274,10 +275,11 @@ impl SstFileWriter {
         self.current.as_ref().map_or(self.finished_bytes, |current| current.builder.file_size())
     }
 
-    /// Ends the table and makes it durable (its name is after a sync of its directory).
+    /// Ends the table and makes its contents durable. The caller makes the name durable by a sync
+    /// of the directory.
     /// # Errors
-    /// `InvalidArgument` if no file is open or nothing was added · `IoError`. The file is deleted
-    /// then · `NotSupported` in a forked child: the file is the parent's.
+    /// `InvalidArgument` if no file is open or nothing was added · `IoError`. After either the file
+    /// is deleted · `NotSupported` in a forked child: the file is the parent's.
     pub fn finish(&mut self) -> Result<ExternalSstFileInfo> {
         self.current()?;
         let mut current = self.current.take().ok_or_else(|| Error::invalid_argument("File is not opened"))?;

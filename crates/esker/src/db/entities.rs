@@ -1,7 +1,7 @@
 //! Wide columns: values that are sets of named columns.
 //!
-//! In: names and values. Out: one entity under one key, or the parts of one under the same key of
-//! several families.
+//! In: names and values. Out: one entity under one key, or its parts under the same key in several
+//! families.
 //!
 //! The column without a name is the default column: a plain get of an entity returns its value, and
 //! a plain value reads as an entity with this column alone.
@@ -39,14 +39,14 @@ use esker_format::write_batch::WriteBatch;
 pub struct WideColumns(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl WideColumns {
-    /// Of what an iterator shows.
+    /// Copies the columns that an iterator shows.
     fn copied(columns: Vec<(&[u8], &[u8])>) -> WideColumns {
         WideColumns(columns.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
     }
 
-    /// Of what was read as an entity.
+    /// The columns in the answer of a read.
     /// # Errors
-    /// That of the answer · `Corruption` if it is no entity.
+    /// The answer's error · `Corruption` if the answer is no entity.
     fn of_answer(answer: Answer<'_>) -> Result<Option<WideColumns>> {
         let entity = match answer {
             Answer::Lent(value) => {
@@ -85,7 +85,7 @@ impl WideColumns {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether the entity has no columns.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -94,7 +94,7 @@ impl WideColumns {
 /// The columns of an entity that are in one family: entities may be spread over families.
 #[derive(Clone, Debug)]
 pub struct AttributeGroup<'a> {
-    /// Where they are.
+    /// The family of these columns.
     pub column_family: &'a ColumnFamilyHandle,
     /// Names and values, in any order.
     pub columns: &'a [(&'a [u8], &'a [u8])],
@@ -180,8 +180,8 @@ impl Db {
     }
 
     /// All columns of `key`, or `None`. A plain value is an entity of its default column only;
-    /// merge operands are applied to the default column. Searched for as by [`Db::get_pinned_opt`],
-    /// filters included; the columns are copied.
+    /// merge operands are applied to the default column. The search is that of
+    /// [`Db::get_pinned_opt`], filters included. The columns are copied.
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
@@ -204,8 +204,8 @@ impl Db {
         Ok(found)
     }
 
-    /// [`Db::get_entity`] of many keys, at one sequence number, each with its own result; answers
-    /// stand as the keys do. They are read together, as by [`Db::multi_get_opt`].
+    /// [`Db::get_entity`] of many keys, read together at one sequence number, as by
+    /// [`Db::multi_get_opt`]. Each key has its own result, in the order of the keys.
     pub fn multi_get_entity<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -220,7 +220,7 @@ impl Db {
         output.into_entities()
     }
 
-    /// [`Db::multi_get_entity`], with `own` writes over what is in the database.
+    /// [`Db::multi_get_entity`] of the database as a transaction's `own` writes change it.
     pub(crate) fn multi_get_entity_over<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -339,8 +339,8 @@ impl Output for EntityOutput {
 
 /// Checks that the family is live and takes entities.
 /// # Errors
-/// `InvalidArgument` for a family of another database, or with timestamps: there is no telling them
-/// from the end of a key · `ColumnFamilyDropped`.
+/// `InvalidArgument` for a family of another database, or one with timestamps: a timestamp cannot
+/// be told from the end of a key · `ColumnFamilyDropped`.
 fn check_takes_entities(family: &ColumnFamilyHandle, db: &Db) -> Result<()> {
     family.check_live(db)?;
     if family.cf.icmp.timestamp_size() > 0 {

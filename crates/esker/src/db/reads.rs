@@ -122,8 +122,8 @@ impl Db {
         self.inner.get_timestamped(options, &family.cf, key.as_ref())
     }
 
-    /// Whether `key` is certainly absent (`false`), judging by memtables, filters and cached blocks
-    /// only.
+    /// Returns `false` if `key` is certainly absent, `true` if it may exist. The call looks only at
+    /// memtables, filters and cached blocks.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -137,13 +137,13 @@ impl Db {
         !matches!(self.inner.get(&options, &family.cf, key.as_ref()), Ok(None))
     }
 
-    /// The state of now, readable until the last clone of the snapshot is dropped. Keeps old
-    /// versions from being compacted away meanwhile.
+    /// The present state, readable until the last clone of the snapshot is dropped. Until then
+    /// compactions keep the versions that it shows.
     pub fn snapshot(&self) -> Snapshot {
         self.inner.hold_now(Holder::User)
     }
 
-    /// The state of now, for an iterator: statistics do not count it.
+    /// The present state, for an iterator. Statistics do not count this snapshot.
     pub(crate) fn hold_for_iterator(&self) -> Snapshot {
         self.inner.hold_now(Holder::Iterator)
     }

@@ -49,7 +49,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
 
-/// Stands for the WAL that is not there yet.
+/// Stands for the new WAL, which has no number yet.
 const NEW_WAL: FileNumber = FileNumber(u64::MAX);
 
 /// The inputs of recovery.
@@ -60,11 +60,11 @@ pub(super) struct Recovery<'a> {
     pub(super) wal_dir: &'a Path,
     pub(super) db_id: &'a str,
     pub(super) session_id: &'a str,
-    /// Given where another process owns the database, and may go on writing: nothing is written
-    /// here then.
+    /// Set if another process owns the database and may go on writing. Recovery writes nothing
+    /// then.
     pub(super) before_manifest: Option<BeforeManifest>,
     pub(super) info_log: &'a Arc<dyn InfoLog>,
-    /// Of each family that is opened.
+    /// The table cache of each opened family.
     pub(super) tables: &'a BTreeMap<ColumnFamilyId, Arc<TableCache>>,
     pub(super) former_operators: &'a FormerOperators,
 }
@@ -84,22 +84,23 @@ pub(super) struct RecoveredDb {
     replayed: Vec<FileNumber>,
     /// WALs whose contents are in memtables only (`avoid_flush_during_recovery`), with their bytes.
     pub(super) wals_still_needed: Vec<(FileNumber, u64)>,
-    /// Transactions that are prepared: to be written to the new WAL, as the old ones go.
+    /// Prepared transactions. They are written to the new WAL, since the old WALs go.
     pub(super) prepared: Vec<PreparedTransaction>,
-    /// WALs that hold more than was applied, each with the length of the part that was.
+    /// WALs of which only a part was applied, each with the length of that part.
     pub(super) cuts: Vec<(FileNumber, u64)>,
 }
 
 impl RecoveredDb {
-    /// The families whose operands WALs must not hold, each with the reason.
+    /// The families whose merge operands in WALs are refused, each with the error.
     pub(super) fn refused_operands(&self) -> BTreeMap<ColumnFamilyId, Error> {
         let refused = |f: &ReplayedFamily| Some((f.id, f.foreign_operands.clone()?));
         self.families.iter().filter_map(refused).collect()
     }
 
-    /// WALs that must be durable before later writes are synced. These are the WALs that stay, and
-    /// all of them if transactions are prepared. Until the MANIFEST gives up the old WALs, a crash
-    /// would leave the copies of sections in the new WAL, and might lose earlier writes.
+    /// WALs that must be durable before later writes are synced: the WALs that stay, or all
+    /// replayed WALs if a transaction is prepared. The new WAL has copies of prepared sections. If
+    /// a crash came before the MANIFEST gives up the old WALs, the copies might survive and earlier
+    /// writes be lost.
     pub(super) fn wals_stood_on(&self) -> Vec<FileNumber> {
         match self.prepared.is_empty() {
             true => self.wals_still_needed.iter().map(|(number, _)| *number).collect(),
@@ -112,18 +113,18 @@ impl RecoveredDb {
 pub(super) struct ReplayedFamily {
     pub(super) id: ColumnFamilyId,
     pub(super) mem: Arc<MemTable>,
-    /// The oldest WAL with something that is in `mem`.
+    /// The oldest WAL with an entry of `mem`.
     pub(super) log_number: FileNumber,
     /// Level-0 tables written while replaying.
     pub(super) new_files: Vec<FileMetaData>,
     pub(super) new_blobs: Vec<BlobFileAddition>,
-    /// A higher bound of history than the MANIFEST's.
+    /// A new bound of history, higher than the MANIFEST's.
     pub(super) full_history_ts_low: Option<Vec<u8>>,
     /// WALs below this hold nothing for the family.
     manifest_log_number: FileNumber,
-    /// The error if the WALs' operands are those of another merge operator than the family's.
+    /// The error if another merge operator than the family's wrote the operands in the WALs.
     foreign_operands: Option<Error>,
-    /// `mem` has entries, and has reached `write_buffer_size`.
+    /// Whether `mem` has entries, and whether it has reached `write_buffer_size`.
     has_entries: bool,
     is_full: bool,
     icmp: InternalKeyComparator,
@@ -178,11 +179,11 @@ impl Recovery<'_> {
         }
         run.check_not_recycled()?;
         run.check_stop()?;
-        // A WAL that ended in doubt is not kept. Behind it the next open goes on only in a mode
-        // that takes such an end, and only if no sequence number is missing; a write without a WAL
-        // takes one. A WAL with a part in tables is not kept either: the next open would apply that
-        // part again, merges twice. Nor is one whose records a filter dropped: the next open may
-        // have no filter.
+        // Three kinds of WALs are not kept. Behind a WAL that ended in doubt, the next open goes on
+        // only in a mode that accepts such an end, and only if no sequence number is missing: a
+        // write without a WAL takes one. The next open would apply a WAL with a part in tables
+        // again, and its merges twice. It may also have no filter, and would apply the records that
+        // a filter dropped.
         let in_part = run.families.values().any(|f| !f.new_files.is_empty());
         let is_kept_whole = !(run.ended_in_doubt || run.is_filtered || in_part);
         let flush = !(self.options.avoid_flush_during_recovery && is_kept_whole);
@@ -247,7 +248,7 @@ impl Recovery<'_> {
     /// used.
     fn wals_to_replay(&self, manifest: &VersionSet) -> Result<Vec<FileNumber>> {
         if !self.fs.file_exists(self.wal_dir)? {
-            // A writing open has made it by now.
+            // An open that writes has made the directory before.
             let what = format!("wal_dir not found: {}", self.wal_dir.display());
             return Err(Error::invalid_argument(what));
         }
@@ -276,17 +277,18 @@ impl Recovery<'_> {
         self.before_manifest.is_some()
     }
 
-    /// Whether what looks like damage at the end of a WAL may be a record that another process is
-    /// writing. Other modes take such an end.
+    /// Whether damage at the end of a WAL may be a record that another process is writing. The
+    /// other recovery modes accept such an end.
     fn may_be_under_way(&self) -> bool {
         self.is_read_only() && self.options.wal_recovery_mode == WalRecoveryMode::AbsoluteConsistency
     }
 
-    /// Opens WALs of another owner at once, so that they cannot go while they are replayed.
+    /// Opens all WALs of another owner before replay, so that they stay readable if they are
+    /// deleted.
     /// # Errors
-    /// `TryAgain` if one that is needed has gone meanwhile. The owner deletes WALs oldest first,
-    /// after the MANIFEST has given them up: while one that was there before the MANIFEST was read
-    /// is needed and there, none behind it is missing.
+    /// `TryAgain` if the owner has deleted a needed WAL meanwhile. The owner deletes WALs oldest
+    /// first, after the MANIFEST has given them up. So if the needed WALs seen before reading the
+    /// MANIFEST are there, no later WAL is missing.
     fn open_before_they_go(
         &self,
         manifest: &VersionSet,
@@ -306,15 +308,15 @@ impl Recovery<'_> {
         if is_whole { Ok(opened) } else { Err(owner_has_changed("a WAL has gone")) }
     }
 
-    /// Before `wal_dir` was set they were written into the database's directory: they would not be
-    /// replayed, and deleted.
+    /// Checks that the database's directory holds no needed WAL from before `wal_dir` was set.
+    /// A WAL there would be deleted without a replay.
     /// # Errors
-    /// `InvalidArgument` names one that is needed and not in `wal_dir`.
+    /// `InvalidArgument` names a needed WAL that is not in `wal_dir`.
     fn check_for_wals_elsewhere(&self, smallest_wanted: FileNumber) -> Result<()> {
         for name in self.fs.children(self.path)? {
             let Some((FileType::Wal, number)) = parse_file_name(&name) else { continue };
             let path = self.path.join(&name);
-            // The option may name the same directory in other words.
+            // Both paths may name the same directory.
             let is_missed = number >= smallest_wanted && !self.fs.file_exists(&self.wal_dir.join(&name))?;
             if is_missed && self.fs.file_size(&path)? > 0 {
                 return Err(Error::invalid_argument(format!(
@@ -337,8 +339,8 @@ impl Recovery<'_> {
         smallest.max(for_sections)
     }
 
-    /// Looks for sections in WALs that are kept only for these. Deleting such a WAL would lose
-    /// transactions that are prepared, or were committed since. Damage in it is ignored here.
+    /// Looks for sections in WALs that are kept only for their sections. Deleting such a WAL would
+    /// lose transactions that are prepared, or were committed since. Damage in it is ignored here.
     fn note_old_sections(&self, manifest: &VersionSet, two_phase: &mut TwoPhaseReplay) -> Result<()> {
         let old = manifest.min_log_number_to_keep()..self.smallest_wanted(manifest);
         let mut wals = Vec::new();
@@ -366,7 +368,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// The value of `key` in tables before `section`, and whether it is a plain value or an entity.
+    /// The value that tables give `key` before `section`, and whether it is a plain value or an
+    /// entity.
     fn value_before(
         &self,
         manifest: &VersionSet,
@@ -410,7 +413,7 @@ impl Recovery<'_> {
     }
 }
 
-/// An entity of nothing but a default column is a plain value.
+/// Turns an entity that has only a default column into a plain value.
 fn as_short_as_possible(entity: PinnedBytes) -> Result<(ValueType, PinnedBytes)> {
     let columns = EncodedColumns::parse(&entity)?;
     match (columns.len(), columns.column(DEFAULT_COLUMN_NAME)) {
@@ -431,24 +434,24 @@ struct ReplayRun<'a> {
     at: (FileNumber, Option<FileNumber>),
     /// Number of records in each of them.
     records: (u64, u64),
-    /// Whether the WAL that replay stopped in was written over an older one: it may have stopped at
-    /// a record of the older one.
+    /// Whether replay stopped in a WAL that was written over an older one. It may have stopped at a
+    /// record of the older WAL.
     stopped_in_recycled: bool,
-    /// Some WAL holds damage or ends in it, or in what may be old records of a recycled file.
+    /// Whether a WAL holds damage, or ends in damage or in what may be old records of a recycled
+    /// file.
     ended_in_doubt: bool,
-    /// The filter changed or dropped a record; the filter has ended the replay.
+    /// Whether the filter has changed or dropped a record, and whether it has ended the replay.
     is_filtered: bool,
     is_stopped_by_filter: bool,
-    /// The oldest WAL that any family needs, as the MANIFEST has it, and the oldest that is
-    /// replayed.
+    /// The oldest WAL that a family needs, as the MANIFEST has it, and the oldest WAL to replay.
     smallest_needed: FileNumber,
     smallest_wanted: FileNumber,
     /// Families whose memtable the last batch filled up to `write_buffer_size`.
     full: Vec<ColumnFamilyId>,
     budget: ReplayBudget,
-    /// Tables were written, and the directory was not synced since.
+    /// Whether tables were written since the last sync of the directory.
     has_written_tables: bool,
-    /// WALs of another owner that are open, and those that were replayed and may be written over.
+    /// Open WALs of another owner, and replayed WALs that may be written over.
     opened: BTreeMap<FileNumber, WalReader>,
     recyclable: Vec<FileNumber>,
     /// See [`RecoveredDb::cuts`].
@@ -579,13 +582,12 @@ impl ReplayRun<'_> {
         Ok(consumed)
     }
 
-    /// The transactions that are left prepared, and those that were not prepared and have to be
-    /// taken back.
+    /// The transactions that stay prepared, and those that were not prepared and must be undone.
     ///
-    /// Under the policies that apply ops before they are committed, tables hold some of these, if
-    /// RocksDB has flushed since. Ops that give the keys the values of before are put into
-    /// memtables; they go to the new WAL together with the section, whose own ops wait for the
-    /// commit as all others do.
+    /// Some policies of RocksDB apply ops before their commit, so a flush may have put such ops
+    /// into tables. Recovery undoes these: ops with the keys' former values go into memtables, and
+    /// into the new WAL together with the section. The section's own ops wait for the commit, as
+    /// under the other policy.
     /// # Errors
     /// `Corruption` and `IoError` of the tables.
     fn prepared(&mut self) -> Result<Vec<PreparedTransaction>> {
@@ -626,7 +628,7 @@ impl ReplayRun<'_> {
         Ok(all)
     }
 
-    /// Checks that replay stopped where no family's tables are newer.
+    /// Checks that no family has tables newer than the point where replay stopped.
     /// # Errors
     /// `Corruption` if replay stopped in a WAL that some family with tables does not need any more:
     /// its tables are newer than the recovered state of the others.
@@ -647,17 +649,17 @@ impl ReplayRun<'_> {
         Ok(())
     }
 
-    /// Whether everything in the family's tables is older than what is due next: then they are not
-    /// ahead, and a recycled WAL with nothing behind it just ended. RocksDB refuses to open such a
-    /// database.
+    /// Whether everything in the family's tables is older than the next sequence number. The tables
+    /// are not ahead of the WALs then: a recycled WAL has simply ended. RocksDB refuses to open
+    /// such a database.
     fn has_reached_tables_of(&self, family: &VersionSetFamily) -> bool {
         let newest = family.current().all_files().map(|(_, f)| f.data().largest_seqno).max();
         newest < self.decide.next_sequence()
     }
 }
 
-/// The reason why no memtable takes a batch of a WAL, if there is one. `order` gives the order of a
-/// family that lacks this WAL.
+/// The reason why no memtable takes the batch, if there is one. `order` gives the key order of a
+/// family whose tables lack the batch's WAL.
 pub(super) fn why_refused<'a>(
     batch: &WriteBatchView<'_>,
     order: impl Fn(ColumnFamilyId) -> Option<&'a InternalKeyComparator>,
@@ -668,10 +670,9 @@ pub(super) fn why_refused<'a>(
     batch.check_entries().err().map(|e| e.message().to_owned())
 }
 
-/// Whether the batch deletes a range that ends before it begins. RocksDB finds that out when it has
-/// logged the write, refuses it then, and at the next opening stops before it; Esker refuses it
-/// before. Prepared sections are not looked through: RocksDB's transactions have no range
-/// deletions.
+/// Whether the batch deletes a range that ends before it begins. RocksDB logs such a write before
+/// it refuses it, and its next opening stops in front of the record. Esker refuses the write before
+/// logging it. Prepared sections are skipped: RocksDB's transactions have no range deletions.
 fn has_inverted_range<'a>(
     batch: &WriteBatchView<'_>,
     order: impl Fn(ColumnFamilyId) -> Option<&'a InternalKeyComparator>,
@@ -712,7 +713,8 @@ impl ReplayedFamily {
         }
     }
 
-    /// The oldest WAL with something that is in `mem`, where `new_wal` is the next to be written.
+    /// The oldest WAL with an entry of `mem`; without entries `new_wal`, the next WAL to be
+    /// written.
     pub(super) fn oldest_wal(&self, new_wal: FileNumber) -> FileNumber {
         if self.has_entries { self.log_number.min(new_wal) } else { new_wal }
     }
@@ -729,8 +731,9 @@ pub(super) fn mode_of(mode: WalRecoveryMode) -> wal_recovery::WalReplayMode {
     }
 }
 
-/// Refuses an open that leaves out the last `wal_dir`, if it would lose WALs there. A directory
-/// that holds a database of its own is not searched: this one may be a copy, OPTIONS file included.
+/// Refuses an open without `wal_dir`, if the OPTIONS file names one and WALs there would be lost. A
+/// `wal_dir` with a database of its own is not searched: this database may be a copy of that one,
+/// OPTIONS file included.
 /// # Errors
 /// `InvalidArgument` names the option, if one of the WALs `wanted` is there.
 pub(crate) fn check_for_forgotten_wal_dir(
@@ -738,7 +741,7 @@ pub(crate) fn check_for_forgotten_wal_dir(
     path: &Path,
     wanted: Range<FileNumber>,
 ) -> Result<()> {
-    // An OPTIONS file that cannot be read keeps no database shut.
+    // An unreadable OPTIONS file does not prevent an open.
     let said = load_latest_options_from(fs, path).ok().and_then(|said| said.db.wal_dir);
     let Some(wal_dir) = said.filter(|wal_dir| wal_dir != path) else { return Ok(()) };
     if fs.file_exists(&current_file_name(&wal_dir)).unwrap_or(true) {

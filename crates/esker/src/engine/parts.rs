@@ -105,8 +105,9 @@ impl Engine {
         }
     }
 
-    /// Recomputes how many bytes all WALs may have: when families, their options or their memtables
-    /// change. Costs a look at each family; the next write leader may ask each again.
+    /// Recomputes how many bytes all WALs may have. Callers run it after a change of families, of
+    /// their options or of their memtables. It looks at each family, and the next write leader may
+    /// ask each again.
     pub(crate) fn update_wal_bytes_limit(&self, state: &DbState) {
         self.wal_bytes_limit.store(wal_bytes_limit(&self.db_options(), state), Ordering::Relaxed);
         self.ask_families_about_wals_again();
@@ -127,15 +128,15 @@ impl Engine {
     }
 }
 
-/// The bytes that all WALs may have beside those of the memtables.
+/// Bytes that all WALs may have beyond those of the memtables.
 const WAL_SLACK_BYTES: u64 = 16 << 20;
-/// WAL bytes allowed for each family with data: that many are written before its small memtable is
-/// flushed.
+/// WAL bytes allowed for each family with data. They delay the flush of a small memtable.
 const WAL_BYTES_PER_FLUSH: u64 = 256 << 10;
 
-/// `max_total_wal_size`, or the smaller of RocksDB's default, four times the size of all write
-/// buffers, and a small multiple of the memtables' bytes. A family without further writes would
-/// otherwise keep WALs that the other families do not need.
+/// The limit: `max_total_wal_size` if it is set. Otherwise the smaller of RocksDB's default, which
+/// is four times the size of all write buffers, and a small multiple of the memtables' bytes. The
+/// second bound matters for a family without further writes: it would keep WALs that the other
+/// families do not need.
 fn wal_bytes_limit(options: &DbOptions, state: &DbState) -> u64 {
     if options.max_total_wal_size > 0 {
         return options.max_total_wal_size;
@@ -146,7 +147,7 @@ fn wal_bytes_limit(options: &DbOptions, state: &DbState) -> u64 {
         let buffers = number.saturating_mul(family.options.write_buffer_size as u64);
         of_buffers = of_buffers.saturating_add(buffers.saturating_mul(4));
         let (memtables, active) = (&family.memtables, &family.memtables.active);
-        // Takes no lock: there may be thousands.
+        // This test takes no lock: there may be thousands of families.
         let is_empty = active.has_no_points() && !active.has_range_tombstones();
         if !memtables.immutables.is_empty() || !is_empty {
             of_memtables += 2 * memtables.memory_usage() as u64 + WAL_BYTES_PER_FLUSH;

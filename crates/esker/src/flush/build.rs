@@ -35,16 +35,16 @@ pub(crate) struct BuildTable<'a> {
 /// The result of a build.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BuiltTable {
-    /// `None` if everything cancelled out.
+    /// `None` if no entry is left to write.
     pub(crate) file: Option<FileMetaData>,
     /// Number of entries.
     pub(crate) num_entries: u64,
     /// The blob files with its large values.
     pub(crate) blobs: Vec<BlobFileAddition>,
-    /// Reads at timestamps before this one can no longer be answered: those of the memtables were
-    /// not written.
+    /// The lowest timestamp that reads may use from now on: the memtables' timestamps were not
+    /// written.
     pub(crate) full_history_ts_low: Option<Vec<u8>>,
-    /// Runs of deleted keys in the table that are to be gone through.
+    /// Long runs of deleted keys in the table, which are still to be scanned.
     pub(crate) long_deleted_runs: Vec<LongDeletedRun>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct TableBuildJob<'a> {
     pub(crate) number: FileNumber,
     /// Oldest first.
     pub(crate) memtables: &'a [Arc<MemTable>],
-    /// Entries beyond this one are of writes that failed, and left out.
+    /// Entries with a larger sequence number belong to failed writes, and are left out.
     pub(crate) newest: SequenceNumber,
     /// Ascending.
     pub(crate) snapshots: &'a [SequenceNumber],
@@ -90,8 +90,8 @@ impl BuildTable<'_> {
         })
     }
 
-    /// The oldest timestamp to read at once the timestamps in these memtables are gone; `None` if
-    /// they stay.
+    /// The lowest timestamp that reads may use once the build drops the memtables' timestamps;
+    /// `None` if it keeps them.
     fn history_left(&self, memtables: &[Arc<MemTable>]) -> Option<Vec<u8>> {
         let icmp = self.output.icmp;
         if icmp.timestamp_size() == 0 || self.output.family_options.persist_user_defined_timestamps {

@@ -25,7 +25,7 @@ enum State {
     Found(PinnedBytes),
     /// An entity; plain reads return its default column.
     Entity(PinnedBytes),
-    /// Where a blob file has the value.
+    /// The blob index of the value.
     Blob(PinnedBytes),
     /// A value, which the caller has taken already: see `Saver::settles`.
     Taken,
@@ -51,20 +51,20 @@ pub(crate) struct AnswerFinish<'a> {
     pub(crate) user_key: &'a [u8],
     pub(crate) merge_operator: Option<&'a MergeOperatorRef>,
     pub(crate) blobs: BlobReads<'a>,
-    /// The answer is an entity, serialized, with all its columns in place; a plain value is one of
-    /// its default column.
+    /// Whether the answer is a serialized entity with all its columns in place. A plain value
+    /// becomes an entity of its default column.
     pub(crate) entity: bool,
     pub(crate) statistics: Option<&'a Statistics>,
 }
 
 impl Saver {
-    /// Knows nothing yet.
+    /// A search that has met no entry.
     #[inline]
     pub(crate) const fn new() -> Saver {
         Saver { covering: SequenceNumber::ZERO, operands: Vec::new(), state: State::Searching }
     }
 
-    /// Whether nothing more is to be asked for it, here at least.
+    /// Whether the search needs no more entries here.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         !matches!(self.state, State::Searching)
@@ -114,8 +114,8 @@ impl Saver {
         false
     }
 
-    /// Whether this entry is the answer as it stands: a plain value with nothing newer over it. The
-    /// caller then takes it, and does not ask `save`.
+    /// Whether this entry is the answer: a plain value with nothing newer over it. The caller then
+    /// takes the value, and does not call `save`.
     #[inline]
     pub(crate) fn settles(&mut self, value_type: ValueType, sequence: SequenceNumber) -> bool {
         let settles = value_type == ValueType::Value && sequence >= self.covering && self.operands.is_empty();
@@ -131,7 +131,7 @@ impl Saver {
         matches!(self.state, State::Taken)
     }
 
-    /// The answer is this error.
+    /// Makes `error` the answer.
     pub(crate) fn fail(&mut self, error: Error) {
         self.state = State::Failed(error);
     }

@@ -29,16 +29,16 @@ pub(crate) struct VecIter {
     icmp: InternalKeyComparator,
     entries: Entries,
     index: usize,
-    /// The entry whose value is lent.
+    /// Index of the entry whose value is lent.
     left: Option<usize>,
     moves: Arc<Moves>,
     fail_at: Option<usize>,
     failed: bool,
-    /// As of a table.
+    /// The deleted runs of the table that the cursor stands for.
     deleted_runs: Option<Arc<DeletedRuns>>,
-    /// Of the file; memtables have none.
+    /// The number of that table; 0 for a memtable.
     number: FileNumber,
-    /// Answers `was_seen`.
+    /// Whether `was_seen` may answer yes.
     knows_age: bool,
     passed: Passed,
 }
@@ -156,7 +156,7 @@ impl ScanIterator for VecIter {
     fn left_value(&self) -> &[u8] {
         &self.entries[self.left.expect("lent by the last move")].1
     }
-    /// Its blocks have five entries, and entries that it fails on are in none.
+    /// Treats five entries as a block. Decodes no run with the entry that the cursor fails on.
     fn look_ahead(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         run.clear();
         let start = self.index - self.index % 5;

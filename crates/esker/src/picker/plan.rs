@@ -25,7 +25,8 @@ use std::fmt;
 pub(crate) struct LevelFiles {
     /// The level.
     pub level: usize,
-    /// Level 0 newest first (by key if they move as they are), deeper levels by key.
+    /// Level 0 is sorted newest first, or by key for a trivial move; deeper levels are sorted by
+    /// key.
     pub files: Vec<Arc<FileMeta>>,
 }
 
@@ -37,8 +38,8 @@ pub(crate) struct CompactionPlan {
     pub column_family: ColumnFamilyId,
     /// The version it was picked from; keeps its files alive.
     pub version: Arc<Version>,
-    /// The input files, `start_level` first, none empty. At most two levels, more for
-    /// `compact_files`.
+    /// The input files by level, from `start_level` on; no level is empty. There are at most two
+    /// levels, except for `compact_files`.
     pub inputs: Vec<LevelFiles>,
     /// The first level of the inputs.
     pub start_level: usize,
@@ -55,26 +56,27 @@ pub(crate) struct CompactionPlan {
     pub grandparents: Vec<Arc<FileMeta>>,
     /// Bytes at which an output should end; `u64::MAX` in level 0, where outputs are not cut.
     pub target_file_size: u64,
-    /// Bytes at which an output must end: twice the target where it may end better later.
+    /// Bytes at which an output must end: the target, or twice the target where a later end may be
+    /// better.
     pub max_output_file_size: u64,
-    /// Bytes of an output and the grandparents it overlaps, at most.
+    /// The most bytes of an output together with the grandparents it overlaps.
     pub max_compaction_bytes: u64,
     /// Nothing has to be rewritten: the files move to the output level by an edit alone.
     pub is_trivial_move: bool,
-    /// Nothing is written: the files go.
+    /// Nothing is written: the input files are deleted.
     pub is_deletion: bool,
     /// Outputs are not compressed, whatever the options say.
     pub never_compress: bool,
-    /// Nothing below the output level (or, in level 0, older) overlaps the inputs: deletions and
-    /// old versions need not be kept.
+    /// No file below the output level overlaps the inputs, nor an older file if that level is 0:
+    /// deletions and old versions need not be kept.
     pub is_bottommost: bool,
-    /// All files of the family.
+    /// The inputs are all files of the family.
     pub is_full: bool,
     /// A caller asked for it.
     pub is_manual: bool,
-    /// User keys between which all inputs lie, both inclusive.
+    /// The smallest user key of all inputs.
     pub smallest_user_key: Vec<u8>,
-    /// See `smallest_user_key`.
+    /// The largest user key of all inputs.
     pub largest_user_key: Vec<u8>,
     /// Where round-robin picking goes on afterwards: level and internal key.
     pub compact_cursor: Option<(usize, Vec<u8>)>,
@@ -158,10 +160,10 @@ pub(super) struct Draft {
     pub(super) level0_disjoint: bool,
     /// The path id of the outputs; `None`: as the compaction style says.
     pub(super) output_path: Option<u32>,
-    /// May files move as they are, if nothing else speaks against it?
+    /// Whether files may move as they are, if nothing else prevents it.
     pub(super) may_move: bool,
-    /// Rewriting the inputs may drop entries if nothing lies below the output level: then they do
-    /// not move.
+    /// Whether a rewrite may drop entries if nothing lies below the output level. In that case the
+    /// inputs do not move as they are.
     pub(super) shrinks_at_bottom: bool,
 }
 
@@ -280,8 +282,8 @@ fn is_bottommost(
     !may_exist_below(version, output_level, smallest, largest)
 }
 
-/// Whether no file, once moved, would overlap so much of the next level that compacting it would be
-/// too dear.
+/// Whether each file, once moved, makes at most `max` bytes with the files it overlaps in the level
+/// below. Its next compaction would be too expensive otherwise.
 fn moved_files_stay_cheap(version: &Version, files: &[Arc<FileMeta>], output_level: usize, max: u64) -> bool {
     let next = output_level + 1;
     next >= version.num_levels()

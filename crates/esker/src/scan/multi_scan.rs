@@ -36,11 +36,11 @@ pub struct MultiScan {
     reverse: bool,
 }
 
-/// One range of a [`MultiScan`]. Stands on its first entry (with `reverse` its last) from the
-/// start, if it has one. As an [`Iterator`] it gives copies of keys and values that stay readable;
-/// [`Scan::next_item`] gives both where they lie.
+/// One range of a [`MultiScan`]. A scan begins on its first entry, or with `reverse` on its last.
+/// As an [`Iterator`] it returns copies of keys and values; [`Scan::next_item`] lends both without
+/// a copy.
 ///
-/// An error ends the range, not those behind it.
+/// An error ends this range only: the later ranges can still be scanned.
 ///
 /// ```
 /// # let dir = esker_testkit::TempDir::new("doc");
@@ -58,14 +58,14 @@ pub struct MultiScan {
 pub struct Scan<'m> {
     iter: &'m mut DbIterator,
     reverse: bool,
-    /// The entry here has been given out.
+    /// Whether the caller has the current entry.
     is_given: bool,
-    /// An error has been given out by the [`Iterator`].
+    /// Whether the [`Iterator`] has returned an error.
     is_over: bool,
 }
 
 impl MultiScan {
-    /// Over the ranges of `args`.
+    /// A scan of the ranges of `args`.
     /// # Errors
     /// See `Db::new_multi_scan`.
     pub(crate) fn new(

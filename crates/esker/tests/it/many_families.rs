@@ -22,7 +22,7 @@ fn own_nanos() -> u64 {
     times.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// The cost of flushing `count` families together, apart from the flush itself.
+/// Nanoseconds that this thread runs for a flush of `count` families together.
 fn nanos_of_switch(count: usize) -> u64 {
     let options = DbOptions {
         env: Env::with_fs(Arc::new(MemFs::new())),

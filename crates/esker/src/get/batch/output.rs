@@ -1,26 +1,28 @@
 //! The results of a batch of reads.
 //!
 //! Invariants
-//!  1. Small values of a lent batch lie in `bytes`. Large ones, the value of an only key in a
-//!     memtable, and errors lie apart, once for each different key.
-//!  2. Small values of a pinned batch of many keys lie together in chunks of their own. Keeping one
-//!     counts in memory that no other batch counts in, and holds no block of the cache.
-//!  3. The result of a key is a few words, written in place: words assembled elsewhere and moved
-//!     here would wait for all earlier loads, also those that miss the caches.
+//!  1. Small values of a lent batch lie in `bytes`. Large values and errors lie in `apart`, once
+//!     for each distinct key. The value of a batch's only key lies there too, if it is in a
+//!     memtable.
+//!  2. Small values of a pinned batch of many keys lie together in chunks. A kept value updates a
+//!     reference count that no other batch uses, and holds no block of the cache.
+//!  3. The result of a key is a few words, written in place. A move from elsewhere would wait for
+//!     all earlier loads, also for those that miss the caches.
 
 use crate::get::answer::{Answer, LentValue};
 use esker_base::bytes::Parts;
 use esker_base::{Error, PinnedBytes, Result};
 use smallvec::SmallVec;
 
-/// Values up to this many bytes are copied: cheaper than keeping their block or memtable alive.
+/// Values of up to this many bytes are copied. A copy is cheaper than keeping their block or
+/// memtable alive.
 const COPY_UP_TO_BYTES: usize = 1 << 10;
 
 /// The values of a batch of keys, lent by [`get`](Self::get) or taken along by
 /// [`take_pinned`](Self::take_pinned).
 ///
-/// Use one for batch after batch: its memory is used again. Until the next batch or its end it
-/// holds only the blocks of large values, and the memtable of a batch's only value.
+/// Use one output for many batches: it reuses its memory. Between batches it keeps alive only the
+/// blocks of large values, and the memtable of a batch's only value.
 ///
 /// ```
 /// # let dir = esker_testkit::TempDir::new("doc");
@@ -49,14 +51,14 @@ pub struct MultiGetOutput {
 #[derive(Clone, Copy, Debug)]
 enum Found {
     Nothing,
-    /// This many of `bytes`, from that offset on.
+    /// Length and offset of the value in `bytes`.
     Copied(u32, usize),
-    /// A number in `apart`.
+    /// Index in `apart`.
     Apart(usize),
 }
 
 impl MultiGetOutput {
-    /// Of no keys.
+    /// An output without results.
     pub fn new() -> MultiGetOutput {
         MultiGetOutput::default()
     }
@@ -90,8 +92,8 @@ impl MultiGetOutput {
         }
     }
 
-    /// The value of key `i` of the batch, alive for as long as it is held: a copy of a small one, a
-    /// large one without a copy.
+    /// The value of key `i` of the batch, which stays readable while the caller holds it. A small
+    /// value is copied, a large one is not.
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
@@ -125,7 +127,7 @@ pub(crate) trait Output {
     /// Key `i` is the same as key `of`, which has its answer.
     fn repeat(&mut self, i: usize, of: usize);
 
-    /// Bytes of all values, of a repeated key's each time.
+    /// Bytes of all values. The value of a repeated key counts each time.
     fn value_bytes(&self) -> u64;
 
     /// Number of keys with a value.
@@ -180,8 +182,8 @@ impl MultiGetOutput {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Notes the answer for the only key. A value in a memtable is not copied, which would wait for
-    /// all of it to come from memory with nothing else to do.
+    /// Notes the answer for a batch's only key. A value in a memtable is not copied: the copy would
+    /// wait for memory, with no other work to fill the time.
     #[inline]
     pub(super) fn set_only(&mut self, answer: Answer<'_>) {
         match answer {
@@ -197,25 +199,28 @@ impl MultiGetOutput {
     }
 }
 
-/// Batches of fewer keys are pinned where they lie, in tables: memory of their own costs more.
+/// In a batch of fewer keys, small values of tables are pinned where they lie. Memory of their own
+/// would cost more.
 const FEW_PINNED: usize = 15;
 
-/// The same number for memtables: all pins share a memtable's one count.
+/// The same bound for values of memtables. It is lower, since all pins of a memtable share one
+/// reference count.
 const FEW_PINNED_IN_MEMTABLES: usize = 5;
 
 /// Bytes of a chunk: the most that a kept small value keeps alive.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// Results for callers that keep the values. If each of many small values were pinned, it would
-/// count at its block, where all threads that read the same blocks count; and a batch would hold
-/// all of its blocks, even if the cache has room for few.
+/// Results for callers that keep the values. Small values of a large batch are copied. Pins would
+/// update the reference count of each value's block, which all readers of the block share. Pins
+/// would also hold all blocks of a batch, even if the cache has room for few.
 #[derive(Default)]
 pub(crate) struct PinnedOutput {
     values: Vec<Result<Option<PinnedBytes>>>,
     value_bytes: u64,
     /// Small values that lie in no chunk yet.
     chunk: Vec<u8>,
-    /// Their keys, and where their values end there: each begins where the one before it ends.
+    /// For each value in `chunk`, the index of its key and the value's end. It begins where the
+    /// value before it ends.
     copied: SmallVec<[(u32, u32); 16]>,
 }
 
@@ -233,7 +238,8 @@ impl PinnedOutput {
         std::mem::take(&mut self.values)
     }
 
-    /// Copies the value of key `i` if it is small and the batch has many. Whether it was.
+    /// Copies the value of key `i` if it is small and the batch has many keys. Returns whether it
+    /// did.
     #[inline]
     fn copy(&mut self, i: usize, value: &LentValue<'_>) -> bool {
         let bytes = value.bytes();
@@ -253,8 +259,8 @@ impl PinnedOutput {
         true
     }
 
-    /// Opens a chunk with room for a value of this many bytes: as large as all remaining values may
-    /// need, if they are like this one.
+    /// Opens a chunk with room for a value of this many bytes for each key of the batch, up to
+    /// `CHUNK_BYTES`, and at least for one value.
     #[cold]
     fn open_chunk(&mut self, bytes: usize) {
         self.close_chunk();

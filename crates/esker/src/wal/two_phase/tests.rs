@@ -120,7 +120,7 @@ fn a_rollback_of_the_prepared_policy_leaves_the_operands_of_keys_that_it_does_no
     r.record(4, 1, &["begin-persisted", "merge a", "merge b", "put c", "end x"]).unwrap();
     r.record(4, 2, &["begin-persisted", "merge d", "end y"]).unwrap();
     r.record(4, 3, &["put a", "del c", "rollback x"]).unwrap();
-    // Written anew, for its commit under the usual policy.
+    // A section that recovery wrote anew, to be committed under the usual policy.
     r.record(5, 4, &["rollback y", "begin", "merge d", "end y"]).unwrap();
     assert_eq!(r.applied, ["+1", "+1", "4:3 a", "4:3 c", "4:1 b", "+1", "+0"]);
     assert_eq!(r.left(), [("y".to_owned(), 1, true)]);
@@ -143,7 +143,7 @@ fn a_rollback_behind_the_write_of_somebody_else_is_none_that_takes_keys_back() {
     r.record(4, 3, &["put c", "put d", "rollback gone"]).unwrap();
     r.record(4, 5, &["put e", "put f"]).unwrap();
     r.replay.begin_file();
-    // Here it cannot be told, but from the next record on.
+    // Only the sequence number of the next record shows what this rollback is.
     r.record(5, 7, &["put g", "rollback gone-too"]).unwrap();
     r.record(5, 8, &["put h", "put i"]).unwrap();
     let expected = [
