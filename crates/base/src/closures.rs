@@ -1,7 +1,7 @@
 //! Closures as merge operators, compaction filters and comparators.
 //!
-//! Each has a name, which is stored in the database: the same closure must stand behind the name
-//! for as long as the data lives.
+//! Each has a name, which is stored in the database. The name must mean the same closure for as
+//! long as the data lives.
 
 use crate::compaction_filter::{CompactionFilter, FilterDecision};
 use crate::comparator::{Comparator, ComparatorRef};

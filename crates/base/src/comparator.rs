@@ -9,43 +9,44 @@ use std::sync::Arc;
 
 /// A total order of user keys, with a name that is stored in the database and checked at open.
 pub trait Comparator: Send + Sync {
-    /// Stored in every MANIFEST and table; a database opens only under the name it was written
-    /// with.
+    /// The name, stored in every MANIFEST and table. A database opens only under the name with
+    /// which it was written.
     fn name(&self) -> &str;
-    /// The order. Must be total, and the same for ever under this name.
+    /// Compares two keys. The order must be total, and must never change under this name.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
     /// Whether two keys are the same user key. Default: `compare` says equal.
     fn equal(&self, a: &[u8], b: &[u8]) -> bool {
         self.compare(a, b) == Ordering::Equal
     }
-    /// May shorten `start` to some key k with `start <= k < limit`; leaving it alone is right.
+    /// May shorten `start` to some key k with `start <= k < limit`. It may also do nothing.
     fn find_shortest_separator(&self, _start: &mut Vec<u8>, _limit: &[u8]) {}
-    /// May shorten `key` to some key that is not smaller; leaving it alone is right.
+    /// May shorten `key` to some key that is not smaller. It may also do nothing.
     fn find_short_successor(&self, _key: &mut Vec<u8>) {}
-    /// Bytes at the end of each user key that are a timestamp; 0 for none, at most `u16::MAX`.
+    /// Number of bytes at the end of each user key that are a timestamp: 0 for none, at most
+    /// `u16::MAX`.
     ///
     /// With timestamps, `compare` orders the versions of one key from the newest timestamp to the
     /// oldest.
     fn timestamp_size(&self) -> usize {
         0
     }
-    /// The order of user keys without their timestamps, under the same name; `None` if they have
-    /// none.
+    /// The order of user keys without their timestamps, under the same name. `None` if keys have
+    /// no timestamps.
     fn without_timestamp(&self) -> Option<ComparatorRef> {
         None
     }
     /// The order of timestamps: `Less` if `a` is older than `b`. RocksDB's `CompareTimestamp`.
     ///
-    /// Must agree with `compare`. The default takes both for versions of the empty key.
+    /// Must agree with `compare`. The default compares both as versions of the empty key.
     fn compare_timestamp(&self, a: &[u8], b: &[u8]) -> Ordering {
         self.compare(b, a)
     }
-    /// The oldest timestamp there can be. The default takes the older of all zeros and all ones.
+    /// The oldest possible timestamp. The default is the older of all zeros and all ones.
     fn min_timestamp(&self) -> Vec<u8> {
         let [zeros, ones] = [0, 0xFF].map(|byte| vec![byte; self.timestamp_size()]);
         if self.compare_timestamp(&zeros, &ones).is_le() { zeros } else { ones }
     }
-    /// The newest timestamp there can be. The default takes the newer of all zeros and all ones.
+    /// The newest possible timestamp. The default is the newer of all zeros and all ones.
     fn max_timestamp(&self) -> Vec<u8> {
         let [zeros, ones] = [0, 0xFF].map(|byte| vec![byte; self.timestamp_size()]);
         if self.compare_timestamp(&zeros, &ones).is_le() { ones } else { zeros }
@@ -58,9 +59,8 @@ pub trait Comparator: Send + Sync {
     fn next_timestamp(&self, _timestamp: &[u8]) -> Option<Vec<u8>> {
         None
     }
-    /// The order, if it is one that the engine has code for. Only the built-in comparators may
-    /// answer anything else than `Custom`: the engine then compares bytes itself and does not call
-    /// `compare`.
+    /// The order, if the engine has code for it. Only the built-in comparators may return another
+    /// value than `Custom`: the engine then compares bytes itself and does not call `compare`.
     fn order(&self) -> KeyOrder {
         KeyOrder::Custom
     }
@@ -77,7 +77,7 @@ pub enum KeyOrder {
     Custom,
 }
 
-/// Up to 8 bytes of `key` from `from` on, padded with zeros, as an integer of the same order.
+/// At most 8 bytes of `key` from `from` on, padded with zeros, as an integer with the same order.
 ///
 /// The bytes are not assembled in memory: a load that spans several recent smaller stores would
 /// stall.
@@ -132,7 +132,8 @@ impl Comparator for BytewiseComparator {
     }
 }
 
-/// Cuts `start` behind the first byte that can be raised without reaching `limit`.
+/// Cuts `start` behind the first byte that can be incremented without reaching `limit`, and
+/// increments it.
 fn shorten_bytewise(start: &mut Vec<u8>, limit: &[u8]) {
     let d = start.iter().zip(limit).take_while(|(a, b)| a == b).count();
     if d == start.len() || d == limit.len() || start[d] >= limit[d] {

@@ -1,12 +1,12 @@
 //! Vocabulary, primitives and plug-in traits that every crate of Esker uses.
 //!
-//! This crate knows no file, no thread pool and no other crate of ours. Its public items are shared
-//! between Esker's crates and promise nothing to others; users see the part that `esker`
+//! This crate knows no file, no thread pool and no other crate of Esker. Its public items are
+//! shared between Esker's crates, without any promise to others. Users see the part that `esker`
 //! re-exports.
 //!
 //! Reading order: [`types`] and [`error`] (the vocabulary), [`coding`], [`bytes`] and [`buffer`]
-//! (how bytes are cut, kept alive and kept), [`comparator`], [`prefix`], [`merge_operator`],
-//! [`compaction_filter`] (what a user plugs in), then hashes, statistics and [`sync`].
+//! (encodings of bytes, and their memory), [`comparator`], [`prefix`], [`merge_operator`],
+//! [`compaction_filter`] (plug-ins of users), then hashes, statistics and [`sync`].
 #![warn(missing_docs)]
 
 pub mod allocations;

@@ -1,7 +1,7 @@
-//! The plug-in that turns operands into a value.
+//! Plug-ins that turn operands into a value.
 //!
-//! `merge(key, operand)` stores the operand only; reads and compactions combine. Semantics are
-//! RocksDB's `MergeOperator`; the name is stored in table properties.
+//! `merge(key, operand)` stores only the operand; reads and compactions combine operands. Semantics
+//! are those of RocksDB's `MergeOperator`; the name is stored in table properties.
 
 use crate::{Error, Result};
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Combines merge operands.
 pub trait MergeOperator: Send + Sync {
-    /// Stored in tables; the built-in operators have RocksDB's names.
+    /// The name, stored in tables. The built-in operators have RocksDB's names.
     fn name(&self) -> &str;
     /// Its name in OPTIONS files. Default: [`name`](Self::name).
     fn option_text(&self) -> String {
@@ -23,14 +23,14 @@ pub trait MergeOperator: Send + Sync {
         name == self.name()
     }
     /// The value of `key` after applying `operands`, oldest first, to `existing` (`None`: there is
-    /// no value below). `None` means the operands make no sense: the read fails with
-    /// `Corruption`/`MergeOperatorFailed`, nothing is lost.
+    /// no value below). `None` means that the operands are invalid: the read fails with
+    /// `Corruption`/`MergeOperatorFailed`, and no data is lost.
     fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;
-    /// One operand with the effect of `left` and then `right`; `None` if they must stay apart.
+    /// One operand with the effect of `left` and then `right`. `None` if they cannot be combined.
     fn partial_merge(&self, _key: &[u8], _left: &[u8], _right: &[u8]) -> Option<Vec<u8>> {
         None
     }
-    /// Whether `partial_merge` may be asked for a single operand's normal form.
+    /// Whether `partial_merge` may be called to normalize a single operand.
     fn allow_single_operand(&self) -> bool {
         false
     }
@@ -61,14 +61,14 @@ pub fn check_operands_of(operator: &dyn MergeOperator, written_by: &str) -> Resu
 
 /// An operator whose operands have the form of values: full and partial merge are one function.
 pub trait AssociativeMergeOperator: Send + Sync {
-    /// Stored in tables, as [`MergeOperator::name`].
+    /// The name, stored in tables, as [`MergeOperator::name`].
     fn name(&self) -> &str;
     /// Whether this operator reads operands that an operator called `name` wrote. Default: only its
     /// own name. See [`MergeOperator::takes_operands_of`].
     fn takes_operands_of(&self, name: &str) -> bool {
         name == self.name()
     }
-    /// `existing` (or nothing) combined with `operand`.
+    /// Combines `existing`, if there is a value, with `operand`.
     fn merge(&self, key: &[u8], existing: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>>;
 }
 

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Cuts a prefix from a user key (without its timestamp).
+/// Extracts a prefix from a user key (without its timestamp).
 pub trait SliceTransform: Send + Sync {
-    /// Stored in each table's properties; a table's prefix filter is used only under the same name.
+    /// The name, stored in each table's properties. A table's prefix filter is used only under the
+    /// same name.
     fn name(&self) -> &str;
     /// The prefix of `key`, or `None` if the key has none ("out of domain").
     fn transform<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]>;

@@ -1,7 +1,7 @@
 //! Named points in the engine that tests can watch, delay and change.
 //!
 //! In: `probe!("Module::point")` before an interesting step. Out: nothing, unless a test holds a
-//! [`Probes`]; then a point may wait until other points were passed, and may call the test. The
+//! [`Probes`]. A point may then wait until other points were passed, and may call the test. The
 //! idea is RocksDB's `test_util/sync_point.h`.
 //!
 //! `esker-stress --probes` also counts points that mark rare paths.
@@ -12,7 +12,7 @@
 //! Invariants
 //!  1. At most one `Probes` exists at a time; a second `new` waits. Dropping a `Probes` releases
 //!     all threads that wait at a point.
-//!  2. Calls run without any lock of this module, so they may pass points themselves.
+//!  2. No lock of this module is held during a call of the test, so a call may pass points itself.
 
 use crate::sync::process::atomic::{AtomicBool, Ordering};
 use crate::sync::process::{Condvar, Mutex, MutexGuard};
@@ -29,12 +29,12 @@ type Call = Arc<dyn Fn(&mut dyn Any) + Send + Sync>;
 #[derive(Default)]
 struct State {
     calls: HashMap<String, Call>,
-    /// Point -> points that must have been passed before it.
+    /// For each point, the points that must have been passed before it.
     before: HashMap<String, Vec<String>>,
     passed: HashSet<String>,
-    /// Calls that are running.
+    /// Number of calls that are running.
     running: usize,
-    /// Counts the `Probes`. A thread that waits at a point of an earlier `Probes` goes on.
+    /// Number of the current `Probes`. A thread that waits at a point of an earlier one continues.
     generation: u64,
 }
 
@@ -55,11 +55,11 @@ static REGISTRY: Registry = Registry {
     changed: Condvar::new(),
 };
 
-/// `probe!("Module::point")` marks a point; `probe!("Module::point", value)` also shows a `&mut`
-/// value, which must be `'static`, to the test.
+/// `probe!("Module::point")` marks a point. `probe!("Module::point", value)` also shows the test a
+/// `&mut` value, which must be `'static`.
 ///
-/// `probe!(soon: a, usually: b)` is `a` where points exist and `b` elsewhere: with it, short tests
-/// meet transitions that otherwise take long scans or rare timing.
+/// `probe!(soon: a, usually: b)` is `a` if points exist and `b` otherwise. So short tests
+/// reach transitions that otherwise need long scans or rare timing.
 #[macro_export]
 macro_rules! probe {
     (soon: $soon:expr, usually: $usually:expr) => {
@@ -144,7 +144,7 @@ impl Drop for Running {
     }
 }
 
-/// A test's hold on the points, until it is dropped.
+/// A test's control of the points, until it is dropped.
 #[derive(Debug)]
 pub struct Probes {
     _session: MutexGuard<'static, ()>,
@@ -174,8 +174,8 @@ impl Probes {
         self
     }
 
-    /// Calls `call` whenever `point` is passed, after any wait, with the value shown there (`()` if
-    /// none is).
+    /// Calls `call` whenever `point` is passed, after any wait. It gets the value shown there, or
+    /// `()`.
     pub fn on(&self, point: &str, call: impl Fn(&mut dyn Any) + Send + Sync + 'static) -> &Probes {
         self.change(|s| {
             s.calls.insert(point.to_owned(), Arc::new(call));

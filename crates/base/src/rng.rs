@@ -1,5 +1,5 @@
-//! A small seeded generator, for sampling and jitter in the engine and for tests: the same seed,
-//! the same numbers.
+//! A small seeded generator, for sampling and jitter in the engine and for tests: the same seed
+//! gives the same numbers.
 //!
 //! xoshiro256++ (Blackman and Vigna, public domain), seeded by SplitMix64. Not for secrets; true
 //! randomness comes from `env`.
@@ -10,8 +10,8 @@ pub struct Rng {
     state: [u64; 4],
 }
 
-/// One step of SplitMix64: turns numbers that differ little into numbers that differ in half their
-/// bits.
+/// One step of SplitMix64: turns numbers that differ in one bit into numbers that differ in about
+/// half their bits.
 #[inline]
 pub const fn split_mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -21,7 +21,7 @@ pub const fn split_mix(seed: u64) -> u64 {
 }
 
 impl Rng {
-    /// Any seed is good.
+    /// A generator with this seed. All seeds are equally good.
     pub const fn new(seed: u64) -> Rng {
         let mut state = [0; 4];
         let mut i = 0;

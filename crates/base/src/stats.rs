@@ -1,12 +1,12 @@
-//! Counters and histograms of one database or several.
+//! Counters and histograms of one or several databases.
 //!
 //! In: [`record_tick`] and [`record_in_histogram`] by all threads. Out: totals, under RocksDB's
 //! names. Source of names, levels and text: RocksDB `include/rocksdb/statistics.h`,
 //! `monitoring/statistics.cc`.
 //!
 //! Each thread adds to one of several shards, so that counting does not slow down the counted work.
-//! Reading adds the shards up. A total that is read while other threads count lies between its
-//! values before and after.
+//! A read adds up the shards. If other threads count during the read, the total lies between the
+//! true totals before and after it.
 
 pub mod histogram;
 mod histogram_kind;
@@ -53,7 +53,7 @@ impl StatsLevel {
 
 const MAX_SHARDS: usize = 64;
 
-/// On lines of its own.
+/// One shard, on cache lines of its own.
 #[repr(align(128))]
 struct Shard {
     tickers: [AtomicU64; Ticker::COUNT],
@@ -107,7 +107,7 @@ impl Statistics {
         self.level.load(Ordering::Relaxed) >= level as u8
     }
 
-    /// Whether times are collected: if not, callers need not ask the clock.
+    /// Whether times are collected. If not, callers need not read the clock.
     #[inline]
     pub fn collects_times(&self) -> bool {
         self.collects(StatsLevel::ExceptDetailedTimers)
@@ -138,7 +138,7 @@ impl Statistics {
         }
     }
 
-    /// Adds a value that is no time to a distribution.
+    /// Adds a value to a distribution. For values other than times.
     #[inline]
     pub fn record_in_histogram(&self, histogram: Histogram, value: u64) {
         if self.collects(StatsLevel::ExceptTimers) {
@@ -146,7 +146,7 @@ impl Statistics {
         }
     }
 
-    /// Adds a time to a distribution, in the unit its name says.
+    /// Adds a time to a distribution, in the unit that its name states.
     #[inline]
     pub fn report_time_to_histogram(&self, histogram: Histogram, time: u64) {
         if self.collects_times() {
@@ -159,12 +159,12 @@ impl Statistics {
         self.shards.iter().map(|s| s.tickers[ticker as usize].load(Ordering::Relaxed)).sum()
     }
 
-    /// A ticker's total, which becomes zero; nothing that is counted meanwhile is lost.
+    /// Returns a ticker's total and sets it to zero. No count from other threads is lost.
     pub fn take_ticker_count(&self, ticker: Ticker) -> u64 {
         self.shards.iter().map(|s| s.tickers[ticker as usize].swap(0, Ordering::Relaxed)).sum()
     }
 
-    /// Makes a ticker's total `count`.
+    /// Sets a ticker's total to `count`.
     pub fn set_ticker_count(&self, ticker: Ticker, count: u64) {
         for (i, shard) in self.shards.iter().enumerate() {
             shard.tickers[ticker as usize].store(if i == 0 { count } else { 0 }, Ordering::Relaxed);
@@ -180,7 +180,7 @@ impl Statistics {
         out
     }
 
-    /// The numbers people look at in a distribution.
+    /// A summary of a distribution.
     pub fn histogram_data(&self, histogram: Histogram) -> HistogramData {
         self.histogram(histogram).data()
     }
@@ -232,7 +232,7 @@ pub fn record_tick(statistics: &Option<Arc<Statistics>>, ticker: Ticker, count: 
     }
 }
 
-/// Adds a value that is no time to a distribution, if there are statistics.
+/// Adds a value to a distribution, if there are statistics. For values other than times.
 #[inline]
 pub fn record_in_histogram(statistics: &Option<Arc<Statistics>>, histogram: Histogram, value: u64) {
     if let Some(statistics) = statistics {

@@ -4,18 +4,19 @@
 
 use std::fmt;
 
-/// Order of a write in the whole database: 56 bits, 0 means "older than anything written".
+/// The place of a write in the order of all writes of the database: 56 bits. 0 is older than any
+/// write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct SequenceNumber(pub u64);
 
 impl SequenceNumber {
     /// The oldest one.
     pub const ZERO: SequenceNumber = SequenceNumber(0);
-    /// The largest number that fits beside a type byte. A read at it sees everything.
+    /// The largest number that fits beside a type byte. A read at it sees all writes.
     pub const MAX: SequenceNumber = SequenceNumber((1 << 56) - 1);
 }
 
-/// Number in a file's name. One counter serves all kinds of files of a database.
+/// The number in a file's name. All kinds of files of a database share one counter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct FileNumber(pub u64);
 
@@ -43,15 +44,15 @@ display_inner!(SequenceNumber, FileNumber, ColumnFamilyId);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum ValueType {
-    /// The key is gone.
+    /// The key is deleted.
     Deletion = 0x00,
     /// A plain value.
     Value = 0x01,
     /// An operand for the merge operator.
     Merge = 0x02,
-    /// The key is gone, and had been written exactly once since its last deletion.
+    /// The key is deleted, and was written exactly once since its last deletion.
     SingleDeletion = 0x07,
-    /// Everything from this key up to the value (exclusive) is gone.
+    /// All keys from this one up to the value (exclusive) are deleted.
     RangeDeletion = 0x0F,
     /// The value lies in a blob file.
     BlobIndex = 0x11,
@@ -59,13 +60,13 @@ pub enum ValueType {
     DeletionWithTimestamp = 0x14,
     /// The value is a set of named columns.
     WideColumnEntity = 0x16,
-    /// A value followed by the sequence number that it prefers (from TimedPut).
+    /// A value, followed by the sequence number that it is to have (from TimedPut).
     ValuePreferredSeqno = 0x18,
 }
 
 impl ValueType {
-    /// The largest type of a stored key; a seek key carries it so that it sorts before every entry
-    /// of its user key with the same sequence number. Never stored: see `SEPARATOR`.
+    /// The largest type of a stored key. A seek key has it, so that it sorts before every entry
+    /// of its user key with the same sequence number. It is never stored: see `SEPARATOR`.
     pub const SEEK: ValueType = ValueType::ValuePreferredSeqno;
 
     /// The type stored in shortened separators of an index: the largest that both RocksDB 7.8 and

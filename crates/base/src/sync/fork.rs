@@ -1,20 +1,20 @@
-//! Tells a forked child from the process that made a value.
+//! Distinguishes a forked child from the process that made a value.
 //!
 //! In: a value and the process that makes it. Out: [`ProcessOwner::is_here`], one load and one
 //! comparison. A forked child has a copy of all memory and one thread. The other threads are gone,
-//! but the locks that they held stay taken. A value of the parent must not write to its files, wait
-//! for its threads, or take its locks.
+//! but the locks that they held stay taken. So the child must not write to the files of a parent's
+//! value, wait for its threads, or take its locks.
 //!
 //! The generation of a process lies in a page that the kernel wipes in each child
-//! (`MADV_WIPEONFORK`), also in one made by a bare `clone` system call. `pthread_atfork` gives the
+//! (`MADV_WIPEONFORK`), even in one made by a bare `clone` system call. `pthread_atfork` gives the
 //! child of a `fork` the next generation before `fork` returns; other children take it at their
-//! first [`ProcessOwner::here`]. Where the kernel cannot wipe the page, only `fork` is noticed.
+//! first [`ProcessOwner::here`]. If the kernel cannot wipe the page, only `fork` is noticed.
 //! `vfork` is not noticed: after it only `exec` is allowed.
 //!
 //! Invariants
 //!  1. The generation never changes while a process runs, except from 0 to its own.
-//!  2. Nothing that another process made is freed here: a thread that is gone may have been
-//!     changing it.
+//!  2. A process frees nothing that another process made: a vanished thread may have been changing
+//!     it.
 
 use super::epoch;
 use super::process::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -26,7 +26,7 @@ use std::ptr;
 /// The generation of the first process that makes an [`ProcessOwner`].
 const FIRST: u64 = 1;
 
-/// The bytes of a page where [`PAGE`] is wiped.
+/// Size of a page in which [`PAGE`] is wiped.
 const PAGE_BYTES: usize = 4096;
 
 /// A page for the generation alone: the kernel wipes all of it.
@@ -39,13 +39,13 @@ struct Page {
 
 static PAGE: Page = Page { generation: AtomicU64::new(0), _rest: [0; PAGE_BYTES - size_of::<AtomicU64>()] };
 
-/// The newest generation of this process and those before it.
+/// The newest generation of this process and its ancestors.
 static NEWEST: AtomicU64 = AtomicU64::new(0);
 
-/// The process that last took a generation in [`begin`]; 0: none has.
+/// The process that last took a generation in [`begin`]; 0 for none.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Whether `fork` raises it.
+/// Whether the handler of `fork` that raises the generation is installed.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn in_child() {
@@ -62,7 +62,7 @@ fn generation() -> u64 {
     }
 }
 
-/// Takes the first generation, or the next one in a child that no handler has told of.
+/// Takes the first generation. In a child for which no handler ran, takes the next one.
 #[cold]
 fn begin() -> u64 {
     let here = std::process::id();
@@ -75,7 +75,7 @@ fn begin() -> u64 {
         let next = NEWEST.fetch_add(1, Ordering::Relaxed) + 1;
         PAGE.generation.store(next, Ordering::Release);
     }
-    // Another thread of this process is about to store it.
+    // Another thread of this process has taken the generation and is about to store it.
     loop {
         match PAGE.generation.load(Ordering::Acquire) {
             0 => std::hint::spin_loop(),
@@ -89,7 +89,7 @@ fn begin() -> u64 {
 fn wipe_in_children() {
     let page = std::ptr::from_ref(&PAGE);
     if page_size() == PAGE_BYTES {
-        // SAFETY: the advice changes what a child sees of this page, which holds nothing but the
+        // SAFETY: the advice changes only the child's view of this page, which holds only the
         // generation. A kernel without it, or a page of a file, gives an error.
         unsafe { libc::madvise(page.cast_mut().cast(), PAGE_BYTES, libc::MADV_WIPEONFORK) };
     }
@@ -115,7 +115,7 @@ fn watch() {
     // and a thread-local cell without destructor, which is allowed in a child of a process with
     // threads.
     let result = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    // Without memory for the handler forks are not noticed; the next owner tries again.
+    // Without memory for the handler, forks are not noticed. The next owner tries again.
     if result != 0 {
         IS_WATCHED.store(false, Ordering::Relaxed);
     }
@@ -135,7 +135,7 @@ impl ProcessOwner {
         ProcessOwner { generation: generation(), process_id: std::process::id() }
     }
 
-    /// Whether this process is the owner, not a forked child of it.
+    /// Whether this process is the owner. False in its forked children.
     #[inline(always)]
     pub fn is_here(self) -> bool {
         self.generation == PAGE.generation.load(Ordering::Relaxed)
@@ -170,7 +170,7 @@ struct Made<T> {
 }
 
 impl<T> PerProcess<T> {
-    /// Nothing yet.
+    /// An empty value.
     pub const fn new() -> PerProcess<T> {
         PerProcess { made: AtomicPtr::new(ptr::null_mut()) }
     }
@@ -192,8 +192,8 @@ impl<T> PerProcess<T> {
     }
 
     fn made(&self) -> Option<&Made<T>> {
-        // SAFETY: null, or from `Box::into_raw` in `make`. It is freed only by `drop`, which has
-        // `&mut self`, or by the thread that failed to publish it.
+        // SAFETY: the pointer is null, or came from `Box::into_raw` in `make`. Only `drop`, which
+        // has `&mut self`, or the thread that failed to publish it frees it.
         unsafe { self.made.load(Ordering::Acquire).as_ref() }
     }
 
@@ -204,13 +204,12 @@ impl<T> PerProcess<T> {
         let value = make(unsafe { old.as_ref() }.map(|made| &made.value));
         let new = Box::into_raw(Box::new(Made { owner: ProcessOwner::here(), value }));
         match self.made.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: just made and published; freed as said in `made`.
+            // SAFETY: this thread just made and published it; `made` says who may free it.
             Ok(_) => unsafe { &(*new).value },
             Err(others) => {
                 // SAFETY: the box was not published, so nothing else refers to it.
                 drop(unsafe { Box::from_raw(new) });
-                // SAFETY: another thread of this process published it, and it stays as said in
-                // `made`.
+                // SAFETY: another thread of this process published it; `made` says who may free it.
                 unsafe { &(*others).value }
             }
         }
@@ -244,10 +243,10 @@ unsafe impl<T: Send> Send for PerProcess<T> {}
 // SAFETY: it hands out `&T` to all threads, and one thread may drop what another has made.
 unsafe impl<T: Send + Sync> Sync for PerProcess<T> {}
 
-/// A mutex of a static, which a thread of the parent may have held when this process was forked.
+/// A mutex of a static. A thread of the parent may hold it while this process is forked.
 pub struct StaticMutex<T> {
     mutex: Mutex<T>,
-    /// The last generation in which it was known to be whole.
+    /// The last generation in which the mutex was known to be usable.
     generation: AtomicU64,
 }
 
@@ -257,7 +256,7 @@ impl<T> StaticMutex<T> {
         StaticMutex { mutex: Mutex::new(value), generation: AtomicU64::new(FIRST) }
     }
 
-    /// The lock; `None` in a forked child if a thread that is gone may hold it.
+    /// Takes the lock. `None` in a forked child if a thread of the parent may hold it.
     #[inline]
     pub fn lock(&self) -> Option<MutexGuard<'_, T>> {
         let now = generation();
