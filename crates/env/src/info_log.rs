@@ -1,13 +1,13 @@
-//! The `LOG` file: the engine's messages to people.
+//! The `LOG` file: the engine's messages for human readers.
 //!
-//! In: lines with a level. Out: `2026/11/20-20:25:43.123456 THREAD [LEVEL] message`, local time,
-//! the kernel's thread id; plain information has no level in its line. Lines are flushed as they
-//! come, so that they survive the process.
+//! In: lines with a level. Out: `2026/11/20-20:25:43.123456 THREAD [LEVEL] message`, with local
+//! time and the kernel's thread id; lines of plain information have no level. Each line is flushed
+//! at once, so that it survives the process.
 //! Source: RocksDB `logging/env_logger.h`, `logging/auto_roll_logger.cc` (names and line format).
 //!
-//! Opening renames an existing `LOG` to `LOG.old.<microseconds>`; a file that has become too large
-//! or too old is renamed as well. The newest `keep_log_file_num` files stay. Headers are repeated
-//! at the head of each new file.
+//! Opening renames an existing `LOG` to `LOG.old.<microseconds>`. A file that has become too large
+//! or too old is renamed too. The newest `keep_log_file_num` files stay. Headers are repeated
+//! at the beginning of each new file.
 //!
 //! Nothing here fails the engine: a line that cannot be written is lost and counted.
 
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 /// Nanoseconds of a second.
 const NANOS: u64 = 1_000_000_000;
 
-/// When a log file ends and how many stay; RocksDB's names and defaults.
+/// Limits of a log file and the number of files kept, with RocksDB's names and defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct InfoLogOptions {
     /// Lines below this level are not written (`info_log_level`).
@@ -64,13 +64,13 @@ pub struct InfoLogFile {
 #[derive(Default)]
 struct State {
     file: Option<Box<dyn WritableFile>>,
-    /// Of the monotonic clock.
+    /// Time of the opening, of the monotonic clock.
     opened_nanos: u64,
     headers: Vec<String>,
-    /// Bytes that the current file began with: its headers, which do not count towards its size.
+    /// Bytes of the headers at the beginning of the file, which do not count towards its size.
     header_bytes: u64,
     line: String,
-    /// The last second that was written, and how.
+    /// The last second that was formatted, and its text.
     stamp: (u64, String),
 }
 
@@ -107,11 +107,12 @@ impl InfoLogFile {
         self.lost_lines.load(Ordering::Relaxed)
     }
 
-    /// Puts the current file, if there is one, among the old ones, and starts a new one.
+    /// Renames the current file, if there is one, to an old one, and starts a new one.
     fn start_file(&self, state: &mut State) -> Result<()> {
         let path = self.dir.join(&self.name);
         if self.fs.file_exists(&path)? {
-            // Behind all others, also if the clock has gone back: the oldest are removed first.
+            // The new name sorts behind all others, even if the clock has gone back: the oldest
+            // files are removed first.
             let old = self.old_files().unwrap_or_default();
             let after_newest = old.last().map_or(0, |micros| micros.saturating_add(1));
             self.fs.rename(&path, &self.old_path(self.clock.now_micros().max(after_newest)))?;
@@ -121,8 +122,8 @@ impl InfoLogFile {
         let file = state.file.insert(self.fs.new_writable_file(&path)?);
         state.header_bytes = state.headers.iter().map(|header| header.len() as u64).sum();
         state.opened_nanos = self.clock.monotonic_nanos();
-        // A file without its headers is still the current one: a new file for each line of a full
-        // disk would push out all old ones.
+        // A file without its headers stays the current one. On a full disk each line would
+        // otherwise start a new file and displace all old ones.
         state.headers.iter().try_for_each(|header| file.append(header.as_bytes()))?;
         file.flush()
     }
@@ -139,7 +140,8 @@ impl InfoLogFile {
         Ok(ages)
     }
 
-    /// Leaves room for the current file. Failures are for the next time.
+    /// Removes old files until there is room for the current one. A later call repeats failed
+    /// removals.
     fn remove_old_files(&self) {
         let Ok(ages) = self.old_files() else { return };
         let surplus = (ages.len() + 1).saturating_sub(self.options.keep_log_file_num.max(1));

@@ -1,4 +1,4 @@
-//! Randomness from the operating system, for identities. Not for tests (they are seeded) and not
+//! Randomness from the operating system, for identities. Not for tests, which need seeds, and not
 //! for hot paths.
 
 use std::fmt::Write;
@@ -69,8 +69,8 @@ pub fn session_id() -> String {
     }
 }
 
-/// The session id of this pair: 8 digits of `upper << 2 | lower >> 62`, then 12 digits of the low
-/// 62 bits of `lower`, most significant first. Source: RocksDB `table/unique_id.cc`.
+/// The session id of two random words: 8 digits of `upper << 2 | lower >> 62`, then 12 digits of
+/// the low 62 bits of `lower`, most significant first. Source: RocksDB `table/unique_id.cc`.
 fn session_id_from(upper: u64, lower: u64) -> String {
     let mut out = [b'0'; 20];
     base36((upper << 2) | (lower >> 62), &mut out[..8]);

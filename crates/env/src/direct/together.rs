@@ -1,13 +1,13 @@
-//! Several direct reads as one.
+//! Several direct reads at once.
 //!
-//! In: reads of any bytes of files opened for direct I/O. Out: each one's result. Reads of one file
-//! that share a block, or are adjacent, become one read of whole blocks (a run). All runs go to the
-//! kernel together, and each request's bytes are copied out of them.
+//! In: reads of any bytes of files opened for direct I/O. Out: the result of each. Reads of one
+//! file that share a block, or are adjacent, become one read of whole blocks (a run). All runs go
+//! to the kernel together, and each request gets a copy of its bytes.
 //!
 //! Invariants
 //!  1. No block of a file is read twice, unless a read failed.
-//!  2. An error belongs to the requests that needed the failed bytes: requests of a failed run are
-//!     read each by itself.
+//!  2. An error belongs to the requests that needed the failed bytes. After a failed run, each of
+//!     its requests is read alone.
 
 use super::Alignment;
 use super::reader::{Scatter, with_scratch};
@@ -15,9 +15,9 @@ use crate::fs::RandomAccessFile;
 use crate::read_many::ReadRequest;
 use std::cmp::Ordering;
 
-/// Bytes of runs that only lie side by side, at most: more are no cheaper together.
+/// Most bytes of a run of adjacent reads: a longer run is not cheaper.
 const MOST_RUN_BYTES: u64 = 1 << 20;
-/// Most bytes in flight at once: they are copied out of uncharged memory.
+/// Most bytes in flight at once. They lie in memory that no cache is charged for.
 const MOST_BATCH_BYTES: usize = 8 << 20;
 
 /// Whole blocks of one file.
@@ -26,7 +26,7 @@ struct Run<'f> {
     alignment: Alignment,
     start: u64,
     end: u64,
-    /// Requests that lie in it: these of the sorted ones.
+    /// The requests in the run, as a range of the sorted requests.
     members: std::ops::Range<usize>,
 }
 
@@ -41,7 +41,7 @@ fn place_of(request: &ReadRequest<'_>) -> (usize, u64) {
     (std::ptr::from_ref(request.file).cast::<()>().addr(), request.offset)
 }
 
-/// Does all of these reads; the files tell of an alignment.
+/// Carries out all these reads. Their files must have an alignment.
 pub(crate) fn read_together(requests: &mut [&mut ReadRequest<'_>]) {
     if let [request] = requests {
         request.read_behind(0);
@@ -88,7 +88,7 @@ fn runs_of<'f>(requests: &[&mut ReadRequest<'f>]) -> Vec<Run<'f>> {
 
 /// Reads these runs and fills the requests of their members.
 fn read_batch(batch: &[Run<'_>], requests: &mut [&mut ReadRequest<'_>]) {
-    // Each run begins where any of them may begin.
+    // Each run begins at a multiple of the largest block.
     let block = batch.iter().map(|run| run.alignment.block()).max().unwrap_or(1);
     let room = |run: &Run<'_>| run.length().next_multiple_of(block);
     let bytes = batch.iter().map(room).sum();
@@ -121,7 +121,8 @@ fn copy_out(request: &mut ReadRequest<'_>, blocks: &[u8], start: u64) {
     request.result = Ok(found.len());
 }
 
-/// Reads whole blocks, each read into one buffer: together if the kernel has a ring for us.
+/// Reads whole blocks, each request into one buffer. The reads go together if the kernel has a
+/// ring.
 fn read_blocks(reads: &mut [ReadRequest<'_>]) {
     let mut done = vec![0; reads.len()];
     #[cfg(target_os = "linux")]
@@ -131,7 +132,7 @@ fn read_blocks(reads: &mut [ReadRequest<'_>]) {
     for (read, done) in reads.iter_mut().zip(done) {
         let is_whole = done.is_multiple_of(read.file.alignment().map_or(1, Alignment::block));
         if done == read.wanted() || !is_whole {
-            // Within a block only the file ends.
+            // A read that ends within a block has reached the end of the file.
             read.result = Ok(done);
         } else {
             read.read_behind(done);

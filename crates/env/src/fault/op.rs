@@ -6,9 +6,10 @@ use std::path::PathBuf;
 /// Kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum OpKind {
-    /// Open a file for reading, or a directory.
+    /// Opens a file for reading, or a directory.
     Open,
-    /// Open a file for writing: new, emptied, behind its end, or a recycled one under its new name.
+    /// Opens a file for writing: a new one, an emptied one, one to append to, or a recycled one
+    /// under its new name.
     Create,
     /// One positioned or sequential read.
     Read,
@@ -16,13 +17,13 @@ pub enum OpKind {
     Append,
     /// Flush.
     Flush,
-    /// Sync, of data or of all.
+    /// Sync, with or without metadata.
     Sync,
     /// Start writing back.
     RangeSync,
     /// Reserve space.
     Preallocate,
-    /// Cut, by name or by handle.
+    /// Truncation, by name or by handle.
     Truncate,
     /// Close a file that was written.
     Close,
@@ -40,7 +41,7 @@ pub enum OpKind {
     DeleteDir,
     /// List a directory.
     List,
-    /// Ask whether, how large, how old, how much space.
+    /// Query of existence, size, age or free space.
     Stat,
     /// Lock.
     Lock,
@@ -73,7 +74,7 @@ impl OpKind {
         ]
     };
 
-    /// Those that change the disk, or promise that it has changed.
+    /// The kinds that change the disk, or promise that it has changed.
     pub const CHANGES: [OpKind; 13] = {
         use OpKind::*;
         [
@@ -82,7 +83,7 @@ impl OpKind {
         ]
     };
 
-    /// The bit that stands for it in a set of kinds.
+    /// The bit of this kind in a set of kinds.
     pub(super) const fn bit(self) -> u32 {
         1 << self as u32
     }
@@ -114,7 +115,7 @@ impl fmt::Display for OpKind {
     }
 }
 
-/// One operation. Displays as "append 000004.log 0+31", without the directory, for data-driven
+/// One operation. It displays as "append 000004.log 0+31", without the directory, for data-driven
 /// tests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FaultOp {
@@ -122,13 +123,13 @@ pub struct FaultOp {
     pub index: u64,
     /// The kind of operation.
     pub kind: OpKind,
-    /// On which file; the new name for renames and links.
+    /// The path of the file; the new name for renames and links.
     pub path: PathBuf,
-    /// Where in the file, for reads, appends and ranges.
+    /// The offset in the file, for reads, appends and ranges.
     pub offset: Option<u64>,
-    /// Number of bytes asked for.
+    /// Number of requested bytes.
     pub bytes: u64,
-    /// Whether a rule or the full disk acted. Not known yet when the hook sees it.
+    /// Whether a rule or the full disk acted. Not yet known when the hook sees the operation.
     pub fault: bool,
 }
 

@@ -1,4 +1,4 @@
-//! When something goes wrong, and what.
+//! Rules: when an operation fails, and how.
 
 use super::op::OpKind;
 use esker_base::sync::Arc;
@@ -11,21 +11,21 @@ type PathFilter = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     Fail,
-    /// This many bytes reach the file, or a drawn number.
+    /// This many bytes reach the file; `None` for a random number.
     ShortWrite(Option<usize>),
     BitFlip,
     Skip,
 }
 
-/// A rule: the n-th of the operations of certain kinds on certain files, and maybe later ones,
-/// fail. By default the first, once, on any file, with `IoError` (EIO), not retryable.
+/// A rule that makes operations of certain kinds on certain files fail, from the n-th on. By
+/// default it hits the first operation, once, on any file, with `IoError` (EIO), not retryable.
 #[derive(Clone)]
 pub struct FaultRule {
     kinds: u32,
     path: Option<PathFilter>,
-    /// Operations to let by.
+    /// Number of operations that pass first.
     pass: u64,
-    /// Operations to hit after that.
+    /// Number of operations that are hit after them.
     times: u64,
     errno: i32,
     kind: Option<ErrorKind>,
@@ -57,7 +57,7 @@ impl FaultRule {
         FaultRule::new(&OpKind::ALL, Action::Fail)
     }
 
-    /// An append puts `keep` of its bytes (`None`: a drawn number, not all) into the file and
+    /// An append writes `keep` of its bytes (`None`: a random number, not all) into the file and
     /// fails.
     pub fn short_write(keep: Option<usize>) -> FaultRule {
         FaultRule::new(&[OpKind::Append], Action::ShortWrite(keep))
@@ -80,13 +80,13 @@ impl FaultRule {
         FaultRule { pass: n, ..self }
     }
 
-    /// Hits this many in a row.
+    /// Hits `times` operations in a row.
     #[must_use]
     pub fn times(self, times: u64) -> FaultRule {
         FaultRule { times, ..self }
     }
 
-    /// Never stops.
+    /// Hits all later operations.
     #[must_use]
     pub fn forever(self) -> FaultRule {
         self.times(u64::MAX)
@@ -98,32 +98,32 @@ impl FaultRule {
         FaultRule { path: Some(Arc::new(accept)), ..self }
     }
 
-    /// Only on files whose name contains `part`: "MANIFEST", ".sst".
+    /// Restricts the rule to files whose name contains `part`: "MANIFEST", ".sst".
     #[must_use]
     pub fn on_name(self, part: &str) -> FaultRule {
         let part = part.to_owned();
         self.on(move |path| path.file_name().is_some_and(|name| name.to_string_lossy().contains(&part)))
     }
 
-    /// The error is that of a full disk (sub-code `NoSpace`, retryable).
+    /// Uses the error of a full disk (sub-code `NoSpace`, retryable).
     #[must_use]
     pub fn no_space(self) -> FaultRule {
         FaultRule { errno: libc::ENOSPC, ..self }
     }
 
-    /// The error is of another kind, not from the operating system.
+    /// Uses an error of another kind, not from the operating system.
     #[must_use]
     pub fn error_kind(self, kind: ErrorKind) -> FaultRule {
         FaultRule { kind: Some(kind), ..self }
     }
 
-    /// The error says that trying again may help, or that it does not.
+    /// Marks the error as retryable or not.
     #[must_use]
     pub fn retryable(self, retryable: bool) -> FaultRule {
         FaultRule { retryable: Some(retryable), ..self }
     }
 
-    /// Counts this operation if it is one of this rule's, and says whether it is to go wrong.
+    /// Counts this operation if the rule applies to it. Returns whether to hit it.
     pub(super) fn counts(&mut self, kind: OpKind, path: &Path) -> bool {
         if self.kinds & kind.bit() == 0 || self.path.as_ref().is_some_and(|accept| !accept(path)) {
             return false;

@@ -1,14 +1,14 @@
 //! Files and directories of the real file system.
 //!
-//! A writable file buffers small appends and writes them at its own offset with `pwrite`. A
-//! recycled file is thus overwritten in place, and an error says exactly how far it got. The end of
+//! A writable file buffers small appends and writes them at its own offset with `pwrite`. So it
+//! overwrites a recycled file in place, and after an error it knows how far it got. The end of
 //! a log is mapped instead (`posix/mapped.rs`).
 //!
 //! Invariants
 //!  1. `written` bytes are in the kernel; the buffer holds the bytes that follow; their sum is
 //!     `file_size()`, also after an error.
 //!  2. The buffer never grows beyond `BUFFER_BYTES`; an append of that size or more is not copied.
-//!  3. While `mapped` is there the buffer is empty, and the file may be longer than `written`.
+//!  3. While `mapped` is set, the buffer is empty, and the file may be longer than `written`.
 //!  4. A forked child changes nothing: every call fails there, and dropping the file closes the
 //!     descriptor.
 
@@ -30,10 +30,10 @@ use std::sync::OnceLock;
 /// copy, small enough for the second-level cache.
 pub(super) const BUFFER_BYTES: usize = 128 << 10;
 
-/// Parts of one `preadv` at most: the kernel's `IOV_MAX`.
+/// Most buffers of one `preadv`: the kernel's `IOV_MAX`.
 const MOST_PARTS: usize = 1024;
 
-/// Fills `buf` from `offset`, or as much as the file holds.
+/// Fills `buf` from `offset`, up to the end of the file.
 fn read_full(fd: &OwnedFd, path: &Path, offset: u64, buf: &mut [u8]) -> Result<usize> {
     let mut done = 0;
     while done < buf.len() {
@@ -50,9 +50,9 @@ fn read_full(fd: &OwnedFd, path: &Path, offset: u64, buf: &mut [u8]) -> Result<u
 /// A reservation takes at most this fraction (1/N) of the free space.
 const FREE_SPACE_PARTS: u64 = 8;
 
-/// Reserves up to `bytes` from `offset` on without changing the file's size; returns how many it
-/// reserved. It takes at most a part of the free space, and nothing where the file system cannot
-/// reserve. That is no error: later writes may well fit. A failed reservation holds no space.
+/// Reserves at most `bytes` from `offset` on without changing the file's size. Returns the number
+/// of reserved bytes. It takes at most a part of the free space, and nothing if the file system
+/// cannot reserve. Then later writes may still fit. A failed reservation holds no space.
 /// # Errors
 /// `IoError` from the medium.
 pub(super) fn reserve(fd: &OwnedFd, path: &Path, offset: u64, bytes: u64) -> Result<u64> {
@@ -65,7 +65,8 @@ pub(super) fn reserve(fd: &OwnedFd, path: &Path, offset: u64, bytes: u64) -> Res
     match retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, bytes)) {
         Ok(()) => Ok(bytes),
         Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => {
-            // ext4 keeps the blocks it found. Cutting the file to the size it has frees them.
+            // ext4 keeps the blocks of a failed reservation. Cutting the file to its own size frees
+            // them.
             let size = size_of(fd, path)?;
             match retry_on_intr(|| rustix::fs::ftruncate(fd, size)) {
                 Ok(()) | Err(_) => Ok(0),
@@ -76,10 +77,10 @@ pub(super) fn reserve(fd: &OwnedFd, path: &Path, offset: u64, bytes: u64) -> Res
     }
 }
 
-/// A page of the kernel's cache, or several.
+/// A multiple of the page size of the kernel's cache.
 const PAGE_BYTES: u64 = 64 << 10;
 
-/// A hint that the kernel may refuse.
+/// Gives a hint that the kernel may refuse.
 fn advise(fd: &OwnedFd, offset: u64, bytes: u64, advice: Advice) {
     match rustix::fs::fadvise(fd, offset, std::num::NonZeroU64::new(bytes), advice) {
         Ok(()) | Err(_) => {}
@@ -112,7 +113,7 @@ impl SequentialFile for PosixSequentialFile {
     }
 }
 
-/// Whether the file's file system is nothing but memory.
+/// Whether the file's file system lies in memory only.
 #[cfg(target_os = "linux")]
 fn is_in_memory(fd: BorrowedFd<'_>) -> bool {
     /// `f_type` of tmpfs and ramfs.
@@ -131,7 +132,7 @@ fn is_in_memory(_fd: BorrowedFd<'_>) -> bool {
 pub(super) struct PosixRandomAccessFile {
     fd: OwnedFd,
     path: PathBuf,
-    /// Whether its file system is nothing but memory, once that was asked.
+    /// Whether its file system lies in memory only; determined at the first question.
     is_in_memory: OnceLock<bool>,
     _counted: DataFile,
 }
@@ -190,7 +191,7 @@ impl RandomAccessFile for PosixRandomAccessFile {
     }
 
     fn read_anew(&self, offset: u64, bytes: u64) {
-        // The kernel lets whole pages go only. No bytes are all up to the end.
+        // The kernel only drops whole pages. A length of 0 means all up to the end.
         let begin = offset - offset % PAGE_BYTES;
         let end = offset.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(PAGE_BYTES));
         advise(&self.fd, begin, end.map_or(0, |end| end - begin), Advice::DontNeed);
@@ -206,19 +207,19 @@ impl RandomAccessFile for PosixRandomAccessFile {
 }
 
 pub(super) struct PosixWritableFile {
-    /// `None` once closed.
+    /// `None` once the file is closed.
     fd: Option<OwnedFd>,
     owner: ProcessOwner,
     path: PathBuf,
     buffer: Vec<u8>,
     written: u64,
-    /// Where the reserved space ends.
+    /// The end of the reserved space.
     reserved_end: u64,
     mapped: Option<MappedEnd>,
 }
 
 impl PosixWritableFile {
-    /// Appends go to `offset` and on.
+    /// A file whose appends go to `offset` and on.
     pub(super) fn new(fd: OwnedFd, path: &Path, offset: u64) -> PosixWritableFile {
         PosixWritableFile {
             fd: Some(fd),
@@ -236,14 +237,14 @@ impl PosixWritableFile {
         self.fd.as_ref().ok_or_else(|| closed(&self.path))
     }
 
-    /// Writes all of `data` at the end of the kernel's bytes.
+    /// Writes all of `data` behind the bytes in the kernel.
     fn write_through(&mut self, data: &[u8]) -> Result<()> {
         self.owner.check(self.path.display())?;
         let fd = self.fd.as_ref().ok_or_else(|| closed(&self.path))?;
         let mut rest = data;
         while !rest.is_empty() {
             match retry_on_intr(|| rustix::io::pwrite(fd, rest, self.written)) {
-                // Not for ever.
+                // A write of 0 bytes is an error: repeating it might never end.
                 Ok(0) => return Err(failed_at("pwrite", &self.path, self.written, Errno::IO)),
                 Ok(n) => {
                     self.written += n as u64;
@@ -266,7 +267,7 @@ impl PosixWritableFile {
         {
             // Later appends use `write`, which reports the error if it persists.
             self.mapped = None;
-            // Zeros that stay behind the end will be overwritten, or cut at close.
+            // If zeros stay behind the end, later writes overwrite them, or the close cuts them.
             match retry_on_intr(|| rustix::fs::ftruncate(fd, self.written)) {
                 Ok(()) | Err(_) => self.reserved_end = self.reserved_end.max(self.written + 1),
             }
@@ -345,14 +346,15 @@ impl WritableFile for PosixWritableFile {
             return Ok(());
         }
         let cause = std::io::Error::last_os_error();
-        // A hint, which not every file system takes.
+        // A hint that some file systems refuse.
         let is_refused = Errno::from_io_error(&cause).is_some_and(is_refused);
         if is_refused { Ok(()) } else { Err(failed("sync_file_range", &self.path, cause)) }
     }
 
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
         let fd = self.fd()?;
-        // Leaves no gap behind the written or reserved bytes, so that one number describes them.
+        // Leaves no gap behind the written or reserved bytes, so that one number describes the
+        // reservation.
         let from = offset.min(self.reserved_end.max(self.file_size()));
         let end = offset.saturating_add(bytes);
         let reserved = reserve(fd, &self.path, from, end.saturating_sub(from))?;
@@ -368,7 +370,7 @@ impl WritableFile for PosixWritableFile {
     fn append_in_place(&mut self, block: u64) -> Result<()> {
         self.write_buffer()?;
         let fd = self.fd()?;
-        // Bytes behind the end would be taken for records, so a recycled log is written, not
+        // A reader would take bytes behind the end for records, so a recycled log is written, not
         // mapped.
         if size_of(fd, &self.path)? == self.written {
             self.mapped = MappedEnd::new(fd, block, self.written, self.reserved_end);

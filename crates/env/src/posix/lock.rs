@@ -1,17 +1,17 @@
-//! The `LOCK` file: one process, and one holder within it.
+//! The `LOCK` file: at most one process has it, and one holder within the process.
 //!
 //! An open-file-description lock (`F_OFD_SETLK`) on the whole file excludes other processes and
 //! other descriptors of this process. It also excludes RocksDB, which takes `fcntl` record locks.
-//! Unlike a record lock it stays when this process opens and closes the file elsewhere. Systems
-//! without it get a record lock. A table of this process lists the locks held here. Sources:
+//! Unlike a record lock, it stays when this process opens and closes the file elsewhere. Systems
+//! without it get a record lock. A table of this process lists its locks. Sources:
 //! `fcntl(2)`; RocksDB `env/fs_posix.cc` (messages).
 //!
 //! Invariants
-//!  1. When a lock has been taken, its path named the locked file.
+//!  1. When a lock is taken, its path names the locked file.
 //!  2. A forked child shares the description. Its copy of the descriptor is closed before `fork`
 //!     returns, and it unlocks nothing: the lock ends with the process that took it.
-//!  3. The holder writes its process number into the file: the kernel does not tell the owner of a
-//!     description. RocksDB neither reads nor writes the file.
+//!  3. The holder writes its process number into the file, because the kernel does not tell the
+//!     owner of a description. RocksDB neither reads nor writes the file.
 
 use super::{At, failed, open};
 use crate::clock::{Clock, SystemClock};
@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::{fmt, ptr};
 
-/// The most bytes that are read of a `LOCK` file.
+/// Most bytes read from a `LOCK` file.
 const MOST_READ: usize = 32;
 
 /// A lock of this process.
@@ -41,8 +41,8 @@ struct Held {
 /// Device and number.
 pub(super) type Inode = (u64, u64);
 
-/// Guards all of locking and unlocking: two threads never race for one file. A forked child holds
-/// nothing.
+/// The locks of this process. Its mutex is held while a file is locked or unlocked, so that no two
+/// threads race for one file. A forked child holds no locks.
 static HELD: PerProcess<Mutex<Vec<Held>>> = PerProcess::new();
 
 fn held() -> &'static Mutex<Vec<Held>> {
@@ -69,12 +69,12 @@ impl PosixFileLock {
 impl Drop for PosixFileLock {
     fn drop(&mut self) {
         if !self.owner.is_here() {
-            // The child's copy is closed already, and the number may be another file's by now.
+            // In a child the copy is already closed, and another file may have its number.
             std::mem::forget(self.descriptor.take());
             return;
         }
         let mut held = held().lock();
-        // Unlocks before the table lets another thread of this process try again.
+        // Unlocks before another thread of this process can find the file free in the table.
         drop(self.descriptor.take());
         held.retain(|h| h.inode != self.inode);
     }
@@ -90,7 +90,7 @@ pub(super) fn lock_file(at: &At<'_>) -> Result<PosixFileLock> {
     let owner = ProcessOwner::here();
     let mut held = held().lock();
     loop {
-        // If this fails, the open fails as well, and its error says why.
+        // If this fails, the open below fails too, and its error names the reason.
         let there = inode_at(at).unwrap_or_default();
         if let Some(holder) = held.iter().find(|h| h.path == absolute || Some(h.inode) == there) {
             return Err(held_here(path, holder));
@@ -132,13 +132,13 @@ fn sign(fd: BorrowedFd<'_>) {
     written.unwrap_or_default();
 }
 
-/// The process that holds the lock, as far as that can be told.
+/// The process that holds the lock, if it can be determined.
 fn holder(fd: BorrowedFd<'_>) -> Option<u32> {
     let mut asked = whole_file(libc::F_WRLCK);
     // SAFETY: the descriptor is open, and the kernel fills in `asked`, a live local value.
     let result = unsafe { libc::fcntl(fd.as_raw_fd(), GET_LOCK, &raw mut asked) };
     if result == 0 && asked.l_pid > 0 {
-        // A record lock, of RocksDB perhaps.
+        // The lock is a record lock, perhaps of RocksDB.
         return u32::try_from(asked.l_pid).ok();
     }
     let mut text = [0; MOST_READ];
@@ -146,7 +146,7 @@ fn holder(fd: BorrowedFd<'_>) -> Option<u32> {
     std::str::from_utf8(&text[..length]).ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// The error that says why the lock could not be taken.
+/// The error for a lock that could not be taken.
 #[cold]
 fn refused(path: &Path, fd: BorrowedFd<'_>, e: Errno) -> Error {
     let is_held = matches!(e, Errno::ACCESS | Errno::AGAIN);
@@ -170,7 +170,7 @@ fn held_here(path: &Path, holder: &Held) -> Error {
     .with_retryable(true)
 }
 
-/// The error of a holder whose path no longer names the locked file.
+/// The error for a holder whose path no longer names the locked file.
 #[cold]
 pub(super) fn replaced(path: &Path) -> Error {
     Error::io(format!(
@@ -190,7 +190,7 @@ const SET_LOCK: libc::c_int = libc::F_SETLK;
 const GET_LOCK: libc::c_int = libc::F_GETLK;
 
 fn whole_file(kind: libc::c_int) -> libc::flock {
-    // SAFETY: a structure of numbers, for which zeros are values.
+    // SAFETY: the structure consists of numbers, for which zero is valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
@@ -233,7 +233,7 @@ fn places() -> impl Iterator<Item = &'static Place> {
     std::iter::successors(at(&PLACES), move |place| at(&place.next))
 }
 
-/// In a forked child: gives up its share of every lock. Calls nothing but `close`.
+/// In a forked child: closes the child's copy of every lock's descriptor. Calls only `close`.
 extern "C" fn close_all() {
     for place in places() {
         let fd = place.fd.swap(-1, Ordering::Relaxed);
@@ -260,7 +260,7 @@ impl Descriptor {
         let place = taken.unwrap_or_else(|| {
             let place = Place { fd: AtomicI32::new(number), next: AtomicPtr::new(ptr::null_mut()) };
             let place: &'static mut Place = Box::leak(Box::new(place));
-            // Under the table's lock: no other thread inserts.
+            // The table's lock is held, so no other thread inserts.
             *place.next.get_mut() = PLACES.load(Ordering::Relaxed);
             let place: *mut Place = place;
             PLACES.store(place, Ordering::Release);
@@ -276,7 +276,7 @@ impl Descriptor {
 
     fn lock(&self) -> Result<(), Errno> {
         match set_lock(self.fd(), SET_LOCK, libc::F_WRLCK) {
-            // The file system or the kernel has no such locks.
+            // The file system or the kernel has no open-file-description locks.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 set_lock(self.fd(), libc::F_SETLK, libc::F_WRLCK)
             }
@@ -289,8 +289,8 @@ impl Drop for Descriptor {
     fn drop(&mut self) {
         let Some(fd) = self.fd.take() else { return };
         // Unlocks explicitly: closing does not unlock while a process that is being started has a
-        // copy. The number is removed first, so that a forked child does not close a later file
-        // with it.
+        // copy. The slot is freed first, so that a forked child does not close a later file
+        // with the same number.
         self.place.fd.store(-1, Ordering::Relaxed);
         set_lock(fd.as_fd(), SET_LOCK, libc::F_UNLCK).unwrap_or_default();
     }

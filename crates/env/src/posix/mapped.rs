@@ -1,21 +1,21 @@
 //! The mapped end of a log: an append is a copy, not a system call.
 //!
-//! In: appends, in order. Out: the same bytes in the page cache, where they survive the process as
-//! written ones do.
+//! In: appends, in order. Out: the same bytes in the page cache. There they survive the process, as
+//! bytes of a `write` do.
 //!
-//! A `write` of 150 bytes takes longer than everything else that an append does. A store into a
+//! A `write` of 150 bytes takes longer than all other steps of an append. A store into a
 //! shared mapping takes a few nanoseconds and ends in the same page. The risks and their remedies:
 //!
 //! * *The process dies during a copy.* The first `COMMIT_BYTES` of an append are stored last, by
-//!   one instruction: until then the file has zeros there, and no record begins with zeros.
-//! * *The file has zeros behind its end.* Never beyond the block that is being filled. An append
-//!   that crosses into the next block uses `write`, behind which the file ends; only then does it
-//!   grow by the rest of that block. So zeros never follow a piece of a record where its next piece
-//!   belongs.
+//!   one instruction. Until then the file has zeros there, and no record begins with zeros.
+//! * *The file has zeros behind its end.* They reach at most to the end of the block that is being
+//!   filled. An append that crosses into the next block uses `write`, so the file ends behind it.
+//!   Then the file grows by the rest of that block. So zeros never take the place of a record's
+//!   next fragment.
 //! * *The disk is full*, and a store would raise `SIGBUS`. Space is reserved and the pages are
 //!   faulted in before any store. If either fails, the file goes back to `write`, which reports the
 //!   error.
-//! * *The file system moves reserved blocks* (copy on write), or has no mappings: only file systems
+//! * *The file system moves reserved blocks* (copy on write), or has no mappings. Only file systems
 //!   known to write in place are used.
 //! * Not covered: another program truncates the file, or a page that was written back and evicted
 //!   cannot be read again.
@@ -36,7 +36,7 @@ use std::ptr::{self, NonNull};
 
 /// Bytes that one instruction stores.
 const COMMIT_BYTES: usize = 8;
-/// Bytes that are mapped at a time. They count as memory of the process meanwhile.
+/// Bytes that are mapped at a time. While mapped they count as memory of the process.
 const WINDOW_BYTES: u64 = 4 << 20;
 /// Bytes reserved at a time once the file has outgrown its owner's preallocation.
 const RESERVE_BYTES: u64 = 1 << 20;
@@ -47,14 +47,15 @@ const IN_PLACE: [i64; 3] = [0xEF53, 0x5846_5342, 0x0102_1994];
 pub(super) struct MappedEnd {
     block: u64,
     window: Option<Window>,
-    /// Where the file ends.
+    /// The length of the file.
     end: u64,
-    /// Up to where it has space.
+    /// The end of the reserved space.
     reserved: u64,
 }
 
 impl MappedEnd {
-    /// For a file that ends at `end` and has space up to `reserved`; `None` if it cannot be mapped.
+    /// Maps a file that ends at `end` and has space up to `reserved`. `None` if it cannot be
+    /// mapped.
     pub(super) fn new(fd: &OwnedFd, block: u64, end: u64, reserved: u64) -> Option<MappedEnd> {
         let one_instruction = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
         let fits =
@@ -65,8 +66,8 @@ impl MappedEnd {
         usable.then_some(MappedEnd { block, window: None, end, reserved })
     }
 
-    /// Stores the part of `data` that fits below the file's end, at `at`, the end of the appended
-    /// bytes. Returns its length. After a kill the file holds all of it or nothing.
+    /// Stores the part of `data` that fits below the file's end. `at` is the end of the appended
+    /// bytes. Returns the length stored. After a kill the file holds all of it or nothing.
     #[inline]
     pub(super) fn store(&mut self, at: u64, data: &[u8]) -> usize {
         let room = usize::try_from(self.end.saturating_sub(at)).unwrap_or(usize::MAX);
@@ -80,20 +81,20 @@ impl MappedEnd {
         }
     }
 
-    /// Whether the file ends at or before `size`: it must grow before more can be stored.
+    /// Whether the file ends at or before `size`; it must then grow before more can be stored.
     #[inline]
     pub(super) fn is_full(&self, size: u64) -> bool {
         size >= self.end
     }
 
-    /// The file has space up to `reserved`.
+    /// Records that the file has space up to `reserved`.
     pub(super) fn reserved_up_to(&mut self, reserved: u64) {
         self.reserved = self.reserved.max(reserved);
     }
 
     /// After a write up to `size`: extends the file to the end of that block.
     /// # Errors
-    /// `IoError`: no space, or no mapping. The file is unchanged, or longer by zeros.
+    /// `IoError` if there is no space or no mapping. The file is unchanged, or longer by zeros.
     pub(super) fn grow(&mut self, fd: &OwnedFd, path: &Path, size: u64) -> Result<()> {
         let end = (size / self.block + 1) * self.block;
         let fail = |what: &'static str| move |e| failed_at(what, path, size, e);
@@ -122,7 +123,7 @@ fn no_window() -> Error {
     Error::io("a file is not mapped")
 }
 
-/// A mapped stretch of a file, of `WINDOW_BYTES`; the file may end within it.
+/// A mapped part of a file, of `WINDOW_BYTES`; the file may end within it.
 struct Window {
     at: NonNull<u8>,
     start: u64,
@@ -153,11 +154,11 @@ impl Window {
     #[inline]
     fn place(&self, offset: u64, len: usize) -> NonNull<u8> {
         assert!(offset >= self.start && offset + len as u64 <= self.end(), "within the window");
-        // SAFETY: just checked: inside one mapping.
+        // SAFETY: the assertion above keeps the place inside one mapping.
         unsafe { self.at.add((offset - self.start) as usize) }
     }
 
-    /// Makes the pages of `from..to`, which the file has, present and writable.
+    /// Makes the pages of `from..to`, a range of the file, present and writable.
     fn bring_in(&self, from: u64, to: u64) -> rustix::io::Result<()> {
         let from = from - from % rustix::param::page_size() as u64;
         let len = (to - from) as usize;
@@ -175,7 +176,7 @@ impl Window {
         // SAFETY: `place` checked that the bytes lie in the window; its pages are mapped
         // (`MappedEnd`, invariant 1), and no reference to them exists.
         unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), behind.as_ptr(), rest.len()) };
-        // A kill comes between two instructions: it is enough that they stand in this order.
+        // A kill comes between two instructions, so it is enough to keep their order.
         compiler_fence(Ordering::SeqCst);
         // SAFETY: `place` checked that the bytes lie in the window, and no reference to them
         // exists. Eight bytes at any address are one instruction on the machines that

@@ -1,13 +1,13 @@
 //! Optional system calls: a kernel, its rules (seccomp) or a file system may refuse them.
 //!
-//! In: the error of such a call. Out: whether to go on without it. Errors of the medium (`EIO`) are
-//! never among them.
+//! In: the error of such a call. Out: whether to continue without it. Errors of the medium (`EIO`)
+//! never count as a refusal.
 
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Whether this error of an optional call says that the call is not to be had here.
+/// Whether this error of an optional call means that the call is not available here.
 pub(super) fn is_refused(error: Errno) -> bool {
     matches!(
         error,
@@ -22,9 +22,9 @@ pub(super) fn is_refused(error: Errno) -> bool {
     )
 }
 
-/// Whether this error of `fsync` says that the file system syncs no directories. Network file
+/// Whether this error of `fsync` means that the file system syncs no directories. Network file
 /// systems (CIFS, some NFS and FUSE servers) return it: they keep names durable by themselves, or
-/// cannot.
+/// not at all.
 pub(super) fn syncs_no_directory(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS)
 }

@@ -42,7 +42,7 @@ fn manager(options: SstFileManagerOptions) -> Arc<SstFileManager> {
     Arc::new(SstFileManager::new(Arc::new(SystemClock), options))
 }
 
-/// A rate at which the first file goes and the second one waits longer than any test.
+/// A rate at which the first file is deleted and the second one waits longer than any test.
 fn slow() -> SstFileManagerOptions {
     SstFileManagerOptions { rate_bytes_per_sec: 1, max_trash_db_ratio: 10.0, ..Default::default() }
 }
@@ -106,7 +106,7 @@ fn a_rate_lets_files_wait_as_trash_until_they_are_paid_for() {
     assert!(scene.fs.file_exists(Path::new("/db/2.sst.trash")).unwrap());
     assert_eq!((manager.total_trash_size(), manager.total_size()), (2_000, 2_000));
     assert_eq!(manager.tracked_files().len(), 2);
-    // Without a rate what waits goes at once, and later files do not wait.
+    // Without a rate, waiting files are deleted at once, and later files do not wait.
     manager.set_delete_rate_bytes_per_second(0);
     manager.wait_for_empty_trash();
     assert_eq!((manager.total_trash_size(), manager.total_size()), (0, 0));
@@ -121,7 +121,7 @@ fn much_trash_is_not_added_to() {
     for path in &paths {
         manager.delete_file(scene.deleter(), path).unwrap();
     }
-    // The first goes at once, and three or four wait: 300 > 25 % of what is left.
+    // The first file is deleted at once, and three or four wait: 300 > 25 % of the rest.
     let marked = scene.ticks(Ticker::FilesMarkedTrash);
     assert!((3..=6).contains(&marked), "{marked}");
     assert_eq!(marked + scene.ticks(Ticker::FilesDeletedImmediately), 10);
