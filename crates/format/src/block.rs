@@ -41,8 +41,8 @@ const SEPARATED_VALUES: u32 = 1 << 28;
 const UNIFORM_KEYS: u32 = 1 << 29;
 const HASH_INDEX: u32 = 1 << 31;
 
-/// Whether the footer of these contents says that keys are evenly spread. RocksDB before 11.1 reads
-/// that bit as part of the number of restarts.
+/// Whether the footer of these contents says that keys are evenly spread. RocksDB before 11.1 takes
+/// that bit for a part of the number of restarts.
 pub fn is_marked_uniform(contents: &[u8]) -> bool {
     contents.last_chunk::<4>().is_some_and(|footer| u32::from_le_bytes(*footer) & UNIFORM_KEYS != 0)
 }
@@ -50,17 +50,17 @@ pub fn is_marked_uniform(contents: &[u8]) -> bool {
 /// A parsed block; owns its bytes.
 pub struct Block {
     bytes: Buffer,
-    /// End of the entries; start of the values if those stand apart, else of the restarts.
+    /// End of the entries. Behind it lie the values if they are separate, otherwise the restarts.
     entries_end: u32,
     /// Start of the values section, if there is one; it ends at `restarts`.
     values: Option<u32>,
     restarts: u32,
     restart_count: u32,
-    /// For large indexes in bytewise order.
+    /// First bytes of keys, for large indexes in bytewise order.
     prefixes: Option<prefixes::RestartPrefixes>,
     /// Checksums of its entries, if it is protected.
     protection: Option<Box<protection::Protection>>,
-    /// Values stand with their keys, and nothing is compared.
+    /// Whether values lie beside their keys and no sums are compared.
     is_plain: bool,
 }
 
@@ -94,7 +94,7 @@ impl Block {
             .ok_or_else(|| Error::corruption("block with a bad footer or bad restart points"))
     }
 
-    /// Finds (end of entries, values, restarts, restart count).
+    /// Finds end of entries, values, restarts, and restart count.
     fn layout(bytes: &[u8]) -> Option<(u32, Option<u32>, u32, u32)> {
         let (mut head, footer) = bytes.split_last_chunk::<4>()?;
         let footer = u32::from_le_bytes(*footer);
@@ -106,8 +106,8 @@ impl Block {
             head = rest;
         }
         if footer & HASH_INDEX != 0 {
-            // The hash index is passed over: only point lookups could use it, and a binary search
-            // does as well in a small block.
+            // The hash index is skipped: only point lookups could use it, and a binary search
+            // is as fast in a small block.
             let (rest, buckets) = head.split_last_chunk::<2>()?;
             let buckets = usize::from(u16::from_le_bytes(*buckets));
             head = rest.get(..rest.len().checked_sub(buckets)?)?;
@@ -131,7 +131,7 @@ impl Block {
         Some((entries_end, values, u32::try_from(restarts).ok()?, restart_count))
     }
 
-    /// All its bytes; ranges that cursors give index into them.
+    /// All bytes of the block. The ranges that cursors return index into them.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -160,7 +160,7 @@ impl Block {
         self.restart_count
     }
 
-    /// Where restart `i` lies.
+    /// The offset of restart `i`.
     #[inline]
     pub(crate) fn restart(&self, i: u32) -> u32 {
         let at = self.restarts as usize + 4 * i as usize;
@@ -173,7 +173,8 @@ impl Block {
         prefetch(self.bytes.get(self.restarts as usize..).unwrap_or_default());
     }
 
-    /// Prefetches the first keys that a search compares; of a block with few restarts, all of them.
+    /// Prefetches the first keys that a search compares. In a block with few restarts these are all
+    /// keys.
     #[inline]
     pub fn prefetch_restart_keys(&self) {
         let few = 4;
@@ -184,13 +185,13 @@ impl Block {
         }
     }
 
-    /// Has the processor fetch the entries from this restart on.
+    /// Prefetches the entries from this restart on.
     pub fn prefetch_from(&self, restart: u32) {
         let entries = self.restart(restart) as usize..self.entries_end as usize;
         prefetch(self.bytes.get(entries).unwrap_or_default());
     }
 
-    /// Has the processor fetch the entries from this restart up to the next one.
+    /// Prefetches the entries from this restart up to the next one.
     #[inline]
     pub fn prefetch_interval(&self, restart: u32) {
         let end = if restart + 1 < self.restart_count { self.restart(restart + 1) } else { self.entries_end };
@@ -205,8 +206,8 @@ impl Block {
         self.prefixes = prefixes::RestartPrefixes::build(self.restart_count, key);
     }
 
-    /// The restarts (low, high) between which to search `user_key`. Restart `low` is the first or
-    /// lies before the key; no restart behind `high` lies before it.
+    /// The restarts (low, high) between which to search `user_key`. Restart `low` is the first
+    /// restart, or is before the key. No restart behind `high` is before the key.
     #[inline]
     pub(crate) fn narrow(&self, user_key: &[u8]) -> (u32, u32) {
         match &self.prefixes {
@@ -219,7 +220,7 @@ impl Block {
         }
     }
 
-    /// Bytes of memory it holds.
+    /// Bytes of memory in use.
     pub fn memory_usage(&self) -> usize {
         let prefixes = self.prefixes.as_ref().map_or(0, prefixes::RestartPrefixes::memory_usage);
         let protection = self.protection.as_ref().map_or(0, |protection| protection.memory_usage());

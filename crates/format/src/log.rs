@@ -6,14 +6,14 @@
 //!
 //! `crc u32 | size u16 | type u8 | [log number u32] | payload`
 //!
-//! Little-endian; `crc` is the masked CRC32C of everything behind `size`; recyclable types carry
-//! the log number.
+//! Little-endian; `crc` is the masked CRC32C of everything behind `size`; records of recyclable
+//! types have the log number.
 //!
 //! Invariants
-//!  1. No physical record crosses a block; the bytes of a block too short for a header (7, or 11
-//!     when the writer is recyclable) are zero.
+//!  1. No physical record crosses a block. If the rest of a block is too short for a header (7
+//!     bytes, or 11 with a recyclable writer), it is filled with zeros.
 //!  2. A FIRST is followed by MIDDLEs and one LAST, in order, or the log ended there.
-//!  3. A record that fails its checks takes the rest of its block with it: its size cannot be
+//!  3. If a record fails its checks, the rest of its block is dropped: its size cannot be
 //!     trusted.
 //!
 //! [`LogWriter`] makes the bytes. [`LogReader`] classifies every part of a log ([`LogEvent`]) and
@@ -50,11 +50,11 @@ pub enum RecordType {
     Zero = 0,
     /// A whole logical record.
     Full = 1,
-    /// The first piece of one.
+    /// The first fragment of a logical record.
     First = 2,
-    /// A piece that is neither first nor last.
+    /// A fragment that is neither first nor last.
     Middle = 3,
-    /// The last piece.
+    /// The last fragment.
     Last = 4,
     /// As `Full`, in a file that held another log before.
     RecyclableFull = 5,
@@ -77,7 +77,7 @@ pub enum RecordType {
 }
 
 impl RecordType {
-    /// Types with this bit may be skipped by a reader that does not know them; all others may not.
+    /// A reader may skip an unknown type with this bit, and no other unknown type.
     pub const SAFE_TO_IGNORE: u8 = 0x80;
 
     /// The type with this code.

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Invariants
-//!  1. Values are kept as they are written (escapes, braces): an unknown key survives reading and
+//!  1. Values keep their written form (escapes, braces), so an unknown key survives reading and
 //!     printing.
 //!  2. A parsed file has one `[DBOptions]`, `[CFOptions "default"]` as its first family, every
 //!     family once, and table options only behind their family.
@@ -37,7 +37,7 @@ pub enum SectionKind {
     CfOptions(String),
     /// `[TableOptions/Factory "family"]`
     TableOptions {
-        /// The table factory, `BlockBasedTable` as a rule.
+        /// The table factory, usually `BlockBasedTable`.
         factory: String,
         /// The family.
         family: String,
@@ -49,7 +49,7 @@ pub enum SectionKind {
 pub struct OptionsSection {
     /// Its kind.
     pub kind: SectionKind,
-    /// Keys and values as they are written, in order.
+    /// Keys and values in their written form, in order.
     pub entries: Vec<(String, String)>,
 }
 
@@ -59,22 +59,22 @@ impl OptionsSection {
         OptionsSection { kind, entries: Vec::new() }
     }
 
-    /// The value of `key` as it is written. The first counts if there are several.
+    /// The value of `key` in its written form. If a key occurs twice, the first value.
     pub fn raw(&self, key: &str) -> Option<&str> {
         self.entries.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// The value of `key`, a text, without escapes.
+    /// The value of `key` as text, without escapes.
     pub fn text(&self, key: &str) -> Option<Cow<'_, str>> {
         self.raw(key).map(unescape)
     }
 
-    /// Adds an entry; `value` is escaped already or needs no escapes (numbers, names, `{…}`).
+    /// Adds an entry. `value` must be escaped, or need no escapes (numbers, names, `{…}`).
     pub fn push(&mut self, key: &str, value: impl Into<String>) {
         self.entries.push((key.to_owned(), value.into()));
     }
 
-    /// Adds an entry whose value is any text.
+    /// Adds an entry whose value is any text. Escapes the text.
     pub fn push_text(&mut self, key: &str, text: &str) {
         self.push(key, escape(text));
     }
@@ -83,16 +83,16 @@ impl OptionsSection {
 /// A whole file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OptionsFile {
-    /// In the order of the file.
+    /// The sections, in the order of the file.
     pub sections: Vec<OptionsSection>,
 }
 
 impl OptionsFile {
-    /// Reads a file.
+    /// Parses a file.
     /// # Errors
-    /// `InvalidArgument`, naming the line, for what RocksDB refuses too: no `=` or no key, an
-    /// unknown or repeated section, families out of order, no `[DBOptions]` or no default family;
-    /// also for text that is not UTF-8.
+    /// `InvalidArgument`, naming the line, for text that RocksDB refuses too: no `=` or no key, an
+    /// unknown or repeated section, families out of order, no `[DBOptions]` or no default family.
+    /// Also for text that is not UTF-8.
     pub fn parse(bytes: &[u8]) -> Result<OptionsFile> {
         let text = std::str::from_utf8(bytes).map_err(|e| {
             Error::invalid_argument(format!("OPTIONS file is not UTF-8 from byte {}", e.valid_up_to()))
@@ -200,8 +200,8 @@ impl OptionsFile {
 }
 
 impl fmt::Display for OptionsFile {
-    /// The text of the file. A value with an unescaped `#` or line end would not come back;
-    /// [`OptionsSection::push_text`] escapes them.
+    /// Writes the text of the file. A value with an unescaped `#` or line end could not be read
+    /// back; [`OptionsSection::push_text`] escapes them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("# Options of a database in RocksDB's format.\n")?;
         for section in &self.sections {
@@ -245,7 +245,8 @@ fn parse_section(inner: &str) -> Result<SectionKind> {
     }
 }
 
-/// A line up to its comment, trimmed. RocksDB takes a `#` behind any backslash as escaped.
+/// The part of a line before its comment, trimmed. As in RocksDB, a `#` behind any backslash counts
+/// as escaped.
 fn without_comment(line: &str) -> &str {
     let mut previous = '\0';
     for (at, c) in line.char_indices() {
@@ -257,7 +258,7 @@ fn without_comment(line: &str) -> &str {
     trim(line)
 }
 
-/// C's idea of white space.
+/// Trims white space as C defines it.
 pub(crate) fn trim(text: &str) -> &str {
     text.trim_matches([' ', '\t', '\n', '\u{b}', '\u{c}', '\r'])
 }

@@ -4,8 +4,8 @@
 //! `original.file.number`. Out: two u64 that the MANIFEST stores beside the file. Source: RocksDB
 //! `table/unique_id.cc`, `db/db_impl/db_impl.cc`.
 //!
-//! A session id is 13 to 24 base-36 digits (0-9A-Z, 20 when written): one fresh pair of random
-//! words for each open.
+//! A session id has 13 to 24 base-36 digits (0-9A-Z; 20 are written). Each open makes one from a
+//! fresh pair of random words.
 //!
 //! Page: `docs/format/properties.md`.
 
@@ -51,7 +51,7 @@ fn parse_session_id(id: &str) -> Option<(u64, u64)> {
     Some((a >> 2, (b & LOW_62) | (a << 62)))
 }
 
-/// The unique id of the table `file_number` written in this session of this database; `None` if one
+/// The unique id of the table `file_number` that this session of this database wrote. `None` if one
 /// of the three is missing or malformed.
 pub fn unique_id(db_id: &str, db_session_id: &str, file_number: u64) -> Option<[u64; 2]> {
     if db_id.is_empty() || file_number == 0 {
@@ -63,8 +63,8 @@ pub fn unique_id(db_id: &str, db_session_id: &str, file_number: u64) -> Option<[
     Some([lower, high ^ file_number])
 }
 
-/// The public form of an internal unique id, which tools print: the same information, every bit
-/// spread over all others.
+/// The public form of an internal unique id, which tools print. It has the same information, with
+/// every bit spread over all others.
 /// Source: RocksDB `table/unique_id.cc` (`InternalUniqueIdToExternal`), `util/hash.cc`
 /// (`BijectiveHash2x64`).
 pub fn public_unique_id([low, high]: [u64; 2]) -> [u64; 2] {
@@ -73,7 +73,7 @@ pub fn public_unique_id([low, high]: [u64; 2]) -> [u64; 2] {
     mix(low.wrapping_add(LOW_OFFSET), high.wrapping_add(HIGH_OFFSET))
 }
 
-/// XXH3's 128-bit hash of 16 bytes, in the form it had before its format was fixed.
+/// XXH3's 128-bit hash of 16 bytes, in its form before the format was fixed.
 fn mix(low: u64, high: u64) -> [u64; 2] {
     const PRIME_1: u64 = 0x9E37_79B1_85EB_CA87;
     const PRIME_2: u64 = 0xC2B2_AE3D_27D4_EB4F;

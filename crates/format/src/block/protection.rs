@@ -2,10 +2,10 @@
 //!
 //! In: a block that was just read and checked. Out: for a parsed entry, whether it has changed
 //! since. Idea: RocksDB `table/block_based/block.cc` (`InitializeDataBlockProtectionInfo`), which
-//! sums whole keys. Here the stored bytes are summed, so that skipped entries and restart keys are
-//! compared as well, and a search takes no wrong turn. Sums are in memory only.
+//! sums whole keys. Here the stored bytes are summed. So skipped entries and restart keys are
+//! compared too, and a damaged key cannot mislead a search. Sums are in memory only.
 //!
-//! Invariant: `offsets` ascend, one for each entry; the sums lie in the same order.
+//! Invariant: `offsets` ascend, one for each entry; the sums have the same order.
 
 use super::{Block, BlockCursor, EntryShape};
 use esker_base::xxph3::hash64_with_seed;
@@ -14,9 +14,9 @@ use std::ops::Range;
 
 /// See the head of the file.
 pub(super) struct Protection {
-    /// Where the entries begin.
+    /// Offsets of the entries.
     offsets: Box<[u32]>,
-    /// Those of the restarts.
+    /// Offsets of the restarts.
     restarts: Box<[u32]>,
     sums: Box<[u8]>,
     /// Bytes of each sum.
@@ -26,7 +26,7 @@ pub(super) struct Protection {
 }
 
 impl Protection {
-    /// Bytes of memory it holds.
+    /// Bytes of memory in use.
     pub(super) fn memory_usage(&self) -> usize {
         size_of::<Protection>() + size_of_val(&*self.offsets) + size_of_val(&*self.restarts) + self.sums.len()
     }
@@ -40,7 +40,7 @@ impl Protection {
     }
 }
 
-/// Of an entry as it is stored.
+/// The sum of a stored entry.
 fn sum_of(block: &Block, entry: Range<u32>, value: Range<u32>) -> u64 {
     let bytes =
         |range: Range<u32>| block.bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
@@ -50,9 +50,9 @@ fn sum_of(block: &Block, entry: Range<u32>, value: Range<u32>) -> u64 {
 }
 
 impl Block {
-    /// Sums the entries, `width` bytes for each (0: not at all) plus 4 for its offset; cursors
-    /// compare them from now on. `place`: the block's offset in its file, for errors. Drops the
-    /// copies of keys that `prepare_for_search` made, because nothing protects them.
+    /// Sums the entries, with `width` bytes for each (0: not at all) plus 4 for its offset. From
+    /// then on cursors compare the sums. `place` is the block's offset in its file, for errors.
+    /// Drops the copies of keys that `prepare_for_search` made, because nothing protects them.
     /// # Errors
     /// `Corruption` if an entry cannot be read.
     pub fn protect(&mut self, shape: EntryShape, width: usize, place: u64) -> Result<()> {
@@ -77,18 +77,18 @@ impl Block {
     }
 
     /// Whether the entry at `offset` is unchanged. It ends at `next`; `value` is its value if that
-    /// stands apart. True if nothing is compared.
+    /// is separate. True if the block has no sums.
     pub(super) fn is_intact(&self, offset: u32, next: u32, value: Range<u32>) -> bool {
         self.protection.as_ref().is_none_or(|known| known.is_intact(self, offset, next, value))
     }
 
-    /// Whether restart `i` lies where it did; true if nothing is compared.
+    /// Whether restart `i` is unchanged. True if the block has no sums.
     pub(super) fn is_restart_intact(&self, i: u32) -> bool {
         let known = self.protection.as_ref().map(|known| known.restarts.get(i as usize));
         known.is_none_or(|offset| offset == Some(&self.restart(i)))
     }
 
-    /// The error of a cursor that cannot read an entry.
+    /// The error for a cursor that cannot read an entry.
     #[cold]
     pub(super) fn bad_entry(&self, offset: u32) -> Error {
         Error::corruption(match &self.protection {

@@ -4,8 +4,8 @@
 //! for byte those that RocksDB writes with `optimize_filters_for_memory = false`.
 //!
 //! Invariants
-//!  1. A repetition is dropped only behind its equal, as in RocksDB: repetitions of a prefix are
-//!     neighbours. Dropping affects only the size, but the size must be RocksDB's.
+//!  1. As in RocksDB, a hash is dropped only if it equals the one before it: repetitions of a
+//!     prefix are neighbours. Dropping affects only the size, but the size must be RocksDB's.
 
 use super::{fast_local_bloom, key_hash, legacy_bloom, legacy_key_hash, ribbon};
 
@@ -22,10 +22,9 @@ pub enum FilterKind {
         /// Bits for each key.
         bits_per_key: u32,
     },
-    /// Format version 5 and later; falls back to `FastLocalBloom` where that is smaller.
+    /// Format version 5 and later. A filter for which `FastLocalBloom` is smaller uses that.
     Ribbon {
-        /// Thousandths of bits for each key of the Bloom filter that has the same rate of false
-        /// positives.
+        /// Size in thousandths of bits per key of a Bloom filter with the same false positive rate.
         millibits_per_key: u32,
     },
 }
@@ -80,7 +79,7 @@ pub struct FilterBitsBuilder {
 }
 
 impl FilterBitsBuilder {
-    /// No keys yet.
+    /// A builder without keys.
     pub fn new(kind: FilterKind) -> FilterBitsBuilder {
         let collected = match kind {
             FilterKind::LegacyBloom { .. } => Collected::Legacy(Hashes::new()),
@@ -89,7 +88,7 @@ impl FilterBitsBuilder {
         FilterBitsBuilder { kind, fill_memory: false, collected }
     }
 
-    /// Whether Bloom filters use all of the memory they will be given
+    /// Sets whether Bloom filters use all the memory that the allocator gives them
     /// (`optimize_filters_for_memory`). Off by default.
     #[must_use]
     pub fn fill_memory(mut self, on: bool) -> FilterBitsBuilder {
@@ -102,7 +101,7 @@ impl FilterBitsBuilder {
         self.kind
     }
 
-    /// Adds a key, or a prefix: when only one of both is filtered, or the key has no prefix.
+    /// Adds a key or a prefix, if only one of the two is filtered, or if the key has no prefix.
     #[inline]
     pub fn add_key(&mut self, key: &[u8]) {
         match &mut self.collected {
@@ -161,7 +160,7 @@ impl FilterBitsBuilder {
         }
     }
 
-    /// The filter; empty if nothing was added. The builder is empty again.
+    /// The filter; empty if nothing was added. Empties the builder.
     pub fn finish(&mut self) -> Vec<u8> {
         let next = FilterBitsBuilder::new(self.kind).fill_memory(self.fill_memory);
         let done = std::mem::replace(self, next);

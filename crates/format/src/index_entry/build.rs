@@ -1,7 +1,7 @@
 //! Builds an index block.
 //!
-//! In: data blocks, in order. Out: the block, once it is known whether its keys can be bare user
-//! keys.
+//! In: data blocks, in order. Out: the block. The builder knows only at the end whether keys can be
+//! bare user keys.
 //! Source: RocksDB `table/block_based/index_builder.{h,cc}` (`ShortenedIndexBuilder`).
 
 use super::IndexShape;
@@ -21,7 +21,8 @@ pub struct IndexBuilder {
     restart_interval: usize,
     with_first_key: bool,
     delta_values: bool,
-    /// Separators as internal keys, back to back, then first keys; cut by `entries`.
+    /// Separators as internal keys, back to back, each followed by the first key; `entries` has the
+    /// boundaries.
     keys: Vec<u8>,
     entries: Vec<IndexEntry>,
     needs_sequence: bool,
@@ -32,27 +33,27 @@ struct IndexEntry {
     separator_end: usize,
     first_key_end: usize,
     handle: BlockHandle,
-    /// Other bytes lie between this block and the previous block.
+    /// Whether other bytes lie between this block and the previous one.
     follows_gap: bool,
 }
 
-/// The extent to which separators are shortened.
+/// Selects the index keys that are shortened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shortening {
-    /// Between blocks.
+    /// The separators between blocks.
     pub separators: bool,
-    /// Behind the last block.
+    /// The key behind the last block.
     pub successor: bool,
 }
 
-/// A data block, as an index is told of it.
+/// A data block as an index needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct DataBlockPlace<'a> {
     /// Its first internal key; used if the index has first keys.
     pub first: &'a [u8],
     /// Its last internal key.
     pub last: &'a [u8],
-    /// The first internal key of the block behind it, if there is one.
+    /// The first internal key of the next block, if there is one.
     pub next: Option<&'a [u8]>,
     /// Where it lies.
     pub handle: BlockHandle,
@@ -61,7 +62,7 @@ pub struct DataBlockPlace<'a> {
 }
 
 impl DataBlockPlace<'_> {
-    /// Whether its last user key goes on in the next block.
+    /// Whether its last user key continues in the next block.
     pub(super) fn shares_user_key(&self, icmp: &InternalKeyComparator) -> bool {
         self.next.is_some_and(|next| icmp.same_user_key(key::user_key(self.last), key::user_key(next)))
     }
@@ -82,7 +83,7 @@ impl DataBlockPlace<'_> {
             None if shortening.successor => icmp.user_comparator().find_short_successor(&mut separator),
             _ => {}
         }
-        // A comparator that has changed nothing is not asked again.
+        // If the comparator shortened nothing, it is not asked again.
         let is_shorter = separator.len() <= last_user.len()
             && separator != last_user
             && icmp.compare_user_keys(last_user, &separator).is_lt();
@@ -123,7 +124,7 @@ impl IndexBuilder {
         });
     }
 
-    /// Adds a block of any kind with a separator that is known, an internal key. Not for indexes
+    /// Adds a block of any kind with a known separator, an internal key. Not for indexes
     /// with first keys.
     pub fn add_separator(&mut self, separator: &[u8], handle: BlockHandle) {
         debug_assert!(!self.with_first_key);
@@ -137,18 +138,18 @@ impl IndexBuilder {
         self.needs_sequence
     }
 
-    /// About how many bytes the index block will have.
+    /// Estimated bytes of the index block.
     pub fn size_estimate(&self) -> usize {
         self.keys.len() + 8 * self.entries.len() + 8
     }
 
-    /// More bytes than the index block will have.
+    /// An upper bound of the bytes of the index block.
     pub fn max_block_bytes(&self) -> usize {
         self.keys.len().saturating_add(MAX_ENTRY_OVERHEAD * (self.entries.len() + 1))
     }
 
-    /// The index block, and the form its entries took: user keys if no user key spans two blocks
-    /// and `allow_user_keys`.
+    /// The index block and the form of its entries. Keys are user keys if no user key spans two
+    /// blocks and `allow_user_keys` is set.
     pub fn finish(&self, allow_user_keys: bool) -> (Vec<u8>, IndexShape) {
         let shape = IndexShape {
             key_is_user_key: allow_user_keys && !self.needs_sequence,
@@ -175,7 +176,7 @@ impl IndexBuilder {
         }
     }
 
-    /// Puts the last entry into `block`, which has the others.
+    /// Puts the last entry into `block`, which has the earlier ones.
     pub(super) fn put_last(&self, block: &mut BlockBuilder, key_is_user_key: bool) {
         let Some((last, before)) = self.entries.split_last() else { return };
         let previous = before.last();

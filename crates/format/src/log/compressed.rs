@@ -17,7 +17,7 @@ impl RecordCompressor {
     /// Whether this build can compress logs.
     pub const IS_BUILT_IN: bool = cfg!(feature = "zstd");
 
-    /// With zstd's default level, which RocksDB uses.
+    /// A compressor with zstd's default level, which RocksDB uses.
     /// # Errors
     /// `NotSupported` in a build without zstd; `IoError` if zstd gets no memory.
     #[cfg(feature = "zstd")]
@@ -28,7 +28,7 @@ impl RecordCompressor {
         Ok(RecordCompressor { context, frame: Vec::new() })
     }
 
-    /// A build without zstd compresses nothing.
+    /// Fails: a build without zstd cannot compress.
     /// # Errors
     /// `NotSupported`.
     #[cfg(not(feature = "zstd"))]
@@ -36,8 +36,8 @@ impl RecordCompressor {
         Err(Error::not_supported("compressed WAL: Esker was built without its feature `zstd`"))
     }
 
-    /// The frame of one logical record in pieces. One pass over its bytes; the buffer stays for the
-    /// next record.
+    /// The frame of one logical record, which comes in pieces. Takes one pass over its bytes and
+    /// reuses the buffer.
     /// # Errors
     /// `IoError` if zstd fails, for lack of memory.
     #[cfg(feature = "zstd")]
@@ -75,7 +75,7 @@ impl RecordCompressor {
         Err(Error::not_supported("compressed WAL: Esker was built without its feature `zstd`"))
     }
 
-    /// Gives the buffer back if it has more than `bytes`.
+    /// Frees the buffer if it has more than `bytes`.
     pub fn keep_at_most(&mut self, bytes: usize) {
         if self.frame.capacity() > bytes {
             self.frame = Vec::new();
@@ -117,7 +117,7 @@ impl RecordDecompressor {
         }
     }
 
-    /// Forgets a frame that was begun.
+    /// Forgets an unfinished frame.
     pub(super) fn reset(&mut self) {
         #[cfg(feature = "zstd")]
         {
@@ -142,8 +142,8 @@ impl RecordDecompressor {
                 Ok(hint) => self.at_frame_end = hint == 0,
                 Err(_code) => return false,
             }
-            // A full output may hide more; but behind the end of a frame the decoder would begin
-            // another.
+            // If the buffer is full, the decoder may hold more bytes; but behind the end of a frame
+            // it would begin another.
             let may_hold_more = output.pos() == room && !self.at_frame_end;
             if input.pos() == bytes.len() && !may_hold_more {
                 return true;

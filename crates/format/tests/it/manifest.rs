@@ -1,4 +1,4 @@
-//! Every MANIFEST that RocksDB wrote is understood, and comes out again as it was.
+//! Every MANIFEST of RocksDB is understood, and is written again with the same contents.
 
 use crate::fixtures::{databases, files, manifest, manifest_edits, manifest_records, read};
 use esker_format::file_name::FileType;
@@ -27,7 +27,7 @@ fn every_edit_survives_encoding_and_decoding() {
                 let edit = VersionEdit::decode(&record).unwrap();
                 let again = edit.encode();
                 let mut back = VersionEdit::decode(&again).unwrap();
-                // These are read and never written.
+                // Esker reads these fields and never writes them.
                 back.wal_additions.clone_from(&edit.wal_additions);
                 back.wal_deletion = edit.wal_deletion;
                 back.ignored_tags.clone_from(&edit.ignored_tags);
@@ -40,8 +40,8 @@ fn every_edit_survives_encoding_and_decoding() {
     assert!(count > 800, "only {count} edits were there");
 }
 
-/// RocksDB 11.9 writes the same tags in the same order; so what we write of its edits is what it
-/// wrote, byte for byte.
+/// RocksDB 11.9 writes the same tags in the same order. So Esker writes its edits again byte for
+/// byte.
 #[test]
 fn edits_of_rocksdb_11_come_out_in_the_same_bytes() {
     let mut count = 0;
@@ -51,8 +51,8 @@ fn edits_of_rocksdb_11_come_out_in_the_same_bytes() {
             let has_unwritten = !edit.wal_additions.is_empty()
                 || edit.wal_deletion.is_some()
                 || !edit.ignored_tags.is_empty();
-            // Of the two ways to say how old the WALs may be, RocksDB uses both when there is a new
-            // file.
+            // There are two ways to state the oldest needed WAL. With a new file, RocksDB uses
+            // both.
             let says_it_twice = edit.min_log_number_to_keep.is_some() && !edit.new_files.is_empty();
             if has_unwritten || says_it_twice {
                 continue;
