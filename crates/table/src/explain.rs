@@ -1,9 +1,8 @@
 //! A point read of one table, reported step by step.
 //!
 //! In: a key. Out: the entries that [`TableReader::get`] shows, and each filter, index and block on
-//! the way with its source, bytes and time. It is a twin of `get`, so that `get` itself carries
-//! nothing of this: the same pieces in the same order, tested to show the same entries and read the
-//! same blocks.
+//! the way with its source, bytes and time. This read is a twin of `get`, so `get` itself does no
+//! reporting. Tests check that both show the same entries and read the same blocks.
 
 use crate::block_source::{BlockKind, BlockRef, CachedBlock};
 use crate::filter::{Resident, TableFilter};
@@ -17,10 +16,10 @@ use esker_env::Clock;
 use esker_format::handle::BlockHandle;
 use esker_format::key::{self, LookupKey};
 
-/// Where something that a read looked at was.
+/// The place of an object that a read touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FoundAt {
-    /// In memory, outside of any cache: kept by the open table.
+    /// In the open table's own memory, outside of any cache.
     Reader,
     /// In the block cache.
     BlockCache,
@@ -33,9 +32,9 @@ pub enum FoundAt {
 /// The kind of an object that a read touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TouchedKind {
-    /// The filter or a partition of it; whether it let the key pass.
+    /// The filter or a partition of it.
     Filter {
-        /// Whether it did.
+        /// Whether the filter let the key pass.
         passes: bool,
     },
     /// The index, with the partitions it reads.
@@ -44,20 +43,20 @@ pub enum TouchedKind {
     Data,
 }
 
-/// One thing that a read of a table looked at.
+/// An object that a read of a table touched.
 #[derive(Clone, Debug)]
 pub struct Touched {
-    /// Its kind.
+    /// The object's kind.
     pub kind: TouchedKind,
-    /// Where it was.
+    /// The object's place.
     pub found_at: FoundAt,
-    /// Offset in the file, where it has one.
+    /// Offset in the file, if the object has one.
     pub offset: Option<u64>,
-    /// Bytes of it in memory.
+    /// Bytes that the object has in memory.
     pub bytes: u64,
-    /// Bytes that were read from the file for it.
+    /// Bytes read from the file for the object.
     pub bytes_read: u64,
-    /// Nanoseconds spent on it.
+    /// Nanoseconds spent on the object.
     pub nanos: u64,
 }
 

@@ -14,7 +14,7 @@ use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexShape;
 use esker_format::key::InternalKeyComparator;
 
-/// A block that stays with the reader, or is asked of the cache each time.
+/// A block that the reader holds for good, or asks the cache for each time.
 #[derive(Debug)]
 pub(crate) enum Resident {
     Pinned(BlockRef),
@@ -22,7 +22,7 @@ pub(crate) enum Resident {
 }
 
 impl Resident {
-    /// Calls `then` with the block, which is had as by `BlockSource::loan`.
+    /// Calls `then` with the block, which it gets as `BlockSource::loan` does.
     #[inline]
     pub(crate) fn with<R>(
         &self,
@@ -37,7 +37,7 @@ impl Resident {
         }
     }
 
-    /// The block, shared; read at this pace.
+    /// A shared reference to the block. A read for it is limited to `pace`.
     pub(crate) fn share(
         &self,
         source: &BlockSource,
@@ -51,15 +51,15 @@ impl Resident {
         }
     }
 
-    /// Whether it is held all the time.
+    /// Whether the reader holds the block for good.
     pub(crate) fn is_pinned(&self) -> bool {
         matches!(self, Resident::Pinned(_))
     }
 
-    /// Bytes of memory it holds outside the cache.
+    /// Bytes of memory that the block takes outside the cache.
     pub(crate) fn memory_usage(&self) -> usize {
         match self {
-            // One that is pinned in the cache is charged there.
+            // The cache charges a block that is pinned in it.
             Resident::Pinned(block) if Handle::charge(block) > 0 => 0,
             Resident::Pinned(block) => block.memory_usage(),
             Resident::Cached(_) => 0,
@@ -70,16 +70,16 @@ impl Resident {
 /// A table's filter.
 #[derive(Debug)]
 pub(crate) enum TableFilter {
-    /// There is none that may be used.
+    /// The table has no filter that reads may use.
     None,
-    /// One for the whole table.
+    /// One filter for the whole table.
     Full(Resident),
-    /// One for each range of keys, found through an index.
+    /// One filter for each range of keys, found through an index.
     Partitioned { index: Resident, shape: IndexShape },
 }
 
 impl TableFilter {
-    /// Whether it is cut into parts, each for a range of keys.
+    /// Whether the filter is cut into partitions, each for a range of keys.
     pub(crate) fn is_partitioned(&self) -> bool {
         matches!(self, TableFilter::Partitioned { .. })
     }
@@ -87,7 +87,7 @@ impl TableFilter {
     /// Whether `key` (a user key without timestamp, or a prefix) may be in the table. `place` is
     /// the internal key that selects the partition.
     /// # Errors
-    /// `Incomplete` if the filter would have to be waited for, and the read must not wait.
+    /// `Incomplete` if the read must not wait, and the filter is not in memory.
     #[inline]
     pub(crate) fn may_match(
         &self,
@@ -114,7 +114,7 @@ impl TableFilter {
         or_may_match(passes, options)
     }
 
-    /// Bytes of memory it holds outside the cache.
+    /// Bytes of memory that the filter takes outside the cache.
     pub(crate) fn memory_usage(&self) -> usize {
         match self {
             TableFilter::None => 0,
@@ -142,7 +142,8 @@ fn partition_of(
     Ok(walker.valid().then(|| walker.handle()))
 }
 
-/// Lets keys pass on any error, except that the read must not wait for the filter.
+/// Turns an error into "may be there". Returns the error only if the read must not wait for the
+/// filter.
 #[inline]
 pub(crate) fn or_may_match(passes: Result<bool>, options: &TableReadOptions) -> Result<bool> {
     match passes {

@@ -1,7 +1,7 @@
 //! Iterates over a table's index, of one level or two, block handle by block handle.
 //!
-//! The top is borrowed (point reads, which must touch no shared count) or shared (cursors, which
-//! live on their own).
+//! Point reads borrow the top level, so that they touch no shared count. Cursors share it, since
+//! they outlive a call.
 
 use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::options::TableReadOptions;
@@ -18,13 +18,13 @@ use std::ops::Deref;
 pub(crate) struct IndexWalker<H> {
     top: H,
     top_cursor: IndexCursor,
-    /// The current partition, of a two-level index.
+    /// The current partition of a two-level index.
     partition: Option<(BlockRef, IndexCursor)>,
     /// That partition's handle.
     partition_handle: BlockHandle,
     two_level: bool,
     shape: IndexShape,
-    /// The pace of reading partitions.
+    /// The rate limit for reads of partitions.
     pace: Option<ReadPace>,
 }
 
@@ -43,7 +43,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         }
     }
 
-    /// Reads partitions at this pace.
+    /// Limits the rate at which partitions are read.
     pub(crate) fn with_pace(self, pace: Option<ReadPace>) -> IndexWalker<H> {
         IndexWalker { pace, ..self }
     }
@@ -85,14 +85,14 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         self.cursor().handle()
     }
 
-    /// The user key of its separator.
+    /// The user key of the current separator.
     #[inline]
     pub(crate) fn separator_user_key(&self) -> &[u8] {
         self.cursor().separator_user_key()
     }
 
-    /// Checks that seeks find the entries of a scan, in the top-level block and in the current
-    /// partition. Skips a partition that is `checked`, and sets it.
+    /// Checks that seeks in the top level and in the current partition find the same entries as a
+    /// scan. Skips the partition named by `checked`, and sets `checked` to the one it checks.
     /// # Errors
     /// `Corruption`.
     pub(crate) fn check_restarts(&self, checked: &mut Option<BlockHandle>) -> Result<()> {
@@ -120,7 +120,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         order.is_ge()
     }
 
-    /// Its separator: a user key, or an internal key.
+    /// The current separator: a user key, or an internal key.
     pub(crate) fn separator(&self) -> &[u8] {
         self.cursor().separator()
     }
@@ -176,7 +176,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         };
         let Ok(block) = block else { return };
         for _ in 0..most {
-            // A reader that gets there meets the error.
+            // The read of that entry reports the error.
             if scout.next(block).is_err() || !scout.valid() {
                 return;
             }
@@ -184,15 +184,15 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         }
     }
 
-    /// The data block next to the current one, on that side. Leaves `scout` there: a caller that
-    /// asks for the blocks in order passes it again. REQUIRES: `valid()`, `is_flat()`.
+    /// The handle of the data block before or after the current one. Moves `scout` there: a caller
+    /// that asks for blocks in order passes the same scout again. REQUIRES: `valid()`, `is_flat()`.
     pub(crate) fn beside(&self, scout: &mut Option<IndexCursor>, forward: bool) -> Option<BlockHandle> {
         let block = self.top.key_value().ok()?;
         let scout = match scout {
             Some(scout) if scout.valid() && scout.handle() == self.handle() => scout,
             _ => scout.insert(self.top_cursor.clone()),
         };
-        // A reader that gets there meets the error.
+        // The read of that entry reports the error.
         if forward { scout.next(block) } else { scout.prev(block) }.ok()?;
         scout.valid().then(|| scout.handle())
     }

@@ -18,11 +18,11 @@ const WHOLE_FILE_READAHEAD: usize = 256 << 10;
 /// A data block as its table's index describes it.
 #[derive(Debug)]
 pub struct DataBlock<'a> {
-    /// Where it lies.
+    /// The block's place in the file.
     pub handle: BlockHandle,
-    /// Its separator: a user key or an internal key, see [`TableReader::index_shape`].
+    /// The block's separator: a user key or an internal key, see [`TableReader::index_shape`].
     pub separator: &'a [u8],
-    /// Its first internal key, if the index has first keys.
+    /// The block's first internal key, if the index has first keys.
     pub first_key: Option<&'a [u8]>,
     /// The block.
     pub block: &'a Block,
@@ -62,7 +62,7 @@ impl TableReader {
         self.index_shape
     }
 
-    /// Readahead for all data blocks in order, past the cache.
+    /// Readahead for all data blocks in order. It does not use the cache.
     pub(crate) fn whole_file_readahead(&self) -> Readahead {
         Readahead::new(&self.options.table_options, WHOLE_FILE_READAHEAD)
     }
@@ -102,7 +102,7 @@ impl TableReader {
         }
     }
 
-    /// The contents of the block at `handle` (one of the meta index, or the index), decompressed.
+    /// The decompressed contents of the block at `handle`: the index, or a block in the meta index.
     /// # Errors
     /// `Corruption`, `IoError`.
     pub fn block_contents(&self, handle: BlockHandle) -> Result<Vec<u8>> {

@@ -41,7 +41,8 @@ impl<'a> TableValue<'a> {
         self.block.bytes().get(self.range.clone()).unwrap_or_default()
     }
 
-    /// The bytes, kept alive by their block: no copy, unless the cache has just given that up.
+    /// The bytes, kept alive by their block. They are copied only if the cache has just evicted the
+    /// block.
     #[inline]
     pub fn pin(&self) -> PinnedBytes {
         match self.block.hold() {
@@ -57,8 +58,8 @@ pub(crate) fn pin(block: BlockRef, range: Range<usize>) -> PinnedBytes {
     PinnedBytes::part_of(block, |b| b.bytes().get(range).unwrap_or_default())
 }
 
-/// A read's access to blocks. Under a guard it waits for nothing, and its options say so; without a
-/// guard it may read files.
+/// A read's access to blocks. Under a guard the read waits for nothing, and its options forbid
+/// waiting; without a guard it may read files.
 #[derive(Clone, Copy)]
 pub(crate) struct Access<'r> {
     pub(crate) options: &'r TableReadOptions,
@@ -72,24 +73,24 @@ pub type Visit<'v> = &'v mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) ->
 /// [`TableReader::resume_get`] goes on from there.
 #[derive(Clone, Copy, Debug)]
 pub struct Missing {
-    /// The data block; `None` if another block that leads to it is missing: the read then begins
-    /// anew.
+    /// The missing data block. `None` if a block that leads to it is missing: the read then starts
+    /// over.
     pub(crate) block: Option<MissingBlock>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MissingBlock {
     pub(crate) handle: BlockHandle,
-    /// Whether nothing was visited before it.
+    /// Whether the read has visited no block before this one.
     pub(crate) is_first: bool,
-    /// Its entries were visited; only later blocks remain.
+    /// Whether the block's entries were visited, so that only later blocks remain.
     pub(crate) is_visited: bool,
-    /// Whether entries of the user key can lie behind it.
+    /// Whether entries of the user key can lie behind the block.
     pub(crate) goes_on: bool,
 }
 
 impl Missing {
-    /// Where the data block lies; `None` if that is not known yet.
+    /// Offset of the missing data block; `None` if it is not known yet.
     pub fn block_offset(&self) -> Option<u64> {
         self.block.map(|block| block.handle.offset)
     }
@@ -99,7 +100,7 @@ impl Missing {
         Missing { block: Some(MissingBlock { handle, is_first, is_visited: false, goes_on }) }
     }
 
-    /// As `instead`, where the entries of the block at `handle` have been visited already.
+    /// [`Missing::instead`] for a read that has visited the entries of the block at `handle`.
     #[cold]
     pub(crate) fn behind(handle: BlockHandle, error: Error) -> Result<Option<Missing>> {
         let place = MissingBlock { handle, is_first: false, is_visited: true, goes_on: true };
@@ -131,7 +132,7 @@ pub struct TableReader {
     pub(crate) scan_length: ScanLength,
     /// Whether the filter has whole keys.
     pub(crate) whole_keys: bool,
-    /// The extractor that made the prefixes in the filter, if that is the family's.
+    /// The extractor that made the prefixes in the filter, if the family still has it.
     pub(crate) filter_prefix: Option<SliceTransformRef>,
     /// Partitions kept in the cache by these references.
     pub(crate) pinned_partitions: Vec<BlockRef>,
@@ -139,18 +140,18 @@ pub struct TableReader {
     pub(crate) charge: Option<Reservation<CachedBlock>>,
     pub(crate) range_dels: Option<Arc<FragmentedRangeTombstones>>,
     pub(crate) deleted_runs: Option<DeletedRuns>,
-    /// As they are stored; kept in families with user-defined timestamps only, which fragments do
-    /// not keep apart.
+    /// The range tombstones as they are stored. Kept only in families with user-defined timestamps,
+    /// since fragments lose them.
     pub(crate) range_tombstones: Vec<RangeTombstone>,
-    /// The family's keys have timestamps, the table's have not.
+    /// Whether the family's keys have timestamps and the table's keys do not.
     pub(crate) lacks_timestamps: bool,
-    /// The sequence number of all entries, of an ingested file.
+    /// The sequence number of all entries, if the file was ingested with one.
     pub(crate) global_seqno: Option<SequenceNumber>,
 }
 
 thread_local! {
-    /// A key buffer for point reads, so that they allocate nothing. Taken and put back: a read
-    /// inside a callback of a read finds it gone and makes its own.
+    /// A key buffer for point reads, so that they allocate nothing. A read takes it and puts it
+    /// back. A read in the callback of another read finds no buffer and makes its own.
     pub(crate) static KEY_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -200,7 +201,7 @@ impl TableReader {
         self.resume_get_in(options, key, (place, block), visit)
     }
 
-    /// [`TableReader::resume_get`] if the missing block no longer has to be waited for; otherwise
+    /// [`TableReader::resume_get`] if the read of the missing block would not wait. Otherwise
     /// `None`, and nothing was visited.
     /// # Errors
     /// `Corruption`, `IoError`, or `Incomplete` when `read_tier` forbids I/O that is needed.
@@ -220,7 +221,7 @@ impl TableReader {
         Some(block.and_then(|block| self.resume_get_in(options, key, (place, Some(block)), visit)))
     }
 
-    /// From a block on that was missing, if it was not visited, and is here now.
+    /// Resumes at `place` with its block, or behind it if that block was visited before.
     fn resume_get_in(
         &self,
         options: &TableReadOptions,
@@ -253,8 +254,8 @@ impl TableReader {
         self.note_if_there(visit, &mut |visit| self.get_unfiltered(access, target, visit))
     }
 
-    /// Whether the filter admits the key of a lookup from the internal key `target` on; true if the
-    /// filter does not cover it. Counted like a lookup's query.
+    /// Asks the filter for the key of a lookup that starts at the internal key `target`. True if
+    /// the filter does not cover the key. The question counts as a lookup's.
     /// # Errors
     /// `Corruption`, `IoError` and `Incomplete` of the filter's blocks.
     pub fn filter_lets_pass(&self, options: &TableReadOptions, target: &[u8]) -> Result<bool> {
@@ -283,14 +284,14 @@ impl TableReader {
         self.filter_prefix.as_ref().filter(|_| has_filter)?.transform(key)
     }
 
-    /// Counts a lookup's question.
+    /// Counts a lookup's question to the filter.
     #[inline]
     pub(crate) fn count_asked(&self, passes: bool) {
         let count = if self.whole_keys { counts::filter_asked } else { counts::prefix_asked_by_get };
         count(self.source.statistics.as_ref(), passes);
     }
 
-    /// Calls `read`, and counts whether the filter was right to let it pass.
+    /// Calls `read`, and counts the filter's answer as right if the key is there.
     #[inline]
     fn note_if_there(
         &self,
@@ -334,8 +335,8 @@ impl TableReader {
         self.get_at(access, walker, target, true, visit)
     }
 
-    /// `get` from the walker's block on: the first with entries at or after `target` or, if not
-    /// `is_first`, a later one.
+    /// `get` from the walker's block on. With `is_first` that is the first block with entries at or
+    /// after `target`; otherwise it is a later one.
     #[inline]
     fn get_at(
         &self,
@@ -378,8 +379,7 @@ impl TableReader {
         Ok(None)
     }
 
-    /// `get` in the blocks behind the block at `behind`, which has been visited and may hold
-    /// `target`.
+    /// `get` in the blocks behind the block at `behind`, which was visited and may hold `target`.
     #[cold]
     pub(crate) fn get_behind(
         &self,
@@ -412,9 +412,9 @@ impl TableReader {
         may_span && icmp.compare_user_keys(walker.separator_user_key(), key::user_key(target)).is_le()
     }
 
-    /// Visits the entries of `user_key` in a block, from `seek` on or from its start. Returns
-    /// whether to go on behind the block: all entries to its end were visited, or none was found
-    /// before it.
+    /// Visits the entries of `user_key` in a block, from `seek` on or from the block's start.
+    /// Returns whether the read goes on in the next block: neither `visit` nor another user key has
+    /// ended it.
     #[inline]
     pub(crate) fn visit_block(
         &self,
@@ -522,8 +522,8 @@ impl TableReader {
         &self.range_tombstones
     }
 
-    /// Whether the family's keys have user-defined timestamps and this table's have not: keys, also
-    /// those sought, are then without.
+    /// Whether the family's keys have user-defined timestamps, and this table's keys do not. The
+    /// table then shows keys without timestamps, and is sought with those.
     #[inline]
     pub fn lacks_timestamps(&self) -> bool {
         self.lacks_timestamps
@@ -539,8 +539,8 @@ impl TableReader {
         self.range_dels.as_ref()
     }
 
-    /// Reads its range tombstones from the file, in any family: also those that hide nothing, with
-    /// their stored sequence numbers instead of an ingested file's. For ingestion; reads use
+    /// Reads the range tombstones from the file, in any family and also those that hide nothing. An
+    /// ingested file's tombstones have their stored sequence numbers. For ingestion; reads use
     /// [`range_dels`](Self::range_dels).
     /// # Errors
     /// `Corruption`: bytes that are no range tombstones · `IoError`.
@@ -563,7 +563,7 @@ impl TableReader {
         self.footer.format_version
     }
 
-    /// The sequence number that all its entries read as, if it was ingested with one.
+    /// The sequence number of all entries, if the file was ingested with one.
     pub fn global_seqno(&self) -> Option<SequenceNumber> {
         self.global_seqno
     }
@@ -583,7 +583,7 @@ impl TableReader {
         self.walker_at_pace(options, None)
     }
 
-    /// An invalid walker that reads blocks of the index at this pace.
+    /// An invalid walker whose index reads are limited to `pace`.
     pub(crate) fn walker_at_pace(
         &self,
         options: &TableReadOptions,
@@ -594,7 +594,8 @@ impl TableReader {
         Ok(walker.with_pace(pace.cloned()))
     }
 
-    /// Whether the reader holds the top of its index, so that sharing it holds no cache entry.
+    /// Whether the reader itself holds the top of its index. A walker then keeps no entry of the
+    /// cache in use.
     pub(crate) fn holds_index(&self) -> bool {
         self.index.is_pinned()
     }
@@ -608,13 +609,13 @@ impl TableReader {
         });
         match found {
             Ok(Some(offset)) => offset,
-            // Behind the last key. The same if the index cannot be read: an estimate has no error
-            // to return.
+            // The key lies behind the last entry, or the index cannot be read: an estimate returns
+            // no error.
             Ok(None) | Err(_) => self.data_end(),
         }
     }
 
-    /// Where the data blocks end.
+    /// The offset at which the data blocks end.
     fn data_end(&self) -> u64 {
         match self.properties.data_size {
             0 => self.footer.meta_index.offset,
@@ -628,7 +629,7 @@ impl TableReader {
     }
 
     /// At most `most` user keys that cut the table into parts of about equal size, each with the
-    /// bytes up to it since the last one.
+    /// bytes of the part that it ends.
     /// # Errors
     /// `Corruption`, `IoError`, or `Incomplete` when `read_tier` forbids I/O that is needed.
     pub fn anchors(&self, most: usize) -> Result<Vec<(Vec<u8>, u64)>> {
@@ -676,11 +677,11 @@ impl TableReader {
 }
 
 thread_local! {
-    /// As `KEY_BUFFER`, for the data block.
+    /// A buffer for keys of the data block: see `KEY_BUFFER`.
     pub(crate) static DATA_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// To the first entry at or after the internal key `target`.
+/// Moves `cursor` to the first entry at or after the internal key `target`.
 #[inline]
 pub(crate) fn seek_block(
     cursor: &mut BlockCursor,
@@ -695,7 +696,7 @@ pub(crate) fn seek_block(
     }
 }
 
-/// Compares a stored key, taken as of sequence `g`, with `target`.
+/// Compares a stored key with `target`, as if its sequence number were `g`.
 pub(crate) fn compare_as(
     stored: &[u8],
     g: SequenceNumber,

@@ -18,9 +18,9 @@ use esker_format::index_entry::IndexShape;
 /// A kind of metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Metadata {
-    /// An index of partitions.
+    /// The top level of a partitioned index or filter.
     TopLevel,
-    /// A partition.
+    /// A partition of an index or filter.
     Partition,
     /// An index or filter that is one block.
     Unpartitioned,
@@ -65,7 +65,7 @@ impl Residence {
         if is_pinned { Residence::Pinned } else { Residence::Cache }
     }
 
-    /// Reads the block now in any case, so that damage shows at open.
+    /// Reads the block in every case, so that damage shows at open.
     pub(crate) fn take(self, source: &BlockSource, handle: BlockHandle, kind: BlockKind) -> Result<Resident> {
         match self {
             Residence::Reader => {

@@ -27,7 +27,7 @@ pub(crate) struct Warmer {
     cache: Arc<BlockCache>,
     identity: (u64, u64),
     data_priority: CachePriority,
-    /// `None`: index and filter are not read through the cache.
+    /// `None` if readers do not get index and filter through the cache.
     metadata_priority: Option<CachePriority>,
     /// Index and filter blocks that were written.
     metadata: Vec<(BlockHandle, BlockKind, Vec<u8>)>,
@@ -59,22 +59,23 @@ impl Warmer {
         })
     }
 
-    /// Adds a data block. A block that cannot be parsed, or does not fit, is left to readers.
+    /// Adds a data block. Leaves out a block that cannot be parsed or does not fit: readers will
+    /// load it.
     pub(crate) fn data(&self, handle: BlockHandle, contents: Vec<u8>) {
         if let Ok(block) = Block::parse(contents) {
             self.put_entries(handle, (block, EntryShape::KeyValue), self.data_priority, BlockKind::Data);
         }
     }
 
-    /// A block of index or filter: put in when the index is whole, for its shape says how its
-    /// blocks are prepared.
+    /// Notes a block of index or filter. `finish` adds it, since the shape of the whole index
+    /// decides how its blocks are prepared.
     pub(crate) fn later(&mut self, handle: BlockHandle, kind: BlockKind, contents: Vec<u8>) {
         if self.metadata_priority.is_some() {
             self.metadata.push((handle, kind, contents));
         }
     }
 
-    /// Index and filter are whole.
+    /// Adds the blocks of index and filter, which are complete now.
     pub(crate) fn finish(&mut self, shape: IndexShape, icmp: &InternalKeyComparator) {
         let Some(priority) = self.metadata_priority else { return };
         for (handle, kind, contents) in std::mem::take(&mut self.metadata) {

@@ -1,11 +1,11 @@
 //! Blocks from the tier below the cache.
 //!
 //! In: a handle whose block is not in the cache. Out: the block, if the tier has it; it then counts
-//! as a cache hit. A batch starts all its lookups first and ends them one by one, so that reads
-//! from disk overlap.
+//! as a cache hit. A batch first starts all its lookups and then ends them one by one, so that
+//! reads from disk overlap.
 //!
-//! Invariant: a tier's block is parsed as if it had come from the file. If that fails, the tier
-//! does not have it.
+//! Invariant: a tier's block is parsed as if it had come from the file. If that fails, the lookup
+//! finds nothing.
 
 use super::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::counts;
@@ -14,15 +14,15 @@ use esker_cache::Handle;
 use esker_cache::tier::{FoundIn, Lookup, Saved, TierHit};
 use esker_format::handle::BlockHandle;
 
-/// A block of a batch: found, or asked for below.
+/// A block of a batch: one that the cache had, or a lookup below that has started.
 pub(crate) enum Started {
     Found(BlockRef),
     Missed(Lookup),
 }
 
 impl BlockSource {
-    /// Looks a block of a batch up, and starts looking below if it is not in the cache. `finish`
-    /// gives it.
+    /// Looks up a block of a batch, and starts a lookup below if the cache lacks it. `finish`
+    /// returns the block.
     pub(crate) fn start(&self, handle: BlockHandle, kind: BlockKind, options: &TableReadOptions) -> Started {
         let Some(cache) = &self.cache else { return Started::Missed(Lookup::Missing { was_seen: false }) };
         let key = self.key(handle);
@@ -35,7 +35,7 @@ impl BlockSource {
         }
     }
 
-    /// The block that was started, if it was found.
+    /// Ends the lookup. Returns the block if it was found.
     pub(crate) fn finish(
         &self,
         started: Started,
@@ -82,7 +82,7 @@ impl BlockSource {
             let admission = tier.insert(&self.key(handle), saved, false);
             counts::secondary_promotion(self.statistics.as_ref(), admission);
         }
-        // A strict limit may refuse an index: then it is read from the file, which reports the
+        // A strict limit may have no room for an index. The read from the file then reports the
         // error.
         let block = self.keep(block, handle, kind, options, false).ok()?;
         if !is_kept {
@@ -91,8 +91,8 @@ impl BlockSource {
         Some(block)
     }
 
-    /// A block for which the cache had no room after all is offered below, as if it had been
-    /// evicted; `was_taken` from there: it goes back.
+    /// Offers a block below for which the cache had no room, as if the cache had evicted it.
+    /// `was_taken`: the block came from below and goes back.
     pub(super) fn pass_by(&self, block: &BlockRef, handle: BlockHandle, kind: BlockKind, was_taken: bool) {
         if !Handle::is_in_cache(block)
             && let Some(tier) = self.cache.as_ref().and_then(|cache| cache.secondary())

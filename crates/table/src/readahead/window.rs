@@ -50,13 +50,15 @@ impl Window {
         self.length = 0;
         let read = file.read_at(missing.start, gap)?;
         let is_whole = read == gap.len();
-        // The kept bytes lie behind the missing ones, unless the file was cut meanwhile.
+        // The kept bytes lie behind the missing ones. If the file was cut meanwhile, they are
+        // dropped.
         let behind = if is_whole && kept.start >= missing.end { kept.end - kept.start } else { 0 };
         self.length = before + read + behind as usize;
         Ok(())
     }
 
-    /// Splits `from..to` into the part that is here and joins the rest, and the rest.
+    /// Splits `from..to` in two: the part to keep, which the window holds and which touches an end
+    /// of the range, and the part to read.
     fn split(&self, from: u64, to: u64, alignment: Alignment) -> (Range<u64>, Range<u64>) {
         let end = self.end();
         let ends_with_block = alignment.down(end) == end;

@@ -4,12 +4,12 @@
 //! `cache/compressed_secondary_cache.h`.
 //!
 //! The store is a clock cache of compressed bytes, so a lookup takes no lock. A block is compressed
-//! when it is offered for the second time within a while: a scan compresses nothing. Blocks of the
-//! roles in `do_not_compress_roles` (filters, which are random bits) are stored as they are.
+//! when the cache above offers it for the second time within a while, so a scan compresses nothing.
+//! Blocks of the roles in `do_not_compress_roles` are stored as they are: filters are random bits.
 //!
 //! Invariants
-//!  1. A block that was taken (`advise_erase`) is gone here, and is stored at once when it is
-//!     offered next.
+//!  1. A lookup that takes a block (`advise_erase`) removes it. The tier stores that block at once
+//!     when it is offered next.
 //!  2. Everything stored is charged: bytes, the entry around them, the memory of recent keys.
 //!  3. With capacity 0 nothing is compressed, looked up or remembered.
 
@@ -23,18 +23,18 @@ use std::sync::Arc;
 
 /// Bytes of capacity for each remembered key.
 const BYTES_PER_RECENT_KEY: usize = 1024;
-/// Compressors that are kept: as many as work at once, usually.
+/// The most idle compressors to keep: usually as many as work at the same time.
 const MAX_IDLE_COMPRESSORS: usize = 8;
 
 /// RocksDB's `CompressedSecondaryCacheOptions`.
 #[derive(Clone, Debug)]
 pub struct CompressedSecondaryCacheOptions {
-    /// Capacity, metadata charge, strict limit; the type is which table holds the compressed
-    /// blocks.
+    /// Capacity, metadata charge, strict limit. The type selects the table that holds the
+    /// compressed blocks.
     pub cache: CacheOptions,
     /// The codec. Blocks that hardly shrink are stored as they are.
     pub compression_type: CompressionType,
-    /// Its effort.
+    /// The codec's options.
     pub compression_opts: CodecOptions,
     /// Roles stored uncompressed.
     pub do_not_compress_roles: Vec<Role>,
@@ -95,7 +95,7 @@ impl CompressedSecondaryCache {
         CompressedSecondaryCache::above(options, None)
     }
 
-    /// An empty tier whose evicted blocks go below.
+    /// An empty tier that hands evicted blocks to the tier `below`.
     /// # Errors
     /// Those of [`Cache::new`]; `NotSupported` if the codec cannot compress.
     pub fn above(
@@ -113,7 +113,7 @@ impl CompressedSecondaryCache {
                 Box::new(move |evicted: Evicted<Stored>| {
                     let (key, role) = (*Handle::key(&evicted.value), Handle::role(&evicted.value));
                     let saved = Saved { role, codec: evicted.value.codec as u8, bytes: &evicted.value.bytes };
-                    // It was admitted here, so it is there.
+                    // This tier has admitted the block, so the tier below need not decide again.
                     below.insert(&key, saved, true);
                 }),
             )?,
@@ -140,7 +140,7 @@ impl CompressedSecondaryCache {
         }
     }
 
-    /// Compressed, if that is worth it.
+    /// Compresses a block, if that is worth it.
     fn compress(&self, saved: Saved<'_>) -> Stored {
         let plain = || Stored { codec: CompressionType::None, bytes: saved.bytes.into() };
         let is_exempt = self.options.do_not_compress_roles.contains(&saved.role);
@@ -152,7 +152,7 @@ impl CompressedSecondaryCache {
             || Compressor::new(self.options.compression_type, &self.options.compression_opts),
             Ok,
         );
-        // The codec was accepted when the cache was made; memory may be short.
+        // `new` has checked the codec, but there may be too little memory for a compressor.
         let Ok(mut compressor) = compressor else { return plain() };
         let mut out = Vec::with_capacity(saved.bytes.len());
         let stored = match compressor.compress(saved.bytes, &mut out) {
@@ -181,7 +181,7 @@ fn own_capacity(capacity: usize, recent: &Recent) -> usize {
     capacity.saturating_sub(recent.memory_usage())
 }
 
-/// The original bytes of a block stored under this codec's code.
+/// The original bytes of a block that was stored with this codec.
 pub(super) fn restore(codec: u8, bytes: &[u8]) -> Result<Vec<u8>> {
     match CompressionType::from_u8(codec)? {
         CompressionType::None => Ok(bytes.to_vec()),

@@ -1,4 +1,4 @@
-//! Data blocks that wait in memory until there are enough of them to make a dictionary from.
+//! Data blocks that wait in memory until they suffice to make a dictionary.
 //!
 //! Source: RocksDB `table/block_based/block_based_table_builder.cc` (`kBuffered`).
 
@@ -19,7 +19,7 @@ pub(super) struct WaitingBlock {
     pub(super) last_key: Vec<u8>,
 }
 
-/// The blocks of a table whose dictionary is not made yet.
+/// The waiting blocks of a table without a dictionary yet.
 #[derive(Debug)]
 pub(super) struct WaitingBlocks {
     pub(super) blocks: Vec<WaitingBlock>,
@@ -59,7 +59,7 @@ impl WaitingBlocks {
         self.most_bytes > 0 && self.bytes > self.most_bytes
     }
 
-    /// Whether no more are to be kept in memory.
+    /// Whether no more blocks may wait.
     pub(super) fn is_full(&self) -> bool {
         self.is_refused || self.is_over_limit()
     }
@@ -68,7 +68,7 @@ impl WaitingBlocks {
         self.bytes
     }
 
-    /// `most` bytes of blocks from all over the table, and the length of each sample.
+    /// Samples of `most` bytes from blocks all over the table, and the length of each.
     pub(super) fn samples(&self, most: usize) -> (Vec<u8>, Vec<usize>) {
         let count = self.blocks.len();
         let (mut samples, mut sizes) = (Vec::new(), Vec::new());

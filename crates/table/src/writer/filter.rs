@@ -1,4 +1,4 @@
-//! The filter of a table being written: none, one, or in partitions.
+//! Collects the filter of a table that is being written: no filter, a full one, or partitions.
 
 use super::index::TableIndex;
 use crate::options::TableBuilderOptions;
@@ -18,7 +18,7 @@ pub(super) struct TableFilterBuilder {
 #[derive(Debug)]
 enum Bits {
     Full(FilterBitsBuilder),
-    /// Cut by its own size, or with the partitions of the index.
+    /// `with_index`: partitions end where the index's partitions end. Otherwise at their own size.
     Partitioned {
         filter: PartitionedFilterBuilder,
         with_index: bool,
@@ -85,7 +85,7 @@ impl TableFilterBuilder {
         }
     }
 
-    /// About how many bytes it will have.
+    /// About how many bytes the filter will have.
     pub(super) fn estimated_bytes(&self) -> usize {
         match &self.bits {
             Bits::Full(filter) => filter.estimated_bytes(),
@@ -93,7 +93,7 @@ impl TableFilterBuilder {
         }
     }
 
-    /// The filter, when all keys are in it and all blocks in the index.
+    /// Finishes the filter. REQUIRES: all keys are in it, and all blocks in the index.
     pub(super) fn finish(&mut self, index: &mut TableIndex) -> FinishedFilter {
         match &mut self.bits {
             Bits::Full(filter) => FinishedFilter::Full(filter.finish()),
@@ -117,8 +117,8 @@ pub(super) enum FinishedFilter {
     Partitioned(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
-/// The index decides: it is asked to cut when the filter's part is full, and when it does, the
-/// filter follows.
+/// Asks the index to cut its partition when the filter's partition is full. When the index cuts,
+/// the filter cuts too.
 fn cut_with_index(
     filter: &mut PartitionedFilterBuilder,
     next_prefix: Option<&[u8]>,

@@ -1,4 +1,4 @@
-//! The reads that it takes to open a table, to scan it and to check it.
+//! Counts the reads of opening, scanning and verifying a table.
 
 use crate::util::*;
 use esker_base::{SequenceNumber, ValueType};
@@ -9,7 +9,7 @@ use esker_table::{BlockBasedTableOptions, TableReadOptions, TableReader, TableRe
 use std::path::Path;
 use std::sync::Arc;
 
-/// Counts reads.
+/// A file that notes its reads.
 #[derive(Debug)]
 struct Counting(Arc<dyn RandomAccessFile>, std::sync::Mutex<Vec<(u64, usize)>>);
 
@@ -91,7 +91,7 @@ fn scans_as_long_as_those_before_them_take_one_read() {
     let reader = TableReader::open(file.clone(), options).unwrap();
     let rows_of_a_block = entries.len() / reader.properties().num_data_blocks as usize;
     let mut places = Rng::new(5);
-    // Number and bytes of the reads of seeks with this many steps, in one direction.
+    // Number and bytes of the reads of one seek and its steps over this many blocks.
     let mut reads_of = |blocks: usize, forward: bool| {
         let mut iter = reader.iter(TableReadOptions::default());
         file.1.lock().unwrap().clear();
@@ -120,12 +120,12 @@ fn scans_as_long_as_those_before_them_take_one_read() {
     let later: Vec<_> = (0..20).map(|_| reads_of(4, true)).collect();
     assert!(later.iter().filter(|(reads, _)| *reads == 1).count() >= 12, "{later:?}");
     assert!(later.iter().all(|(_, bytes)| *bytes < 8 * 4300), "{later:?}");
-    // A few short ones, and no more is read than they need.
+    // After a few short scans, a scan reads no more than it needs.
     (0..10).for_each(|_| _ = reads_of(0, true));
     assert!((0..10).map(|_| reads_of(0, true)).all(|(reads, bytes)| reads == 1 && bytes < 4300));
 }
 
-/// A file that cannot be read from some place on, once it is told where.
+/// A file that cannot be read beyond the offset that the test sets.
 #[derive(Debug)]
 struct BadFrom(Arc<dyn RandomAccessFile>, std::sync::atomic::AtomicU64);
 
@@ -165,7 +165,7 @@ fn what_cannot_be_read_ahead_fails_no_scan_that_ends_before_it() {
         iter.status()
     };
     (0..30).for_each(|_| scan(8, 0).unwrap());
-    // About 5 blocks can be read.
+    // The first five blocks or so can be read.
     file.1.store(5 * 4096, std::sync::atomic::Ordering::Relaxed);
     for readahead_size in [0, 1 << 20] {
         scan(2, readahead_size).unwrap();

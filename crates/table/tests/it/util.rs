@@ -14,7 +14,7 @@ use esker_table::{
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where RocksDB's databases are.
+/// The directory with RocksDB's databases.
 pub fn fixtures() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures"))
 }
@@ -41,7 +41,7 @@ pub fn fixture_tables() -> Vec<PathBuf> {
     found
 }
 
-/// `v7_8_default/000009.sst`
+/// The last two parts of the path without `db`, such as `v7_8_default/000009.sst`.
 pub fn short_name(path: &Path) -> String {
     let parts: Vec<_> = path.iter().map(|p| p.to_string_lossy()).filter(|p| p != "db").collect();
     parts[parts.len() - 2..].join("/")
@@ -62,7 +62,7 @@ pub fn with_filters() -> BlockBasedTableOptions {
     BlockBasedTableOptions { filter_policy: Some(FilterPolicy::bloom(10.0)), ..Default::default() }
 }
 
-/// Opens a table whatever its comparator.
+/// Opens a table with the comparator that it names, or with bytewise order if that is unknown.
 pub fn open_bytes(bytes: &[u8], table: BlockBasedTableOptions) -> Result<Arc<TableReader>> {
     let file = memory_file(bytes);
     let size = bytes.len() as u64;
@@ -75,7 +75,7 @@ pub fn open_bytes(bytes: &[u8], table: BlockBasedTableOptions) -> Result<Arc<Tab
 /// A key, its sequence and type, and the value.
 pub type Entry = (Vec<u8>, u64, u8, Vec<u8>);
 
-/// Where the cursor stands, as an entry.
+/// The entry at the cursor.
 pub fn entry(iter: &dyn InternalIterator) -> Entry {
     let k = ParsedInternalKey::parse(iter.key()).unwrap();
     (k.user_key.to_vec(), k.sequence.0, k.value_type as u8, iter.value().to_vec())
@@ -94,7 +94,7 @@ pub fn scan(reader: &Arc<TableReader>) -> Result<Vec<Entry>> {
     Ok(all)
 }
 
-/// All entries, backwards, then turned around.
+/// All entries, read backwards, in forward order.
 pub fn scan_backwards(reader: &Arc<TableReader>) -> Result<Vec<Entry>> {
     let mut iter = reader.iter(TableReadOptions::default());
     let mut all = Vec::new();
