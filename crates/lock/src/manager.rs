@@ -6,7 +6,7 @@
 //! Invariants
 //!  1. A locker that takes or releases a lock without waiting writes one word of [`LockShared`] at
 //!     most: `bytes`, to which it adds a batched difference.
-//!  2. Tickets are drawn under the latches of the leaves whose queues they are for.
+//!  2. A request draws its ticket under the latches of the leaves in whose queues it waits.
 
 use crate::cut::EndpointBuf;
 use crate::deadlock::{DeadlockPath, Deadlocks};

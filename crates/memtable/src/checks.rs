@@ -37,8 +37,8 @@ impl Checks {
         self.protection_bytes > 0 || self.order
     }
 
-    /// Compares a fresh record with the checksum that came with it, if one did, and appends its
-    /// own.
+    /// Compares a fresh record with the checksum `expected`, if there is one. Then appends the
+    /// record's own checksum.
     /// # Errors
     /// `Corruption` if the record does not match the checksum.
     ///
@@ -88,7 +88,7 @@ impl Checks {
         Ok(())
     }
 
-    /// `Tree::visit_versions`, checking.
+    /// `Tree::visit_versions` that checks each entry.
     /// # Errors
     /// `Corruption`; the entries before it were visited.
     #[cold]

@@ -31,7 +31,7 @@ fn put(cache: &ClockCache<u64>, i: u64, charge: usize) -> Handle<u64> {
 
 /// Buckets that both hands have looked at so far.
 fn looks(cache: &ClockCache<u64>) -> usize {
-    // With one thread, the next step of a hand is the number of its steps so far.
+    // With one thread, the number of a hand's next step is the number of steps it has made.
     let hands = cache.table.probation_claims.iter().chain([&cache.table.hand]);
     hands.map(|hand| hand.0.load(Ordering::Relaxed)).sum()
 }
@@ -104,8 +104,8 @@ fn a_strict_limit_looks_at_all_before_it_refuses_and_once_is_enough() {
     }
 }
 
-/// A charge may miss entries that can go only after a call that found none, and only until the hand
-/// has passed all buckets.
+/// After a charge that evicted nothing, later charges may miss entries that became free. They find
+/// these once the hand has passed all buckets.
 #[test]
 fn random_charges_find_what_may_go_and_search_little_otherwise() {
     for seed in 0..40 {
