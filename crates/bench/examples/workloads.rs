@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const VALUE: [u8; 100] = [b'v'; 100];
-/// Messages, rows or keys of a batch.
+/// Number of messages, rows or keys in a batch.
 const BATCH: u64 = 100;
 
 fn main() {
@@ -50,8 +50,8 @@ fn argument(name: &str) -> Option<String> {
 }
 
 /// Pushes and pops `rows` messages, with some thousands in the queue at any time. The consumer
-/// reads the first message or the first `BATCH` of them by a new iterator, and deletes what it
-/// read.
+/// makes an iterator, reads the first message or the first `BATCH`, and deletes the messages that
+/// it read.
 fn queue(dir: &Path, rows: u64) -> Result<()> {
     for (name, popped_together) in [("queue_pop_one", 1), ("queue_pop_100", BATCH)] {
         let db = open(&dir.with_file_name(name))?;
@@ -92,8 +92,8 @@ fn pop(db: &Db, numbers: std::ops::Range<u64>) -> Result<()> {
     db.write(&mut batch)
 }
 
-/// Rows that are keyed by time, or by nothing in particular; the older half is deleted, by keys
-/// that a scan finds. Then scans, while rows are written, from the first row and from any place.
+/// Purges rows, keyed by time or in no order: a scan finds the older half, and its keys are
+/// deleted. Then scans while rows are written, from the first row and from any row.
 fn purge(dir: &Path, rows: u64) -> Result<()> {
     for (name, key) in [("purge_by_time", number_key as fn(u64) -> [u8; 16]), ("purge_scattered", mixed_key)]
     {
@@ -107,7 +107,7 @@ fn purge(dir: &Path, rows: u64) -> Result<()> {
             phase.operation(|| db.write(&mut batch))?;
         }
         phase.end();
-        // A purge by a job of the application ends, and scans come a little later.
+        // After a purge, an application usually begins to scan a little later.
         std::thread::sleep(Duration::from_millis(20));
         let mut phase = Phase::begin(&format!("{name}: first scan"));
         phase.operation(|| scan(&db, None, 100))?;
@@ -125,8 +125,8 @@ fn purge(dir: &Path, rows: u64) -> Result<()> {
     Ok(())
 }
 
-/// A load in no order, then scans of 10 and 100 rows, in both directions, and of all rows; then
-/// batches of gets.
+/// Loads rows in no order. Then scans 10 and 100 rows in both directions, and all rows; then reads
+/// batches of keys.
 fn load(dir: &Path, rows: u64) -> Result<()> {
     let db = open(&dir.with_file_name("load"))?;
     let phase = Phase::begin("load");
@@ -161,7 +161,7 @@ fn load(dir: &Path, rows: u64) -> Result<()> {
         [("cached", 512 << 20, false), ("8 MiB cache", 8 << 20, false), ("direct", 8 << 20, true)]
     {
         let db = open_with(&dir.with_file_name("load"), cache, direct)?;
-        // Direct reads wait for the device.
+        // Fewer rows, because direct reads wait for the device.
         let rows = if direct { rows / 10 } else { rows };
         for count in [2_u64, 4, 10, 30, 100] {
             let lookups = rows / 2 / count;
@@ -226,14 +226,14 @@ fn settle(db: &Db) -> Result<()> {
     db.wait_for_background_work()
 }
 
-/// Ascending with the number, as times and positions in a queue are.
+/// A key that ascends with the number, as times and places in a queue do.
 fn number_key(number: u64) -> [u8; 16] {
     let mut key = [b'k'; 16];
     key[8..].copy_from_slice(&number.to_be_bytes());
     key
 }
 
-/// In no order, each number another.
+/// A key in no order. Different numbers have different keys.
 fn mixed_key(number: u64) -> [u8; 16] {
     let mut key = [b'm'; 16];
     key[..8].copy_from_slice(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
@@ -272,7 +272,7 @@ impl Phase {
     }
 }
 
-/// Processor time of all threads of this process since it began.
+/// Processor time of all threads of this process since its start.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).expect("under a second"))

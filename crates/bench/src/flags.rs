@@ -5,8 +5,8 @@
 //! cannot be honoured.
 //!
 //! Invariants
-//!  1. No argument is ignored. An unknown, unsupported or misplaced argument is an error, as is a
-//!     word that belongs to no flag, which gflags drops.
+//!  1. No argument is ignored. An unknown, unsupported or misplaced argument is an error. So is a
+//!     word that belongs to no flag, although gflags drops it.
 //!  2. A flag is in one table only: `supported` or `known`.
 
 mod known;
@@ -31,7 +31,7 @@ pub enum BenchCommandLine {
     Version,
 }
 
-/// A flag's place in one of the tables.
+/// A flag's entry in one of the tables.
 #[derive(Clone, Copy)]
 enum Found {
     Supported(&'static Flag),

@@ -1,8 +1,8 @@
-//! RocksDB's random numbers: a seed draws the same keys and values as in RocksDB's `db_bench`.
+//! RocksDB's random numbers: a seed gives the same keys and values as in RocksDB's `db_bench`.
 
-/// Words of the Mersenne Twister's state.
+/// Number of words of the Mersenne Twister's state.
 const WORDS: usize = 312;
-/// Distance of two words that are mixed.
+/// Distance between two words that are mixed.
 const MIDDLE: usize = 156;
 
 /// The 64-bit Mersenne Twister, which C++ calls `mt19937_64`.
@@ -69,7 +69,7 @@ pub(crate) struct Random {
 impl Random {
     const MODULUS: u64 = (1 << 31) - 1;
 
-    /// A generator with `seed` modulo 2^31. The seeds 0 and 2^31-1, fixed points, become 1.
+    /// A generator with `seed` modulo 2^31. The seeds 0 and 2^31-1 are fixed points and become 1.
     pub(crate) fn new(seed: u32) -> Random {
         let seed = seed & 0x7fff_ffff;
         Random { state: if seed == 0 || u64::from(seed) == Random::MODULUS { 1 } else { seed } }

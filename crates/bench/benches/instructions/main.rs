@@ -21,8 +21,7 @@ mod scenarios;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// The function whose instructions are counted, as callgrind finds it: whatever the symbol's
-/// decoration.
+/// Pattern of the function whose instructions callgrind counts, whatever the symbol's decoration.
 const COUNTED: &str = "*counted_by_callgrind*";
 
 type Result<T> = std::result::Result<T, String>;
@@ -68,8 +67,8 @@ fn count_and_print(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Instructions of all counted operations of a scenario, in a process of its own with nothing in
-/// its environment.
+/// Instructions of all counted operations of a scenario. It runs in a process of its own with an
+/// empty environment.
 fn count(name: &str) -> Result<u64> {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("instructions");
     std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
@@ -98,7 +97,7 @@ fn count(name: &str) -> Result<u64> {
     collected.ok_or_else(|| format!("{name}: callgrind counted nothing; it said\n{said}"))
 }
 
-/// Where valgrind is. Looked up here, because the child gets no `PATH`.
+/// The path of valgrind. Looked up here, because the child gets no `PATH`.
 fn valgrind() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|dir| dir.join("valgrind")).find(|file| file.is_file());

@@ -1,8 +1,8 @@
-//! The time to the report of a deadlock: from the call that closes a circle to its error.
+//! The time until a deadlock is reported: from the call that closes a cycle to its error.
 //!
-//! In: the number of circles. Out: nanoseconds for each. Two transactions hold a key each; the
+//! In: the number of deadlocks. Out: nanoseconds for each. Two transactions hold a key each. The
 //! first waits for the key of the second, and the second asks for the key of the first. If the
-//! first, not yet asleep, finds the circle before the second does, the attempt is repeated.
+//! first, not yet asleep, finds the deadlock before the second does, the attempt is repeated.
 
 use super::cell::{SystemTime, monotonic_nanos};
 use esker::Result;
@@ -12,7 +12,7 @@ use esker_lock::{
 };
 use std::sync::Arc;
 
-/// The times, in ascending order.
+/// Measures the times. Returns them in ascending order.
 /// # Errors
 /// The system refuses a thread.
 pub(super) fn times_until_reported(count: usize) -> Result<Vec<u64>> {

@@ -1,9 +1,9 @@
-//! Transactions that put and commit, on a database in memory that has all keys: the cost of locks
-//! in their use.
+//! Transactions that put and commit, on a database in memory that has all keys. They show the cost
+//! of locks in use.
 //!
-//! In: numbers of threads and locks for each transaction. Out: thousands of transactions a second,
-//! for a database that locks points only and for one that locks ranges. Cells alternate as in
-//! measurements of locks alone.
+//! In: numbers of threads and locks for each transaction. Out: thousands of transactions per
+//! second, for a database that locks points only and for one that locks ranges. Cells alternate as
+//! in measurements of locks alone.
 
 use super::cell::{cpu_nanos, generator, monotonic_nanos, write_key};
 use super::{LockBenchOptions, median, ratios, take_turns};
@@ -26,15 +26,15 @@ pub struct CommitRow {
     pub threads: usize,
     /// Transactions a second in a family for points.
     pub point: f64,
-    /// The same for ranges.
+    /// Transactions a second in a family for ranges.
     pub range: f64,
     /// Ratio of ranges to points: the median of the rounds' ratios.
     pub ratio: f64,
     /// Microseconds of processor time for a transaction, in a family for points.
     pub point_cpu: f64,
-    /// The same for ranges.
+    /// Microseconds of processor time for a transaction, in a family for ranges.
     pub range_cpu: f64,
-    /// Ratio of points to ranges, likewise: 1 for equal times, more if ranges take less.
+    /// Ratio of `point_cpu` to `range_cpu`, as a median likewise: above 1 if ranges take less time.
     pub cpu_ratio: f64,
 }
 
@@ -100,8 +100,8 @@ fn run_one(options: &LockBenchOptions, threads: usize, locking: Locking, round: 
     db_options.db.env = Env::with_fs(Arc::new(MemFs::new()));
     // A large memtable keeps flushes out of the measurement.
     db_options.cf.write_buffer_size = 1 << 30;
-    // Ascending keys make no circles, so waits need no timeout, and a pause of the machine breaks
-    // no wait.
+    // Ascending keys make no deadlocks, so waits need no timeout. So a pause of the machine cannot
+    // end a wait.
     let txn_options =
         TransactionDbOptions { locking, transaction_lock_timeout: -1, ..TransactionDbOptions::default() };
     let db = TransactionDb::open(&db_options, &txn_options, "/lock_bench")?;
@@ -140,7 +140,7 @@ struct Done {
     cpu_nanos: u64,
 }
 
-/// Runs transactions until the time is over. Keys ascend, so waits make no circles.
+/// Runs transactions until the time is over. Their keys ascend, so waits make no deadlocks.
 fn work(options: &LockBenchOptions, db: &TransactionDb, barrier: &Barrier, seed: u64) -> Result<Done> {
     let mut random = generator(seed);
     let (mut key, value) = (vec![0; options.key_bytes.max(8)], [b'v'; VALUE_BYTES]);

@@ -1,13 +1,13 @@
 //! Transactions of sysbench's `oltp_write_only` and `oltp_read_write`, on a table with secondary
 //! indexes.
 //!
-//! In: numbers of threads. Out: queries a second, for a database that locks points only and for one
-//! that locks ranges; a line for each number of threads, in sysbench's form.
+//! In: numbers of threads. Out: queries per second, for a database that locks points only and for
+//! one that locks ranges; a line for each number of threads, in sysbench's form.
 //!
-//! A row lies in the default family under its number: the indexed columns `k`, a text `c` of 120
-//! bytes and a `pad` of 60. Each index is a family of its own, with keys of column and number and
-//! no values. A statement reads rows that it changes for update, and locks rows and index entries
-//! that it writes.
+//! The key of a row is its number, in the default family. Its columns are the indexed columns `k`,
+//! a text `c` of 120 bytes and a `pad` of 60. Each index is a family of its own; its keys are
+//! column and number, and it has no values. A statement reads the rows that it changes for update.
+//! It locks rows and index entries that it writes.
 //!
 //! | | statements of a transaction, between BEGIN and COMMIT |
 //! |---|---|
@@ -33,7 +33,7 @@ const TEXT_BYTES: usize = 120;
 const PAD_BYTES: usize = 60;
 /// Single rows that `oltp_read_write` reads.
 const POINT_READS: u64 = 10;
-/// Ranges of rows that it reads, and the number of rows in each.
+/// Ranges that `oltp_read_write` reads. The next constant is the number of rows in each.
 const RANGE_READS: u64 = 4;
 const RANGE_ROWS: u64 = 100;
 
@@ -42,7 +42,7 @@ const RANGE_ROWS: u64 = 100;
 pub enum Oltp {
     /// Four writing statements.
     WriteOnly,
-    /// Fourteen reading statements, and the same four.
+    /// Fourteen reading statements, and the four writing ones.
     ReadWrite,
 }
 
@@ -72,13 +72,13 @@ impl Oltp {
 pub struct OltpRow {
     /// Number of threads.
     pub threads: usize,
-    /// Queries a second where families lock points.
+    /// Queries a second if families lock points.
     pub point: f64,
-    /// The same where families lock ranges.
+    /// Queries a second if families lock ranges.
     pub range: f64,
     /// Ratio of ranges to points: the median of the rounds' ratios.
     pub ratio: f64,
-    /// Repeated transactions per thousand, where families lock ranges.
+    /// Repeated transactions per thousand, if families lock ranges.
     pub retries: f64,
 }
 
@@ -124,12 +124,12 @@ pub fn run_oltp(
     Ok(rows)
 }
 
-/// A row's number.
+/// The key of a row.
 fn row_key(id: u64) -> [u8; 8] {
     id.to_be_bytes()
 }
 
-/// An index's key for a row.
+/// The key of a row in an index.
 fn index_key(k: u64, id: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&k.to_be_bytes());
@@ -269,7 +269,7 @@ impl Database {
         iter.status()
     }
 
-    /// UPDATE: reads a row for update, and writes its changes.
+    /// UPDATE: reads a row for update and writes it with `change` applied.
     fn change(&self, txn: &mut Transaction, id: u64, change: impl FnOnce(&mut Columns)) -> Result<()> {
         let Some(old) = self.row(txn, id)? else { return Ok(()) };
         let mut new = old.clone();

@@ -36,7 +36,7 @@ impl Checksum {
 }
 
 impl<E: BenchEngine> Worker<'_, E> {
-    /// The bytes of a block, and the budget for `bytes` bytes; with `--duration`, for its seconds.
+    /// The bytes of a block.
     fn block_size(&self) -> u64 {
         non_negative(self.flags.block_size).max(1)
     }

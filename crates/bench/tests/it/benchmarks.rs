@@ -1,9 +1,9 @@
-//! Each benchmark does what it says: counts of a tiny run, seed 1.
+//! Checks the counts of each benchmark in a tiny run with seed 1.
 
 use crate::run::{result, run, run_on_nothing};
 use esker_testkit::TempDir;
 
-/// The result of `benchmark` after `before`, over 1000 keys.
+/// The result of `benchmark`, run after `before`, over 1000 keys.
 fn after(before: &str, benchmark: &str, flags: &[&str]) -> String {
     let dir = TempDir::new("bench");
     let list = format!("--benchmarks={before},{benchmark}");
@@ -119,7 +119,7 @@ fn readers_are_measured_and_the_writer_behind_them_is_not() {
     assert_eq!(after("fillseq", "newiteratorwhilewriting", &writer), "1000 operations;");
     let merges = ["--merge_operator=put", "--reads=500"];
     assert_eq!(after("fillseq", "readwhilemerging", &merges), "500 operations; (500 of 500 found)");
-    // The scan is counted as well, as RocksDB does.
+    // As in RocksDB, the scan counts as well.
     assert_eq!(
         after("fillseq", "readwhilescanning", &["--reads=500"]),
         "1000 operations; (500 of 500 found)"
@@ -131,7 +131,7 @@ fn the_writer_can_be_told_to_finish() {
     let dir = TempDir::new("bench");
     let flags = ["--num=1000", "--seed=1", "--writes=300", "--reads=1", "--finish_after_writes"];
     let out = run(&dir, &[&flags[..], &["--benchmarks=readwhilewriting,readseq"]].concat()).ok();
-    // Whether the key was there yet depends on which thread was first.
+    // The order of the threads decides whether the key exists yet.
     assert!(result(&out, "readwhilewriting").starts_with("1 operations; ("));
     assert!(out.contains("\nreadseq      : "), "{out}");
 }
@@ -166,14 +166,14 @@ fn seeks_can_delete_what_lies_ahead() {
 fn checksums_and_codecs_run() {
     let names = ["crc32c", "xxhash", "xxhash64", "xxh3", "compress", "uncompress"];
     let list = format!("--benchmarks={}", names.join(","));
-    // The clock moves a millisecond whenever it is looked at, here before each operation.
+    // The clock moves a millisecond at each look; here each operation looks at it.
     let ran = run_on_nothing(&[&list, "--seed=1", "--duration=1", "--ops_between_duration_checks=1"]).ok();
     for name in names {
         let operations: u64 = result(&ran, name).split(' ').next().unwrap().parse().unwrap();
         assert!((900..=1000).contains(&operations), "{name}: {operations}");
     }
     assert_eq!(result(&ran, "crc32c").split_once(';').unwrap().1, " (4096 per op)");
-    // Half of the text repeats, so half of it is left, and a little.
+    // Half of the text repeats, so that a little more than half remains.
     let left = result(&ran, "compress");
     let left = left.split_once("(output: ").unwrap().1.trim_end_matches("%)").parse::<f64>().unwrap();
     assert!((50.0..65.0).contains(&left), "{left}");
@@ -241,7 +241,7 @@ fn a_duration_takes_the_place_of_counts() {
         "-batch_size=200",
     ];
     let ran = run_on_nothing(&flags).ok();
-    // A thousand looks at the clock, one every 1000 keys.
+    // The benchmark looks at the clock a thousand times, once every 1000 keys.
     let operations: u64 = result(&ran, "multireadrandom").split(' ').next().unwrap().parse().unwrap();
     assert!((990_000..=1_010_000).contains(&operations), "{operations}");
 }
@@ -302,7 +302,7 @@ fn prefixes_and_filters_can_be_had() {
 
 #[test]
 fn reports_come_as_often_as_asked_for() {
-    // With histograms the clock is looked at for each operation, and moves a millisecond.
+    // With histograms each operation looks at the clock, which then moves a millisecond.
     let flags =
         ["--benchmarks=fillseq", "--num=5500", "--seed=1", "--histogram", "--stats_interval_seconds=2"];
     let ran = run_on_nothing(&flags);
