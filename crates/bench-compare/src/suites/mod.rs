@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) trait Suite {
     /// The type of its steps.
     type Step: Clone;
-    /// Its steps under a plan, in order.
+    /// The steps under a plan, in order.
     fn steps(plan: &BenchPlan) -> Vec<(StepInfo, Self::Step)>;
-    /// The reason why an engine with these abilities skips the step, if it does.
+    /// The reason why an engine with these abilities skips the step; `None` if it does not.
     fn missing(step: &Self::Step, abilities: &Abilities) -> Option<&'static str>;
     /// Whether later steps use the database of this one.
     fn prepares(step: &Self::Step) -> bool;
@@ -36,7 +36,7 @@ pub(crate) trait Suite {
 pub(crate) enum SuiteId {
     /// The core of RocksDB's own benchmark.
     Core,
-    /// Few hot keys.
+    /// Reads of a small number of hot keys.
     Hot,
     /// Range tombstones in the memtable.
     Tombstones,
@@ -116,7 +116,7 @@ impl SuiteId {
         with_suite!(self, S => S::steps(plan).into_iter().map(|(info, _)| info).collect())
     }
 
-    /// The reason why an engine skips step `index`, if it does.
+    /// The reason why an engine skips step `index`; `None` if it does not.
     pub(crate) fn missing(
         self,
         plan: &BenchPlan,

@@ -1,13 +1,13 @@
 use super::*;
 
-/// YCSB core 0.17 publishes zeta of ten billion ranks; of a hundred ranks the sum can be done by
-/// hand with any calculator.
+/// Compares with the zeta of ten billion ranks that YCSB core 0.17 publishes, and with the sum of a
+/// hundred ranks.
 #[test]
 fn zeta_is_the_published_sum() {
     assert!((zeta(1, THETA) - 1.0).abs() < 1e-12);
     assert!((zeta(2, THETA) - (1.0 + 0.5_f64.powf(0.99))).abs() < 1e-12);
     assert!((zeta(100, 0.99) - 5.294_568_831).abs() < 1e-8, "{}", zeta(100, 0.99));
-    // Ten billion terms take a minute to add up. Euler and Maclaurin give the rest of the sum
+    // Adding up ten billion terms takes a minute. The formula of Euler and Maclaurin gives the sum
     // behind the first million: integral + half the last terms + first correction.
     let (m, n, t) = (1e6_f64, 1e10_f64, 0.99_f64);
     let integral = (n.powf(1.0 - t) - m.powf(1.0 - t)) / (1.0 - t);
@@ -27,8 +27,8 @@ fn growing_gives_what_starting_larger_gives() {
     assert!((grown.eta - fresh.eta).abs() < 1e-12);
 }
 
-/// The hash is FNV-1a with its published constants: the empty string's successor by one zero byte
-/// is known, and zero is eight such steps.
+/// Checks FNV-1a with its published constants: the hash of one zero byte is known, and the number
+/// zero is eight such bytes.
 #[test]
 fn ranks_are_scattered_by_fnv() {
     let step = |hash: u64| hash.wrapping_mul(0x0000_0100_0000_01B3);
@@ -51,7 +51,8 @@ fn ranks_come_as_often_as_the_law_says() {
         let got = f64::from(counts[rank]);
         assert!((got - expected).abs() < 5.0 * expected.sqrt(), "rank {rank}: {got} where {expected} is due");
     }
-    // The method is inexact behind the first two ranks; the sum of a tenth of all ranks is right.
+    // The method is inexact behind the first two ranks, but the sum of a tenth of all ranks is
+    // right.
     let share = |n: usize| f64::from(counts[..n].iter().sum::<u32>()) / f64::from(DRAWS);
     let due = |n: u64| zeta(n, THETA) / zipfian.zeta;
     assert!((share(10) - due(10)).abs() < 0.02, "{} {}", share(10), due(10));
@@ -79,7 +80,6 @@ fn scrambled_records_stay_in_range_and_favour_the_first_rank() {
     let draws: Vec<u64> = (0..100_000).map(|_| scrambled.next(&mut random)).collect();
     assert!(draws.iter().all(|&record| record < 1000));
     let hits = draws.iter().filter(|&&record| record == hottest).count() as f64;
-    // The hottest record has its own share, 1 / zeta, and its part of all other ranks that hash to
-    // it.
+    // The hottest record has its own share, 1 / zeta, and that of all other ranks that hash to it.
     assert!((hits / 1e5 - 1.0 / SCRAMBLED_ZETA) < 0.01 && hits > 3000.0, "{hits}");
 }
