@@ -1,9 +1,9 @@
-//! The reason for a subcommand's early end, as the user reads it.
+//! Reasons why a subcommand ends early, as the user reads them.
 
 use std::fmt::Display;
 use std::io;
 
-/// The reason for a subcommand's early end.
+/// The reason why a subcommand ends early.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// A message for standard error; exit code 1.

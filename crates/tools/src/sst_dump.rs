@@ -1,11 +1,11 @@
-//! `esker sst_dump`: RocksDB's `sst_dump` for the commands people script, with its flags and its
+//! `esker sst_dump`: the commands of RocksDB's `sst_dump` that scripts use, with its flags and its
 //! output.
 //!
 //! In: a table file, or a directory of them. Out: the text that RocksDB 7.8.3's `sst_dump` prints,
 //! without the address of its environment. The first damaged file is named on standard error, and
 //! the exit code is 1.
 //!
-//! Differences on purpose: files of a directory come in the order of their names; zero bytes are
+//! Intended differences: files of a directory come in the order of their names; zero bytes are
 //! printed; damage found by `check`, `scan` and `verify` sets the exit code; `verify` reads data
 //! blocks, while 7.8.3 only compares checksums.
 
@@ -151,8 +151,8 @@ fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> Com
     damage.map_or(Ok(()), Err)
 }
 
-/// Runs `command` on a table. The outer failure ends the program; the inner error is about this
-/// table.
+/// Runs `command` on a table. The outer failure ends the program. The inner error concerns only
+/// this table.
 fn process(
     options: &SstDumpOptions,
     range: &Range,
@@ -263,7 +263,7 @@ fn scan(
     Ok(iter.status())
 }
 
-/// The dump of `FILE.sst` goes to `FILE_dump.txt` beside it.
+/// Writes the dump of `FILE.sst` to `FILE_dump.txt` beside it.
 fn raw(
     fs: &dyn FileSystem,
     reader: &Arc<TableReader>,
