@@ -1,10 +1,11 @@
 //! `rocksdb_writebatch_t`: changes that are written together.
 //!
-//! In: changes, RocksDB's bytes. Out: a batch; its changes, one by one, to the client's functions.
-//! A change that a batch refuses (its bytes have a limit) is lost, as in RocksDB's C API.
+//! In: changes, or a batch in RocksDB's encoding. Out: a batch; its changes, one by one, to the
+//! client's functions. If a batch refuses a change because of its limit of bytes, the change is
+//! lost, as in RocksDB's C API.
 //!
-//! In a family with timestamps, a key that is given without one ends in zeros until
-//! `rocksdb_writebatch_update_timestamps`. Before that the batch cannot be written.
+//! In a family with timestamps, a key that is given without a timestamp ends with zeros until
+//! `rocksdb_writebatch_update_timestamps`. Before that call the batch cannot be written.
 
 use crate::batch_index::rocksdb_writebatch_wi_t;
 use crate::column_family::rocksdb_column_family_handle_t;
@@ -27,7 +28,7 @@ impl rocksdb_writebatch_t {
         rocksdb_writebatch_t { batch, stamps: Stamps::default() }
     }
 
-    /// The changes, to be written.
+    /// The changes, if they can be written.
     /// # Errors
     /// `InvalidArgument`: keys wait for their timestamps.
     pub(crate) fn writable(&mut self) -> Result<&mut WriteBatch> {
@@ -36,17 +37,17 @@ impl rocksdb_writebatch_t {
     }
 }
 
-/// The timestamps of a batch's keys.
+/// Tracks the timestamps of a batch's keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stamps {
-    /// Bytes of the timestamps of the default family, for calls without a handle.
+    /// Bytes of a timestamp in the default family, for calls without a handle.
     of_default: usize,
-    /// Keys end in zeros instead of timestamps.
+    /// Whether some keys end with zeros instead of timestamps.
     are_wanted: bool,
 }
 
 impl Stamps {
-    /// The family of a change; the default one without a handle.
+    /// The family of a change; the default family without a handle.
     pub(crate) unsafe fn target(
         &mut self,
         column_family: Option<*mut rocksdb_column_family_handle_t>,
@@ -69,7 +70,7 @@ impl Stamps {
 
     /// Refuses a batch whose keys wait for their timestamps.
     /// # Errors
-    /// `InvalidArgument` then.
+    /// `InvalidArgument` for such a batch.
     pub(crate) fn check(&self) -> Result<()> {
         if self.are_wanted {
             return Err(Error::invalid_argument("write batch must have timestamp(s) set"));
@@ -82,13 +83,13 @@ impl Stamps {
 pub(crate) struct ChangedFamily<'a> {
     /// Its id.
     id: ColumnFamilyId,
-    /// Bytes of its timestamps.
+    /// Bytes of a timestamp in the family.
     size: usize,
     stamps: &'a mut Stamps,
 }
 
 impl ChangedFamily<'_> {
-    /// `key` as the batch has it: with zeros for its timestamp, in a family with timestamps.
+    /// `key` as the batch stores it. In a family with timestamps, zeros stand for its timestamp.
     fn key<'k>(&mut self, key: impl Into<Cow<'k, [u8]>>) -> Cow<'k, [u8]> {
         let mut key = key.into();
         if self.size > 0 {
@@ -105,7 +106,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_create() -> *mut rocksdb_writebatch_
     give(rocksdb_writebatch_t::new(WriteBatch::new()))
 }
 
-/// The batch of RocksDB's bytes; NULL if they are not one.
+/// A batch from RocksDB's encoding; NULL if the bytes are not a batch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_create_from(
     rep: *const c_char,
@@ -125,7 +126,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_create_with_params(
 ) -> *mut rocksdb_writebatch_t {
     answer(std::ptr::null_mut(), || {
         let mut batch = WriteBatch::with_capacity(reserved_bytes);
-        // RocksDB has checksums of 8 bytes, whatever number it is given.
+        // As in RocksDB, checksums have 8 bytes, whatever number is given.
         batch.protect(if protection_bytes_per_key == 0 { 0 } else { 8 })?;
         batch.set_max_bytes(max_bytes);
         let stamps = Stamps { of_default: default_cf_ts_sz, are_wanted: false };
@@ -164,7 +165,7 @@ pub(crate) unsafe fn joined(count: c_int, parts: *const *const c_char, lens: *co
     parts.flat_map(|(part, len)| bytes(*part, *len).iter().copied()).collect()
 }
 
-/// Changes the batch in a family; in the default one without a handle.
+/// Changes the batch in a family; `None` means the default family.
 unsafe fn change_in(
     batch: *mut rocksdb_writebatch_t,
     column_family: Option<*mut rocksdb_column_family_handle_t>,
@@ -176,8 +177,8 @@ unsafe fn change_in(
     });
 }
 
-/// Defines the forms of a change for the default family and for a named family, of a batch and of a
-/// batch with an index.
+/// Defines a change in two forms, for the default family and for a named one; both for a batch and
+/// for a batch with an index.
 macro_rules! changes {
     ($(
         fn $name:ident, fn $name_cf:ident, fn $name_wi:ident, fn $name_wi_cf:ident($($argument:ident: $ty:ty),*)
@@ -268,7 +269,7 @@ changes! {
     };
 }
 
-/// A key with its timestamp behind it, as families with timestamps store keys.
+/// A key and its timestamp, joined as families with timestamps store them.
 pub(crate) unsafe fn timestamped(
     key: *const c_char,
     key_len: usize,
@@ -360,8 +361,7 @@ fn ptr(bytes: &[u8]) -> *const c_char {
     bytes.as_ptr().cast()
 }
 
-/// Hands the puts and deletions of `batch` to the client, of all families; other changes are left
-/// out.
+/// Passes the puts and deletions of `batch` to the client, for all families. Skips other changes.
 pub(crate) unsafe fn iterate(
     batch: &WriteBatch,
     state: *mut c_void,
@@ -467,7 +467,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_iterate_cf_ld(
     });
 }
 
-/// The batch in RocksDB's bytes, which live until the batch is changed.
+/// The batch in RocksDB's encoding. The bytes live until the batch is changed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_data(
     batch: *mut rocksdb_writebatch_t,
@@ -510,7 +510,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_verify_checksum(
 
 pub(crate) type TimestampSize = Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>;
 
-/// The client's sizes of timestamps, by family. `SIZE_MAX` means that it does not know the family.
+/// Asks the client for the size of a family's timestamps. `SIZE_MAX` means that it does not know
+/// the family.
 pub(crate) unsafe fn timestamp_sizes(
     state: *mut c_void,
     get_ts_size: TimestampSize,
@@ -522,8 +523,8 @@ pub(crate) unsafe fn timestamp_sizes(
     })
 }
 
-/// Puts `ts` into every key that ends in a timestamp: `get_ts_size` gives a family's size of
-/// timestamps, 0 for none. On an error the batch stays as it was.
+/// Writes `ts` into every key that ends with a timestamp. `get_ts_size` gives the size of a
+/// family's timestamps, 0 for none. After an error the batch is unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_update_timestamps(
     batch: *mut rocksdb_writebatch_t,

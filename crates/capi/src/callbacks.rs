@@ -2,8 +2,8 @@
 //! and filter policies.
 //!
 //! In: functions of the client and their state. Out: Esker's traits. The destructor of a state runs
-//! once, when the last owner is gone: the wrapper, options, open databases. The functions are
-//! called from any thread, as `c.h` says. A C comparator cannot shorten index keys.
+//! once, when the last owner is gone: the wrapper, options, open databases. As `c.h` says, any
+//! thread may call the functions. A C comparator cannot shorten index keys.
 
 use crate::memory::{bytes, destroy, give, text};
 use esker::compaction_filter::{
@@ -27,7 +27,7 @@ pub(crate) struct ClientState {
     destructor: Destructor,
 }
 
-// The client's functions may be called from any thread: that is their contract.
+// SAFETY: by contract the client's functions may be called from any thread.
 unsafe impl Send for ClientState {}
 unsafe impl Sync for ClientState {}
 
@@ -36,7 +36,7 @@ impl ClientState {
         ClientState { state, destructor }
     }
 
-    /// The state, for a call of the client's function.
+    /// The state, which each call of the client's function gets.
     pub(crate) fn get(&self) -> *mut c_void {
         self.state
     }
@@ -114,7 +114,7 @@ impl Comparator for ClientComparator {
     }
 }
 
-/// The order of keys that have no timestamp behind them.
+/// The client's order, for keys without timestamps.
 struct WithoutTimestamp {
     name: String,
     timestamps: Timestamps,
@@ -214,8 +214,8 @@ struct ClientMergeOperator {
 }
 
 impl ClientMergeOperator {
-    /// Copies the function's result and gives it back to the client. A client may leave `success`
-    /// and the length unset where it fails, hence their values before the call.
+    /// Copies the function's result and returns its buffer to the client. A client that fails may
+    /// leave `success` and the length unset, so both have values before the call.
     unsafe fn take(&self, value: *mut c_char, success: c_uchar, len: usize) -> Option<Vec<u8>> {
         let merged = (success != 0).then(|| bytes(value, len).to_vec());
         match self.delete_value {
@@ -345,7 +345,7 @@ impl CompactionFilter for ClientFilter {
                 &mut new_len,
                 &mut changed,
             );
-            // The client keeps its buffer: RocksDB copies it at once, too.
+            // The client keeps its buffer, so this copies it at once, as RocksDB does.
             match (removes, changed) {
                 (0, 0) => FilterDecision::Keep,
                 (0, _) => FilterDecision::ChangeValue(bytes(new_value, new_len).to_vec()),
@@ -368,7 +368,8 @@ pub unsafe extern "C" fn rocksdb_compactionfilter_create(
     give(rocksdb_compactionfilter_t { filter: Arc::new(ClientFilter { name, filter, state }) })
 }
 
-/// A filter sees what no snapshot needs, whatever this says: RocksDB refuses 0 at compaction time.
+/// Has no effect: a filter always sees only entries that no snapshot needs. RocksDB refuses 0 at
+/// compaction time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_compactionfilter_set_ignore_snapshots(
     _filter: *mut rocksdb_compactionfilter_t,
@@ -381,7 +382,7 @@ pub unsafe extern "C" fn rocksdb_compactionfilter_destroy(filter: *mut rocksdb_c
     destroy(filter);
 }
 
-/// The facts about a compaction, valid during the call that gets them.
+/// Facts about a compaction, valid during the call that gets them.
 #[derive(Debug)]
 pub struct rocksdb_compactionfiltercontext_t {
     context: CompactionFilterContext,
@@ -405,7 +406,7 @@ struct ClientFilterFactory {
     state: ClientState,
 }
 
-/// A filter that a factory made: this library destroys it.
+/// A filter that a factory made. This library destroys it.
 struct MadeFilter(Arc<ClientFilter>);
 
 impl CompactionFilter for MadeFilter {
@@ -467,7 +468,7 @@ pub unsafe extern "C" fn rocksdb_compactionfiltercontext_is_manual_compaction(
     context.as_ref().is_some_and(|context| context.context.is_manual_compaction).into()
 }
 
-/// A prefix extractor; none is the whole key's.
+/// A prefix extractor. `None` takes the whole key as its prefix.
 #[derive(Debug)]
 pub struct rocksdb_slicetransform_t {
     /// The extractor.
@@ -496,7 +497,7 @@ impl SliceTransform for ClientTransform {
                 return None;
             }
             let prefix = (self.transform)(self.state.state, data(key), key.len(), &mut len);
-            // The result is a part of the key: that is the function's contract.
+            // By contract the function returns a part of the key.
             Some(bytes(prefix, len))
         }
     }
@@ -517,7 +518,7 @@ pub unsafe extern "C" fn rocksdb_slicetransform_create(
     give(rocksdb_slicetransform_t { transform: Some(transform) })
 }
 
-/// The form of RocksDB 10 and before, for the shims: `in_range` is not called.
+/// RocksDB 10's form and older, for the shims. `in_range` is not called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v10_rocksdb_slicetransform_create(
     state: *mut c_void,
@@ -530,7 +531,7 @@ pub unsafe extern "C" fn esker_v10_rocksdb_slicetransform_create(
     rocksdb_slicetransform_create(state, destructor, transform, in_domain, name)
 }
 
-/// The form of RocksDB 8, which is that of 10.
+/// RocksDB 8's form, which equals that of 10.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v8_rocksdb_slicetransform_create(
     state: *mut c_void,

@@ -11,7 +11,7 @@ use libc::{c_char, c_int, c_uint, c_void};
 use std::fmt;
 use std::sync::Arc;
 
-/// Files, clock and threads.
+/// An environment: files, clock and threads.
 #[derive(Debug)]
 pub struct rocksdb_env_t {
     /// The environment.
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn rocksdb_create_default_env() -> *mut rocksdb_env_t {
     give(rocksdb_env_t { env: Env::default() })
 }
 
-/// Files in memory, gone with the environment.
+/// An environment with files in memory, which vanish with it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_create_mem_env() -> *mut rocksdb_env_t {
     give(rocksdb_env_t { env: Env::with_fs(Arc::new(esker::options::MemFs::new())) })
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn rocksdb_create_dir_if_missing(
     attempt(errptr, (), || object(env)?.env.fs.create_dir_if_missing(path(dir)?));
 }
 
-/// A log for people.
+/// A log for human readers.
 pub struct rocksdb_logger_t {
     /// The log.
     pub(crate) logger: Arc<dyn InfoLog>,
@@ -64,7 +64,7 @@ impl InfoLog for StderrLog {
     }
 }
 
-/// Hands lines to a function of the client.
+/// A log that passes lines to a function of the client.
 struct CallbackLog {
     level: InfoLogLevel,
     callback: unsafe extern "C" fn(*mut c_void, c_uint, *mut c_char, usize),
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn rocksdb_logger_destroy(logger: *mut rocksdb_logger_t) {
     destroy(logger);
 }
 
-/// Bounds bytes a second.
+/// Limits bytes per second.
 pub struct rocksdb_ratelimiter_t {
     /// The limiter.
     pub(crate) limiter: Arc<RateLimiter>,
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn rocksdb_ratelimiter_destroy(limiter: *mut rocksdb_ratel
     destroy(limiter);
 }
 
-/// Bounds the memtables of several databases.
+/// Limits the memory of the memtables of several databases.
 #[derive(Debug)]
 pub struct rocksdb_write_buffer_manager_t {
     /// The manager.
@@ -348,11 +348,11 @@ thread_counts! {
     fn rocksdb_env_set_bottom_priority_background_threads, fn rocksdb_env_get_bottom_priority_background_threads: Bottom;
 }
 
-/// Threads that run no job end by themselves with the environment.
+/// Does nothing: idle threads end with the environment.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_env_join_all_threads(_env: *mut rocksdb_env_t) {}
 
-/// Defines requests to the operating system that a process may ignore. They have no effect.
+/// Defines hints to the operating system. They have no effect.
 macro_rules! hints {
     ($(fn $name:ident;)*) => {$(
         #[doc = "A hint without effect."]
@@ -376,7 +376,7 @@ pub unsafe extern "C" fn rocksdb_write_buffer_manager_set_allow_stall(
     of_manager(manager, |manager| manager.set_allow_stall(allow_stall));
 }
 
-/// A directory for tables, and the bytes that may lie in it.
+/// A directory for tables, and the number of bytes that it may hold.
 #[derive(Clone, Debug)]
 pub struct rocksdb_dbpath_t {
     pub(crate) path: DbPath,

@@ -1,8 +1,8 @@
-//! Setters and getters: a C value to a field of an options struct, and back.
+//! Setters and getters: from a C value to a field of an options struct, and back.
 //!
-//! In: an object, the name and the value of an option. Out: the field set; a value that the field
-//! cannot have is noted (`Object::refuse`), so that opening a database names it. Held values have
-//! no effect: they are kept so that a getter gives what a setter was given.
+//! In: an object, the name and the value of an option. Out: the field set. A value that the field
+//! cannot have is recorded (`Object::refuse`), so that opening a database reports it. Held values
+//! have no effect: they are kept so that a getter returns the value that a setter got.
 
 use crate::memory::{answer, bytes, lend, object, object_mut};
 use esker::Result;
@@ -13,25 +13,25 @@ use std::time::Duration;
 /// Values without effect, by option.
 pub type Held = BTreeMap<&'static str, u64>;
 
-/// A struct behind a C pointer.
+/// An object behind a C pointer.
 pub trait Object {
-    /// Notes that `option` was given a value it cannot have.
+    /// Records that a setter of `option` got a value that the option cannot have.
     fn refuse(&mut self, _option: &'static str, _value: String) {}
 
-    /// The values without effect.
+    /// The held values of the object, if it can hold any.
     fn held(&mut self) -> Option<&mut Held> {
         None
     }
 }
 
-/// A field that the C value `C` sets.
+/// A field that a setter with the C type `C` sets.
 pub trait Field<C> {
-    /// Takes `value` over.
+    /// Sets the field to `value`.
     /// # Errors
     /// The value as text, if the field cannot have it.
     fn store(&mut self, value: C) -> Result<(), String>;
 
-    /// The field as C has it.
+    /// The field as a C value.
     fn load(&self) -> C;
 }
 
@@ -181,7 +181,7 @@ impl Field<u64> for bool {
     }
 }
 
-/// 0 is none.
+/// 0 means `None`.
 impl Field<u64> for Option<u64> {
     fn store(&mut self, value: u64) -> Result<(), String> {
         *self = (value != 0).then_some(value);
@@ -212,7 +212,7 @@ impl Field<f64> for f64 {
     }
 }
 
-/// Microseconds.
+/// The C value is in microseconds.
 impl Field<u64> for Duration {
     fn store(&mut self, value: u64) -> Result<(), String> {
         *self = Duration::from_micros(value);
@@ -223,7 +223,7 @@ impl Field<u64> for Duration {
     }
 }
 
-/// Microseconds; 0 is none.
+/// The C value is in microseconds; 0 means `None`.
 impl Field<u64> for Option<Duration> {
     fn store(&mut self, value: u64) -> Result<(), String> {
         *self = (value != 0).then(|| Duration::from_micros(value));
@@ -234,7 +234,7 @@ impl Field<u64> for Option<Duration> {
     }
 }
 
-/// Numbers with a type of their own.
+/// Fields of number types.
 macro_rules! wrapped {
     ($($field:ident($c:ty);)*) => {$(
         impl Field<$c> for $field {
@@ -254,7 +254,7 @@ wrapped! {
     SequenceNumber(u64);
 }
 
-/// 0 is none.
+/// 0 means `None`.
 impl Field<u64> for Option<FileNumber> {
     fn store(&mut self, value: u64) -> Result<(), String> {
         *self = (value != 0).then_some(FileNumber(value));
@@ -265,7 +265,7 @@ impl Field<u64> for Option<FileNumber> {
     }
 }
 
-/// Enumerations of RocksDB's numbers.
+/// Fields of enumerations with RocksDB's numbers.
 macro_rules! enumerations {
     ($($ty:ty { $($variant:ident = $code:literal),* $(,)? })*) => {$(
         impl Code for $ty {
@@ -350,7 +350,7 @@ enumerations! {
     BlockSearchType { Binary = 0, Interpolation = 1, Auto = 2 }
 }
 
-/// RocksDB's IO_TOTAL, 4, is none.
+/// RocksDB's IO_TOTAL, 4, means `None`.
 impl Field<c_int> for Option<IoPriority> {
     fn store(&mut self, value: c_int) -> Result<(), String> {
         *self = match value {
@@ -368,7 +368,7 @@ impl Field<c_int> for Option<IoPriority> {
     }
 }
 
-/// 0 is none.
+/// 0 means `None`.
 impl Field<usize> for Option<usize> {
     fn store(&mut self, value: usize) -> Result<(), String> {
         *self = (value != 0).then_some(value);
@@ -379,7 +379,7 @@ impl Field<usize> for Option<usize> {
     }
 }
 
-/// "As the others" is RocksDB's number 255 here.
+/// RocksDB's number 255 means `None`: the same compression as in other levels.
 impl Field<c_int> for Option<CompressionType> {
     fn store(&mut self, value: c_int) -> Result<(), String> {
         let compression = CompressionType::of(value.into()).ok_or_else(|| value.to_string())?;

@@ -1,6 +1,6 @@
 //! Infos of events: flushes, compactions, ingestions, stalls, memtables.
 //!
-//! In: Esker's infos. Out: objects whose texts and parts are lent. Plain figures come from
+//! In: Esker's infos. Out: objects that own their texts and parts. Plain numbers come from
 //! `accessors.txt`.
 
 use crate::memory::{attempt, bytes, destroy, give, lend, object, put};
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn rocksdb_flushjobinfo_table_properties(
     info.as_ref().map_or(std::ptr::null(), |info| &info.table_properties)
 }
 
-/// A compaction. One that the client made is empty until a call fills it.
+/// A compaction. An info that the client made is empty until a call fills it.
 #[derive(Debug)]
 pub struct rocksdb_compactionjobinfo_t {
     filled: Option<Box<Filled>>,
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn rocksdb_compactionjobinfo_status(
     });
 }
 
-/// A figure of a compaction, or `none` of an empty info.
+/// A value of a compaction; `none` for an empty info.
 unsafe fn of_compaction<T>(
     info: *const rocksdb_compactionjobinfo_t,
     none: T,
@@ -147,7 +147,7 @@ unsafe fn of_compaction<T>(
     info.as_ref().and_then(|info| info.filled.as_deref()).map_or(none, figure)
 }
 
-/// Defines figures of a compaction.
+/// Defines functions that return a number of a compaction.
 macro_rules! of_compactions {
     ($(fn $name:ident -> $ty:ty, |$it:ident| $figure:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn rocksdb_compactionjobinfo_stats(
     of_compaction(info, std::ptr::null(), |it| &it.stats)
 }
 
-/// Defines texts at a place of a list.
+/// Defines functions that return the text at an index of a list.
 macro_rules! texts_at {
     ($(fn $name:ident, |$it:ident, $place:ident| $text:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -224,7 +224,7 @@ texts_at! {
         |it, place| it.table_properties.get(place).map(|(path, _)| path);
 }
 
-/// Defines parts at a place of a list; NULL beyond the last.
+/// Defines functions that return the part at an index of a list; NULL beyond the last one.
 macro_rules! parts_at {
     ($(fn $name:ident($object:ty) -> $ty:ty, |$it:ident, $place:ident| $part:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn rocksdb_flushjobinfo_blob_file_addition_infos_count(
     info.as_ref().map_or(0, |info| info.blob_files.len())
 }
 
-/// The properties of a table of the compaction, by its path.
+/// The properties of one of the compaction's tables, which its path names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_compactionjobinfo_table_properties_for_file(
     info: *const rocksdb_compactionjobinfo_t,
@@ -319,11 +319,11 @@ pub struct rocksdb_compaction_job_stats_t {
     pub largest_output_key_prefix: Vec<u8>,
     /// Whether all files of the family took part.
     pub is_full_compaction: bool,
-    /// Whether the user asked for it.
+    /// Whether the user requested the compaction.
     pub is_manual_compaction: bool,
 }
 
-/// Figures that compactions of Esker have no number for.
+/// Defines statistics that Esker's compactions do not have.
 macro_rules! constant_stats {
     ($(fn $name:ident -> $ty:ty = $value:expr;)*) => {$(
         #[doc = "The same for all compactions."]
@@ -392,9 +392,9 @@ impl rocksdb_blob_file_garbage_info_t {
 pub struct rocksdb_externalfileingestioninfo_t {
     /// The info.
     pub info: ExternalFileIngestionInfo,
-    /// The path of the file given.
+    /// The path of the ingested file.
     pub external_file_path: Vec<u8>,
-    /// The path of the file in the database.
+    /// The path that the file has in the database.
     pub internal_file_path: Vec<u8>,
     table_properties: rocksdb_table_properties_t,
 }

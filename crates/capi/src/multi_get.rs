@@ -1,7 +1,7 @@
-//! Reads of many keys with one call.
+//! Reads many keys with one call.
 //!
-//! In: keys, with one family or one for each. Out: for each key a value or NULL, and an error or
-//! NULL. Values are `malloc`ed, pinned one by one, or held together by one object.
+//! In: keys, of one family or each of its own. Out: for each key a value or NULL, and an error or
+//! NULL. Values are copied by `malloc`, pinned one by one, or held together by one object.
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
@@ -19,8 +19,8 @@ pub(crate) unsafe fn keys<'a>(count: usize, keys: *const *const c_char, lens: *c
     slice(keys, count).iter().zip(slice(lens, count)).map(|(key, len)| bytes(*key, *len)).collect()
 }
 
-/// Reads `keys`, all of `column_family` or each of its own of `column_families`. An error of the
-/// call is each key's.
+/// Reads `keys`, all of `column_family` or each of its own of `column_families`. If the call fails,
+/// each key gets the error.
 unsafe fn read_all(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,
@@ -187,8 +187,8 @@ pub(crate) unsafe fn put_pinned(
     }
 }
 
-/// The values of `keys` of one family, pinned. The keys need not be sorted, whatever the caller
-/// says.
+/// Reads and pins the values of `keys` of one family. The keys need not be sorted, whatever the
+/// caller says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_batched_multi_get_cf(
     db: *mut rocksdb_t,
@@ -224,7 +224,7 @@ unsafe fn slices<'a>(keys: *const rocksdb_slice_t, count: usize) -> Vec<&'a [u8]
     slice(keys, count).iter().map(|key| bytes(key.data, key.size)).collect()
 }
 
-/// The results of one call, which hold the blocks of their values.
+/// The results of one call. It keeps the blocks of its values alive.
 #[derive(Debug)]
 pub struct rocksdb_pinnable_multi_get_t {
     found: Vec<Result<Option<PinnedBytes>, String>>,
@@ -251,7 +251,8 @@ pub unsafe extern "C" fn rocksdb_pinnable_multi_get_count(
     answer(0, || Ok(object(multi_get)?.found.len()))
 }
 
-/// The result at `index`: one of `c.h`'s `rocksdb_pinnable_multi_get_*`. Value and text are lent.
+/// Returns one of `c.h`'s `rocksdb_pinnable_multi_get_*` for the result at `index`. The object owns
+/// value and text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_pinnable_multi_get_result(
     multi_get: *const rocksdb_pinnable_multi_get_t,

@@ -41,7 +41,7 @@ pub unsafe extern "C" fn rocksdb_options_set_file_checksum_gen_factory(
     });
 }
 
-/// Defines the functions of a set of numbers below 64, which is kept without effect.
+/// Defines the functions of a set of numbers below 64. The set is kept and has no effect.
 macro_rules! held_sets {
     ($($set:literal: fn $clear:ident, fn $add:ident, fn $remove:ident, fn $contains:ident, fn $count:ident;)*) => {$(
         #[doc = "Empties the set."]
@@ -84,7 +84,7 @@ unsafe fn held_set(options: *mut rocksdb_options_t, set: &'static str) -> u64 {
     answer(0, || Ok(object(options)?.held.get(set).copied().unwrap_or_else(|| default_set(set))))
 }
 
-/// RocksDB's default: write-lifetime hints for level compaction.
+/// The set that RocksDB has by default: write-lifetime hints for level compaction.
 fn default_set(set: &str) -> u64 {
     u64::from(set == "calculate_sst_write_lifetime_hint_set")
 }
@@ -116,8 +116,7 @@ held_sets! {
         fn rocksdb_options_calculate_sst_write_lifetime_hint_set_count;
 }
 
-/// Collectors of table properties that a client of this API can make: none. The functions take
-/// what other libraries' functions would make.
+/// A factory of collectors of table properties. This API has no function that makes one.
 #[derive(Debug)]
 pub struct rocksdb_table_properties_collector_factory_t(());
 
@@ -128,7 +127,7 @@ pub unsafe extern "C" fn rocksdb_table_properties_collector_factory_destroy(
     destroy(factory);
 }
 
-/// No function makes a factory: nothing is added.
+/// Adds nothing, because no function makes a factory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_add_table_properties_collector_factory(
     _options: *mut rocksdb_options_t,
@@ -181,7 +180,7 @@ pub unsafe extern "C" fn rocksdb_options_add_compact_on_deletion_collector_facto
     add_deletion_collector(options, window, deletions, ratio, min_file_size);
 }
 
-/// Cuts tables where a prefix of the key changes.
+/// Starts a new table where a prefix of the key changes.
 #[derive(Debug)]
 pub struct rocksdb_sst_partitioner_factory_t {
     factory: SstPartitionerFactoryRef,

@@ -38,12 +38,13 @@ pub unsafe extern "C" fn rocksdb_options_statistics_get_ticker_count(
 
 include!(concat!(env!("OUT_DIR"), "/older_statistics.rs"));
 
-/// The newest number for `number` of an older release, or one that no statistic has.
+/// The newest release's number for `number` of an older release. If the statistic is gone, a number
+/// that no statistic has.
 fn newest_number(numbers: &[Option<u32>], number: u32) -> u32 {
     numbers.get(number as usize).copied().flatten().unwrap_or(u32::MAX)
 }
 
-/// The counter with RocksDB 8.10's number, for the shims. 0 for a counter that is gone.
+/// The counter with RocksDB 8.10's number, for the shims. 0 for a removed counter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v8_rocksdb_options_statistics_get_ticker_count(
     options: *mut rocksdb_options_t,
@@ -52,7 +53,7 @@ pub unsafe extern "C" fn esker_v8_rocksdb_options_statistics_get_ticker_count(
     rocksdb_options_statistics_get_ticker_count(options, newest_number(TICKERS_OF_8, ticker))
 }
 
-/// The counter with RocksDB 10.4's number, for the shims. 0 for a counter that is gone.
+/// The counter with RocksDB 10.4's number, for the shims. 0 for a removed counter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v10_rocksdb_options_statistics_get_ticker_count(
     options: *mut rocksdb_options_t,
@@ -61,7 +62,7 @@ pub unsafe extern "C" fn esker_v10_rocksdb_options_statistics_get_ticker_count(
     rocksdb_options_statistics_get_ticker_count(options, newest_number(TICKERS_OF_10, ticker))
 }
 
-/// The histogram with RocksDB 8.10's number, for the shims. Zeros for one that is gone.
+/// The histogram with RocksDB 8.10's number, for the shims. Zeros for a removed histogram.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v8_rocksdb_options_statistics_get_histogram_data(
     options: *mut rocksdb_options_t,
@@ -71,7 +72,7 @@ pub unsafe extern "C" fn esker_v8_rocksdb_options_statistics_get_histogram_data(
     rocksdb_options_statistics_get_histogram_data(options, newest_number(HISTOGRAMS_OF_8, histogram), data);
 }
 
-/// Figures of a histogram.
+/// A summary of a histogram.
 #[derive(Debug, Default)]
 pub struct rocksdb_statistics_histogram_data_t {
     /// The figures.
@@ -122,11 +123,11 @@ pub unsafe extern "C" fn rocksdb_set_perf_level(level: c_int) {
     set_perf_level(level);
 }
 
-/// The numbers of the calling thread.
+/// The performance context of the calling thread.
 #[derive(Debug)]
 pub struct rocksdb_perfcontext_t(());
 
-/// The names of the numbers, at the places that `c.h` gives them.
+/// The names of the metrics, at the indexes that `c.h` gives them.
 static METRICS: &[&str] = include!(concat!(env!("OUT_DIR"), "/metrics.rs"));
 
 #[unsafe(no_mangle)]
@@ -144,7 +145,7 @@ pub unsafe extern "C" fn rocksdb_perfcontext_reset(_context: *mut rocksdb_perfco
     PerfContext::reset();
 }
 
-/// The numbers as "name = value, …".
+/// The metrics as "name = value, …".
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_perfcontext_report(
     _context: *mut rocksdb_perfcontext_t,
@@ -173,7 +174,7 @@ pub struct rocksdb_memory_consumers_t {
     caches: Vec<Arc<BlockCache>>,
 }
 
-/// Bytes of memory.
+/// Sums of memory, in bytes.
 #[derive(Debug, Default)]
 pub struct rocksdb_memory_usage_t {
     mem_table_total: u64,
@@ -243,7 +244,7 @@ pub unsafe extern "C" fn rocksdb_approximate_memory_usage_create(
     })
 }
 
-/// Bytes of a cache: its entries, its table with 8 bytes for each address, and itself.
+/// Bytes of a cache: its entries, its table (8 bytes for each address), and the object itself.
 fn memory_of(cache: &Arc<BlockCache>) -> u64 {
     (cache.usage() + cache.table_address_count() * size_of::<u64>() + size_of::<BlockCache>()) as u64
 }

@@ -1,8 +1,8 @@
-//! Other kinds of tables and memtables than Esker's.
+//! Kinds of tables and memtables that Esker does not have.
 //!
-//! In: RocksDB's options of plain and cuckoo tables, and of memtables. Out: nothing changes what is
-//! stored in a way that a reader sees: tables are block-based, and all memtables are Esker's. The
-//! options are kept for their getters.
+//! In: RocksDB's options of plain and cuckoo tables, and of memtables. Out: no change that a reader
+//! sees: tables are block-based, and all memtables are Esker's. The options are kept for their
+//! getters.
 
 use crate::field::{Held, Object};
 use crate::memory::{answer, destroy, give, object_mut};

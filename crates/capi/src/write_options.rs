@@ -101,7 +101,7 @@ pub unsafe extern "C" fn rocksdb_compaction_options_destroy(options: *mut rocksd
     destroy(options);
 }
 
-/// Older versions than this timestamp may be dropped.
+/// Allows to drop versions older than this timestamp.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_compactoptions_set_full_history_ts_low(
     options: *mut rocksdb_compactoptions_t,
