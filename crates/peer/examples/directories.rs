@@ -1,15 +1,16 @@
-//! The cost of a directory of many files, Esker's time beside RocksDB's, in one process and taking
-//! turns. Cases: opening ten thousand tables, ingesting a thousand files, a checkpoint, building
+//! The cost of a directory of many files: Esker's time beside RocksDB's. Both take turns in one
+//! process. Cases: opening ten thousand tables, ingesting a thousand files, a checkpoint, building
 //! filters and querying them.
 //!
-//! In: a directory for the data (in tmpfs, best), rounds, then optionally RocksDB's library and its
-//! `filter_bench`. 20,000 files may have to be open (`ulimit -n`). Without `filter_bench` there are
-//! no filter figures of RocksDB: its C functions do not reach filters.
+//! In: a directory for the data (best in tmpfs), rounds, then optionally RocksDB's library and its
+//! `filter_bench`. The process must be allowed 20,000 open files (`ulimit -n`). Without
+//! `filter_bench` there are no filter figures of RocksDB, because its C functions do not reach
+//! filters.
 //!
-//! Out: medians of both, and the median of the rounds' ratios, Esker's time divided by RocksDB's:
-//! below 1 Esker is faster. Filters are queried as `filter_bench -quick` queries them: one filter,
-//! which stays in the processor's caches, and many at random, half of the keys inside. The figures
-//! include the hash and leave out the making of the key.
+//! Out: medians of both, and the median of the rounds' ratios: Esker's time divided by RocksDB's.
+//! Filters are queried as `filter_bench -quick` queries them: one filter, which stays in the
+//! processor's caches, and many at random; half of the keys are in the filter. The figures include
+//! the hash, but not the making of the key.
 //!
 //! `cargo run --release -p esker-peer --example directories -- /dev/shm/directories 7 librocksdb.so
 //! filter_bench`
@@ -62,12 +63,12 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Esker's figures beside RocksDB's, round by round.
+/// The figures of Esker and RocksDB, a pair for each round.
 #[derive(Default)]
 struct Pairs(Vec<(f64, f64)>);
 
 impl Pairs {
-    /// One round; the engines take turns at going first.
+    /// Runs one round. The engines take turns at being the first.
     fn round(&mut self, number: usize, mut ours: impl FnMut() -> f64, mut theirs: impl FnMut() -> f64) {
         let (first, second);
         if number.is_multiple_of(2) {
@@ -103,7 +104,7 @@ fn write_tables(dir: &Path, first: usize, count: usize) -> Vec<PathBuf> {
     (first..first + count).map(write).collect()
 }
 
-/// Ten thousand tables without keys in common: both engines get the same directory.
+/// Opens ten thousand tables without common keys. Both engines get the same directory.
 fn open_many(dir: &Path, rounds: usize) {
     let (ours, theirs) = (dir.join("open-esker"), dir.join("open-rocksdb"));
     let files = write_tables(&dir.join("tables"), 0, TABLES);
@@ -112,7 +113,7 @@ fn open_many(dir: &Path, rounds: usize) {
         db.ingest_external_file(&files).expect("ingested");
         db.close().expect("closes");
     }
-    // Each engine could open the other's directory; each still keeps to one of its own.
+    // Each engine keeps to its own directory, although it could open the other's.
     drop(rocksdb(&theirs, ""));
     let mut pairs = Pairs::default();
     for round in 0..rounds {
@@ -131,7 +132,7 @@ fn open_many(dir: &Path, rounds: usize) {
     }
     pairs.print("open, 10,000 tables, all opened", "ms");
     let mut pairs = Pairs::default();
-    // Both databases are open at once, and a process may not have that many files.
+    // Both databases are open at once, and a process may not open all their files.
     let mut few_open = options();
     few_open.db.max_open_files = 100;
     let ours_db = Db::open(&few_open, &ours).expect("opens");
@@ -186,7 +187,8 @@ fn ingest(dir: &Path, rounds: usize) {
     }
 }
 
-/// A key as `filter_bench` makes it: its number, the sum with its filter's, 16 bytes of zeros.
+/// A key as `filter_bench` makes it: its number, the sum of that and its filter's number, 16 bytes
+/// of zeros.
 fn key(filter: u32, number: u32) -> [u8; 24] {
     let mut key = [0; 24];
     key[..4].copy_from_slice(&number.to_le_bytes());
@@ -194,8 +196,8 @@ fn key(filter: u32, number: u32) -> [u8; 24] {
     key
 }
 
-/// Nanoseconds for each key to build, each query of one filter, and each query of one of many
-/// filters; the time to make the keys is taken off.
+/// Nanoseconds per key to build, per query of one filter, and per query of one of many filters. The
+/// time to make the keys is subtracted.
 fn own_filters(policy: &FilterPolicy) -> [f64; 3] {
     let context = FilterBuildingContext { format_version: 5, level: None, is_flush: false };
     let start = Instant::now();
@@ -228,10 +230,10 @@ fn own_filters(policy: &FilterPolicy) -> [f64; 3] {
     [build, ask(1), ask(FILTERS as u32)]
 }
 
-/// The same figures of RocksDB's own program.
+/// The same figures from RocksDB's own program.
 fn their_filters(program: &Path, kind: u32) -> [f64; 3] {
     let keys = (FILTERS * KEYS_IN_A_FILTER) as f64 / 1e6;
-    // With `-quick` it runs a seventh of the queries that it is told.
+    // With `-quick` it runs a seventh of the requested queries.
     let queries = QUERIES as f64 * 7.0 / 1e6;
     let out = Command::new(program)
         .args([

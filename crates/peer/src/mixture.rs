@@ -1,9 +1,9 @@
-//! Mixtures of options at random, as text that Esker and RocksDB both take.
+//! Random mixtures of options, as text that Esker and RocksDB both take.
 //!
-//! In: a random generator and a level: the oldest RocksDB that must read what is written. Out:
-//! options of a database and of its families that make much of little data.
+//! In: a random generator and a level: the oldest RocksDB that must read the files. Out:
+//! options of a database and of its families, with which small data makes many files.
 //!
-//! Invariant: every name is RocksDB's, and known to all versions of the level.
+//! Invariant: every name is RocksDB's, and all versions of the level know it.
 
 use esker::options::TargetVersion;
 
@@ -18,12 +18,12 @@ pub struct Mixture {
     pub rocksdb_db: String,
 }
 
-/// One of these.
+/// Draws one of `choices`.
 fn one<'a>(rng: &mut fastrand::Rng, choices: &[&'a str]) -> &'a str {
     choices[rng.usize(..choices.len())]
 }
 
-/// The file's sizes: little data makes many files, levels and blocks.
+/// Sizes with which small data makes many files, levels and blocks.
 const SMALL: &str = "write_buffer_size=65536;target_file_size_base=32768;max_bytes_for_level_base=131072;\
                      max_bytes_for_level_multiplier=3;level0_file_num_compaction_trigger=3;";
 
@@ -47,8 +47,8 @@ impl Mixture {
         family += &format!("block_based_table_factory={{{}}};", table(rng, level, has_prefix, aligned));
         let journal =
             one(rng, &["", "", "recycle_log_file_num=2;", "atomic_flush=true;", "max_open_files=30;"]);
-        // With both, 7.8.3 may flush families for different reasons, and then aborts
-        // (`AtomicFlushMemTablesToOutputFiles`); and 10.4.2 may wait for ever in a flush of
+        // With both options, 7.8.3 may flush families for different reasons, and then aborts
+        // (`AtomicFlushMemTablesToOutputFiles`). 10.4.2 may wait for ever in a flush of
         // memtables that are to be merged (`WaitForFlushMemTables`).
         let waits = family.contains("min_write_buffer_number_to_merge");
         let few_wals = if waits || journal.starts_with("atomic") { "" } else { "max_total_wal_size=50000;" };
@@ -60,7 +60,7 @@ impl Mixture {
             ),
             one(rng, &["", "", "avoid_flush_during_shutdown=true;", "avoid_flush_during_recovery=true;"]),
             one(rng, &["", "", few_wals, "paranoid_checks=true;", "use_fsync=true;"]),
-            // RocksDB before 9.2 records wrong ones of aligned blocks.
+            // RocksDB before 9.2 records wrong checksums of aligned blocks.
             one(
                 rng,
                 &[
@@ -74,8 +74,8 @@ impl Mixture {
         let theirs = match rng.u8(..8) {
             0 if !shared.contains("atomic_flush") => "enable_pipelined_write=true;",
             1 => "two_write_queues=true;",
-            // 7.8.3's `ldb` looks without it, and then aborts (`DBImpl::Recover`, read-only, of
-            // MANIFESTs that name WALs).
+            // 7.8.3's `ldb` opens without this option, and then aborts (`DBImpl::Recover`,
+            // read-only, of MANIFESTs that name WALs).
             2 if level != TargetVersion::V7_8 => "track_and_verify_wals_in_manifest=true;",
             _ => "",
         };

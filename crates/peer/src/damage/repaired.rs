@@ -1,12 +1,12 @@
-//! Repair of damaged databases.
+//! Checks repairs of damaged databases.
 
 use super::cases::Damage;
 use super::{DIR, Subject, file_system};
 use esker::{ColumnFamilyDescriptor, Db, OpenMode, Options, repair_db};
 
 impl Subject {
-    /// Checks that the repaired database opens and can be read whole. Every undamaged table is in
-    /// it; a damaged one is in it or reported as lost.
+    /// Checks that the repaired database opens and can be read completely. It contains every
+    /// undamaged table; a damaged one is in it or reported as lost.
     pub(super) fn check_repair(&self, damage: &Damage) -> Result<(), String> {
         let undamaged = file_system(&self.files);
         let families = self
@@ -36,7 +36,7 @@ impl Subject {
                 return Err(format!("{name} is neither kept nor told as lost"));
             }
         }
-        // A family may come back whose end the MANIFEST does not tell any more.
+        // A dropped family may come back if the MANIFEST has lost its drop.
         let known = |name: &String| families.iter().find(|family| family.name == *name).cloned();
         let new = |name: &String| ColumnFamilyDescriptor::new(name.clone(), options.cf.clone());
         let families: Vec<_> =
@@ -44,7 +44,7 @@ impl Subject {
         let db = Db::open_with(&options.db, DIR, families, OpenMode::ReadWrite).map_err(|e| e.to_string())?;
         match self.state(&db) {
             Ok(_) => db.close().map_err(|e| e.to_string()),
-            // A value in a blob file that is lost stays lost, and says so.
+            // A value in a lost blob file stays lost, and its read reports an error.
             Err(e) if !summary.blobs_lost.is_empty() || e.to_string().contains(".blob") => Ok(()),
             Err(e) => Err(e.to_string()),
         }

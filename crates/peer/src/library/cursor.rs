@@ -18,14 +18,14 @@ pub struct CursorOptions {
 /// An iterator of RocksDB. Destroyed when dropped.
 pub struct RocksCursor<'a> {
     iter: Cursor,
-    /// The bounds, which the iterator reads as long as it lives. A vector that moves leaves its
+    /// The bounds, which the iterator reads as long as it lives. A move of a vector leaves its
     /// bytes in place.
     _options: (ReadOptionSet, CursorOptions),
     _db: PhantomData<&'a RocksDb>,
 }
 
 impl RocksDb {
-    /// An iterator over `family`, at `snapshot` or at the newest state, not positioned.
+    /// An iterator over `family`, at `snapshot` or at the newest state. It is not positioned.
     pub fn cursor<'a>(
         &'a self,
         family: &str,
@@ -73,14 +73,14 @@ impl RocksCursor<'_> {
     /// `Next` if `forward`, else `Prev`.
     ///
     /// # Panics
-    /// If it is not valid.
+    /// If the iterator is not valid.
     pub fn step(&mut self, forward: bool) {
         // SAFETY: the iterator is live.
         assert_ne!(unsafe { (self.iter.api.iter_valid)(self.iter.iter) }, 0, "REQUIRES: valid");
         self.iter.step(forward);
     }
 
-    /// Key and value here, if it is valid.
+    /// The current key and value; `None` if the iterator is not valid.
     /// # Errors
     /// RocksDB's, as text.
     pub fn pair(&self) -> Result<Option<ContentsPair>, String> {

@@ -1,5 +1,6 @@
-//! The way back. `esker::compat` reports of a directory what RocksDB finds. 7.8.3 reads each
-//! database that was downgraded for it. A target holds for every byte.
+//! The way back to RocksDB. `esker::compat` reports the same facts of a directory that RocksDB
+//! finds. 7.8.3 reads each database that was downgraded for it. A target applies to every byte
+//! written.
 
 use crate::fixtures::{families, has_timestamps, has_transactions, read_by_7, read_by_11};
 use crate::peer_process::{check_7, check_11, db_options, small_files};
@@ -23,7 +24,7 @@ fn databases() -> Vec<Fixture> {
     fixture::all(&["v7_8_", "v11_8_", "v11_9_"]).into_iter().filter(Fixture::is_database).collect()
 }
 
-/// Deletes the OPTIONS files: their names alone would keep `ldb` out.
+/// Deletes the OPTIONS files, because their names alone make `ldb` fail.
 fn without_options(dir: &Path) {
     for entry in std::fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("readable").path();
@@ -33,8 +34,8 @@ fn without_options(dir: &Path) {
     }
 }
 
-/// Whether `ldb` 7.8.3 can read the database without an OPTIONS file: it then knows one order, no
-/// merge operator, and no prepared transactions.
+/// Whether `ldb` 7.8.3 can read the database without an OPTIONS file. It then knows only one order,
+/// no merge operator, and no prepared transactions.
 fn can_be_asked(fixture: &Fixture) -> bool {
     let plain = fixture.expected().iter().all(|f| f.name == "default");
     let merges = ["ingest", "merge", "wal_unflushed"].iter().any(|name| fixture.name.contains(name));
@@ -49,7 +50,7 @@ fn the_compat_report_is_what_rocksdb_7_finds() {
         let copy = fixture.copy();
         without_options(copy.path());
         let report = compat(copy.path());
-        // It fails read-only where WALs are tracked in the MANIFEST, which the notes say.
+        // A read-only open fails if the MANIFEST tracks WALs; the notes say so.
         if report.notes.iter().any(|note| note.contains("tracks WALs")) {
             continue;
         }
@@ -76,7 +77,7 @@ fn every_golden_database_is_downgraded_for_rocksdb_7_or_refused_by_name() {
                 assert_eq!(compat(copy.path()), what.after, "{}", fixture.name);
                 assert_eq!(what.after.tools, Release::OLDEST, "{}", fixture.name);
                 read_by_7(&fixture, copy.path()).unwrap_or_else(|e| panic!("{}: {e}", fixture.name));
-                // A table that 11 no longer reads is not one that is too new.
+                // Release 11 no longer reads some old tables. Those are not too new.
                 if what.after.notes.iter().all(|note| !note.contains("format_version below 2")) {
                     read_by_11(&fixture, copy.path()).unwrap_or_else(|e| panic!("{}: {e}", fixture.name));
                 }

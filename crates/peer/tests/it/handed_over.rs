@@ -9,7 +9,7 @@ use esker_peer::{Contents, InternalEntry, ModelOps, Tools, require};
 use esker_testkit::{TempDir, seed};
 use std::collections::BTreeMap;
 
-/// Random batches, each to Esker and to the model.
+/// Writes random batches to Esker and to the model.
 fn fill(db: &Db, model: &mut ModelOps, rng: &mut fastrand::Rng, batches: usize, kinds: Kinds) {
     for _ in 0..batches {
         let count = rng.usize(1..20);
@@ -177,7 +177,7 @@ fn other_layouts_are_read_by_all() {
     }
 }
 
-/// The newer layouts that RocksDB 7.8 knows: partitioned indexes and filters, hash indexes,
+/// Tests newer layouts that RocksDB 7.8 knows: partitioned indexes and filters, hash indexes,
 /// dictionaries.
 #[test]
 fn parts_hash_indexes_and_dictionaries_are_read_by_all() {
@@ -229,11 +229,11 @@ fn parts_hash_indexes_and_dictionaries_are_read_by_all() {
     }
 }
 
-/// The newest version of each key at `sequence`, if there are only puts and deletions.
+/// The newest version of each key at `sequence`. The entries must be puts and deletions only.
 fn newest(entries: &[InternalEntry], sequence: u64) -> BTreeMap<&[u8], &[u8]> {
     let mut seen = BTreeMap::new();
     for entry in entries.iter().filter(|e| e.sequence <= sequence) {
-        // Newest first within a key.
+        // Entries of one key come newest first.
         seen.entry(entry.key.as_slice()).or_insert((entry.kind == 1).then_some(entry.value.as_slice()));
     }
     seen.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
@@ -259,7 +259,7 @@ fn versions_of_held_snapshots_are_stored_for_all_to_see() {
     fill(&db, &mut model, &mut rng, 10, Kinds::PLAIN);
     let tables = TempDir::new("snapshots-copy");
     esker_peer::fixture::copy_files(dir.path(), tables.path());
-    // ldb reads the copy: this process still has the database open.
+    // ldb reads a copy, because this process still has the database open.
     let entries = tools.internal_entries(tables.path(), "default").expect("idump");
     let default = &model.families[0];
     for (_, sequence) in &held {
@@ -268,7 +268,7 @@ fn versions_of_held_snapshots_are_stored_for_all_to_see() {
         Contents(by_ldb.collect()).assert_same(&expected, &format!("idump at sequence {sequence}"));
     }
     assert!(entries.len() > model.contents(default).0.len(), "old versions are there");
-    // With the snapshots gone, the next compaction drops what only they saw.
+    // Once the snapshots are gone, the next compaction drops versions that only they saw.
     held.clear();
     db.compact_range_opt(
         &esker::CompactRangeOptions {

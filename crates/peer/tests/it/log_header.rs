@@ -1,4 +1,4 @@
-//! The options that a LOG begins with, and the values of presets: both engines write the same
+//! The options at the beginning of a LOG, and the values of presets: both engines write the same
 //! lines.
 
 use esker::options::{BlockCache, CacheOptions, OptionStruct, TargetVersion};
@@ -23,18 +23,18 @@ const OTHER_VALUES: [&str; 16] = [
     "memory_allocator",
     "high_pri_pool_ratio",
     "low_pri_pool_ratio",
-    // Esker gives the parameters, too.
+    // Esker prints the parameters too.
     "filter_policy",
     "prefix_extractor",
-    // Esker's own choice: seven times 1, or none said.
+    // Esker prints this its own way: seven times 1, or nothing.
     "max_bytes_for_level_multiplier_addtl",
 ];
 /// RocksDB's lines that Esker does not have.
 const NOT_THERE: [&str; 6] =
     ["persistent_cache", "env", "fs", "block_cache_options", "flush_block_policy_factory", "row_cache"];
 
-/// Options by name: those of database and family as `Options.…` stands before them, those of tables
-/// by the two spaces.
+/// Options by name. Options of database and family follow `Options.`; options of tables follow two
+/// spaces.
 fn options_in_log(dir: &Path) -> BTreeMap<String, String> {
     let log = std::fs::read_to_string(dir.join("LOG")).expect("the open database has a LOG");
     let of_line = |line: &str| {
@@ -112,7 +112,7 @@ fn every_option_of_rocksdb_11_8_is_known() {
 fn presets_have_rocksdbs_values() {
     let Some(()) = require("RocksDB", RocksDb::available()) else { return };
     let same_cache = |mut options: Options| {
-        // RocksDB's LOG does not say which; the capacity is compared.
+        // RocksDB's LOG does not name the cache; the capacity is compared.
         let capacity = options.cf.table.block_cache.as_ref().map(|cache| cache.capacity());
         assert_eq!(capacity, Some(32 << 20));
         let cache = BlockCache::new(&CacheOptions::with_capacity(32 << 20)).unwrap();

@@ -1,4 +1,4 @@
-//! Secondaries of one engine beside primaries of the other, in one process and in two.
+//! Secondaries of one engine follow primaries of the other, in one process and in two.
 
 use crate::peer_process::{check_open_esker, db_options, small_files};
 use esker::options::CompressionType;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Options of RocksDB as a primary that shape MANIFEST and WALs.
+/// Options of a RocksDB primary that change its MANIFEST and WALs.
 const PRIMARIES: [&str; 6] = [
     "",
     "max_manifest_file_size=1;",
@@ -70,8 +70,8 @@ fn esker_follows_a_rocksdb() {
     });
 }
 
-/// Puts of new keys in one family only: beside a RocksDB as the primary, too, a secondary of 11.8.1
-/// loses or doubles entries of other histories.
+/// Puts new keys in one family only. In other histories a secondary of 11.8.1 loses or doubles
+/// entries, even if RocksDB is the primary.
 #[test]
 fn a_rocksdb_follows_esker() {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
@@ -79,7 +79,8 @@ fn a_rocksdb_follows_esker() {
     }
     let dir = TempDir::new("secondary");
     let model = ModelOps::new(&[]);
-    // RocksDB takes the zeros of reserved space for the end of a block, and passes it for good.
+    // RocksDB takes the zeros of reserved space for the end of a block, and never reads there
+    // again.
     let options = DbOptions { allow_fallocate: false, ..db_options() };
     let families = model.descriptors(&small_files(CompressionType::Lz4));
     let primary = Db::open_cf(&options, dir.join("db"), families).expect("opens");
@@ -116,8 +117,8 @@ fn specs() -> Vec<FamilySpec> {
     ["default", "other"].map(|name| FamilySpec::new(name, SMALL)).to_vec()
 }
 
-/// Not a test of its own: a RocksDB that writes one number to all keys of two families at once, as
-/// fast as it can, if there is a directory.
+/// No test of its own: given a directory, it runs a RocksDB that writes one number to all keys of
+/// two families at once, at full speed.
 #[test]
 fn be_a_primary() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };

@@ -1,4 +1,4 @@
-//! Tables of real RocksDB, read one by one without their databases.
+//! Reads single tables of RocksDB without their databases.
 
 use esker::internals::format::cursor::InternalIterator;
 use esker::internals::table::TableReader;
@@ -24,8 +24,8 @@ fn options_for(table: &Path) -> Options {
     options
 }
 
-/// The visible keys of the entries, newest first within a key, as far as the table alone shows
-/// them; values if they are plain.
+/// The visible keys of the entries, as far as the table alone shows them. Entries of a key come
+/// newest first. Values are given only if they are plain.
 fn visible(entries: &[(Vec<u8>, ValueType, Vec<u8>)]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let mut newest: Vec<&(Vec<u8>, ValueType, Vec<u8>)> = Vec::new();
     for entry in entries {
@@ -55,8 +55,8 @@ fn entries(reader: &SstFileReader) -> Vec<(Vec<u8>, ValueType, Vec<u8>)> {
     found
 }
 
-/// Compares scans in both directions and gets by key with the table's entries. Gives the number of
-/// keys compared.
+/// Compares scans in both directions and gets by key with the table's entries. Returns the number
+/// of keys compared.
 fn check(path: &Path) -> usize {
     let mut options = options_for(path);
     options.cf.merge_operator = esker::builtin::merge_operator("stringappend");
@@ -97,7 +97,7 @@ fn check(path: &Path) -> usize {
 fn tables_of_golden_databases_are_read_without_their_databases() {
     let (mut tables, mut keys) = (0, 0);
     for fixture in fixture::all(&["v7_8_", "v11_8_", "v11_9_"]) {
-        // The fixture that is no database is a single table.
+        // A fixture that is not a database is a single table.
         let Ok(files) = std::fs::read_dir(fixture.db()) else { continue };
         for entry in files {
             let path = entry.expect("readable").path();
@@ -134,7 +134,7 @@ fn a_table_of_rocksdbs_writer_says_of_keys_what_was_put_into_it() {
         model.insert(key.clone(), (i % 5, value.clone()));
         ops.push(op(i % 5, key, value));
     }
-    // The range deletion hides nothing in the table itself.
+    // A range deletion hides no entries of its own table.
     ops.push(PeerOp::DeleteRange {
         family: "default".into(),
         begin: b"key00100".into(),

@@ -1,5 +1,5 @@
-//! Histories of keys with user-defined timestamps. Either engine shows them, trims them, and
-//! refuses reads before the trim.
+//! Histories of keys with user-defined timestamps. Each engine shows them, trims them, and
+//! refuses reads older than the trim.
 
 use esker::options::TargetVersion;
 use esker::{
@@ -35,7 +35,8 @@ fn open_rocksdb(dir: &Path) -> RocksDb {
     RocksDb::open(dir, "", &[family]).expect("RocksDB 11.8.1 opens it")
 }
 
-/// Key, timestamp and value of what an iterator with `iter_start_ts` shows; no value: a deletion.
+/// Key, timestamp and value of each entry that an iterator with `iter_start_ts` shows. A deletion
+/// has no value.
 type Versions = Vec<(Vec<u8>, u64, Option<Vec<u8>>)>;
 
 fn version(key: &[u8], value: &[u8]) -> (Vec<u8>, u64, Option<Vec<u8>>) {
@@ -97,7 +98,7 @@ fn histories_are_shown_and_trimmed_by_both() {
                 }
             }
             let before: Vec<Contents> = (low..=time).map(|point| contents(&db, point)).collect();
-            // Esker trims in one turn, RocksDB in the next.
+            // Esker and RocksDB trim in turns.
             let trims_here = turn % 2 == u64::from(round % 2 == 0);
             let next_low = rng.u64(low..time);
             if trims_here {
@@ -125,7 +126,8 @@ fn histories_are_shown_and_trimmed_by_both() {
                 let what = format!("round {round}, turn {turn}: RocksDB at {point}");
                 found.assert_same(&before[usize::try_from(point - low).expect("small")], &what);
             }
-            // RocksDB heeds a bound that it has raised itself only once another change has come in.
+            // After RocksDB raised the bound itself, it respects the bound only after another
+            // change.
             if next_low > 0 && trims_here {
                 assert!(db.contents_at("default", &ts(next_low - 1)).is_err(), "before {next_low}");
             }
@@ -148,7 +150,7 @@ fn histories_are_shown_and_trimmed_by_both() {
     });
 }
 
-/// For each key, its writes at ascending times; `None` is a deletion.
+/// For each key, its writes at ascending times. `None` is a deletion.
 type History = BTreeMap<Vec<u8>, Vec<(u64, Option<Vec<u8>>)>>;
 
 fn shown(history: &History, time: u64) -> Contents {
@@ -158,7 +160,7 @@ fn shown(history: &History, time: u64) -> Contents {
     Contents(history.iter().filter_map(|(key, versions)| Some((key.clone(), value(versions)?))).collect())
 }
 
-/// Makes some writes at ascending times, which `write` carries out.
+/// Makes some writes at ascending times and passes them to `write`.
 fn fill(
     history: &mut History,
     time: &mut u64,
@@ -184,8 +186,8 @@ fn a_comparator_of_ours_orders_timestamps_for_both() {
         let comparator = esker_stress::stamped::comparator(format);
         let mut options = options();
         options.cf.comparator = comparator.clone();
-        // RocksDB takes zeros for the oldest timestamp, whatever the comparator says. Where zeros
-        // are the newest, a seek past the versions of a key never ends, and a compaction that trims
+        // RocksDB takes zeros for the oldest timestamp, whatever the comparator says. If zeros
+        // are the newest, a seek past the versions of a key never ends, and a trimming compaction
         // writes keys out of order.
         let zeros_are_oldest = order != TimestampOrder::Reverse;
         let skips = if zeros_are_oldest { 8 } else { 1_000_000 };
