@@ -1,21 +1,21 @@
-//! Scans in both directions beside writers, at held points in time, over super versions that change
-//! under them. Each answer is compared with a model that knows every write by its sequence number.
+//! Scans in both directions beside writers, at fixed points in time, while super versions change.
+//! Each answer is compared with a model that knows every write by its sequence number.
 //!
 //! In: a seed, numbers of threads, seconds. Out: counts, or the first difference. A round is a
-//! database in memory files with options of its own: those of the model campaign, and a compaction
-//! filter now and then. Most of its keys are deleted most of the time. Threads choose their own
-//! points in time, so a seed gives the same options again, not the same history. In the simulated
-//! machine (`sim-scans`) it gives the same history, too.
+//! database in memory files with options of its own: those of the model campaign, and sometimes a
+//! compaction filter. Most of its keys are deleted most of the time. Threads choose their own
+//! points in time, so a seed repeats the options, not the history. In the simulated
+//! machine (`sim-scans`) it repeats the history too.
 //!
 //! `writer` writes batches, deletes runs and ranges. `keeper` ingests files, flushes, compacts,
 //! sets options. `scanner` takes points in time and moves cursors. `history` has all writes.
 //!
 //! Invariants
 //!  1. A key's versions are in its history before a reader at their sequence number looks: scanners
-//!     wait for the writes that were under way when they took their point in time.
+//!     wait for writes that were running when they took their point in time.
 //!  2. Each key that is deleted by single deletions belongs to one writer, which puts and deletes
 //!     it in turn.
-//!  3. Junk, which compaction filters may drop at any time, is passed over and never compared.
+//!  3. Junk, which compaction filters may drop at any time, is skipped and never compared.
 
 mod history;
 mod keeper;
@@ -75,7 +75,7 @@ impl Default for ScanParameters {
 /// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct ScanReport {
-    /// Databases.
+    /// Number of databases.
     pub rounds: u64,
     /// Operations written.
     pub writes: u64,
@@ -103,7 +103,7 @@ type Outcome = Result<(), String>;
 /// The size of a round.
 #[derive(Clone, Debug)]
 pub(crate) struct ScanSize {
-    /// Keys of each family: one of these numbers.
+    /// Possible numbers of keys of a family.
     pub(crate) keys: [usize; 3],
     /// Batches of each writer.
     pub(crate) batches: u64,
@@ -111,7 +111,7 @@ pub(crate) struct ScanSize {
     pub(crate) maintenance: u64,
     /// Turns of each scanner.
     pub(crate) scans: u64,
-    /// Of a thousand turns, the number that begin with a new point in time, and with a new cursor.
+    /// Of a thousand turns, the numbers that begin with a new point in time and with a new cursor.
     pub(crate) new: (u16, u16),
 }
 
@@ -134,9 +134,9 @@ struct Round {
     size: ScanSize,
     handles: Vec<ColumnFamilyHandle>,
     history: ScanHistory,
-    /// Odd while the writer of this number writes; the last is the keeper.
+    /// One number for each writer, odd while it writes. The last one is the keeper's.
     busy: Vec<AtomicU64>,
-    /// Held for reading by each thread that writes.
+    /// Each thread that writes holds it shared.
     gate: RwLock<()>,
     stop: AtomicBool,
     writes: AtomicU64,
@@ -185,17 +185,17 @@ impl Round {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Keeps out threads that write without the gate.
+    /// Takes the gate shared, which excludes threads that take it alone.
     fn shared_gate(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read()
     }
 
-    /// Keeps out all writes while it is held.
+    /// Takes the gate alone, which excludes all writes.
     fn whole_gate(&self) -> RwLockWriteGuard<'_, ()> {
         self.gate.write()
     }
 
-    /// Waits until all writes that were under way at the call are in the history.
+    /// Waits until all writes that were running at the call are in the history.
     fn wait_for_writes(&self) {
         for busy in &self.busy {
             let before = busy.load(Ordering::SeqCst);
@@ -253,7 +253,7 @@ pub fn run(parameters: &ScanParameters) -> Result<ScanReport, String> {
 fn run_round(parameters: &ScanParameters, seed: u64, time: Duration) -> Result<ScanReport, String> {
     let start = Instant::now();
     let threads = Threads::begin(seed, parameters, &ScanSize::ENDLESS)?;
-    // Every thread has had a turn, even on a machine that was stopped meanwhile.
+    // Every thread has had a turn, even if the machine was stopped for a while.
     let round = &threads.round;
     let is_idle = || [&round.writes, &round.comparisons].iter().any(|n| n.load(Ordering::Relaxed) == 0);
     while (start.elapsed() < time || is_idle()) && !round.stopped() {
@@ -312,7 +312,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Waits for all of them, and closes the database.
+    /// Waits for all threads, and closes the database.
     fn finish(self) -> Result<ScanReport, String> {
         let mut outcome = Ok(());
         for (name, thread) in self.threads {
@@ -333,7 +333,7 @@ impl Threads {
     }
 }
 
-/// Lets others work. In a simulation the scheduler decides when they do.
+/// Lets other threads work. In a simulation the scheduler decides when they do.
 #[expect(clippy::disallowed_methods, reason = "the patience of the campaign, not of the engine")]
 fn rest(microseconds: u64) {
     if !cfg!(shuttle) {

@@ -5,8 +5,8 @@ use super::state::ModelState;
 use esker::prefix::SliceTransformRef;
 use esker::{ColumnFamilyId, DbIterator, Error, ReadOptions};
 
-/// Most entries that one move may pass: more than there are, so that a move without end is an
-/// error. An iterator with a limit shares no cursor with others, so half of them have none.
+/// Limit of entries that a move may pass: more than exist, so that an endless move fails. Half of
+/// the iterators have no limit, because an iterator with a limit shares no cursor with others.
 pub(super) const MOST_SKIPPED: u64 = 1 << 20;
 
 /// The options of an iterator, apart from its point in time.
@@ -19,7 +19,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Random bounds or none, a prefix scan now and then.
+    /// Random bounds or none, and sometimes a prefix scan.
     pub(super) fn random(rng: &mut fastrand::Rng, spec: &ModelFamilySpec, has_extractor: bool) -> Shape {
         let bound = |rng: &mut fastrand::Rng| (rng.u8(..3) == 0).then(|| spec.random_target(rng));
         let (lower, upper) = (bound(rng), bound(rng));
@@ -49,7 +49,7 @@ impl Shape {
 
 /// A mistake of an iterator.
 pub(super) struct WrongCursor {
-    /// The index of the key where it should stand.
+    /// The index of the expected key.
     pub(super) index: Option<usize>,
     /// The description of the mistake.
     pub(super) what: String,
@@ -60,13 +60,14 @@ pub(super) struct WrongCursor {
 /// An iterator, and its expected place.
 pub(super) struct ModelCursor {
     pub(super) family: usize,
-    /// Number of the family at its opening: a family that was created again has another.
+    /// Number of the family when the iterator was opened. A family that was created again has
+    /// another.
     pub(super) id: ColumnFamilyId,
     pub(super) iter: DbIterator,
     pub(super) shape: Shape,
     /// The contents that it must show.
     pub(super) state: ModelState,
-    /// Whether it was opened with a snapshot, which a refresh lets go.
+    /// Whether it was opened with a snapshot. A refresh drops the snapshot.
     pub(super) at_snapshot: bool,
     /// The timestamp of its reads, if keys have timestamps.
     pub(super) time: Option<u64>,
@@ -112,7 +113,7 @@ impl ModelCursor {
         self.extractor.as_ref()?.transform(key).map(<[u8]>::to_vec)
     }
 
-    /// Stands at `found` if its prefix is right.
+    /// Expects the key at `found`, if it has the right prefix.
     fn stand(&mut self, spec: &ModelFamilySpec, found: Option<usize>) {
         self.at = found.filter(|&i| self.prefix.is_none() || self.prefix_of(&spec.keys[i]) == self.prefix);
     }
@@ -172,7 +173,7 @@ impl ModelCursor {
         self.stand(spec, found);
     }
 
-    /// Refreshes the iterator, which must show `state` from then on.
+    /// Refreshes the iterator. From then on it must show `state`.
     pub(super) fn refresh(&mut self, state: ModelState) -> Result<(), Error> {
         self.note(|| "refresh".to_owned());
         self.iter.refresh()?;
@@ -182,7 +183,7 @@ impl ModelCursor {
         Ok(())
     }
 
-    /// Notes that a move gave an error.
+    /// Expects no position, because a move failed.
     pub(super) fn stand_nowhere(&mut self) {
         self.note(|| "an error".to_owned());
         self.at = None;
@@ -218,7 +219,7 @@ impl ModelCursor {
     }
 }
 
-/// Bytes for people to read.
+/// `bytes` as readable text.
 pub(super) fn show(bytes: &[u8]) -> String {
     format!("\"{}\"", bytes.escape_ascii())
 }

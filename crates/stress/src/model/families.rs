@@ -1,7 +1,7 @@
 //! The families: their order, merge operator, and possible keys.
 //!
 //! Invariant: a family's keys are distinct and in its order, so that an index stands for a key and
-//! compares like it. Where the database's keys end in a timestamp, these do not.
+//! compares like it. These keys have no timestamps, even if those of the database do.
 
 use super::ModelParameters;
 use super::state::ModelState;
@@ -13,16 +13,16 @@ use esker_testkit::timestamps::TimestampFormat;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Fewest families of a database.
+/// Least number of families of a database.
 pub(crate) const FEWEST: usize = 5;
-/// Most keys of a family with timestamps: each keeps its versions.
+/// Most keys of a family with timestamps, because each key keeps its versions.
 const MOST_STAMPED_KEYS: usize = 100;
-/// Names of the families beyond the natures.
+/// Names of further families, which have no nature of their own.
 const MORE: [&str; 6] = ["fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
 /// One key in this many is deleted by single deletions only.
 const SINGLE_EVERY: usize = 8;
 
-/// Shorter keys first, then bytes: an order that is not built into the engine.
+/// Orders shorter keys first, then by bytes. The engine has no code for this order.
 struct ByLength;
 
 impl Comparator for ByLength {
@@ -44,7 +44,7 @@ pub(crate) enum ModelMerge {
 }
 
 impl ModelMerge {
-    /// Merges as the operator must, without the engine's code.
+    /// Merges as the operator must, without code of the engine.
     pub(crate) fn apply(self, existing: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
         let Some(existing) = existing else { return operand.to_vec() };
         match self {
@@ -75,10 +75,11 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// Name, order of keys, merge operator, whether prefixes lie together, format of timestamps.
+/// Name, order of keys, merge operator, whether keys with a common prefix are adjacent, format of
+/// timestamps.
 type Nature = (&'static str, ComparatorRef, ModelMerge, bool, Option<TimestampFormat>);
 
-/// A family's nature, the same over all reopenings.
+/// A family's nature, which reopenings do not change.
 pub(crate) struct ModelFamilySpec {
     pub(crate) name: &'static str,
     pub(crate) comparator: ComparatorRef,
@@ -88,15 +89,16 @@ pub(crate) struct ModelFamilySpec {
     pub(crate) stamps: Option<TimestampFormat>,
     pub(crate) operator: MergeOperatorRef,
     pub(crate) merge: ModelMerge,
-    /// Whether keys of a prefix lie together, so that it may have a prefix extractor.
+    /// Whether keys with a common prefix are adjacent, so that the family may have a prefix
+    /// extractor.
     pub(crate) prefixes_lie_together: bool,
     pub(crate) keys: Vec<Vec<u8>>,
 }
 
 impl ModelFamilySpec {
-    /// `families` families of a database, up to 10, with `count` keys each. With `shared_orders`,
-    /// only families that RocksDB's reader reads, too. It does not know an order of our own and
-    /// reads at no timestamp. Where it merges by `max`, 11.8.1's iterators show bytes from reused
+    /// `families` families of a database, at most 10, with `count` keys each. With `shared_orders`,
+    /// only families that RocksDB's reader can read too. It knows no order of these tests and reads
+    /// at no timestamp. In families that merge by `max`, 11.8.1's iterators show bytes from reused
     /// memory.
     pub(crate) fn all(
         rng: &mut fastrand::Rng,
@@ -176,7 +178,7 @@ impl ModelFamilySpec {
         index % SINGLE_EVERY == SINGLE_EVERY - 1
     }
 
-    /// A key to seek: mostly one of the family's, else one near them.
+    /// A key to seek: mostly a key of the family, otherwise one near its keys.
     pub(crate) fn random_target(&self, rng: &mut fastrand::Rng) -> Vec<u8> {
         let mut key = self.keys[rng.usize(..self.keys.len())].clone();
         match rng.u8(..8) {
@@ -194,7 +196,7 @@ impl ModelFamilySpec {
 }
 
 /// Distinct keys in order: some in clusters with a common prefix, some prefixes of others, some
-/// with bytes at the ends of their range, the empty one, too.
+/// with extreme bytes, and the empty key.
 fn random_keys(rng: &mut fastrand::Rng, comparator: &dyn Comparator, count: usize) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = vec![Vec::new(), vec![0], vec![0xff], vec![0xff, 0xff, 0xff]];
     while keys.len() < count {

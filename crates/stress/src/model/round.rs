@@ -1,4 +1,4 @@
-//! One database from its creation on: random operations, each answer compared.
+//! One database from its creation on: random operations, with each answer compared.
 
 mod audited;
 mod ingest;
@@ -36,9 +36,9 @@ use std::sync::Arc;
 pub(crate) const PATH: &str = "/db";
 const SNAPSHOTS: usize = 6;
 const CURSORS: usize = 5;
-/// Changes remembered for the report.
+/// Number of changes that a report may show.
 const REMEMBERED: usize = 20_000;
-/// Length from which a merged value is put anew.
+/// Length from which a value is put instead of merged.
 const LONGEST_MERGED: usize = 400;
 
 /// A write to one family.
@@ -53,10 +53,10 @@ pub(crate) enum ModelWrite {
     At(u64, Box<ModelWrite>),
 }
 
-/// Changes of families, with the families' numbers at that time.
+/// Changes, each with its family and the number that the family had then.
 type Changes = Vec<(usize, ColumnFamilyId, ModelWrite)>;
 
-/// Begin and end of a range, where it has them.
+/// Begin and end of a range; `None` for an open end.
 type Bounds = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 /// An open database.
@@ -74,7 +74,7 @@ enum Event {
 
 struct TakenSnapshot {
     snapshot: Snapshot,
-    /// State of each family; `None` for one that was dropped since.
+    /// State of each family; `None` for a family dropped since.
     states: Vec<Option<ModelState>>,
     taken_at: u64,
 }
@@ -87,8 +87,7 @@ type Done = Result<(), RoundStop>;
 pub(super) enum RoundStop {
     /// An answer was wrong.
     Wrong(String),
-    /// The database gave an error, which may be the fault of a disk in trouble. The text says what
-    /// was asked.
+    /// The database returned an error, which a failing disk may explain. The text names the call.
     Refused(Error, String),
 }
 
@@ -106,7 +105,7 @@ impl From<RoundStop> for String {
     }
 }
 
-/// The call `what` gave an error.
+/// The call `what` returned an error.
 fn refused(what: impl std::fmt::Display) -> impl FnOnce(Error) -> RoundStop {
     move |error| {
         let text = format!("{what}: {error}");
@@ -122,8 +121,8 @@ pub(crate) struct Round {
     weights: Vec<(OperationKind, u32)>,
     /// The newest timestamp.
     time: u64,
-    /// The oldest timestamp to read at, for each family. A family that is made again keeps it: a
-    /// crash may bring back the one before.
+    /// The oldest readable timestamp of each family. A family that is made again keeps it, because
+    /// a crash may bring back the old one.
     readable_from: Vec<u64>,
     cursors: Vec<ModelCursor>,
     snapshots: Vec<TakenSnapshot>,
@@ -137,20 +136,21 @@ pub(crate) struct Round {
     operation: u64,
     comparisons: u64,
     counts: Vec<u64>,
-    /// The possible and the promised state after a crash, if there are crashes.
+    /// The possible and the promised states after a crash, if the round has crashes.
     journal: Option<Journal>,
-    /// Whether the database has transactions: most lives have, and all keep prepared ones.
+    /// Whether the database has transactions. Most lives support them, and all preserve prepared
+    /// ones.
     has_transactions: bool,
     /// Transactions that are not over.
     live: Vec<Live>,
     steps: Steps,
-    /// Whether the database was open since the last crash in a way that refuses prepared
-    /// transactions: then there is none.
+    /// Whether, since the last crash, the database was opened in a way that refuses prepared
+    /// transactions. Then there is none.
     opened_without: bool,
-    /// Its effects so far, while the disk makes trouble.
+    /// The effects of faults so far, while the disk is failing.
     trouble: Option<Trouble>,
-    /// Whether the disk has made trouble since the opening: files that could not be deleted then
-    /// are left for the next opening.
+    /// Whether the disk has failed since the opening. Files that could not be deleted then are left
+    /// for the next opening.
     had_trouble: bool,
     audited: Audited,
 }
@@ -232,7 +232,7 @@ impl Round {
         Ok(())
     }
 
-    /// Draws the index of a kind by the weights.
+    /// Draws the index of a kind by weight.
     fn choose(&mut self) -> usize {
         let total: u32 = self.weights.iter().map(|(_, weight)| weight).sum();
         let mut roll = self.rng.u32(..total);
@@ -287,10 +287,10 @@ impl Round {
             OperationKind::Flush => self.flush(),
             OperationKind::Compact => self.compact(),
             OperationKind::Verify => self.verify(),
-            // This model does not judge how these operations behave beside errors.
+            // The model does not know the results of these operations beside errors.
             OperationKind::Reopen | OperationKind::DropFamily if self.is_in_trouble() => self.get(),
-            // Its threads would go on after a recovery, and leave more refused writes than the
-            // number whose combinations can be tried.
+            // Its threads would continue after a recovery, and leave more refused writes than
+            // can be tried in all combinations.
             OperationKind::Burst if self.is_in_trouble() && self.resumes_itself() => self.get(),
             OperationKind::Reopen => Ok(self.reopen()?),
             OperationKind::DropFamily => Ok(self.drop_families()?),
@@ -364,7 +364,7 @@ impl Round {
 
     fn reopen(&mut self) -> Checked {
         if self.rng.bool() {
-            // Cursors keep files.
+            // Cursors would keep files alive.
             self.cursors.clear();
             self.audit()?;
         }
@@ -396,7 +396,7 @@ impl Round {
         Ok(())
     }
 
-    /// Drops one family, or some at once, and makes them again.
+    /// Drops one or several families, and makes them again.
     fn drop_families(&mut self) -> Checked {
         let (first, at_once) = (self.rng.usize(1..self.specs.len()), self.rng.bool());
         let families: Vec<usize> = (1..self.specs.len())
@@ -405,7 +405,7 @@ impl Round {
         self.renew_families(&families, at_once)
     }
 
-    /// Drops these families and makes them again: by calls that take several, or one by one.
+    /// Drops these families and makes them again: all by one call each, or one by one.
     fn renew_families(&mut self, families: &[usize], at_once: bool) -> Checked {
         let first = families[0];
         let descriptors: Vec<_> = families
@@ -443,7 +443,7 @@ impl Round {
             self.states[family] = self.specs[family].empty_state();
             self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
         }
-        // Open cursors go on over the old contents.
+        // Open cursors continue over the old contents.
         Ok(())
     }
 
@@ -536,8 +536,8 @@ impl Round {
         WriteOptions::default().sync(sync).disable_wal(disable_wal)
     }
 
-    /// Whether writes may leave the WAL out: the close flushes them. Recycled WALs refuse such
-    /// writes.
+    /// Whether writes may skip the WAL: the close flushes them. With recycled WALs the engine
+    /// refuses such writes.
     fn may_be_unlogged(&self) -> bool {
         let db = &self.settings.db;
         !db.avoid_flush_during_shutdown && db.recycle_log_file_num == 0
@@ -563,7 +563,7 @@ impl Round {
         self.wrote_one(done, &options, family, write)
     }
 
-    /// Judges the outcome of a write.
+    /// Handles the outcome of a write.
     fn wrote_one(
         &mut self,
         done: esker::Result<()>,
@@ -629,7 +629,7 @@ impl Round {
         Ok(())
     }
 
-    /// Takes the model back to these states, and the report to its first `noted` events.
+    /// Resets the model to these states, and the report to its first `noted` events.
     fn go_back_to(&mut self, states: Vec<ModelState>, noted: u64) {
         self.states = states;
         while self.noted > noted {
@@ -716,14 +716,14 @@ impl Round {
             .map_err(refused(format!("compact_range of '{name}'")))
     }
 
-    /// Deletes the tables whose keys all lie in a range, behind a durable deletion of that range.
+    /// Durably deletes a range, and then deletes the tables whose keys all lie in it.
     /// Only answers as of earlier points in time change.
     fn delete_files(&mut self) -> Done {
         if self.journal.as_ref().is_some_and(Journal::unlogged) {
             return self.get();
         }
         let family = self.plain_family();
-        // The call leaves level 0 alone, so half of the time that is emptied first.
+        // The call does not touch level 0, so half of the calls empty it first.
         if self.rng.bool() {
             let options = CompactRangeOptions::default();
             let compacted = self.db().compact_range_opt(&options, &self.handles[family], None, None);
@@ -765,7 +765,7 @@ impl Round {
             let write = ModelWrite::DeleteRange(begin.clone(), end.clone());
             return Some((vec![(family, write)], (Some(begin), Some(end))));
         }
-        // The last key has none behind it to name as the end: delete everything.
+        // No key behind the last one could be the end of the range, so everything is deleted.
         let last = spec.keys.len() - 1;
         if spec.is_single(last) && self.is_in_transaction(family, last) {
             return None;

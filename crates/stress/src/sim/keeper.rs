@@ -1,12 +1,12 @@
-//! A scheduler above another one, which says when time passes.
+//! A scheduler above another one, which decides when time passes.
 //!
-//! In: any scheduler. Out: the same scheduler, except for the thread that moves the clock
-//! (`base/sync/time.rs`), the keeper. It goes on only when no other thread can, or at random, by a
+//! In: any scheduler. Out: the same scheduler, except for the keeper, the thread that moves the
+//! clock (`base/sync/time.rs`). The keeper runs when no other thread can, or at random, by a
 //! little; each machine draws how often. Slow work then falls into the middle of other threads'
 //! work.
 //!
-//! Invariant: while a thread that can go on has no turn, the clock goes on `MOST_BESIDE` times at
-//! most. The schedulers below promise no thread a turn (PCT always runs the first that can run). A
+//! Invariant: while a thread that can run gets no turn, the clock moves at most `MOST_BESIDE`
+//! times. The schedulers below promise no thread a turn (PCT always runs the first that can run). A
 //! timer could then begin new work again and again before the old is done, and that thread would
 //! wait for ever. With the limit all others finish their work, and the thread gets its turn.
 
@@ -14,7 +14,7 @@ use esker::internals::base::sync::time::{self, KEEPER};
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use std::collections::HashMap;
 
-/// Steps of the clock beside a thread that could go on and had no turn.
+/// Most steps of the clock while a thread that could run gets no turn.
 const MOST_BESIDE: u32 = 100;
 
 /// See the head of the file.
@@ -22,12 +22,12 @@ const MOST_BESIDE: u32 = 100;
 pub(super) struct Timed<S> {
     inner: S,
     rng: fastrand::Rng,
-    /// Steps between two of the keeper's beside others, on average.
+    /// Average number of scheduling steps between two steps of the keeper beside other threads.
     seldom: u32,
     keeper: Option<TaskId>,
-    /// Tasks below this number have been looked at.
+    /// Number of tasks that are already known.
     known: usize,
-    /// Threads that could have gone on beside steps of the clock, each with the number of those
+    /// Threads that could have run beside steps of the clock, each with the number of these steps
     /// since its last turn.
     passed_over: HashMap<TaskId, u32>,
 }
@@ -39,7 +39,7 @@ impl<S> Timed<S> {
         Timed { inner, rng, seldom, keeper: None, known: 0, passed_over: HashMap::new() }
     }
 
-    /// Whether the clock may go on beside these threads; counts the step if so.
+    /// Whether the clock may move beside these threads. Counts the step if so.
     fn passes_beside(&mut self, others: &[&Task]) -> bool {
         if self.passed_over.values().any(|steps| *steps >= MOST_BESIDE) {
             return false;

@@ -1,10 +1,10 @@
 //! One simulated machine, whose every decision follows from its seed.
 //!
 //! In: a seed and a function. Out: its result, or the reason why the machine stopped: a panic, or
-//! threads that wait for each other. One of four schedulers draws the thread that goes on at each
-//! decision, and each finds mistakes that the others seldom find. One seldom changes threads (PCT,
-//! Burckhardt et al., ASPLOS 2010), one weighs them by the work they have left, one is random, and
-//! [`Delays`]. Above them, [`Timed`] says when the clock goes on.
+//! threads that wait for each other. One of four schedulers draws the next thread at each decision;
+//! each finds mistakes that the others rarely find. One changes threads rarely (PCT, Burckhardt et
+//! al., ASPLOS 2010), one weighs threads by their remaining work, one is random, and one is
+//! [`Delays`]. Above them, [`Timed`] decides when the clock moves.
 
 use super::delays::Delays;
 use super::keeper::Timed;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 /// Bytes of the stack of each simulated thread.
 const STACK: usize = 1 << 20;
 
-/// The result of `work` in the machine of this seed.
+/// Runs `work` in the machine of this seed, and returns its result.
 /// # Errors
 /// A thread panicked, or all of them wait.
 pub(crate) fn in_machine<T: Send + 'static>(
@@ -47,7 +47,7 @@ fn run<T: Send + 'static>(
     let run = move || {
         esker::internals::env::random::seed(seed);
         esker::internals::cache::key::begin_identities_anew();
-        // Every other machine has a clock that leaps.
+        // Half of the machines have a clock that jumps.
         let result = time::with_clock((seed / 4 % 2 == 0).then_some(seed), &work);
         *told.lock().expect("nobody panics with it") = Some(result);
     };

@@ -1,11 +1,11 @@
-//! The reads of a round, each answer compared.
+//! The reads of a round. Each answer is compared.
 
 use super::{CURSORS, Done, Event, ModelWrite, Round, RoundStop, SNAPSHOTS, TakenSnapshot, refused};
 use crate::model::cursor::{MOST_SKIPPED, ModelCursor, Shape, show};
 use crate::model::state::ModelState;
 use esker::{ColumnFamilyHandle, ReadOptions};
 
-/// A point in time of reads, and the family's state at it.
+/// The point in time of a read, and the state of the family then.
 pub(super) struct ReadPoint {
     pub(super) options: ReadOptions,
     /// The expected contents of the family.
@@ -36,7 +36,7 @@ impl Round {
         Err(found.err().map_or(RoundStop::Wrong(what.clone()), |error| RoundStop::Refused(error, what)))
     }
 
-    /// `what`, with the last changes of the key.
+    /// `what`, followed by the last changes of the key.
     pub(super) fn blame(&self, family: usize, index: Option<usize>, what: &str) -> String {
         let spec = &self.specs[family];
         let mut text = format!("family '{}': {what}", spec.name);
@@ -109,7 +109,7 @@ impl Round {
         let snapshot =
             (!self.snapshots.is_empty() && self.rng.bool()).then(|| self.rng.usize(..self.snapshots.len()));
         let mut wanted = Vec::new();
-        // A read at a timestamp is of one family.
+        // A read at a timestamp covers one family only.
         let stamped = Some(self.family()).filter(|family| self.specs[*family].stamps.is_some());
         for _ in 0..self.rng.usize(1..20) {
             let family = stamped.unwrap_or_else(|| self.plain_family());
@@ -151,8 +151,8 @@ impl Round {
         let extractor = self.settings.families[family].prefix_extractor.clone();
         let (snapshot, timestamp) = (point.snapshot, point.timestamp);
         let mut options = ReadOptions { snapshot, timestamp, ..shape.read_options(&mut self.rng) };
-        // On a disk that makes trouble, a read without checksums may give any bytes, and leave them
-        // in the cache for later reads.
+        // On a failing disk, a read without checksums may return any bytes, and leave them in the
+        // cache for later reads.
         options.verify_checksums |= self.journal.is_some();
         let iter = self.db().iter_opt(options, &self.handles[family]).map_err(refused("iter_opt"))?;
         let family = (family, self.handles[family].id());
@@ -167,7 +167,7 @@ impl Round {
         let Err(wrong) = cursor.check(&self.specs[cursor.family]) else { return Ok(()) };
         let what = self.blame(cursor.family, wrong.index, &wrong.what);
         let Some(error) = wrong.error else { return Err(RoundStop::Wrong(what)) };
-        // After an error only a seek moves it.
+        // After an error only a seek positions the iterator.
         cursor.stand_nowhere();
         Err(RoundStop::Refused(error, what))
     }
@@ -193,7 +193,7 @@ impl Round {
         self.check_cursor(cursor)
     }
 
-    /// Opens an iterator, seeks, takes some steps one way, perhaps some back.
+    /// Opens an iterator, seeks, steps in one direction, and sometimes back.
     pub(super) fn scan(&mut self) -> Done {
         let mut cursor = self.new_cursor()?;
         self.move_cursor(&mut cursor)?;
@@ -216,7 +216,7 @@ impl Round {
         Ok(())
     }
 
-    /// Moves an iterator that lives on through writes, flushes and compactions.
+    /// Moves an iterator that outlives writes, flushes and compactions.
     pub(super) fn use_cursor(&mut self) -> Done {
         if self.cursors.len() < CURSORS && self.rng.u8(..20) == 0 || self.cursors.is_empty() {
             let cursor = self.new_cursor()?;
@@ -260,7 +260,7 @@ impl Round {
         }
     }
 
-    /// Compares everything: scans in both directions, gets of every key, each snapshot.
+    /// Compares all contents: scans in both directions, gets of every key, each snapshot.
     pub(super) fn verify(&mut self) -> Done {
         for family in 0..self.specs.len() {
             for backward in [false, true] {

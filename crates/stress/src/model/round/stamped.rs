@@ -1,7 +1,7 @@
-//! Families whose keys have timestamps: written at ascending ones, read at any readable one.
+//! Families whose keys have timestamps: writes at ascending timestamps, reads at any readable one.
 //!
-//! In: raises of `full_history_ts_low`, by a call or by a compaction. Out: reads that are refused
-//! before it, and right from it on.
+//! In: calls and compactions that raise `full_history_ts_low`. Out: reads, which are refused before
+//! that timestamp and right from it on.
 
 use super::{Done, Event, ModelWrite, Round, refused};
 use crate::model::state::ModelState;
@@ -31,7 +31,7 @@ impl Round {
         self.time
     }
 
-    /// Writes by the calls that take timestamps, or as a batch.
+    /// Writes by the calls that take timestamps, or by a batch.
     pub(super) fn write_at(
         &mut self,
         options: &WriteOptions,
@@ -71,7 +71,7 @@ impl Round {
     }
 
     /// Moves a read to the newest timestamp or an older one, if keys of the family have timestamps.
-    /// `state` becomes the contents at it. Gives the timestamp.
+    /// `state` becomes the contents then. Returns the timestamp.
     pub(super) fn at_some_time(
         &mut self,
         family: usize,
@@ -108,13 +108,13 @@ impl Round {
         self.compare(family, index, "get_with_timestamp", state.get(index), value)
     }
 
-    /// Raises the oldest readable timestamp: earlier reads are refused, and versions that only they
-    /// showed may go.
+    /// Raises the oldest readable timestamp. Earlier reads are then refused, and versions that only
+    /// they showed may be dropped.
     pub(super) fn raise_history_low(&mut self) -> Done {
         let family = self.family();
         let Some(stamps) = self.specs[family].stamps else { return self.get() };
         let low = self.rng.u64(self.readable_from[family]..=self.time.max(self.readable_from[family]));
-        // It may be in force after a refusal, too.
+        // Even a refused call may have taken effect.
         self.readable_from[family] = low;
         let name = self.specs[family].name;
         self.note(Event::Other(format!("full_history_ts_low of '{name}' to {low}")));
