@@ -16,21 +16,21 @@ pub enum FilterDecision {
     Purge,
     /// Store this value instead.
     ChangeValue(Vec<u8>),
-    /// Drop this and everything before this user key, without leaving deletions: older versions may
-    /// reappear. It ends in a timestamp where keys do.
+    /// Drop this entry and all entries before this user key, without leaving deletions: older
+    /// versions may reappear. In families with timestamps the user key ends with one.
     RemoveAndSkipUntil(Vec<u8>),
 }
 
-/// Looks at the newest version of each key that no snapshot needs, and at each merge operand. In
-/// families with user-defined timestamps keys end in their timestamps, and versions at different
-/// ones are different keys: each is judged, and `Remove` and `Purge` leave a deletion at its
-/// timestamp.
+/// Judges the newest version of each key that no snapshot needs, and each merge operand. In
+/// families with user-defined timestamps keys end with their timestamps, and versions with
+/// different timestamps are different keys. Each is judged, and `Remove` and `Purge` leave a
+/// deletion at its timestamp.
 pub trait CompactionFilter: Send + Sync {
     /// For logs.
     fn name(&self) -> &str;
-    /// Judges a value. `level` is the output level's input: the level the entry is read from.
+    /// Judges a value. `level` is the level from which the entry is read.
     fn filter(&self, level: usize, key: &[u8], value: &[u8]) -> FilterDecision;
-    /// Judges a merge operand; only `Keep`, `Remove` and `ChangeValue` make sense. Default: keep.
+    /// Judges a merge operand. Only `Keep`, `Remove` and `ChangeValue` are allowed. Default: keep.
     fn filter_merge_operand(&self, _level: usize, _key: &[u8], _operand: &[u8]) -> FilterDecision {
         FilterDecision::Keep
     }
@@ -39,9 +39,9 @@ pub trait CompactionFilter: Send + Sync {
 /// The facts about a compaction that a filter's factory gets.
 #[derive(Clone, Debug)]
 pub struct CompactionFilterContext {
-    /// Every file of the family takes part.
+    /// Whether every file of the family takes part.
     pub is_full_compaction: bool,
-    /// The user asked for it.
+    /// Whether the user requested the compaction.
     pub is_manual_compaction: bool,
     /// The family.
     pub column_family_id: ColumnFamilyId,
@@ -55,8 +55,8 @@ pub trait CompactionFilterFactory: Send + Sync {
     fn name(&self) -> &str;
     /// A filter for this compaction, or `None`.
     fn create(&self, context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>>;
-    /// The filter and factory that the engine put this factory in front of, so that the same
-    /// options can open another database. Default: none.
+    /// The filter and factory that this factory replaced when the engine added TTL. With them the
+    /// same options can open another database. Default: none.
     fn before(&self) -> Option<BeforeTtl> {
         None
     }

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 /// Size and alignment of a huge page; a block for [`prefer_huge_pages`] is a multiple of it.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Asks for huge pages behind `block`, which is not in use yet. Random access then misses the
+/// Requests huge pages for `block`, which must not be in use yet. Random access then misses the
 /// address translation cache less often. Without huge pages nothing happens.
 pub fn prefer_huge_pages(block: &mut [MaybeUninit<u8>]) {
     #[cfg(all(target_os = "linux", not(miri)))]

@@ -1,10 +1,10 @@
-//! Counts and times of one thread's operations, to find out why one of them was slow.
+//! Counts and times of one thread's operations, which show why one of them was slow.
 //!
 //! In: [`perf_count!`], [`perf_add!`] and [`perf_time!`] in the engine. Out:
 //! [`PerfContext::current`], for the thread. Names are RocksDB's (`include/rocksdb/perf_context.h`,
 //! `perf_level.h`).
 //!
-//! Cost below the level: one thread-local read and a comparison.
+//! Cost of a count that the level leaves out: one thread-local read and a comparison.
 //!
 //! [`perf_count!`]: crate::perf_count
 //! [`perf_add!`]: crate::perf_add
@@ -246,10 +246,10 @@ macro_rules! perf_add {
     };
 }
 
-/// `perf_time!(block_read_time, clock, { … })`: runs the block, adds its nanoseconds by
-/// `clock.monotonic_nanos()`, and returns its value. Reads no clock below
-/// `EnableTimeExceptForMutex`, or below the level given as `perf_time!(level EnableTime,
-/// db_mutex_lock_nanos, clock, { … })`. A `return` or `?` in the block leaves without adding.
+/// `perf_time!(block_read_time, clock, { … })` runs the block, adds its nanoseconds by
+/// `clock.monotonic_nanos()`, and returns its value. It reads no clock below the level
+/// `EnableTimeExceptForMutex`. `perf_time!(level EnableTime, db_mutex_lock_nanos, clock, { … })`
+/// names another level. After a `return` or `?` in the block nothing is added.
 #[macro_export]
 macro_rules! perf_time {
     ($field:ident, $clock:expr, $body:expr) => {

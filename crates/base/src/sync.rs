@@ -37,7 +37,7 @@ pub use model::{
 #[cfg(shuttle)]
 pub use shuttle::sync::atomic;
 
-// Also in tests, so that it goes on compiling.
+// Also built in tests, so that it keeps compiling.
 #[cfg(any(esker_tsan, test))]
 #[cfg_attr(not(esker_tsan), expect(unreachable_pub, reason = "only builds with esker_tsan hand it out"))]
 mod once;
@@ -54,8 +54,8 @@ pub use simulated_thread as thread;
 #[cfg(not(shuttle))]
 pub use std::thread;
 
-/// Marks a place between a change and its publication, where other threads must not rely on this
-/// one. In the simulated machine a thread often loses its processor here for long; elsewhere
+/// Marks a place between a change and its publication. Other threads must not rely on this thread
+/// there. In the simulated machine a thread often loses its processor here for long; elsewhere
 /// nothing happens.
 #[inline(always)]
 pub fn hesitate() {

@@ -1,8 +1,8 @@
-//! loom's and shuttle's locks with the interfaces of `sync/locks.rs`, for model checkers.
+//! The locks of loom and shuttle, with the interfaces of `sync/locks.rs`, for model checkers.
 //!
-//! In: the calls that the engine makes on those types. Out: the same results, each call a point
-//! where the checker may switch threads. A poisoned lock is a panic in some thread of the model;
-//! the model has failed already.
+//! In: the engine's calls of those types. Out: the same results. At each call
+//! the checker may switch threads. A poisoned lock means that a thread of the model has panicked:
+//! the model has already failed.
 
 #[cfg(loom)]
 use loom::sync as ls;
@@ -15,7 +15,7 @@ use super::waits::during;
 
 const POISON: &str = "no thread of the model panicked";
 
-/// loom says itself which threads stand where.
+/// loom itself reports which threads wait where.
 #[cfg(loom)]
 fn during<T>(_what: &'static str, wait: impl FnOnce() -> T) -> T {
     wait()
@@ -30,7 +30,7 @@ pub struct Mutex<T>(ls::Mutex<T>);
 pub struct MutexGuard<'a, T>(Option<ls::MutexGuard<'a, T>>);
 
 impl<T> Mutex<T> {
-    /// Unlocked.
+    /// An unlocked mutex.
     pub fn new(value: T) -> Mutex<T> {
         Mutex(ls::Mutex::new(value))
     }
@@ -99,7 +99,7 @@ impl Condvar {
         self.wait(guard);
         false
     }
-    /// The same, under the name that it has for locks with a rank.
+    /// As `wait_for`, under the name that ranked locks have.
     #[track_caller]
     pub fn wait_timeout<T>(&self, guard: &mut MutexGuard<'_, T>, at_most: std::time::Duration) -> bool {
         self.wait_for(guard, at_most)
@@ -124,7 +124,7 @@ pub type RwLockReadGuard<'a, T> = ls::RwLockReadGuard<'a, T>;
 pub type RwLockWriteGuard<'a, T> = ls::RwLockWriteGuard<'a, T>;
 
 impl<T> RwLock<T> {
-    /// Unlocked.
+    /// An unlocked lock.
     pub fn new(value: T) -> RwLock<T> {
         RwLock(ls::RwLock::new(value))
     }
@@ -140,7 +140,7 @@ impl<T> RwLock<T> {
     }
 }
 
-/// A rank; models do not check the order of locks: tests of the whole engine do.
+/// A rank, which models ignore. Tests of the whole engine check the order of locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockRank;
 
@@ -159,7 +159,7 @@ pub struct RankedMutex<T>(Mutex<T>);
 pub type RankedMutexGuard<'a, T> = MutexGuard<'a, T>;
 
 impl<T> RankedMutex<T> {
-    /// Unlocked.
+    /// An unlocked mutex.
     pub fn new(_rank: LockRank, value: T) -> RankedMutex<T> {
         RankedMutex(Mutex::new(value))
     }
@@ -189,8 +189,8 @@ pub(super) fn hesitate() {
     shuttle::thread::yield_now();
 }
 
-/// For the scheduler: whether the thread that it is asked to exchange stands at such a place. Said
-/// once.
+/// For the scheduler: whether the thread that it may replace is in `hesitate`.
+/// Resets the answer.
 #[cfg(shuttle)]
 pub fn take_hesitation() -> bool {
     HESITATES.take()
