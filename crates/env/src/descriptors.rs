@@ -1,17 +1,17 @@
-//! File descriptors of this process: how many database files may be open, and which are closed when
-//! descriptors run out.
+//! File descriptors of this process: how many database files may be open, and which files are
+//! closed when descriptors run out.
 //!
 //! In: the limit of the process (`RLIMIT_NOFILE`), and opens that fail for lack of descriptors.
 //! Out: the same open, repeated after unused files of any database were closed.
 //!
-//! | of the limit | for |
+//! | share of the limit | purpose |
 //! |---|---|
 //! | a quarter, at least 16 and at most 512 | WALs, MANIFESTs, LOGs, outputs, directories, and the application's own |
 //! | the rest | tables and blob files that are open for reading |
-//! | half of the rest | those of them that stay open for as long as they live (`max_open_files` = -1) |
+//! | half of the rest | tables and blob files that stay open for as long as they live (`max_open_files` = -1) |
 //!
 //! Invariants
-//!  1. The parts are no strict limits: only the system refuses an open.
+//!  1. The shares are no strict limits: only the system refuses an open.
 //!  2. No lock of this module is held while files are closed.
 
 use esker_base::sync::Arc;
@@ -23,13 +23,13 @@ use std::sync::Weak;
 
 /// This value stands for no limit.
 const UNLIMITED: usize = usize::MAX / 2;
-/// Files that are closed at once at first, when there are no descriptors.
+/// Number of files that the first attempt closes when descriptors run out.
 const FIRST_CLOSED: usize = 8;
 
-/// Keeps files open that it can do without.
+/// Holds open files that it can close.
 pub trait ClosesFiles: Send + Sync {
-    /// Releases up to `count` files, least recently used first, and returns their number. Some may
-    /// stay open while others use them.
+    /// Closes up to `count` files, least recently used first, and returns their number. Files that
+    /// others use may stay open for a while.
     fn close_unused(&self, count: usize) -> usize;
     /// Number of files that it keeps open.
     fn open_files(&self) -> usize;
@@ -65,7 +65,7 @@ pub fn data_file_limit() -> usize {
     limit
 }
 
-/// Whether this many may be open. Asks the system only above its last answer.
+/// Whether `data_files` files may be open. Asks the system only above its last answer.
 fn is_allowed(data_files: usize) -> bool {
     data_files <= LIMIT.load(Ordering::Relaxed) || data_files <= data_file_limit()
 }
@@ -112,7 +112,7 @@ impl Drop for DataFile {
 pub struct KeptFile(());
 
 impl KeptFile {
-    /// One more.
+    /// Counts one more file.
     #[expect(clippy::new_without_default, reason = "it counts")]
     pub fn new() -> KeptFile {
         KEPT.fetch_add(1, Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl Drop for KeptFile {
     }
 }
 
-/// Closes `count` unused files, of each keeper in proportion to its files. Returns the number of
+/// Closes `count` unused files, from each holder in proportion to its files. Returns the number of
 /// released files.
 fn close_unused(count: usize) -> usize {
     let closers: Vec<Arc<dyn ClosesFiles>> = closers().lock().iter().filter_map(Weak::upgrade).collect();
@@ -141,7 +141,7 @@ fn close_unused(count: usize) -> usize {
         .sum()
 }
 
-/// Calls `open`, and again after closing unused files for as long as descriptors run out.
+/// Calls `open`. As long as descriptors run out, closes unused files and calls it again.
 pub(crate) fn with_descriptor<T>(mut open: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let mut count = FIRST_CLOSED;
     loop {

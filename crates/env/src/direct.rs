@@ -1,18 +1,18 @@
 //! Direct I/O (`O_DIRECT`): reads and writes past the page cache, and their alignment.
 //!
-//! In: a source or a sink of whole blocks from and to aligned memory: an open file
-//! (`posix/direct.rs`), or one of the simulated disk, which refuses anything else
+//! In: a source or a sink of whole blocks in aligned memory. It is an open file
+//! (`posix/direct.rs`), or a file of the simulated disk, which refuses all other requests
 //! (`mem/direct.rs`).
 //! Out: files that are read and written at any offset and length.
 //!
-//! An aligned request goes to the source as it is. Any other is widened to whole blocks and copied
-//! out of a buffer that the thread keeps; several at once share their common blocks
-//! (`direct/together.rs`). A sequential reader keeps aligned memory of its own and asks for whole
+//! An aligned request goes to the source unchanged. Any other is widened to whole blocks and copied
+//! from a buffer that the thread keeps. Several requests at once share their common blocks
+//! (`direct/together.rs`). A sequential reader has aligned memory of its own and requests whole
 //! blocks: [`Alignment`].
 //!
 //! Invariants
-//!  1. A source is asked only for whole blocks, at a multiple of a block, into aligned memory; so
-//!     is a sink.
+//!  1. Sources and sinks get only requests for whole blocks, at a multiple of a block, in aligned
+//!     memory.
 //!  2. Bytes beyond the end of the file do not exist: a read that ends within a block ended with
 //!     the file.
 //!  3. `Alignment::block` is a multiple of `Alignment::memory`: a block that starts in aligned
@@ -36,13 +36,13 @@ pub struct Alignment {
 }
 
 impl Alignment {
-    /// Of files that are read through the page cache: anything is aligned.
+    /// The alignment of files read through the page cache: every request is aligned.
     pub const NONE: Alignment = Alignment { block: 1, memory: 1 };
 
-    /// `block` for offsets and lengths, `memory` for addresses, both in bytes and powers of two.
+    /// An alignment of `block` for offsets and lengths, and of `memory` for addresses, in bytes.
     ///
     /// # Panics
-    /// If one is no power of two.
+    /// If one is not a power of two.
     pub fn new(block: usize, memory: usize) -> Alignment {
         assert!(
             block.is_power_of_two() && memory.is_power_of_two(),
@@ -75,7 +75,7 @@ impl Alignment {
         self.down(offset.saturating_add(self.block as u64 - 1))
     }
 
-    /// Whether bytes at `offset` may go from and to this memory as they are.
+    /// Whether bytes at `offset` and this memory are both aligned, so that no copy is needed.
     #[inline]
     pub fn fits(self, offset: u64, memory: &[u8]) -> bool {
         let length = memory.len();

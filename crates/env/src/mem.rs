@@ -1,13 +1,14 @@
 //! Files in memory: for tests, and for databases that need no disk.
 //!
-//! In: paths and bytes. Out: the same bytes, until the last handle goes. A file that is deleted
-//! while it is open stays readable, as on a disk. Errors are those of the real file system. Nothing
-//! here fails for want of space.
+//! In: paths and bytes. Out: the same bytes, until the last handle is dropped. As on a disk, a file
+//! that is deleted while it is open stays readable. Errors are those of the real file system.
+//! Nothing here fails for lack of space.
 //!
 //! A file opened with direct I/O has the alignment of a disk with 512-byte sectors: an unaligned
 //! read or write panics.
 //!
-//! [`crate::crash::CrashFs`] is the same with tracking on: it knows the state after a power loss.
+//! [`crate::crash::CrashFs`] is this file system with tracking: it knows the state after a power
+//! loss.
 
 pub(crate) mod content;
 mod direct;
@@ -33,7 +34,8 @@ pub struct MemFs {
 #[derive(Debug)]
 pub(crate) struct MemShared {
     pub(crate) tracked: bool,
-    /// A change holds it shared; a caller that needs a consistent state of everything, exclusively.
+    /// Each change holds it shared. A caller that needs a consistent state of all files holds it
+    /// alone.
     /// Lock order: `gate`, then `tree`, then a file's data.
     pub(crate) gate: RwLock<()>,
     pub(crate) tree: Mutex<MemTree>,

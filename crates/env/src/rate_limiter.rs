@@ -1,21 +1,21 @@
-//! A rate limiter: bytes per second, shared out by priority.
+//! A rate limiter: bytes per second, distributed by priority.
 //!
-//! In: requests for bytes. Out: each returns when its bytes may go. Once per period the limiter
-//! gets the bytes of a period. It keeps the rest of the period before, so that at most two periods'
-//! bytes go at once.
+//! In: requests for bytes. Out: each request returns when its bytes may be transferred. Once per
+//! period the limiter gets the bytes of a period. It keeps the unused bytes of the period before,
+//! so that at most the bytes of two periods go at once.
 //! Source: RocksDB `util/rate_limiter.cc` (semantics).
 //!
-//! Waiting: one waiter, the leader, sleeps until the next period and shares out its bytes; the
-//! others wait for it. When the leader's own request is granted, it calls the next.
+//! Waiting: one waiter, the leader, sleeps until the next period and distributes its bytes; the
+//! others wait for it. When the leader's own request is granted, it calls the next leader.
 //!
 //! Tuning: an auto-tuned limiter counts its drains, the periods in which a request had to wait. It
 //! raises its rate while most periods are drained and lowers it while few are.
 //!
 //! Invariants
-//!  1. Within a priority, first come first served. `User` always goes first, then High, Mid and
-//!     Low. In one period of `fairness`, drawn at random, High goes last; likewise Low goes before
-//!     Mid. So no priority starves.
-//!  2. While requests wait there is a leader, or one of them has been called to lead.
+//!  1. Within a priority, requests are served in order. `User` always goes first, then High, Mid
+//!     and Low. In one of `fairness` periods, drawn at random, High goes last; likewise Low goes
+//!     before Mid. So no priority starves.
+//!  2. While requests wait, there is a leader, or one of them has been called to lead.
 //!  3. No lock is held while the clock sleeps.
 
 use crate::clock::Clock;
@@ -57,7 +57,7 @@ pub enum RateLimiterMode {
     /// Writes.
     #[default]
     WritesOnly,
-    /// Both, from one budget.
+    /// Reads and writes, from one budget.
     AllIo,
 }
 
@@ -94,9 +94,9 @@ struct State {
     leader: bool,
     total_bytes: [u64; PRIORITIES],
     total_requests: [u64; PRIORITIES],
-    /// Since the rate was last tuned: waits for a refill.
+    /// Number of waits for a refill since the rate was last tuned.
     drains: u64,
-    /// When that was, in microseconds; `None` before the first request.
+    /// Time of the last tuning, in microseconds; `None` before the first request.
     tuned_micros: Option<u64>,
     rng: fastrand::Rng,
 }
@@ -109,15 +109,15 @@ struct Request {
 /// One waiting thread.
 #[derive(Default)]
 struct Waiter {
-    /// Granted, or called to lead.
+    /// Notified when the request is granted, or when its thread is to lead.
     changed: Condvar,
     /// Written and read under the limiter's lock.
     granted: AtomicBool,
 }
 
 impl RateLimiter {
-    /// `bytes_per_second` above 0; RocksDB's defaults for the others are 100,000 microseconds and
-    /// 10.
+    /// A limiter of `bytes_per_second`, which must be above 0. RocksDB's defaults for the other two
+    /// are 100,000 microseconds and 10.
     pub fn new(
         bytes_per_second: u64,
         refill_period_micros: u64,
@@ -130,9 +130,9 @@ impl RateLimiter {
         RateLimiter { refill_period_micros, fairness, mode, auto_tuned_up_to, rate, state: PerProcess::new() }
     }
 
-    /// [`RateLimiter::new`] with a rate that follows demand: between a twentieth of
-    /// `max_bytes_per_second` and all of it, half of it at first. Every 100 periods the rate rises
-    /// by 5 % if more than 90 % of them were drained. It falls by as much if less than 50 % were.
+    /// [`RateLimiter::new`] with a rate that follows demand. It lies between a twentieth of
+    /// `max_bytes_per_second` and all of it, and starts at half of it. Every 100 periods the rate
+    /// rises by 5 % if more than 90 % of them were drained. It falls by 5 % if less than 50 % were.
     pub fn auto_tuned(
         max_bytes_per_second: u64,
         refill_period_micros: u64,
@@ -164,7 +164,8 @@ impl RateLimiter {
         }
     }
 
-    /// Waits until `bytes` may go. More than a period's worth is asked for piece by piece.
+    /// Waits until `bytes` may be transferred. A request larger than a period's bytes is granted in
+    /// pieces.
     pub fn request(&self, bytes: u64, priority: IoPriority, kind: IoKind, clock: &dyn Clock) {
         if !self.limits(kind) {
             return;
@@ -327,7 +328,7 @@ impl State {
         if high_last { [user, first, second, high] } else { [user, high, first, second] }
     }
 
-    /// Calls one of those that wait to lead.
+    /// Calls one of the waiting requests to lead.
     fn call_next(&self) {
         if let Some(request) = self.queues.iter().rev().find_map(VecDeque::front) {
             request.waiter.changed.notify_one();

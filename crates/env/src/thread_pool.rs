@@ -1,21 +1,21 @@
 //! Background threads in three priorities.
 //!
 //! In: boxed jobs with a tag. Out: each runs once on a thread of its priority, first come first
-//! served, unless it is taken back by its tag. Threads start when jobs come and stay until the pool
-//! is dropped or made smaller.
+//! served, unless it is taken back by its tag. Threads start when jobs come. They stay until the
+//! pool is dropped or made smaller.
 //!
 //! Invariants
 //!  1. No job runs, and none is dropped, while a lock of the pool is held: jobs and their captures
 //!     may call the pool.
-//!  2. Dropping the pool drops queued jobs unrun, waits for running ones, then ends. A job that
-//!     drops the pool itself is not waited for.
-//!  3. A job that panics does not end its thread. The first panic is kept and raised again by
-//!     [`ThreadPool::join`] and by dropping the pool; until then [`ThreadPool::take_panic`] returns
-//!     it.
-//!  4. A system that refuses threads (`RLIMIT_NPROC`, a full cgroup) fails no call. A priority
-//!     without any thread keeps its jobs; each call of the pool tries to start one, and a caller
-//!     that waits runs them itself ([`ThreadPool::take_starved`]).
-//!  5. A forked child has none of the threads and jobs, but the limits: its queues are its own.
+//!  2. Dropping the pool drops queued jobs without running them, waits for running ones, then ends.
+//!     It does not wait for a job that itself drops the pool.
+//!  3. A job that panics does not end its thread. The first panic is kept, and
+//!     [`ThreadPool::join`] and dropping the pool raise it again. Until then
+//!     [`ThreadPool::take_panic`] returns it.
+//!  4. If the system refuses threads (`RLIMIT_NPROC`, a full cgroup), no call fails. A priority
+//!     without any thread keeps its jobs. Each call of the pool tries to start a thread, and a
+//!     caller that waits runs them itself ([`ThreadPool::take_starved`]).
+//!  5. A forked child has none of the threads and jobs, only the limits, and queues of its own.
 
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::fork::PerProcess;
@@ -65,20 +65,21 @@ pub struct ThreadPool {
 struct Queue {
     priority: Priority,
     state: Mutex<State>,
-    /// The limit, for a forked child: the lock may be held by a thread that it does not have.
+    /// A copy of the limit for a forked child, in which a vanished thread may hold the lock.
     limit: AtomicUsize,
-    /// A job came, the limit changed, or the end.
+    /// Notified when a job comes, the limit changes, or the pool ends.
     changed: Condvar,
-    /// A thread became idle.
+    /// Notified when a thread becomes idle.
     idle: Condvar,
-    /// Jobs wait, there is no thread, and the system has refused one. Changes under `state`.
+    /// Whether jobs wait, there is no thread, and the system has refused one. Changes under
+    /// `state`.
     is_starved: AtomicBool,
 }
 
 struct State {
     jobs: VecDeque<(u64, PoolJob)>,
     limit: usize,
-    /// By index; `None` where a thread has ended because the limit sank.
+    /// Threads by index. `None` for a thread that ended because the limit was lowered.
     threads: Vec<Option<JoinHandle<()>>>,
     /// Threads that have not ended.
     live: usize,
@@ -110,8 +111,8 @@ impl ThreadPool {
     }
 
     /// Runs `job` on a thread of this priority when one is free. `tag` is for
-    /// [`ThreadPool::unschedule`]. With no thread allowed at this priority it waits until some are;
-    /// if the system refuses threads, see invariant 4.
+    /// [`ThreadPool::unschedule`]. While this priority may have no threads, the job waits. If the
+    /// system refuses threads, see invariant 4.
     pub fn schedule(&self, priority: Priority, tag: u64, job: PoolJob) {
         let queue = self.queue(priority);
         let mut state = queue.state.lock();
@@ -128,24 +129,24 @@ impl ThreadPool {
     }
 
     /// Tries to start threads that the system refused before. If it still refuses, returns the
-    /// first job with this tag, which the caller must run at once, under no lock.
+    /// first job with this tag. The caller must run it at once, without holding a lock.
     pub fn take_starved(&self, tag: u64) -> Option<PoolJob> {
         let starved = self.queues().iter().filter(|queue| queue.is_starved.load(Ordering::Acquire));
         starved.into_iter().find_map(|queue| queue.take_starved(tag))
     }
 
-    /// Drops the queued jobs with this tag, of all priorities, unrun; returns their number. Running
-    /// ones go on.
+    /// Drops the queued jobs with this tag, of all priorities, without running them. Returns their
+    /// number. Running jobs continue.
     pub fn unschedule(&self, tag: u64) -> usize {
         self.queues().iter().map(|queue| queue.unschedule(tag).len()).sum()
     }
 
-    /// At most `n` threads at this priority. Surplus ones end when they have finished their job.
+    /// Limits this priority to `n` threads. Surplus threads end when they have finished their job.
     pub fn set_background_threads(&self, n: usize, priority: Priority) {
         self.queue(priority).set_limit(|_| n);
     }
 
-    /// At least `n` threads at this priority.
+    /// Raises the limit of this priority to at least `n` threads.
     pub fn inc_background_threads_if_needed(&self, n: usize, priority: Priority) {
         self.queue(priority).set_limit(|limit| limit.max(n));
     }
@@ -174,7 +175,7 @@ impl ThreadPool {
         self.queues.here()?.iter().find_map(|queue| queue.state.lock().panic.take())
     }
 
-    /// Ends the pool as dropping it does, and raises a job's panic again.
+    /// Ends the pool as a drop does, and raises the panic of a job again.
     ///
     /// # Panics
     /// With the panic of the first job that panicked, if any.
@@ -287,7 +288,7 @@ impl Queue {
                     state.threads[index] = Some(handle);
                     state.live += 1;
                 }
-                // Fewer threads than wished for still do the work.
+                // A smaller number of threads also does the work.
                 Err(_) => break,
             }
         }
@@ -310,7 +311,7 @@ impl Queue {
         let queue = Arc::clone(self);
         Some(Box::new(move || {
             let mut state = queue.run(job);
-            // For the jobs that this one has left, or has brought.
+            // Threads for the jobs that this one left in the queue, or added to it.
             queue.start_threads(&mut state);
             drop(state);
             queue.idle.notify_all();
@@ -337,7 +338,7 @@ impl Queue {
             if state.closing || state.live > state.limit {
                 state.live -= 1;
                 if !state.closing {
-                    // Detached: nothing waits for a thread that was let go.
+                    // Detaches the thread: nothing waits for it.
                     state.threads[index] = None;
                 }
                 self.idle.notify_all();

@@ -1,11 +1,11 @@
 //! Reads of bytes that the kernel has in memory.
 //!
-//! In: several reads. Out: the reads that are done because none had to wait. A read from the page
-//! cache costs a third of a microsecond. A read through a ring costs more, and pays only where it
+//! In: several reads. Out: the completed reads, which did not have to wait. A read from the page
+//! cache costs a third of a microsecond. A read through a ring costs more, and pays only if it
 //! waits for a device.
 //! Source: the kernel's `preadv2(2)`, `RWF_NOWAIT`.
 //!
-//! Invariant: an error here is no error of the read: the caller reads again and gets the system's
+//! Invariant: an error here is no error of the read. The caller reads again and gets the system's
 //! own error.
 
 use crate::read_many::ReadRequest;
@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 #[cfg(test)]
 mod tests;
 
-/// After this many reads in a row that would have to wait, the others are not tried.
+/// Number of successive reads that would wait, after which no others are tried.
 const MOST_MISSES: usize = 4;
 /// Buffers of one read, at most: the kernel's `IOV_MAX`.
 const MOST_PARTS: usize = 1024;

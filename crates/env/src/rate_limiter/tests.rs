@@ -51,7 +51,7 @@ fn an_auto_tuned_rate_follows_demand() {
     let clock = MockClock::new(0);
     assert_eq!(limiter.bytes_per_second(), 500_000, "half of it at first");
     let request = |bytes| limiter.request(bytes, IoPriority::Low, WRITE, &clock);
-    // Every period is drained: 5 % more after each 100 periods.
+    // Every period is drained, so the rate rises by 5 % after each 100 periods.
     while clock.slept() < Duration::from_millis(10_050) {
         request(10_000);
     }
@@ -60,7 +60,7 @@ fn an_auto_tuned_rate_follows_demand() {
         request(100_000);
     }
     assert_eq!(limiter.bytes_per_second(), 1_000_000, "never more than was given");
-    // A quarter of the periods is drained: less again.
+    // A quarter of the periods is drained, so the rate falls.
     for period in 0..110 {
         if period % 4 == 0 {
             request(150_000);
@@ -69,7 +69,7 @@ fn an_auto_tuned_rate_follows_demand() {
     }
     request(1);
     assert_eq!(limiter.bytes_per_second(), 952_380);
-    // Seventy of a hundred leave it.
+    // With seventy drained periods of a hundred the rate stays.
     let before = limiter.bytes_per_second();
     for period in 0..110 {
         if period % 10 < 7 {
@@ -116,7 +116,7 @@ fn waiting(limiter: &RateLimiter, each: usize) {
 
 #[test]
 fn priorities_go_first_but_nobody_starves() {
-    // One byte in each period goes to one request, by priority.
+    // Each period grants one byte, to the request with the highest priority.
     let limiter = RateLimiter::new(10, 100_000, 10, RateLimiterMode::AllIo);
     waiting(&limiter, 10_000);
     let mut state = limiter.state().lock();
@@ -159,7 +159,7 @@ fn many_threads_all_get_theirs_at_the_rate() {
     let seconds = (SystemClock.monotonic_nanos() - started) as f64 / 1e9;
     assert_eq!(granted.load(Ordering::SeqCst), 800_000);
     assert_eq!(limiter.total_bytes_through(None), 800_000);
-    // 0.4 s by the rate; the first two periods may come at once.
+    // The rate allows 0.4 s; the bytes of the first two periods may come at once.
     assert!(seconds > 0.37, "{seconds}");
     assert!(limiter.state().lock().queues.iter().all(VecDeque::is_empty));
 }

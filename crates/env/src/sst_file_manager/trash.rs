@@ -1,7 +1,8 @@
 //! Files that wait to be deleted, and the thread that deletes them at the manager's rate.
 //!
-//! In: renamed files. Out: they are gone, the first at once, each further one when the bytes before
-//! it have been paid for. A file that cannot be deleted is logged and left for the next opening.
+//! In: renamed files. Out: the files are deleted. The first is deleted at once, each further one
+//! when the rate has paid for the bytes before it. A file that cannot be deleted is logged and left
+//! for the next opening.
 //!
 //! The thread starts with the first file and ends with the manager; files that still wait stay.
 
@@ -19,7 +20,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The longest wait at once: a clock of a test may jump.
+/// The longest single wait, because a clock of a test may jump.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// One file that waits.
@@ -36,7 +37,7 @@ pub(super) struct TrashFile {
 
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
-    /// A file came or went, the rate changed, or the end.
+    /// Notified when a file came or went, the rate changed, or the manager ends.
     changed: Condvar,
     clock: Arc<dyn Clock>,
     settings: Arc<Settings>,
@@ -47,7 +48,7 @@ pub(super) struct State {
     pub(super) tracked: Tracked,
     queue: VecDeque<TrashFile>,
     pub(super) trash_bytes: u64,
-    /// The next deletion may begin then; monotonic nanoseconds.
+    /// The time at which the next deletion may begin, in monotonic nanoseconds.
     allowed_at: u64,
     /// A step of the front file is under way.
     is_deleting: bool,
@@ -91,7 +92,7 @@ impl Shared {
         }
     }
 
-    /// Forgets the files that are `gone`, after a step of the front one.
+    /// Forgets the files for which `gone` is true. Waits until a step of the front file has ended.
     pub(super) fn forget(&self, gone: &dyn Fn(&Path) -> bool) {
         let mut state = self.state.lock();
         let under_way = usize::from(state.is_deleting);
@@ -169,15 +170,15 @@ impl Shared {
 
 /// A step of a deletion.
 struct Step {
-    /// Bytes to be paid for.
+    /// Bytes that count against the rate.
     bytes: u64,
-    /// The size of a file that was only shortened.
+    /// The remaining size, if the file was only shortened.
     left: Option<u64>,
     is_gone: bool,
 }
 
 impl State {
-    /// Takes the files that are `gone` out of the queue, from this place on.
+    /// Removes the files for which `gone` is true from the queue, from this place on.
     fn forget_queued(&mut self, from: usize, gone: &dyn Fn(&Path) -> bool) {
         for file in self.queue.split_off(from.min(self.queue.len())) {
             if gone(&file.path) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const PATH_VARIABLE: &str = "ESKER_TEST_LOCK_PATH";
 
-/// Not a test of its own: the work of the child, when there is a path to lock.
+/// No test of its own: the work of the child, if there is a path to lock.
 #[test]
 fn lock_in_a_child() {
     let Some(path) = std::env::var_os(PATH_VARIABLE) else { return };
@@ -40,10 +40,10 @@ fn another_process_is_kept_out_until_the_lock_goes() {
     let refusal =
         format!("child: IO error: While lock file: {}: Resource temporarily unavailable", path.display());
     assert!(child(&path).starts_with(&refusal), "{}", child(&path));
-    // A refused attempt of our own must not give the lock away by closing the file.
+    // A refused attempt of this process must not release the lock by closing the file.
     assert!(PosixFileSystem.lock_file(&path).is_err());
     assert!(child(&path).starts_with(&refusal));
-    // Nor under another name.
+    // The same under another name of the file.
     let link = dir.path().join("LINK");
     std::os::unix::fs::symlink(&path, &link).unwrap();
     assert!(PosixFileSystem.lock_file(&link).is_err());
@@ -51,7 +51,7 @@ fn another_process_is_kept_out_until_the_lock_goes() {
     // The message names the process that has it.
     let process = std::process::id();
     assert!(child(&path).contains(&format!("process {process} (")), "{}", child(&path));
-    // Reading the file gives nothing away.
+    // Reading the file must not release the lock.
     assert_eq!(std::fs::read_to_string(&path).unwrap().trim(), process.to_string());
     assert!(child(&path).starts_with(&refusal), "after the file was read: {}", child(&path));
     drop(lock);
