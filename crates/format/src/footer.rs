@@ -30,7 +30,7 @@ const OTHER_MAGICS: [(u64, &str); 3] = [
     (0x9267_89D0_C5F1_7873, "cuckoo table"),
 ];
 const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
-/// The newest version whose tables can be read, if nothing else in them is unknown.
+/// The newest version whose tables can be read, unless they have other unknown features.
 pub const LATEST_FORMAT_VERSION: u32 = 7;
 
 /// A parsed footer.
@@ -42,17 +42,17 @@ pub struct Footer {
     pub guard: BlockGuard,
     /// The meta index.
     pub meta_index: BlockHandle,
-    /// The index; since version 6 it stands in the meta index instead.
+    /// The index. Since version 6 the meta index names it instead.
     pub index: Option<BlockHandle>,
 }
 
 impl Footer {
-    /// Parses the footer of a file of `file_size` bytes. `tail` is its last bytes (at least 53, or
-    /// all).
+    /// Parses the footer of a file of `file_size` bytes. `tail` is its last 53 bytes or more, or
+    /// all of it.
     /// # Errors
     /// `Corruption` if this is no table or a damaged one · `NotSupported` naming the kind of table,
     /// the version or the feature. An unknown version or feature counts as such only if the
-    /// footer's checksum is right: a flipped bit must not pass for a newer RocksDB.
+    /// footer's checksum is right: a flipped bit must not look like a newer RocksDB.
     pub fn parse(tail: &[u8], file_size: u64) -> Result<Footer> {
         let Some((_, magic)) = tail.split_last_chunk::<8>() else { return Err(too_short(file_size)) };
         match u64::from_le_bytes(*magic) {
@@ -130,8 +130,9 @@ impl Footer {
         Ok(Footer { format_version, guard: extended.guard, meta_index, index: None })
     }
 
-    /// The footer's bytes, at `footer_offset` of the file. `format_version` is 1 or more. The index
-    /// handle is written up to version 5; from 6 on the meta index ends right before the footer.
+    /// The footer's bytes, for `footer_offset` in the file. `format_version` is 1 or more. Up to
+    /// version 5 they have the index handle; from 6 on the meta index ends directly before the
+    /// footer.
     pub fn encode(&self, footer_offset: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.push(self.guard.checksum_type as u8);

@@ -21,8 +21,7 @@ use std::sync::Arc;
 /// Bytes of sequence number and type.
 pub const TRAILER_BYTES: usize = 8;
 
-/// The most bytes that a user key and its value may have together; for a range deletion, begin and
-/// end.
+/// Most bytes of a user key and its value together; for a range deletion, of begin and end.
 ///
 /// Batches check it, so that no longer entry reaches a WAL. RocksDB allows 2^32 - 1 bytes for each,
 /// but computes the length of a memtable entry in 32 bits: two lengths, trailer and checksum need
@@ -44,8 +43,8 @@ pub fn entry_too_long(key_bytes: usize, value_bytes: usize) -> Error {
     ))
 }
 
-/// `(largest sequence, RangeDeletion)`: ends a table whose last covered key is the end of a range
-/// tombstone, exclusive.
+/// `(largest sequence, RangeDeletion)`: the trailer of a table's last key if that is the exclusive
+/// end of a range tombstone.
 pub const RANGE_END_SENTINEL: u64 = pack(SequenceNumber::MAX, ValueType::RangeDeletion);
 
 /// Sequence and type as the number that is stored.
@@ -119,13 +118,13 @@ pub fn internal_key(user_key: &[u8], sequence: SequenceNumber, value_type: Value
     out
 }
 
-/// The key to seek for "the newest version of `user_key` not newer than `sequence`": it is before
-/// all of them.
+/// The key with which to seek the newest version of `user_key` that is not newer than `sequence`.
+/// It sorts before all such versions.
 pub fn seek_key(user_key: &[u8], sequence: SequenceNumber) -> Vec<u8> {
     internal_key(user_key, sequence, ValueType::SEEK)
 }
 
-/// The user key of an internal key; of one that is too short, all of it.
+/// The user key of an internal key. A key that is too short is returned whole.
 #[inline]
 pub fn user_key(internal_key: &[u8]) -> &[u8] {
     internal_key.split_last_chunk::<TRAILER_BYTES>().map_or(internal_key, |(user, _)| user)
@@ -147,7 +146,7 @@ pub struct InternalKeyComparator {
     timestamps: Option<Arc<Timestamps>>,
 }
 
-/// The answers of a comparator about the timestamps of its keys.
+/// Facts about the timestamps of a comparator's keys.
 #[derive(Debug)]
 struct Timestamps {
     /// The order of keys without them.
@@ -173,7 +172,7 @@ impl InternalKeyComparator {
         self.timestamp_size
     }
 
-    /// The order of keys without their timestamps; this one if they have none.
+    /// The order of keys without their timestamps. If keys have no timestamps, this order.
     #[must_use]
     pub fn without_timestamp(&self) -> InternalKeyComparator {
         self.plain().cloned().map_or_else(|| self.clone(), InternalKeyComparator::new)
@@ -184,30 +183,31 @@ impl InternalKeyComparator {
         self.timestamps.as_ref().and_then(|timestamps| timestamps.plain.as_ref())
     }
 
-    /// The oldest timestamp there can be; empty where keys have none.
+    /// The oldest possible timestamp; empty if keys have none.
     #[inline]
     pub fn min_timestamp(&self) -> &[u8] {
         self.timestamps.as_ref().map_or(&[], |timestamps| &timestamps.min)
     }
 
-    /// The newest timestamp there can be; empty where keys have none.
+    /// The newest possible timestamp; empty if keys have none.
     #[inline]
     pub fn max_timestamp(&self) -> &[u8] {
         self.timestamps.as_ref().map_or(&[], |timestamps| &timestamps.max)
     }
 
-    /// The first version there can be of `plain_key`, which has no timestamp: newest first.
+    /// The first possible version of `plain_key`, which has no timestamp. Versions sort newest
+    /// first.
     pub fn first_version(&self, plain_key: &[u8]) -> Vec<u8> {
         [plain_key, self.max_timestamp()].concat()
     }
 
-    /// The last version there can be of `plain_key`, which has no timestamp.
+    /// The last possible version of `plain_key`, which has no timestamp.
     pub fn last_version(&self, plain_key: &[u8]) -> Vec<u8> {
         [plain_key, self.min_timestamp()].concat()
     }
 
-    /// The order of timestamps: `Less` if `a` is older. An empty one, a bound that was never set,
-    /// is older than any.
+    /// The order of timestamps: `Less` if `a` is older. An empty timestamp stands for a bound that
+    /// was never set, and is older than any other.
     #[inline]
     pub fn compare_timestamps(&self, a: &[u8], b: &[u8]) -> Ordering {
         match (a, b) {
@@ -216,7 +216,7 @@ impl InternalKeyComparator {
         }
     }
 
-    /// A user key without its timestamp, and that.
+    /// Splits a user key into the key without its timestamp, and the timestamp.
     #[inline]
     pub fn split_timestamp<'a>(&self, user_key: &'a [u8]) -> (&'a [u8], &'a [u8]) {
         let at = user_key.len().saturating_sub(self.timestamp_size);
@@ -269,11 +269,10 @@ impl InternalKeyComparator {
     }
 }
 
-/// Whether the bytes are equal; for short keys that were stored just now, as iterators' keys
-/// are. The system's `memcmp` loads them whole, and such a load waits until all the stores it spans
-/// have left the processor's store buffer. A load of the last byte of the key, or of a number
-/// before something else, does not wait. Neighbours mostly differ there. Three quarters of a step
-/// went into the wait.
+/// Whether the bytes are equal; for short keys that were stored just now, as iterators' keys are.
+/// The system's `memcmp` loads the keys whole. Such a load waits until all the stores that it spans
+/// have left the processor's store buffer, which took three quarters of a step. A load of the last
+/// byte of the key, or of a word, does not wait, and neighbours mostly differ there.
 #[inline]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() || a.last() != b.last() {
@@ -295,9 +294,9 @@ impl Default for InternalKeyComparator {
 #[derive(Clone, Debug)]
 pub struct LookupKey {
     len: usize,
-    /// Where it lies if it is short enough: keys of usual length stay on the stack.
+    /// The internal key, if it is short enough: keys of usual length stay on the stack.
     short: [u8; SHORT_LOOKUP_KEY],
-    /// Where it lies if not.
+    /// The internal key, if it is longer.
     long: Option<Box<[u8]>>,
 }
 
@@ -305,7 +304,7 @@ pub struct LookupKey {
 const SHORT_LOOKUP_KEY: usize = 96;
 
 impl Default for LookupKey {
-    /// The end of everything: to be set.
+    /// An empty placeholder, to be replaced by [`set`](Self::set).
     #[inline]
     fn default() -> LookupKey {
         LookupKey { len: 0, short: [0; SHORT_LOOKUP_KEY], long: None }

@@ -45,7 +45,7 @@ const HAS_TTL: u8 = 1;
 pub struct BlobFileHeader {
     /// The family whose values these are.
     pub column_family: ColumnFamilyId,
-    /// RocksDB's code of how all values are stored.
+    /// RocksDB's code of the compression of all values.
     pub compression: u8,
 }
 
@@ -145,7 +145,7 @@ pub struct BlobRecordHeader {
 }
 
 impl BlobRecordHeader {
-    /// Of this record.
+    /// The header of a record with this key and stored value.
     pub fn of(user_key: &[u8], stored: &[u8]) -> BlobRecordHeader {
         BlobRecordHeader {
             key_bytes: user_key.len() as u64,

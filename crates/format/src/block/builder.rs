@@ -52,15 +52,15 @@ impl BlockBuilder {
     }
 
     /// Adds a hash index with `util_ratio` keys for each bucket to blocks of internal keys
-    /// (RocksDB's `kDataBlockBinaryAndHash`), where they are small enough. Off by default.
+    /// (RocksDB's `kDataBlockBinaryAndHash`), if they are small enough. Off by default.
     #[must_use]
     pub fn hash_index(mut self, util_ratio: f64) -> BlockBuilder {
         self.hash_index = Some(HashIndexBuilder::new(util_ratio));
         self
     }
 
-    /// Appends an entry. Keys come in the order of the block's comparator; lengths are below 4 GiB,
-    /// as the engine's limits see to.
+    /// Appends an entry. Keys come in the order of the block's comparator. The engine's limits keep
+    /// lengths below 4 GiB.
     #[inline]
     pub fn add(&mut self, key: &[u8], value: &[u8]) {
         let shared = common_prefix(&self.last_key, key);
@@ -80,7 +80,8 @@ impl BlockBuilder {
         self.buffer.extend_from_slice(value);
     }
 
-    /// The rest of an entry whose value goes elsewhere, or whose key goes into the hash index, too.
+    /// Appends the rest of an entry whose value goes elsewhere, or whose key also goes into the
+    /// hash index.
     fn add_to_sections(&mut self, key: &[u8], shared: usize, value: &[u8]) {
         let is_restart = self.since_restart == 1;
         if let (Some(values), true) = (&self.values, is_restart) {
@@ -100,8 +101,9 @@ impl BlockBuilder {
         self.share_prefixes = shares;
     }
 
-    /// Appends an entry without the length of its value, the form of delta-encoded index blocks.
-    /// `value` gets the number of bytes that the key shares; with `in_full` it shares none.
+    /// Appends an entry without the length of its value, as delta-encoded index blocks have it.
+    /// `value` gets the number of bytes that the key shares, and appends the value. With `in_full`
+    /// the key shares none.
     pub(crate) fn add_unsized(&mut self, key: &[u8], in_full: bool, value: impl FnOnce(usize, &mut Vec<u8>)) {
         let shares = std::mem::replace(&mut self.share_prefixes, !in_full);
         let shared = self.begin_entry(key, common_prefix(&self.last_key, key));
@@ -112,7 +114,8 @@ impl BlockBuilder {
         value(shared, &mut self.buffer);
     }
 
-    /// Sets a restart if it is time, remembers the key, and says how many bytes it will share.
+    /// Sets a restart if one is due, and remembers the key. Returns the number of bytes that the
+    /// key shares.
     #[inline]
     fn begin_entry(&mut self, key: &[u8], shared_with_last: usize) -> usize {
         let mut shared = if self.share_prefixes { shared_with_last } else { 0 };
@@ -149,7 +152,7 @@ impl BlockBuilder {
         plain + values + self.hash_index.as_ref().map_or(0, HashIndexBuilder::size_estimate)
     }
 
-    /// RocksDB's estimate of `size_estimate` after one more entry, by which blocks are cut.
+    /// RocksDB's estimate of `size_estimate` after one more entry. It decides where blocks are cut.
     #[inline]
     pub fn size_estimate_after(&self, key: &[u8], value: &[u8]) -> usize {
         let is_restart = self.since_restart >= self.restart_interval;
@@ -162,8 +165,8 @@ impl BlockBuilder {
         self.size_estimate() + restart + lengths + key.len() + value.len() + place
     }
 
-    /// RocksDB's estimate of the same for an entry of `add_unsized` whose value has `value_bytes`
-    /// bytes in full.
+    /// RocksDB's estimate of the size after one more entry of `add_unsized`, whose full value has
+    /// `value_bytes` bytes.
     pub(crate) fn size_estimate_after_unsized(&self, key: &[u8], value_bytes: usize) -> usize {
         let in_full = self.since_restart >= self.restart_interval;
         let value = if in_full { value_bytes + varint_len(value_bytes as u64) + 4 } else { value_bytes / 2 };
@@ -204,8 +207,8 @@ impl BlockBuilder {
         self.buffer
     }
 
-    /// Starts the next block. Keeps the memory and the last key, for callers that ask how much the
-    /// next key shares with it; the first entry of a block shares nothing.
+    /// Starts the next block. Keeps the memory, and the last key for callers that ask how many
+    /// bytes the next key shares with it. The first entry of a block shares nothing.
     pub fn reset(&mut self) {
         self.buffer.clear();
         self.restarts.clear();

@@ -32,7 +32,7 @@ fn build(entries: &[(Vec<u8>, Vec<u8>)], interval: usize, share: bool) -> Block 
     Block::parse(builder.into_contents()).unwrap()
 }
 
-/// The same entries in the layout with values apart, which we only read.
+/// The same entries in the layout with separate values, which Esker only reads.
 fn build_separated(entries: &[(Vec<u8>, Vec<u8>)], interval: usize) -> Block {
     let (mut bytes, mut values, mut restarts, mut last) = (vec![], vec![], vec![], vec![]);
     for (i, (k, v)) in entries.iter().enumerate() {
@@ -111,8 +111,8 @@ fn walk(block: &Block, entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng, steps: usi
     }
 }
 
-/// Decodes from entry `i`, on which the cursor stands, and compares; the first entry that was
-/// decoded, if there is any.
+/// Decodes from entry `i`, at which the cursor is, and compares. Returns the first decoded entry,
+/// if any.
 fn decode(
     cursor: &BlockCursor,
     block: &Block,
@@ -137,7 +137,7 @@ fn decode(
     } else if forward {
         assert!(count >= 2.min(entries.len() - i) && first + count <= entries.len());
     } else {
-        // None of a long interval, unless many are wanted.
+        // A long interval decodes nothing, unless many entries are wanted.
         assert!(count != 1 || i == 0, "what lies before the one here is wanted");
     }
     (count > 0).then_some(first)
@@ -321,7 +321,8 @@ fn the_fast_seek_finds_what_the_plain_one_finds() {
     }
 }
 
-/// Internal keys of few user keys that begin alike, some of them within others, with versions.
+/// Internal keys with versions. There are few user keys; they begin alike, and some are prefixes of
+/// others.
 fn versioned_entries(rng: &mut Rng, count: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut user_keys: Vec<Vec<u8>> = (0..count)
         .map(|_| {
@@ -383,7 +384,7 @@ fn seeks_from_restarts_and_on_from_the_last_one_find_what_a_look_at_each_entry_f
 fn an_entry_that_shares_more_than_there_is_is_corruption_though_its_key_is_not_looked_at() {
     let icmp = InternalKeyComparator::default();
     let key = |n: u8| internal_key(&[b'k', n], SequenceNumber(1), ValueType::Value);
-    // The second entry says that it shares 100 bytes with a key of 10.
+    // The second entry claims to share 100 bytes with a key of 10.
     let mut bytes = vec![0, 10, 0];
     bytes.extend_from_slice(&key(1));
     bytes.extend_from_slice(&[100, 1, 0, b'x']);

@@ -5,7 +5,7 @@ use esker_base::Result;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 const WINDOW_BITS: u8 = 14;
-/// RocksDB inflates with the window it would deflate with; the largest one reads them all.
+/// RocksDB inflates with its deflate window. The largest window reads all streams.
 const READ_WINDOW_BITS: u8 = 15;
 
 pub(super) struct ZlibEncoder {
@@ -30,7 +30,7 @@ impl Encode for ZlibEncoder {
         if !self.dictionary.is_empty() {
             self.stream.set_dictionary(&self.dictionary).map_err(|e| bad(CompressionType::Zlib, e))?;
         }
-        // compress_vec fills only the present capacity: larger output is not worth storing.
+        // compress_vec fills only the present capacity; larger output is not worth storing.
         out.reserve_exact(room);
         let status = self.stream.compress_vec(contents, out, FlushCompress::Finish);
         Ok(matches!(status, Ok(Status::StreamEnd)))
@@ -47,7 +47,8 @@ pub(super) fn decompress(data: &[u8], size: usize, dictionary: &[u8]) -> Result<
     }
 }
 
-/// For format versions without a size: the output grows, up to deflate's largest expansion.
+/// Decompresses for format versions without a stored size. The output grows, at most to deflate's
+/// largest expansion.
 pub(super) fn decompress_unsized(data: &[u8], dictionary: &[u8]) -> Result<Vec<u8>> {
     let mut out = buffer(data.len().saturating_mul(4))?;
     inflate(data, &mut out, data.len().saturating_mul(1040), dictionary)?;

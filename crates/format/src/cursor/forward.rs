@@ -1,14 +1,15 @@
 //! Macros that implement the methods of the cursor contract that need no code of their own.
 //!
-//! `forward_cursor!` hands methods on to another cursor; `plain_cursor!` answers them from the rest
-//! of the contract, without any hint, run or skip. Both take methods by name. A method added to a
-//! trait therefore breaks every implementor until its author decides what the method does there.
+//! `forward_cursor!` forwards methods to another cursor. `plain_cursor!` implements them by the
+//! rest of the contract, without any hint, run or skip. Both take methods by name. A method added
+//! to a trait therefore breaks every implementor until its author decides what the method does
+//! there.
 
 /// Forwards the named methods of [`InternalIterator`](crate::cursor::InternalIterator) and
 /// [`ScanIterator`](crate::cursor::ScanIterator) to the cursor at a place. If the place is an enum
 /// with a cursor in every variant, the variants follow in brackets.
 ///
-/// A wrapper that does not say what becomes of a method does not compile; here, `status`:
+/// A wrapper that leaves out a method does not compile; here, `status`:
 ///
 /// ```compile_fail,E0046
 /// use esker_format::cursor::{InternalIterator, forward_cursor};
@@ -21,7 +22,7 @@
 /// }
 /// ```
 ///
-/// With it, it does, and so does an enum:
+/// With `status` it compiles, and so does an enum:
 ///
 /// ```
 /// use esker_format::cursor::{InternalIterator, forward_cursor};

@@ -1,14 +1,15 @@
-//! The contract of cursors over internal keys: memtables, tables, levels and their merge keep it.
+//! The contract of cursors over internal keys. Memtables, tables, levels and their merge implement
+//! it.
 //!
 //! In: positions and steps. Out: internal keys with their values, in internal-key order.
 //! [`InternalIterator`] is the contract that every reader knows. [`ScanIterator`] extends it for
-//! user scans: fused steps, hints, decoded runs, and skipping of deleted runs.
+//! user scans: combined steps, hints, decoded runs, and skipping of deleted runs.
 //!
 //! Invariants
 //!  1. Neither trait has a method with a default. A wrapper that leaves a method out does not
-//!     compile, so it cannot lose what the cursor below it offers.
-//!  2. A wrapper names the methods that it hands on (`forward_cursor!`), and the methods that it
-//!     answers without the cursor below (`plain_cursor!`). All others it writes out.
+//!     compile, so it cannot hide an ability of the cursor below it.
+//!  2. A wrapper names the methods that it forwards (`forward_cursor!`), and the methods that it
+//!     implements without the cursor below (`plain_cursor!`). It writes out all others.
 
 mod forward;
 mod left_value;
@@ -47,8 +48,8 @@ pub trait InternalIterator: Send {
     fn key(&self) -> &[u8];
     /// The value here, until the next move. REQUIRES: `valid()`.
     fn value(&self) -> &[u8];
-    /// The value here, alive beyond the next move: a share of its block or memtable where there is
-    /// one, else a copy. REQUIRES: `valid()`.
+    /// The current value, which outlives the next move. It shares its block or memtable if there is
+    /// one; otherwise it is a copy. REQUIRES: `valid()`.
     fn pinned_value(&self) -> PinnedBytes;
     /// The error that made the cursor invalid, if there was one.
     /// # Errors
@@ -62,8 +63,8 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
         key, value, pinned_value, status);
 }
 
-/// Appends the internal key that sorts before all entries of a user key, or behind them (except for
-/// a deletion with sequence number zero, which is equal to it).
+/// Appends the internal key that sorts before all entries of a user key, or behind them. The latter
+/// equals a deletion with sequence number zero.
 pub fn push_place(target: &mut Vec<u8>, user_key: &[u8], before: bool) {
     target.extend_from_slice(user_key);
     let first = (SequenceNumber::MAX.0 << 8) | ValueType::SEEK as u64;

@@ -1,5 +1,5 @@
-//! Builds an index of two levels: partitions of about equal size, and a top-level block of their
-//! places.
+//! Builds an index of two levels: partitions of about equal size, and a top-level block with their
+//! handles.
 //!
 //! In: data blocks, in order. Out: the partitions, then the top level.
 //! Source: RocksDB `table/block_based/index_builder.cc` (`PartitionedIndexBuilder`),
@@ -8,8 +8,8 @@
 //! Invariants
 //!  1. All partitions and the top level have the same form of keys: bare user keys, unless a user
 //!     key spans two blocks.
-//!  2. The last block's entry never has a partition for itself, if there are others: it is added
-//!     without a check of the size.
+//!  2. If there are several partitions, the last one has more than the last block's entry: that
+//!     entry is added without a check of the size.
 
 use super::{DataBlockPlace, IndexBuilder, IndexShape, Shortening};
 use crate::block::BlockBuilder;
@@ -21,22 +21,23 @@ use crate::key::InternalKeyComparator;
 pub struct PartitionedIndexBuilder {
     restart_interval: usize,
     delta_values: bool,
-    /// Bytes at which a partition is cut, and bytes from which it may be cut to stay below that.
+    /// Bytes at which a partition is cut. The next field is the size from which it may be cut
+    /// early.
     partition_bytes: usize,
     nearly_full_bytes: usize,
-    /// At least one; the last one is being filled.
+    /// The partitions, at least one. The last one is being filled.
     partitions: Vec<IndexBuilder>,
-    /// The last one as a block, for its size.
+    /// The last partition as a block, which gives its size.
     current: BlockBuilder,
     needs_sequence: bool,
     cut_requested: bool,
-    /// A partition ended since `take_cut` was last asked.
+    /// Whether a partition ended since the last call of `take_cut`.
     was_cut: bool,
 }
 
 impl PartitionedIndexBuilder {
-    /// Partitions of about `partition_bytes`, cut early if one entry more would pass that and they
-    /// are within `deviation_percent` of it.
+    /// An index of partitions of about `partition_bytes`. A partition within `deviation_percent` of
+    /// that size is cut early if one more entry would exceed it.
     pub fn new(
         restart_interval: usize,
         delta_values: bool,
@@ -58,13 +59,13 @@ impl PartitionedIndexBuilder {
         }
     }
 
-    /// Has the partition end as soon as the next block comes.
+    /// Ends the partition at the next block.
     pub fn request_cut(&mut self) {
         self.cut_requested = true;
     }
 
-    /// Whether a partition has ended since the last call; the matching filter partition ends as
-    /// well.
+    /// Whether a partition has ended since the last call. The matching filter partition then ends
+    /// too.
     pub fn take_cut(&mut self) -> bool {
         std::mem::take(&mut self.was_cut)
     }
@@ -127,7 +128,8 @@ impl PartitionedIndexBuilder {
         self.partitions.iter().map(IndexBuilder::size_estimate).sum()
     }
 
-    /// More bytes than the largest of its blocks will have. Cost grows with the partitions.
+    /// An upper bound of the bytes of its largest block. The cost grows with the number of
+    /// partitions.
     pub fn max_block_bytes(&self) -> usize {
         let mut top = IndexBuilder::new(self.restart_interval, self.delta_values, false);
         for partition in self.partitions.iter().filter(|p| !p.last_separator().is_empty()) {

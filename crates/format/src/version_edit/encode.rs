@@ -1,4 +1,4 @@
-//! Edits to bytes, in RocksDB's order of tags.
+//! Encodes version edits, in RocksDB's order of tags.
 
 use super::{BlobFileAddition, BlobFileGarbage, FileMetaData, VersionEdit};
 use esker_base::coding::{put_length_prefixed, put_varint32, put_varint64};
