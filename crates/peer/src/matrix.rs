@@ -1,6 +1,6 @@
-//! The matrix: every mixture of options is written by each peer process, opened by each, read-only
-//! and read-write, written to, closed or killed, and opened by the next one. The chain: one
-//! database that goes from hand to hand.
+//! The matrix and the chain. In the matrix each peer process writes every mixture of options. Each
+//! peer process opens the result, read-only and read-write, writes to it, and closes it or is
+//! killed; then the next one opens it. In the chain one database goes from process to process.
 //!
 //! In: a seed, and the peer processes. Out: the number of steps taken, or the first difference with
 //! the steps that led to it.
@@ -15,7 +15,7 @@
 //!  1. Contents are compared key by key with a model, forwards, backwards and by gets. `ldb` also
 //!     checks consistency and, unless a process was killed, every table. The library of 11 checks
 //!     every block.
-//!  2. A seed takes the same steps wherever it runs.
+//!  2. A seed takes the same steps on every machine.
 
 use crate::api::{LIBRARY_7, default_library, library_10};
 use crate::contents::Contents;
@@ -90,7 +90,7 @@ impl MatrixCounts {
     }
 }
 
-/// A database on its way, and its expected contents.
+/// A database that goes from process to process, and its expected contents.
 #[derive(Clone)]
 struct Journey {
     model: ModelOps,
@@ -134,8 +134,8 @@ impl Matrix {
         peer_processes
     }
 
-    /// One mixture: made by each peer process, opened by each in both ways, and opened by a next
-    /// one.
+    /// Tests one mixture: each peer process makes a database, each opens it in both ways, and a
+    /// next one opens it again.
     /// # Errors
     /// The first difference, with the seed, the options and the steps before it.
     pub fn mixture(&self, seed: u64) -> Result<MatrixCounts, String> {
@@ -173,8 +173,8 @@ impl Matrix {
         Ok(done)
     }
 
-    /// One database that goes from hand to hand `steps` times, each peer process with options of
-    /// its own.
+    /// Passes one database from process to process, for `steps` steps. Each peer process has
+    /// options of its own.
     /// # Errors
     /// The first difference, with the seed, the options and the steps before it.
     pub fn chain(&self, seed: u64, steps: usize) -> Result<MatrixCounts, String> {
@@ -223,7 +223,8 @@ impl Matrix {
         journey.compare(&looked.map_err(|e| journey.story(&e))?, &expected)
     }
 
-    /// Opens for writing, compares, writes, compares; closes or is killed.
+    /// Opens for writing, compares, writes, compares. The process then closes the database or is
+    /// killed.
     fn write(
         &self,
         peer_process: &PeerProcess,

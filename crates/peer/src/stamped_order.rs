@@ -1,8 +1,9 @@
-//! A comparator of ours that RocksDB calls: keys that end in a timestamp of the test kit's formats.
+//! A comparator of Esker's tests that RocksDB calls, for keys that end with a timestamp in a format
+//! of the test kit.
 //!
 //! Invariants
 //!  1. The comparator outlives every database that was opened with it.
-//!  2. No callback panics: RocksDB hands over keys that end in a timestamp, or says that they do
+//!  2. No callback panics: RocksDB passes keys that end with a timestamp, or says that they do
 //!     not.
 
 use crate::api::{Api, Comparator, NEEDS_11};

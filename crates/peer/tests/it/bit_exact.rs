@@ -1,8 +1,8 @@
-//! The same entries with the same options, by RocksDB 11.8.1's `SstFileWriter` and by Esker's: the
-//! parts that must be equal byte for byte.
+//! Compares tables of RocksDB 11.8.1's `SstFileWriter` with Esker's, made of the same entries with
+//! the same options. Some parts must be equal byte for byte.
 //!
-//! Without compression all bytes up to the properties are equal. With it, the decompressed blocks
-//! and the dictionaries are: the codecs are other implementations or other versions, and their
+//! Without compression these are all bytes up to the properties. With it, they are the decompressed
+//! blocks and the dictionaries: the codecs are other implementations or versions, and their
 //! output differs. Properties: see [`DIFFERENT_PROPERTIES`].
 
 use esker::internals::env::{FileSystem, PosixFileSystem};
@@ -36,7 +36,7 @@ const DIFFERENT_PROPERTIES: &[&str] = &[
     // The options' text names options of 11 that 7.8 does not have. The manager's name and codes
     // come with format version 7.
     "rocksdb.compression_options",
-    // Of 11 only.
+    // Only 11 has these.
     "rocksdb.key.smallest.seqno",
     "rocksdb.key.largest.seqno",
     "rocksdb.tail.start.offset",
@@ -47,15 +47,15 @@ const DIFFERENT_PROPERTIES: &[&str] = &[
     "rocksdb.num.data.blocks.compression.bypassed",
     "rocksdb.num.data.blocks.compression.rejected",
     "rocksdb.num.uniform.blocks",
-    // The value is 7.8's; the footer has the version.
+    // Esker writes 7.8's value; the footer has the version.
     "rocksdb.format.version",
-    // Here only where filters are partitioned: 7.8 has no such property.
+    // Esker writes it only if filters are partitioned: 7.8 has no such property.
     "rocksdb.block.based.table.decoupled.partitioned.filters",
-    // 11 says 0 where blocks waited for a dictionary; 7.8 counts.
+    // 11 writes 0 if blocks waited for a dictionary; 7.8 counts.
     "rocksdb.num.data.blocks",
 ];
 
-/// Sizes that follow from how well a codec compresses.
+/// Sizes that depend on the codec's compression.
 const SIZES: &[&str] = &[
     "rocksdb.data.size",
     "rocksdb.index.size",
@@ -130,7 +130,8 @@ fn properties(table: &TableReader) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Shortened separators end in the type to seek with, which RocksDB 11 has moved from 0x16 to 0x18.
+/// Replaces the seek type at the end of shortened separators, which RocksDB 11 changed from 0x16 to
+/// 0x18.
 fn with_old_separators(mut bytes: Vec<u8>) -> Vec<u8> {
     for at in 0..bytes.len().saturating_sub(7) {
         if bytes[at..at + 8] == [0x18, 255, 255, 255, 255, 255, 255, 255] {
@@ -220,7 +221,7 @@ fn sst_file_writers_of_both_make_the_same_tables() {
         written_by_esker(&ours, &family, &ops);
         let (their_table, our_table) = (open_table(&theirs, &family), open_table(&ours, &family));
         let what = format!("seed {seed}: {family}");
-        // RocksDB 11 stores one for Snappy, too, which has no use for it.
+        // RocksDB 11 also stores a dictionary for Snappy, which cannot use it.
         let dictionary = our_table.meta_index().find(COMPRESSION_DICT).is_some();
         let (a, b) =
             (contents(&their_table, dictionary, !compressed), contents(&our_table, dictionary, !compressed));

@@ -1,4 +1,5 @@
-//! Checksums of whole files: either side records them in the MANIFEST, keeps them, and compares.
+//! Checksums of whole files: each engine records them in the MANIFEST, keeps them, and compares
+//! them.
 
 use crate::peer_process::{check_7, check_11, check_open_esker, small_files};
 use esker::options::{CompressionType, FileChecksumGenCrc32cFactory, load_latest_options_from};
@@ -139,7 +140,7 @@ fn golden_checksums_are_verified_and_outlive_a_new_manifest() {
         assert_eq!(error.kind(), ErrorKind::Corruption);
         assert!(error.to_string().contains("file checksum mismatch"), "{error}");
         assert!(error.to_string().contains(&file.relative_filename), "{error}");
-        // A backup does not accept it.
+        // A backup does not accept the wrong checksum.
         let backups = TempDir::new("file-checksum-backups");
         let mut engine = BackupEngine::open(&BackupEngineOptions::new(backups.path())).expect("opens");
         assert_eq!(engine.create_new_backup(&db, true).expect_err("damaged").kind(), ErrorKind::Corruption);
@@ -203,8 +204,8 @@ fn ingested_files_are_compared_with_the_checksums_they_come_with() {
     }
 }
 
-/// RocksDB before 9.2 computes the checksum over other bytes than the padding it writes: its own
-/// `VerifyFileChecksums` fails, too.
+/// RocksDB before 9.2 computes the checksum over other padding bytes than those that it writes. Its
+/// own `VerifyFileChecksums` fails too.
 #[test]
 fn checksums_by_7_8_of_files_with_aligned_blocks_are_those_of_other_bytes() {
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return };

@@ -21,13 +21,13 @@ use std::process::{Command, Stdio};
 const DIRECTORY: &str = "ESKER_PEER_CHILD_DIRECTORY";
 const SEED: &str = "ESKER_PEER_CHILD_SEED";
 const WRITER: &str = "ESKER_PEER_CHILD_WRITER";
-/// More batches than any child gets to write.
+/// More batches than any child can write before it is killed.
 const BATCHES: usize = 1_000_000;
 /// The word before the number of batches written, in the child's output.
 const PROGRESS: &str = "written ";
 
 fn options() -> ColumnFamilyOptions {
-    // Large enough that the most recent writes are in the WAL only, small enough that some are not.
+    // A size with which the newest writes are in the WAL only, and older ones are not.
     ColumnFamilyOptions { write_buffer_size: 256 << 10, ..small_files(CompressionType::Lz4) }
 }
 
@@ -119,7 +119,7 @@ fn write_and_kill(dir: &TempDir, writer: &str, seed: u64, batches: usize) -> usi
     let said = BufReader::new(child.stdout.take().expect("piped"));
     let mut written = 0;
     let mut killed = false;
-    // Lines in the pipe count even after the kill.
+    // Lines that are still in the pipe after the kill count too.
     for line in said.lines() {
         let line = line.expect("text");
         if let Some(number) = line.strip_prefix(PROGRESS).and_then(|n| n.parse().ok()) {
@@ -135,7 +135,7 @@ fn write_and_kill(dir: &TempDir, writer: &str, seed: u64, batches: usize) -> usi
     written
 }
 
-/// The model after the batches that the directory holds. Their number must be `written`, or one
+/// The model after the batches that the directory contains. Their number must be `written`, or one
 /// more if the kill came before the last line was printed.
 fn recovered(seed: u64, written: usize, sequence: u64) -> ModelOps {
     let mut batches = Batches::new(seed);
@@ -149,7 +149,8 @@ fn recovered(seed: u64, written: usize, sequence: u64) -> ModelOps {
     batches.model
 }
 
-/// A copy of `dir` for one reader: opening for writing would tidy up for the others.
+/// A copy of `dir` for one reader, because an open for writing would change the files for the
+/// others.
 fn copy(dir: &TempDir) -> TempDir {
     let copy = TempDir::new("killed-copy");
     copy_files(dir.path(), copy.path());
@@ -226,7 +227,7 @@ fn logs_that_end_with_zeros_are_whole_to_everyone_in_every_mode() {
             let (ops, sync) = batches.next();
             write_to_esker(&db, &ops, &WriteOptions::default().sync(sync)).expect("written");
         }
-        // A copy made while files come and go would mix several points in time.
+        // A copy made while files are created and deleted would mix several points in time.
         db.pause_background_work();
         for unfinished in [false, true] {
             // The kernel's view of the files now, which a killed process would leave.
