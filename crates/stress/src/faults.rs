@@ -3,25 +3,25 @@
 //! In: the operations, and the kinds of failure. Out: a [`FaultReport`], or the first failure after
 //! which a rule below was broken.
 //!
-//! A trial runs the script on a simulated disk on which one operation fails, or which is full after
-//! some byte. These rules hold:
+//! A trial runs the script on a simulated disk. One operation fails there, or the disk is full
+//! after some byte. These rules hold:
 //!
 //!  1. Nothing panics or hangs.
-//!  2. The error reaches a caller or `background_error()`. Exceptions, which are counted: nothing
+//!  2. The error reaches a caller or `background_error()`. Exceptions are counted: nothing
 //!     depends on the operation, a read was repeated, the database has recovered by itself.
 //!  3. Reads are served.
-//!  4. Every acknowledged write is there if the process dies now, and every synced one if the
+//!  4. Every acknowledged write survives if the process dies now, and every synced one if the
 //!     machine does.
-//!  5. `resume()` lifts the error, for its cause is gone.
-//!  6. The script goes on. At its end, after another death, all acknowledged writes are there
+//!  5. `resume()` clears the error, because its cause is gone.
+//!  6. The script continues. At its end, after another death, all acknowledged writes are there
 //!     again.
 //!
 //! In variations that let the database recover by itself, it must do so from an error that may
-//! pass, and must not try to after one that is permanent. (It looks for space on a full disk every
+//! pass, and must not try to after a permanent one. (It looks for space on a full disk every
 //! five seconds: there the trial calls `resume()`.)
 //!
 //! `bit_flips`: a read with one wrong bit gives an error or the right answer. Tables and blob files
-//! are read once more: they give the right answer, unless the second read has a wrong bit, too.
+//! are read once more: they give the right answer, unless the second read has a wrong bit too.
 
 mod script;
 
@@ -76,7 +76,7 @@ pub struct FaultParameters {
     /// The variation of the script that all trials run; with `step` 1 each of its operations fails
     /// once. `None`: each trial runs another one.
     pub script: Option<u64>,
-    /// The only operation (or byte) that fails, without bit flips: to see a failure again.
+    /// The only operation (or byte) that fails, without bit flips. It repeats a failure.
     pub at: Option<u64>,
     /// Whether bits of reads are flipped after the trials.
     pub bit_flips: bool,
@@ -89,12 +89,12 @@ pub struct FaultParameters {
 pub struct FaultCounts {
     /// Runs of the script.
     pub trials: u64,
-    /// Trials in which the fault was met: threads do not always come that far.
+    /// Trials in which the fault occurred: threads do not always reach it.
     pub fired: u64,
     /// Trials in which a caller or `background_error()` had the error.
     pub surfaced: u64,
-    /// Trials in which a second read was enough, or the database recovered by itself, so that no
-    /// caller had the error.
+    /// Trials in which a second read succeeded or the database recovered by itself, so that no
+    /// caller got the error.
     pub mended: u64,
     /// Errors that `resume()` lifted.
     pub resumed: u64,
@@ -181,8 +181,8 @@ pub fn run(parameters: &FaultParameters) -> Result<FaultReport, String> {
         };
         let mut n = parameters.at.unwrap_or_else(|| fastrand::Rng::with_seed(parameters.seed).u64(..step));
         let mut fired = 0;
-        // Threads decide the number of operations. A script that all trials share is run to its
-        // end.
+        // The number of operations depends on the threads. A script that all trials share is run to
+        // its end.
         while n < limit || (parameters.script.is_some() && report.of(fault).fired > fired) {
             let before = *report.of(fault);
             fired = before.fired;
@@ -299,8 +299,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Compares reads. The fault may hit one of them: then that one gives an error, and the next
-    /// must work.
+    /// Compares reads. If the fault hits one of them, that read fails, and the next
+    /// must succeed.
     fn check_reads(&mut self, db: &Db) -> Result<(), String> {
         let before = self.fs.fault_count();
         match self.script.check_reads(db) {
@@ -323,7 +323,7 @@ impl Trial<'_> {
         self.die(&CrashChoices::process_kill()).map_err(|e| format!("before resume: {e}"))?;
         self.die(&CrashChoices::lose_unsynced()).map_err(|e| format!("before resume: {e}"))?;
         if self.fault == Fault::FullDisk && db.background_error().is_some() && db.resume().is_ok() {
-            // A resume that needs no space is fine; the next write meets the full disk again.
+            // A resume that needs no space succeeds. The next write meets the full disk again.
             self.counts().resumed += 1;
         }
         self.fault_is_gone();
@@ -355,7 +355,7 @@ impl Trial<'_> {
         self.die(&CrashChoices::lose_unsynced()).map_err(|e| format!("after resume: {e}"))
     }
 
-    /// Whether the database must lift this error without being asked, and soon.
+    /// Whether the database must soon clear this error by itself.
     fn lifts_itself(&self, error: &Error) -> bool {
         let is_full = matches!(self.fault, Fault::NoSpace | Fault::FullDisk);
         self.script.recovers_itself() && may_pass(error) && !is_full
@@ -437,7 +437,7 @@ fn kind_of(op: &str) -> String {
 
 /// Operations on which no promise depends: the LOG, hints, deletions (the next open tries again),
 /// the close of a file whose bytes are synced or not promised, and the OPTIONS file. A listing may
-/// only look for old LOG files; if a listing of WALs failed in silence, acknowledged writes would
+/// only look for old LOG files. If a listing of WALs failed silently, acknowledged writes would
 /// be missing.
 fn may_be_silent(what: &str) -> bool {
     let (verb, name) = what.split_once(' ').unwrap_or((what, ""));

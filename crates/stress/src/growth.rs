@@ -45,7 +45,7 @@ pub struct GrowthParameters {
 pub struct GrowthReport {
     /// Cells that were measured.
     pub cells: u64,
-    /// Cells that the page marks as senseless.
+    /// Cells that the page marks as meaningless.
     pub senseless: u64,
 }
 
@@ -188,7 +188,7 @@ fn measure(subject: &mut GrowthSubject, operation: &Operation) -> esker::Result<
     work::measure(subject, act)
 }
 
-/// A database with `n` of what the axis makes.
+/// A database with `n` of the things that the axis makes.
 fn grown(env: &Env, axis: &Axis, options: fn(&mut esker::Options), n: u64) -> esker::Result<GrowthSubject> {
     let mut subject = GrowthSubject::new(env);
     (axis.options)(&mut subject.options, n);

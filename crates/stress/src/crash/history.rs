@@ -32,7 +32,7 @@ pub(super) struct CrashBatch {
 pub(super) struct CrashHistory {
     base: FamilyContents,
     batches: Vec<CrashBatch>,
-    /// The length of the prefix that ends with the batch of this number.
+    /// By number of a batch, the length of the prefix that ends with it.
     prefix_with: HashMap<u64, usize>,
 }
 

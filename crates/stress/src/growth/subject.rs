@@ -61,10 +61,10 @@ impl GrowthSubject {
         options.cf.write_buffer_size = 16 << 20;
         options.cf.arena_block_size = 16 << 10;
         options.cf.compression = esker::options::CompressionType::None;
-        // The clock's tables grow in steps that would show.
+        // The tables of a clock cache grow in steps, which the counts would show.
         let cache = CacheOptions { cache_type: CacheType::Lru, ..CacheOptions::with_capacity(8 << 20) };
         options.cf.table.block_cache = BlockCache::new(&cache).ok().map(Arc::new);
-        // In memory, where such a file system is mounted: the campaign syncs thousands of files.
+        // In a memory file system, if one is mounted: the campaign syncs thousands of files.
         let directory = TempDir::within(Path::new("/dev/shm"), "growth");
         GrowthSubject {
             fs,
@@ -123,7 +123,7 @@ impl GrowthSubject {
         self.db().ingest_external_file_opt(&options, &self.db().default_column_family(), &files)
     }
 
-    /// Drops what holds the database, and closes it.
+    /// Drops all objects that keep the database open, and closes it.
     pub(super) fn close(&mut self) -> Result<()> {
         self.transactions.clear();
         self.iterators.clear();
@@ -133,7 +133,7 @@ impl GrowthSubject {
         self.shut()
     }
 
-    /// Closes the database, whatever still holds it.
+    /// Closes the database, even if other objects still use it.
     pub(super) fn shut(&mut self) -> Result<()> {
         let Some(db) = self.db.take() else { return Ok(()) };
         db.db().close()

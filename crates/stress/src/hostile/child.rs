@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Time between two attempts at a call that fails.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Failed attempts after which `resume` is called.
+/// Failed attempts before `resume` is called.
 const BY_ITSELF: u32 = 40;
 
 /// Parameters of a child.
@@ -32,7 +32,7 @@ pub struct ChildParameters<'a> {
     pub directory: &'a Path,
     /// Writing threads.
     pub threads: u64,
-    /// Fork repeatedly; the forked children end as processes do.
+    /// Fork repeatedly. The forked children exit normally.
     pub forks: bool,
 }
 
@@ -47,7 +47,7 @@ fn tell(line: std::fmt::Arguments<'_>) {
 /// Writes until standard input is closed, then closes the database. Reports each failed call and
 /// tries it again.
 /// # Errors
-/// The error of `close`, if it does not go away.
+/// The error of `close`, if it persists.
 pub fn child(parameters: &ChildParameters<'_>) -> Result<(), String> {
     let stop = AtomicBool::new(false);
     let db = loop {
@@ -133,8 +133,8 @@ impl Writer<'_> {
         tell(format_args!("error {} {what}: {e}", self.thread));
     }
 
-    /// Reads the number of the thread's last batch, however long that takes. `None`: `stop` was
-    /// set.
+    /// Reads the number of the thread's last batch, and repeats the read until it succeeds. `None`
+    /// if `stop` was set.
     fn read_number(&self, stop: &AtomicBool) -> Option<u64> {
         while !stop.load(Ordering::SeqCst) {
             match kill9::last_number(self.db, FAMILIES[0], self.thread) {

@@ -25,7 +25,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Carries a write at timestamp `time` out.
+    /// Applies a write at timestamp `time`.
     pub(super) fn write(&mut self, time: u64, write: &ScriptWrite) {
         let versions = Rc::make_mut(&mut self.versions);
         let mut change = |key: &Bytes, value: Option<Bytes>| {
@@ -62,7 +62,7 @@ impl Run<'_> {
         &self.handles[STAMPED]
     }
 
-    /// Options of a read at timestamp `time`, and at a snapshot if that is held.
+    /// Options of a read at timestamp `time`, and at a snapshot if that snapshot is held.
     pub(super) fn reading_at(&self, time: u64, snapshot: usize) -> ReadOptions {
         let timestamp = Some(self.space.timestamps().timestamp(time));
         ReadOptions { timestamp, ..self.read_at(snapshot) }

@@ -32,18 +32,18 @@ impl ReadPoint {
     }
 }
 
-/// One iterator, and where it must stand.
+/// One iterator, and its expected position.
 struct Cursor {
     iter: DbIterator,
     family: usize,
     point: Arc<ReadPoint>,
     bounds: (Option<Vec<u8>>, Option<Vec<u8>>),
-    /// Places in the read point's list within the bounds.
+    /// Indexes in the read point's list that lie within the bounds.
     range: std::ops::Range<usize>,
     by_prefix: bool,
     pins_data: bool,
     prefix: Option<Vec<u8>>,
-    /// A place in that list.
+    /// An index in that list.
     at: Option<usize>,
     moves: Vec<Cow<'static, str>>,
 }
@@ -91,7 +91,7 @@ impl Scanner<'_> {
         if (21..71).contains(&roll) && !cursor.pins_data {
             cursor.iter.detach().map_err(|e| format!("detach: {e}"))?;
             cursor.note("detach");
-            // The cursor's place shows the same entry as before.
+            // The cursor must still show the same entry.
             cursor.compare(self.round)?;
         }
         // Long ways in one direction, and short ones.
@@ -127,8 +127,8 @@ impl Scanner<'_> {
         let pins_data = options.pin_data;
         let handle = &round.handles[family];
         let (iter, point) = if rng.u8(..8) == 0 {
-            // An iterator as of now, without a snapshot of its own: its point in time is taken
-            // while no thread writes.
+            // Makes an iterator without a snapshot of its own. Its point in time is taken while no
+            // thread writes.
             let _gate = round.whole_gate();
             (round.db.iter_opt(options, handle), Arc::new(ReadPoint::take(round)))
         } else {
@@ -295,7 +295,7 @@ impl Cursor {
         ))
     }
 
-    /// The answers of other ways to read `key`: those that agree say where to look.
+    /// The answers of other reads of `key`. If some agree, they hint at the mistake.
     fn ask_others(&self, round: &Round, key: &[u8]) -> String {
         let (spec, handle) = (&round.specs[self.family], &round.handles[self.family]);
         let options = ReadOptions::new().snapshot(&self.point.snapshot);

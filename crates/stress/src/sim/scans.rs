@@ -1,8 +1,8 @@
-//! The scans campaign in the simulated machine: a wrong answer comes again from its seed.
+//! The scans campaign in the simulated machine: a seed repeats a wrong answer.
 //!
 //! In: a seed and a number of rounds. Out: counts, or the first difference, with the seed that
-//! shows it again, move by move. A round is one of [`crate::scans`] with few keys, writers,
-//! scanners and one thread that changes super versions; all end by themselves.
+//! repeats it, move by move. A round is one of [`crate::scans`] with a small number of keys,
+//! writers and scanners, and one thread that changes super versions. All of them end by themselves.
 
 use super::in_machine;
 use crate::scans::{ScanParameters, ScanReport, ScanSize, run_sized};
