@@ -23,7 +23,7 @@ pub(crate) struct RivalSettings {
     pub(crate) write_buffer_bytes: usize,
     /// Bytes of the block or page cache.
     pub(crate) cache_bytes: usize,
-    /// Bits a key of Bloom filters.
+    /// Bits per key of Bloom filters.
     pub(crate) bloom_bits: f64,
     /// Most bytes that are stored. LMDB reserves this much address space.
     pub(crate) map_bytes: usize,

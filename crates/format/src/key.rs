@@ -269,8 +269,8 @@ impl InternalKeyComparator {
     }
 }
 
-/// Whether the bytes are equal; for short keys that were stored just now, as iterators' keys are.
-/// The system's `memcmp` loads the keys whole. Such a load waits until all the stores that it spans
+/// Whether the bytes are equal. For short keys that were stored just now, as iterators' keys are.
+/// The system's `memcmp` loads the keys whole. Its load waits until all the stores that it spans
 /// have left the processor's store buffer, which took three quarters of a step. A load of the last
 /// byte of the key, or of a word, does not wait, and neighbours mostly differ there.
 #[inline]

@@ -67,7 +67,7 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     violations
 }
 
-/// Every `a::b` behind `root` with its line. Of names in braces, only the first module each.
+/// Every `a::b` behind `root`, with its line. A list in braces gives the first module of each name.
 /// Comments and documentation do not count.
 fn named_modules(text: &str, root: &str) -> Vec<(usize, String)> {
     let mut named = Vec::new();

@@ -150,8 +150,8 @@ pub(super) fn wait<'a, T>(
     until: u64,
 ) -> (shuttle::sync::MutexGuard<'a, T>, bool) {
     let entered = with(|machine| machine.keeper.clone()).map(|keeper| {
-        // This lock excludes the time between the keeper's look at the list and its wait, so the
-        // keeper misses no entry.
+        // The keeper holds this lock from its look at the list until it waits, so it misses no
+        // entry.
         let still = keeper.over.lock().expect("nobody panics with it");
         let entry = with(|machine| {
             machine.waited += 1;

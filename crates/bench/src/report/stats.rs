@@ -64,7 +64,7 @@ pub(crate) struct StatsSink<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) output: &'a BenchOutput,
     pub(crate) interval: Option<&'a IntervalReport>,
-    /// Operations between two reports of a thread; 0 makes the distance grow.
+    /// Operations between two reports of a thread. 0: the number grows from report to report.
     pub(crate) stats_interval: u64,
     /// Reads a property of the database, for `stats_per_interval`.
     pub(crate) property: &'a (dyn Fn(&str) -> Option<String> + Sync),

@@ -50,7 +50,7 @@ impl<F: FileSystem> FileSystem for Direct<F> {
     }
 }
 
-/// Whether files in `dir` can be opened past the page cache. Checks that the error says so if not.
+/// Whether files in `dir` can be opened past the page cache. If not, checks that the error says so.
 fn is_possible(dir: &Path) -> bool {
     let path = dir.join("probe");
     let made = PosixFileSystem.new_direct_writable_file(&path, 4096).map(drop);

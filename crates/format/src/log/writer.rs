@@ -89,8 +89,8 @@ impl LogWriter {
     }
 
     /// Appends the timestamp sizes of families for the records that follow. Without it RocksDB 11
-    /// takes their keys for keys without timestamps. Such a record is never split: many families
-    /// get several.
+    /// takes their keys for keys without timestamps. A record of timestamp sizes is never split:
+    /// many families get several.
     pub fn add_timestamp_sizes(&mut self, sizes: &[(ColumnFamilyId, u16)], out: &mut Vec<u8>) {
         let most = (BLOCK_BYTES - self.header_bytes()) / TIMESTAMP_SIZE_BYTES;
         for sizes in sizes.chunks(most) {

@@ -211,7 +211,7 @@ fn one(
     let (status, said) = std::thread::scope(|scope| {
         let reader = scope.spawn(move || {
             let mut said = String::new();
-            // Output that is not UTF-8 does not come from `db_stress`.
+            // An error means output that is not UTF-8, which `db_stress` does not write.
             errors.read_to_string(&mut said).ok();
             said
         });
