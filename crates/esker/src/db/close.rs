@@ -4,11 +4,11 @@ use super::Db;
 use esker_base::Result;
 
 impl Db {
-    /// Ends background work and lets go of the directory. Afterwards every call that reads, writes
-    /// or changes something gives `ShutdownInProgress`; iterators, snapshots and values that exist
-    /// go on with what they hold, and properties tell what was there last. A second close does
-    /// nothing. Dropping the last handle closes too, without telling of errors. A change whose
-    /// write to the MANIFEST failed does not come into force at the next opening.
+    /// Ends background work and releases the directory. Afterwards every call that reads, writes or
+    /// changes something gives `ShutdownInProgress`. Existing iterators, snapshots and values keep
+    /// what they hold; properties give their last values. A second close does nothing. Dropping the
+    /// last handle closes too, and discards errors. A change whose write to the MANIFEST failed
+    /// does not come into force at the next opening.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -19,16 +19,16 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `IoError` if a flush of unlogged data, the close of the WAL, or, after such a failure, the
-    /// write of a fresh MANIFEST fails; the database is closed all the same · `NotSupported` in a
-    /// forked child: nothing is done, and the parent's database goes on.
+    /// `IoError`: the flush of unlogged data, the close of the WAL, or the fresh MANIFEST after a
+    /// failed write of one failed; the database is closed all the same · `NotSupported` in a forked
+    /// child: nothing is done, and the parent's database stays open.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }
 
-    /// Ends background work for good, as a first step of closing: reads go on, writes and flushes
-    /// give `ShutdownInProgress`. Data that no WAL holds is flushed first. With `wait` no job runs
-    /// any more on return.
+    /// Ends background work for good, as a first step of closing: reads still work, writes and
+    /// flushes give `ShutdownInProgress`. Data that no WAL holds is flushed first. With `wait` the
+    /// call returns after the last job has ended.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -37,7 +37,7 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// That of the flush; background work ends all the same.
+    /// The flush's error; background work ends all the same.
     pub fn cancel_all_background_work(&self, wait: bool) -> Result<()> {
         self.inner.cancel_all_background_work(wait)
     }

@@ -24,8 +24,8 @@ use esker_memtable::MemTable;
 use esker_table::TableCache;
 use std::collections::{BTreeSet, HashSet};
 
-/// Names a column family of an open database. Stays valid when the family is dropped: reads see
-/// what was there while the handle lives, writes give `ColumnFamilyDropped`.
+/// Names a column family of an open database. Stays valid when the family is dropped: while the
+/// handle lives, reads see the family's last contents; writes give `ColumnFamilyDropped`.
 ///
 /// ```
 /// # let dir = esker_testkit::TempDir::new("doc");
@@ -40,7 +40,7 @@ pub struct ColumnFamilyHandle {
     pub(crate) cf: Arc<ColumnFamily>,
 }
 
-/// The family's id, as batches have it.
+/// The family's id, by which batches name it.
 impl From<&ColumnFamilyHandle> for ColumnFamilyId {
     fn from(family: &ColumnFamilyHandle) -> ColumnFamilyId {
         family.id()
@@ -146,8 +146,8 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: a name is taken, empty, named twice or has a NUL, or an option is out of
     /// range · `NotSupported`: the database is read-only · `IoError` from the MANIFEST. No family
-    /// is created then, with two exceptions: after a MANIFEST that cannot be written any more, the
-    /// next opening may find some; after an `IoError` from the OPTIONS file all are there
+    /// is created then, with two exceptions. If the MANIFEST can take no more writes, the next
+    /// opening may find some of them. After an `IoError` from the OPTIONS file all of them exist
     /// ([`Db::column_family`]).
     pub fn create_column_families(
         &self,
@@ -167,7 +167,7 @@ impl Db {
         Ok(made)
     }
 
-    /// Creates families that no OPTIONS file has yet.
+    /// Creates families; the caller writes the OPTIONS file.
     pub(super) fn add_column_families(
         &self,
         families: &[ColumnFamilyDescriptor],
@@ -179,8 +179,8 @@ impl Db {
         let descriptor = |f: &ColumnFamilyDescriptor| self.descriptor_of_new_family(&f.name, &f.options);
         let descriptors: Vec<_> = families.iter().map(descriptor).collect::<Result<_>>()?;
         self.take_directories(&descriptors)?;
-        // As the write leader: no write may fall between reading the WAL's number and the families
-        // being there.
+        // The write leader does this: no write may fall between the read of the WAL's number and
+        // the creation of the families.
         let lead = self.inner.write_path.lead_alone_urgently();
         let mut manifest = engine.manifest.lock();
         let log_number = engine.wals.lock().current_number();
@@ -195,7 +195,7 @@ impl Db {
         Ok(made.into_iter().map(|cf| ColumnFamilyHandle { cf }).collect())
     }
 
-    /// Makes and holds the directories that only these new families have.
+    /// Creates and locks the directories that only these new families use.
     pub(super) fn take_directories(&self, families: &[ColumnFamilyDescriptor]) -> Result<()> {
         let engine = self.engine();
         let own = families.iter().filter(|family| !family.options.cf_paths.is_empty());
@@ -208,7 +208,7 @@ impl Db {
         Ok(())
     }
 
-    /// The options as they go together.
+    /// The name and the options, made consistent with each other and with the database's options.
     pub(super) fn descriptor_of_new_family(
         &self,
         name: &str,
@@ -224,7 +224,7 @@ impl Db {
         Ok(descriptor)
     }
 
-    /// Drops a family. Its data goes when the last handle and iterator are gone.
+    /// Drops a family. Its data is deleted when the last handle and iterator are gone.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -242,8 +242,8 @@ impl Db {
         self.drop_column_families(&[family])
     }
 
-    /// Drops families with one sync of the MANIFEST. Their data goes when the last handles and
-    /// iterators are gone. The cost of each does not depend on the number of families.
+    /// Drops families with one sync of the MANIFEST. Their data is deleted when the last handles
+    /// and iterators are gone. The cost of each does not depend on the number of families.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -254,8 +254,8 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument` for the default family, one that is named twice or was dropped already, or
-    /// is of another database; none is dropped then · `IoError` from the MANIFEST: after a crash,
+    /// `InvalidArgument`: the default family, a family that is named twice or was dropped already,
+    /// or one of another database; none is dropped · `IoError` from the MANIFEST: after a crash,
     /// some may be gone · `IoError` from the OPTIONS file: all are dropped.
     pub fn drop_column_families(&self, families: &[&ColumnFamilyHandle]) -> Result<()> {
         let engine = self.engine();
@@ -301,8 +301,8 @@ impl Db {
     }
 }
 
-/// Shows everybody families that the MANIFEST has just been told of. The caller is the write
-/// leader.
+/// Makes families visible to all threads after the MANIFEST has recorded them. The caller is the
+/// write leader.
 pub(super) fn show_families(
     engine: &Arc<Engine>,
     manifest: &VersionSet,
@@ -315,7 +315,7 @@ pub(super) fn show_families(
         let in_manifest = manifest.family(*id).expect("created by the caller");
         engine.wals.lock().set_timestamp_size(*id, descriptor.options.comparator.timestamp_size());
         let family = new_family(engine, in_manifest, descriptor, log_number);
-        // It may have come with files.
+        // An imported family comes with files.
         prepare(&family.version, &family.compaction_options, engine.env.clock.now_seconds());
         families.push(family);
     }
@@ -348,7 +348,7 @@ fn new_family(
     family_with(engine.tag, in_manifest, descriptor, mem, log_number, tables)
 }
 
-/// A family of the database with this tag, with this memtable over its current version.
+/// A family of this database with the given memtable over the current version.
 pub(super) fn family_with(
     database: u64,
     in_manifest: &VersionSetFamily,

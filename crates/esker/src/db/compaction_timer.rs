@@ -1,8 +1,8 @@
 //! Compactions that become due with time, in databases without writes.
 //!
 //! In: `ttl` and `periodic_compaction_seconds` of the families. Out: families queued for
-//! compaction, a fifth of the shortest of these times late at most; families that are written to
-//! are looked at with every flush and compaction anyway.
+//! compaction, late by at most a fifth of the shortest of these times. In a family that is written
+//! to, each flush and compaction checks this anyway.
 //!
 //! Source: RocksDB `DBImpl::TriggerPeriodicCompaction`, `ComputeTriggerCompactionPeriod`.
 
@@ -12,13 +12,13 @@ use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
 use std::time::Duration;
 
-/// The longest time between two looks, in seconds: RocksDB's default of
+/// The longest time between two checks, in seconds: RocksDB's default of
 /// `max_compaction_trigger_wakeup_seconds`.
 const LONGEST_PERIOD: u64 = 12 * 60 * 60;
 /// The fraction of the shortest time by which a compaction may be late.
 const DIVISOR: u64 = 5;
 
-/// A family is there: looks more often, if it asks for that.
+/// Shortens the period if a new family's options need more frequent checks.
 pub(super) fn family_is_there(engine: &Arc<Engine>, options: &ColumnFamilyOptions) {
     let Some(shortest) = shortest_interval(options) else { return };
     let period = period_for(engine, shortest);
@@ -28,7 +28,7 @@ pub(super) fn family_is_there(engine: &Arc<Engine>, options: &ColumnFamilyOption
     }
 }
 
-/// Seconds between two looks.
+/// Seconds between two checks.
 fn period_for(engine: &Engine, shortest: u64) -> u64 {
     let dump = match u64::from(engine.db_options().stats_dump_period_sec) {
         0 => LONGEST_PERIOD,
@@ -37,9 +37,10 @@ fn period_for(engine: &Engine, shortest: u64) -> u64 {
     (shortest / DIVISOR).min(dump).clamp(1, LONGEST_PERIOD)
 }
 
-/// Begins, changes or ends the looks as the options in force say.
+/// Starts, changes or stops the periodic check, as the options in force say.
 pub(super) fn schedule_compaction_trigger(engine: &Arc<Engine>) {
-    // The old one's work may run now and take this lock: it is dropped after the lock is released.
+    // The old timer's work may wait for this lock, so the timer is dropped after the lock's
+    // release.
     let old = engine.compaction_timer.lock().take();
     drop(old);
     let shortest = {
@@ -58,7 +59,7 @@ pub(super) fn schedule_compaction_trigger(engine: &Arc<Engine>) {
     *engine.compaction_timer.lock() = Some((period, repeating));
 }
 
-/// The shortest time after which something of the family may be due; none if nothing ever is.
+/// The shortest time after which an entry of the family may be due; `None` if none ever is.
 fn shortest_interval(options: &ColumnFamilyOptions) -> Option<u64> {
     let times = [options.ttl, options.periodic_compaction_seconds];
     times.into_iter().filter(|seconds| *seconds > 0 && *seconds < CHOOSE_AT_OPEN).min()

@@ -1,4 +1,4 @@
-//! Reads that tell what they do: the public methods of `explain/`.
+//! Reads that describe their own steps: the public methods of `explain/`.
 
 use super::{ColumnFamilyHandle, Db};
 use crate::explain::{ExplainScan, Explainer};
@@ -7,7 +7,7 @@ use crate::options::{MultiScanArgs, ReadOptions};
 use esker_base::Result;
 
 impl Db {
-    /// Explains [`Db::get_opt`] of this key: the sources it reads, and why.
+    /// Explains [`Db::get_opt`] of `key`: the sources that the read asks, and why.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -38,8 +38,8 @@ impl Db {
         Ok(Explainer::begin(&self.inner, &family.cf, options)?.lookups("get", &[key]))
     }
 
-    /// Explains [`Db::multi_get_opt`] of these keys: the sources it reads, and why, for each
-    /// distinct key in the order of the keys. A later key finds the blocks of earlier ones in the
+    /// Explains [`Db::multi_get_opt`] of `keys`: for each distinct key, in the keys' order, the
+    /// sources that the read asks, and why. A later key finds the blocks of earlier ones in the
     /// cache.
     /// # Errors
     /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
@@ -84,7 +84,7 @@ impl Db {
     }
 
     /// Explains the scans of [`Db::new_multi_scan`], run by run, with their readahead. An error
-    /// ends them.
+    /// ends the scans.
     /// # Errors
     /// `InvalidArgument` and `NotSupported` name the option; `InvalidArgument`: there are no
     /// ranges, or they overlap or do not ascend; `NotSupported`: the family has user-defined

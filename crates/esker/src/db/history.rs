@@ -10,11 +10,11 @@ use esker_base::{Error, Result};
 use esker_format::version_edit::VersionEdit;
 
 impl Db {
-    /// Reads of `family` at timestamps before `ts_low` are refused from now on, and compactions
-    /// drop what only they could come to.
+    /// Refuses reads of `family` at timestamps before `ts_low` from now on. Compactions drop
+    /// versions that only those reads could find.
     /// # Errors
-    /// `InvalidArgument` if the family has no timestamps, `ts_low` is of another size, or older
-    /// than the one in force · `NotSupported` when read-only · `ColumnFamilyDropped` · the
+    /// `InvalidArgument`: the family has no timestamps, or `ts_low` has another size or is older
+    /// than the bound in force · `NotSupported` when read-only · `ColumnFamilyDropped` · the
     /// background error in force · `IoError` from the MANIFEST.
     pub fn increase_full_history_ts_low(&self, family: &ColumnFamilyHandle, ts_low: &[u8]) -> Result<()> {
         let engine = self.engine();
@@ -57,7 +57,7 @@ impl Db {
         Ok(())
     }
 
-    /// The timestamp before which `family` cannot be read any more; empty if there is none.
+    /// The oldest timestamp at which `family` can be read; empty if there is no bound.
     /// # Errors
     /// `InvalidArgument` if the family has no timestamps.
     pub fn full_history_ts_low(&self, family: &ColumnFamilyHandle) -> Result<Vec<u8>> {

@@ -1,7 +1,7 @@
 //! Holds files of another owner open: the owner may delete each of them at any time.
 //!
-//! In: tables and blob files that a version names. Out: a descriptor of each, as long as the
-//! process may have more; else only a check that the file is there.
+//! In: tables and blob files that a version names. Out: an open descriptor of each file while the
+//! process may have more of them; beyond, only a check that the file exists.
 
 use crate::version::{FileMeta, missing_table};
 use esker_base::logger::InfoLog;
@@ -15,7 +15,7 @@ use esker_table::TableCache;
 #[derive(Clone, Copy)]
 pub(super) struct Holding<'a> {
     pub(super) fs: &'a Arc<dyn FileSystem>,
-    /// Without it, reads say that a file is missing.
+    /// If false, a missing file is an error of the reads that need it, not of the open.
     pub(super) paranoid_checks: bool,
     pub(super) info_log: &'a Arc<dyn InfoLog>,
 }
@@ -41,7 +41,7 @@ impl Holding<'_> {
 
     fn check(&self, held: Result<()>, missing: impl FnOnce() -> Error) -> Result<()> {
         match held {
-            // Reads will say so.
+            // Reads of the file will report it.
             Err(e) if !self.paranoid_checks || e.kind() == ErrorKind::IoError && e.is_retryable() => {
                 esker_base::info_log!(self.info_log, Warn, "Not kept open: {e}");
                 Ok(())

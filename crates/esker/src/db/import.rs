@@ -1,4 +1,4 @@
-//! A family that another database has exported becomes one of this.
+//! Creates a family from another database's export.
 
 use super::column_family::show_families;
 use super::compaction_timer::family_is_there;
@@ -13,15 +13,16 @@ use esker_base::{ColumnFamilyId, Result, SequenceNumber};
 use std::slice;
 
 impl Db {
-    /// Creates the family `name` with the tables of an export, under the sequence numbers they
-    /// have; if they are newer than this database's newest, it goes on after theirs. The tables are
-    /// copied, or linked and removed where they were.
+    /// Creates the family `name` with the tables of an export, which keep their sequence numbers.
+    /// If those are newer than this database's newest, its numbers continue after them. The tables
+    /// are copied, or linked and removed from their old place.
     /// # Errors
     /// `InvalidArgument`: the name is taken, empty or has a NUL, an option is out of range, the
-    /// comparator is another, a table is empty, or tables of one level overlap · `Corruption`: a
-    /// table is not what the export says of it · `NotSupported` when read-only, for values in blob
-    /// files, or if timestamps are to be kept in memory only · `IoError`. Then the family is not
-    /// there. It may be there without any key only if the MANIFEST cannot be written any more.
+    /// comparator differs, a table is empty, or tables of one level overlap · `Corruption`: a table
+    /// contradicts the export's description · `NotSupported` when read-only, for values in blob
+    /// files, or if timestamps are to be kept in memory only · `IoError`. The family is not created
+    /// then. One exception: if the MANIFEST can take no more writes, the family may exist without
+    /// any key.
     pub fn create_column_family_with_import(
         &self,
         import_options: &ImportColumnFamilyOptions,
@@ -40,8 +41,8 @@ impl Db {
         engine.check_open()?;
         let newest = import.largest_seqno();
         if engine.options.recycle_log_file_num > 0 && newest > allocated(engine) {
-            // As with ingestion: a recycled WAL must begin with the number after the last of the
-            // one before.
+            // As in an ingestion: the first number in a recycled WAL must follow the last number of
+            // the WAL before.
             let families = engine.family_ids();
             self.inner.write_path.flush_as_leader(&lead, &families, FlushReason::ExternalFileIngestion)?;
         }
@@ -52,7 +53,7 @@ impl Db {
         let (id, _) = manifest.create_column_family(descriptor.for_manifest(&engine.path), log_number)?;
         if let Err(e) = name_tables(engine, &mut manifest, &mut import, id) {
             if manifest.drop_column_family(id).is_err() {
-                // The MANIFEST may have the family, so everybody has it.
+                // The MANIFEST may name the family, so the family becomes visible.
                 show_families(engine, &manifest, &[id], slice::from_ref(&descriptor), log_number);
             }
             return Err(e);
@@ -74,7 +75,7 @@ fn allocated(engine: &Engine) -> SequenceNumber {
     SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed))
 }
 
-/// Tells the MANIFEST of the tables, and everybody of their sequence numbers. The caller is the
+/// Records the tables in the MANIFEST, and publishes their sequence numbers. The caller is the
 /// write leader.
 fn name_tables(
     engine: &Engine,

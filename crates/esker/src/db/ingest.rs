@@ -1,4 +1,4 @@
-//! Tables made elsewhere, taken in.
+//! Ingests tables that were written outside the database.
 
 use super::{ColumnFamilyHandle, Db};
 use crate::ingest::{FamilyFiles, ingest};
@@ -6,29 +6,18 @@ use crate::options::IngestExternalFileOptions;
 use esker_base::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Files for one family.
-///
-/// ```
-/// # let dir = esker_testkit::TempDir::new("doc");
-/// # let db = esker::Db::open_default(dir.path())?;
-/// use esker::IngestExternalFileArg;
-///
-/// let family = db.default_column_family();
-/// let arg = IngestExternalFileArg::new(&family, vec![dir.join("made.sst")]);
-/// assert!(db.ingest_external_files(&Default::default(), &[arg]).is_err(), "there is no such file");
-/// # Ok::<_, esker::Error>(())
-/// ```
+/// Files to ingest into one family.
 #[derive(Clone, Debug)]
 pub struct IngestExternalFileArg<'a> {
-    /// The family.
+    /// The family that gets the files.
     pub column_family: &'a ColumnFamilyHandle,
-    /// Files that `SstFileWriter` made with the family's comparator. Where they overlap, later ones
-    /// count.
+    /// Files that `SstFileWriter` wrote with the family's comparator. Where files overlap, the
+    /// later file wins.
     pub external_files: Vec<PathBuf>,
-    /// Checksums of the whole files, as their maker said them: none, or one for each file. Only
-    /// looked at with `file_checksum_gen_factory`, as the next.
+    /// Checksums of the whole files, as their writer gave them: none, or one for each file. Used
+    /// only with `file_checksum_gen_factory`, as is `files_checksum_func_names`.
     pub files_checksums: Vec<Vec<u8>>,
-    /// The functions that they were made with.
+    /// Names of the functions that made the checksums, one for each.
     pub files_checksum_func_names: Vec<String>,
 }
 
@@ -45,7 +34,7 @@ impl<'a> IngestExternalFileArg<'a> {
 }
 
 impl Db {
-    /// Takes the files into the default family, as one write: see [`Db::ingest_external_files`].
+    /// Ingests the files into the default family, as one write: see [`Db::ingest_external_files`].
     ///
     /// ```
     /// use esker::{Options, SstFileWriter};
@@ -63,26 +52,24 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or what the options
-    /// rule out · `TryAgain`: a file does not fit into the last level
-    /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before
-    /// it begins · `NotSupported`: the database is read-only, an option that is named, or
+    /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or a case that the
+    /// options rule out · `TryAgain`: a file does not fit into the last level
+    /// (`fail_if_not_bottommost_level`) · `Corruption`, also for a range deletion that ends before
+    /// it begins · `NotSupported`: a read-only database, an option (the message names it), or
     /// timestamps that are kept in memory only · `ColumnFamilyDropped` · the background error in
-    /// force ·
-    /// `IoError`. Nothing was taken in then, and the files are where they were.
+    /// force · `IoError`. Nothing is ingested then, and the files stay in place.
     pub fn ingest_external_file(&self, external_files: &[impl AsRef<Path>]) -> Result<()> {
         self.ingest_external_file_cf(&self.default_column_family(), external_files)
     }
 
-    /// Takes the files into `family`, as one write: see [`Db::ingest_external_files`].
+    /// Ingests the files into `family`, as one write: see [`Db::ingest_external_files`].
     /// # Errors
-    /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or what the options
-    /// rule out · `TryAgain`: a file does not fit into the last level
-    /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before
-    /// it begins · `NotSupported`: the database is read-only, an option that is named, or
+    /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or a case that the
+    /// options rule out · `TryAgain`: a file does not fit into the last level
+    /// (`fail_if_not_bottommost_level`) · `Corruption`, also for a range deletion that ends before
+    /// it begins · `NotSupported`: a read-only database, an option (the message names it), or
     /// timestamps that are kept in memory only · `ColumnFamilyDropped` · the background error in
-    /// force ·
-    /// `IoError`. Nothing was taken in then, and the files are where they were.
+    /// force · `IoError`. Nothing is ingested then, and the files stay in place.
     pub fn ingest_external_file_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -93,13 +80,12 @@ impl Db {
 
     /// [`Db::ingest_external_file_cf`] with options.
     /// # Errors
-    /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or what the options
-    /// rule out · `TryAgain`: a file does not fit into the last level
-    /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before
-    /// it begins · `NotSupported`: the database is read-only, an option that is named, or
+    /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or a case that the
+    /// options rule out · `TryAgain`: a file does not fit into the last level
+    /// (`fail_if_not_bottommost_level`) · `Corruption`, also for a range deletion that ends before
+    /// it begins · `NotSupported`: a read-only database, an option (the message names it), or
     /// timestamps that are kept in memory only · `ColumnFamilyDropped` · the background error in
-    /// force ·
-    /// `IoError`. Nothing was taken in then, and the files are where they were.
+    /// force · `IoError`. Nothing is ingested then, and the files stay in place.
     pub fn ingest_external_file_opt(
         &self,
         options: &IngestExternalFileOptions,
@@ -110,9 +96,9 @@ impl Db {
         self.ingest_external_files(options, &[IngestExternalFileArg::new(family, external_files)])
     }
 
-    /// Takes the files of several families in, all of them or none, as one write that is newer than
-    /// all before. Writers wait while memtables that overlap are flushed and the MANIFEST is
-    /// written; the files are copied before.
+    /// Ingests files into several families, all of them or none, as one write that is newer than
+    /// all earlier writes. The files are copied first. Writers wait only while overlapping
+    /// memtables are flushed and the MANIFEST is written.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -134,13 +120,13 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: no files, a family named twice, a file that `SstFileWriter` did not make,
-    /// checksums that are not one for each file or of a function that is not known, or what the
-    /// options rule out · `TryAgain`: a file does not fit into the last level
-    /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before
-    /// it begins · `NotSupported` when read-only, naming the option, or where timestamps are to be
-    /// kept in memory only · `ColumnFamilyDropped` · the background error in force · `IoError`.
-    /// Nothing was taken in then, and the files are where they were. Where the write to the
-    /// MANIFEST failed, that is certain after [`Db::resume`] or [`Db::close`] only.
+    /// checksums that are not one for each file or come from an unknown function, or a case that
+    /// the options rule out · `TryAgain`: a file does not fit into the last level
+    /// (`fail_if_not_bottommost_level`) · `Corruption`, also for a range deletion that ends before
+    /// it begins · `NotSupported`: a read-only database, an option (the message names it), or
+    /// timestamps that are kept in memory only · `ColumnFamilyDropped` · the background error in
+    /// force · `IoError`. Nothing is ingested then, and the files stay in place. If the write to
+    /// the MANIFEST failed, this is certain only after [`Db::resume`] or [`Db::close`].
     pub fn ingest_external_files(
         &self,
         options: &IngestExternalFileOptions,

@@ -1,12 +1,12 @@
 //! Files of a failed opening are deleted again.
 //!
-//! In: the names that are there before an opening. Out: after a failure, the files that the opening
-//! made are deleted, so that attempts on a full disk do not fill it further.
+//! In: names of the files before an opening. Out: a failed opening deletes the files that it made,
+//! so that attempts on a full disk do not fill it further.
 //!
 //! Invariants
-//!  1. Nothing is deleted unless CURRENT names a MANIFEST that was there before: it names none of
-//!     the new files.
-//!  2. Nothing is deleted that was there before. The opening holds LOCK, so no other process makes
+//!  1. Files are deleted only if CURRENT names a MANIFEST that existed before: that MANIFEST names
+//!     none of the new files.
+//!  2. No file is deleted that existed before. The opening holds LOCK, so no other process makes
 //!     files meanwhile.
 
 use crate::files::is_data_file;
@@ -23,13 +23,13 @@ pub(super) struct Leftovers {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
     before: Vec<(PathBuf, HashSet<String>)>,
-    /// Directories that hold tables and blob files of the database and nothing else of it.
+    /// Directories that hold only tables and blob files of the database, with the names in each.
     data: Vec<(PathBuf, HashSet<String>)>,
 }
 
 impl Leftovers {
-    /// Lists both directories. `None` if that is not possible: nothing will be deleted, and the
-    /// opening meets the error itself.
+    /// Lists both directories. `None` if a listing fails: nothing will be deleted, and the opening
+    /// meets the error itself.
     pub(super) fn list(fs: &Arc<dyn FileSystem>, dir: &Path, wal_dir: &Path) -> Option<Leftovers> {
         Leftovers::try_to_list(fs, dir, wal_dir).ok()
     }
@@ -43,8 +43,8 @@ impl Leftovers {
         Ok(Leftovers { fs: fs.clone(), dir: dir.to_owned(), before, data: Vec::new() })
     }
 
-    /// Adds directories of tables and blob files, once they are known to be this database's. Those
-    /// that cannot be listed are left alone.
+    /// Adds directories of tables and blob files, once they are known to be this database's. Files
+    /// in directories that cannot be listed stay.
     pub(super) fn add_data_directories(&mut self, directories: &[PathBuf]) {
         for dir in directories.iter().filter(|dir| self.before.iter().all(|(known, _)| known != *dir)) {
             if let Ok(names) = self.fs.children(dir) {

@@ -32,7 +32,7 @@ impl Db {
 
     /// Flushes the memtables of these families (of all, under `atomic_flush`).
     /// # Errors
-    /// The background error in force or the flush's own · `ShutdownInProgress` · `NotSupported`
+    /// The background error in force, or the flush's error · `ShutdownInProgress` · `NotSupported`
     /// when read-only.
     pub fn flush_opt(&self, options: &FlushOptions, families: &[&ColumnFamilyHandle]) -> Result<()> {
         self.engine().check_writable()?;
@@ -66,8 +66,8 @@ impl Db {
         self.inner.write_path.sync_wal()
     }
 
-    /// Hands WAL bytes that `manual_wal_flush` left in the process to the operating system, and
-    /// waits for the medium if `sync` is set.
+    /// Writes the WAL bytes that `manual_wal_flush` left in the process to the operating system.
+    /// With `sync`, also waits until they are on the medium.
     /// # Errors
     /// `ShutdownInProgress`: the database was closed · `NotSupported`: the database is read-only,
     /// or this is a forked child of the process that opened it · `IoError`: the WAL could not be
@@ -126,7 +126,7 @@ impl Db {
         if let Some(ts_low) = &options.full_history_ts_low {
             self.increase_full_history_ts_low(family, ts_low)?;
         }
-        // All versions of the keys: timestamps descend.
+        // The bounds cover all versions of the keys: a key's newest timestamp sorts first.
         let begin = begin.map(|key| family.cf.icmp.first_version(key));
         let end = end.map(|key| family.cf.icmp.last_version(key));
         let has_entries = !family.cf.super_version.load_full().mem.is_empty();
@@ -139,9 +139,9 @@ impl Db {
     }
 
     /// Merges these tables of `family` ([`Db::live_files`] names them) into `output_level`, waits,
-    /// and returns the tables written. Tables between them, and overlapping ones down to that
-    /// level, are merged too: older entries must not stay above newer ones. Unlike RocksDB's, the
-    /// work is done by a background thread.
+    /// and returns the tables written. Tables between them, and overlapping tables down to that
+    /// level, are merged too: older entries must not stay above newer ones. Unlike in RocksDB, a
+    /// background thread does the work.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -158,10 +158,10 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: no file was named, one is not in the family or below the output level, or
-    /// there is no such level in the family's compaction style · `Aborted`: another compaction has
-    /// a file that is needed, or writes into the same range: try again when it has ended · the
-    /// damage of a quarantined file · `Incomplete(ManualCompactionPaused)`: manual compactions are
-    /// disabled, or `canceled` is set · the background error in force, or the compaction's own ·
+    /// there is no such level in the family's compaction style · `Aborted`: another compaction uses
+    /// a needed file or writes into the same range; try again when it has ended · the error of a
+    /// quarantined file · `Incomplete(ManualCompactionPaused)`: manual compactions are disabled, or
+    /// `canceled` is set · the background error in force, or the compaction's error ·
     /// `ShutdownInProgress`.
     pub fn compact_files(
         &self,
@@ -216,14 +216,14 @@ impl Db {
     }
 
     /// Deletes every table of `family` all of whose keys lie in one of the ranges, without reading
-    /// it: room is made at once. Tables whose last key is a range's `limit` are among them with
-    /// `include_end`. Returns the number of deleted tables.
+    /// it, so space is free at once. With `include_end`, a table whose last key is a range's
+    /// `limit` counts as inside. Returns the number of deleted tables.
     ///
-    /// This is no [`Db::delete_range`]. Memtables, tables of level 0 and those being compacted
-    /// stay, as do tables that reach beyond the range or share a key with their neighbour. Entries
-    /// that are older than a deleted table and stay are seen again. Snapshots lose the tables'
-    /// entries. Iterators keep theirs until they go over to a newer super version. A
-    /// [`Db::delete_range`] beforehand hides the rest.
+    /// This is not [`Db::delete_range`]. Memtables, tables of level 0 and those being compacted
+    /// stay, as do tables that reach beyond the range or share a key with their neighbour. Older
+    /// entries that a deleted table hid become visible again. Snapshots lose the tables' entries;
+    /// iterators keep them until they refresh. A [`Db::delete_range`] beforehand hides the
+    /// remaining entries.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -261,8 +261,9 @@ impl Db {
     }
 
     /// Hints that a compaction of the keys from `begin` to `end` (both inclusive; `None` is open,
-    /// without timestamps) would help: background jobs merge their tables one level down, except
-    /// those of the last level. Returns at once. The hint does not outlive the database.
+    /// without timestamps) would help: background jobs merge the tables with these keys one level
+    /// down, except those of the last level. Returns at once. The hint does not outlive the
+    /// database.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -290,10 +291,10 @@ impl Db {
         Ok(())
     }
 
-    /// Refuses manual compactions with `Incomplete(ManualCompactionPaused)` until as many
-    /// [`Db::enable_manual_compaction`] follow. Stops those that wait or run, and waits for their
-    /// ends. Calls are counted, and the count may go below zero: an enabling call that comes first
-    /// cancels out the next disabling one.
+    /// Refuses manual compactions with `Incomplete(ManualCompactionPaused)` until an equal number
+    /// of calls of [`Db::enable_manual_compaction`] follow. Stops manual compactions that wait or
+    /// run, and waits until they have ended. Calls are counted, and the count may go below zero: an
+    /// enabling call that comes first cancels out the next disabling one.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -317,8 +318,8 @@ impl Db {
         }
     }
 
-    /// Starts no new flush or compaction, nor anything else that is done with tables, and waits for
-    /// those that run. Calls nest.
+    /// Stops new flushes, compactions and other background work on tables, and waits for running
+    /// jobs. Calls nest.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -358,8 +359,8 @@ impl Db {
         Ok(())
     }
 
-    /// Waits until no flush or compaction runs or is due, and no run of deleted keys is to be gone
-    /// through.
+    /// Waits until no flush or compaction runs or is due, and no pre-scan of a deleted run is
+    /// queued.
     /// # Errors
     /// The background error in force · `ShutdownInProgress`.
     pub fn wait_for_background_work(&self) -> Result<()> {
@@ -369,7 +370,7 @@ impl Db {
         loop {
             engine.check_open()?;
             if engine.read_only {
-                // Due compactions are left to handles that may write.
+                // Only handles that may write run due compactions.
                 return Ok(());
             }
             if let Some(error) = state.background_error.current() {
@@ -434,8 +435,8 @@ impl Db {
         if options.close_db { self.close() } else { Ok(()) }
     }
 
-    /// Deletes no file that has become obsolete until as many [`Db::enable_file_deletions`] follow:
-    /// a copy of the directory can be made. Waits for deletions that are under way.
+    /// Keeps obsolete files until an equal number of calls of [`Db::enable_file_deletions`] follow,
+    /// so that a program can copy the directory. Waits for running deletions.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -453,8 +454,8 @@ impl Db {
         }
     }
 
-    /// Undoes one [`Db::disable_file_deletions`]. The last one deletes obsolete files before it
-    /// returns: all that no iterator, snapshot of files or unfinished read holds.
+    /// Undoes one [`Db::disable_file_deletions`]. The last call deletes the obsolete files before
+    /// it returns, except those that an iterator, a list of files or an unfinished read holds.
     /// # Errors
     /// `InvalidArgument` if deletions are not disabled.
     pub fn enable_file_deletions(&self) -> Result<()> {

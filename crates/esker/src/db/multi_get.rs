@@ -14,10 +14,10 @@ impl Db {
     }
 
     /// The values of `keys` in `family`, in the order of the keys, each with its own result: an
-    /// error of one does not touch the others. With `value_size_soft_limit`, keys behind the limit
+    /// error of one does not affect the others. With `value_size_soft_limit`, keys behind the limit
     /// give `Aborted`. In a batch of 15 keys or more, values of up to 1 KiB are copied together;
-    /// those from memtables already in a batch of 5 or more. So a kept value keeps up to 16 KiB
-    /// alive, and no block of the cache.
+    /// for values from memtables, 5 keys suffice. A copied value that the caller keeps holds up to
+    /// 16 KiB of memory, and no cached block.
     pub fn multi_get_opt<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -76,9 +76,9 @@ impl Db {
         output.take_values()
     }
 
-    /// The values of `keys` in `family`, lent by `output`, which forgets what it had. The results
-    /// are those of [`Db::multi_get_opt`]; a value that is not taken along costs no count of who
-    /// holds it.
+    /// The values of `keys` in `family`, lent by `output`, which drops its former contents. The
+    /// results are those of [`Db::multi_get_opt`]; values that are not pinned cost no reference
+    /// count.
     pub fn multi_get_lent<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -95,7 +95,7 @@ impl Db {
     }
 
     /// The values of keys in several families, all as of one point in time, lent by `output`, which
-    /// forgets what it had.
+    /// drops its former contents.
     pub fn multi_get_lent_cf(
         &self,
         options: &ReadOptions,

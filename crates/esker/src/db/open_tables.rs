@@ -1,7 +1,7 @@
-//! Opening every table when the database opens, if all of them are to stay open.
+//! Opens every table when the database opens, if `max_open_files` lets all of them stay open.
 //!
-//! In: the current version of each family. Out: each file keeps its open table and knows what its
-//! properties say; or the error of a table that cannot be opened, which names it.
+//! In: the current version of each family. Out: each `FileMeta` keeps its open table and the facts
+//! of its properties; or the error of a table that cannot be opened, with its name.
 //!
 //! Source: RocksDB `db/version_builder.cc` (`LoadTableHandlers`), `db/version_edit_handler.cc`.
 
@@ -40,7 +40,7 @@ impl<'a> OpenAllTables<'a> {
         OpenAllTables { options, info_log, tables: Vec::new() }
     }
 
-    /// Adds a family's files; none if not all tables stay open.
+    /// Adds a family's files; adds none if the number of open tables is limited.
     pub(super) fn add(&mut self, family: &str, tables: &Arc<TableCache>, version: &Version) {
         if tables.keeps_all_open() {
             self.tables.extend(version.all_files().map(|(level, file)| ToOpen {
@@ -52,13 +52,13 @@ impl<'a> OpenAllTables<'a> {
         }
     }
 
-    /// Opens them in up to `max_file_opening_threads` threads, those of upper levels first, as long
-    /// as the process may open more.
+    /// Opens the tables in up to `max_file_opening_threads` threads, upper levels first, while the
+    /// process may open more files.
     /// # Errors
-    /// With `paranoid_checks` the error of the first table (by level) that cannot be opened;
-    /// without, reads of that table will give it.
+    /// With `paranoid_checks`: the error of the first table (by level) that cannot be opened.
+    /// Without it, reads of that table give the error.
     pub(super) fn run(self) -> Result<()> {
-        /// Fewer are not worth a thread.
+        /// Tables for each further thread.
         const TABLES_PER_THREAD: usize = 16;
         let (next, failed) = (AtomicUsize::new(0), Mutex::new(None::<(usize, Error)>));
         let work = || {
@@ -77,7 +77,7 @@ impl<'a> OpenAllTables<'a> {
         let allowed = usize::try_from(self.options.max_file_opening_threads).unwrap_or(1);
         let helpers = (self.tables.len() / TABLES_PER_THREAD).min(allowed.saturating_sub(1));
         thread::scope(|scope| {
-            // Helpers that the system refuses leave their tables to the others.
+            // If the system refuses a thread, the other threads open its tables.
             let spawned = (0..helpers).map_while(|_| spawn_scoped(scope, "esker:open", work).ok());
             let _joined_by_the_scope: Vec<_> = spawned.collect();
             work();

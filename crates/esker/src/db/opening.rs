@@ -15,10 +15,10 @@ pub enum OpenMode {
     #[default]
     ReadWrite,
     /// Reads the present contents, WALs included; changes and locks nothing. Another process may
-    /// have the database open and go on writing. This handle reads one point in time to its end: it
-    /// keeps a descriptor of each table and blob file, whatever `max_open_files` says. If the
-    /// process may not have that many descriptors, reading a file that the owner has deleted since
-    /// gives `IoError` with sub-code `StaleFile`.
+    /// have the database open and write to it. The handle reads one point in time for its whole
+    /// life: it keeps a descriptor of each table and blob file, whatever `max_open_files` says. If
+    /// the process may not have that many descriptors, reading a file that the owner has deleted
+    /// since gives `IoError` with sub-code `StaleFile`.
     ReadOnly,
 }
 
@@ -36,8 +36,8 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the database has other families (the message names them) ·
-    /// `IoError`/`Busy`: another process has it · `Corruption`: names file and offset, or a file
-    /// that is there without a CURRENT · `NotSupported`: names the feature · `IoError` from the
+    /// `IoError`/`Busy`: another process has it · `Corruption`: names file and offset, or a
+    /// database file without a CURRENT · `NotSupported`: names the feature · `IoError` from the
     /// directory.
     pub fn open_default(path: impl AsRef<Path>) -> Result<Db> {
         let mut options = Options::default();
@@ -59,9 +59,9 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
-    /// `error_if_exists` is on; it has families that are not named (the message names them); an
+    /// `error_if_exists` is on; it has families that the call does not name (the message does); an
     /// option is out of range · `IoError`/`Busy`: another process has it · `Corruption`: names file
-    /// and offset, or a file that is there without a CURRENT · `NotSupported`: names the feature ·
+    /// and offset, or a database file without a CURRENT · `NotSupported`: names the feature ·
     /// `IoError` from the directory.
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
         let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
@@ -86,9 +86,9 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
-    /// `error_if_exists` is on; it has families that are not named (the message names them); an
+    /// `error_if_exists` is on; it has families that the call does not name (the message does); an
     /// option is out of range · `IoError`/`Busy`: another process has it · `Corruption`: names file
-    /// and offset, or a file that is there without a CURRENT · `NotSupported`: names the feature ·
+    /// and offset, or a database file without a CURRENT · `NotSupported`: names the feature ·
     /// `IoError` from the directory.
     pub fn open_cf(
         options: &DbOptions,
@@ -98,7 +98,7 @@ impl Db {
         Db::open_with(options, path, families, OpenMode::ReadWrite)
     }
 
-    /// Opens the default family for reading only. Takes no lock: another process may have the
+    /// Opens the default family only, for reading only. Takes no lock: another process may have the
     /// database open and write to it.
     ///
     /// ```
@@ -119,16 +119,16 @@ impl Db {
     }
 
     /// Opens the default family of the database in `path` as a secondary: reads it beside the
-    /// process that owns it, the primary, and follows that at each
+    /// process that owns it, the primary, and takes over its changes at each
     /// [`Db::try_catch_up_with_primary`]. Takes no lock and changes no file of the primary. Its own
     /// LOG is in `secondary_path`, which is created if it is missing.
     ///
-    /// Between two catch-ups reads see one point in time; a snapshot or an iterator sees its own to
-    /// its end. Calls that change the database give `NotSupported`. The secondary holds a
+    /// Between two catch-ups reads see one point in time; each snapshot or iterator keeps its own
+    /// point in time. Calls that change the database give `NotSupported`. The secondary holds a
     /// descriptor of each table and blob file that the primary had at the last catch-up, whatever
     /// `max_open_files` says. If the process may not have that many, reading a file that the
-    /// primary has deleted since gives `IoError` with sub-code `StaleFile`; catch up then and read
-    /// again.
+    /// primary has deleted since gives `IoError` with sub-code `StaleFile`. The caller then catches
+    /// up and reads again.
     ///
     /// ```
     /// use esker::{Db, Options};
@@ -157,8 +157,8 @@ impl Db {
     /// Opens families of the database in `path` as a secondary, as [`Db::open_as_secondary`] does;
     /// `default` must be one of them.
     ///
-    /// A family that the primary creates later is not there before the secondary is opened again.
-    /// The handle of one that the primary drops reads what it had at the last catch-up.
+    /// A family that the primary creates later appears when the secondary is opened again. The
+    /// handle of a family that the primary drops reads the contents at the last catch-up.
     ///
     /// ```
     /// use esker::{Db, DbOptions};
@@ -185,7 +185,8 @@ impl Db {
         Db::open_following(options, path.as_ref(), secondary_path.as_ref(), families)
     }
 
-    /// Opens the database in `path`. Read-only, `families` may be some of those it has.
+    /// Opens `families` of the database in `path` in `mode`: all that it has, or some of them in
+    /// [`OpenMode::ReadOnly`].
     ///
     /// ```
     /// use esker::{Db, DbOptions, OpenMode};
@@ -199,9 +200,9 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
-    /// `error_if_exists` is on; it has families that are not named (the message names them); an
+    /// `error_if_exists` is on; it has families that the call does not name (the message does); an
     /// option is out of range · `IoError`/`Busy`: another process has it · `Corruption`: names file
-    /// and offset, or a file that is there without a CURRENT · `NotSupported`: names the feature ·
+    /// and offset, or a database file without a CURRENT · `NotSupported`: names the feature ·
     /// `IoError` from the directory.
     pub fn open_with(
         options: &DbOptions,

@@ -1,7 +1,7 @@
 //! Reads that see unwritten operations of a batch or a transaction.
 //!
-//! In: own writes of a family. Out: the result of a read if they were written, and whether keys
-//! were written since a sequence number.
+//! In: own writes of a family. Out: results of reads as if the own writes were in the database;
+//! whether others wrote keys since a sequence number.
 
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::OwnWrites;
@@ -11,18 +11,18 @@ use crate::options::{ReadOptions, table_read_options};
 use crate::scan::{self, DbIter, check_plain};
 use esker_base::{PinnedBytes, Result, SequenceNumber};
 
-/// Keys that are read over own writes, divided into those that these may have to do with and the
-/// rest.
+/// The keys of one call, divided into those that own writes may concern and the rest.
 pub(super) struct Divided<'k> {
-    /// Both parts are read with them: as of the same point in time.
+    /// The read options of both parts: they have the same snapshot.
     pub(super) options: ReadOptions,
-    /// To be read of the database, together.
+    /// Keys that own writes do not concern. The database reads them together.
     pub(super) rest: Vec<&'k [u8]>,
     all: Vec<(&'k [u8], bool)>,
 }
 
 impl Divided<'_> {
-    /// The answers as the keys stand: those of the rest, and of others what `over_own` gives.
+    /// The answers in the order of the keys. `rest` are the answers to `self.rest`; `over_own`
+    /// reads each other key.
     pub(super) fn join<T>(
         &self,
         rest: Vec<Result<T>>,
@@ -35,7 +35,7 @@ impl Divided<'_> {
 }
 
 impl Db {
-    /// [`Db::get_pinned_opt`], with `own` writes over what is in the database.
+    /// [`Db::get_pinned_opt`], with `own` writes over the database's entries.
     /// # Errors
     /// As [`Db::get_pinned_opt`].
     pub(crate) fn get_over(
@@ -78,7 +78,7 @@ impl Db {
         Divided { options, rest, all }
     }
 
-    /// [`Db::iter_opt`], with `own` writes over what is in the database.
+    /// [`Db::iter_opt`], with `own` writes over the database's entries.
     /// # Errors
     /// As [`Db::iter_opt`].
     pub(crate) fn iter_over(
@@ -91,10 +91,11 @@ impl Db {
     }
 
     /// Whether `key` was written after `since`; range deletions over it count. Without
-    /// `with_tables`, memtables only are asked; with them, `since` must be that of a live snapshot.
+    /// `with_tables`, only memtables are asked. With it, `since` must be the number of a live
+    /// snapshot.
     /// # Errors
-    /// `TryAgain` if memtables do not reach back to `since` and tables are not to be asked ·
-    /// `Corruption` and `IoError` of the tables.
+    /// `TryAgain`: without `with_tables`, memtables do not reach back to `since` · `Corruption` and
+    /// `IoError` of the tables.
     pub(crate) fn written_since(
         &self,
         family: &ColumnFamilyHandle,
@@ -102,15 +103,15 @@ impl Db {
         since: SequenceNumber,
         with_tables: bool,
     ) -> Result<bool> {
-        // Files may be read: the super version is held, without a guard.
+        // A read of files may take long, so this holds the super version itself and no guard.
         let (options, super_version) = (ReadOptions::default(), family.cf.pinned_super_version());
         let table_options = table_read_options(&options);
         let context = ReadContext::new(&family.cf, &options, &table_options, None);
         Ok(latest_sequence(&super_version, &context, key, since, with_tables)?.is_some())
     }
 
-    /// Whether `key`, without a timestamp, of a family that has them was written after `since`, or
-    /// at a timestamp newer than this one.
+    /// Whether `key` of a family with timestamps was written after `since`, or at a timestamp newer
+    /// than `timestamp`. `key` comes without a timestamp.
     /// # Errors
     /// `Corruption` and `IoError` of the tables.
     pub(crate) fn timestamped_written_since(
@@ -122,7 +123,7 @@ impl Db {
     ) -> Result<bool> {
         let (mut options, super_version) = (ReadOptions::default(), family.cf.pinned_super_version());
         if let Some(timestamp) = timestamp {
-            // At a timestamp before the remaining history, writes behind it may be forgotten.
+            // Below the oldest readable timestamp, compactions may have dropped later writes.
             options.timestamp = Some(timestamp.to_vec());
             family.cf.read_timestamp(&super_version, &options)?;
         }

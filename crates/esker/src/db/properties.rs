@@ -87,8 +87,8 @@ impl Db {
         sizes.sum()
     }
 
-    /// About how many memtable bytes the keys from `begin` to `end` (exclusive), which are given
-    /// without timestamps, take.
+    /// Estimates the memtable bytes of the keys from `begin` to `end` (exclusive), which are given
+    /// without timestamps.
     pub fn approximate_memtable_size(&self, family: &ColumnFamilyHandle, begin: &[u8], end: &[u8]) -> u64 {
         if !self.engine().owner.is_here() {
             return 0;
@@ -207,7 +207,7 @@ impl Db {
     }
 }
 
-/// `user_key`, which has no timestamp, with the newest there can be. Timestamps descend.
+/// `user_key` with the newest possible timestamp, which sorts before its other versions.
 fn newest_version(cf: &ColumnFamily, user_key: &[u8]) -> Vec<u8> {
     cf.icmp.first_version(user_key)
 }
@@ -217,8 +217,8 @@ fn before_all_versions(cf: &ColumnFamily, user_key: &[u8]) -> Vec<u8> {
     key::seek_key(&newest_version(cf, user_key), SequenceNumber::MAX)
 }
 
-/// About how many bytes of `file` lie between two internal keys: all of it, meta blocks included,
-/// if it lies between them; else the same share of it as of its data blocks.
+/// Estimates the bytes of `file` between two internal keys. A file between them counts whole, meta
+/// blocks included; of any other, the share that its data blocks have.
 fn size_within(cf: &ColumnFamily, file: &FileMeta, start: &[u8], limit: &[u8]) -> u64 {
     let icmp = &cf.icmp;
     if icmp.compare(&file.largest, start).is_lt() || icmp.compare(&file.smallest, limit).is_ge() {
@@ -287,7 +287,7 @@ fn number_of_super_version(cf: &ColumnFamily, property: Property) -> Option<u64>
         Property::EstimateTableReadersMem => {
             let open = version.all_files().filter_map(|(_, file)| file.open_table());
             let kept = open.map(|reader| reader.approximate_memory_usage()).sum::<usize>();
-            // With a limit, files do not keep theirs.
+            // With limited open files, only the table cache holds open tables.
             kept.max(cf.tables.approximate_memory_usage()) as u64
         }
         Property::BlockCacheCapacity => options.table.block_cache.as_ref()?.capacity() as u64,
@@ -309,7 +309,7 @@ fn number_of_super_version(cf: &ColumnFamily, property: Property) -> Option<u64>
     })
 }
 
-/// As [`number_of_super_version`], of properties that are no number.
+/// The text of a property that is not a number; otherwise as [`number_of_super_version`].
 fn text_of_super_version(cf: &ColumnFamily, property: Property) -> Option<String> {
     let super_version = cf.super_version.load_full();
     let version = &super_version.version;
@@ -373,8 +373,8 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
     })
 }
 
-/// Bytes of the tables' keys and values by those of the files, in the form of RocksDB's; -1 without
-/// tables that were opened.
+/// Bytes of the tables' keys and values divided by those of the files, in RocksDB's notation; -1 if
+/// no table was opened.
 fn compression_ratio_at(version: &Version, level: usize) -> String {
     let known = version.files(level).iter().filter_map(|file| Some((file.stats()?, file.file_size)));
     let sums = known.fold((0, 0), |sum, (stats, size)| {
@@ -396,7 +396,7 @@ fn blob_stats(version: &Version) -> String {
     )
 }
 
-/// As C++ streams show a number below a million: six digits, without zeros at the end.
+/// `number` as a C++ stream prints one below a million: six digits, without trailing zeros.
 fn six_digits(number: f64) -> String {
     let before_the_point = (number as u64).to_string().len();
     let text = format!("{number:.*}", 6_usize.saturating_sub(before_the_point));
@@ -406,8 +406,8 @@ fn six_digits(number: f64) -> String {
     }
 }
 
-/// Sizes in bytes, and how often a cache of that size would miss, from 0 to 1. None if the cache
-/// takes no sample.
+/// Cache sizes in bytes, each with the share of lookups that a cache of that size would miss: a
+/// number from 0 to 1. `None` if the cache takes no sample.
 fn miss_estimates(options: &ColumnFamilyOptions) -> Option<Vec<(String, String)>> {
     let estimates = options.table.block_cache.as_ref()?.miss_estimates();
     let as_text = estimates.into_iter().map(|e| (e.capacity.to_string(), format!("{:.4}", e.miss_ratio)));

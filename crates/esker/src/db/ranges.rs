@@ -1,4 +1,4 @@
-//! Entries of a family by range and prefix, its ends, and whether there is any.
+//! Entries of a family by range and by prefix, its first and last entry, and whether it is empty.
 
 use super::{ColumnFamilyHandle, Db};
 use crate::options::{PLAIN, ReadOptions};
@@ -40,8 +40,8 @@ impl Db {
         self.range_opt(ReadOptions::default(), family, range)
     }
 
-    /// The entries of `range` in `family`, as of the snapshot of `options` or of now. The range
-    /// takes the place of the bounds in `options`.
+    /// The entries of `range` in `family`, as of the snapshot of `options`, else as of now. The
+    /// range takes the place of the bounds in `options`.
     ///
     /// ```
     /// use esker::ReadOptions;
@@ -91,10 +91,10 @@ impl Db {
         self.prefix_opt(ReadOptions::default(), family, prefix)
     }
 
-    /// The entries of `family` whose keys begin with `prefix`, as of the snapshot of `options` or
-    /// of now. The prefix takes the place of the bounds in `options`.
+    /// The entries of `family` whose keys begin with `prefix`, as of the snapshot of `options`,
+    /// else as of now. The prefix takes the place of the bounds in `options`.
     ///
-    /// A comparator of the program's own does not say where such keys lie: the only item is then
+    /// A custom comparator does not tell where keys with a prefix lie: the only item is then
     /// `InvalidArgument`.
     ///
     /// ```
@@ -127,7 +127,7 @@ impl Db {
         }
         span.bound(&mut options);
         if options.pin_data {
-            // Such a cursor holds nothing that a second one could be opened at.
+            // Without a snapshot, a second cursor could not be opened at the same point in time.
             options.snapshot.get_or_insert_with(|| self.snapshot());
         }
         Entries::new(self.iter_opt(options, family), span)

@@ -1,16 +1,15 @@
-//! After a background error: the public methods of `instance/resume.rs`.
+//! Recovery from a background error: the public methods of `instance/resume.rs`.
 
 use super::Db;
 use esker_base::{Error, Result};
 
 impl Db {
-    /// Tries to lift the error that stopped writes. Tables that were quarantined
-    /// ([`Db::quarantined_tables`]) may be compacted again: whether they can be read now, the next
-    /// compaction finds out. If the WAL was damaged, everything in memory is first flushed to
-    /// tables, so that nothing depends on it. After a write that memtables took half of, they are
-    /// flushed without it. Acknowledged writes are kept in any case. A
-    /// change whose write to the MANIFEST failed (an ingestion, a family made or dropped) does not
-    /// come into force at the next opening, however the process ends.
+    /// Tries to lift the error that stopped writes. Releases quarantined tables
+    /// ([`Db::quarantined_tables`]): the next compaction finds out whether they can be read now. If
+    /// the WAL was damaged, memtables are flushed first, so that no data depends on that WAL. If
+    /// memtables hold half of a write, the flush leaves that write out. Acknowledged writes are
+    /// kept in any case. A change whose write to the MANIFEST failed (an ingestion, a created or
+    /// dropped family) does not appear at the next opening, however the process ends.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -22,9 +21,9 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// The error in force, if it is beyond repair by this process (`UnrecoverableError`,
-    /// `FatalError`): reopen · the new error, if the same thing fails again; call again when its
-    /// cause is gone.
+    /// The error in force, if this process cannot recover from it (`UnrecoverableError`,
+    /// `FatalError`): reopen the database · the new error, if the same step fails again: call again
+    /// when its cause is gone.
     pub fn resume(&self) -> Result<()> {
         self.inner.resume()
     }

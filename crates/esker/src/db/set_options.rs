@@ -1,7 +1,7 @@
 //! Options changed while the database runs.
 //!
-//! In: names and texts, as in an OPTIONS file. Out: the changed options in force for everything
-//! that starts from now on, and in a new OPTIONS file. Running jobs and open iterators keep theirs.
+//! In: names and texts, as in an OPTIONS file. Out: the changed options, in force for all work that
+//! starts afterwards, and in a new OPTIONS file. Running jobs and open iterators keep theirs.
 
 use super::compaction_timer::schedule_compaction_trigger;
 use super::open_tables::table_capacity;
@@ -15,9 +15,9 @@ use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, Error, Result};
 
 impl Db {
-    /// Changes options of `family`: all of `changes` or none. Options of its tables are changed by
-    /// `block_based_table_factory` with `{name=value;…}`, for tables written, or opened, from then
-    /// on.
+    /// Changes options of `family`: all of `changes` or none. `block_based_table_factory` with
+    /// `{name=value;…}` changes options of its tables, for tables that are written or opened
+    /// afterwards.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -30,9 +30,9 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument` naming the option (unknown, fixed while the database is open, or a value
-    /// that has no meaning) · `ColumnFamilyDropped` · `NotSupported` when read-only · `IoError`
-    /// from the OPTIONS file: the change is in force but not on disk.
+    /// `InvalidArgument`: names the option, which is unknown, fixed, or has no such value; nothing
+    /// is changed · `ColumnFamilyDropped` · `NotSupported` when read-only · `IoError` from the
+    /// OPTIONS file: the change is in force but not on disk.
     pub fn set_options(&self, family: &ColumnFamilyHandle, changes: &[(&str, &str)]) -> Result<()> {
         let engine = self.engine();
         check_changes(engine, changes)?;
@@ -49,8 +49,8 @@ impl Db {
             family_state.options = Arc::new(changed);
             engine.update_wal_bytes_limit(&state);
             publish_super_version(engine, &mut state, family.id());
-            // Memtables that wait for more of them may be enough now; there may even be enough to
-            // stop writers.
+            // The memtables that wait for a flush may be enough for it now, or even enough to stop
+            // writers.
             queue_flushes(engine, &mut state, &[family.id()], FlushReason::WriteBufferFull);
             maybe_schedule(engine, &mut state);
         }

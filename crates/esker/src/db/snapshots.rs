@@ -1,4 +1,4 @@
-//! Reads at a snapshot, through the snapshot.
+//! Methods of a snapshot that read the database.
 
 use super::{ColumnFamilyHandle, Db};
 use crate::instance::DbInner;
@@ -7,10 +7,10 @@ use crate::scan::{DbIterator, Entries, KeyRange, KeyValue};
 use crate::snapshot::Snapshot;
 use esker_base::{PinnedBytes, Result};
 
-/// Reads of the database as it was when the snapshot was taken. A read with other options than the
-/// default ones goes through [`ReadOptions::snapshot`].
+/// Reads of the database as it was when the snapshot was taken. For reads with options, set
+/// [`ReadOptions::snapshot`].
 impl Snapshot {
-    /// The database it is of.
+    /// The snapshot's database.
     fn db(&self) -> Db {
         let inner = self.owner().downcast::<DbInner>().expect("databases own the snapshots users have");
         Db { inner }

@@ -1,8 +1,8 @@
 //! The statistics as text, for properties and for the periodic dump into LOG.
 //!
 //! In: the engine's counts. Out: the text of `rocksdb.stats` and its parts; every
-//! `stats_dump_period_sec` seconds the same text in LOG. Intervals are always since the last
-//! periodic dump.
+//! `stats_dump_period_sec` seconds the same text in LOG. An interval begins at the last periodic
+//! dump.
 //! Source: RocksDB `DBImpl::DumpStats`.
 
 use crate::cf::FamilyState;
@@ -14,10 +14,11 @@ use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
 use std::time::Duration;
 
-/// Begins, changes or ends the periodic dump as the options in force say.
+/// Starts, changes or stops the periodic dump, as the options in force say.
 pub(super) fn schedule_stats_dump(engine: &Arc<Engine>) {
     let seconds = engine.db_options().stats_dump_period_sec;
-    // The old one's work may run now and take this lock: it is dropped after the lock is released.
+    // The old timer's work may wait for this lock, so the timer is dropped after the lock's
+    // release.
     let old = engine.stats_dump_timer.lock().take();
     drop(old);
     if seconds == 0 || engine.is_shutting_down() {
@@ -33,13 +34,13 @@ pub(super) fn schedule_stats_dump(engine: &Arc<Engine>) {
     *engine.stats_dump_timer.lock() = Some(repeating);
 }
 
-/// `rocksdb.dbstats`.
+/// The text of `rocksdb.dbstats`.
 pub(super) fn db_stats(engine: &Engine) -> String {
     let since = engine.last_stats_dump.lock().db;
     engine.counters.db_stats(engine.env.clock.as_ref()).to_text(&since)
 }
 
-/// `rocksdb.cfstats` of a family; `None` if it was dropped.
+/// The text of `rocksdb.cfstats` of a family; `None` if the family was dropped.
 pub(super) fn family_stats(engine: &Engine, family: ColumnFamilyId) -> Option<String> {
     let (now, options) = {
         let state = engine.state.lock();

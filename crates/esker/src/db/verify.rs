@@ -1,4 +1,4 @@
-//! Whether the tables are what was written.
+//! Checks that tables and blob files hold the bytes that were written.
 
 use super::Db;
 use crate::engine::{ScrubState, Scrubber};
@@ -10,18 +10,18 @@ use esker_base::{Error, FileNumber, Result};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct QuarantinedTable {
-    /// Name of its family.
+    /// Name of the table's family.
     pub column_family: String,
-    /// Where it is.
+    /// The table's level.
     pub level: usize,
-    /// Of its file.
+    /// The number of the table's file.
     pub number: FileNumber,
-    /// Its first user key.
+    /// The table's first user key.
     pub smallest_user_key: Vec<u8>,
-    /// Its last user key.
+    /// The table's last user key.
     pub largest_user_key: Vec<u8>,
-    /// The fault, with the file's name and the offset of the first bad block. If the fault is in
-    /// one of its values, the error names the blob file.
+    /// The fault, with the file's name and the offset of the first bad block. If a value in a blob
+    /// file is damaged, the error names the blob file.
     pub error: Error,
 }
 
@@ -35,18 +35,18 @@ esker_base::debug_with_text!(QuarantinedTable {
 });
 
 impl Db {
-    /// Work and findings of scrubbing since the database was opened; `None` if it is not scrubbed,
-    /// see `scrub_bytes_per_second`.
+    /// Work and findings of scrubbing since the database was opened; `None` if
+    /// `scrub_bytes_per_second` is 0.
     pub fn scrub_state(&self) -> Option<ScrubState> {
         self.engine().check_process().ok()?;
         self.engine().scrubber.lock().as_ref().map(Scrubber::state)
     }
 
     /// Tables of all families in which a compaction found damage, either in the table or in a blob
-    /// file that holds one of its values. Reads go on: entries in good blocks are found, and a bad
-    /// block gives an error that names file and offset. Compactions leave such tables where they
-    /// are, with newer entries above them; all other work goes on, writes too. This ends when the
-    /// database is opened again, or [`Db::resume`] is called.
+    /// file that holds one of its values. Reads find entries in good blocks; a bad block gives an
+    /// error that names file and offset. Compactions leave these tables in place, with newer
+    /// entries above them; writes and all other work continue. The quarantine ends at the next
+    /// opening or at [`Db::resume`].
     pub fn quarantined_tables(&self) -> Vec<QuarantinedTable> {
         let mut all = Vec::new();
         if !self.engine().owner.is_here() {
@@ -72,8 +72,8 @@ impl Db {
     }
 
     /// Reads every block of every live table of all families from its file, and checks checksums,
-    /// the order of the keys, filters and counts; and every record of every live blob file. Reads
-    /// and writes go on meanwhile.
+    /// the order of the keys, filters and counts. Reads every record of every live blob file, too.
+    /// Reads and writes continue meanwhile.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -100,11 +100,12 @@ impl Db {
         Ok(())
     }
 
-    /// Reads every live table and blob file of all families as it lies, and compares its checksum
-    /// with the recorded one. Files without one are passed over. Reads and writes go on meanwhile.
+    /// Reads the bytes of every live table and blob file of all families, and compares their
+    /// checksum with the recorded one. Files without a recorded checksum are skipped. Reads and
+    /// writes continue meanwhile.
     /// # Errors
-    /// `InvalidArgument` without `file_checksum_gen_factory`, or if that has not the function that
-    /// a checksum was made with · the first `Corruption` or `IoError`, which names the file.
+    /// `InvalidArgument`: there is no `file_checksum_gen_factory`, or it lacks the function that
+    /// made a checksum · the first `Corruption` or `IoError`, which names the file.
     pub fn verify_file_checksums(&self) -> Result<()> {
         let engine = self.engine();
         engine.check_process()?;

@@ -16,10 +16,11 @@ thread_local! {
     static SINGLE: RefCell<WriteBatch> = RefCell::new(WriteBatch::default());
 }
 
-/// A reused batch that grew beyond this is given back to the allocator.
+/// Bytes up to which a batch is kept for reuse; a larger batch is freed.
 const KEEP_BATCH_BYTES: usize = 1 << 20;
 
-/// A write that gives way to others checks this often whether the database is closing.
+/// The longest sleep of a low-priority write before it checks again whether the database is
+/// closing.
 const GIVE_WAY_STEP_MICROS: u64 = 100_000;
 
 impl Db {
@@ -89,7 +90,7 @@ impl Db {
         self.write_single(options, family, |batch, id| batch.put_cf(id, key.as_ref(), value.as_ref()))
     }
 
-    /// Removes `key` from the default family; a key that is not there is fine.
+    /// Removes `key` from the default family; an absent key is no error.
     /// # Errors
     /// `InvalidArgument`: the keys of the family have timestamps · `ShutdownInProgress`: the
     /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
@@ -127,8 +128,9 @@ impl Db {
         self.write_single(options, family, |batch, id| batch.delete_cf(id, key.as_ref()))
     }
 
-    /// Removes `key`, which must have been put at most once since it was last removed (and never
-    /// merged): cheaper for compactions than `delete`, undefined otherwise.
+    /// Removes `key`, which must have been put at most once since its last removal, and never
+    /// merged. Costs compactions less than `delete`; if the condition does not hold, later reads of
+    /// `key` are undefined.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -185,7 +187,7 @@ impl Db {
     /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
     /// of the process that opened it · `IoError`: the WAL could not be written, and no write
     /// succeeds until [`Db::resume`] · the background error in force · `NotSupported`: the family
-    /// has no merge operator. A batch does not check that; its readers find out.
+    /// has no merge operator. A batch does not check this; reads of the key fail.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         check_can_merge(self.engine().families.default_family())?;
         self.write_default(|batch, id| batch.merge_cf(id, key.as_ref(), operand.as_ref()))
@@ -199,7 +201,7 @@ impl Db {
     /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
     /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
     /// error in force · `NotSupported`: the family has no merge operator. A batch does not check
-    /// that; its readers find out.
+    /// this; reads of the key fail.
     pub fn merge_opt(
         &self,
         options: &WriteOptions,
@@ -253,7 +255,7 @@ impl Db {
         self.write_single(options, family, |batch, id| batch.delete_range_cf(id, begin, end))
     }
 
-    /// Writes `batch` as one: all of it survives a crash or none, and no read sees half.
+    /// Writes `batch` atomically: a crash keeps all of it or nothing, and no read sees a part.
     ///
     /// The batch comes by value, by `&mut` or by `&`: see [`BatchArg`].
     ///
@@ -269,14 +271,13 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: options that contradict each other, a family that is not open, an
     /// inverted range; nothing was written · `Incomplete`: `no_slowdown` is set, and writers are
-    /// stalled ·
-    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written, and
-    /// no write succeeds until [`Db::resume`] · the background error in force.
+    /// stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be
+    /// written, and no write succeeds until [`Db::resume`] · the background error in force.
     pub fn write(&self, batch: impl BatchArg) -> Result<()> {
         self.write_opt(&WriteOptions::default(), batch)
     }
 
-    /// [`Db::write`] with options: here, back only when the batch is on the medium.
+    /// [`Db::write`] with options: here, it returns only when the batch is on the medium.
     ///
     /// ```
     /// use esker::{WriteBatch, WriteOptions};
@@ -291,9 +292,8 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: options that contradict each other, a family that is not open, an
     /// inverted range; nothing was written · `Incomplete`: `no_slowdown` is set, and writers are
-    /// stalled ·
-    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written, and
-    /// no write succeeds until [`Db::resume`] · the background error in force.
+    /// stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be
+    /// written, and no write succeeds until [`Db::resume`] · the background error in force.
     pub fn write_opt(&self, options: &WriteOptions, batch: impl BatchArg) -> Result<()> {
         batch.lend(|batch| {
             self.engine().check_writable()?;
@@ -302,7 +302,8 @@ impl Db {
         })
     }
 
-    /// One operation in the default family, which cannot be dropped; needs no handle.
+    /// Writes one operation into the default family. Needs no handle: that family cannot be
+    /// dropped.
     fn write_default(&self, fill: impl FnOnce(&mut WriteBatch, ColumnFamilyId) -> Result<()>) -> Result<()> {
         self.engine().check_writable()?;
         if self.engine().families.default_family().icmp.timestamp_size() > 0 {
@@ -432,7 +433,7 @@ impl Db {
     /// closed · `NotSupported`: the database is read-only, or this is a forked child of the process
     /// that opened it · `IoError`: the WAL could not be written, and no write succeeds until
     /// [`Db::resume`] · the background error in force · `NotSupported`: the family has no merge
-    /// operator. A batch does not check that; its readers find out.
+    /// operator. A batch does not check this; reads of the key fail.
     pub fn merge_with_ts(
         &self,
         options: &WriteOptions,
@@ -529,10 +530,10 @@ impl Db {
         }
     }
 
-    /// Writes `batch` if `validate` returns no error. It runs when all earlier writes can be read,
-    /// and no other write begins until it is done.
+    /// Writes `batch` if `validate` returns no error. `validate` runs when all earlier writes are
+    /// visible, and no other write begins until this one is done.
     /// # Errors
-    /// That of `validate`; nothing was written · as [`Db::write`].
+    /// The error of `validate`: nothing was written · the errors of [`Db::write`].
     pub(crate) fn write_if(
         &self,
         options: &WriteOptions,
@@ -545,9 +546,9 @@ impl Db {
         self.inner.write_path.write_if(options, batch, validate)
     }
 
-    /// As [`crate::write::WritePath::prepare`], for families that are open.
+    /// [`crate::write::WritePath::prepare`], after a check that the families are open.
     /// # Errors
-    /// `InvalidArgument` for families that are not · as there.
+    /// `InvalidArgument`: a family is not open · the errors of `prepare`.
     pub(crate) fn prepare(&self, options: &WriteOptions, xid: &[u8], batch: WriteBatch) -> Result<()> {
         self.engine().check_writable()?;
         self.check_families(options, &batch, true)?;
@@ -555,7 +556,8 @@ impl Db {
         self.inner.write_path.prepare(options, xid, batch)
     }
 
-    /// `is_prepared`: keys do not end in their timestamps yet, but in room for these.
+    /// Checks families, ranges and timestamps of `batch`. `is_prepared`: its keys end in room for
+    /// timestamps, which the commit fills in.
     fn check_families(&self, options: &WriteOptions, batch: &WriteBatch, is_prepared: bool) -> Result<()> {
         if batch.content().transaction_markers {
             return Err(Error::invalid_argument("markers of transactions are written by transactions only"));
@@ -616,7 +618,7 @@ fn with_timestamp(family: &ColumnFamilyHandle, key: &[u8], timestamp: &[u8]) -> 
     Ok([key, timestamp].concat())
 }
 
-/// A key of a batch in a family with timestamps.
+/// Checks the timestamp of a key in a batch for a family with timestamps.
 fn check_stamped(icmp: &InternalKeyComparator, user_key: &[u8], is_prepared: bool) -> Result<()> {
     if user_key.len() < icmp.timestamp_size() {
         return Err(timestamp_wanted());
@@ -624,9 +626,10 @@ fn check_stamped(icmp: &InternalKeyComparator, user_key: &[u8], is_prepared: boo
     if is_prepared { Ok(()) } else { check_timestamp(icmp, icmp.split_timestamp(user_key).1) }
 }
 
-/// Reads seek between the comparator's oldest and newest timestamp, and would miss one beyond them.
+/// Checks that `timestamp` lies between the comparator's oldest and newest: reads would miss one
+/// beyond them.
 /// # Errors
-/// `InvalidArgument` for such a one.
+/// `InvalidArgument`: `timestamp` is beyond them.
 pub(crate) fn check_timestamp(icmp: &InternalKeyComparator, timestamp: &[u8]) -> Result<()> {
     if icmp.compare_timestamps(timestamp, icmp.max_timestamp()).is_gt()
         || icmp.compare_timestamps(timestamp, icmp.min_timestamp()).is_lt()

@@ -1,10 +1,10 @@
 //! Replays the new records of a primary's WALs into memtables.
 //!
-//! In: open WALs, each with the place it was read to. Out: entries in memtables, which readers do
-//! not see yet, and the last sequence number.
+//! In: open WALs, each with the offset up to which it was read. Out: entries in memtables, which
+//! readers do not see yet, and the last sequence number.
 //!
-//! A WAL that the primary may still be writing is read to its last whole record. One that has ended
-//! is read as a recovery reads it: `format::wal_recovery` decides on damage.
+//! A WAL that the primary may still be writing is read to its last whole record. An ended WAL is
+//! read as by a recovery: `format::wal_recovery` decides on damage.
 
 use crate::db::recover::why_refused;
 use crate::engine::{Engine, FollowedFamily, PrimaryFollower};
@@ -18,7 +18,7 @@ use esker_format::log::LogEvent;
 use esker_format::wal_recovery::{ReplayStep, check_timestamp_sizes};
 use esker_format::write_batch::WriteBatchView;
 
-/// Records between two looks at whether the database closes.
+/// Records between two checks whether the database closes.
 const RECORDS_BETWEEN_LOOKS: u64 = 1024;
 
 /// The replay of one catch-up.
@@ -29,7 +29,7 @@ pub(super) struct Replay<'a> {
     /// The newest number that readers see.
     visible: SequenceNumber,
     last: SequenceNumber,
-    /// WALs with new records that the primary may write over, once it needs them no more.
+    /// WALs with new records that the primary may recycle and overwrite.
     recyclable: Vec<FileNumber>,
 }
 
@@ -44,11 +44,11 @@ impl<'a> Replay<'a> {
         Replay { engine, follower, smallest_wanted, visible, last, recyclable: Vec::new() }
     }
 
-    /// Replays all new records. Returns the last sequence number of all that readers are to see.
+    /// Replays all new records. Returns the last sequence number that readers will see.
     /// # Errors
-    /// `Corruption`, as the recovery mode rules, naming WAL and offset · `NotSupported` for what
-    /// the WAL holds and this engine does not do · `TryAgain` if the primary has written over a
-    /// WAL meanwhile · `IoError` · `ShutdownInProgress`.
+    /// `Corruption`, as the recovery mode rules, naming WAL and offset · `NotSupported`: the WAL
+    /// holds a record that this engine does not support · `TryAgain` if the primary has written
+    /// over a WAL meanwhile · `IoError` · `ShutdownInProgress`.
     pub(super) fn run(mut self) -> Result<SequenceNumber> {
         self.name_timestamped();
         for number in self.follower.wals.unfinished() {
@@ -65,7 +65,7 @@ impl<'a> Replay<'a> {
         Ok(self.last)
     }
 
-    /// Keys of these families get the timestamps of commits.
+    /// Records the families whose keys get the timestamps of commits.
     fn name_timestamped(&mut self) {
         if self.follower.wals.at.0 == FileNumber(0) {
             let families = self.follower.families.iter();
@@ -87,7 +87,7 @@ impl<'a> Replay<'a> {
                     | LogEvent::Ignored { .. })
             );
             if !is_whole && !has_ended {
-                // The primary may be writing it.
+                // The primary may still write this WAL.
                 wal.go_back();
                 break event.map(drop)?;
             }
@@ -108,7 +108,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Handles one event. Whether to go on in this WAL.
+    /// Handles one event. Returns whether this WAL has more to read.
     fn step(
         &mut self,
         number: FileNumber,
@@ -149,7 +149,7 @@ impl<'a> Replay<'a> {
         why_refused(batch, |id| self.follower.families.get(&id).filter(lacks_it).map(|f| &f.cf.icmp))
     }
 
-    /// Whether the WAL before this one was replayed to its end, as far as this batch tells of it.
+    /// Whether the WAL before this one was replayed to its end, if this batch names that end.
     fn follows_predecessor(&mut self, batch: &WriteBatchView<'_>) -> Result<bool> {
         let Some(p) = Predecessor::of_batch(batch) else { return Ok(true) };
         let wals = &mut self.follower.wals;
@@ -184,7 +184,7 @@ impl<'a> Replay<'a> {
         if wals.two_phase.numbers_batches() {
             return Err(write_prepared(wal));
         }
-        // Also for a batch that takes no number: later numbers in a WAL must not go back.
+        // A batch that takes no number counts too: numbers must not decrease within a WAL.
         let last = (batch.sequence().0 + consumed).saturating_sub(1);
         self.last = self.last.max(SequenceNumber(last));
         Ok(consumed)
@@ -196,7 +196,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Checks that the records were those of the WALs that they seemed to be of.
+    /// Checks that the records came from the WALs that were opened, not from a later use of the
+    /// same files.
     /// # Errors
     /// `TryAgain` if the primary may have written over a WAL while it was replayed: it renames one
     /// first.
@@ -219,8 +220,8 @@ fn write_prepared(wal: FileNumber) -> Error {
 }
 
 impl FollowedFamily {
-    /// Adds an entry that `wal` holds. `visible`: the sequence number that readers see. Whether
-    /// readers must get another super version to see it.
+    /// Adds an entry of `wal`. `visible`: the sequence number that readers see. Returns whether
+    /// readers need a new super version to see the entry.
     fn add(
         &mut self,
         engine: &Engine,

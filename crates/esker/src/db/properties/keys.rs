@@ -19,8 +19,7 @@ use esker_format::range_del::FragmentedRangeTombstones;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// Covered ranges that are measured in one memtable or file; more of them are taken to be like
-/// these.
+/// Covered ranges that are measured in one memtable or file, as a sample of all.
 const MOST_SAMPLES: usize = 32;
 
 /// The approximate number of keys of the family. Opens tables that are not open yet; one that
@@ -88,7 +87,7 @@ impl PartialEq for Bound<'_> {
 
 impl Eq for Bound<'_> {}
 
-/// A first user key, and the first one behind it.
+/// The first user key of a range, and the first one behind it.
 type UserKeys<'a> = (&'a [u8], &'a [u8]);
 
 /// The sum of `measure` over all ranges; samples stand for the others if there are many.
@@ -100,7 +99,7 @@ fn sum_of(ranges: &[UserKeys<'_>], measure: impl Fn(&[u8], &[u8]) -> u64) -> f64
     sum as f64 * ranges.len() as f64 / count as f64
 }
 
-/// Ranges of user keys that are deleted: disjoint, none touches the next. Start to end.
+/// Deleted ranges of user keys, in order: disjoint, and none touches the next.
 struct Covered<'a> {
     ranges: BTreeMap<Bound<'a>, Bound<'a>>,
     icmp: &'a InternalKeyComparator,
