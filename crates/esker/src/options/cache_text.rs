@@ -5,8 +5,8 @@
 //! `compressed_secondary_cache://capacity=16M`, `file_secondary_cache://path=…;capacity=1G`. Out:
 //! the cache.
 //! Source: RocksDB `cache/cache.cc` (`Cache::CreateFromString`,
-//! `SecondaryCache::CreateFromString`). Text without an id means an LRU cache, as there. The ids
-//! are RocksDB's names of cache types; the file tier is Esker's own.
+//! `SecondaryCache::CreateFromString`). Text without an id means an LRU cache, as in RocksDB. The
+//! ids are RocksDB's names of cache types; the file tier is Esker's own.
 
 use super::value::{OptionValue, object_name, split_map};
 use esker_base::{Error, Result};
@@ -25,7 +25,7 @@ const FILE: &str = "file_secondary_cache";
 
 /// A block cache from its text form; `nullptr`: none.
 /// # Errors
-/// `InvalidArgument` naming what is unknown or wrong · what opening a secondary cache returns.
+/// `InvalidArgument`: names the unknown or wrong part · the error of opening a secondary cache.
 pub fn block_cache_from_string(text: &str) -> Result<Option<Arc<BlockCache>>> {
     let text = without_braces(text);
     if object_name(text).starts_with("null") || text.is_empty() {
@@ -45,7 +45,7 @@ pub fn block_cache_from_string(text: &str) -> Result<Option<Arc<BlockCache>>> {
 
 /// A secondary cache from its URI, or the same as `{id=…;…}`.
 /// # Errors
-/// `InvalidArgument` naming what is unknown or wrong · what opening it returns.
+/// `InvalidArgument`: names the unknown or wrong part · the error of opening the cache.
 pub fn secondary_cache_from_string(text: &str) -> Result<Arc<dyn SecondaryCache>> {
     let text = without_braces(text);
     let (kind, rest) = match text.split_once("://") {
@@ -66,7 +66,7 @@ pub fn secondary_cache_from_string(text: &str) -> Result<Arc<dyn SecondaryCache>
     }
 }
 
-/// The contents of a text about a block cache.
+/// The parts of a block cache's text.
 #[derive(Default)]
 struct Parts {
     cache: CacheOptions,
@@ -159,7 +159,7 @@ fn compressed_options<'a>(
             "compression_level" => {
                 options.compression_opts.level = i32::parse(value).map_err(|e| e.at(name))?;
             }
-            // Chunks for an allocator's bins: nothing here is cut into chunks.
+            // Both options cut blocks into chunks for an allocator's bins. Esker cuts no chunks.
             "enable_custom_split_merge" | "compress_format_version" => {}
             "do_not_compress_roles" => options.do_not_compress_roles = roles(value)?,
             _ => set_cache_option(&mut options.cache, name, value).map_err(|e| e.at(name))?,

@@ -28,26 +28,26 @@ option_enum! {
         Universal = 1, "kCompactionStyleUniversal";
         /// Oldest files are dropped.
         Fifo = 2, "kCompactionStyleFIFO";
-        /// Only by hand.
+        /// Files are compacted only by hand.
         None = 3, "kCompactionStyleNone";
     }
 }
 
 option_enum! {
-    /// The choice of the file of a level that is compacted first.
+    /// Chooses the file of a level that is compacted first.
     #[derive(Default)]
     #[non_exhaustive]
     pub enum CompactionPri {
-        /// The largest, deletions counted double.
+        /// The largest file, with deletions counted double.
         ByCompensatedSize = 0, "kByCompensatedSize";
-        /// The one whose newest entry is oldest.
+        /// The file whose newest entry is the oldest.
         OldestLargestSeqFirst = 1, "kOldestLargestSeqFirst";
-        /// The one whose oldest entry is oldest.
+        /// The file whose oldest entry is the oldest.
         OldestSmallestSeqFirst = 2, "kOldestSmallestSeqFirst";
-        /// The one that drags along least of the next level.
+        /// The file that overlaps the fewest bytes of the next level, relative to its own size.
         #[default]
         MinOverlappingRatio = 3, "kMinOverlappingRatio";
-        /// One after the other through the key space.
+        /// The files one after the other, in the order of their keys.
         RoundRobin = 4, "kRoundRobin";
     }
 }
@@ -61,12 +61,13 @@ pub struct CompressionOptions {
     pub level: i32,
     /// zlib's strategy. Default 0.
     pub strategy: i32,
-    /// Dictionary bytes for each file; 0 for none. For zlib, LZ4 and zstd. Default 0.
+    /// Dictionary bytes for each file; 0 for none. Used by zlib, LZ4 and zstd. Default 0.
     pub max_dict_bytes: u32,
     /// Sample bytes a dictionary is trained from. Default 0.
     pub zstd_max_train_bytes: u32,
-    /// Whether zstd's trainer makes the dictionary. `false`: it is the samples themselves, as with
-    /// `zstd_max_train_bytes = 0` (RocksDB puts zstd's tables before them). Default true.
+    /// Whether zstd's trainer makes the dictionary. `false`: the samples themselves are the
+    /// dictionary, as with `zstd_max_train_bytes = 0` (RocksDB puts zstd's tables before them).
+    /// Default true.
     pub use_zstd_dict_trainer: bool,
     /// Bytes of a file kept in memory to sample a dictionary from; 0: up to its target size.
     /// Default 0.
@@ -76,17 +77,18 @@ pub struct CompressionOptions {
     /// Whether zstd adds a checksum to each block. Accepted without effect: blocks have checksums.
     /// Default false.
     pub checksum: bool,
-    /// For `bottommost_compression_opts`: use these and not `compression_opts`. Default false.
+    /// In `bottommost_compression_opts`: these options apply on the last level, not
+    /// `compression_opts`. Default false.
     pub enabled: bool,
-    /// Most bytes that may remain of 1024 for a compressed block to be stored. Default 896.
+    /// A compressed block is stored if at most this many of each 1024 bytes remain. Default 896.
     pub max_compressed_bytes_per_kb: i32,
 }
 
 impl CompressionOptions {
-    /// "The algorithm's own default level", RocksDB's `kDefaultCompressionLevel`.
+    /// Stands for the algorithm's own default level: RocksDB's `kDefaultCompressionLevel`.
     pub const DEFAULT_LEVEL: i32 = 32767;
 
-    /// The codec's options.
+    /// The options in the form that codecs take.
     pub fn codec(&self) -> esker_format::compression::CodecOptions {
         esker_format::compression::CodecOptions {
             window_bits: self.window_bits,
@@ -143,25 +145,27 @@ impl VerifyOutputFlags {
     pub const VERIFY_NONE: u32 = 0;
     /// `kVerifyBlockChecksum`: every block has its checksum, and the table is in order.
     pub const VERIFY_BLOCK_CHECKSUM: u32 = 1 << 0;
-    /// `kVerifyIteration`: its entries are those that were written.
+    /// `kVerifyIteration`: the table's entries are those that were written.
     pub const VERIFY_ITERATION: u32 = 1 << 1;
     /// `kVerifyFileChecksum`: the file has the checksum that the MANIFEST gets, if there is a
     /// `file_checksum_gen_factory`.
     pub const VERIFY_FILE_CHECKSUM: u32 = 1 << 2;
-    /// `kEnableForLocalCompaction`.
+    /// `kEnableForLocalCompaction`: check the outputs of compactions.
     pub const ENABLE_FOR_LOCAL_COMPACTION: u32 = 1 << 10;
     /// `kEnableForRemoteCompaction`: Esker has no remote compactions.
     pub const ENABLE_FOR_REMOTE_COMPACTION: u32 = 1 << 11;
-    /// Of flushes and recovery. RocksDB keeps the bit for that, and does not look at it yet.
+    /// Check the outputs of flushes and recovery. RocksDB reserves the bit for this, and ignores it
+    /// so far.
     pub const ENABLE_FOR_FLUSH: u32 = 1 << 12;
-    /// `kVerifyAll`.
+    /// `kVerifyAll`: all checks, for all jobs.
     pub const VERIFY_ALL: u32 = u32::MAX;
 }
 
 /// A shared compaction filter.
 pub type CompactionFilterRef = Arc<dyn CompactionFilter>;
 
-/// `ttl` and `periodic_compaction_seconds`: "choose for me", resolved when the database is opened.
+/// A value of `ttl` and `periodic_compaction_seconds` that the opening of the database replaces by
+/// its own choice.
 pub const CHOOSE_AT_OPEN: u64 = u64::MAX - 1;
 
 impl ColumnFamilyOptions {
@@ -170,7 +174,7 @@ impl ColumnFamilyOptions {
         count(self.max_write_buffer_number).max(2)
     }
 
-    /// Bytes of memtables below which flushed ones are kept to check for conflicts.
+    /// Bytes of all memtables up to which flushed memtables are kept for conflict checks.
     pub(crate) fn history_bytes(&self) -> usize {
         usize::try_from(self.max_write_buffer_size_to_maintain).unwrap_or(0)
     }
@@ -190,8 +194,8 @@ impl ColumnFamilyOptions {
         count(self.level0_stop_writes_trigger)
     }
 
-    /// Compression of tables in `level`. `is_bottommost`: nothing lies below; `base_level`: the
-    /// level that takes the compactions of level 0 (`compression_per_level[1]` is for it).
+    /// Compression of tables in `level`. `is_bottommost`: no data lies below. `base_level`: the
+    /// level into which level 0 is compacted; `compression_per_level[1]` is for it.
     pub fn compression_for(
         &self,
         level: usize,
@@ -216,26 +220,27 @@ option_struct! {
         /// Order of user keys; its name is checked at open. Default `leveldb.BytewiseComparator`.
         /// Fixed.
         comparator: ComparatorRef = Arc::new(BytewiseComparator), fixed;
-        /// Combines operands; needed to read a family that holds merges. Default `None`. Fixed.
+        /// Combines merge operands; reads of a family with operands need it. Default `None`. Fixed.
         merge_operator: Option<MergeOperatorRef> = None, fixed;
         /// Cuts prefixes for prefix filters and prefix scans. Default `None`. Mutable.
         prefix_extractor: Option<SliceTransformRef> = None, mutable;
-        /// One filter for all compactions; goes before the factory. Default `None`. Fixed.
+        /// One filter for all compactions; used instead of the factory. Default `None`. Fixed.
         compaction_filter: Option<CompactionFilterRef> = None, read;
         /// Makes a filter for each compaction. Default `None`. Fixed.
         compaction_filter_factory: Option<CompactionFilterFactoryRef> = None, read;
-        /// Make for each table that a flush or compaction writes what looks at its entries, and may
-        /// ask that it be compacted soon:
+        /// Factories of collectors. For each table that a flush or compaction writes, a collector
+        /// sees its entries and may ask for an early compaction of the table:
         /// [`CompactOnDeletionCollectorFactory`](crate::table_properties_collector::CompactOnDeletionCollectorFactory),
-        /// or your own. As in RocksDB they have no text form. Default: none. Fixed.
+        /// or your own. As in RocksDB, factories have no text form. Default: none. Fixed.
         table_properties_collector_factories: Vec<TablePropertiesCollectorFactoryRef> = Vec::new(), object;
 
-        /// Wraps compressors of tables, by name. Refused: not built. Default `None`. Mutable.
+        /// Wraps compressors of tables, by name. Not built: setting it is refused. Default `None`.
+        /// Mutable.
         compression_manager: Option<String> = None, mutable;
-        /// Makes a partitioner for each compaction, which ends tables at keys of its choice.
-        /// Default `None`. Fixed.
+        /// Makes a partitioner for each compaction. The partitioner chooses keys at which tables
+        /// end. Default `None`. Fixed.
         sst_partitioner_factory: Option<SstPartitionerFactoryRef> = None, fixed;
-        /// Refuse writes to the family. Refused itself: not built. Default false. Fixed.
+        /// Refuse writes to the family. Not built: setting it is refused. Default false. Fixed.
         disallow_memtable_writes: bool = false, fixed;
 
         /// Bytes in a memtable before it is switched. Default 64 MiB. Mutable.
@@ -244,19 +249,19 @@ option_struct! {
         max_write_buffer_number: i32 = 2, mutable;
         /// Immutable memtables that one flush waits for. Default 1. Fixed.
         min_write_buffer_number_to_merge: i32 = 1, fixed;
-        /// Bytes of all memtables up to which flushed ones are kept, for optimistic transactions to
-        /// check for conflicts; -1: `max_write_buffer_number` buffers. Default 0. Fixed.
+        /// Bytes of all memtables up to which flushed memtables are kept, for the conflict checks
+        /// of optimistic transactions; -1: `max_write_buffer_number` buffers. Default 0. Fixed.
         max_write_buffer_size_to_maintain: i64 = 0, fixed;
         /// Bytes in one arena block; 0: an eighth of the write buffer, at most 1 MiB. Default 0.
         /// Mutable.
         arena_block_size: usize = 0, mutable;
-        /// Part of the write buffer spent on a Bloom filter of the keys' prefixes in a memtable, 0
-        /// to 0.25. A lookup of an absent key then costs a tenth; a write costs a third more. Has
-        /// an effect with a prefix extractor or `memtable_whole_key_filtering`. Default 0: no
-        /// filter. Mutable, for later memtables.
+        /// Share of the write buffer for a Bloom filter of a memtable's key prefixes, 0 to 0.25. A
+        /// lookup of an absent key then costs a tenth; a write costs a third more. Has an effect
+        /// with a prefix extractor or `memtable_whole_key_filtering`. Default 0: no filter.
+        /// Mutable, for later memtables.
         memtable_prefix_bloom_size_ratio: f64 = 0.0, mutable;
-        /// Put whole keys into that filter, too, and ask it for whole keys. Default false. Mutable,
-        /// for later memtables.
+        /// Put whole keys into the memtable's Bloom filter, too, and look them up there. Default
+        /// false. Mutable, for later memtables.
         memtable_whole_key_filtering: bool = false, mutable;
         /// Range deletions in a memtable before it is switched, like `write_buffer_size`; 0: any
         /// number. Default 0. Mutable.
@@ -268,9 +273,8 @@ option_struct! {
         /// Default 0. Mutable.
         max_successive_merges: usize = 0, mutable;
 
-        /// Whether user-defined timestamps get into tables; without, they are kept in memtables and
-        /// WALs only, and reads at timestamps older than the last flush are refused. Default true.
-        /// Fixed.
+        /// Whether tables store user-defined timestamps. If not, only memtables and WALs have them,
+        /// and reads at timestamps older than the last flush are refused. Default true. Fixed.
         persist_user_defined_timestamps: bool = true, fixed;
 
         /// Levels. Default 7. Fixed.
@@ -290,12 +294,13 @@ option_struct! {
         max_bytes_for_level_base: u64 = 256 << 20, mutable;
         /// Growth of the level size from level to level. Default 10. Mutable.
         max_bytes_for_level_multiplier: f64 = 10.0, mutable;
-        /// Further factor for each level; a missing one is 1. Default empty. Mutable.
+        /// Further factor for each level; a missing factor is 1. Default empty. Mutable.
         max_bytes_for_level_multiplier_additional: Vec<i32> = Vec::new(), mutable;
         /// Derive level sizes from the last level, so that 90% of the data is there. Default true.
         /// Fixed.
         level_compaction_dynamic_level_bytes: bool = true, fixed;
-        /// Input bytes of one compaction; 0: 25 target files. Default 0. Mutable.
+        /// Most input bytes of one compaction; 0: 25 times the target file size. Default 0.
+        /// Mutable.
         max_compaction_bytes: u64 = 0, mutable;
         /// Bytes waiting for compaction at which writes are slowed down; 0: never. Default 64 GiB.
         /// Mutable.
@@ -319,72 +324,73 @@ option_struct! {
         /// compaction filter or the style is `Universal`, else never. With `Universal` the smaller
         /// one of this and `ttl` counts. Mutable.
         periodic_compaction_seconds: u64 = CHOOSE_AT_OPEN, mutable;
-        /// Entries written within this many seconds keep their sequence numbers in the last level,
-        /// too; 0: no such promise. Ages are those of files; the times themselves are not stored.
-        /// Default 0. Mutable.
+        /// An entry younger than this many seconds keeps its sequence number in the last level,
+        /// too; 0: no such promise. An entry counts as old as its file: times of entries are not
+        /// stored. Default 0. Mutable.
         preserve_internal_time_seconds: u64 = 0, mutable;
 
         /// Compression of tables. Default LZ4, which RocksDB 7.8 and 11 both read. Mutable.
         compression: CompressionType = CompressionType::Lz4, mutable;
-        /// Compression of the last level; `None`: as everywhere. Default `None`. Mutable.
+        /// Compression of the last level; `None`: as on the other levels. Default `None`. Mutable.
         bottommost_compression: Option<CompressionType> = None, mutable;
         /// Parameters of compression. Mutable.
         compression_opts: CompressionOptions = CompressionOptions::default(), mutable;
         /// Parameters of compression on the last level, if its `enabled` is set. Mutable.
         bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), mutable;
-        /// Compression of each level, last entry for all below; empty: `compression`. Default
-        /// empty. Fixed.
+        /// Compression of each level; the last entry is for all deeper levels; empty:
+        /// `compression`. Default empty. Fixed.
         compression_per_level: Vec<CompressionType> = Vec::new(), fixed;
 
-        /// Put large values into blob files, which compactions need not rewrite. Default false.
-        /// Mutable.
+        /// Put large values into blob files, so that compactions need not rewrite them. Default
+        /// false. Mutable.
         enable_blob_files: bool = false, mutable;
-        /// Bytes from which a value is large. Default 0. Mutable.
+        /// Bytes at which a value counts as large. Default 0. Mutable.
         min_blob_size: u64 = 0, mutable;
         /// Bytes at which a blob file ends. Default 256 MiB. Mutable.
         blob_file_size: u64 = 256 << 20, mutable;
         /// Compression of blob files, value by value. Default none. Mutable.
         blob_compression_type: CompressionType = CompressionType::None, mutable;
-        /// Parameters of their compression. Dictionaries are not made for values. Default as of
+        /// Parameters of the compression of blob files; values get no dictionary. Same default as
         /// `compression_opts`. Mutable.
         blob_compression_opts: CompressionOptions = CompressionOptions::default(), mutable;
-        /// Compactions move values out of the oldest blob files, so that these can go. Default
-        /// false. Mutable.
+        /// Compactions move values out of the oldest blob files, so that those files can be
+        /// deleted. Default false. Mutable.
         enable_blob_garbage_collection: bool = false, mutable;
         /// Share of the blob files, by number, that counts as oldest: 0 to 1. Default 0.25.
         /// Mutable.
         blob_garbage_collection_age_cutoff: f64 = 0.25, mutable;
-        /// Share of garbage in the oldest blob files at which tables are compacted for its sake: 0
-        /// to 1; 1: never. Default
+        /// Share of garbage in the oldest blob files that starts compactions to remove it: 0 to 1;
+        /// 1: never. Default
         /// 1. Mutable.
         blob_garbage_collection_force_threshold: f64 = 1.0, mutable;
         /// The first level whose values go into blob files. Default 0. Mutable.
         blob_file_starting_level: i32 = 0, mutable;
-        /// Where values from blob files are kept; may be the block cache. Default `None`: nowhere.
-        /// Fixed.
+        /// Caches values from blob files; may be the block cache. Default `None`: values are not
+        /// cached. Fixed.
         blob_cache: Option<Arc<esker_table::BlockCache>> = None, read;
 
-        /// Bytes of a checksum that each entry of a memtable has: 0 (none), 1, 2, 4 or 8. An entry
-        /// is compared with it whenever it is read, by gets, iterators and flushes: `Corruption` if
-        /// it has changed. New memtables take a change over. Range deletions are compared when they
-        /// are put in only. Default 0. Mutable.
+        /// Bytes of a checksum that each entry of a memtable has: 0 (none), 1, 2, 4 or 8. Every
+        /// read of an entry (gets, iterators, flushes) checks it: `Corruption` if the entry has
+        /// changed. A change of the option applies to new memtables. Range deletions are checked
+        /// only at insertion. Default 0. Mutable.
         memtable_protection_bytes_per_key: u32 = 0, mutable;
-        /// Bytes of a checksum for each entry of a block, computed when the block comes into
-        /// memory: 0 (none), 1, 2, 4 or 8, and 4 more for its place. A read checks every entry that
-        /// it decodes, also on its way to another: `Corruption`, with the file and the block's
-        /// offset, if memory has changed it. Covers data, index and meta blocks; not filters.
-        /// Tables that are opened later take a change over. Default 0. Mutable.
+        /// Bytes of a checksum for each entry of a block, computed when the block is read into
+        /// memory: 0 (none), 1, 2, 4 or 8. Each entry takes 4 further bytes for its place. A read
+        /// checks every entry that it decodes, also on its way to another: `Corruption`, with the
+        /// file and the block's offset, if the entry has changed in memory. Covers data, index and
+        /// meta blocks; not filters. A change of the option applies to tables that are opened
+        /// later. Default 0. Mutable.
         block_protection_bytes_per_key: u32 = 0, mutable;
-        /// Searches in memtables also compare all entries of their last leaf with the checksums, so
-        /// that a changed key is an error and not just absent. Needs
-        /// `memtable_protection_bytes_per_key`. Default false. Mutable.
+        /// Searches in memtables also check all entries of the last leaf that they visit, so that a
+        /// changed key is an error and not just absent. Needs `memtable_protection_bytes_per_key`.
+        /// Default false. Mutable.
         memtable_verify_per_key_checksum_on_seek: bool = false, mutable;
-        /// Reads of memtables check that keys come in their order: `Corruption` if not. Default
-        /// false. Mutable.
+        /// Reads of memtables check the order of keys: `Corruption` if it is broken. Default false.
+        /// Mutable.
         paranoid_memory_checks: bool = false, mutable;
-        /// Read every table that a flush or compaction has written back, whole, before it is
-        /// installed, and compare its entries with those that were written: `Corruption` if they
-        /// differ. Default false. Mutable.
+        /// Before a table of a flush or compaction is installed, read all of it and compare its
+        /// entries with those that were written: `Corruption` if they differ. Default false.
+        /// Mutable.
         paranoid_file_checks: bool = false, mutable;
         /// Checks of the tables that compactions and flushes write, made before they are installed:
         /// bits of [`VerifyOutputFlags`]. A failed check gives `Corruption`. Default 0: no checks.
@@ -394,16 +400,17 @@ option_struct! {
         force_consistency_checks: bool = true, fixed;
         /// No filters on the last level: most lookups are expected to hit. Default false. Fixed.
         optimize_filters_for_hits: bool = false, fixed;
-        /// Entries of one key that an iterator steps over before it seeks. Default 8. Mutable.
+        /// Versions of one key that an iterator steps over before it seeks past the other versions.
+        /// Default 8. Mutable.
         max_sequential_skip_in_iterations: u64 = 8, mutable;
         /// Accepted without effect: background work has no such counters. Default false. Mutable.
         report_bg_io_stats: bool = false, mutable;
 
-        /// Contiguous deletions that an iterator steps over from which on what they span is
-        /// remembered, so that later iterators go past it at once; 0: `deleted_run_memory_min_keys`
-        /// alone decides. RocksDB inserts a range tombstone into the memtable then; here nothing is
-        /// written, the span is kept in memory, and none of RocksDB's restrictions for snapshots
-        /// and memtables apply. With both, the smaller number is used. Default 0. Fixed (in RocksDB
+        /// After an iterator steps over this many contiguous deletions, the deleted run is
+        /// remembered, so that later iterators skip it. 0: `deleted_run_memory_min_keys` alone
+        /// decides; with both, the smaller number is used. RocksDB inserts a range tombstone into
+        /// the memtable. Esker writes nothing and keeps the run in memory, so RocksDB's
+        /// restrictions for snapshots and memtables do not apply. Default 0. Fixed (in RocksDB
         /// mutable).
         min_tombstones_for_range_conversion: u32 = 0, fixed;
         /// Accepted without effect: iterators skip deleted runs in memtables. In RocksDB, hidden
@@ -413,7 +420,7 @@ option_struct! {
         /// of the steps between two seeks. Default 0. Mutable.
         memtable_avg_op_scan_flush_trigger: u32 = 0, mutable;
 
-        /// Accepted without effect: all kinds are served by one tree. Default `SkipList`. Fixed.
+        /// Accepted without effect: one tree serves all kinds. Default `SkipList`. Fixed.
         memtable_factory: MemtableFactory = MemtableFactory::default(), fixed;
         /// Accepted without effect: the memtable keeps its own hints. Default `None`. Fixed.
         memtable_insert_with_hint_prefix_extractor: Option<SliceTransformRef> = None, fixed;
@@ -464,42 +471,42 @@ option_struct! {
         /// Accepted without effect: see `last_level_temperature`. Default `Unknown`. Fixed.
         default_temperature: Temperature = Temperature::Unknown, fixed;
 
-        /// Esker's own: tables note runs of at least this many entries of deleted keys in a block
-        /// that RocksDB ignores, so that scans skip the runs. 0: never, and tables have no block
-        /// unknown to RocksDB. Tables without such runs have no such block either. It has no text
-        /// form, so OPTIONS files stay RocksDB's. Default 64. Fixed.
+        /// Esker's own: a table lists its deleted runs of at least this many entries in a block
+        /// that RocksDB ignores, and scans skip the runs. A table without such runs has no such
+        /// block. 0: no table has it. The option has no text form, so OPTIONS files stay RocksDB's.
+        /// Default 64. Fixed.
         deleted_run_block_min_entries: u64 = 64, object;
         /// Esker's own: an iterator that has stepped over at least this many deleted keys in one
-        /// call remembers the deleted run in memory, for all later iterators. 0: never, unless
-        /// `min_tombstones_for_range_conversion` says when. The runs of a family take at most 256
-        /// KiB, charged to its block cache. It has no text form. Default 64. Fixed.
+        /// call remembers the deleted run in memory, for all later iterators. 00: never, unless
+        /// `min_tombstones_for_range_conversion` is set. The runs of a family take at most 256 KiB,
+        /// charged to its block cache. The option has no text form. Default 64. Fixed.
         deleted_run_memory_min_keys: u64 = 64, object;
-        /// Esker's own: least length of a deleted run that a background job scans in advance; 0: no
-        /// such jobs. A flush or compaction starts the job when it has written a table with such a
-        /// run (see `deleted_run_block_min_entries`) over other tables. The first scan then finds
-        /// the run remembered (see `deleted_run_memory_min_keys`). The job gives way to flushes and
-        /// compactions, leaves the block cache alone, and reads at most 16 entries for each
-        /// deletion of the run. Runs of this many deletions in the memtable are scanned, too, with
-        /// at most 8 entries for each. It has no text form. Default
+        /// Esker's own: least entries of a deleted run that a background pre-scan reads; 0: no
+        /// pre-scans. A flush or compaction starts one after it has written a table with such a run
+        /// (see `deleted_run_block_min_entries`) over other tables. The first scan by a user then
+        /// finds the run remembered (see `deleted_run_memory_min_keys`). A pre-scan gives way to
+        /// flushes and compactions, leaves the block cache alone, and reads at most 16 entries for
+        /// each deletion of the run. Runs of this many deletions in the memtable are pre-scanned,
+        /// too, at most 8 entries for each deletion. The option has no text form. Default
         /// 4096. Fixed.
         pre_scan_min_entries: u64 = 4096, object;
 
-        /// Directories for this family's tables and blob files, at most 4, as `db_paths` has them
-        /// for the database. Empty: those of `db_paths`. Two families may share a directory; its
-        /// target size is for each. Default empty. Fixed.
+        /// Directories for this family's tables and blob files, at most 4; see
+        /// `DbOptions::db_paths`. Empty: those of `db_paths`. Two families may share a directory;
+        /// each counts only its own bytes against the target size. Default empty. Fixed.
         cf_paths: Vec<super::DbPath> = Vec::new(), object;
 
         /// Options of tables. Their text form has a section of its own. Fixed.
         table: BlockBasedTableOptions = BlockBasedTableOptions::default(), object;
-        /// Objects that an OPTIONS file named and this program does not know, as (option, text).
-        /// Opening is refused until the option is set to an object of that name. Filled by loading.
+        /// Objects of an OPTIONS file that this program does not know, as (option, text). Loading
+        /// fills the list. Opening is refused until each option is set to an object of that name.
         /// Fixed.
         unresolved: Vec<(String, String)> = Vec::new(), object;
     }
 }
 
 impl ColumnFamilyOptions {
-    /// Deleted keys that an iterator has stepped over from which on it remembers where; 0: never.
+    /// An iterator that has stepped over this many deleted keys remembers the run; 0: never.
     pub(crate) fn deleted_run_memory_threshold(&self) -> u64 {
         match (self.deleted_run_memory_min_keys, u64::from(self.min_tombstones_for_range_conversion)) {
             (0, keys) | (keys, 0) => keys,
@@ -507,15 +514,14 @@ impl ColumnFamilyOptions {
         }
     }
 
-    /// Entries of a run of deleted keys from which on a job goes through it in the background; 0:
-    /// none does.
+    /// A pre-scan reads deleted runs of this many entries or more; 0: no pre-scans.
     pub(crate) fn pre_scan_threshold(&self) -> u64 {
         let remembers = self.deleted_run_memory_threshold() > 0 && self.comparator.timestamp_size() == 0;
         if remembers { self.pre_scan_min_entries } else { 0 }
     }
 }
 
-/// A count given as RocksDB's `int`; negative is none.
+/// A count that RocksDB keeps as `int`; a negative count is 0.
 fn count(n: i32) -> usize {
     usize::try_from(n).unwrap_or(0)
 }

@@ -5,12 +5,12 @@ use esker_base::closures;
 use esker_base::compaction_filter::FilterDecision;
 use std::cmp::Ordering;
 
-/// Plug-ins from closures. The name of each is stored in the database; the same closure must stand
-/// behind it for as long as the data lives.
+/// Plug-ins from closures. The database stores the name of each. The closure behind a name must do
+/// the same for as long as the data lives.
 impl ColumnFamilyOptions {
     /// Sets the merge operator to one that calls `merge` with a key, the value below (if there is
-    /// one) and the operands, oldest first. `None` means that the operands make no sense: reads
-    /// then give `Corruption`.
+    /// one) and the operands, oldest first. If `merge` returns `None`, the operands cannot be
+    /// combined: reads give `Corruption`.
     ///
     /// ```
     /// use esker::{ColumnFamilyOptions, Db, DbOptions};

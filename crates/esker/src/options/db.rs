@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 option_enum! {
-    /// The treatment, in recovery, of a WAL that ends badly or has a hole.
+    /// The treatment, by recovery, of a WAL that is cut off or damaged.
     #[derive(Default)]
     pub enum WalRecoveryMode {
         /// A damaged or cut-off record at the end of the newest WAL is forgiven; damage elsewhere
@@ -27,7 +27,7 @@ option_enum! {
         /// Replays up to the first damage and stops there: a consistent point in time.
         #[default]
         PointInTimeRecovery = 2, "kPointInTimeRecovery";
-        /// Skips what is damaged and takes the rest: for disaster recovery.
+        /// Skips damaged records and replays the others: for disaster recovery.
         SkipAnyCorruptedRecords = 3, "kSkipAnyCorruptedRecords";
     }
 }
@@ -38,16 +38,16 @@ option_enum! {
     #[derive(Default, PartialOrd, Ord)]
     #[non_exhaustive]
     pub enum TargetVersion {
-        /// 7.8 and all later ones.
+        /// RocksDB 7.8 and all later releases.
         #[default]
         V7_8 = 0, "7.8";
-        /// The last 8, and all later ones.
+        /// The last release 8, and all later releases.
         V8 = 1, "8.x";
-        /// The last 9, and all later ones.
+        /// The last release 9, and all later releases.
         V9 = 2, "9.x";
-        /// The last 10, and all later ones.
+        /// The last release 10, and all later releases.
         V10 = 3, "10.x";
-        /// 11.
+        /// RocksDB 11.
         V11 = 4, "11.x";
     }
 }
@@ -62,7 +62,7 @@ impl DbOptions {
         if self.allow_fallocate { bytes } else { 0 }
     }
 
-    /// `max_manifest_space_amp_pct`; negative is 0.
+    /// `max_manifest_space_amp_pct`; a negative value counts as 0.
     pub(crate) fn manifest_space_amp_pct(&self) -> u64 {
         u64::try_from(self.max_manifest_space_amp_pct).unwrap_or(0)
     }
@@ -83,30 +83,30 @@ option_struct! {
         create_missing_column_families: bool = false, fixed;
         /// Fail to open a database that exists. Default false. Fixed.
         error_if_exists: bool = false, fixed;
-        /// The oldest RocksDB that is to read what is written: options that need a newer one are
-        /// refused. Not RocksDB's. Default "7.8". Fixed.
+        /// Esker's own: the oldest RocksDB that must be able to read the database. Options that
+        /// need a newer one are refused. Default "7.8". Fixed.
         compatible_with: TargetVersion = TargetVersion::default(), fixed;
         /// Check more while opening and stop writes at the first sign of damage. Default true.
         /// Fixed.
         paranoid_checks: bool = true, fixed;
-        /// Continue from the newest consistent set of files that is complete when some are missing.
-        /// Default false. Fixed.
+        /// If files are missing, open the newest complete and consistent state. Default false.
+        /// Fixed.
         best_efforts_recovery: bool = false, fixed;
-        /// Most attempts in a row at resuming by itself after a background error that may pass, as
-        /// `Db::resume` does; 0 or less: none. After a full disk it tries until there is space.
-        /// Default: without end. Fixed.
+        /// Attempts in a row to resume automatically after a temporary background error, as
+        /// `Db::resume` does; 0 or less: none. After a full disk, attempts continue until there is
+        /// space. Default: without end. Fixed.
         max_bgerror_resume_count: i32 = i32::MAX, fixed;
-        /// Microseconds between two of these attempts. Default one second. Fixed.
+        /// Microseconds between two attempts to resume. Default one second. Fixed.
         bgerror_resume_retry_interval: u64 = 1_000_000, fixed;
         /// Compare a table's unique id with the MANIFEST's when it is opened. Default true. Fixed.
         verify_sst_unique_id_in_manifest: bool = true, fixed;
 
         /// Makes checksums of whole files as they are written; the MANIFEST keeps them,
-        /// `Db::verify_file_checksums` looks at them. Default `None`: none are made. Fixed.
+        /// `Db::verify_file_checksums` compares them. Default `None`: none are made. Fixed.
         file_checksum_gen_factory: Option<FileChecksumGenFactoryRef> = None, fixed;
 
-        /// Write the database's id into each MANIFEST. Opens then take it from there, and
-        /// checkpoints keep it. Default true. Fixed.
+        /// Write the database's id into each MANIFEST. Openings then read it there, and checkpoints
+        /// keep it. Default true. Fixed.
         write_dbid_to_manifest: bool = true, fixed;
         /// Keep the database's id in the file IDENTITY. Needed if `write_dbid_to_manifest` is off.
         /// Default true. Fixed.
@@ -115,9 +115,9 @@ option_struct! {
         /// `__hostname__`. Fixed.
         db_host_id: String = HOSTNAME_FOR_DB_HOST_ID.to_owned(), fixed;
 
-        /// Table and blob files kept open by all families together, less ten for other files; -1:
-        /// as many as the process may have. All databases of a process leave a part of its limit
-        /// (`RLIMIT_NOFILE`) to other files, and close unused files when descriptors run out.
+        /// Files kept open by all families together: this number less ten for WAL, MANIFEST and
+        /// LOG; -1: as many as the process may have. All databases of a process leave a part of its
+        /// limit (`RLIMIT_NOFILE`) to other files, and close unused files when descriptors run out.
         /// Default -1. Mutable.
         max_open_files: i32 = -1, mutable;
         /// Flushes and compactions that may run at once. Default 2. Mutable.
@@ -133,52 +133,53 @@ option_struct! {
 
         /// WAL bytes at which the families that hold back the oldest WAL are flushed. 0: four times
         /// the sum of all write buffers, as in RocksDB. If that is less, the limit is 16 MiB, 256
-        /// KiB for each family with data in memory, and twice the bytes in memtables. Then all
-        /// families that keep more than half of it are flushed. Default 0. Mutable.
+        /// KiB for each family with data in memory, and twice the bytes in memtables. In that case
+        /// all families that hold back more than half of the limit are flushed. Default 0. Mutable.
         max_total_wal_size: u64 = 0, mutable;
         /// Directories for tables and blob files, at most 4, for all families without `cf_paths`:
-        /// newer data in earlier ones, older data in later ones, by their target sizes. New level-0
-        /// tables and blob files go to the first. Empty: the database's directory, which holds
-        /// everything else in any case. The MANIFEST names a directory by its index here, so a list
-        /// keeps its order and its entries. It has no text form, as in RocksDB. Default empty.
+        /// earlier directories hold newer data, up to their target sizes. New level-0 tables and
+        /// blob files go to the first. Empty: the database's directory, which holds all other files
+        /// in any case. The MANIFEST names a directory by its index in this list: never reorder the
+        /// list or remove entries. The option has no text form, as in RocksDB. Default empty.
         /// Fixed.
         db_paths: Vec<super::DbPath> = Vec::new(), object;
-        /// Where WAL files go; `None`: in the database's directory. A database that has some there
-        /// must not be opened before those that are still needed are moved. Default `None`. Fixed.
+        /// Where WAL files go; `None`: in the database's directory. Before a database with live
+        /// WALs is opened with another `wal_dir`, move those WALs there. Default `None`. Fixed.
         wal_dir: Option<PathBuf> = None, fixed;
-        /// Where LOG files go, under the database's path as their names: several databases may
-        /// share one; `None`: in the database's directory. Default `None`. Fixed.
+        /// Where LOG files go. Their names contain the database's path, so several databases may
+        /// share a directory; `None`: in the database's directory. Default `None`. Fixed.
         db_log_dir: Option<PathBuf> = None, fixed;
         /// Seconds after its last write that a WAL stays in the directory `archive` of the WAL
         /// directory, where [`Db::get_updates_since`](crate::Db::get_updates_since) reads it. A
-        /// purge of obsolete files deletes it afterwards. 0: no bound by age; with
-        /// `WAL_size_limit_MB` 0, too, there is no archive, and no WAL is recycled with one.
+        /// purge of obsolete files deletes it afterwards. 0: no bound by age. If
+        /// `WAL_size_limit_MB` is 0, too, there is no archive. With an archive, no WAL is recycled.
         /// Default 0. Fixed.
         wal_ttl_seconds as "WAL_ttl_seconds": u64 = 0, fixed;
-        /// MiB of WALs in `archive`: a purge of obsolete files deletes the oldest beyond. 0: no
+        /// MiB of WALs in `archive`: beyond, a purge of obsolete files deletes the oldest. 0: no
         /// bound by size. Default 0. Fixed.
         wal_size_limit_mb as "WAL_size_limit_MB": u64 = 0, fixed;
-        /// Old WAL files kept to be overwritten by new ones. Default 0: only then can every RocksDB
-        /// read the WAL. Fixed.
+        /// Old WAL files kept to be overwritten by new ones. Default 0: every RocksDB can read a
+        /// WAL that is not recycled. Fixed.
         recycle_log_file_num: usize = 0, fixed;
         /// Compresses each WAL record: zstd or nothing. Every RocksDB from 7.8 on reads it. Default
         /// `None`. Fixed.
         wal_compression: CompressionType = CompressionType::None, fixed;
-        /// Treatment of damage in recovery. Default `PointInTimeRecovery`. Fixed.
+        /// Treatment of damaged WALs by recovery. Default `PointInTimeRecovery`. Fixed.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::default(), fixed;
-        /// Do not flush what was replayed at open, if nothing else demands it. Default false.
+        /// Do not flush replayed data at open, unless another option needs that. Default false.
         /// Fixed.
         avoid_flush_during_recovery: bool = false, fixed;
         /// Do not flush at close; data without a WAL is lost. Default false. Mutable.
         avoid_flush_during_shutdown: bool = false, mutable;
         /// Appends stay in the process until `flush_wal`. Default false. Fixed.
         manual_wal_flush: bool = false, fixed;
-        /// Recover prepared transactions from the WAL and keep WALs until these are committed or
-        /// rolled back; without it a WAL with transactions of two phases keeps the database from
-        /// opening. Compactions keep what transactions with a snapshot check for. `TransactionDb`
-        /// turns it on. Default false. Fixed.
+        /// Recover prepared transactions from the WAL, and keep WALs until those transactions are
+        /// committed or rolled back. Without it, a WAL with two-phase transactions keeps the
+        /// database from opening. Compactions keep entries that transactions with a snapshot need
+        /// for conflict checks. `TransactionDb` turns it on. Default false. Fixed.
         allow_2pc: bool = false, fixed;
-        /// Flush all families together, so that their files always agree. Default false. Fixed.
+        /// Flush all families together, so that their tables always hold the same point in time.
+        /// Default false. Fixed.
         atomic_flush: bool = false, fixed;
 
         /// Table bytes written between write-back hints; 0: the operating system decides. Default
@@ -195,23 +196,23 @@ option_struct! {
         /// The file system must have direct I/O (`O_DIRECT`). WALs and MANIFESTs are read through
         /// the page cache. Default false. Fixed.
         use_direct_reads: bool = false, fixed;
-        /// Bypass the page cache for what flush and compaction write,
-        /// `writable_file_max_buffer_size` at a time; as above. WALs and MANIFESTs are written
-        /// through the page cache. Default false. Fixed.
+        /// Bypass the page cache for the output of flushes and compactions,
+        /// `writable_file_max_buffer_size` bytes at a time. The file system must have direct I/O.
+        /// WALs and MANIFESTs are written through the page cache. Default false. Fixed.
         use_direct_io_for_flush_and_compaction: bool = false, fixed;
         /// Reserve space ahead of writes. Default true. Fixed.
         allow_fallocate: bool = true, fixed;
         /// Bytes read ahead by a compaction's inputs. Default 2 MiB. Mutable.
         compaction_readahead_size: usize = 2 << 20, mutable;
-        /// Bytes of buffer in front of each table and blob file that is written past the page
-        /// cache. Default 1 MiB. Mutable.
+        /// Buffer bytes of each table and blob file that is written with direct I/O. Default 1 MiB.
+        /// Mutable.
         writable_file_max_buffer_size: usize = 1 << 20, mutable;
 
-        /// Bytes per second granted to writers while they are slowed down; 0: the rate limiter's,
-        /// else 16 MiB. Default 0. Mutable.
+        /// Bytes per second granted to writers while they are slowed down; 00: the rate limiter's
+        /// rate, else 16 MiB. Default 0. Mutable.
         delayed_write_rate: u64 = 0, mutable;
         /// Bytes of all memtables at which the largest is flushed; 0: no common limit. Makes a
-        /// `write_buffer_manager` where none is given, and is not looked at where one is. Default
+        /// `write_buffer_manager` if none is given; ignored if one is. Default
         /// 0. Fixed.
         db_write_buffer_size: usize = 0, fixed;
         /// Bytes that one leader may write for its followers. Default 1 MiB. Fixed.
@@ -222,10 +223,10 @@ option_struct! {
         /// Fixed.
         enable_pipelined_write: bool = false, fixed;
 
-        /// MANIFEST bytes at which a fresh one is begun, unless what a fresh one begins with would
-        /// be a sixth of them or more. Default 1 GiB. Mutable.
+        /// MANIFEST bytes at which a new MANIFEST is begun, unless its first content would be a
+        /// sixth of these bytes or more. Default 1 GiB. Mutable.
         max_manifest_file_size: u64 = 1 << 30, mutable;
-        /// Percent by which a MANIFEST may outgrow what it began with before a fresh one is due.
+        /// Percent by which a MANIFEST may outgrow its first content before a new MANIFEST is due.
         /// Default 500. Mutable.
         max_manifest_space_amp_pct: i32 = 500, mutable;
         /// Disk bytes reserved for a new MANIFEST, if `allow_fallocate` is on. Default 4 MiB.
@@ -239,19 +240,19 @@ option_struct! {
         /// Accepted without effect: RocksDB 11 ignores it, too. Default false. Fixed.
         skip_checking_sst_file_sizes_on_db_open: bool = false, fixed;
 
-        /// Esker's own: all tables are read and checked in the background, again and again, at this
-        /// many bytes a second; 0: never. Damage is reported to listeners
-        /// (`BackgroundErrorReason::Scrub`), in LOG and by `Db::scrub_state`; the database goes on.
-        /// It has no text form. Default 0.
+        /// Esker's own: background work reads and checks all tables, again and again, at this many
+        /// bytes a second; 0: never. Damage is reported to listeners
+        /// (`BackgroundErrorReason::Scrub`), in LOG and by `Db::scrub_state`; the database
+        /// continues to work. The option has no text form. Default 0.
         scrub_bytes_per_second: u64 = 0, object;
 
         /// Seconds between dumps of statistics into LOG; 0: never. Default 600. Mutable.
         stats_dump_period_sec: u32 = 600, mutable;
         /// The least level of lines in LOG. Default `Info`. Fixed.
         info_log_level: InfoLogLevel = InfoLogLevel::default(), fixed;
-        /// LOG bytes at which a new one is begun; 0: never. Default 0. Fixed.
+        /// LOG bytes at which a new LOG begins; 0: never. Default 0. Fixed.
         max_log_file_size: usize = 0, fixed;
-        /// Seconds after which a new LOG is begun; 0: never. Default 0. Fixed.
+        /// Seconds after which a new LOG begins; 0: never. Default 0. Fixed.
         log_file_time_to_roll: usize = 0, fixed;
         /// LOG files kept. Default 1000. Fixed.
         keep_log_file_num: usize = 1000, fixed;
@@ -261,8 +262,8 @@ option_struct! {
         /// Inspects, changes or drops the records of WALs that an open replays. Default `None`.
         /// Fixed.
         wal_filter: Option<WalFilterRef> = None, fixed;
-        /// Write statistics into a column family of the database. Refused: not built. Default
-        /// false. Fixed.
+        /// Write statistics into a column family of the database. Not built: setting it is refused.
+        /// Default false. Fixed.
         persist_stats_to_disk: bool = false, fixed;
 
         /// Slows down flushes and compactions. Default `None`. Fixed.
@@ -270,10 +271,10 @@ option_struct! {
         /// Tracks table and blob files, limits their space and slows down their deletion; may serve
         /// several databases. Default `None`. Fixed.
         sst_file_manager: Option<Arc<SstFileManager>> = None, object;
-        /// Counts what happens; may serve several databases. Default `None`: nothing is counted.
-        /// Fixed.
+        /// Counts the engine's work; may serve several databases. Default `None`: no counts. Fixed.
         statistics: Option<Arc<Statistics>> = None, read;
-        /// Told of flushes, compactions, files, errors and stalls. Default none. Fixed.
+        /// Objects that are told of flushes, compactions, files, errors and stalls. Default none.
+        /// Fixed.
         listeners: Vec<Arc<dyn EventListener>> = Vec::new(), object;
         /// Where LOG lines go; `None`: the file LOG. Default `None`. Fixed.
         info_log: Option<Arc<dyn InfoLog>> = None, object;
@@ -282,8 +283,8 @@ option_struct! {
         /// Bounds the memtables of several databases together. Default `None`. Fixed.
         write_buffer_manager: Option<Arc<super::WriteBufferManager>> = None, object;
 
-        /// Accepted without effect: writes stay ordered, so snapshots do not move. Default false.
-        /// Fixed.
+        /// Accepted without effect: writes stay ordered, so that snapshots stay unchanged. Default
+        /// false. Fixed.
         unordered_write: bool = false, fixed;
         /// Accepted without effect: all writes share one queue. Default false. Fixed.
         two_write_queues: bool = false, fixed;

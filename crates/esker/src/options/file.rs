@@ -1,4 +1,4 @@
-//! OPTIONS files: which options a database was opened with.
+//! OPTIONS files: the options with which a database was opened.
 //!
 //! In: options, or a file that any RocksDB from 5 to 11 wrote. Out: a file that RocksDB 7.8 and 11
 //! both accept, or options. Source: RocksDB `options/options_parser.cc`; facts about both versions
@@ -7,8 +7,7 @@
 //! Invariants
 //!  1. A saved file holds only names that RocksDB 7.8 and 11 both know: their tools refuse a
 //!     database whose newest OPTIONS file has any other.
-//!  2. Loading never fails for a name it does not know; it fails for a known name with a value that
-//!     is none.
+//!  2. Loading never fails for an unknown name; it fails for a known name with an invalid value.
 //!  3. Objects that are not built in are listed in `ColumnFamilyOptions::unresolved`, and opening
 //!     is refused until the caller has set them.
 //!  4. A file appears under its name complete and durable, or not at all.
@@ -26,7 +25,7 @@ use std::path::Path;
 
 /// OPTIONS files that stay in a database's directory; older ones may be deleted.
 pub const OPTIONS_FILES_KEPT: usize = 2;
-/// A larger file is not one of options.
+/// A larger file is not an OPTIONS file.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 /// The version in a saved file: the oldest RocksDB that the file is meant for.
 const WRITTEN_FOR_VERSION: &str = "7.8.3";
@@ -34,11 +33,11 @@ const WRITTEN_FOR_VERSION: &str = "7.8.3";
 /// Options that are always written: RocksDB's tools need them to read the database correctly.
 const ALWAYS_WRITTEN: &[&str] =
     &["comparator", "merge_operator", "prefix_extractor", "compression", "num_levels"];
-/// The same for tables.
+/// The same for options of tables.
 const ALWAYS_WRITTEN_FOR_TABLES: &[&str] =
     &["format_version", "filter_policy", "whole_key_filtering", "block_size"];
-/// Names that 7.8 or 11 does not know, that are for one opening only, or that would be wrong after
-/// a move of the directory.
+/// Names that 7.8 or 11 does not know, options for one opening only, and options that would be
+/// wrong after a move of the directory.
 const NEVER_WRITTEN: &[&str] = &[
     "db_log_dir",
     "create_if_missing",
@@ -107,12 +106,12 @@ const NEVER_WRITTEN: &[&str] = &[
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LoadedOptions {
-    /// Of the database. Objects (environment, statistics, listeners) are at their defaults.
+    /// Options of the database. Objects (environment, statistics, listeners) are at their defaults.
     pub db: DbOptions,
-    /// Of its families, in the order of the file; the first is `default`.
+    /// Names and options of the families, in the order of the file; the first is `default`.
     pub families: Vec<(String, ColumnFamilyOptions)>,
-    /// Entries without a meaning here, as (section, name, value): written by other versions, or not
-    /// built.
+    /// Entries that Esker ignores, as (section, name, value): options of other versions, or options
+    /// that are not built.
     pub ignored: Vec<(String, String, String)>,
     /// The RocksDB version that wrote the file, if it says so.
     pub rocksdb_version: Option<String>,
@@ -177,8 +176,8 @@ fn load_section<T: OptionStruct>(
     Ok(())
 }
 
-/// A value in braces keeps its escapes for its own fields, any other loses them here. Fields of
-/// other versions, whose names are unknown, are left out.
+/// Sets an option from a file's value. A value in braces keeps its escapes for its own fields; any
+/// other is unescaped here. Unknown fields, of other versions, are left out.
 fn set_from_file<T: OptionStruct>(options: &mut T, name: &str, raw: &str) -> Result<()> {
     let text = esker_format::options_file::unescape(raw);
     match options.set_text(name, &text) {
@@ -242,26 +241,26 @@ fn load_table(
     load_section(&mut options.table, &section, &title, &mut loaded.ignored)
 }
 
-/// Whether an option of another program's OPTIONS file is taken over. Not what `compatible_with`
-/// refuses unless it is set: RocksDB 11's `format_version=7` must not keep its databases from
-/// opening.
+/// Whether an option of another program's OPTIONS file is taken over. Options that the default
+/// `compatible_with` refuses are not: RocksDB 11's `format_version=7` must not keep its databases
+/// from opening.
 fn is_kept(name: &str, raw: &str) -> bool {
     match name {
-        // One that is not built in costs speed only: tables are then read without filters.
+        // A policy that is not built in costs speed only: tables are then read without filters.
         "filter_policy" => Option::<esker_table::FilterPolicy>::parse(raw).is_ok(),
         "format_version" => u32::parse(raw).map_or(true, |version| FORMAT_VERSIONS_LOADED.contains(&version)),
-        // Options that are refused if a program asks for them, but do not affect the files: those
-        // are read without them.
+        // A program that sets one of these options is refused. An OPTIONS file may set it: the
+        // database's files can be read without it.
         "separate_key_value_in_data_block"
         | "best_efforts_recovery"
         | "persist_stats_to_disk"
         | "disallow_memtable_writes"
         | "use_udi_as_primary_index" => bool::parse(raw).is_ok_and(|is_set| !is_set),
-        // The same for objects that are not built.
+        // The same, for objects that are not built.
         "wal_filter" | "compression_manager" | "user_defined_index_factory" => is_null(object_name(raw)),
         "sst_partitioner_factory" => Option::<SstPartitionerFactoryRef>::parse(raw).is_ok(),
         "flush_block_policy_factory" => raw == FLUSH_BLOCK_BY_SIZE,
-        // The MANIFEST says which families are without.
+        // The MANIFEST says which families lack timestamps in their tables.
         "persist_user_defined_timestamps" => bool::parse(raw).unwrap_or(true),
         _ => true,
     }
@@ -298,10 +297,10 @@ pub fn latest_options_file(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Fil
     Ok(options_files(&fs.children(dir)?).into_iter().next())
 }
 
-/// The options that the database in `path` was opened with last: those of its newest OPTIONS file.
+/// The options of the last opening of the database in `path`: those of its newest OPTIONS file.
 ///
-/// The database may be RocksDB's. [`Db::open_cf`](crate::Db::open_cf) takes the families as they
-/// come.
+/// The database may be RocksDB's. Pass the families to [`Db::open_cf`](crate::Db::open_cf) as they
+/// are.
 ///
 /// ```
 /// use esker::Db;
@@ -321,7 +320,7 @@ pub fn load_latest_options(path: impl AsRef<Path>) -> Result<LoadedOptions> {
     load_latest_options_from(DbOptions::default().env.fs.as_ref(), path.as_ref())
 }
 
-/// [`load_latest_options`] from another file system than the machine's.
+/// [`load_latest_options`] with the file system `fs`.
 /// # Errors
 /// `NotFound`: the directory has no OPTIONS file · `InvalidArgument`: names the file, and the line
 /// or the section and option · `Corruption`: the file is larger than 64 MiB · `IoError`.
@@ -332,7 +331,7 @@ pub fn load_latest_options_from(fs: &dyn FileSystem, dir: &Path) -> Result<Loade
             Error::not_found(format!("{}: no OPTIONS file in this directory", dir.display()))
         })?;
         match load_options_file(fs, &options_file_name(dir, number)) {
-            // The database's owner has written a newer one, and deleted this.
+            // The database's owner has written a newer file, and deleted this one.
             Err(e) if e.subcode() == SubCode::PathNotFound && tried != Some(number) => tried = Some(number),
             loaded => return loaded,
         }
@@ -356,8 +355,8 @@ pub fn obsolete_options_files(names: &[String]) -> Vec<FileNumber> {
     options_files(names).split_off(options_files(names).len().min(OPTIONS_FILES_KEPT))
 }
 
-/// The text of an OPTIONS file with what RocksDB's tools need, and what differs from Esker's
-/// defaults. `families` in the order of their ids, `default` first.
+/// The text of an OPTIONS file: the options that RocksDB's tools need, and those that differ from
+/// Esker's defaults. `families` in the order of their ids, `default` first.
 pub fn print_options<'a>(
     db: &DbOptions,
     families: impl IntoIterator<Item = (&'a str, &'a ColumnFamilyOptions)>,
@@ -367,7 +366,7 @@ pub fn print_options<'a>(
     version.push("rocksdb_version", WRITTEN_FOR_VERSION);
     version.push("options_file_version", "1.1");
     file.sections.push(version);
-    // Both sides are made consistent, so that values that `sanitize` fills in are no difference.
+    // Both sides are made consistent, so that values from `sanitize` do not count as a difference.
     let (mut db, mut default_db) = (db.clone(), DbOptions::default());
     db.sanitize();
     default_db.sanitize();
@@ -388,7 +387,7 @@ pub fn print_options<'a>(
     file.to_string()
 }
 
-/// Objects of the user's own are left out: RocksDB's tools could not make them.
+/// Prints a family's options without user-defined objects: RocksDB's tools could not make them.
 fn print_family(
     name: &str,
     options: &ColumnFamilyOptions,
@@ -400,14 +399,14 @@ fn print_family(
     let mut section = print_section(kind, options, defaults, ALWAYS_WRITTEN, choose);
     section.entries.retain(|(option, text)| {
         let mut probe = ColumnFamilyOptions::default();
-        // A comparator must be named all the same: its absence would mean the bytewise one.
+        // A comparator is always named: its absence would mean the bytewise comparator.
         option == "comparator" || set_from_file(&mut probe, option, text).is_ok()
     });
     section
 }
 
-/// `defaults` are consistent. `choose` makes options consistent: a value that it fills in depends
-/// on other options.
+/// Prints the options that differ from `defaults`, which are consistent. `choose` makes options
+/// consistent: the values that it fills in depend on other options.
 fn print_section<T: OptionStruct + Default>(
     kind: SectionKind,
     options: &T,
@@ -433,7 +432,7 @@ fn print_section<T: OptionStruct + Default>(
         }
         let needs_escapes = value.contains(['\\', '#', '\n', '\r']);
         if value.starts_with('{') || (value.contains(':') && !needs_escapes) {
-            // Maps are made of escaped parts already; lists have none that needs it.
+            // A map's parts are escaped already; a list's parts need no escapes.
             section.push(option.name, value);
         } else {
             section.push_text(option.name, &value);

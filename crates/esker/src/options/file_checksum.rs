@@ -11,20 +11,20 @@ use esker_base::sync::Arc;
 use esker_base::{Error, Result, crc32c};
 use std::fmt::Debug;
 
-/// The purpose of a generator.
+/// The file for which a generator is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FileChecksumGenContext<'a> {
-    /// The file, as it is named.
+    /// The file's name.
     pub file_name: &'a str,
-    /// The name of the function it must be; empty: the factory's choice.
+    /// The name of the required function; empty: the factory chooses.
     pub requested_checksum_func_name: &'a str,
 }
 
-/// A checksum being made.
+/// Computes one checksum.
 pub trait FileChecksumGenerator: Send {
-    /// The next bytes of the file.
+    /// Adds the next bytes of the file.
     fn update(&mut self, data: &[u8]);
-    /// The checksum of all bytes so far; there are no more.
+    /// The checksum of all bytes. No `update` follows.
     fn finalize(&mut self) -> Vec<u8>;
     /// The function's name, which the MANIFEST keeps.
     fn name(&self) -> &str;
@@ -32,7 +32,7 @@ pub trait FileChecksumGenerator: Send {
 
 /// Makes generators.
 pub trait FileChecksumGenFactory: Send + Sync + Debug {
-    /// A generator for one file; `None` if it has not the function that is requested.
+    /// A generator for one file; `None` if the factory lacks the requested function.
     fn create_file_checksum_generator(
         &self,
         context: &FileChecksumGenContext<'_>,
@@ -41,7 +41,7 @@ pub trait FileChecksumGenFactory: Send + Sync + Debug {
     fn name(&self) -> &str;
 }
 
-/// A factory that many share.
+/// A shared factory.
 pub type FileChecksumGenFactoryRef = Arc<dyn FileChecksumGenFactory>;
 
 /// CRC-32C, most significant byte first, under the name `FileChecksumCrc32c`.
@@ -49,9 +49,9 @@ pub type FileChecksumGenFactoryRef = Arc<dyn FileChecksumGenFactory>;
 pub struct FileChecksumGenCrc32cFactory;
 
 impl FileChecksumGenCrc32cFactory {
-    /// Its name in OPTIONS files.
+    /// The factory's name in OPTIONS files.
     pub const CLASS_NAME: &str = "FileChecksumGenCrc32cFactory";
-    /// The name of its function in MANIFESTs.
+    /// The function's name in MANIFESTs.
     pub const FUNCTION: &str = "FileChecksumCrc32c";
 }
 

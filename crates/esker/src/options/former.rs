@@ -1,4 +1,4 @@
-//! Names of options that are not fields: those that RocksDB 11 ignores, and other spellings.
+//! Names of options without a field: names that RocksDB 11 ignores, and other spellings.
 //!
 //! In: a name, and RocksDB's name of its struct. Out: whether the name is ignored; the name that it
 //! stands for. Source: RocksDB `options/db_options.cc`, `options/cf_options.cc`,

@@ -1,4 +1,5 @@
-//! Enums of options that Esker knows by name only: temperatures, cache tiers, kinds of memtables.
+//! Enums of options that Esker accepts without effect: temperatures, cache tiers, kinds of
+//! memtables.
 //!
 //! In: RocksDB's names and numbers. Out: values that options hold and print. Source: RocksDB
 //! `include/rocksdb/types.h`, `include/rocksdb/advanced_options.h`, `memtable/`.
@@ -13,15 +14,15 @@ option_enum! {
         /// No hint.
         #[default]
         Unknown = 0, "kUnknown";
-        /// At once.
+        /// Read again at once.
         Hot = 4, "kHot";
-        /// Soon.
+        /// Read again soon.
         Warm = 8, "kWarm";
-        /// Some day.
+        /// Read again some day.
         Cool = 10, "kCool";
-        /// Rarely.
+        /// Read again rarely.
         Cold = 12, "kCold";
-        /// Perhaps never.
+        /// Perhaps never read again.
         Ice = 16, "kIce";
     }
 }
@@ -44,15 +45,15 @@ option_enum! {
     /// Whether values of new blob files go into the blob cache. Without effect.
     #[derive(Default)]
     pub enum PrepopulateBlobCache {
-        /// No.
+        /// Blob values do not go into the cache.
         #[default]
         Disable = 0, "kDisable";
-        /// Those that flushes write.
+        /// Values that flushes write go into the cache.
         FlushOnly = 1, "kFlushOnly";
     }
 }
 
-/// The kind of a memtable. All kinds give Esker's B+-tree, which serves the calls of each.
+/// The kind of a memtable. Every kind gives Esker's B+-tree, which supports the calls of all kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum MemtableFactory {
     /// A skip list.
@@ -81,8 +82,8 @@ impl MemtableFactory {
     }
 }
 
-/// `SkipListFactory`, `prefix_hash:1000`, `{id=vector;count=0;}`: the parameters make no
-/// difference.
+/// Texts are `SkipListFactory`, `prefix_hash:1000` or `{id=vector;count=0;}`, say; parameters are
+/// ignored.
 impl OptionValue for MemtableFactory {
     fn parse(text: &str) -> Result<MemtableFactory> {
         let id = object_name(text);

@@ -27,15 +27,15 @@ use std::path::{Path, PathBuf};
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DbPath {
-    /// The directory; it is made if it is missing. A relative one counts from the working directory
-    /// at the time of opening.
+    /// The directory; an opening creates it if it is missing. A relative path starts at the working
+    /// directory at the time of opening.
     pub path: PathBuf,
-    /// Bytes. Compactions estimate sizes, so the directory may hold more.
+    /// Bytes that the directory should hold. Compactions estimate sizes, so it may hold more.
     pub target_size: u64,
 }
 
 impl DbPath {
-    /// This directory, to hold about `target_size` bytes.
+    /// The directory `path`, which should hold about `target_size` bytes.
     pub fn new(path: impl Into<PathBuf>, target_size: u64) -> DbPath {
         DbPath { path: path.into(), target_size }
     }
@@ -54,8 +54,8 @@ impl ColumnFamilyOptions {
     /// Gives the family the database's directories if it has none of its own, and makes them
     /// absolute.
     /// # Errors
-    /// `NotSupported` naming the option: too many directories, or more than one with a compaction
-    /// style that has no use for them · `IoError` if there is no working directory.
+    /// `NotSupported` naming the option: too many directories, or more than one in a compaction
+    /// style that cannot use them · `IoError` if there is no working directory.
     pub(crate) fn take_paths(&mut self, db: &DbOptions) -> Result<()> {
         let name = if self.cf_paths.is_empty() { "db_paths" } else { "cf_paths" };
         if self.cf_paths.is_empty() {

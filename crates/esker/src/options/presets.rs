@@ -1,7 +1,7 @@
 //! Presets: several options at once, with RocksDB's meaning.
 //!
-//! Each sets the options that RocksDB 11's method of this name sets, to the same values. Settings
-//! made before are overwritten, settings made afterwards stand.
+//! Each preset sets the same options to the same values as RocksDB 11's method of its name. It
+//! overwrites earlier settings; later settings overwrite it.
 //!
 //! Source of the values: RocksDB `options/options.cc`.
 
@@ -41,8 +41,8 @@ impl DbOptions {
         self
     }
 
-    /// For a database of less than a gigabyte: few descriptors, one thread that opens tables, and
-    /// memtables that are charged to `cache`.
+    /// Tunes for a database of less than a gigabyte: few descriptors, one thread that opens tables,
+    /// and memtables that are charged to `cache`.
     ///
     /// ```
     /// let options = esker::DbOptions::new().optimize_for_small_db(None);
@@ -60,8 +60,8 @@ impl DbOptions {
 }
 
 impl ColumnFamilyOptions {
-    /// For point lookups only, without scans: a Bloom filter of 10 bits for each key, a hash index
-    /// in data blocks, and a block cache of `block_cache_size_mb` MiB.
+    /// Tunes for point lookups only, without scans: a Bloom filter of 10 bits for each key, a hash
+    /// index in data blocks, and a block cache of `block_cache_size_mb` MiB.
     ///
     /// The rest of the table options goes back to the defaults.
     ///
@@ -86,11 +86,11 @@ impl ColumnFamilyOptions {
         Ok(self)
     }
 
-    /// Leveled compaction for heavy loads, with memtables of `memtable_memory_budget` bytes
+    /// Sets leveled compaction for heavy loads, with memtables of `memtable_memory_budget` bytes
     /// together (RocksDB's default is 512 MiB).
     ///
-    /// The budget is the expected use; at worst it is passed by half. Levels 0 and 1 are not
-    /// compressed, deeper ones with LZ4.
+    /// The budget is the expected use; the worst case is one and a half times the budget. Levels 0
+    /// and 1 are not compressed, deeper ones with LZ4.
     ///
     /// ```
     /// let options = esker::ColumnFamilyOptions::new().optimize_level_style_compaction(512 << 20);
@@ -109,11 +109,11 @@ impl ColumnFamilyOptions {
         self
     }
 
-    /// Universal compaction for heavy loads, with memtables of `memtable_memory_budget` bytes
+    /// Sets universal compaction for heavy loads, with memtables of `memtable_memory_budget` bytes
     /// together (RocksDB's default is 512 MiB).
     ///
-    /// The budget is the expected use; at worst it is passed by half. The newest fifth of the data
-    /// is not compressed.
+    /// The budget is the expected use; the worst case is one and a half times the budget. The
+    /// newest fifth of the data is not compressed.
     ///
     /// ```
     /// let options = esker::ColumnFamilyOptions::new().optimize_universal_style_compaction(64 << 20);
@@ -127,7 +127,8 @@ impl ColumnFamilyOptions {
         self
     }
 
-    /// Four memtables in the budget, and a flush merges two of them; up to six before writes stop.
+    /// Sizes memtables so that four fill the budget. A flush merges two of them; writes stop at
+    /// six.
     fn budgeted_memtables(mut self, memtable_memory_budget: u64) -> Self {
         self.write_buffer_size = usize::try_from(memtable_memory_budget / 4).unwrap_or(usize::MAX);
         self.min_write_buffer_number_to_merge = 2;
@@ -135,8 +136,8 @@ impl ColumnFamilyOptions {
         self
     }
 
-    /// For a database of less than a gigabyte: memtables and tables of 2 MiB. With `cache`, blocks,
-    /// indexes and filters live there, and indexes are in two levels.
+    /// Tunes for a database of less than a gigabyte: memtables and tables of 2 MiB. With `cache`,
+    /// blocks, indexes and filters are cached there, and indexes have two levels.
     ///
     /// ```
     /// let options = esker::ColumnFamilyOptions::new().optimize_for_small_db(None);
@@ -208,8 +209,8 @@ impl Options {
         self
     }
 
-    /// For loading a whole database, then compacting it once: no write waits, nothing is compacted
-    /// by itself, and a manual compaction takes all files of level 0 at once.
+    /// Tunes for loading a whole database and then compacting it once. No write waits, no automatic
+    /// compaction runs, and a manual compaction takes all files of level 0 at once.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -239,8 +240,8 @@ impl Options {
         self
     }
 
-    /// For a database of less than a gigabyte: small memtables and tables, few descriptors, and one
-    /// cache of 16 MiB for blocks, indexes, filters and memtables.
+    /// Tunes for a database of less than a gigabyte: small memtables and tables, few descriptors,
+    /// and one cache of 16 MiB for blocks, indexes, filters and memtables.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -249,7 +250,7 @@ impl Options {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// None today: the cache's size is one that a cache can have.
+    /// None today: the cache has a fixed, valid size.
     pub fn optimize_for_small_db(mut self) -> Result<Options> {
         let cache = lru_cache(SMALL_CACHE_BYTES)?;
         self.db = self.db.optimize_for_small_db(Some(&cache));

@@ -12,9 +12,9 @@ option_enum! {
     /// When universal compaction stops adding runs to those it has picked.
     #[derive(Default)]
     pub enum CompactionStopStyle {
-        /// When the next run is not of similar size.
+        /// Stops when the next run has no similar size.
         SimilarSize = 0, "kCompactionStopStyleSimilarSize";
-        /// When the next run is larger than all picked ones together.
+        /// Stops when the next run is larger than all picked runs together.
         #[default]
         TotalSize = 1, "kCompactionStopStyleTotalSize";
     }
@@ -23,25 +23,25 @@ option_enum! {
 /// Options of universal compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompactionOptionsUniversal {
-    /// Percent by which the next run may be larger than those picked, and still be picked. Default
+    /// Percent by which the next run may exceed the picked runs and still be picked. Default
     /// 1.
     pub size_ratio: u32,
     /// Runs merged at once, at least. Default 2.
     pub min_merge_width: u32,
     /// Runs merged at once, at most. Default: all.
     pub max_merge_width: u32,
-    /// Bytes of all other runs, in percent of the oldest one's, at which all are merged. Default
-    /// 200.
+    /// Bytes of all newer runs, in percent of the oldest run's bytes, at which all runs are merged.
+    /// Default 200.
     pub max_size_amplification_percent: u32,
-    /// Outputs are compressed as long as the runs older than they have less than this many percent
-    /// of the bytes; -1: always. Default -1.
+    /// An output is compressed if the runs older than it hold less than this percentage of all
+    /// bytes; -1: always. Default -1.
     pub compression_size_percent: i32,
-    /// Runs there may be at most; -1: `level0_file_num_compaction_trigger`; 0: as sizes demand.
-    /// Default -1.
+    /// Most runs that may exist; -1: `level0_file_num_compaction_trigger`; 0: derived from the
+    /// runs' sizes. Default -1.
     pub max_read_amp: i32,
     /// When to stop adding runs. Default `TotalSize`.
     pub stop_style: CompactionStopStyle,
-    /// Files that do not overlap each other move without being rewritten. Default false.
+    /// Move files that do not overlap each other without rewriting them. Default false.
     pub allow_trivial_move: bool,
     /// Merge only parts of the large runs. Accepted without effect: large runs are merged whole.
     /// Default false.
@@ -90,13 +90,13 @@ pub struct CompactionOptionsFifo {
     pub max_table_files_size: u64,
     /// Merge small files of level 0. Default false.
     pub allow_compaction: bool,
-    /// Bytes of all tables and blob files at which the oldest tables are deleted, and blob files
-    /// that only they refer to; `max_table_files_size` is then ignored. Not saved in OPTIONS files,
-    /// as RocksDB 7.8 does not know it. Default 0: blob files do not count.
+    /// Bytes of all tables and blob files at which the oldest tables are deleted, with the blob
+    /// files that only those tables refer to. If set, `max_table_files_size` is ignored. Not saved
+    /// in OPTIONS files, as RocksDB 7.8 does not know it. Default 0: blob files do not count.
     pub max_data_files_size: u64,
-    /// With `allow_compaction` and `max_data_files_size`: merge files of level 0 in steps, up to a
-    /// size at which `level0_file_num_compaction_trigger` of them, with their blobs, fill
-    /// `max_data_files_size`. Not saved in OPTIONS files. Default false.
+    /// With `allow_compaction` and `max_data_files_size`: merge files of level 0 step by step. The
+    /// largest merged file has a size of which `level0_file_num_compaction_trigger` files, with
+    /// their blobs, fill `max_data_files_size`. Not saved in OPTIONS files. Default false.
     pub use_kv_ratio_compaction: bool,
 }
 
@@ -169,7 +169,7 @@ impl OptionValue for CompactionOptionsUniversal {
         ];
         log_fields(name, &fields, lines);
     }
-    /// Only names that RocksDB 7.8 knows too.
+    /// Prints only names that RocksDB 7.8 also knows.
     fn print(&self) -> String {
         format!(
             "{{allow_trivial_move={};compression_size_percent={};incremental={};max_merge_width={};\
@@ -192,7 +192,7 @@ fn set_fifo(o: &mut CompactionOptionsFifo, name: &str, text: &str) -> Result<()>
         "allow_compaction" => o.allow_compaction = OptionValue::parse(text)?,
         "max_data_files_size" => o.max_data_files_size = OptionValue::parse(text)?,
         "use_kv_ratio_compaction" => o.use_kv_ratio_compaction = OptionValue::parse(text)?,
-        // `ttl` is an option of the family; there is one kind of storage.
+        // In Esker `ttl` is an option of the family, and there are no storage temperatures.
         "ttl"
         | "age_for_warm"
         | "file_temperature_age_thresholds"
@@ -218,7 +218,7 @@ impl OptionValue for CompactionOptionsFifo {
         ];
         log_fields(name, &fields, lines);
     }
-    /// Only names that RocksDB 7.8 knows too.
+    /// Prints only names that RocksDB 7.8 also knows.
     fn print(&self) -> String {
         format!(
             "{{allow_compaction={};max_table_files_size={};}}",

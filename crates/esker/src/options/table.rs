@@ -1,4 +1,4 @@
-//! An option is declared once: the table of names behind the option structs.
+//! Tables of options: each option is declared once, for its struct field and its text form.
 //!
 //! In: the declarations in `db.rs` and `cf.rs`; the names in `table_options.rs`, whose struct is in
 //! `esker_table`. Out: the structs with their defaults and setters, and for each struct a table
@@ -6,7 +6,7 @@
 //! `set_options` and command-line strings all go through that table, so one place spells a name.
 //!
 //! Invariants
-//!  1. A name stands once in a table, and is RocksDB's, letter for letter.
+//!  1. A name occurs once in a table, and is spelled as in RocksDB.
 //!  2. `parse(print(x)) == x` for every option that has a text form.
 //!  3. A failed parse leaves the struct as it was.
 
@@ -18,7 +18,7 @@ use esker_base::{Error, Result};
 /// When an option may change, and whether it can be written down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OptionKind {
-    /// Has a text form; only read when the database is opened.
+    /// Has a text form; takes effect only when the database is opened.
     Fixed,
     /// Has a text form; `set_options` or `set_db_options` changes it while the database runs.
     Mutable,
@@ -33,13 +33,13 @@ pub struct OptionInfo<T: 'static> {
     pub name: &'static str,
     /// The documentation of the field, as written in the source.
     pub help: &'static str,
-    /// When it may change.
+    /// When the option may change.
     pub kind: OptionKind,
-    /// Functions that read and write it; `None` for objects.
+    /// Functions that parse and print the field; `None` for objects.
     pub text: Option<TextForm<T>>,
-    /// Makes an object from text, if that is possible. It is never written.
+    /// Makes an object from text, if that is possible. Objects are never written as text.
     pub read: Option<fn(&mut T, &str) -> Result<()>>,
-    /// Appends its lines of the LOG.
+    /// Appends the option's lines for the LOG.
     pub log: fn(&T, &mut Vec<LogLine>),
 }
 
@@ -152,8 +152,8 @@ macro_rules! option_struct {
 }
 pub(crate) use option_struct;
 
-/// The table alone, for a struct that is declared elsewhere. Each line reads
-/// `/// help`, `field [as "RocksDBName"], fixed|mutable|object;`.
+/// Declares the table alone, for a struct that is declared elsewhere. Each line reads `/// help`,
+/// `field [as "RocksDBName"], fixed|mutable|object;`.
 macro_rules! option_table {
     (
         impl $name:ident : $rocks:literal {

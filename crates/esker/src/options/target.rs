@@ -1,22 +1,21 @@
-//! Features by the RocksDB that reads them: those that `compatible_with` rules out, and the version
-//! that brought each.
+//! Features that `compatible_with` may rule out, each with the first RocksDB release that reads it.
 //!
-//! In: a target. Out: whether a feature may be written, or an error with the option's name.
+//! In: a target version. Out: whether a feature may be written, or an error with the option's name.
 //! Source: RocksDB `HISTORY.md`, by release; the effect of each on 7.8.3 is measured (docs/compat/,
 //! "Target version").
 //!
 //! Invariants
-//!  1. With options that pass, every byte written is read by the RocksDB named and by all later
-//!     ones.
-//!  2. Features that a directory holds already are read, and go when they are rewritten
-//!     (`downgrade`).
+//!  1. The named RocksDB and all later releases read everything that is written with accepted
+//!     options.
+//!  2. Esker reads features that a directory already holds. `downgrade` rewrites the files without
+//!     them.
 
 use super::value::OptionValue;
 use super::{ColumnFamilyOptions, DbOptions, TargetVersion};
 use esker_base::{Error, Result};
 use std::fmt;
 
-/// Versions of the table format that are taken over from OPTIONS files, which do not say
+/// Table format versions that Esker takes over from OPTIONS files, which do not name
 /// `compatible_with`.
 pub(super) const FORMAT_VERSIONS_LOADED: std::ops::RangeInclusive<u32> = 2..=5;
 
@@ -25,7 +24,7 @@ pub(super) const FORMAT_VERSIONS_LOADED: std::ops::RangeInclusive<u32> = 2..=5;
 pub struct Release(pub u32, pub u32);
 
 impl Release {
-    /// The oldest that Esker writes for.
+    /// The oldest release that Esker writes for.
     pub const OLDEST: Release = Release(7, 8);
 }
 
@@ -43,7 +42,7 @@ pub enum Feature {
     FormatVersion6,
     /// Compression managers.
     FormatVersion7,
-    /// Values apart from keys in data blocks.
+    /// Data blocks that store values apart from keys.
     SeparatedValues,
     /// Index blocks marked for search by interpolation.
     UniformIndex,
@@ -53,18 +52,18 @@ pub enum Feature {
     EntityBlobs,
     /// Values with a preferred sequence number.
     TimedPut,
-    /// WAL records that say how long timestamps are.
+    /// WAL records with the length of timestamps.
     TimestampSizes,
     /// Families whose tables are without the timestamps of their keys.
     TimestampsInMemory,
-    /// WAL records about the WAL before.
+    /// WAL records about the preceding WAL.
     PredecessorRecords,
     /// An index by user code in place of RocksDB's.
     UserDefinedIndex,
 }
 
 impl Feature {
-    /// All of them, oldest first.
+    /// All features, oldest first.
     pub const ALL: [Feature; 11] = [
         Feature::TimestampSizes,
         Feature::TimestampsInMemory,
@@ -79,7 +78,7 @@ impl Feature {
         Feature::UserDefinedIndex,
     ];
 
-    /// The first release that reads it.
+    /// The first release that reads the feature.
     pub fn since(self) -> Release {
         match self {
             Feature::TimestampSizes | Feature::TimestampsInMemory => Release(8, 4),
@@ -94,7 +93,7 @@ impl Feature {
         }
     }
 
-    /// The option or call that asks for it.
+    /// The option or call that asks for the feature.
     pub fn name(self) -> &'static str {
         match self {
             Feature::TimestampSizes => "comparator with timestamps (type-10 WAL records)",
@@ -113,13 +112,13 @@ impl Feature {
 }
 
 impl TargetVersion {
-    /// All, oldest first.
+    /// All targets, oldest first.
     pub const ALL: [TargetVersion; 5] =
         [TargetVersion::V7_8, TargetVersion::V8, TargetVersion::V9, TargetVersion::V10, TargetVersion::V11];
 
     /// The target called `text`: "7.8", "8.x", …
     /// # Errors
-    /// `InvalidArgument` naming those that there are.
+    /// `InvalidArgument`: names the valid targets.
     pub fn from_name(text: &str) -> Result<TargetVersion> {
         let names = || TargetVersion::ALL.map(TargetVersion::name).join(", ");
         TargetVersion::ALL
@@ -130,7 +129,7 @@ impl TargetVersion {
             })
     }
 
-    /// As `compatible_with` has it.
+    /// The target's name as a value of `compatible_with`.
     pub fn name(self) -> &'static str {
         match self {
             TargetVersion::V7_8 => "7.8",
@@ -141,7 +140,7 @@ impl TargetVersion {
         }
     }
 
-    /// The last release that it stands for.
+    /// The last release that the target stands for.
     pub fn release(self) -> Release {
         match self {
             TargetVersion::V7_8 => Release(7, 8),
@@ -152,12 +151,12 @@ impl TargetVersion {
         }
     }
 
-    /// Whether its release reads `feature`.
+    /// Whether the target's release reads `feature`.
     pub fn reads(self, feature: Feature) -> bool {
         self.release() >= feature.since()
     }
 
-    /// Refuses what asks for `feature` if its release cannot read that.
+    /// Refuses `feature` if the target's release cannot read it.
     /// # Errors
     /// `InvalidArgument` naming the option and both versions.
     pub fn require(self, feature: Feature) -> Result<()> {
@@ -175,14 +174,14 @@ impl TargetVersion {
 }
 
 impl ColumnFamilyOptions {
-    /// Refuses what `db.compatible_with` rules out.
+    /// Refuses options that `db.compatible_with` rules out.
     /// # Errors
     /// `InvalidArgument` naming the option.
     pub fn validate_target(&self, db: &DbOptions) -> Result<()> {
         self.newer_features().into_iter().try_for_each(|feature| db.compatible_with.require(feature))
     }
 
-    /// The features requested by these options that RocksDB 7.8 cannot read.
+    /// Features that these options request and RocksDB 7.8 cannot read.
     pub fn newer_features(&self) -> Vec<Feature> {
         let table = &self.table;
         let mut asked = Vec::new();
@@ -200,9 +199,8 @@ impl ColumnFamilyOptions {
         asked
     }
 
-    /// Asks for nothing any more that `target` cannot read, where that is a matter of how bytes
-    /// lie: tables of the newest format that it reads. Families without timestamps in their tables
-    /// stay as they are.
+    /// Limits the table format to the newest version that `target` reads, and stores values beside
+    /// keys if it must. Does not change whether tables store timestamps.
     pub fn limit_to(&mut self, target: TargetVersion) {
         let newest = if target.reads(Feature::FormatVersion7) {
             7

@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub trait OptionValue: Sized {
     /// The value that `text` means.
     /// # Errors
-    /// `InvalidArgument` saying what would be right.
+    /// `InvalidArgument`: names the valid values.
     fn parse(text: &str) -> Result<Self>;
     /// Text that `parse` takes and RocksDB understands.
     fn print(&self) -> String;
@@ -55,7 +55,7 @@ pub trait ObjectValue: Sized {
     fn read(text: &str) -> Result<Self>;
 }
 
-/// `nullptr`, or bytes a second: RocksDB's limiter of writes.
+/// Text: `nullptr`, or bytes per second of a limiter of writes.
 impl ObjectValue for Option<Arc<RateLimiter>> {
     fn read(text: &str) -> Result<Self> {
         if is_null(text.trim()) {
@@ -69,7 +69,7 @@ impl ObjectValue for Option<Arc<RateLimiter>> {
     }
 }
 
-/// `nullptr`, or `BasicStatistics`.
+/// Text: `nullptr` or `BasicStatistics`.
 impl ObjectValue for Option<Arc<Statistics>> {
     fn read(text: &str) -> Result<Self> {
         match object_name(text) {
@@ -80,21 +80,21 @@ impl ObjectValue for Option<Arc<Statistics>> {
     }
 }
 
-/// `nullptr`: text makes no filter.
+/// Text: `nullptr` only. No text makes a filter.
 impl ObjectValue for Option<CompactionFilterRef> {
     fn read(text: &str) -> Result<Self> {
         no_built_in(text, "compaction filter")
     }
 }
 
-/// `nullptr`: text makes no factory.
+/// Text: `nullptr` only. No text makes a factory.
 impl ObjectValue for Option<CompactionFilterFactoryRef> {
     fn read(text: &str) -> Result<Self> {
         no_built_in(text, "compaction filter factory")
     }
 }
 
-/// `None`, for a kind of object without built-in ones.
+/// Reads a kind of object that has no built-in ones: `None`, or an error.
 fn no_built_in<T>(text: &str, what: &str) -> Result<Option<T>> {
     match object_name(text) {
         name if is_null(name) => Ok(None),
@@ -131,7 +131,7 @@ fn parse_number(text: &str) -> Result<i128> {
         Some(b't') => (&text[..text.len() - 1], 40),
         _ => (text, 0),
     };
-    // i64 and u64 both fit into i128, and so does either of them shifted by 40.
+    // An i64 or u64 fits into i128, even shifted by 40 bits.
     let number: i128 = digits.parse().map_err(|_| wrong())?;
     if number.unsigned_abs() > u128::from(u64::MAX) { Err(wrong()) } else { Ok(number << shift) }
 }
@@ -177,7 +177,7 @@ impl OptionValue for String {
     }
 }
 
-/// The name of an object that is not built; `nullptr` is none.
+/// The name of an object that is not built; `nullptr` gives `None`.
 impl OptionValue for Option<String> {
     fn parse(text: &str) -> Result<Option<String>> {
         let name = object_name(text);
@@ -215,14 +215,14 @@ impl OptionValue for CompressionType {
         self.option_name().to_owned()
     }
     fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
-        // RocksDB shows this one by its number.
+        // RocksDB shows this option's value as a number.
         let is_number = name == "wal_compression";
         let value = if is_number { (*self as u8).to_string() } else { self.property_name().to_owned() };
         lines.push((name.to_owned(), value));
     }
 }
 
-/// RocksDB's word for "none given here".
+/// RocksDB's word for "not given".
 const NO_COMPRESSION_GIVEN: &str = "kDisableCompressionOption";
 
 impl OptionValue for Option<CompressionType> {
@@ -237,7 +237,7 @@ impl OptionValue for Option<CompressionType> {
     }
 }
 
-/// The empty path is "none": the place where it goes by default.
+/// The empty path is `None`: the default place.
 impl OptionValue for Option<PathBuf> {
     fn parse(text: &str) -> Result<Option<PathBuf>> {
         Ok((!text.is_empty()).then(|| PathBuf::from(text)))
@@ -350,7 +350,7 @@ macro_rules! option_enum {
                 self.as_str().to_owned()
             }
             fn log(&self, name: &str, lines: &mut Vec<$crate::options::log::LogLine>) {
-                // RocksDB shows this one by its number.
+                // RocksDB shows this option's value as a number.
                 let is_number = name == "wal_recovery_mode";
                 let value = if is_number { (*self as u8).to_string() } else { self.print() };
                 lines.push((name.to_owned(), value));

@@ -1,5 +1,5 @@
-//! Options of writes and of work asked for by hand: `WriteOptions`, `FlushOptions`,
-//! `CompactRangeOptions` and so on.
+//! Options of writes and of manual work: `WriteOptions`, `FlushOptions`, `CompactRangeOptions` and
+//! so on.
 //!
 //! Source: RocksDB `include/rocksdb/options.h`.
 
@@ -27,23 +27,24 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteOptions {
-    /// Return only when the WAL is on the medium. Default false: survives the process, not the
-    /// machine.
+    /// Return only when the WAL is on the medium. Default false: the write survives a crash of the
+    /// process, but not of the machine.
     pub sync: bool,
-    /// Do not write to the WAL: lost unless flushed. Refused with `recycle_log_file_num` > 0, whose
-    /// recovery needs sequence numbers without gaps. Default false.
+    /// Do not write to the WAL: a crash loses the write unless it was flushed. Refused with
+    /// `recycle_log_file_num` > 0, whose recovery needs sequence numbers without gaps. Default
+    /// false.
     pub disable_wal: bool,
-    /// `Incomplete` where the write would have to wait for background work. Default false.
+    /// Fail with `Incomplete` instead of waiting for background work. Default false.
     pub no_slowdown: bool,
     /// Give way to other writes when compaction is behind. Default false.
     pub low_pri: bool,
-    /// Skip what a batch says about families that do not exist. Default false: `InvalidArgument`.
+    /// Skip operations of a batch on families that do not exist. Default false: `InvalidArgument`.
     pub ignore_missing_column_families: bool,
     /// Accepted without effect: the memtable keeps its own hints. Default false.
     pub memtable_insert_hint_per_batch: bool,
-    /// Bytes of a checksum for each entry of the batch, 0 or 8: made before the write joins others,
-    /// compared when the batch goes into the WAL and into the memtable. A batch made with
-    /// `WriteBatch::with_protection` is compared in any case. Default 0.
+    /// Bytes of a checksum for each entry of the batch, 0 or 8: computed before the write joins
+    /// others, checked when the batch goes into the WAL and into the memtable. A batch made with
+    /// `WriteBatch::with_protection` is checked in any case. Default 0.
     pub protection_bytes_per_key: usize,
     /// Accepted without effect: writes to the WAL never wait for a rate limiter. Default `None`.
     pub rate_limiter_priority: Option<IoPriority>,
@@ -104,7 +105,8 @@ esker_base::setters! {
 pub struct FlushOptions {
     /// Return when the flush is done. Default true.
     pub wait: bool,
-    /// Flush at once even if that makes writers wait. Default false: the flush itself waits first.
+    /// Flush at once even if that stalls writers. Default false: the flush waits until it would
+    /// not.
     pub allow_write_stall: bool,
 }
 
@@ -124,27 +126,27 @@ esker_base::setters! {
 /// Options of `ingest_external_file`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IngestExternalFileOptions {
-    /// Take the file over by a hard link and remove its old name. Default false: it is copied.
+    /// Hard-link the file and remove its old name. Default false: the file is copied.
     pub move_files: bool,
-    /// With `move_files`: copy where the file system has no link between the two. Default true.
+    /// With `move_files`: copy if the file system cannot link the file. Default true.
     pub failed_move_fall_back_to_copy: bool,
-    /// Snapshots taken before do not see the files. Default true. Without, they may, and iterators:
-    /// only if `allow_global_seqno` is off, too.
+    /// Existing snapshots do not see the files. Default true. False has an effect only if
+    /// `allow_global_seqno` is off, too: existing snapshots and iterators may then see the files.
     pub snapshot_consistency: bool,
-    /// Files may be given a sequence number; without, they may overlap nothing, and snapshots see
-    /// them. Default true.
+    /// Files may get a sequence number. If false, they must not overlap existing keys, and
+    /// snapshots see them. Default true.
     pub allow_global_seqno: bool,
-    /// Memtables that overlap are flushed, while writers wait; without, overlapping them is an
-    /// error. Default true.
+    /// Overlapping memtables are flushed while writers wait. If false, an overlap with memtables is
+    /// an error. Default true.
     pub allow_blocking_flush: bool,
-    /// Put the files below everything else. Not supported. Default false.
+    /// Put the files below all existing data. Not supported. Default false.
     pub ingest_behind: bool,
     /// Write the sequence number into the file. Not supported: the MANIFEST has it. Default false.
     pub write_global_seqno: bool,
     /// Check every block of the files first. Default false.
     pub verify_checksums_before_ingest: bool,
-    /// Make the checksums of files that come with one, and compare; without, they are taken as they
-    /// are said. Only with `file_checksum_gen_factory`. Default true.
+    /// Compute the checksums of files that come with one, and compare. If false, the given
+    /// checksums are trusted. Only with `file_checksum_gen_factory`. Default true.
     pub verify_file_checksum: bool,
     /// Fail if a file does not fit into the last level. Default false.
     pub fail_if_not_bottommost_level: bool,
@@ -185,8 +187,7 @@ esker_base::setters! {
 /// Options of `create_column_family_with_import`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ImportColumnFamilyOptions {
-    /// Take the files over by hard links and remove their old names. Default false: they are
-    /// copied.
+    /// Hard-link the files and remove their old names. Default false: the files are copied.
     pub move_files: bool,
 }
 
@@ -197,28 +198,28 @@ esker_base::setters! {
 }
 
 option_enum! {
-    /// The treatment of the last level by a manual compaction.
+    /// Whether a manual compaction rewrites the last level.
     #[derive(Default)]
     pub enum BottommostLevelCompaction {
-        /// Leave it.
+        /// Leave the last level as it is.
         Skip = 0, "kSkip";
-        /// Rewrite it if there is a compaction filter.
+        /// Rewrite the last level if there is a compaction filter.
         #[default]
         IfHaveCompactionFilter = 1, "kIfHaveCompactionFilter";
-        /// Rewrite it.
+        /// Rewrite the last level.
         Force = 2, "kForce";
-        /// Rewrite it, except files this call has made.
+        /// Rewrite the last level, except files that this call has written.
         ForceOptimized = 3, "kForceOptimized";
     }
 }
 
-/// A range of keys, without timestamps. The call that takes it says whether `limit` belongs to it.
-/// RocksDB's `RangeOpt`.
+/// A range of keys, without timestamps. The call that takes the range says whether `limit` belongs
+/// to it. RocksDB's `RangeOpt`.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct RangeOpt<'a> {
     /// The first key; `None`: from the start.
     pub start: Option<&'a [u8]>,
-    /// The last one; `None`: to the end.
+    /// The last key; `None`: to the end.
     pub limit: Option<&'a [u8]>,
 }
 
@@ -230,26 +231,25 @@ esker_base::debug_with_text!(RangeOpt<'_> {
 /// Options of `compact_range`.
 #[derive(Clone)]
 pub struct CompactRangeOptions {
-    /// No other compaction of the database runs meanwhile. Default false.
+    /// Let no other compaction of the database run meanwhile. Default false.
     pub exclusive_manual_compaction: bool,
-    /// Afterwards move all files of the level that the range ended in to another one. Default
-    /// false.
+    /// Afterwards move all files of the deepest compacted level to another level. Default false.
     pub change_level: bool,
-    /// With `change_level`: the level to move to, all levels on the way being empty; -1: the
-    /// smallest that is large enough. Default -1.
+    /// With `change_level`: the level to move to; all levels on the way must be empty. -1: the
+    /// first level that is large enough. Default -1.
     pub target_level: i32,
-    /// Treatment of the last level. Default `IfHaveCompactionFilter`.
+    /// Whether to rewrite the last level. Default `IfHaveCompactionFilter`.
     pub bottommost_level_compaction: BottommostLevelCompaction,
     /// Flush at once even if that makes writers wait. Default false.
     pub allow_write_stall: bool,
     /// Threads for each compaction; 0: as `max_subcompactions`. Default 0.
     pub max_subcompactions: u32,
     /// The path id, an index into `cf_paths` or `db_paths`, that the compaction writes to;
-    /// [`CompactRangeOptions::PATH_OF_LEVEL`]: the one that automatic compactions choose. Default
+    /// [`CompactRangeOptions::PATH_OF_LEVEL`]: the path that automatic compactions choose. Default
     /// 0.
     pub target_path_id: u32,
-    /// In families with user-defined timestamps: raise `full_history_ts_low` to this first, so that
-    /// what only older reads could come to goes. Default `None`.
+    /// In families with user-defined timestamps: first raise `full_history_ts_low` to this, so that
+    /// versions for older reads are dropped. Default `None`.
     pub full_history_ts_low: Option<Vec<u8>>,
     /// Set it to end the compaction with `Incomplete(ManualCompactionPaused)`. Finished parts stay.
     /// [`Db::disable_manual_compaction`](crate::Db::disable_manual_compaction) sets it, too.
@@ -300,20 +300,21 @@ esker_base::setters! {
 }
 
 impl CompactRangeOptions {
-    /// Esker's own `target_path_id`: the path that automatic compactions choose, by level or, in
-    /// the universal style, by size.
+    /// Esker's own value of `target_path_id`: the path that automatic compactions choose, by level
+    /// or (in the universal style) by size.
     pub const PATH_OF_LEVEL: u32 = u32::MAX;
 }
 
 /// Options of `compact_files`.
 #[derive(Clone, Debug)]
 pub struct CompactionOptions {
-    /// Bytes at which an output file ends; in level 0 there is one in any case. Default `u64::MAX`.
+    /// Bytes at which an output file ends; an output in level 0 is always one file. Default
+    /// `u64::MAX`.
     pub output_file_size_limit: u64,
-    /// Threads; 0: as `max_subcompactions`. Default 0.
+    /// Threads of the compaction; 0: as `DbOptions::max_subcompactions`. Default 0.
     pub max_subcompactions: u32,
-    /// The path id that the compaction writes to; `None`: the one that automatic compactions
-    /// choose, where RocksDB refuses the call if there is more than one. Default `None`.
+    /// The path id that the compaction writes to. `None`: the path that automatic compactions
+    /// choose; RocksDB refuses the call if there are several paths. Default `None`.
     pub output_path_id: Option<u32>,
     /// Set it to end the compaction with `Incomplete(ManualCompactionPaused)`; its inputs stay.
     /// [`Db::disable_manual_compaction`](crate::Db::disable_manual_compaction) sets it, too.
@@ -348,8 +349,8 @@ pub struct LiveFilesStorageInfoOptions {
     pub include_checksum_info: bool,
     /// Flush memtables first if the WALs have this many bytes or more. Default 0: always.
     pub wal_size_for_flush: u64,
-    /// Accepted: the list is one point in time of all families whether their flush is atomic or
-    /// not. Default false.
+    /// Accepted without effect: the list is always one point in time of all families. Default
+    /// false.
     pub atomic_flush: bool,
 }
 
@@ -364,7 +365,7 @@ esker_base::setters! {
 /// Options of `wait_for_compact`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WaitForCompactOptions {
-    /// End with `Aborted` while background work is paused, instead of waiting until it goes on.
+    /// End with `Aborted` while background work is paused, instead of waiting until it continues.
     /// Default false.
     pub abort_on_pause: bool,
     /// Flush the memtables of all families first. Default false.

@@ -1,6 +1,6 @@
 //! One bound on the memtables of several databases: RocksDB's `WriteBufferManager`.
 //!
-//! In: bytes taken and given back by arenas. Out: whether a memtable should be flushed; a charge on
+//! In: bytes that arenas allocate and free. Out: whether a memtable should be flushed; a charge on
 //! a block cache.
 //! Source of the thresholds: RocksDB `include/rocksdb/write_buffer_manager.h`,
 //! `cache/cache_reservation_manager.cc`.
@@ -8,11 +8,11 @@
 //! Invariants
 //!  1. `used` is the sum of the blocks of all memtables, `active` of those that still take writes.
 //!  2. With a cache, `used` rounded up to `CHARGE_STEP` is charged to it, unless a strict limit
-//!     refuses: a memtable does not give memory back for that. The next block tries again. The
+//!     refuses. After a refusal a memtable keeps its memory, and the next block tries again. The
 //!     charge shrinks when `used` has fallen below three quarters of it.
-//!  3. No thread waits for the charge: a thread that finds another one changing it leaves the
-//!     change to that one. A change of the charge may drop values that readers have left behind,
-//!     also another memtable of the same manager, on the same thread.
+//!  3. No thread waits for the charge: a thread that finds another thread changing it leaves the
+//!     change to that thread. A change of the charge may drop values that readers have released,
+//!     among them another memtable of the same manager, on the same thread.
 //!  4. Waiters for memory are told when the bound changes.
 
 use super::DbOptions;
@@ -28,18 +28,18 @@ const CHARGE_STEP: usize = 256 << 10;
 
 /// An object that lets writers wait for memory.
 pub(crate) trait WaitsForMemory: Send + Sync {
-    /// The bound is another now.
+    /// The bound has changed.
     fn look_again(&self);
 }
 
 /// A database that keeps flushed memtables for conflict checks.
 pub(crate) trait HoldsHistory: Send + Sync {
-    /// Lets go of the oldest ones with `bytes` in all, and says how many bytes those have. Calls
-    /// [`WriteBufferManager::set_holds_history`].
+    /// Drops the oldest flushed memtables, `bytes` in total, and returns the bytes that it dropped.
+    /// Calls [`WriteBufferManager::set_holds_history`].
     fn give_up_history(self: Arc<Self>, bytes: usize) -> usize;
 }
 
-/// Shared by the databases whose options hold the same one.
+/// A bound on memtables, shared by all databases whose options hold the same manager.
 #[derive(Debug)]
 pub struct WriteBufferManager {
     buffer_bytes: AtomicUsize,
@@ -48,16 +48,16 @@ pub struct WriteBufferManager {
     allow_stall: AtomicBool,
     charge: Option<Charge>,
     waiting: Mutex<Vec<Weak<dyn WaitsForMemory>>>,
-    /// Those that keep flushed memtables.
+    /// Databases that keep flushed memtables.
     histories: Mutex<Vec<Weak<dyn HoldsHistory>>>,
-    /// Whether there is one. Writers look at it with each write.
+    /// Whether `histories` is not empty. Each write reads it.
     has_history: AtomicBool,
 }
 
 /// The charge on a cache.
 #[derive(Debug)]
 struct Charge {
-    /// As the reservation's, to be looked at without the lock.
+    /// The reservation's bytes, readable without the lock.
     bytes: AtomicUsize,
     reservation: Mutex<Reservation<CachedBlock>>,
 }
@@ -88,7 +88,8 @@ impl WriteBufferManager {
         }
     }
 
-    /// As `new`; the memtables' memory counts as used in `cache`, too (`cost_to_cache`).
+    /// [`WriteBufferManager::new`], with the memtables' memory charged to `cache`, too
+    /// (`cost_to_cache`).
     pub fn with_cache(buffer_bytes: usize, cache: &Arc<BlockCache>, allow_stall: bool) -> Self {
         let nothing = cache.reserve(Role::WriteBuffer, 0).expect("there is always room for nothing");
         let charge = Charge { bytes: AtomicUsize::new(0), reservation: Mutex::new(nothing) };
@@ -100,21 +101,21 @@ impl WriteBufferManager {
         self.buffer_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes the bound, in bytes. Writers who wait look again.
+    /// Changes the bound, in bytes. Waiting writers check it again.
     pub fn set_buffer_size(&self, bytes: usize) {
         self.buffer_bytes.store(bytes, Ordering::Relaxed);
         let waiting = self.waiting.lock().clone();
         waiting.iter().filter_map(Weak::upgrade).for_each(|who| who.look_again());
     }
 
-    /// Changes whether writers wait beyond the bound. Writers who wait look again.
+    /// Changes whether writers wait beyond the bound. Waiting writers check again.
     pub fn set_allow_stall(&self, allow_stall: bool) {
         self.allow_stall.store(allow_stall, Ordering::Relaxed);
         let waiting = self.waiting.lock().clone();
         waiting.iter().filter_map(Weak::upgrade).for_each(|who| who.look_again());
     }
 
-    /// Has `who` told when the bound changes. Call it before looking whether to wait.
+    /// Registers `who` to be told when the bound changes. Call it before the check whether to wait.
     pub(crate) fn tell_of_changes(&self, who: Weak<dyn WaitsForMemory>) {
         let is_same = |other: &Weak<_>| std::ptr::addr_eq(other.as_ptr(), who.as_ptr());
         let mut waiting = self.waiting.lock();
@@ -122,7 +123,8 @@ impl WriteBufferManager {
         waiting.push(who);
     }
 
-    /// Whether `who` has flushed memtables to give up. Takes a lock; may be called under any other.
+    /// Records whether `who` keeps flushed memtables. Takes a lock; may be called under any other
+    /// lock.
     pub(crate) fn set_holds_history(&self, who: Weak<dyn HoldsHistory>, holds: bool) {
         let is_same = |other: &Weak<_>| std::ptr::addr_eq(other.as_ptr(), who.as_ptr());
         let mut histories = self.histories.lock();
@@ -135,15 +137,15 @@ impl WriteBufferManager {
         }
     }
 
-    /// Whether flushed memtables should go because memory is over the bound. Cheap enough for each
-    /// write.
+    /// Whether flushed memtables should be dropped because memory is over the bound. Cheap enough
+    /// for each write.
     #[inline]
     pub(crate) fn history_is_too_large(&self) -> bool {
         self.has_history.load(Ordering::Relaxed) && self.bytes_over_bound() > 0
     }
 
-    /// Has the databases let go of flushed memtables until memory will be below the bound. The
-    /// caller holds no lock.
+    /// Lets the databases drop flushed memtables until memory is below the bound. The caller holds
+    /// no lock.
     pub(crate) fn give_up_history(&self) {
         let (mut over, holders) = (self.bytes_over_bound(), self.histories.lock().clone());
         for holder in holders {
@@ -175,8 +177,8 @@ impl WriteBufferManager {
         self.charge.as_ref().map_or(0, |charge| charge.bytes.load(Ordering::Relaxed))
     }
 
-    /// Whether a memtable should be flushed: the active ones passed 7/8 of the bound, or all passed
-    /// the bound while at least half of it is active (flushing less would not help).
+    /// Whether a memtable should be flushed: the active memtables passed 7/8 of the bound, or all
+    /// memtables passed the bound and at least half of it is active (else a flush would not help).
     pub fn should_flush(&self) -> bool {
         let bound = self.buffer_size();
         if bound == 0 {
@@ -186,7 +188,8 @@ impl WriteBufferManager {
         active > bound / 8 * 7 || (self.memory_usage() >= bound && active >= bound / 2)
     }
 
-    /// By how many bytes all memtables reach or pass the bound; 0 below it, or if there is none.
+    /// By how many bytes all memtables reach or pass the bound; 0 below the bound, or without a
+    /// bound.
     pub(crate) fn bytes_over_bound(&self) -> usize {
         match self.buffer_size() {
             0 => 0,
@@ -200,14 +203,14 @@ impl WriteBufferManager {
         self.allow_stall.load(Ordering::Relaxed) && bound > 0 && self.memory_usage() >= bound
     }
 
-    /// Charges what is used now, if that differs enough from what is charged; or leaves it to the
-    /// one who is at it.
+    /// Adapts the charge to the used bytes if they differ enough, or leaves that to a thread that
+    /// is already doing it.
     fn update_charge(&self) {
         let Some(charge) = &self.charge else { return };
         let mut refused = None;
         loop {
-            // With the one who holds the lock: either they see what is used now after they have let
-            // go of it, or the lock is found free here.
+            // Pairs with the fence of the lock's holder: either the holder sees the used bytes
+            // after it releases the lock, or this thread finds the lock free.
             fence(Ordering::SeqCst);
             let charged = charge.bytes.load(Ordering::Relaxed);
             let target = charge_for(self.memory_usage(), charged);

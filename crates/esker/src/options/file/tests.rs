@@ -45,7 +45,7 @@ fn every_option_of_rocksdb_11_is_known() {
     let cf = loaded.family("default").unwrap();
     assert_eq!(cf.merge_operator.as_ref().unwrap().name(), "StringAppendOperator");
     assert_eq!(cf.compression, CompressionType::Lz4);
-    // A version of the table's format for newer releases alone: see `is_kept`.
+    // A table format version that only newer releases read: see `is_kept`.
     let ignored: Vec<&str> = loaded.ignored.iter().map(|(_, name, _)| name.as_str()).collect();
     assert_eq!(ignored, ["format_version"]);
 
@@ -146,8 +146,8 @@ fn what_cannot_be_read_is_named() {
     }
 }
 
-/// RocksDB 7.8 and 11 must both know every name we may write: their own files list all the names
-/// they know.
+/// RocksDB 7.8 and 11 must both know every name that Esker writes. The files that they wrote list
+/// all the names they know.
 #[test]
 fn only_names_that_both_versions_know_are_written() {
     let names = |name: &str| -> HashSet<String> {
@@ -162,10 +162,11 @@ fn only_names_that_both_versions_know_are_written() {
     ours.extend(DbOptions::all_options().iter().filter(|o| o.text.is_some()).map(|o| o.name));
     ours.extend(ColumnFamilyOptions::all_options().iter().filter(|o| o.text.is_some()).map(|o| o.name));
     ours.extend(BlockBasedTableOptions::all_options().iter().filter(|o| o.text.is_some()).map(|o| o.name));
-    // RocksDB leaves an empty list out of its file but reads it; the fixtures do not say where they
-    // were made.
+    // RocksDB reads an empty list but does not write one, and the fixtures were made without a WAL
+    // directory.
     let left_out = ["compression_per_level", "wal_dir"];
-    // Where it is not the default, 7.8 would misread the tables: the name keeps its tools out.
+    // Without the default, 7.8 would misread the tables: the unknown name makes its tools refuse
+    // the database.
     let keeps_out = ["persist_user_defined_timestamps"];
     for name in ours {
         let allowed = both.contains(name)
@@ -176,7 +177,7 @@ fn only_names_that_both_versions_know_are_written() {
     }
 }
 
-/// Of a version of RocksDB that knows more.
+/// A newer RocksDB may write such fields.
 #[test]
 fn unknown_fields_of_an_option_are_left_out() {
     let text = "[Version]\n rocksdb_version=12.0.0\n options_file_version=1.1\n[DBOptions]\n brand_new=1\n\
@@ -225,15 +226,15 @@ fn a_saved_file_comes_back() {
     }
 }
 
-/// A number that is the default's where nothing else is set, and not what would be chosen beside
-/// these other options.
+/// The number is the default without other options, but `sanitize` would choose another one with
+/// these options.
 #[test]
 fn what_would_be_chosen_otherwise_comes_back_as_it_was() {
     use crate::options::CompactionStyle;
     let mut universal = defaults().compaction_style(CompactionStyle::Universal);
     (universal.ttl, universal.periodic_compaction_seconds) = (0, 0);
-    // As after `set_options`: the options were made consistent with another write buffer and file
-    // size.
+    // The state after `set_options`: the options were made consistent with another write buffer and
+    // file size.
     let mut changed = defaults();
     changed.sanitize(&DbOptions::default());
     (changed.write_buffer_size, changed.target_file_size_base) = (1 << 20, 2 << 20);
@@ -259,7 +260,7 @@ fn what_would_be_chosen_otherwise_comes_back_as_it_was() {
     }
 }
 
-/// The whole file of an untouched database, as a reader of it meets it.
+/// The whole OPTIONS file of a database with default options.
 #[test]
 fn a_file_of_defaults_is_small() {
     let text = print_options(&DbOptions::default(), [("default", &defaults())]);
@@ -366,7 +367,7 @@ fn what_only_costs_speed_or_memory_does_not_keep_a_database_shut() {
     cf.validate().unwrap();
 }
 
-/// As RocksDB 5 to 7 wrote them.
+/// Forms that RocksDB 5 to 7 wrote.
 #[test]
 fn old_forms_of_values_are_read() {
     let text = "[Version]\n  rocksdb_version=5.1.4\n  options_file_version=1.1\n[DBOptions]\n  fail_if_options_file_error=false\n  \

@@ -81,7 +81,7 @@ fn names_that_rocksdb_ignores_are_ignored() {
     BlockBasedTableOptions::default().set_text("hash_index_allow_collision", "true").unwrap();
 }
 
-/// Every option that says so of itself, and the other way round.
+/// The page lists exactly the options whose help says that they have no effect.
 #[test]
 fn options_without_effect_are_listed_with_the_reason() {
     fn of<T: OptionStruct>() -> Vec<&'static str> {
