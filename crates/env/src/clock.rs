@@ -49,7 +49,8 @@ impl Clock for SystemClock {
     fn sleep(&self, duration: Duration) {
         thread::sleep(duration);
     }
-    /// Reads the clock that the kernel advances every few milliseconds, at a third of the price.
+    /// Reads the clock that the kernel advances every few milliseconds. That costs a third of the
+    /// exact one.
     #[cfg(target_os = "linux")]
     fn now_seconds(&self) -> u64 {
         u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
@@ -77,7 +78,7 @@ impl Clock for SimulatedClock {
     }
 }
 
-/// A clock that a test owns: it moves only by [`MockClock::advance`], [`MockClock::set_micros`] and
+/// A clock that a test owns. It moves only by [`MockClock::advance`], [`MockClock::set_micros`] and
 /// `sleep`, which advances the clock and returns at once.
 #[derive(Debug)]
 pub struct MockClock {
@@ -103,12 +104,12 @@ impl MockClock {
         self.monotonic_nanos.fetch_add(nanos, Ordering::SeqCst);
     }
 
-    /// Sets wall time, also back, as an administrator does; monotonic time stays.
+    /// Sets wall time, forward or back, as an administrator may; monotonic time stays.
     pub fn set_micros(&self, now_micros: u64) {
         self.wall_nanos.store(now_micros * 1_000, Ordering::SeqCst);
     }
 
-    /// All the time that was slept.
+    /// The total time slept.
     pub fn slept(&self) -> Duration {
         Duration::from_nanos(self.slept_nanos.load(Ordering::SeqCst))
     }

@@ -21,20 +21,20 @@ pub struct Env {
 }
 
 impl Env {
-    /// These files and this clock, with threads of its own.
+    /// An environment of these files and this clock, with threads of its own.
     pub fn new(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Env {
         let timer = Arc::new(Timer::new(clock.clone()));
         Env { fs, clock, pool: Arc::new(ThreadPool::new()), timer }
     }
 
-    /// These files, the machine's clock, and threads of its own.
+    /// An environment of these files and the machine's clock, with threads of its own.
     pub fn with_fs(fs: Arc<dyn FileSystem>) -> Env {
         Env::new(fs, Arc::new(SystemClock))
     }
 }
 
-/// The machine's files and clock. All databases of the process that use it share its threads, as
-/// with RocksDB's `Env::Default()`.
+/// The machine's files and clock. As with RocksDB's `Env::Default()`, all databases of the process
+/// that use it share its threads.
 impl Default for Env {
     fn default() -> Env {
         static SHARED: OnceLock<Env> = OnceLock::new();

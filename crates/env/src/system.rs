@@ -74,8 +74,8 @@ pub fn local_time(seconds: u64) -> LocalTime {
     }
 }
 
-/// The first directory of this process whose file system does not sync directories; worth a line in
-/// the LOG, because its names are only as durable as that file system makes them.
+/// The first directory of this process whose file system does not sync directories. It deserves a
+/// line in the LOG, because its names are only as durable as that file system makes them.
 pub fn unsynced_directory() -> Option<&'static std::path::Path> {
     crate::posix::refused::unsynced_directory()
 }
@@ -85,12 +85,12 @@ pub fn open_files_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// Raises that limit to the hard limit and returns it. For programs only: it affects the whole
-/// process and its children.
+/// Raises the soft limit of descriptors to the hard limit and returns it. For programs only: it
+/// affects the whole process and its children.
 pub fn raise_open_files_limit() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
-    // Where the system does not let it, it stays as it is.
+    // If the system refuses, the limit stays.
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok();
     open_files_limit()
 }

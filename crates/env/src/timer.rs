@@ -5,10 +5,10 @@
 //!
 //! Invariants
 //!  1. No work runs, and none is dropped, while the timer's lock is held: work may call the timer.
-//!  2. Once [`Repeating`] is dropped its work does not run any more, and is dropped; a drop from
-//!     within the work itself does not wait.
+//!  2. When a drop of [`Repeating`] returns, its work has been dropped and does not run. A drop
+//!     from within the work itself does not wait.
 //!  3. A forked child has none of its parent's work, and a thread of its own.
-//!  4. Late work is not made up for: the next call is one period after the end of the last.
+//!  4. Late calls are not made up for: the next call is one period after the end of the last.
 //!
 //! The idea is RocksDB's `util/timer.h`.
 
@@ -35,9 +35,9 @@ struct Shared {
     owner: ProcessOwner,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// The list changed, a call ended, or the end.
+    /// Notified when the list changes, a call has ended, or the timer ends.
     changed: Condvar,
-    /// There is work, and the system has refused the thread for it. Changes under `state`.
+    /// Whether there is work and the system has refused the thread for it. Changes under `state`.
     is_refused: AtomicBool,
 }
 
@@ -52,9 +52,9 @@ struct State {
 
 struct Task {
     period: Duration,
-    /// Monotonic nanoseconds.
+    /// Time of the next call, in monotonic nanoseconds.
     due: u64,
-    /// Out while it runs.
+    /// The work; `None` while it runs.
     work: Option<Work>,
 }
 
@@ -100,7 +100,7 @@ impl Timer {
 
     /// Makes the thread read the clock again: for clocks that a test moves.
     pub fn look(&self) {
-        // Under this lock the thread is not between its look at the clock and its wait.
+        // The thread holds this lock from its look at the clock until it waits.
         let own = self.shared();
         let state = own.state.lock();
         own.changed.notify_all();
@@ -173,7 +173,7 @@ impl Shared {
     }
 }
 
-/// Calls `work` and returns it; `None` if it panicked. The panic has been reported on its way.
+/// Calls `work` and returns it; `None` if it panicked. The panic hook has reported the panic.
 fn call(work: Option<Work>) -> Option<Work> {
     let mut work = work?;
     catch_unwind(AssertUnwindSafe(&mut work)).ok().map(|()| work)

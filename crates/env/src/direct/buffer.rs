@@ -8,7 +8,7 @@ use super::Alignment;
 #[derive(Debug, Default)]
 pub struct AlignedBuffer {
     bytes: Vec<u8>,
-    /// Where in `bytes` the buffer begins.
+    /// Offset in `bytes` at which the buffer begins.
     start: usize,
     capacity: usize,
 }

@@ -8,7 +8,7 @@ use esker_base::Result;
 use esker_base::sync::Arc;
 use std::path::{Path, PathBuf};
 
-/// Reads through `read`, unless a rule decides otherwise; `spoils` says whether the schedule may
+/// Reads through `read`, unless a rule decides otherwise. `spoils` says whether the schedule may
 /// change the bytes.
 fn read(
     shared: &Shared,
@@ -103,7 +103,7 @@ impl RandomAccessFile for FaultRandomAccessFile {
         self.inner.read_anew(offset, bytes);
     }
 
-    /// Half of the files answer `true`: callers take another path then, and both are tested.
+    /// `true` for half of the files: callers then take another path, and tests cover both.
     fn never_waits(&self) -> bool {
         let name = self.inner.path().as_os_str().as_encoded_bytes();
         self.inner.never_waits() && name.iter().fold(0, |sum, byte| sum ^ byte) & 1 == 0
@@ -152,7 +152,7 @@ impl WritableFile for FaultWritableFile {
     /// keep any part of them.
     fn sync(&mut self) -> Result<()> {
         self.inner.flush()?;
-        // A sync that is skipped still hands the bytes to the kernel: the liar is the disk.
+        // A skipped sync still passes the bytes to the kernel, because it is the disk that lies.
         if self.shared.check(OpKind::Sync, &self.path)? { self.inner.sync() } else { self.inner.flush() }
     }
 

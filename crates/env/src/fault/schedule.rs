@@ -1,12 +1,12 @@
-//! A schedule of faults that come and go: a disk's behaviour in a bad hour, drawn from a seed.
+//! A schedule of faults that come and go, drawn from a seed: the behaviour of a failing disk.
 //!
 //! In: operations. Out: the operations that take long, fail, find the disk full, or read other
 //! bytes than were written. A spell of faults begins at some operation, concerns some kinds of
-//! operations or files, and ends after a number of operations or a time; then comes the next.
+//! operations or files, and ends after a number of operations or a time. Then the next one comes.
 //! [`super::FaultFs::clear_rules`] ends the schedule and heals its damage.
 //!
-//! Damage changes only the bytes that a read returns, never the disk below, and only in files with
-//! checksums (tables and blob files). Damage in a log would look like its torn end, and lose
+//! Damage changes only the bytes that a read returns, never the disk below. It occurs only in files
+//! with checksums (tables and blob files). Damage in a log would look like its torn end, and lose
 //! acknowledged writes.
 //!
 //! Invariants
@@ -35,7 +35,7 @@ pub struct FaultSchedule {
     rng: fastrand::Rng,
     /// One operation in this many is slow; 0: none.
     slow_one_in: u64,
-    /// At most so slow: a millisecond times two to this power.
+    /// Exponent of the longest delay: a millisecond times two to this power.
     slowest: u32,
     /// One operation in this many begins a spell; 0: none.
     spell_one_in: u64,
@@ -49,17 +49,17 @@ pub struct FaultSchedule {
 #[derive(Debug)]
 struct Spell {
     kinds: u32,
-    /// Only on files whose name contains this.
+    /// Part of the names of the files that it concerns.
     name: &'static str,
     errno: i32,
     retryable: Option<bool>,
-    /// A failing append first puts a part of its bytes into the file.
+    /// Whether a failing append first writes a part of its bytes into the file.
     short: bool,
     /// The spell ends after this many failures.
     left: u64,
     /// It ends at this time, in monotonic nanoseconds.
     until: u64,
-    /// The disk is full, and deleted files have freed this many bytes.
+    /// Bytes that deleted files have freed, if the disk is full.
     room: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ struct Spell {
 enum Damage {
     /// A bit of the byte at this offset is flipped.
     Bit(u64, u8),
-    /// In place of the sector at the first offset comes that at the second.
+    /// The sector at the second offset is returned in place of that at the first.
     Sector(u64, u64),
 }
 
@@ -82,7 +82,7 @@ pub(super) enum Forecast {
 }
 
 impl FaultSchedule {
-    /// Operations are slow now and then; that is all.
+    /// A schedule in which operations are sometimes slow, and never fail.
     pub fn slow(seed: u64, clock: Arc<dyn Clock>) -> FaultSchedule {
         let mut rng = fastrand::Rng::with_seed(seed);
         let slow_one_in = 1 << rng.u32(1..=9);
@@ -92,7 +92,7 @@ impl FaultSchedule {
         FaultSchedule { clock, rng, slow_one_in, slowest, spell_one_in, damage_one_in, spell, damaged }
     }
 
-    /// Everything may happen.
+    /// A schedule with all kinds of faults.
     pub fn bad(seed: u64, clock: Arc<dyn Clock>) -> FaultSchedule {
         let mut schedule = FaultSchedule::slow(seed, clock);
         let rng = &mut schedule.rng;
@@ -151,7 +151,7 @@ impl FaultSchedule {
             spell.retryable.map_or(error.clone(), |retryable| error.with_retryable(retryable))
         };
         if let Some(room) = &mut spell.room {
-            // A file without bytes needs next to nothing.
+            // Operations without bytes need almost no space.
             if kind != OpKind::Append && *room > 0 {
                 return Forecast::Fair;
             }
@@ -178,8 +178,8 @@ impl FaultSchedule {
         }
     }
 
-    /// Changes the bytes read at `offset` if this read is to be wrong; returns whether it is.
-    /// `again` reads from the file.
+    /// Changes the bytes read at `offset` if this read is to be wrong. Returns whether it changed
+    /// them. `again` reads from the file.
     pub(super) fn spoil(
         &mut self,
         path: &Path,
@@ -196,7 +196,7 @@ impl FaultSchedule {
             let at = offset + self.rng.u64(..read.len() as u64);
             let damage = match self.rng.bool() {
                 true => Damage::Bit(at, 1 << self.rng.u8(..8)),
-                // A sector nearby, at the same place of another track so to speak.
+                // A misdirected read returns a sector nearby, as if from another track.
                 false => {
                     let sector = at / SECTOR;
                     Damage::Sector(sector * SECTOR, (sector ^ (1 + self.rng.u64(..16))) * SECTOR)

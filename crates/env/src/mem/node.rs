@@ -4,7 +4,7 @@ use super::content::Content;
 use crate::clock::{Clock, SystemClock};
 use esker_base::sync::{Arc, RwLock};
 
-/// A change the medium may not have seen yet.
+/// A change that the medium may not have.
 #[derive(Clone, Debug)]
 pub(crate) enum ContentPiece {
     Write { offset: u64, data: Arc<[u8]> },
@@ -20,7 +20,7 @@ impl ContentPiece {
     }
 }
 
-/// A file, whatever its names are.
+/// A file, under any number of names.
 #[derive(Debug)]
 pub(crate) struct FileNode {
     pub(crate) id: u64,
@@ -38,7 +38,7 @@ pub(crate) struct FileData {
     pub(crate) pieces: Vec<ContentPiece>,
     pub(crate) ever_synced: bool,
     pub(crate) changed_micros: u64,
-    /// While it is appended to in place: the unit in which the real file grows, by zeros.
+    /// For a file appended to in place: the unit in which the real file grows, by zeros.
     pub(crate) block: Option<u64>,
     tracked: bool,
 }
@@ -48,7 +48,7 @@ impl FileNode {
         FileNode { id, data: RwLock::new(FileData::on_medium(Content::default(), tracked, false)) }
     }
 
-    /// A file with the bytes and the past of another.
+    /// A file with the bytes and the unsynced changes of another.
     pub(crate) fn with(id: u64, data: FileData) -> FileNode {
         FileNode { id, data: RwLock::new(data) }
     }
@@ -91,7 +91,8 @@ impl FileData {
         }
     }
 
-    /// Everything is on the medium. Says whether there was anything to do, a new file included.
+    /// Marks everything as on the medium. Returns whether there was anything to sync, such as a new
+    /// file.
     pub(crate) fn sync(&mut self) -> bool {
         if !self.tracked {
             return false;

@@ -1,7 +1,8 @@
 //! Files of the real file system with `O_DIRECT`.
 //!
-//! The kernel tells the alignment (`statx`, since Linux 6.1). Before that it is the logical block
-//! of the device, or a page if that is unknown. Source of the last two: RocksDB `env/io_posix.cc`.
+//! The kernel tells the alignment (`statx`, since Linux 6.1). An older kernel does not; then it is
+//! the logical block of the device, or a page if that is unknown. Source of the last two: RocksDB
+//! `env/io_posix.cc`.
 
 use super::{At, failed, failed_at, file, size_of, try_open};
 use crate::descriptors::DataFile;
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// The alignment if nothing better is known.
 const PAGE_BYTES: usize = 4096;
-/// Larger blocks than any device has are no answer.
+/// Valid sizes of a block. No device has larger ones, so an answer outside is ignored.
 const BLOCK_BYTES: std::ops::RangeInclusive<usize> = 512..=64 << 10;
 
 /// An open file; its reads and writes are aligned. A forked child may read it, and changes nothing.
@@ -26,7 +27,7 @@ pub(super) struct DirectFile {
     owner: ProcessOwner,
     path: PathBuf,
     alignment: Alignment,
-    /// If it is read.
+    /// Counts the file if it is open for reading.
     _counted: Option<DataFile>,
 }
 
@@ -35,7 +36,7 @@ impl DirectFile {
         DirectFile::open(operation, at, OFlags::RDONLY)
     }
 
-    /// `how`: whether a file that is there is emptied or refused.
+    /// Creates the file. `how` says whether an existing file is emptied or refused.
     pub(super) fn create(operation: &str, at: &At<'_>, how: OFlags) -> Result<DirectFile> {
         DirectFile::open(operation, at, OFlags::RDWR | OFlags::CREATE | how)
     }
@@ -66,7 +67,7 @@ fn alignment_of(fd: &OwnedFd) -> Option<Alignment> {
     }
 }
 
-/// The kernel's word for it; zeros mean no.
+/// The alignment that the kernel reports; zeros mean no direct I/O.
 fn told_alignment(block: u32, memory: u32) -> Option<Alignment> {
     let (block, memory) = (usize::try_from(block).ok()?, usize::try_from(memory).ok()?);
     let is_answer = |n: usize| n.is_power_of_two() && n <= *BLOCK_BYTES.end();
@@ -94,7 +95,8 @@ impl DirectFile {
                 Ok(n) => done += n,
                 Err(e) => return Err(failed_at("pread", &self.path, at, e)),
             }
-            // Only the file's end lies within a block, and no aligned read is possible behind it.
+            // Only the end of the file lies within a block, and no aligned read is possible behind
+            // it.
             if !done.is_multiple_of(self.alignment.block()) {
                 break;
             }
@@ -134,9 +136,9 @@ impl DirectSink for DirectFile {
         self.owner.check(self.path.display())?;
         let n = retry_on_intr(|| rustix::io::pwrite(&self.fd, blocks, offset))
             .map_err(|e| failed_at("pwrite", &self.path, offset, e))?;
-        // A block written in part is written again as a whole.
+        // A block that was written in part is written again completely.
         match n - n % self.alignment.block() {
-            // Not for ever.
+            // A write of 0 bytes is an error: repeating it might never end.
             0 => Err(failed_at("pwrite", &self.path, offset, Errno::IO)),
             whole => Ok(whole),
         }

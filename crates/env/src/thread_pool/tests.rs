@@ -35,8 +35,8 @@ fn work_on_threads_begins_on_all_of_them_or_on_none() {
     assert_eq!(begun.load(Ordering::SeqCst), 4);
 }
 
-/// A missing event fails the test instead of hanging it. A thread of a busy machine may wait half a
-/// minute for its turn.
+/// Long enough for a busy machine, on which a thread may wait half a minute for its turn. A missing
+/// event then fails the test instead of hanging it.
 const LONG: Duration = Duration::from_secs(600);
 
 #[test]
@@ -122,7 +122,7 @@ fn the_limit_is_reached_and_kept() {
     let pool = ThreadPool::new();
     for limit in [4usize, 2, 6, 1] {
         pool.set_background_threads(limit, Priority::Low);
-        // These end only when all of them run at once.
+        // These jobs end only when all of them run at once.
         let together = Arc::new(std::sync::Barrier::new(limit));
         for _ in 0..limit {
             let together = Arc::clone(&together);
@@ -237,7 +237,7 @@ fn jobs_without_a_thread_wait_for_one_or_are_run_by_a_caller() {
     assert_eq!(rx.try_recv(), Ok(20), "the first with this tag, at once");
     assert!(pool.take_starved(3).is_none());
     assert!(pool.is_starved());
-    // A job that panics does not take its caller along.
+    // A job that panics does not end its caller.
     pool.schedule(Priority::High, 4, Box::new(|| panic!("planned")));
     pool.take_starved(4).unwrap()();
     assert!(pool.take_panic().is_some());
