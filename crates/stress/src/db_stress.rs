@@ -1,13 +1,13 @@
 //! Random operations of many threads on a real directory, in a process that may be killed at any
 //! time.
 //!
-//! In: [`StressFlags`]. Out: a [`StressReport`], or the first answer that was wrong. The expected
+//! In: [`StressFlags`]. Out: a [`StressReport`], or the first wrong answer. The expected
 //! value of each key is in a file outside of the database (`expected`), so that the next process
-//! knows it, too. [`crash_test`] starts such processes and kills them.
+//! knows it too. [`crash_test`] starts these processes and kills them.
 //!
 //! A run opens the database, compares all of it with the expected values, lets the threads work,
-//! closes or just drops it, and begins again, `reopen` times. With injected faults, a write that
-//! failed may have happened or not: `resume()` is called, and the run accepts either value.
+//! closes or only drops it, and begins again, `reopen` times. With injected faults, a failed write
+//! may have happened or not: the run calls `resume()`, and accepts either value.
 //!
 //! Source of the idea and of the flags: RocksDB `db_stress_tool/`.
 
@@ -144,7 +144,7 @@ impl<'a> Run<'a> {
 
 /// Carries out a run.
 /// # Errors
-/// The first mistake, with the flags that make the same threads do the same.
+/// The first mistake, with the flags that repeat the operations of all threads.
 pub fn run(flags: &StressFlags) -> Result<StressReport, String> {
     let report = StressReport::default();
     run_into(flags, &report).map_err(|why| format!("db_stress: {why}\nseed {}; {flags:?}", flags.seed))?;

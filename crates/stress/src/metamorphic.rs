@@ -1,11 +1,11 @@
-//! Options do not change answers: runs one list of operations under many sets of options, and
+//! Options do not change answers. Runs one list of operations under many sets of options, and
 //! compares each answer with that of sorted maps.
 //!
-//! In: seeds and sizes. Out: counts, or the first [`MetamorphicFailure`], shrunk to the fewest
-//! operations and options that still fail, with the command that runs them again. Options come from
-//! the whole space that the engine accepts (`space.rs`); each reopening within a list draws others.
-//! Operations, options and answers depend on the seeds only. The times of flushes and compactions
-//! do not: a rare failure may have to be run again, and is shrunk less far.
+//! In: seeds and sizes. Out: counts, or the first [`MetamorphicFailure`], shrunk to the least
+//! number of operations and options that still fail, with the command that runs them again. Options
+//! come from the whole space that the engine accepts (`space.rs`); each reopening within a list
+//! draws others. Operations, options and answers depend on the seeds only. The times of flushes and
+//! compactions do not. A rare failure may have to be run again, and is shrunk less.
 //!
 //! Reading order: `ops` (operations and answers), `space` (options), `run` (one list on one set),
 //! `reduce`.
@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Options drawn for the `number`th opening of some database, and for its families. `lasting` is
+/// Options for opening `number` of some database, and for its families. `lasting` is
 /// the seed of options that all of its openings share. The caller sets comparator and merge
 /// operator.
 pub(crate) fn stress_options(

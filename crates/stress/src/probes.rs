@@ -1,8 +1,7 @@
-//! The rare paths that a campaign has reached: one that it used to reach and no longer does is
-//! noticed.
+//! The rare paths that a campaign reaches. It fails if it misses one that it always reaches.
 //!
 //! In: the name of a campaign that has ended, and the counts of `probe!`. Out: the counts as text,
-//! or the points that the campaign always passed before and did not pass this time.
+//! or the points that the campaign should have passed and did not.
 //!
 //! A new point goes into `EXPECTED` for each campaign whose short form passes it. If a change of
 //! the engine makes a point unreachable, that change removes it here.
@@ -59,7 +58,7 @@ const EXPECTED: &[(&str, &[&str])] = &[
             "resume:begun",
         ],
     ),
-    // In a simulated machine, where the disk makes trouble and time passes.
+    // The simulated machine, in which the disk fails and time passes.
     #[cfg(shuttle)]
     (
         "histories",

@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 
 const KEYS: u32 = 300;
-/// Timestamps of a run, at most: one a batch.
+/// Most timestamps of a run: one for each batch.
 const RUN_TIMES: u64 = 1 << 16;
 
 /// Newest sequence numbers that must survive.
@@ -51,14 +51,14 @@ pub(super) struct Load {
     value_bytes: usize,
     sync_one_in: u32,
     flush_one_in: u32,
-    /// No write goes to the WAL; flushes are atomic.
+    /// Whether writes skip the WAL; flushes are then atomic.
     unlogged: bool,
-    /// The disk makes trouble.
+    /// Whether the disk fails.
     pub(super) trouble: bool,
-    /// Format of the timestamps in the keys of the last family, if they have any. There is one
-    /// thread then, so that timestamps ascend as sequence numbers do.
+    /// Format of the timestamps in the keys of the last family, if they have any. Only one thread
+    /// then writes, so that timestamps ascend as sequence numbers do.
     pub(super) stamps: Option<TimestampFormat>,
-    /// The first timestamp, behind those of earlier runs.
+    /// The first timestamp, which is newer than those of earlier runs.
     first_time: u64,
     options: Options,
 }
@@ -88,9 +88,9 @@ impl fmt::Display for Load {
 }
 
 impl Load {
-    /// A random load. `given`: the number of families and the timestamps of the last one, if the
-    /// database exists. A brief load writes a tenth, and flushes more often. `place`: the number of
-    /// earlier runs on the same database.
+    /// A random load. If the database exists, `given` has the number of families and the timestamps
+    /// of the last one. A brief load writes a tenth, and flushes more often. `place` is the number
+    /// of earlier runs on the same database.
     pub(super) fn random(
         seed: u64,
         rng: &mut fastrand::Rng,
@@ -114,7 +114,7 @@ impl Load {
         }
         options.db.atomic_flush |= unlogged;
         if unlogged {
-            options.db.recycle_log_file_num = 0; // is refused together
+            options.db.recycle_log_file_num = 0; // the engine refuses both together
         }
         Load {
             seed,
@@ -150,7 +150,7 @@ impl Load {
         std::iter::once("default".to_owned()).chain(others).collect()
     }
 
-    /// Opens the database, with or without a flush of what the WALs hold.
+    /// Opens the database. Some openings flush the contents of WALs.
     pub(super) fn open(&self, env: Env, rng: &mut fastrand::Rng) -> Result<Db> {
         let mut options = DbOptions { env, ..self.options.db.clone() };
         options.avoid_flush_during_recovery = rng.u32(..4) == 0;

@@ -19,7 +19,7 @@ pub(super) struct Setup {
     /// The file system that fails, or kills, if there is one.
     faults: Option<FaultFs>,
     pub(super) families: Vec<String>,
-    /// Limit of open files where options set none, if the process could not have all of them open.
+    /// Limit of open files if options set none and the process could not have all of them open.
     max_open_files: Option<i32>,
     max_key: u32,
     value_bytes: u32,
@@ -114,8 +114,8 @@ impl Setup {
             .map_err(|e| format!("the database does not open: {e}"))
     }
 
-    /// Opens a checkpoint, whose files do not fail. A family that was being cleared when it was
-    /// made may be missing.
+    /// Opens a checkpoint, whose files do not fail. A family that was being cleared when the
+    /// checkpoint was made may be missing.
     pub(super) fn open_copy(&self, directory: &Path) -> Result<Db, String> {
         let family = ColumnFamilyOptions::default().merge_operator(Some(builtin::put()));
         let descriptor = |name: &String| ColumnFamilyDescriptor::new(name.clone(), family.clone());
@@ -166,12 +166,12 @@ impl Setup {
         self.faults.as_ref().map_or(0, FaultFs::fault_count)
     }
 
-    /// The key of this number. Keys lie over the whole space, so that prefixes differ.
+    /// The key of this number. Keys are spread over the whole space, so that prefixes differ.
     pub(super) fn key(&self, number: u32) -> [u8; 8] {
         (u64::from(number) * self.step()).to_be_bytes()
     }
 
-    /// The number of a key; `None` if it is none of ours.
+    /// The number of a key; `None` if the key is not one of a run.
     pub(super) fn number(&self, key: &[u8]) -> Option<u32> {
         let place = u64::from_be_bytes(key.try_into().ok()?);
         let number = u32::try_from(place / self.step()).ok()?;
@@ -194,7 +194,7 @@ impl Setup {
 
     /// The number of this value of the key.
     /// # Errors
-    /// It is none of the key's values.
+    /// The key never had this value.
     pub(super) fn number_of(&self, family: usize, key: u32, value: &[u8]) -> Result<u32, String> {
         let number = value.first_chunk().map(|b| u32::from_le_bytes(*b));
         match number.filter(|number| value == self.value(family, key, *number)) {
@@ -210,14 +210,15 @@ impl Setup {
 }
 
 /// The limit of open files; `None` if every file may stay open. With `blob_file_size=1k` or
-/// `target_file_size_base=2k` each value may have a file of its own, and two until compactions have
-/// merged its versions. A comparison of all values then has all of them open. Half of the process's
-/// limit is left to files that no option bounds, as tables under iterators, and checkpoints.
+/// `target_file_size_base=2k` each value may have a file of its own, or two until compactions have
+/// merged its versions. A comparison of all values then has all these files open. Half of the
+/// process's limit is left to files that no option limits, such as tables under iterators, and
+/// checkpoints.
 fn max_open_files(keys: u64, limit: u64) -> Option<i32> {
     (2 * keys > limit / 2).then(|| i32::try_from(limit / 2).unwrap_or(i32::MAX))
 }
 
-/// Ends the process at random operations that change files, wherever its threads are.
+/// Ends the process at random operations that change files, wherever its threads are then.
 fn kill_at_random(fs: &FaultFs, flags: &StressFlags) {
     let (one_in, rolls) = (u64::from(flags.kill_random_test), AtomicU64::new(flags.seed));
     fs.on_op(move |op| {

@@ -1,13 +1,13 @@
-//! The axes: each makes a database with `n` of something.
+//! The axes: each makes a database with `n` things of one kind.
 //!
-//! In: `n`. Out: the [`GrowthSubject`], open, with `n` more of it. To add an axis: a line in
-//! [`ALL`], a function, and a section in `docs/growth.md`.
+//! In: `n`. Out: the [`GrowthSubject`], open, with `n` more of these things. To add an axis: a line
+//! in [`ALL`], a function, and a section in `docs/growth.md`.
 
 use super::subject::{GrowthSubject, SIDE, VALUE, key};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
 use esker::{ColumnFamilyDescriptor, CompactionOptions, Options, Result, WriteBatch};
 
-/// A thing that a database may have many of.
+/// A kind of thing of which a database may have many.
 pub(super) struct Axis {
     /// Its name in `docs/growth.md`.
     pub(super) name: &'static str,
@@ -55,7 +55,7 @@ pub(super) const ALL: &[Axis] = &[
 ];
 
 /// `n` families with a key each in memory. The database is opened again in between, so that their
-/// creation is written down.
+/// creation is in the MANIFEST.
 fn families(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     let family = |i| ColumnFamilyDescriptor::new(format!("family{i}"), subject.options.cf.clone());
     let families: Vec<_> = (0..n).map(family).collect();
@@ -141,7 +141,7 @@ fn deletions_in_a_row(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     (0..n).try_for_each(|i| subject.db().delete(key(i)))
 }
 
-/// `n` WAL files: an idle family keeps the first WAL, and with it all behind it.
+/// `n` WAL files: an idle family keeps the first WAL, and so all later ones.
 fn wal_files(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     let idle = ColumnFamilyDescriptor::new("idle", subject.options.cf.clone());
     let made = subject.transaction_db().create_column_families(std::slice::from_ref(&idle))?;

@@ -15,8 +15,8 @@ use esker::{
 pub(super) struct Operation {
     /// Its name in `docs/growth.md`.
     pub(super) name: &'static str,
-    /// Whether it needs a database of its own: its traces would be measured with the next
-    /// operation.
+    /// Whether it needs a database of its own, because its effects would change the measurement of
+    /// the next operation.
     pub(super) alone: bool,
     /// Options that it needs, if it has a database of its own.
     pub(super) options: fn(&mut Options),
@@ -130,8 +130,8 @@ fn times(count: u64, act: impl FnMut(u64) -> Result<()>) -> Result<()> {
     (0..count).try_for_each(act)
 }
 
-/// Keys before, between and behind those of an axis; the axis's first key, one in its middle, and
-/// one that is absent.
+/// Keys before, between and behind those of an axis; the axis's first key, a key in its middle, and
+/// an absent key.
 const PROBES: [&str; 6] = ["a05", "b", "m00000000", "m00000007", "m00000007x", "z05"];
 
 fn get(subject: &mut GrowthSubject) -> Result<()> {
@@ -209,7 +209,7 @@ fn named(subject: &GrowthSubject, name: &str) -> Result<Vec<esker::Transaction>>
     (0..4).map(transaction).collect()
 }
 
-/// Flushes of the side keys make a compaction due, without any key of the axis.
+/// Prepares a compaction: flushes of the side keys make it due, without any key of the axis.
 fn compaction(subject: &mut GrowthSubject) -> Result<Act> {
     flush_side(subject)?;
     compact_when_due(subject, &[])

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 /// Bytes of a small file system.
 const SMALL: u64 = 48 << 20;
-/// The user that children run as, if the driver may choose: limits on processes do not hold for
+/// The user of the children, if the driver may choose it. Limits on processes do not apply to
 /// root.
 pub(super) const USER: u32 = 65534;
 

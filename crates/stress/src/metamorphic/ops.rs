@@ -4,8 +4,8 @@
 //! families that are sorted maps.
 //!
 //! Invariants
-//!  1. Operations depend on the seed only, not on options. Any part of a list is a list: an
-//!     operation that makes no sense without one that was left out is left out, too.
+//!  1. Operations depend on the seed only, not on options. Any part of a list is a list. If an
+//!     operation is impossible without one that was left out, it is left out too.
 //!  2. A key for which `is_single` is true is put only while it is absent, and deleted by single
 //!     deletions.
 
@@ -45,8 +45,8 @@ pub(super) enum Move {
     Prev,
 }
 
-/// One operation. The last number of a read is the snapshot to read at; if that is not held, the
-/// read is as of now.
+/// One operation. The last number of a read is the snapshot at which it reads. If that snapshot is
+/// not held, it reads the present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ScriptOp {
     Write(Vec<ScriptWrite>),
@@ -76,7 +76,7 @@ pub(super) enum ScriptOp {
     Ingest(usize, Vec<(Bytes, Bytes)>),
     /// Compares everything in a copy made by hard links.
     Checkpoint,
-    /// Opens again with other options; true: the process dies instead of closing.
+    /// Opens the database again with other options. `true`: the process dies instead of closing.
     Reopen(bool),
 }
 
@@ -97,7 +97,7 @@ pub(super) fn is_single(key: &[u8]) -> bool {
 }
 
 fn key(n: u32) -> Bytes {
-    // Prefixes of two bytes lie together; some keys are prefixes of others.
+    // Keys with a common prefix of two bytes are adjacent; some keys are prefixes of others.
     let text = format!("{}{}{:03}", (b'a' + (n / 60) as u8) as char, (b'a' + (n / 12 % 5) as u8) as char, n);
     let len = if n.is_multiple_of(17) { 3 } else { text.len() };
     text.as_bytes()[..len].to_vec()
@@ -291,7 +291,7 @@ struct Model {
     cursors: [Option<Cursor>; ITERATORS],
 }
 
-/// The operations of `kept` (indexes, ascending) that make sense one after the other, with their
+/// The operations of `kept` (indexes, ascending) that are possible in this order, with their
 /// answers.
 pub(super) fn script(ops: &[ScriptOp], kept: &[usize]) -> OpScript {
     let mut model = Model::default();
@@ -304,7 +304,7 @@ pub(super) fn script(ops: &[ScriptOp], kept: &[usize]) -> OpScript {
 }
 
 impl Model {
-    /// The operation as it is to be carried out, and its answer; `None` if it makes no sense now.
+    /// The operation to carry out, and its answer; `None` if the operation is impossible now.
     fn answer(&mut self, op: &ScriptOp) -> Option<(ScriptOp, OpAnswer)> {
         let mut answer = OpAnswer::Nothing;
         match op {
@@ -448,7 +448,8 @@ fn is_before(family: usize, a: &[u8], b: &[u8]) -> bool {
 }
 
 impl Cursor {
-    /// Moves the iterator and gives the pair that it then shows; `None` if the move makes no sense.
+    /// Moves the iterator and returns the pair that it then shows. `None` if the move is
+    /// impossible.
     fn go(&mut self, how: &Move) -> Option<Option<(Bytes, Bytes)>> {
         let first_from =
             |target: &Bytes| self.pairs.partition_point(|(key, _)| is_before(self.family, key, target));

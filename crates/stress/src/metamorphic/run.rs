@@ -23,7 +23,7 @@ pub(super) struct RunDivergence {
     /// Place in the script.
     pub(super) place: usize,
     pub(super) what: String,
-    /// The choices of the opening in force.
+    /// The choices of the current opening.
     pub(super) options: Vec<String>,
 }
 
@@ -180,7 +180,7 @@ impl Run<'_> {
         audit::audit(&subject, self.env.clock.as_ref())
     }
 
-    /// Checks that the closed database has left nothing in its caches and its memory, and that its
+    /// Checks that the closed database has left nothing in its caches and memory, and that its
     /// statistics add up.
     fn check_what_is_left(&self) -> Result<(), String> {
         let Opening { db, families, .. } = &self.opening;
