@@ -1,7 +1,7 @@
 //! esker-peer: real RocksDB beside Esker, as an oracle for tests and as a rival for benchmarks
 //! ([`timed`]).
 //!
-//! Peers, the oldest and the newest that are to be had and one between (docs/testing.md, "RocksDB
+//! Peers are the oldest and the newest available RocksDB and one between (docs/testing.md, "RocksDB
 //! as oracle"):
 //!
 //! | peer | what it is | where it comes from |
@@ -14,8 +14,8 @@
 //! databases.
 //!
 //! Invariants
-//!  1. A missing peer skips a test with a printed note, unless `ESKER_REQUIRE_PEERS` is set: then
-//!     it fails.
+//!  1. A missing peer skips a test with a printed note. With `ESKER_REQUIRE_PEERS` it fails the
+//!     test.
 //!  2. One RocksDB library per process: two versions of it in one process crash. It is never
 //!     unloaded.
 #![warn(missing_docs)]

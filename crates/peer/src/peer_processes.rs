@@ -1,5 +1,5 @@
-//! The programs that take steps (`peer_process.rs`), one for each engine, kept from step to step
-//! and started anew after a kill.
+//! The programs that take steps (`peer_process.rs`), one for each engine. A program serves one step
+//! after the other, and is started again after a kill.
 //!
 //! In: a [`PeerStep`]. Out: the contents that the peer process found and left.
 
@@ -15,7 +15,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-/// Longest time a peer process may take for a step, on a machine however busy. Waits for a flush in
+/// Longest time for a step of a peer process, even on a busy machine. Waits for a flush in
 /// RocksDB have been seen not to end.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -41,7 +41,7 @@ impl PeerProcesses {
         PeerProcesses { program: program.to_owned(), running: HashMap::new() }
     }
 
-    /// Has the step's engine take the step and end it as the step says.
+    /// Lets the step's engine take the step and end as the step says.
     /// # Errors
     /// The message of the peer process, or its exit and standard error if it died.
     pub fn take_step(&mut self, step: &PeerStep) -> Result<StepContents, String> {
@@ -99,7 +99,7 @@ impl Process {
         if let Some(why) = line.strip_prefix(ERROR).and_then(unhex) {
             return Err(String::from_utf8_lossy(&why).into_owned());
         }
-        // The process is dead, out of step or stuck: the signal settles it.
+        // The process is dead, out of step or stuck. The signal makes sure that it ends.
         self.child.kill().map_err(|e| e.to_string())?;
         let status = self.child.wait().map_err(|e| e.to_string())?;
         let said = std::fs::read(self.work.join("said")).unwrap_or_default();

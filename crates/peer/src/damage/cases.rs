@@ -19,11 +19,11 @@ pub(super) enum Damage {
     Cut { file: String, len: usize },
     /// There is no such file.
     Missing { file: String },
-    /// Two files have each other's bytes.
+    /// The bytes of two files are exchanged.
     Swapped { one: String, other: String },
-    /// The newest OPTIONS file has this text behind its own.
+    /// This text is appended to the newest OPTIONS file.
     Options { file: String, more: &'static str, readable: bool },
-    /// The MANIFEST has a record with this tag and one byte behind it.
+    /// A record with this tag and one byte behind it is appended to the MANIFEST.
     Tag { file: String, tag: u32, readable: bool },
 }
 
@@ -40,16 +40,17 @@ fn is_wal(name: &str) -> bool {
     kind_of(name) == Some(FileType::Wal)
 }
 
-/// Tags that mean nothing: one that must be understood, one that may be skipped.
+/// Unknown tags: a reader must understand the first, and may skip the second.
 const UNKNOWN_TAG: u32 = 777;
 const UNKNOWN_TAG_THAT_MAY_BE_SKIPPED: u32 = 8192 + 777;
 
-/// All damages that are tried on `files`; of the bytes one in `step` is flipped.
+/// All damages to try on `files`. One byte in `step` is flipped.
 pub(super) fn all(files: &Files, step: usize) -> Vec<Damage> {
     let mut all = Vec::new();
     for (name, bytes) in files {
         let file = name.clone();
-        // Each file begins at another place, so that the flips reach every part of a format.
+        // The first flip of each file is at another place, so that flips reach every part of a
+        // format.
         let first = name.bytes().map(usize::from).sum::<usize>() % step;
         for at in (first..bytes.len()).step_by(step) {
             all.push(Damage::Flip { file: file.clone(), at, mask: 1 << (at % 8) });
@@ -127,7 +128,7 @@ impl Damage {
         }
     }
 
-    /// Names that an error may have: those of the damaged files, and of files that these lead to.
+    /// Names that an error may have: those of the damaged files, and of files to which they lead.
     pub(super) fn names(&self) -> Vec<String> {
         let files = self.files();
         let mut names: Vec<String> = files.iter().map(|name| (*name).clone()).collect();
@@ -164,8 +165,8 @@ impl Damage {
         matches!(self, Damage::Flip { .. } | Damage::Zero { .. })
     }
 
-    /// Whether a WAL may lose something in its middle unnoticed. Zeros look like the padding of a
-    /// block, and nothing tells that a file was there or was another's.
+    /// Whether a WAL may silently lose records in its middle. Zeros look like the padding of a
+    /// block, and a missing or exchanged file leaves no trace.
     pub(super) fn may_leave_a_hole(&self) -> bool {
         match self {
             Damage::Zero { file, .. } | Damage::Missing { file } => is_wal(file),
@@ -200,7 +201,7 @@ impl LogSource for Bytes<'_> {
     }
 }
 
-/// The offsets at which the records of a log end, in front of them its beginning.
+/// The offset at which the records of a log begin, and the offsets at which each ends.
 pub(super) fn record_ends(name: &str, bytes: &[u8]) -> Vec<usize> {
     let number = parse_file_name(name).filter(|(kind, _)| *kind == FileType::Wal).map_or(0, |(_, n)| n.0);
     let mut log = LogReader::new(Bytes(bytes), number);
@@ -225,8 +226,8 @@ fn with_record(bytes: &[u8], record: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// The offsets at which the parts of a file begin, and its end: blocks of a table, records of a
-/// log, pieces of any other file.
+/// The offsets at which the parts of a file begin, and its end. Parts are blocks of a table,
+/// records of a log, and pieces of any other file.
 fn block_starts(name: &str, bytes: &[u8]) -> Vec<usize> {
     let mut starts = match kind_of(name) {
         Some(FileType::Table) => table_blocks(bytes).unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! Databases that go to and fro: Esker, RocksDB 7.8.3 and RocksDB 11.8.1 write in turn, and each
-//! finds what the others left.
+//! Databases that go back and forth: Esker, RocksDB 7.8.3 and RocksDB 11.8.1 write in turn, and
+//! each finds the data of the others.
 
 use crate::peer_process::{check_7, check_11, check_open_11, check_open_esker, open_esker, small_files};
 use esker::internals::format::properties::IndexType;
@@ -117,7 +117,8 @@ fn three_peer_processes_write_in_turn() {
         let mut model = ModelOps::varied();
         let codecs = [CompressionType::Snappy, CompressionType::Lz4, CompressionType::Zstd];
         for round in 0..8 {
-            // Esker between the others: an OPTIONS file of 11.8.1 would keep ldb 7.8.3 out.
+            // Esker writes between the others, because ldb 7.8.3 cannot read an OPTIONS file of
+            // 11.8.1.
             let codec = rng.choice(codecs).expect("one");
             let options = random_mixture(&mut rng, codec);
             esker_writes(dir.path(), &mut model, &options, &mut rng, &format!("round {round}, Esker"));

@@ -1,5 +1,5 @@
-//! Scans of Esker and of RocksDB 11.8.1, step by step, over databases that were written alike:
-//! their answers must be equal.
+//! Scans of Esker and of RocksDB 11.8.1, step by step, over databases that were written alike.
+//! Their answers must be equal.
 //!
 //! Most keys are deleted most of the time, by deletions of every kind. RocksDB's iterators keep
 //! their first files and memtables. Before each step of an Esker iterator its super version is
@@ -59,14 +59,14 @@ struct Both<'a> {
     rocks: RocksCursor<'a>,
     is_valid: bool,
     forward: bool,
-    /// Whether seeks to an end are compared. With bounds and by prefix, RocksDB reaches an end by
-    /// way of the bound, and stays within the bound's prefix.
+    /// Whether seeks to an end are compared. With bounds and by prefix, RocksDB reaches an end
+    /// through the bound, and stays within the bound's prefix.
     has_ends: bool,
     what: String,
 }
 
 impl Both<'_> {
-    /// Moves both iterators alike. Gives the name of the move.
+    /// Moves both iterators alike. Returns the name of the move.
     fn step(&mut self, rng: &mut fastrand::Rng) -> &'static str {
         self.forward ^= rng.u8(..8) == 0;
         let forward = self.forward;
@@ -176,7 +176,7 @@ impl<'a> ContentsPair<'a> {
             }
             6..8 => (i..end).filter_map(|i| self.put(i, format!("run{step}"))).collect(),
             8 | 9 => {
-                // A key must not get single deletions and range deletions both.
+                // A key must not get both single deletions and range deletions.
                 let end = (i..end).find(|i| ContentsPair::is_single(*i)).unwrap_or(end);
                 vec![PeerOp::DeleteRange { family, begin: key(i), end: key(end) }]
             }
@@ -282,7 +282,7 @@ impl<'a> ContentsPair<'a> {
         self.esker.flush_opt(&flush, &[&self.esker.default_column_family()]).expect("Esker flushes");
     }
 
-    /// Moves all iterators for a while, each mostly in one direction. Each step sees another super
+    /// Moves all iterators in turn, each mostly in one direction. Each step sees another super
     /// version.
     fn walk(&mut self, rng: &mut fastrand::Rng, step: usize) {
         if self.open.is_empty() {
@@ -335,8 +335,8 @@ fn scans_find_what_rocksdb_finds_whichever_super_version_they_stand_on() {
             answers: 0,
             super_versions: 0,
         };
-        // RocksDB's compactions merge through a snapshot of number 0. A database that has ingested
-        // files only would give such snapshots.
+        // RocksDB's compactions merge through a snapshot with number 0. A database with only
+        // ingested files would give that number to its snapshots.
         pair.write(&[PeerOp::Put { family: FAMILY.to_owned(), key: SIDE.to_vec(), value: Vec::new() }]);
         pair.run(&mut rng, 300);
         answers += pair.answers;

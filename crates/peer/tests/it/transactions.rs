@@ -1,5 +1,4 @@
-//! Prepared transactions, handed over in both directions between Esker and RocksDB 11.8.1, and
-//! committed by the other.
+//! Prepared transactions that Esker leaves and RocksDB 11.8.1 commits, and the other way round.
 
 use esker::{Options, ReadOptions, Transaction, TransactionDb, TransactionDbOptions, WriteOptions};
 use esker_peer::{FamilySpec, RocksDb, RocksTransactionDb, RocksWritePolicy, require};
@@ -53,7 +52,7 @@ fn what_esker_prepares_rocksdb_commits_and_rolls_back() {
         {
             let db = rocksdb(dir.path(), RocksWritePolicy::Committed);
             assert_eq!(db.get(b"plain").expect("read"), Some(b"1".to_vec()));
-            // Writes after the prepare lie behind the marker of the commit.
+            // Writes after the prepare lie behind the commit's marker.
             assert_eq!(db.get(b"d").expect("read"), Some(b"done later".to_vec()));
             assert_eq!(db.get(b"behind").expect("read"), Some(b"new".to_vec()));
             assert_eq!(db.get(b"a").expect("read"), None);
@@ -116,7 +115,7 @@ fn what_rocksdb_prepares_esker_commits_and_rolls_back() {
             db.get_transaction_by_name(b"two").expect("prepared").rollback().expect("rolled back");
             assert_eq!((get("a").as_deref(), get("b"), get("plain")), (Some("one"), None, None));
         }
-        // The transaction that is left behaves as under the policy that writes at commit.
+        // The remaining transaction behaves as under the policy that writes at commit.
         let db = rocksdb(dir.path(), RocksWritePolicy::Committed);
         let mut prepared = db.prepared();
         assert_eq!(prepared.len(), 1, "{policy:?}");
@@ -215,7 +214,7 @@ fn what_rocksdb_flushed_before_it_was_committed_is_not_seen() {
     }
 }
 
-/// The section's WAL is gone; the one of its commit is still there.
+/// The WAL of the section is gone; that of its commit is still there.
 #[test]
 fn commits_of_what_is_in_tables_are_read_without_allow_2pc_by_both() {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
