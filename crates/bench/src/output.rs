@@ -4,10 +4,10 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The reason for a run's early end.
+/// The reason why a run ends early.
 #[derive(Debug)]
 pub enum BenchStop {
-    /// An error, as one sentence. Results until then are printed, and marked partial.
+    /// An error, as one sentence. Earlier results are printed, and marked partial.
     Failed(String),
     /// The reader has closed the stream of results.
     OutputClosed,
@@ -30,7 +30,7 @@ impl From<esker::Error> for BenchStop {
 
 type Stream = Box<dyn Write + Send>;
 
-/// The two streams. All threads share them; each call writes its text whole.
+/// The two streams. All threads share them; each call writes its text without interruption.
 pub struct BenchOutput {
     results: Mutex<Stream>,
     progress: Mutex<Stream>,
