@@ -31,11 +31,11 @@ use esker_base::{Error, Result};
 /// The shape of an index's entries; the same for all index blocks of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IndexShape {
-    /// Keys are user keys; else internal keys.
+    /// Whether keys are user keys; otherwise they are internal keys.
     pub key_is_user_key: bool,
-    /// Values are delta-encoded.
+    /// Whether values are delta-encoded.
     pub value_is_delta_encoded: bool,
-    /// Each value carries the first key of its block.
+    /// Whether each value has the first key of its block.
     pub with_first_key: bool,
 }
 
@@ -72,17 +72,17 @@ pub struct IndexCursor {
     shape: IndexShape,
     cursor: BlockCursor,
     handle: BlockHandle,
-    /// After a backward move: mostly the restart of the entry here.
+    /// After a backward move, usually the restart of the current entry.
     restart: u32,
 }
 
 impl IndexCursor {
-    /// Standing nowhere.
+    /// A cursor without a position.
     pub fn new(shape: IndexShape) -> IndexCursor {
         IndexCursor::with_buffer(shape, Vec::new())
     }
 
-    /// Standing nowhere, with a key buffer from elsewhere.
+    /// A cursor without a position, with the key buffer of an earlier cursor.
     #[inline]
     pub fn with_buffer(shape: IndexShape, buffer: Vec<u8>) -> IndexCursor {
         IndexCursor {
@@ -99,7 +99,7 @@ impl IndexCursor {
         self.cursor.into_buffer()
     }
 
-    /// Stands nowhere, ready for another block.
+    /// Removes the position, ready for another block.
     pub fn reset(&mut self) {
         self.cursor.reset();
     }
@@ -128,7 +128,7 @@ impl IndexCursor {
         if self.shape.key_is_user_key { self.cursor.key() } else { key::user_key(self.cursor.key()) }
     }
 
-    /// The block that this entry is about.
+    /// The handle of the current entry's block.
     #[inline]
     pub fn handle(&self) -> BlockHandle {
         self.handle
@@ -142,8 +142,8 @@ impl IndexCursor {
             return Ok(None);
         }
         let mut input = Decoder::new(self.cursor.value(block));
-        // Skips the handle, which is known: a difference has a meaning only behind the entry before
-        // it.
+        // Skips the handle, which is already known. A delta-encoded one could only be decoded with
+        // the one before it.
         if self.is_delta() {
             input.varsignedint64()?;
         } else {
@@ -167,9 +167,8 @@ impl IndexCursor {
         self.walk(block, block.restart_count() - 1, |_| true)
     }
 
-    /// To the first entry whose separator is at or after the internal key `target`: the block that
-    /// holds the first entry at or after `target`, unless that is the first entry of the next
-    /// block.
+    /// Moves to the first entry whose separator is at or after the internal key `target`. Its block
+    /// has the first entry at or after `target`, unless that is the first entry of the next block.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -227,7 +226,8 @@ impl IndexCursor {
         }
     }
 
-    /// From `restart` on while there are entries and `goes_on(offset of the next one)`.
+    /// Moves on from `restart` while there are entries and `goes_on` is true for the offset of the
+    /// next one.
     fn walk(&mut self, block: &Block, restart: u32, goes_on: impl Fn(u32) -> bool) -> Result<()> {
         self.restart = restart;
         self.cursor.seek_to_restart(block, restart)?;
@@ -240,7 +240,7 @@ impl IndexCursor {
         Ok(())
     }
 
-    /// Decodes the handle of the entry here, which may build upon the last one.
+    /// Decodes the handle of the current entry, which may be a difference from the last one.
     #[inline]
     fn read_handle(&mut self, block: &Block) -> Result<()> {
         if !self.cursor.valid() {

@@ -1,9 +1,9 @@
 //! Every byte that reaches the disk, and the cursor over internal keys.
 //!
-//! Bytes to values and back: no I/O, no unsafe, no panic on any input. Everything is parsed once
-//! into a value that needs no second check; bad bytes are `Corruption`. Pages with grammar and
-//! worked examples: `docs/format/`. Cursors of memtables, tables and merges keep the contract in
-//! [`cursor`].
+//! Converts bytes to values and back: no I/O, no unsafe, no panic on any input. Everything is
+//! parsed once into a value that needs no second check; bad bytes are `Corruption`. Pages with
+//! grammar and worked examples: `docs/format/`. Cursors of memtables, tables and merges keep the
+//! contract in [`cursor`].
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 #![deny(clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::panic)]

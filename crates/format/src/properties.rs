@@ -15,8 +15,9 @@ use esker_base::coding::{Decoder, fixed32, fixed64, put_varint64};
 use esker_base::{Error, Result};
 use std::collections::BTreeMap;
 
-/// Esker's own property of a flushed or compacted table: the number of entries behind a newer one
-/// of the same user key, in decimal digits. RocksDB takes it for a user's property.
+/// Esker's own property of a flushed or compacted table: the number of older versions, in decimal
+/// digits. An older version is an entry behind a newer one of the same user key. RocksDB takes it
+/// for a user's property.
 pub const OLDER_VERSIONS: &str = "esker.older.versions";
 
 /// `rocksdb.block.based.table.index.type`.
@@ -26,7 +27,8 @@ pub enum IndexType {
     /// One block of separators.
     #[default]
     BinarySearch = 0,
-    /// The same, with extra blocks that map prefixes to entries; those are ignored.
+    /// As `BinarySearch`, with extra blocks that map prefixes to entries. The extra blocks are
+    /// ignored.
     HashSearch = 1,
     /// An index of index blocks.
     TwoLevel = 2,
@@ -83,7 +85,7 @@ pub struct TableProperties {
     pub num_merge_operands: u64,
     /// Range tombstones.
     pub num_range_deletions: u64,
-    /// As written here; the footer's is the true one.
+    /// The version as this property states it. The footer has the true one.
     pub format_version: u64,
     /// 0: keys vary in length.
     pub fixed_key_len: u64,
@@ -91,19 +93,19 @@ pub struct TableProperties {
     pub column_family_id: u64,
     /// Its name.
     pub column_family_name: String,
-    /// When the oldest of its data was flushed.
+    /// Time at which the oldest of its data was flushed.
     pub creation_time: u64,
-    /// When the oldest key was written.
+    /// Time at which the oldest key was written.
     pub oldest_key_time: u64,
-    /// When the newest key was written.
+    /// Time at which the newest key was written.
     pub newest_key_time: u64,
-    /// When the file was made.
+    /// Time at which the file was made.
     pub file_creation_time: u64,
-    /// Estimate, if sampling was on.
+    /// Estimated size of the data with slow compression, if sampling was on.
     pub slow_compression_estimated_data_size: u64,
-    /// Estimate, if sampling was on.
+    /// Estimated size of the data with fast compression, if sampling was on.
     pub fast_compression_estimated_data_size: u64,
-    /// The number it was made under; part of its identity even if it was renamed.
+    /// The file number at its creation. It is part of the table's identity even after a rename.
     pub orig_file_number: u64,
     /// The database that made it.
     pub db_id: String,
@@ -140,7 +142,7 @@ pub struct TableProperties {
     /// The sequence number of all its entries, if it was written into the file at ingestion; 0 if
     /// not.
     pub external_sst_file_global_seqno: Option<u64>,
-    /// Where the value of that property lies within the properties block.
+    /// Offset of the value of that property in the properties block.
     pub global_seqno_offset: Option<usize>,
     /// Smallest sequence number (RocksDB 11).
     pub key_smallest_seqno: Option<u64>,
@@ -158,7 +160,7 @@ pub struct TableProperties {
     pub decoupled_partitioned_filters: bool,
     /// Whether a user-defined index replaces the normal one (RocksDB 11).
     pub udi_is_primary_index: bool,
-    /// Everything else, as written by the user's property collectors.
+    /// All other properties, written by the user's property collectors.
     pub user_collected_properties: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -168,7 +170,7 @@ pub const UNKNOWN_COLUMN_FAMILY: u64 = 2_147_483_647;
 const EXTERNAL_GLOBAL_SEQNO: &[u8] = b"rocksdb.external_sst_file.global_seqno";
 
 impl TableProperties {
-    /// All fields as their absence means.
+    /// Properties with all fields absent.
     pub fn absent() -> TableProperties {
         TableProperties {
             user_defined_timestamps_persisted: true,
@@ -279,8 +281,8 @@ impl TableProperties {
         true
     }
 
-    /// Entries behind a newer one of the same user key, if known: from [`OLDER_VERSIONS`], or
-    /// because a table made for ingestion has one entry a key.
+    /// Number of older versions, if known. It comes from [`OLDER_VERSIONS`], or is 0 because a
+    /// table made for ingestion has one entry per key.
     pub fn older_versions(&self) -> Option<u64> {
         match self.user_collected_properties.get(OLDER_VERSIONS.as_bytes()) {
             Some(count) => std::str::from_utf8(count).ok()?.parse().ok(),

@@ -1,8 +1,8 @@
 //! Reads key/value blocks, forwards and backwards.
 //!
-//! A cursor does not own its block: every call names it, so that one cursor (and its buffers)
-//! serves block after block. A call that names another block than the cursor was positioned in
-//! gives wrong entries or `Corruption`: call `reset` first.
+//! A cursor does not own its block: every call names the block, so that one cursor (and its
+//! buffers) serves block after block. A call with another block than the one in which the cursor
+//! was positioned gives wrong entries or `Corruption`: call `reset` first.
 //!
 //! Invariants
 //!  1. Valid: `key` is the whole key of the entry at `entry`, `value` its value's range in the
@@ -36,7 +36,7 @@ pub enum EntryShape {
     },
 }
 
-/// Stands on no entry.
+/// The offset of a cursor without an entry.
 const NOWHERE: u32 = u32::MAX;
 
 /// A place in a block.
@@ -62,16 +62,16 @@ struct Before {
     restart: u32,
 }
 
-/// An entry that is complete only with its successor. Its value ends where the successor begins,
-/// and its key where its value begins. Where values lie apart, its value ends where the successor's
+/// An entry whose ends its successor gives. Its value ends where the successor begins,
+/// and its key where its value begins. With separate values, its value ends where the successor's
 /// value begins, and its key where the successor begins.
 #[derive(Clone, Copy, Debug)]
 struct Passed {
     entry: u32,
     shared: u32,
-    /// Where the part of the key begins that is not shared.
+    /// Offset of the part of the key that is not shared.
     key: u32,
-    /// Where the value begins.
+    /// Offset of the value.
     value: u32,
 }
 
@@ -90,12 +90,12 @@ impl Default for BlockCursor {
 }
 
 impl BlockCursor {
-    /// For blocks of the common shape, standing nowhere.
+    /// A cursor for blocks of the common shape, without a position.
     pub fn new() -> BlockCursor {
         BlockCursor::with_buffer(EntryShape::KeyValue, Vec::new())
     }
 
-    /// For blocks of this shape, with a key buffer from elsewhere.
+    /// A cursor for blocks of this shape, with the key buffer of an earlier cursor.
     #[inline]
     pub fn with_buffer(shape: EntryShape, key: Vec<u8>) -> BlockCursor {
         BlockCursor { shape, key, entry: NOWHERE, next: 0, shared: 0, value: 0..0, before: Before::default() }
@@ -107,7 +107,7 @@ impl BlockCursor {
         self.key
     }
 
-    /// Stands nowhere, ready for another block.
+    /// Removes the position, ready for another block.
     #[inline]
     pub fn reset(&mut self) {
         self.entry = NOWHERE;
@@ -147,13 +147,13 @@ impl BlockCursor {
         block.bytes().get(self.value_range()).unwrap_or_default()
     }
 
-    /// Where in the block's bytes the value lies.
+    /// The range of the value in the block's bytes.
     #[inline]
     pub fn value_range(&self) -> Range<usize> {
         self.value.start as usize..self.value.end as usize
     }
 
-    /// The same, as blocks count.
+    /// The range of the value as blocks store it.
     pub(super) fn stored_value(&self) -> Range<u32> {
         self.value.clone()
     }
@@ -179,12 +179,13 @@ impl BlockCursor {
         self.key.clear();
         self.shared = 0;
         self.entry = NOWHERE;
-        // The last restart may have no entry behind it only in an empty block (or a damaged one).
+        // Only in an empty block, or a damaged one, the last restart has no entry behind it.
         self.parse_interval(block, block.restart_count() - 1, block.entries_end)?;
         self.step_back(block)
     }
 
-    /// Moves to the first entry whose key is not `before`; keys that are precede all others.
+    /// Moves to the first entry whose key is not `before`. Keys that are `before` must precede all
+    /// others.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -210,7 +211,8 @@ impl BlockCursor {
         if self.valid() { self.prev(block) } else { self.seek_to_last(block) }
     }
 
-    /// The last restart of `within` (first, last) whose key is `before`; else the first of them.
+    /// The last restart of `within` (first, last) whose key is `before`. If there is none, the
+    /// first of them.
     #[inline]
     pub(crate) fn search_restarts(
         &mut self,
@@ -262,7 +264,8 @@ impl BlockCursor {
         self.seek_from(block, restart, target, icmp)
     }
 
-    /// The restart to search the internal key `target` from: the last before it, or the first.
+    /// The restart from which to search the internal key `target`: the last restart before it, or
+    /// the first.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -270,7 +273,8 @@ impl BlockCursor {
         self.restart_behind(block, 0, target, icmp)
     }
 
-    /// [`restart_for`](Self::restart_for) a target not before restart `low`, which the block has.
+    /// [`restart_for`](Self::restart_for) for a target that is not before restart `low` of the
+    /// block.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -305,7 +309,8 @@ impl BlockCursor {
         self.walk_to(block, target, icmp)
     }
 
-    /// [`seek_from`](Self::seek_from) for a target behind the last: walks on if that is shorter.
+    /// [`seek_from`](Self::seek_from) for a target behind the last one: steps on if that is
+    /// shorter.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -346,11 +351,11 @@ impl BlockCursor {
     }
 
     /// Moves to the next entry that is not clearly smaller than the user key `target`; invalid if
-    /// there is none. The current key is smaller at byte `at`, within both user keys.
+    /// there is none. The current key is smaller at byte `at`, which both user keys have.
     ///
     /// An entry that shares more than `at` bytes with its predecessor is smaller at the same byte.
-    /// An entry that shares exactly `at` bytes is compared from there; one that shares fewer is
-    /// greater. Only the entry that ends the search gets its key built.
+    /// An entry that shares exactly `at` bytes is compared from there. An entry that shares fewer
+    /// is greater. Only the key of the entry that ends the search is built.
     #[inline]
     fn skip_smaller(&mut self, block: &Block, target: &[u8], mut at: usize) -> Result<()> {
         let entries = block.entries();
@@ -413,7 +418,7 @@ impl BlockCursor {
 
     /// Fills `before` with the entries from the last restart before `here` up to it.
     fn parse_interval_before(&mut self, block: &Block, here: u32) -> Result<()> {
-        // Mostly the restart interval before the current one.
+        // Usually the restart interval before the current one.
         let known = self.before.restart;
         let restart = if known > 0 && known < block.restart_count() && block.restart(known) == here {
             known - 1
@@ -440,8 +445,9 @@ impl BlockCursor {
         })
     }
 
-    /// Parses entries from `at` on, up to one with lengths of more than a byte. Returns the offset
-    /// of that entry and the length of the key before it; or of a malformed entry, as an error.
+    /// Parses entries from `at` on, up to an entry with lengths of more than a byte. Returns the
+    /// offset of that entry and the length of the key before it. For a malformed entry the offset
+    /// is an error.
     ///
     /// Lengths stay in registers: a load that spans several recent smaller stores would stall.
     #[inline]
@@ -475,7 +481,7 @@ impl BlockCursor {
         Ok((at, key_len))
     }
 
-    /// The same for entries of all kinds, to the end.
+    /// As `parse_short_lengths`, for entries of all kinds, to the end.
     fn parse_rest(
         &mut self,
         block: &Block,
@@ -483,7 +489,7 @@ impl BlockCursor {
         end: u32,
         mut key_len: u32,
     ) -> std::result::Result<(), u32> {
-        // `parse` goes by these lengths where values stand apart.
+        // With separate values, `parse` uses these lengths.
         if let Some(values) = block.values {
             self.value = values..values;
         }
@@ -514,7 +520,7 @@ impl BlockCursor {
             true => (passed.value, passed.entry),
             false => self.look_again(block, passed, (next, value_end), self.shared < passed.shared)?,
         };
-        // The entry behind it shares this much of its key.
+        // The entry behind this one shares `shared` bytes of its key.
         let (known, shared) = (self.shared, passed.shared);
         self.key.truncate(known as usize);
         if known < shared {
@@ -532,9 +538,9 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// Parses an entry of `before` again, in a block with values apart or long lengths. It ends at
-    /// `next` and its value at `value_end`. Returns the end of its key and the end of the value
-    /// before it. If it `borrows`, its key has bytes of earlier entries.
+    /// Parses an entry of `before` again, in a block with separate values or long lengths. The
+    /// entry ends at `next` and its value at `value_end`. Returns the end of its key and the end of
+    /// the value before it. If it `borrows`, its key has bytes of earlier entries.
     #[inline(never)]
     fn look_again(
         &mut self,
@@ -572,7 +578,7 @@ impl BlockCursor {
                 continue;
             }
             if entry.shared <= from && end == until {
-                // Mostly one entry has all of them.
+                // Usually one entry has all of these bytes.
                 self.key.extend_from_slice(bytes(entry, from, until));
                 return;
             }
@@ -617,25 +623,25 @@ impl BlockCursor {
         (here != 0).then_some(low)
     }
 
-    /// Where the entry here begins, if it stands on one.
+    /// The offset of the current entry, if the cursor has one.
     #[inline]
     pub(crate) fn entry_offset(&self) -> Option<u32> {
         (self.entry != NOWHERE).then_some(self.entry)
     }
 
-    /// Where the entry behind this one begins, if there is one.
+    /// The offset of the next entry, if there is one.
     #[inline]
     pub(crate) fn next_offset(&self, block: &Block) -> Option<u32> {
         (self.entry != NOWHERE && self.next < block.entries_end).then_some(self.next)
     }
 
-    /// To the entry at `offset`, a restart; nowhere if the entries end there.
+    /// Moves to the entry at `offset`, a restart. If the entries end there, removes the position.
     #[inline]
     fn move_to(&mut self, block: &Block, offset: u32) -> Result<()> {
         self.move_to_restart(block, offset, block.values.map_or(0..0, |v| v..v))
     }
 
-    /// `move_to`; `behind` is an empty range where the value before it ends.
+    /// As `move_to`. `behind` is an empty range at the end of the value before the entry.
     #[inline]
     fn move_to_restart(&mut self, block: &Block, offset: u32, behind: Range<u32>) -> Result<()> {
         self.key.clear();
@@ -656,8 +662,8 @@ impl BlockCursor {
         self.take(block, at, entry)
     }
 
-    /// Stands on `entry`, at offset `at`. `key` keeps the bytes that the entry shares with its
-    /// predecessor.
+    /// Makes `entry`, at offset `at`, the current one. `key` keeps the bytes that the entry shares
+    /// with its predecessor.
     #[inline]
     fn take(&mut self, block: &Block, at: u32, entry: Entry) -> Result<()> {
         let suffix = block.entries().get(entry.key.start as usize..entry.key.end as usize);
@@ -726,7 +732,7 @@ impl BlockCursor {
         })
     }
 
-    /// `parse` for index blocks, blocks with values apart and those whose entries are compared.
+    /// `parse` for index blocks, for blocks with separate values, and for protected ones.
     fn parse_seldom(&self, block: &Block, offset: u32) -> Option<Entry> {
         if block.protection.is_none() {
             return self.parse_unchecked(block, offset);
@@ -738,7 +744,7 @@ impl BlockCursor {
         entry.filter(|entry| block.is_intact(offset, entry.next, entry.value.clone()))
     }
 
-    /// `parse_seldom` without comparing.
+    /// `parse_seldom` without comparing sums.
     #[inline]
     fn parse_unchecked(&self, block: &Block, offset: u32) -> Option<Entry> {
         let rest = block.entries().get(offset as usize..)?;

@@ -4,16 +4,16 @@
 //! Source: RocksDB `table/block_based/partitioned_filter_block.cc`.
 //!
 //! Invariants
-//!  1. A seek by prefix may land in the partition next to the prefix's own, and finds the prefix
-//!     there too. At each cut the partition that ends gets the next key's prefix, and the partition
-//!     that begins gets the last key's.
-//!  2. A separator is not before any key of its partition, and before all keys of the next.
+//!  1. A seek by prefix may land in the partition next to the prefix's own, and must find the
+//!     prefix there too. So at each cut the partition that ends gets the next key's prefix, and the
+//!     partition that begins gets the last key's.
+//!  2. A separator is at or after all keys of its partition, and before all keys of the next.
 
 use super::FilterBitsBuilder;
 use crate::key;
 use esker_base::{SequenceNumber, ValueType};
 
-/// Sizes tried, in bytes, before a part is given one key for each byte.
+/// Largest size in bytes that is tried. Beyond it a partition gets one key for each byte.
 const MOST_TRIED_BYTES: usize = 100_000;
 
 /// A part of a filter.
@@ -42,7 +42,8 @@ pub struct PartitionedFilterBuilder {
 }
 
 impl PartitionedFilterBuilder {
-    /// Parts of about `partition_bytes`. `whole_keys`: keys go in, not only their prefixes.
+    /// A builder of partitions of about `partition_bytes`. `whole_keys`: keys are added, not only
+    /// their prefixes.
     pub fn new(
         bits: FilterBitsBuilder,
         partition_bytes: usize,
@@ -59,7 +60,7 @@ impl PartitionedFilterBuilder {
             }
         }
         if keys_per_partition > 1 && has_prefixes {
-            // Room for the next key's prefix, which comes after the count was looked at.
+            // Leaves room for the next key's prefix, which is added after the count is checked.
             keys_per_partition -= 1;
         }
         PartitionedFilterBuilder {
@@ -128,7 +129,7 @@ impl PartitionedFilterBuilder {
         self.entries_in_partitions += self.bits.num_entries();
         let separator = separator.map_or_else(
             || {
-                // The oldest timestamp is behind all others of its key.
+                // The oldest timestamp sorts behind all others of its key.
                 let last = [&self.previous_key[..], &self.min_timestamp].concat();
                 key::internal_key(&last, SequenceNumber(0), ValueType::Deletion)
             },

@@ -9,8 +9,8 @@ use super::builder::{FilterBitsBuilder, FilterKind};
 use esker_base::{Error, Result};
 use std::fmt;
 
-/// Filters of every policy are stored under `fullfilter.` and this; also the name of the policy
-/// that only reads.
+/// The second part of the name of a filter's block, behind `fullfilter.`, for every policy. Also
+/// the name of the policy that only reads.
 pub const COMPATIBILITY_NAME: &str = "rocksdb.BuiltinBloomFilter";
 
 const BLOOM_NAMES: [&str; 2] = ["bloomfilter", "rocksdb.BloomFilter"];
@@ -31,7 +31,7 @@ enum PolicyKind {
     Ribbon { bloom_before_level: i32 },
 }
 
-/// The facts about a table that its filter policy gets.
+/// Facts about a table for its filter policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FilterBuildingContext {
     /// Of the table.
@@ -48,9 +48,9 @@ impl FilterPolicy {
         FilterPolicy { kind: PolicyKind::Bloom, millibits_per_key: millibits(bits_per_key) }
     }
 
-    /// Ribbon filters with the rate of false positives of a Bloom filter of this many bits per key;
-    /// Bloom filters for levels below `bloom_before_level`, a flush counting as level -1. RocksDB's
-    /// default is 0: Bloom for flushes.
+    /// Ribbon filters with the false positive rate of a Bloom filter of this many bits per key.
+    /// Levels below `bloom_before_level` get Bloom filters; a flush counts as level -1. RocksDB's
+    /// default is 0: Bloom filters for flushes.
     pub fn ribbon(bloom_equivalent_bits_per_key: f64, bloom_before_level: i32) -> FilterPolicy {
         FilterPolicy {
             kind: PolicyKind::Ribbon { bloom_before_level },
@@ -116,7 +116,7 @@ impl FilterPolicy {
             }
             PolicyKind::Bloom => Some(bloom),
             PolicyKind::Ribbon { bloom_before_level } => {
-                // i32::MAX is kept for "always Bloom"; unknown counts as the bottommost level.
+                // i32::MAX means "always Bloom". An unknown level counts as the bottommost one.
                 let level = if context.is_flush { -1 } else { context.level.unwrap_or(i32::MAX - 1) };
                 let is_bloom = level < bloom_before_level;
                 Some(if is_bloom { bloom } else { FilterKind::Ribbon { millibits_per_key } })
@@ -144,10 +144,10 @@ fn millibits(bits_per_key: f64) -> u32 {
     } else if bits_per_key < 100.0 {
         bits_per_key
     } else {
-        // Also for NaN.
+        // NaN too.
         100.0
     };
-    // The nudge makes numbers written with three decimals come out as written.
+    // The small addend makes numbers with three decimals exact.
     (bits * 1000.0 + 0.500_001) as u32
 }
 

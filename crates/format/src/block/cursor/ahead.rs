@@ -4,9 +4,9 @@
 //! keys. The cursor does not move; [`stand_on`](BlockCursor::stand_on) moves it to one of them
 //! without parsing.
 //!
-//! Forward and backward decoding share one loop: entries can be parsed, and keys put together, only
-//! in their order in the block. Short keys are put together in registers and stored whole, so that
-//! no load waits for stores of their parts.
+//! Forward and backward decoding share one loop, because entries can only be parsed, and keys
+//! joined, in their order in the block. Short keys are joined in registers and stored whole, so
+//! that no load waits for stores of their parts.
 //!
 //! An entry that cannot be decoded this way ends the run, or prevents it. That is no error here:
 //! the cursor meets the entry when it moves.
@@ -17,26 +17,26 @@ use crate::cursor::{DecodedRun, RunEntry};
 use crate::key::{self, TRAILER_BYTES};
 use esker_base::Result;
 
-/// Internal keys up to this long are put together in registers,
+/// Internal keys up to this length are joined in registers.
 const SHORT_KEY: usize = 32;
-/// and up to this long if some are longer.
+/// If some keys are longer, keys up to this length are joined in registers.
 const MIDDLE_KEY: usize = 64;
-/// Below this, a reader has not scanned far yet.
+/// A reader that wants fewer entries has not scanned far yet.
 const FEW: usize = 32;
 /// Nothing is decoded backward if an interval has more entries.
 const MAX_INTERVAL: usize = 256;
 /// Most (short) restart intervals that are decoded together.
 const MAX_RESTARTS: u32 = 64;
-/// Nor if its keys, put together, take more bytes.
+/// Nothing is decoded backward if the joined keys of an interval take more bytes.
 const MAX_KEY_BYTES: usize = 64 << 10;
 
-/// Bytes that are set, then as many that are not.
+/// Bytes with all bits set, then the same number of zero bytes.
 static MASKS: [[u8; MIDDLE_KEY]; 2] = [[0xFF; MIDDLE_KEY], [0; MIDDLE_KEY]];
 
-/// No key is that long where keys are put together.
+/// Longest key that is joined.
 const MAX_KEY: usize = 16 << 10;
 
-/// Three lengths, and how many bytes they take.
+/// Three lengths, and the number of bytes that they take.
 struct Lengths {
     shared: u32,
     non_shared: u32,
@@ -44,7 +44,7 @@ struct Lengths {
     header: u32,
 }
 
-/// Where to decode: from the entry at `at`, not beyond `end`.
+/// The part of a block to decode: from the entry at `at` to `end` at most.
 #[derive(Clone, Copy)]
 struct Stretch {
     at: u32,
@@ -52,7 +52,8 @@ struct Stretch {
 }
 
 impl BlockCursor {
-    /// The entry here and those behind it, as many as the run wants. REQUIRES: `valid()`.
+    /// Decodes the current entry and those behind it, as many as the run wants. REQUIRES:
+    /// `valid()`.
     #[inline]
     pub fn decode_on(&self, block: &Block, run: &mut DecodedRun) {
         run.clear();
@@ -61,8 +62,8 @@ impl BlockCursor {
         }
         let wanted = run.wanted();
         let (keys, places) = run.room(wanted);
-        // An entry that shares nothing is decoded with the others: its key here may just have been
-        // stored in parts.
+        // An entry that shares nothing is decoded again with the others, because the stores of its
+        // key may be too recent for a load.
         let is_whole = self.shared == 0;
         let head = (!is_whole).then_some(&self.key[..]);
         let stretch = Stretch { at: if is_whole { self.entry } else { self.next }, end: block.entries_end };
@@ -86,13 +87,13 @@ impl BlockCursor {
             0
         };
         if count <= usize::from(is_whole) {
-            // The key is long, or that of the entry behind it is.
+            // The current key is long, or that of the next entry is.
             count = decode(block, stretch, head, keys, others);
         }
         run.set_count(usize::from(!is_whole) + count);
     }
 
-    /// The entry here and those before it, back to a restart. REQUIRES: `valid()`.
+    /// Decodes the current entry and those before it, back to a restart. REQUIRES: `valid()`.
     #[inline]
     pub fn decode_back(&self, block: &Block, run: &mut DecodedRun) {
         run.clear();
@@ -151,12 +152,12 @@ impl BlockCursor {
 }
 
 /// Decodes entries into `run`, from restart `last` or an earlier one up to the entry at `here.0`,
-/// which ends at `here.1`. `NOWHERE`: up to the last entry. Decodes none if that fails.
+/// which ends at `here.1`. `NOWHERE` means up to the last entry. Decodes none if one fails.
 fn decode_intervals(block: &Block, last: u32, here: (u32, u32), key_len: usize, run: &mut DecodedRun) {
     let wanted = run.wanted();
     let first = last.saturating_sub(run.intervals - 1);
     let stretch = Stretch { at: block.restart(first), end: here.1 };
-    // A reader that scans far gets room for long intervals, too.
+    // A reader that scans far also gets room for long intervals.
     let (keys, places) = run.room(if wanted < FEW { 2 * FEW } else { MAX_INTERVAL });
     let is_whole = |places: &[RunEntry], count: usize| {
         let decoded = places.get(..count).and_then(<[RunEntry]>::last);
@@ -181,7 +182,8 @@ fn decode_intervals(block: &Block, last: u32, here: (u32, u32), key_len: usize, 
     run.set_count(if is_whole { count } else { 0 });
 }
 
-/// The lengths at the beginning of an entry, if they are of the sizes that nearly all have.
+/// The lengths at the beginning of an entry, if the value's takes at most two bytes and the others
+/// one. Nearly all entries have these sizes.
 #[inline(always)]
 fn lengths(rest: &[u8]) -> Option<Lengths> {
     let lengths = u32::from_le_bytes(*rest.first_chunk::<4>()?);
@@ -193,7 +195,7 @@ fn lengths(rest: &[u8]) -> Option<Lengths> {
     (lengths & 0x80_00_80_80 == 0).then_some(Lengths { shared, non_shared, value, header: 4 })
 }
 
-/// The same for lengths of all sizes.
+/// The lengths at the beginning of an entry, of any size.
 #[cold]
 fn all_lengths(rest: &[u8]) -> Option<Lengths> {
     let (shared, non_shared, value, header) = super::lengths::long_lengths(rest)?;
@@ -201,8 +203,8 @@ fn all_lengths(rest: &[u8]) -> Option<Lengths> {
 }
 
 /// Decodes entries with keys of at most `N` bytes, which are `W` words, into `places`; each key
-/// gets `N` bytes. `head` is the key before the first entry, and the first among the keys. Returns
-/// the number of entries.
+/// gets `N` bytes. `head` is the key before the first entry, and comes first among the keys.
+/// Returns the number of entries.
 #[inline(never)]
 fn decode_short<const W: usize, const N: usize>(
     block: &Block,
@@ -211,7 +213,7 @@ fn decode_short<const W: usize, const N: usize>(
     keys: &mut Vec<u8>,
     places: &mut [RunEntry],
 ) -> usize {
-    // The bytes behind the entries belong to the block as well, so whole vectors can be loaded near
+    // The block has more bytes behind its entries, so whole vectors can be loaded near
     // the entries' end.
     let (bytes, end) = (block.bytes(), stretch.end.min(block.entries_end) as usize);
     let room = (places.len() + 1) * N;
@@ -243,8 +245,8 @@ fn decode_short<const W: usize, const N: usize>(
         if kept > key_len || len > N || value_end > end {
             break;
         }
-        // Skips the bytes before the suffix. There are at least as many as the key shares: the
-        // shared bytes lie in the block before it.
+        // Loads the vector that begins as far before the suffix as the key shares bytes. The block
+        // has these bytes: the shared bytes lie in it before the suffix.
         let aligned = bytes.get(suffix.wrapping_sub(kept)..).and_then(<[u8]>::first_chunk::<N>);
         let before = key;
         match aligned {
@@ -252,7 +254,7 @@ fn decode_short<const W: usize, const N: usize>(
             None => key = join(&key, &near_edge(bytes.get(suffix..value_at).unwrap_or_default(), kept), kept),
         }
         *slot = bytes_of(&key);
-        // The number lies in the entry, unless neighbours share some of it.
+        // The number lies in the entry, unless the entry shares a part of it.
         let trailer = value_at.checked_sub(TRAILER_BYTES).filter(|_| non_shared as usize >= TRAILER_BYTES);
         let trailer = trailer.and_then(|at| bytes.get(at..)).and_then(<[u8]>::first_chunk::<TRAILER_BYTES>);
         let packed = match trailer {
@@ -286,14 +288,14 @@ fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
     padded
 }
 
-/// The words that the bytes are.
+/// The bytes as words.
 #[inline(always)]
 fn words<const W: usize, const N: usize>(bytes: &[u8; N]) -> [u64; W] {
     let (chunks, _) = bytes.as_chunks::<8>();
     std::array::from_fn(|i| chunks.get(i).map_or(0, |chunk| u64::from_le_bytes(*chunk)))
 }
 
-/// The bytes of the words.
+/// The words as bytes.
 #[inline(always)]
 fn bytes_of<const W: usize, const N: usize>(words: &[u64; W]) -> [u8; N] {
     let mut bytes = [0; N];
@@ -312,7 +314,7 @@ fn mask<const W: usize>(at: usize) -> [u64; W] {
     words(mask.unwrap_or(&[0; MIDDLE_KEY]))
 }
 
-/// The first `at` bytes of `head`, followed by those of `tail`. A few instructions on whole
+/// The first `at` bytes of `head`, followed by those of `tail`. It takes some instructions on whole
 /// vectors; no length decides a branch.
 #[inline(always)]
 fn join<const W: usize>(head: &[u64; W], tail: &[u64; W], at: usize) -> [u64; W] {
@@ -330,7 +332,7 @@ fn differ<const W: usize>(a: &[u64; W], b: &[u64; W], len: usize) -> bool {
     others.fold(0, |all, other| all | other) != 0
 }
 
-/// A key's suffix in its place, where the block has not as many bytes as a vector.
+/// A key's suffix at its place in the key, if the block ends before a whole vector could be loaded.
 #[cold]
 #[inline(never)]
 fn near_edge<const W: usize>(suffix: &[u8], at: usize) -> [u64; W] {
@@ -357,7 +359,8 @@ fn shorter(n: usize) -> u16 {
     n as u16
 }
 
-/// Decodes entries with keys of any length, which lie side by side; else as [`decode_short`].
+/// Decodes entries with keys of any length, which are stored one behind the other. Otherwise as
+/// [`decode_short`].
 #[inline(never)]
 fn decode(
     block: &Block,

@@ -1,4 +1,4 @@
-//! Each byte of a block changed in turn: a read then gives the original entry, or `Corruption`.
+//! Changes each byte of a block in turn. Each read then gives the original entry, or `Corruption`.
 
 use super::*;
 use crate::block::BlockBuilder;
@@ -11,7 +11,7 @@ use esker_base::{ErrorKind, SequenceNumber, ValueType};
 
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// Keys that share much and little with their neighbours, values of some lengths.
+/// Keys that share much or little with their neighbours, and values of several lengths.
 fn entries() -> Vec<Entry> {
     (0..60u32)
         .map(|n| {
@@ -75,7 +75,7 @@ fn walk(block: &Block, forward: bool) -> (Vec<Entry>, Result<()>) {
     (found, moved)
 }
 
-/// Reads in every way. Whether some read failed; the others are right.
+/// Reads in every way. Returns whether some read failed; the others must be right.
 fn fails(block: &Block, all: &[Entry]) -> bool {
     let mut failed = false;
     for forward in [true, false] {
@@ -109,7 +109,7 @@ fn protected_blocks_read_as_others() {
             for width in [0, 1, 2, 4, 8] {
                 let block = protected(&contents, width);
                 assert!(!fails(&block, &all));
-                // Bytes of the sums and of the places.
+                // The sums and offsets take at least this many bytes.
                 assert_eq!(block.memory_usage() - plain >= all.len() * (width + 4), width > 0);
             }
         }
@@ -126,7 +126,7 @@ fn what_memory_has_changed_is_never_read() {
     for interval in [1, 4, 16] {
         for contents in [contents(interval), contents_apart(interval)] {
             let mut block = protected(&contents, 8);
-            // Entries and restarts; how many restarts there are is read once.
+            // Changes entries and restarts only: the number of restarts is read once.
             let end = block.restarts as usize + 4 * block.restart_count as usize;
             for at in (0..end).step_by(step) {
                 let bits = [1, 0x80, 0xFF][at % 3];
@@ -159,7 +159,7 @@ fn what_was_passed_over_on_the_way_back_is_compared_again() {
     for at in (0..end).step_by(if cfg!(miri) { 211 } else { 1 }) {
         let mut block = protected(&contents, 8);
         let mut cursor = BlockCursor::new();
-        // In the midst of an interval, which has been parsed.
+        // Also in the middle of an interval, which has been parsed before.
         cursor.seek_to_last(&block).unwrap();
         cursor.prev(&block).unwrap();
         let mut left = all.len() - 2;

@@ -11,7 +11,7 @@
 use super::{COEFFICIENT_BITS, Columns, Hasher, MARKER, MAX_COLUMNS, METADATA_BYTES, SEGMENT_BYTES, parity};
 use crate::filter::fast_local_bloom;
 
-/// Above this many entries RocksDB takes a Bloom filter instead.
+/// With more entries RocksDB writes a Bloom filter instead.
 const MAX_ENTRIES: usize = 950_000_000;
 
 /// Entries that fit into 2^8, 2^9, … 2^17 slots so that one seed in twenty fails (measured by
@@ -28,8 +28,8 @@ pub(in crate::filter) struct Sizing {
 }
 
 impl Sizing {
-    /// For this many entries at the rate of false positives that a Bloom filter of
-    /// `millibits_per_key` has, with the first entry's hash to round by. `None` if RocksDB would
+    /// The size for `entries` entries with the false positive rate of a Bloom filter of
+    /// `millibits_per_key`. The first entry's hash decides the rounding. `None` if RocksDB would
     /// write a Bloom filter: too many keys, or so few that Bloom is smaller.
     pub(in crate::filter) fn choose(
         entries: usize,
@@ -56,16 +56,15 @@ impl Sizing {
     }
 }
 
-/// Number of entries that RocksDB expects to fit into `bytes`, metadata included; partitions are
-/// cut by it.
+/// Number of entries that RocksDB expects to fit into `bytes`, metadata included. It decides where
+/// partitions are cut.
 pub(in crate::filter) fn entries_for(bytes: usize, millibits_per_key: u32) -> usize {
     let usable = (bytes.saturating_sub(METADATA_BYTES) / SEGMENT_BYTES * SEGMENT_BYTES) as u64;
     let one_in = desired_one_in(millibits_per_key);
     if !one_in.is_finite() || one_in <= 1.0 {
         return MAX_ENTRIES;
     }
-    // A little below the truth: blocks of two kinds of columns take somewhat more than the
-    // logarithm.
+    // Slightly too low: blocks with two numbers of columns take somewhat more than the logarithm.
     let bits_per_slot = if one_in > f64::from(u32::MAX) {
         f64::from(MAX_COLUMNS)
     } else {
@@ -113,7 +112,7 @@ fn entries_for_slots(slots: u32) -> usize {
     (f64::from(slots) / factor) as usize
 }
 
-/// One in how many keys that were not added is to match.
+/// Number of absent keys of which one is to match.
 fn desired_one_in(millibits_per_key: u32) -> f64 {
     let bits_per_key = f64::from(millibits_per_key) / 1000.0;
     1.0 / fast_local_bloom::false_positive_rate(bits_per_key, fast_local_bloom::probes_for(millibits_per_key))
@@ -147,8 +146,8 @@ fn slots_for(entries: usize) -> u32 {
     slots.next_multiple_of(COEFFICIENT_BITS).max(2 * COEFFICIENT_BITS)
 }
 
-/// Segments so that blocks of k and of k + 1 columns together have the desired rate of false
-/// positives. `rounding` spreads the error over filters.
+/// Number of segments with which blocks of k and of k + 1 columns together have the desired false
+/// positive rate. `rounding` spreads the error over filters.
 fn segments_for(slots: u32, one_in: f64, rounding: u32) -> u64 {
     let blocks = u64::from(slots / COEFFICIENT_BITS);
     if !one_in.is_finite() || one_in <= 1.0 {
@@ -166,13 +165,13 @@ fn segments_for(slots: u32, one_in: f64, rounding: u32) -> u64 {
     blocks * u64::from(lower) + (blocks - lower_blocks.min(blocks))
 }
 
-/// From this many keys on the equations do not fit into a processor's cache, and it pays to add
-/// them in order.
+/// From this number of keys on, the equations do not fit into a processor's cache, and it pays to
+/// add them in order.
 const ORDER_FROM: usize = 1 << 14;
 
 /// Sorts hashes by the highest 8 bits of their start slots. The order in which equations are added
-/// changes neither whether they can be solved nor the solution: the slots that get an equation are
-/// the leading ones of the space they span, and the others are zero.
+/// changes neither whether they can be solved nor the solution. The slots that get an equation are
+/// the leading ones of the space that the equations span, and the other slots are zero.
 fn order_roughly_by_start(hashes: &[u64], hasher: &Hasher, out: &mut Vec<u64>) {
     let bucket = |hash: u64| (hasher.seeded(hash) >> 56) as usize;
     let mut next = [0usize; 257];
@@ -228,7 +227,7 @@ impl Banding {
             if c == 0 {
                 return r == 0;
             }
-            // Both were odd, so at least one zero has come up from below.
+            // Both were odd, so their difference has at least one zero at the low end.
             let zeros = c.trailing_zeros();
             c >>= zeros;
             i += zeros as usize;
@@ -259,8 +258,8 @@ fn encode(banding: &Banding, sizing: Sizing, seed: u8) -> Vec<u8> {
     out
 }
 
-/// From the last slot to the first: each solution bit follows from the 127 behind it and the slot's
-/// equation.
+/// Solves from the last slot to the first. Each solution bit follows from the 127 bits behind it
+/// and the slot's equation.
 fn back_substitute(banding: &Banding, sizing: Sizing, out: &mut [u8]) {
     let layout = Columns::new(sizing.segments, sizing.blocks);
     // The solution of the slots just behind, one window of 128 for each column.
