@@ -184,8 +184,7 @@ impl BlockCursor {
         self.step_back(block)
     }
 
-    /// Moves to the first entry whose key is not `before`. Keys that are `before` must precede all
-    /// others.
+    /// Moves to the first entry whose key is not `before`. Keys that are must precede all others.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -211,8 +210,7 @@ impl BlockCursor {
         if self.valid() { self.prev(block) } else { self.seek_to_last(block) }
     }
 
-    /// The last restart of `within` (first, last) whose key is `before`. If there is none, the
-    /// first of them.
+    /// The last restart of `within` (first, last) whose key is `before`, or its first restart.
     #[inline]
     pub(crate) fn search_restarts(
         &mut self,
@@ -264,8 +262,7 @@ impl BlockCursor {
         self.seek_from(block, restart, target, icmp)
     }
 
-    /// The restart from which to search the internal key `target`: the last restart before it, or
-    /// the first.
+    /// The restart from which to search `target`: the last one before it, or the first.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -273,8 +270,7 @@ impl BlockCursor {
         self.restart_behind(block, 0, target, icmp)
     }
 
-    /// [`restart_for`](Self::restart_for) for a target that is not before restart `low` of the
-    /// block.
+    /// [`restart_for`](Self::restart_for) for a target at or after restart `low` of the block.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -309,8 +305,7 @@ impl BlockCursor {
         self.walk_to(block, target, icmp)
     }
 
-    /// [`seek_from`](Self::seek_from) for a target behind the last one: steps on if that is
-    /// shorter.
+    /// [`seek_from`](Self::seek_from) for a later target than before: steps on if that is shorter.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -445,9 +440,8 @@ impl BlockCursor {
         })
     }
 
-    /// Parses entries from `at` on, up to an entry with lengths of more than a byte. Returns the
-    /// offset of that entry and the length of the key before it. For a malformed entry the offset
-    /// is an error.
+    /// Parses entries from `at` on, up to one with lengths of more than a byte. Returns its offset
+    /// and the length of the key before it. A malformed entry is an error, with its offset.
     ///
     /// Lengths stay in registers: a load that spans several recent smaller stores would stall.
     #[inline]
