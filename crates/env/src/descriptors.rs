@@ -35,7 +35,7 @@ pub trait ClosesFiles: Send + Sync {
     fn open_files(&self) -> usize;
 }
 
-/// The keepers of this process: a forked child has none of its parent's databases.
+/// Objects of this process that hold open files. A forked child has none of its parent's.
 static CLOSERS: PerProcess<Mutex<Vec<Weak<dyn ClosesFiles>>>> = PerProcess::new();
 /// Files open for random reads.
 static DATA_FILES: AtomicUsize = AtomicUsize::new(0);
@@ -107,7 +107,7 @@ impl Drop for DataFile {
     }
 }
 
-/// Counts a file that stays open for as long as it lives, until it is dropped.
+/// Counts a file that is never closed while its reader lives. Dropping it ends the count.
 #[derive(Debug)]
 pub struct KeptFile(());
 

@@ -23,7 +23,7 @@ use crate::{Error, Result};
 use std::fmt;
 use std::ptr;
 
-/// The generation of the first process that makes an [`ProcessOwner`].
+/// The generation of the first process that makes a [`ProcessOwner`].
 const FIRST: u64 = 1;
 
 /// Size of a page in which [`PAGE`] is wiped.

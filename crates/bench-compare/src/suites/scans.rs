@@ -30,7 +30,7 @@ const LIMIT: &str = "116 bytes in order for each row: about 10 ns at 12 GB/s";
 
 /// Rows of the longest scan.
 const LONGEST: u64 = 400_000;
-/// Keys of a plan from which scans have their full length. Smaller plans shorten them.
+/// Least number of keys for scans of full length. Smaller plans shorten the scans.
 const LARGE: u64 = 100_000;
 
 fn keys(plan: &BenchPlan) -> u64 {

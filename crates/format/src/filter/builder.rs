@@ -22,9 +22,9 @@ pub enum FilterKind {
         /// Bits for each key.
         bits_per_key: u32,
     },
-    /// Format version 5 and later. A filter for which `FastLocalBloom` is smaller uses that.
+    /// Format version 5 and later. If `FastLocalBloom` would be smaller, the builder writes that.
     Ribbon {
-        /// Size in thousandths of bits per key of a Bloom filter with the same false positive rate.
+        /// Thousandths of bits per key that a Bloom filter of the same false positive rate has.
         millibits_per_key: u32,
     },
 }

@@ -144,7 +144,7 @@ fn millibits(bits_per_key: f64) -> u32 {
     } else if bits_per_key < 100.0 {
         bits_per_key
     } else {
-        // NaN too.
+        // Larger numbers and NaN count as 100.
         100.0
     };
     // The small addend makes numbers with three decimals exact.
