@@ -79,8 +79,8 @@ impl std::fmt::Debug for Contents {
 
 /// Upper-case hex with `0x`, as `ldb --hex` prints and takes it.
 pub fn hex(bytes: &[u8]) -> String {
-    // Databases pass through here as text. The formatter, byte by byte, would take most of a step's
-    // time.
+    // Whole databases become text here. With `format!` for each byte this would take most of the
+    // time of a step.
     let digit = |nibble: u8| char::from(b"0123456789ABCDEF"[usize::from(nibble)]);
     let mut text = String::with_capacity(2 + 2 * bytes.len());
     text.push_str("0x");

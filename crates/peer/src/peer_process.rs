@@ -1,6 +1,6 @@
-//! A program that takes steps with databases for one engine. Two versions of RocksDB in one process
-//! crash, and a process that is to be killed must not be ours. One process takes many steps until
-//! it is killed: starting one costs more than most steps.
+//! The peer process: it opens databases with one engine, reads them and writes to them. Two
+//! versions of RocksDB in one process crash, and a test must not kill its own process. One peer
+//! process takes many steps until it is killed: starting one costs more than most steps.
 //!
 //! In: a directory to work in. For each line `step` on standard input there is a [`PeerStep`] in
 //! its file `task`. Out: the contents that the peer process found and left, in its file `told`, and
@@ -129,7 +129,8 @@ impl PeerProcess {
         }
     }
 
-    /// Ingests `ops` as one file, which the same engine writes first and may move.
+    /// Writes `ops` to an SST file with the engine, and ingests that file. The engine moves the file
+    /// if the number of `ops` is even, and otherwise copies it.
     fn ingest(&self, step: &PeerStep, ops: &[PeerOp], file: &Path) -> Result<(), String> {
         let Some(first) = ops.first() else { return Ok(()) };
         let family = step.families.iter().find(|f| f.name == first.family()).ok_or("a family is missing")?;

@@ -1,7 +1,7 @@
 //! RocksDB's tools, 7.8.3, as processes.
 //!
 //! In: a directory and a command. Out: their output, parsed. The tools open a database with the
-//! options of its newest OPTIONS file, and refuse it if that holds a name they do not know.
+//! options of its newest OPTIONS file. They refuse a file that holds a name they do not know.
 
 use crate::contents::{Contents, hex, unhex};
 use crate::model_ops::PeerOp;
@@ -148,8 +148,8 @@ impl Tools {
         }
     }
 
-    /// Applies `ops`, each `put`, `delete` and `delete_range` by its own command, runs of puts to
-    /// one family by `batchput`.
+    /// Applies `ops`. One `batchput` stores successive puts to one family; every other operation
+    /// has a command of its own.
     /// # Errors
     /// As [`Tools::ldb`].
     ///

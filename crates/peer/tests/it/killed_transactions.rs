@@ -1,15 +1,15 @@
-//! Prepared transactions and kill -9: one database that goes from hand to hand, Esker's and
-//! RocksDB's.
+//! Prepared transactions and kill -9: Esker and RocksDB open one database in turn.
 //!
-//! In each round a child process, of one engine or the other, opens the database, takes up its
-//! prepared transactions, goes on, and is killed. Then one of the two engines opens the database,
-//! checks it against the child's reports, and resolves some prepared transactions. Only this
-//! process knows the expected contents: the child reports each step that it has done.
+//! In each round a child process opens the database with one of the engines. It takes up the
+//! prepared transactions, and takes steps until this process kills it. Then one of the two engines
+//! opens the database, checks it against the child's reports, and resolves some prepared
+//! transactions. Only this process knows the expected contents: the child reports each step that it
+//! has done.
 //!
-//! There are [`LANES`], each with one transaction at a time, in an order that is known beforehand
-//! ([`Lane`]). So the state of a lane is the number of its steps. After a kill that is the number
-//! reported, or one more. Some lanes are slow: their transactions stay prepared while memtables are
-//! flushed and WALs retired all around them.
+//! Transactions belong to [`LANES`] lanes, and a lane has one transaction at a time. The order of
+//! its steps is fixed ([`Lane`]). So the state of a lane is the number of its steps. After a kill
+//! that is the number reported, or one more. Some lanes are slow: their transactions stay prepared
+//! while memtables are flushed and WALs retired all around them.
 //!
 //! `ROUNDS=n` for more rounds (`cargo xtask long durability`).
 
@@ -25,9 +25,9 @@ const DIRECTORY: &str = "ESKER_PEER_LANES_DIRECTORY";
 const ENGINE: &str = "ESKER_PEER_LANES_ENGINE";
 const STEPS: &str = "ESKER_PEER_LANES_STEPS";
 const LANES: usize = 4;
-/// Shares of the lanes in all steps.
+/// The speeds of the lanes: a lane with 100 takes a hundred steps for each step of a lane with 1.
 const PACE: [u32; LANES] = [100, 100, 8, 1];
-/// A commit removes the keys that are this much older, and one more.
+/// Transaction `n` removes the keys of transactions `n - KEPT` and `n - KEPT - 1`.
 const KEPT: u64 = 8;
 
 /// The next step of a lane, with its transaction number `n`.
@@ -36,7 +36,7 @@ enum Step {
     Prepare(u64),
     Commit(u64),
     Rollback(u64),
-    /// Begun, written and committed without having been prepared.
+    /// The transaction begins, writes and commits without being prepared.
     Direct(u64),
 }
 
@@ -266,7 +266,7 @@ fn child() {
     let lanes = steps.split(',').enumerate().map(|(i, steps)| Lane { number: i, steps: number(steps) });
     let mut lanes: Vec<Lane> = lanes.collect();
     let mut rng = fastrand::Rng::new();
-    // On one core the harness has already printed this test's name, without the end of its line.
+    // On one core the test harness has printed this test's name and not yet ended the line.
     println!();
     if std::env::var(ENGINE).as_deref() == Ok("rocksdb") {
         let db = Rocks::open(&dir);
