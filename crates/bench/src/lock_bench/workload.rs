@@ -1,6 +1,6 @@
 //! The requests of transactions.
 //!
-//! In: a generator. Out: requests, in ascending order where waits could otherwise make a circle.
+//! In: a generator of random numbers. Out: requests, and whether the caller sorts them.
 
 use esker_lock::LockMode;
 
@@ -14,7 +14,7 @@ const SHORT: u64 = 10;
 pub enum LockWorkload {
     /// Exclusive locks on random keys.
     Random,
-    /// Exclusive locks on keys that grow, over all threads.
+    /// Exclusive locks on ascending keys. No two threads lock the same key.
     Increasing,
     /// Exclusive locks on ranges of ten keys.
     ShortRanges,
@@ -26,7 +26,7 @@ pub enum LockWorkload {
     Hot,
 }
 
-/// Keys from `first` on.
+/// A request to lock `count` keys from `first` on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LockBenchRequest {
     pub(super) first: u64,
@@ -67,7 +67,7 @@ impl LockWorkload {
         matches!(self, LockWorkload::ShortRanges | LockWorkload::WideRanges)
     }
 
-    /// One request of a transaction, among `count` keys; `next` gives growing keys.
+    /// One request of a transaction, among `keys` keys; `next` gives ascending keys.
     pub(super) fn request(
         self,
         keys: u64,
@@ -91,7 +91,7 @@ impl LockWorkload {
         }
     }
 
-    /// Whether transactions take their locks in ascending order, and make no circles.
+    /// Whether the caller sorts a transaction's requests by their first keys, to avoid deadlocks.
     pub(super) const fn is_sorted(self) -> bool {
         !matches!(self, LockWorkload::Random | LockWorkload::Increasing)
     }

@@ -30,7 +30,7 @@ impl Kept {
     }
 }
 
-/// The output of a run, and its failure.
+/// The output of a run, and its error if it failed.
 pub(crate) struct Ran {
     pub(crate) out: String,
     pub(crate) err: String,
