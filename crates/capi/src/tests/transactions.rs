@@ -24,7 +24,7 @@ unsafe fn take_error(err: *mut c_char) -> Option<String> {
     text
 }
 
-/// A value of `malloc`, freed.
+/// Copies the value and frees it, for `malloc` made it. `None` for a null pointer.
 unsafe fn take(value: *mut c_char, len: usize) -> Option<String> {
     let taken = (!value.is_null()).then(|| String::from_utf8_lossy(bytes(value, len)).into_owned());
     rocksdb_free(value.cast());
@@ -541,7 +541,8 @@ fn write_prepared_runs_as_write_committed_and_write_unprepared_is_refused() {
     }
 }
 
-/// Bytewise keys with timestamps of two bytes behind them, the newer one first.
+/// Compares keys bytewise. The last two bytes of each are its timestamp: of equal keys the one
+/// with the newer timestamp comes first.
 unsafe extern "C" fn compare(
     state: *mut c_void,
     a: *const c_char,
@@ -585,7 +586,8 @@ unsafe extern "C" fn comparator_name(_state: *mut c_void) -> *const c_char {
 
 unsafe extern "C" fn nothing(_state: *mut c_void) {}
 
-/// The size of timestamps: families up to `state` have them.
+/// The size of the timestamps of a family: 2 for the default family. For other families `state`
+/// points to it.
 unsafe extern "C" fn ts_size(state: *mut c_void, family: u32) -> usize {
     match family {
         0 => 2,
