@@ -129,8 +129,8 @@ impl PeerProcess {
         }
     }
 
-    /// Writes `ops` to an SST file with the engine, and ingests that file. The engine moves the file
-    /// if the number of `ops` is even, and otherwise copies it.
+    /// Writes `ops` to an SST file with the engine, and ingests that file. The engine moves the
+    /// file if the number of `ops` is even, and otherwise copies it.
     fn ingest(&self, step: &PeerStep, ops: &[PeerOp], file: &Path) -> Result<(), String> {
         let Some(first) = ops.first() else { return Ok(()) };
         let family = step.families.iter().find(|f| f.name == first.family()).ok_or("a family is missing")?;
