@@ -8,17 +8,17 @@
 //! Position of the inner cursor while this one is valid
 //!  1. forward, plain value: at the value's entry.
 //!  2. forward, merged value: behind the newest operand, at an entry of the current user key or
-//!     later, or at the end. The same where a change of super version has taken the current key
-//!     away.
+//!     later, or at the end. Also after an exchange of super versions that removed the current key.
 //!  3. backward: at the last entry of the user keys before the current one, or before the first;
-//!     `ahead` describes that entry, unless the inner cursor was moved since by anything but a
+//!     `ahead` describes that entry, unless the inner cursor has made a move since that is not a
 //!     step.
 //!  4. stepping over a run (`run` is not empty, `value` is `DecodedRun`): at the run's first entry
 //!     in the direction of travel.
 //!
 //! No step allocates once the buffers have grown to the largest key and value. The key is always a
-//! copy. The value is the inner cursor's own in case 1, and mostly in case 3: that of the entry it
-//! has left. In case 4 it lies in the run's block; else it is a copy, or pinned if it is large.
+//! copy. The value is lent by the inner cursor in case 1 and, mostly, in case 3 (from the entry
+//! that it has left). In case 4 it lies in the run's block. Otherwise it is a copy, or pinned if it
+//! is large.
 
 mod backward;
 mod deleted_runs;
@@ -45,25 +45,25 @@ use std::fmt;
 /// Keeps memtables and files alive for as long as an iterator lives: a super version, mostly.
 pub(crate) type KeepAlive = Arc<dyn Any + Send + Sync>;
 
-/// Bytes of a buffer for values that a cursor may keep while it is not used.
+/// Largest value buffer, in bytes, that an idle cursor may keep.
 const SMALL: usize = 4096;
 
 /// Where the current value is.
 #[derive(Debug)]
 enum Value {
-    /// In the inner cursor's value, all of it.
+    /// All of the inner cursor's value.
     Inner,
-    /// In part of the inner cursor's value.
+    /// Bytes `start..end` of the inner cursor's value.
     InnerPart { start: usize, end: usize },
-    /// That of the entry which the inner cursor has left: in `left`.
+    /// In `left`: the value of the entry that the inner cursor has left.
     Left,
-    /// At the place of `run`, as the key is.
+    /// At the position of `run`, as is the key.
     Run,
     /// In `buffer`.
     Buffer,
-    /// In part of `buffer`: the default column of the entity in it.
+    /// Bytes `start..end` of `buffer`: the default column of the entity there.
     Entity { start: usize, end: usize },
-    /// Pinned where it lies.
+    /// Pinned in place.
     Pinned(PinnedBytes),
 }
 
@@ -74,10 +74,10 @@ pub(crate) struct DbIter<I = Box<dyn ScanIterator>> {
     options: DbIterOptions,
     valid: bool,
     forward: bool,
-    /// Forward: the value was merged, so that `iter` is not at its entry.
+    /// Forward: the value was merged, so `iter` is not at an entry with that value.
     merged: bool,
-    /// The current user key, if `value` is not `DecodedRun`; while looking for the next one, the
-    /// one to pass.
+    /// The current user key, if `value` is not `Run`. During a search for the next key, the key to
+    /// pass.
     key: Vec<u8>,
     value: Value,
     left: LeftValue,
@@ -93,7 +93,7 @@ pub(crate) struct DbIter<I = Box<dyn ScanIterator>> {
     /// Scratch: internal keys to seek to.
     target: Vec<u8>,
     prefix: Option<Vec<u8>>,
-    /// Entries passed over in this call.
+    /// Hidden entries that this call has stepped over.
     skipped_in_call: u64,
     deleted_run: DeletedRunTracker,
     pre_scan: Option<PreScanState>,
@@ -130,7 +130,7 @@ impl<I> Drop for DbIter<I> {
 }
 
 impl<I: ScanIterator> DbIter<I> {
-    /// Over `iter`, whose order is `icmp`'s; `keep_alive` is dropped after it.
+    /// A cursor over `iter`, whose order is `icmp`'s. `keep_alive` is dropped after `iter`.
     pub(crate) fn new(
         icmp: InternalKeyComparator,
         mut iter: I,
@@ -166,8 +166,8 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// Shows another state, that at `sequence`, of newer memtables and files, which `exchange` puts
-    /// into the inner cursor. Not valid until positioned.
+    /// Changes to the state at `sequence` of newer memtables and files, which `exchange` puts into
+    /// the inner cursor. Not valid until positioned.
     pub(crate) fn refresh(
         &mut self,
         sequence: SequenceNumber,
@@ -185,11 +185,11 @@ impl<I: ScanIterator> DbIter<I> {
         self.report();
     }
 
-    /// Goes on over newer memtables and files at the same sequence number and place. The sequence
-    /// number is a live snapshot, so flushes and compactions have kept the entries it sees. (Not
-    /// those that a compaction filter removes, or FIFO drops.) `exchange` puts the new sources into
-    /// the inner cursor and, with a place and a direction, positions it there; kept sources may
-    /// stay in place. To be moved next.
+    /// Changes to newer memtables and files at the same sequence number and position. The sequence
+    /// number is a live snapshot, so flushes and compactions have kept the entries that it sees,
+    /// except those that a compaction filter or FIFO removes. `exchange` puts the new sources into
+    /// the inner cursor and, given a position and a direction, moves it there; kept sources may
+    /// stay in place. The caller moves the cursor next.
     pub(crate) fn rebase(
         &mut self,
         keep_alive: Option<KeepAlive>,
@@ -203,7 +203,7 @@ impl<I: ScanIterator> DbIter<I> {
         } else if self.forward {
             self.aim(self.options.sequence, ValueType::SEEK);
             if self.merged {
-                // The operands have been passed.
+                // The operands have been passed already.
                 exchange(&mut self.iter, None);
                 self.iter.seek(&self.target);
             } else {
@@ -225,8 +225,8 @@ impl<I: ScanIterator> DbIter<I> {
         self.keep_alive = keep_alive;
     }
 
-    /// Stays at `ahead_key`, which the newer files do not have: a compaction filter has removed it,
-    /// or FIFO its file. The next step leads to its neighbour; there is no value until then.
+    /// Stays at `ahead_key`, which the newer files lack: a compaction filter has removed the key,
+    /// or FIFO its file. There is no value until the next step, which leads to the key's neighbour.
     #[cold]
     fn stand_without_entry(&mut self) {
         std::mem::swap(&mut self.key, &mut self.ahead_key);
@@ -238,14 +238,14 @@ impl<I: ScanIterator> DbIter<I> {
         self.value = Value::Buffer;
     }
 
-    /// Goes on over the same memtables and files, which belong to another super version now.
+    /// Keeps the same memtables and files, which another super version holds now.
     pub(crate) fn keep(&mut self, keep_alive: KeepAlive) {
         self.begin_call();
         self.keep_alive = Some(keep_alive);
     }
 
     /// Stays in place with copies of key and value, and drops its sources: `close` empties the
-    /// inner cursor. To be rebased before it moves.
+    /// inner cursor. The caller rebases the cursor before it moves it.
     pub(crate) fn detach(&mut self, close: impl FnOnce(&mut I)) {
         self.begin_call();
         if self.valid && !matches!(self.value, Value::Buffer | Value::Entity { .. }) {
@@ -256,7 +256,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.end_run();
         self.left = LeftValue::default();
         self.ahead = None;
-        // A reader that detaches after every few steps does not go far.
+        // The scan counts as ended: a reader that detaches every few steps gets short runs.
         self.run.begin();
         self.eagerness.begin();
         close(&mut self.iter);
@@ -264,8 +264,8 @@ impl<I: ScanIterator> DbIter<I> {
         self.report();
     }
 
-    /// Lets go of all that a super version does not hold by itself: it will not be used for a
-    /// while. To be [`refresh`](Self::refresh)ed. False if it is not worth keeping.
+    /// Prepares an idle cursor: releases everything except parts that the super version owns.
+    /// [`refresh`](Self::refresh) makes it usable again. Returns whether it is worth keeping.
     pub(crate) fn release(&mut self) -> bool {
         self.begin_call();
         self.forget_place();
@@ -280,7 +280,7 @@ impl<I: ScanIterator> DbIter<I> {
         is_small && self.prefix.is_none() && self.pre_scan.is_none() && self.status.is_ok()
     }
 
-    /// Stands nowhere until it is positioned.
+    /// Makes the cursor invalid until it is positioned.
     pub(crate) fn forget_place(&mut self) {
         self.end_run();
         self.valid = false;
@@ -291,38 +291,38 @@ impl<I: ScanIterator> DbIter<I> {
         &self.iter
     }
 
-    /// The inner cursor, not to be moved.
+    /// The inner cursor. The caller must not move it.
     pub(crate) fn inner_mut(&mut self) -> &mut I {
         &mut self.iter
     }
 
-    /// Whether it has bounds.
+    /// Whether the cursor has bounds.
     pub(crate) fn has_bounds(&self) -> bool {
         self.options.lower_bound.is_some() || self.options.upper_bound.is_some()
     }
 
-    /// Another `max_sequential_skip_in_iterations`.
+    /// Sets `max_sequential_skip_in_iterations`.
     pub(crate) fn set_most_skipped(&mut self, entries: u64) {
         self.options.max_sequential_skip_in_iterations = entries;
     }
 
-    /// Sets the bounds. To be positioned next.
+    /// Sets the bounds. The caller positions the cursor next.
     pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         self.forget_place();
         self.options.set_bounds(lower, upper);
         self.iter.set_upper_bound(upper);
     }
 
-    /// Whether it is at an entry.
+    /// Whether the cursor is at an entry.
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         self.valid
     }
 
-    /// The error that made it invalid, if there was one.
+    /// The error that made the cursor invalid, if there was one.
     /// # Errors
     /// `Corruption` and `IoError` of the files · `Incomplete` if I/O was forbidden or
-    /// `max_skippable_internal_keys` reached · those of blob files and of
+    /// `max_skippable_internal_keys` reached · errors of blob files and of
     /// [`crate::merge::operands::full_merge`].
     pub(crate) fn status(&self) -> Result<()> {
         self.status.clone()
@@ -355,7 +355,7 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// The value here, alive beyond the next move. REQUIRES: `valid()`.
+    /// The value here, which stays alive after the next move. REQUIRES: `valid()`.
     pub(crate) fn pinned_value(&self) -> PinnedBytes {
         debug_assert!(self.valid, "REQUIRES: valid()");
         match &self.value {
@@ -375,17 +375,17 @@ impl<I: ScanIterator> DbIter<I> {
         self.shown_columns(self.value())
     }
 
-    /// The sequence number it reads at.
+    /// The sequence number at which the cursor reads.
     pub(crate) fn sequence(&self) -> SequenceNumber {
         self.options.sequence
     }
 
-    /// Counts of its work so far.
+    /// Counts of the cursor's work so far.
     pub(crate) fn counters(&self) -> &DbIterCounters {
         &self.counters
     }
 
-    /// To the first key.
+    /// Moves to the first key.
     pub(crate) fn seek_to_first(&mut self) {
         self.begin(true);
         match &self.options.lower_bound {
@@ -401,7 +401,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.end_seek();
     }
 
-    /// To the last key.
+    /// Moves to the last key.
     pub(crate) fn seek_to_last(&mut self) {
         self.begin(false);
         if self.options.upper_bound.is_some() {
@@ -414,7 +414,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.end_seek();
     }
 
-    /// To the first key at or after `target`.
+    /// Moves to the first key at or after `target`.
     pub(crate) fn seek(&mut self, target: &[u8]) {
         self.begin(true);
         self.want_prefix_of(target);
@@ -428,7 +428,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.end_seek();
     }
 
-    /// To the last key at or before `target`.
+    /// Moves to the last key at or before `target`.
     pub(crate) fn seek_for_prev(&mut self, target: &[u8]) {
         self.begin(false);
         self.want_prefix_of(target);
@@ -445,7 +445,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.end_seek();
     }
 
-    /// To the next key. Stays where it is if it is not valid.
+    /// Moves to the next key. Does nothing if the cursor is not valid.
     #[inline]
     pub(crate) fn next(&mut self) {
         if self.next_in_run() || !self.valid {
@@ -459,7 +459,7 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// The same if the next key has been decoded already; else it stays, and says no.
+    /// Moves to the next key if `run` has it already. Otherwise does not move, and returns false.
     #[inline]
     pub(crate) fn next_in_run(&mut self) -> bool {
         if !(self.forward && self.run.step_on()) {
@@ -472,7 +472,7 @@ impl<I: ScanIterator> DbIter<I> {
         true
     }
 
-    /// To the previous key. Stays where it is if it is not valid.
+    /// Moves to the previous key. Does nothing if the cursor is not valid.
     #[inline]
     pub(crate) fn prev(&mut self) {
         if self.prev_in_run() || !self.valid {
@@ -522,7 +522,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.begin_call();
     }
 
-    /// Nothing was passed over yet.
+    /// Resets the counts of one call.
     #[inline]
     fn begin_call(&mut self) {
         if self.skipped_in_call > 0 {
@@ -540,8 +540,8 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// Stays within the prefix of a seek's target, and lets files without that prefix be passed
-    /// over.
+    /// Stays within the prefix of a seek's target, and lets the inner cursor skip files without
+    /// that prefix.
     fn want_prefix_of(&mut self, target: &[u8]) {
         self.prefix = self.options.prefix_to_stay_in(target);
         if self.prefix.is_some() && self.options.asks_prefix_filters {
@@ -549,7 +549,7 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// After going to an end: the prefix found there is the one to stay in.
+    /// After a move to an end: the prefix found there becomes the prefix to stay in.
     fn adopt_prefix(&mut self) {
         if self.valid {
             self.prefix = self.options.prefix_to_stay_in(&self.key);
@@ -588,7 +588,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.status = Err(error);
     }
 
-    /// The inner cursor has run out.
+    /// Becomes invalid because the inner cursor has no further entry; takes over its error.
     fn run_out(&mut self) {
         self.valid = false;
         if let Err(error) = self.iter.status() {
@@ -596,7 +596,7 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// Counts an entry that is passed over. False if there were too many of them in this call.
+    /// Counts a hidden entry. Returns false if this call has passed too many.
     #[inline]
     fn may_skip(&mut self) -> bool {
         self.counters.skipped += 1;
@@ -605,7 +605,8 @@ impl<I: ScanIterator> DbIter<I> {
         max == 0 || self.skipped_in_call <= max || self.may_go_on()
     }
 
-    /// More than `max_skippable_internal_keys` entries were passed in this call.
+    /// Called after this call has passed more than `max_skippable_internal_keys` entries: a
+    /// pre-scan may continue, any other scan fails.
     #[cold]
     fn may_go_on(&mut self) -> bool {
         if self.pre_scan.is_some() {
@@ -615,8 +616,8 @@ impl<I: ScanIterator> DbIter<I> {
         false
     }
 
-    /// Forward to the first key that is there, from the inner cursor's place on, or one `step`
-    /// further. `passing`: entries of `key` are not wanted any more.
+    /// Moves forward to the first visible key, from the inner cursor's position or, with `step`,
+    /// from its next entry. `passing`: entries of `key` are skipped.
     #[inline]
     fn find_next(&mut self, passing: bool, step: bool) {
         self.look_forward(passing, step);
@@ -627,7 +628,7 @@ impl<I: ScanIterator> DbIter<I> {
 
     #[inline]
     fn look_forward(&mut self, mut passing: bool, step: bool) {
-        let mut run = 0; // entries in a row of the key in `key` that were passed over
+        let mut run = 0; // entries in a row of the user key `key` that were passed over
         self.merged = false;
         let mut at = if step { self.iter.next_key() } else { self.iter.valid().then(|| self.iter.key()) };
         while let Some(internal_key) = at {
@@ -692,7 +693,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.run_out();
     }
 
-    /// Seeks past all entries of `key` (`passing`), or past those that are too new.
+    /// Seeks past all entries of `key` (`passing`), or past entries that are too new.
     #[cold]
     fn reseek_forward(&mut self, passing: bool) {
         self.counters.reseeks += 1;

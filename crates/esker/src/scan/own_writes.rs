@@ -1,10 +1,10 @@
-//! Scans that see unwritten operations.
+//! Scans that see the unwritten operations of a batch or transaction.
 //!
-//! In: a family and own writes as a memtable of their own. Out: the cursor of a scan as if they
-//! were written.
+//! In: a family and own writes as a memtable of their own. Out: a cursor that shows the family as
+//! if these were written.
 //!
-//! Invariant: entries of the database that the scan must not see are removed below the merge, where
-//! they would look older than own writes.
+//! Invariant: entries of the database that the scan must not see are removed below the merge. Above
+//! it they would count as older than own writes, and so as visible.
 
 use super::iterator::{check_tier, db_iter_options, internal_iterator};
 use super::{DbIter, KeepAlive};
@@ -16,7 +16,7 @@ use esker_base::{Error, Result, SequenceNumber};
 use esker_format::cursor::{InternalIterator, ScanIterator, forward_cursor, plain_cursor};
 use esker_format::key::{self, ParsedInternalKey, seek_key};
 
-/// `Db::iter_opt`, with `own` writes over what is in the database.
+/// `Db::iter_opt`, with `own` writes over the database's entries.
 /// # Errors
 /// As `Db::iter_opt`.
 pub(crate) fn iter_over(
@@ -58,9 +58,9 @@ pub(crate) fn iter_over(
     Ok(DbIter::new(cf.icmp.clone(), merged, iter_options, Some(super_version as KeepAlive)))
 }
 
-/// A family whose keys have no timestamps is not read as of one.
+/// Checks that a read without timestamps is possible: the family has none, and `options` name none.
 /// # Errors
-/// `InvalidArgument`.
+/// `InvalidArgument`: a timestamp was given.
 pub(crate) fn check_plain(cf: &ColumnFamily, options: &ReadOptions) -> Result<()> {
     if cf.icmp.timestamp_size() > 0 || options.timestamp.is_none() && options.iter_start_ts.is_none() {
         return Ok(());
@@ -69,18 +69,18 @@ pub(crate) fn check_plain(cf: &ColumnFamily, options: &ReadOptions) -> Result<()
     Err(Error::invalid_argument(format!("column family '{}': {what}", cf.name)))
 }
 
-/// Passes over entries that are newer than `sequence`.
+/// A cursor that hides entries newer than `sequence`.
 struct VisibleOnly {
     iter: Box<dyn ScanIterator>,
     sequence: SequenceNumber,
 }
 
-/// Steps over hidden entries of one key before it seeks past the rest.
+/// Hidden entries of one key that are stepped over before a seek.
 const MOST_STEPS: usize = 8;
 
 impl VisibleOnly {
     fn is_hidden(&self) -> bool {
-        // A malformed key is shown, so that its reader reports it.
+        // A malformed key is shown, so that the reader above reports it.
         self.iter.valid()
             && ParsedInternalKey::parse(self.iter.key()).is_ok_and(|key| key.sequence > self.sequence)
     }
@@ -147,7 +147,7 @@ impl InternalIterator for VisibleOnly {
 
 impl ScanIterator for VisibleOnly {
     forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, passed, go_on, release);
-    // Entries ahead may be hidden here, and deletions are among them.
+    // Decoded entries ahead could be hidden here or be deletions, so this cursor decodes none.
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
         advance, pass, deleted_run_end, was_seen, skip_deleted_run);
 }

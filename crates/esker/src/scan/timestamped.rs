@@ -2,16 +2,16 @@
 //!
 //! In: a cursor over internal keys whose user keys end in timestamps, newest first, and all
 //! relevant range tombstones.
-//! Out: each user key, without its timestamp, once: with the newest value that is not newer than
-//! the requested timestamp, and its timestamp; both directions, within bounds.
+//! Out: each user key once, without its timestamp; its newest value at or before the requested
+//! timestamp; and that value's timestamp. Both directions, within bounds.
 //!
 //! For each user key the cursor reads the versions from the newest visible one, in either direction
-//! of travel: histories are short, and one order is enough to get right.
+//! of travel: histories are short, so a second order would gain little.
 //!
 //! Invariants
-//!  1. While it is valid the inner cursor is at a version of the current user key or behind all of
-//!     them.
-//!  2. Key, value and timestamp are copies, or keep their owner alive.
+//!  1. While the cursor is valid, the inner cursor is at a version of the current user key or
+//!     behind all its versions.
+//!  2. Key and timestamp are copies; the value is a copy or keeps its owner alive.
 //!  3. Prefixes are those of keys without timestamps, and `max_skippable_internal_keys` counts the
 //!     entries of one move, as for keys without timestamps.
 //!
@@ -30,20 +30,21 @@ use std::fmt;
 /// The range tombstones of one memtable or file that a reader sees.
 #[derive(Debug, Default)]
 pub(crate) struct TombstoneRun {
-    /// Without timestamps.
+    /// Range tombstones whose ends have no timestamps.
     fragments: FragmentedRangeTombstones,
     /// The file's first and last user key, without timestamps, and whether the last is exclusive:
-    /// beyond them its tombstones do not act.
+    /// its tombstones do not apply beyond them.
     bounds: Option<(Vec<u8>, Vec<u8>, bool)>,
 }
 
 impl TombstoneRun {
-    /// Whether the reader sees none.
+    /// Whether the reader sees no tombstone of this run.
     pub(crate) fn is_empty(&self) -> bool {
         self.fragments.is_empty()
     }
 
-    /// Whether its file ends before `user_key`, a key of `plain` order, without a timestamp.
+    /// Whether the run's file ends before `user_key`, which has no timestamp; `plain` is the order
+    /// of such keys.
     fn ends_before(&self, plain: &InternalKeyComparator, user_key: &[u8]) -> bool {
         self.bounds.as_ref().is_some_and(|(_, last, is_exclusive)| {
             let order = plain.compare_user_keys(last, user_key);
@@ -51,7 +52,7 @@ impl TombstoneRun {
         })
     }
 
-    /// Whether its file begins behind `user_key`.
+    /// Whether the run's file begins behind `user_key`.
     fn begins_behind(&self, plain: &InternalKeyComparator, user_key: &[u8]) -> bool {
         self.bounds.as_ref().is_some_and(|(first, ..)| plain.compare_user_keys(first, user_key).is_gt())
     }
@@ -60,18 +61,19 @@ impl TombstoneRun {
 /// All range tombstones that a reader sees.
 #[derive(Debug, Default)]
 pub(crate) struct TimestampedTombstones {
-    /// Of memtables and of files of level 0, in any order.
+    /// Runs of memtables and of files of level 0, in any order.
     pub(crate) of_level_0: Vec<TombstoneRun>,
-    /// Of each deeper level, in the order of its files.
+    /// Runs of each deeper level, in the order of its files.
     pub(crate) of_levels: Vec<Vec<TombstoneRun>>,
 }
 
 impl TimestampedTombstones {
-    /// The newest that covers `user_key`, without its timestamp; `plain` is the order of such keys.
+    /// The newest tombstone that covers `user_key`, which has no timestamp; `plain` is the order of
+    /// such keys.
     pub(super) fn covering(&self, plain: &InternalKeyComparator, user_key: &[u8]) -> SequenceNumber {
         let of_levels = self.of_levels.iter().flat_map(|runs| {
             let from = runs.partition_point(|run| run.ends_before(plain, user_key));
-            // Versions of one key may go on in the next file.
+            // Versions of one key may continue in the next file.
             runs[from..].iter().take_while(|run| !run.begins_behind(plain, user_key))
         });
         let within =
@@ -82,18 +84,18 @@ impl TimestampedTombstones {
     }
 }
 
-/// A reader of tombstones with timestamps.
+/// Reads the range tombstones of memtables and files, at one sequence number and timestamp.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TombstoneReader<'a> {
     pub(crate) icmp: &'a InternalKeyComparator,
     pub(crate) sequence: SequenceNumber,
     pub(crate) timestamp: &'a [u8],
-    /// The only key, without a timestamp, that is asked for.
+    /// If set, the only key to read, without a timestamp.
     pub(crate) only: Option<&'a [u8]>,
 }
 
 impl TombstoneReader<'_> {
-    /// The tombstones of these that it sees.
+    /// The tombstones of this memtable or file that the reader sees.
     pub(crate) fn run<'t>(
         &self,
         tombstones: impl IntoIterator<Item = &'t RangeTombstone>,
@@ -148,14 +150,15 @@ impl Shown {
     }
 }
 
-/// The cursor. Not valid until positioned; after an error, until positioned again.
+/// A cursor over user keys at one timestamp. Not valid until positioned, and after an error until
+/// positioned again.
 pub(crate) struct TimestampedIter {
     icmp: InternalKeyComparator,
     /// The order of keys without timestamps.
     plain: InternalKeyComparator,
     iter: Box<dyn InternalIterator>,
     options: DbIterOptions,
-    /// Versions newer than this are not there.
+    /// Versions newer than this timestamp are invisible.
     read_timestamp: Vec<u8>,
     tombstones: TimestampedTombstones,
     valid: bool,
@@ -164,9 +167,9 @@ pub(crate) struct TimestampedIter {
     shown: Shown,
     operands: MergeOperands,
     lacks_base: bool,
-    /// The prefix to stay in.
+    /// The prefix within which the cursor stays.
     prefix: Option<Vec<u8>>,
-    /// Entries passed over in this move.
+    /// Entries that this move has passed over.
     skipped: u64,
     status: Result<()>,
     _keep_alive: Option<KeepAlive>,
@@ -182,7 +185,7 @@ impl fmt::Debug for TimestampedIter {
 }
 
 impl TimestampedIter {
-    /// Over `iter`, from which tombstones have taken nothing. Bounds are without timestamps.
+    /// A cursor over `iter`, which applies no range tombstones. Bounds have no timestamps.
     pub(crate) fn new(
         icmp: InternalKeyComparator,
         iter: Box<dyn InternalIterator>,
@@ -215,7 +218,7 @@ impl TimestampedIter {
         self.valid
     }
 
-    /// Sets the bounds, which are without timestamps. To be positioned next.
+    /// Sets the bounds, which have no timestamps. The caller positions the cursor next.
     pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         self.valid = false;
         self.options.set_bounds(lower, upper);
@@ -225,32 +228,33 @@ impl TimestampedIter {
         self.status.clone()
     }
 
-    /// Without its timestamp. REQUIRES: `valid()`.
+    /// The user key, without its timestamp. REQUIRES: `valid()`.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// Of the version that is shown; of a merged value, of its newest operand. REQUIRES: `valid()`.
+    /// The timestamp of the shown version; of a merged value, that of its newest operand. REQUIRES:
+    /// `valid()`.
     pub(crate) fn timestamp(&self) -> &[u8] {
         &self.timestamp
     }
 
-    /// REQUIRES: `valid()`.
+    /// The shown value. REQUIRES: `valid()`.
     pub(crate) fn value(&self) -> &[u8] {
         self.shown.value()
     }
 
-    /// REQUIRES: `valid()`.
+    /// The shown value, which stays alive after the next move. REQUIRES: `valid()`.
     pub(crate) fn pinned_value(&self) -> PinnedBytes {
         self.shown.pinned_value()
     }
 
-    /// REQUIRES: `valid()`.
+    /// Name and value of each shown column. REQUIRES: `valid()`.
     pub(crate) fn columns(&self) -> Vec<(&[u8], &[u8])> {
         self.shown.columns()
     }
 
-    /// The value of one user key and its timestamp; `None` if it is not there.
+    /// The value of `user_key` and its timestamp; `None` if there is no visible value.
     /// # Errors
     /// As [`TimestampedIter::status`].
     pub(crate) fn get(&mut self, user_key: &[u8]) -> Result<Option<(PinnedBytes, Vec<u8>)>> {
@@ -259,12 +263,13 @@ impl TimestampedIter {
     }
 
     /// Whether the operands of the last key met neither a value nor a deletion: they apply to a
-    /// value elsewhere, if there is one.
+    /// value in another source, if there is one.
     pub(crate) fn lacks_base(&self) -> bool {
         self.lacks_base
     }
 
-    /// Whether one user key is there; then its columns can be looked at.
+    /// Moves to `user_key`, and returns whether it has a visible value, whose columns can then be
+    /// read.
     /// # Errors
     /// As [`TimestampedIter::status`].
     pub(crate) fn find(&mut self, user_key: &[u8]) -> Result<bool> {
@@ -272,7 +277,7 @@ impl TimestampedIter {
         self.resolve()
     }
 
-    /// A move to another place begins.
+    /// Begins a move to another position.
     fn begin(&mut self) {
         self.status = Ok(());
         self.skipped = 0;
@@ -325,20 +330,20 @@ impl TimestampedIter {
         self.find_prev();
     }
 
-    /// To the next entry. Stays where it is if it is not valid.
+    /// Moves to the next entry. Does nothing if the cursor is not valid.
     pub(crate) fn next(&mut self) {
         if !self.valid() {
             return;
         }
         self.skipped = 0;
-        // The version that is shown is not passed over.
+        // The shown version does not count as passed over.
         if self.iter.valid() && self.is_current() {
             self.iter.next();
         }
         self.find_next(true);
     }
 
-    /// To the previous entry. Stays where it is if it is not valid.
+    /// Moves to the previous entry. Does nothing if the cursor is not valid.
     pub(crate) fn prev(&mut self) {
         if !self.valid() {
             return;
@@ -371,14 +376,14 @@ impl TimestampedIter {
         self.status = Err(error);
     }
 
-    /// After going to an end: the prefix found there is the one to stay in.
+    /// After a move to an end: the prefix found there becomes the prefix to stay in.
     fn adopt_prefix(&mut self) {
         if self.valid {
             self.prefix = self.options.prefix_to_stay_in(&self.key);
         }
     }
 
-    /// Notes that the entry here is passed over.
+    /// Counts the entry here as passed over.
     /// # Errors
     /// `Incomplete` if there were too many of them in this move.
     fn skip(&mut self) -> Result<()> {
@@ -392,7 +397,7 @@ impl TimestampedIter {
         self.plain.same_user_key(user_key, &self.key)
     }
 
-    /// Takes the inner cursor's user key; false at the end.
+    /// Copies the inner cursor's user key into `key`; false at the end.
     fn take_key(&mut self) -> Result<bool> {
         if !self.iter.valid() {
             return self.iter.status().map(|()| false);
@@ -406,7 +411,7 @@ impl TimestampedIter {
         Ok(true)
     }
 
-    /// Forward to the first user key that is there; `passing`: not the current one.
+    /// Moves forward to the first visible user key; with `passing`, behind the current one.
     fn find_next(&mut self, passing: bool) {
         self.valid = false;
         if let Err(e) = self.search_forward(passing) {
@@ -448,7 +453,7 @@ impl TimestampedIter {
         }
     }
 
-    /// Moves backward to the last visible user key, from the inner cursor's.
+    /// Moves backward to the last visible user key, from the inner cursor's position.
     fn find_prev(&mut self) {
         self.valid = false;
         if let Err(e) = self.search_backward() {
@@ -477,7 +482,8 @@ impl TimestampedIter {
         Ok(())
     }
 
-    /// Reads the versions of `key` from the inner cursor on. True: a value is there, and shown.
+    /// Reads the versions of `key` from the inner cursor on. Returns whether a value is visible,
+    /// and shows it.
     fn resolve(&mut self) -> Result<bool> {
         self.lacks_base = false;
         self.operands.clear();
@@ -514,7 +520,8 @@ impl TimestampedIter {
         self.show_merged(Shown::Nothing)
     }
 
-    /// Applies the operands, newest first, to `base`. True: there is a result, and it is shown.
+    /// Applies the operands, newest first, to `base`. Returns whether there is a result, and shows
+    /// it.
     fn show_merged(&mut self, base: Shown) -> Result<bool> {
         if self.operands.is_empty() {
             self.shown = base;

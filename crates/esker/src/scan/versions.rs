@@ -3,15 +3,15 @@
 //!
 //! In: a cursor over internal keys whose user keys end in timestamps, and all relevant range
 //! tombstones.
-//! Out: entry by entry, under internal keys, those that the sequence number sees and that lie
-//! between the timestamps, newest first within a user key; both directions, within bounds.
+//! Out: the entries that the sequence number sees and whose timestamps lie between the two, under
+//! internal keys, newest first within a user key. Both directions, within bounds.
 //!
 //! Invariants
 //!  1. Forward, the inner cursor is at the shown entry; backward, before all entries of its user
 //!     key and timestamp.
 //!  2. Of several entries of one user key and timestamp the newest visible one is shown.
 //!
-//! Source: RocksDB `db/db_iter.cc` (`timestamp_lb_`); as there, operands are not merged here.
+//! Source: RocksDB `db/db_iter.cc` (`timestamp_lb_`); as in RocksDB, operands are not merged.
 
 use super::db_iter::{DbIterOptions, KeepAlive};
 use super::timestamped::{Shown, TimestampedTombstones, shown};
@@ -20,14 +20,14 @@ use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
 use std::fmt;
 
-/// The cursor. Not valid until positioned; after an error, until positioned again.
+/// A cursor over versions. Not valid until positioned, and after an error until positioned again.
 pub(crate) struct VersionsIter {
     icmp: InternalKeyComparator,
     /// The order of keys without timestamps.
     plain: InternalKeyComparator,
     iter: Box<dyn InternalIterator>,
     options: DbIterOptions,
-    /// The first and the last timestamp that count.
+    /// The first and the last timestamp that are shown.
     from: Vec<u8>,
     to: Vec<u8>,
     tombstones: TimestampedTombstones,
@@ -36,9 +36,9 @@ pub(crate) struct VersionsIter {
     /// The internal key that is shown.
     key: Vec<u8>,
     shown: Shown,
-    /// The prefix to stay in.
+    /// The prefix within which the cursor stays.
     prefix: Option<Vec<u8>>,
-    /// Entries passed over in this move.
+    /// Entries that this move has passed over.
     skipped: u64,
     status: Result<()>,
     _keep_alive: Option<KeepAlive>,
@@ -54,7 +54,7 @@ impl fmt::Debug for VersionsIter {
 }
 
 impl VersionsIter {
-    /// Over `iter`, from which tombstones have taken nothing. Bounds are without timestamps.
+    /// A cursor over `iter`, which applies no range tombstones. Bounds have no timestamps.
     pub(crate) fn new(
         icmp: InternalKeyComparator,
         iter: Box<dyn InternalIterator>,
@@ -86,7 +86,7 @@ impl VersionsIter {
         self.valid
     }
 
-    /// Sets the bounds, which are without timestamps. To be positioned next.
+    /// Sets the bounds, which have no timestamps. The caller positions the cursor next.
     pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         self.valid = false;
         self.options.set_bounds(lower, upper);
@@ -106,22 +106,22 @@ impl VersionsIter {
         &self.key
     }
 
-    /// REQUIRES: `valid()`.
+    /// The timestamp of the shown version. REQUIRES: `valid()`.
     pub(crate) fn timestamp(&self) -> &[u8] {
         self.icmp.split_timestamp(key::user_key(&self.key)).1
     }
 
-    /// Empty for a deletion. REQUIRES: `valid()`.
+    /// The shown value; empty for a deletion. REQUIRES: `valid()`.
     pub(crate) fn value(&self) -> &[u8] {
         self.shown.value()
     }
 
-    /// REQUIRES: `valid()`.
+    /// The shown value, which stays alive after the next move. REQUIRES: `valid()`.
     pub(crate) fn pinned_value(&self) -> PinnedBytes {
         self.shown.pinned_value()
     }
 
-    /// None for a deletion. REQUIRES: `valid()`.
+    /// Name and value of each shown column; empty for a deletion. REQUIRES: `valid()`.
     pub(crate) fn columns(&self) -> Vec<(&[u8], &[u8])> {
         match &self.shown {
             Shown::Nothing => Vec::new(),
@@ -129,13 +129,13 @@ impl VersionsIter {
         }
     }
 
-    /// A move to another place begins, which stays in this prefix.
+    /// Begins a move to another position, within this prefix.
     fn begin(&mut self, prefix: Option<Vec<u8>>) {
         self.prefix = prefix;
         self.skipped = 0;
     }
 
-    /// After going to an end: the prefix found there is the one to stay in.
+    /// After a move to an end: the prefix found there becomes the prefix to stay in.
     fn adopt_prefix(&mut self) {
         if self.valid {
             let (user_key, _) = self.icmp.split_timestamp(key::user_key(&self.key));
@@ -143,7 +143,7 @@ impl VersionsIter {
         }
     }
 
-    /// Notes that the entry here is passed over.
+    /// Counts the entry here as passed over.
     /// # Errors
     /// `Incomplete` if there were too many of them in this move.
     fn skip(&mut self) -> Result<()> {
@@ -181,7 +181,8 @@ impl VersionsIter {
         self.find_backward();
     }
 
-    /// To the newest version of the first user key at or after `target`, which has no timestamp.
+    /// Moves to the newest version of the first user key at or after `target`, which has no
+    /// timestamp.
     pub(crate) fn seek(&mut self, target: &[u8]) {
         self.begin(self.options.prefix_to_stay_in(target));
         let lower = self.options.lower_bound.as_deref();
@@ -191,7 +192,8 @@ impl VersionsIter {
         self.find_forward();
     }
 
-    /// To the oldest version of the last user key at or before `target`, which has no timestamp.
+    /// Moves to the oldest version of the last user key at or before `target`, which has no
+    /// timestamp.
     pub(crate) fn seek_for_prev(&mut self, target: &[u8]) {
         self.begin(self.options.prefix_to_stay_in(target));
         let upper = self.options.upper_bound.as_deref();
@@ -204,7 +206,7 @@ impl VersionsIter {
         self.find_backward();
     }
 
-    /// To the next entry. Stays where it is if it is not valid.
+    /// Moves to the next entry. Does nothing if the cursor is not valid.
     pub(crate) fn next(&mut self) {
         if !self.valid() {
             return;
@@ -219,7 +221,7 @@ impl VersionsIter {
         self.find_forward();
     }
 
-    /// To the previous entry. Stays where it is if it is not valid.
+    /// Moves to the previous entry. Does nothing if the cursor is not valid.
     pub(crate) fn prev(&mut self) {
         if !self.valid() {
             return;
@@ -284,8 +286,8 @@ impl VersionsIter {
             {
                 return Ok(());
             }
-            // Newer entries of the same user key and timestamp follow; an entry they hide need not
-            // be one that can be shown.
+            // Newer entries of the same user key and timestamp follow. An entry that they hide may
+            // be of a kind that cannot be shown.
             let mut newest = self.counts(&entry)?.then(|| self.iter.pinned_value());
             self.key.clear();
             self.key.extend_from_slice(self.iter.key());
@@ -300,7 +302,7 @@ impl VersionsIter {
             }
             if let Some(stored) = newest {
                 if !self.iter.valid() {
-                    // The entry that could not be read may have been a newer one.
+                    // The unreadable entry may have been a newer one.
                     self.iter.status()?;
                 }
                 self.show(&stored)?;

@@ -1,7 +1,7 @@
-//! The backward half of the user's cursor.
+//! Backward moves of the user's cursor.
 //!
-//! A key's versions come oldest first, so all visible ones are read, and each replaces the result
-//! of the older ones. A key with many versions is sought from its newest instead.
+//! A key's versions come oldest first, so each visible version replaces the result of the older
+//! ones. For a key with many versions the cursor seeks to the newest visible version instead.
 
 use super::value::{NEWEST_FIRST, OLDEST_FIRST, value_part};
 use super::{DbIter, DbIterOptions, Value, set};
@@ -12,24 +12,23 @@ use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
 /// The result of backward steps for a user key so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
-    /// Nothing that is there at the sequence number.
+    /// No value is visible at the sequence number.
     Nothing,
     /// A value, in `self.value`.
     Value,
     /// The value of the entry that the inner cursor has just left, in `self.left`.
     Left,
-    /// In `buffer`, as it is stored: a blob index or an entity. Only the last one found is worth
-    /// fetching.
+    /// In `buffer`, as stored: a blob index or an entity. Only the last version found is fetched.
     Stored(ValueType),
 }
 
 impl<I: ScanIterator> DbIter<I> {
-    /// From the current entry to the last one of the keys before it.
+    /// Moves the inner cursor from the current entry to the last entry before the current key.
     pub(super) fn turn_backward(&mut self) {
         self.forward = false;
         self.ahead = None;
         if !self.merged {
-            // Mostly the newest version is the current one, and one step does it.
+            // Mostly the newest version is the current one, and one step suffices.
             for _ in 0..=self.options.max_sequential_skip_in_iterations {
                 self.iter.prev();
                 if !self.iter.valid() || !self.is_current(self.iter.key()) {
@@ -37,7 +36,7 @@ impl<I: ScanIterator> DbIter<I> {
                 }
             }
         }
-        // The search that follows reports the error.
+        // The following search reports the error.
         _ = self.seek_before_current();
     }
 
@@ -48,16 +47,16 @@ impl<I: ScanIterator> DbIter<I> {
 
     /// Moves before all entries of the current key.
     /// # Errors
-    /// That of the inner cursor, reported at once, as by every other backward step.
+    /// The inner cursor's error, reported at once, as by every backward step.
     fn seek_before_current(&mut self) -> Result<()> {
         self.aim(SequenceNumber::MAX, ValueType::SEEK);
         self.iter.seek_for_prev(&self.target);
         if self.iter.valid() { Ok(()) } else { self.iter.status() }
     }
 
-    /// Backward to the last key that is there, from the inner cursor's place on.
+    /// Moves backward to the last visible key, from the inner cursor's position.
     pub(super) fn find_prev(&mut self) {
-        // Where this call comes from: see `deleted_runs`, invariant 2.
+        // The key from which this call started: see `deleted_runs`, invariant 2.
         std::mem::swap(&mut self.key, &mut self.deleted_run.run_end);
         self.look_backward();
         if self.deleted_run.keys >= self.deleted_run.min_keys {
@@ -121,8 +120,8 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// Moves from the oldest version of `key`, with the given sequence and type, to before its
-    /// newest, and collects the result at the sequence number.
+    /// Moves from the oldest version of `key`, whose sequence and type are given, to before the
+    /// newest, and collects the visible result.
     #[inline]
     fn walk_versions_backward(
         &mut self,
@@ -134,7 +133,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.operands.clear();
         loop {
             if found == Found::Left {
-                // The next move would take it away.
+                // The next move would invalidate the lent value.
                 self.left.keep_lent(&self.iter);
                 self.value = Value::Left;
                 found = Found::Value;
@@ -164,7 +163,7 @@ impl<I: ScanIterator> DbIter<I> {
                 break;
             };
             if !self.icmp.same_user_key(key::user_key(before), &self.key) {
-                // If it cannot be parsed, the next step says so.
+                // If the key cannot be parsed, the next step reports it.
                 if let Ok(entry) = ParsedInternalKey::parse(before) {
                     set(&mut self.ahead_key, entry.user_key);
                     self.ahead = Some((entry.sequence, entry.value_type));
@@ -225,7 +224,7 @@ impl<I: ScanIterator> DbIter<I> {
         Ok(Found::Value)
     }
 
-    /// For a key with many versions: seeks to the newest that is visible, and then to before the
+    /// For a key with many versions: seeks to the newest visible version, and then to before the
     /// key.
     #[cold]
     fn find_from_newest(&mut self) -> Result<Found> {
@@ -251,7 +250,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.iter.status()?;
         if let Some(value_type) = base {
             self.show_stored(value_type)?;
-            // The inner cursor moves on.
+            // The inner cursor is about to move, so the value is copied.
             if let Value::InnerPart { start, end } = self.value {
                 set(&mut self.buffer, &self.iter.value()[start..end]);
                 self.value = Value::Buffer;

@@ -1,8 +1,8 @@
-//! The user's cursor across deleted runs; `deleted_runs/` has the knowledge about them.
+//! Moves of the user's cursor across deleted runs; `deleted_runs/` remembers and skips them.
 //!
-//! A pre-scan ([`DbIter::pre_scan`]) is a scan for the sake of remembering runs. It asks now and
-//! then whether to go on. The part that it has passed is remembered when it stops, as when it finds
-//! a key.
+//! A pre-scan ([`DbIter::pre_scan`]) is a scan that only remembers deleted runs. It asks at
+//! intervals whether to continue. When it stops or finds a key, it remembers the run that it has
+//! passed.
 
 use super::{DbIter, set};
 use crate::deleted_runs::{DeletedRunMemoryRef, DeletedRunTracker, Skip};
@@ -10,27 +10,27 @@ use esker_base::comparator::KeyOrder;
 use esker_format::cursor::ScanIterator;
 use esker_format::key;
 
-/// Asked with the user key that a pre-scan has come to. False: it shall stop before it.
+/// Asked with the user key that a pre-scan has reached. False stops the pre-scan before that key.
 pub(crate) type GoesOn = Box<dyn FnMut(&[u8]) -> bool + Send>;
 
-/// A scan that may be stopped between two keys that are there.
+/// State of a pre-scan, which may stop between two visible keys.
 pub(super) struct PreScanState {
     goes_on: GoesOn,
-    /// Entries to be passed before it asks again.
+    /// Entries between two calls of `goes_on`.
     every: u64,
     stopped: bool,
 }
 
 impl<I: ScanIterator> DbIter<I> {
-    /// From now on a move that passes over `every` entries asks `goes_on` with the user key it has
-    /// come to, and again after as many. If that says no, the cursor is not valid and its status is
-    /// fine; [`DbIter::stopped_at`] is that key then. Moves go forward only.
+    /// Makes this cursor a pre-scan. After each `every` entries that a move passes, it asks
+    /// `goes_on` with the user key that it has reached. If the answer is false, the cursor becomes
+    /// invalid without an error, and [`DbIter::stopped_at`] is that key. Moves go forward only.
     pub(crate) fn pre_scan(&mut self, every: u64, goes_on: GoesOn) {
         self.options.max_skippable_internal_keys = every;
         self.pre_scan = Some(PreScanState { goes_on, every, stopped: false });
     }
 
-    /// A new call begins.
+    /// Begins a new call.
     pub(super) fn begin_pre_scan(&mut self) {
         if let Some(pre_scan) = &mut self.pre_scan {
             self.options.max_skippable_internal_keys = pre_scan.every;
@@ -38,13 +38,13 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// Where a pre-scan was stopped: no visible key lies before this one, and nothing is known of
-    /// the key itself.
+    /// The key at which a pre-scan was stopped: no visible key lies before it; it may be visible
+    /// itself.
     pub(crate) fn stopped_at(&self) -> Option<&[u8]> {
         self.pre_scan.as_ref().filter(|pre_scan| pre_scan.stopped).map(|_| self.key.as_slice())
     }
 
-    /// Whether the pre-scan goes on over the entry that was just counted.
+    /// Whether the pre-scan continues past the entry that was just counted.
     pub(super) fn ask_pre_scan(&mut self) -> bool {
         let Some(pre_scan) = &mut self.pre_scan else { return true };
         pre_scan.stopped = !(pre_scan.goes_on)(&self.key);
@@ -53,7 +53,8 @@ impl<I: ScanIterator> DbIter<I> {
         !pre_scan.stopped
     }
 
-    /// Skips from the inner cursor's entry, which is not to be shown. False if it did not move.
+    /// Skips a deleted run from the inner cursor's entry, which is hidden. Returns whether the
+    /// inner cursor moved.
     #[cold]
     pub(super) fn skip_deleted_run(&mut self) -> bool {
         let from = Skip {
@@ -68,8 +69,8 @@ impl<I: ScanIterator> DbIter<I> {
         has_moved
     }
 
-    /// Forward, before `key` is replaced by the first deleted key of this call, on which the inner
-    /// cursor stands.
+    /// Notes the start of a run. Called forward, with the inner cursor at this call's first deleted
+    /// key, before that key replaces `key`.
     #[inline]
     pub(super) fn begin_run_forward(&mut self) {
         if self.icmp.order() == KeyOrder::Bytewise {
@@ -79,7 +80,7 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// A forward call has ended: the deleted keys it stepped over are remembered.
+    /// Remembers the deleted keys that a forward call has stepped over. Called at the call's end.
     #[cold]
     pub(super) fn remember_forward(&mut self) {
         let Some(memory) = self.options.deleted_run_memory.as_ref().filter(|_| self.status.is_ok()) else {
@@ -95,7 +96,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.deleted_run.remember_up_to(end, self.icmp.order(), self.options.sequence, memory);
     }
 
-    /// A backward call has ended: the same.
+    /// Remembers the deleted keys that a backward call has stepped over. Called at the call's end.
     #[cold]
     pub(super) fn remember_backward(&mut self) {
         let Some(memory) = self.options.deleted_run_memory.as_ref().filter(|_| self.status.is_ok()) else {
@@ -104,7 +105,8 @@ impl<I: ScanIterator> DbIter<I> {
         if self.prefix.is_some() {
             return;
         }
-        // A key that is there cannot be named as the start in an order whose next key is not known.
+        // The run starts behind a visible key. Only an order in which each key has a known
+        // successor can name that start.
         let start = match (&self.options.lower_bound, self.valid, self.icmp.order()) {
             (Some(lower), false, _) => lower,
             (None, false, _) | (_, true, KeyOrder::Bytewise) => &self.key,
@@ -113,7 +115,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.deleted_run.remember_from((start, self.valid), self.options.sequence, memory);
     }
 
-    /// From now on uses the memory of another super version.
+    /// Sets the memory of deleted runs, after a change of super version.
     pub(crate) fn set_deleted_run_memory(&mut self, memory: Option<DeletedRunMemoryRef>) {
         self.deleted_run = DeletedRunTracker::new(memory.as_ref());
         self.options.deleted_run_memory = memory;

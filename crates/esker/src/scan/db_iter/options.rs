@@ -13,46 +13,47 @@ use esker_table::blob::BlobReader;
 /// options.
 #[derive(Clone, Debug)]
 pub(crate) struct DbIterOptions {
-    /// Entries newer than this are not there.
+    /// Entries newer than this are invisible.
     pub sequence: SequenceNumber,
     /// The first user key that may be shown.
     pub lower_bound: Option<Vec<u8>>,
     /// The first user key beyond the bounds.
     pub upper_bound: Option<Vec<u8>>,
-    /// Stay within the prefix of the key that was sought.
+    /// Stay within the prefix of the seek target.
     pub prefix_same_as_start: bool,
     /// The prefix extractor; without it `prefix_same_as_start` does nothing.
     pub prefix_extractor: Option<SliceTransformRef>,
-    /// After this many hidden entries of one user key, seek instead of stepping.
+    /// Hidden entries of one user key after which the cursor seeks instead of stepping.
     pub max_sequential_skip_in_iterations: u64,
-    /// After this many hidden entries in one call, fail with `Incomplete`; 0: never.
+    /// Hidden entries in one call after which it fails with `Incomplete`; 0: never.
     pub max_skippable_internal_keys: u64,
-    /// Whether prefix filters may exclude files: if they are opened with this very extractor.
+    /// Whether prefix filters may exclude files: true if the files are opened with
+    /// `prefix_extractor`.
     pub asks_prefix_filters: bool,
     /// Combines merge operands.
     pub merge_operator: Option<MergeOperatorRef>,
-    /// Where values in blob files are read; without it they cannot be.
+    /// Reads values in blob files. Without it, reads of them fail.
     pub blobs: Option<BlobReader>,
-    /// Where runs of deleted keys are remembered; `None`: nowhere.
+    /// The memory of deleted runs; `None`: runs are not remembered.
     pub(crate) deleted_run_memory: Option<DeletedRunMemoryRef>,
     /// Gets the counters when the iterator is dropped or refreshed.
     pub statistics: Option<Arc<Statistics>>,
 }
 
 impl DbIterOptions {
-    /// Other bounds. Allocates nothing once there has been a key as long in the place of each.
+    /// Sets the bounds. Allocates only if a bound is longer than its earlier values.
     pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         set_bound(&mut self.lower_bound, lower);
         set_bound(&mut self.upper_bound, upper);
     }
 
-    /// The prefix of `user_key`, if that is the one to stay in. The key is without a timestamp.
+    /// The prefix of `user_key`, a key without a timestamp, if the cursor must stay within it.
     pub(crate) fn prefix_to_stay_in(&self, user_key: &[u8]) -> Option<Vec<u8>> {
         let extractor = self.prefix_extractor.as_ref().filter(|_| self.prefix_same_as_start)?;
         extractor.transform(user_key).map(<[u8]>::to_vec)
     }
 
-    /// Whether a key, without a timestamp, has another prefix than the one to stay in.
+    /// Whether a key, without a timestamp, lies outside `prefix`.
     #[inline]
     pub(crate) fn leaves(&self, prefix: Option<&[u8]>, user_key: &[u8]) -> bool {
         prefix.is_some_and(|prefix| {
@@ -97,21 +98,21 @@ impl Default for DbIterOptions {
 pub(crate) struct DbIterCounters {
     /// Positioning calls (`NUMBER_DB_SEEK`).
     pub seeks: u64,
-    /// Those that found an entry (`NUMBER_DB_SEEK_FOUND`).
+    /// Positioning calls or steps that found an entry (`NUMBER_DB_SEEK_FOUND`).
     pub seeks_found: u64,
     /// Steps forward (`NUMBER_DB_NEXT`).
     pub nexts: u64,
-    /// Those that found an entry (`NUMBER_DB_NEXT_FOUND`).
+    /// Positioning calls or steps that found an entry (`NUMBER_DB_NEXT_FOUND`).
     pub nexts_found: u64,
     /// Steps backward (`NUMBER_DB_PREV`).
     pub prevs: u64,
-    /// Those that found an entry (`NUMBER_DB_PREV_FOUND`).
+    /// Positioning calls or steps that found an entry (`NUMBER_DB_PREV_FOUND`).
     pub prevs_found: u64,
-    /// Seeks instead of many steps (`NUMBER_OF_RESEEKS_IN_ITERATION`).
+    /// Seeks that replaced many steps (`NUMBER_OF_RESEEKS_IN_ITERATION`).
     pub reseeks: u64,
     /// Skips of runs of deleted keys.
     pub skips: u64,
-    /// Entries passed over (`NUMBER_ITER_SKIP`).
+    /// Hidden entries that were stepped over (`NUMBER_ITER_SKIP`).
     pub skipped: u64,
     /// Bytes of keys and values shown (`ITER_BYTES_READ`); counted only with statistics.
     pub bytes_read: u64,

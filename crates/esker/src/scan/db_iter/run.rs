@@ -1,48 +1,50 @@
 //! Steps of the user's cursor over decoded runs: entries that the inner cursor has decoded ahead,
-//! to be shown as they are.
+//! and that need no further work.
 //!
 //! In: an inner cursor that can decode ahead. Out: steps that touch only the run. A run ends at an
-//! entry that needs more work: one that is no plain value, has several versions, lies behind
-//! another child's entry, or behind a block's end. The inner cursor then goes there in one move,
-//! and steps as if there had been no run.
+//! entry that needs more work: it is no plain value, has several versions, or lies behind another
+//! child's entry or the block's end. The inner cursor then moves there in one move, and steps as
+//! without a run.
 //!
 //! Invariants
-//!  1. `value` is `DecodedRun` if and only if `run` is not empty. Then the cursor is valid, and the
+//!  1. `value` is `Run` if and only if `run` is not empty. Then the cursor is valid, and the
 //!     inner cursor is at the run's first entry.
-//!  2. Forward, the key before the run's first entry is another one; backward, no entry before it
-//!     has the key of one that was shown.
+//!  2. Forward, the key before the run's first entry differs from it. Backward, no entry before the
+//!     run's first one has a key that was shown already.
 
 use super::{DbIter, Value, set};
 use esker_format::cursor::{DecodeAhead, DecodedRun, ScanIterator};
 
-/// Steps in one direction before it decodes ahead, without better knowledge. The first run takes
-/// memory and reads a block that nothing has waited for yet: scans of 10 to 100 rows had become
-/// slower by a tenth to a quarter (docs/performance.md).
+/// Steps in one direction before the cursor decodes ahead, if it knows nothing about earlier scans.
+/// The first run takes memory and may read a block early: with fewer steps, scans of 10 to 100 rows
+/// become slower by a tenth to a quarter (docs/performance.md).
 const FIRST_STEPS: u32 = esker_base::probe!(soon: 2, usually: 100);
 
-/// Where scans usually go so far, they look ahead with their first step, as far as that.
+/// If scans usually take this many steps, a scan looks ahead at its first step, as far as scans
+/// usually go.
 const FAR: u32 = esker_base::probe!(soon: 4, usually: 20);
 
-/// Longer scans count as this long.
+/// Steps of a scan that are counted at most.
 const MOST_COUNTED: u32 = 1 << 10;
 
-/// A run of fewer entries was not worth looking for, unless its block has no more.
+/// A run of fewer entries was not worth decoding, unless its block has no more.
 const WORTHWHILE: usize = 4;
 
-/// Steps between two looks ahead at most, where none was worth it: entries of several sorted runs
-/// alternate.
+/// Most steps between two looks ahead. The interval grows to it while runs are too short: entries
+/// of several sorted runs alternate.
 const MAX_STEPS: u32 = 64;
 
-/// When to decode ahead, and how far. The cursor keeps this knowledge from one scan to the next.
+/// Decides when to decode ahead, and how far. The cursor keeps it from one scan to the next.
 #[derive(Debug)]
 pub(super) struct Eagerness {
-    /// Steps until it looks ahead.
+    /// Steps until the next look ahead.
     left: u32,
-    /// From one time to the next; 1 if the last run was worth it.
+    /// Steps from one look ahead to the next; 1 if the last run was worth decoding.
     steps: u32,
-    /// Steps since it was positioned or turned, with those of the run that are still ahead.
+    /// Steps since the cursor was positioned or turned, including steps of the run that are still
+    /// ahead.
     so_far: u32,
-    /// Sixteenths of the steps that it usually goes from there.
+    /// Steps that scans usually take, in sixteenths.
     usual: u32,
 }
 
@@ -53,7 +55,7 @@ impl Default for Eagerness {
 }
 
 impl Eagerness {
-    /// It is positioned anew, turns, or will not be used for a while.
+    /// Begins a new scan: the cursor was positioned, turned or detached.
     #[inline]
     pub(super) fn begin(&mut self) {
         if self.so_far > 0 {
@@ -62,8 +64,8 @@ impl Eagerness {
         self.left = self.steps.max(if self.goes_far() { 1 } else { FIRST_STEPS });
     }
 
-    /// A scan has ended. The guess rises slowly and falls fast: it should be right for most scans
-    /// where they differ.
+    /// Learns from a scan that has ended. The guess rises slowly and falls fast, so that most scans
+    /// of different lengths reach it.
     fn learn(&mut self) {
         let (usual, now) = (self.usual, 16 * std::mem::take(&mut self.so_far).min(MOST_COUNTED));
         let is_longer = now > usual;
@@ -76,11 +78,12 @@ impl Eagerness {
         self.usual >= 16 * FAR
     }
 
-    /// Steps that it is likely to go from here, if that is known.
+    /// Steps that the scan will probably still take, if that is known.
     #[inline]
     fn expected(&self) -> Option<usize> {
         let left = (self.usual / 16).saturating_sub(self.so_far);
-        // A little more: a run for a last step or two costs nearly as much as a long one.
+        // Adds two steps: a further run for the last step or two would cost nearly as much as a
+        // long run.
         (left > 0 && self.goes_far()).then(|| left as usize + 2)
     }
 
@@ -98,7 +101,7 @@ impl Eagerness {
         self.left == 0
     }
 
-    /// It has looked ahead.
+    /// Records the run that a look ahead gave, and drops it if it is too short.
     #[inline]
     fn found(&mut self, run: &mut DecodedRun) {
         if run.len() >= WORTHWHILE || run.is_at_edge() {
@@ -113,7 +116,7 @@ impl Eagerness {
 }
 
 impl<I: ScanIterator> DbIter<I> {
-    /// To the next key, which is not in the run.
+    /// Moves to the next key, which is not in the run.
     #[inline(never)]
     pub(super) fn next_of_inner(&mut self) {
         self.begin_call();
@@ -137,7 +140,7 @@ impl<I: ScanIterator> DbIter<I> {
         let on_value = !self.merged;
         if on_value && self.looks_ahead() {
             self.value = Value::Run;
-            // The first is the one that is shown.
+            // The run's first entry is the current one.
             if self.run.step_on() {
                 return;
             }
@@ -146,7 +149,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.find_next(true, on_value);
     }
 
-    /// To the previous key, which is not in the run.
+    /// Moves to the previous key, which is not in the run.
     #[inline(never)]
     pub(super) fn prev_of_inner(&mut self) {
         self.begin_call();
@@ -169,7 +172,8 @@ impl<I: ScanIterator> DbIter<I> {
         self.find_prev();
     }
 
-    /// Looks ahead from the inner cursor's place, if that is worth it; whether there is a run then.
+    /// Looks ahead from the inner cursor's position, if it is time. Returns whether there is a run
+    /// then.
     #[inline]
     fn looks_ahead(&mut self) -> bool {
         if self.prefix.is_some() || !self.eagerness.is_due() {
@@ -213,13 +217,13 @@ impl<I: ScanIterator> DbIter<I> {
         self.end_run();
         self.value = Value::Inner;
         if !self.forward {
-            // If that fails, so does the step for which it is wanted.
+            // If this fails, so does the step that needs it.
             let _before = self.iter.prev_key_leaving(&mut self.left);
             self.value = Value::Left;
         }
     }
 
-    /// Keeps the key; the shown entry is not in the run any more.
+    /// Ends the run, and copies its current key if that is shown.
     #[inline]
     pub(super) fn end_run(&mut self) {
         if matches!(self.value, Value::Run) {

@@ -107,7 +107,7 @@ fn bounds_and_prefix_limit_what_is_shown() {
     iter.seek_for_prev(b"ab");
     iter.prev();
     assert!(!iter.valid());
-    // A target without a prefix limits nothing.
+    // A target without a prefix does not limit the scan.
     iter.seek(b"b");
     assert_eq!(shown(&iter), "b=1");
     iter.next();
@@ -240,7 +240,7 @@ fn an_error_below_is_shown_and_the_next_seek_starts_afresh() {
 #[test]
 fn an_error_before_a_key_with_many_versions_is_shown_by_the_move_that_meets_it() {
     let lines = ["a@1 put a", "b@4 put 4", "b@3 put 3", "b@2 put 2", "b@1 put 1"];
-    // Of the versions some are too new, or the newest one is wanted.
+    // At one sequence number some versions are too new; at the other the newest is visible.
     for sequence in [1, 4] {
         let input = VecIter::new(&icmp(), entries(&lines)).failing_at(0);
         let options = DbIterOptions { max_sequential_skip_in_iterations: 1, ..at(sequence) };
@@ -264,7 +264,7 @@ fn many_versions_are_sought_past() {
     assert_eq!((shown(&iter), steps(&moves)), ("a=500".into(), 0));
     iter.next();
     assert!(iter.value().starts_with(b"1+2+3+") && iter.value().ends_with(b"+500"));
-    // The operands themselves must be read, nothing else.
+    // Only the operands must be read.
     assert!((500..560).contains(&steps(&moves)));
     iter.next();
     assert_eq!(shown(&iter), "c=c");
@@ -365,8 +365,8 @@ fn refreshing_shows_another_state_and_rebasing_the_same_place() {
 
 #[test]
 fn a_run_that_another_state_ends_is_not_asked_again() {
-    // The first of what is decoded together is too short for a key; those behind it are walked
-    // over.
+    // The first entry that is decoded ahead is too short for a key; the cursor steps over those
+    // behind it.
     let mut list = entries(&["b@1 put b", "c@1 put c", "d@1 put d", "e@1 put e"]).to_vec();
     list.insert(0, (b"!".to_vec(), Vec::new()));
     for detaches in [false, true] {
@@ -385,7 +385,7 @@ fn a_run_that_another_state_ends_is_not_asked_again() {
     }
 }
 
-/// A cursor that must be gone before what keeps its memory alive.
+/// A cursor that must be dropped before the owner of its memory.
 struct Inner(VecIter, Arc<AtomicBool>);
 impl Drop for Inner {
     fn drop(&mut self) {
@@ -441,7 +441,7 @@ fn a_value_that_was_left_backwards_outlives_the_moves_over_newer_versions() {
             iter.prev();
         }
         assert_eq!(found, ["c=last", "b=seen", "a=first"]);
-        // And over a change of what it reads.
+        // The same across an exchange of its sources.
         iter.seek_for_prev(b"b");
         iter.rebase(None, |inner, place| {
             let (target, forward) = place.expect("it stands somewhere");

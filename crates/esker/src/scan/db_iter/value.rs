@@ -1,7 +1,7 @@
 //! Turns a stored value into the user's value.
 //!
-//! In: the inner cursor's entry. Out: `value`: the default column of an entity, and the fetched
-//! value of a blob index.
+//! In: the inner cursor's entry. Out: `value`, the value to show: of an entity the default column,
+//! of a blob index the fetched value.
 
 use super::{DbIter, Value, set};
 use esker_base::{Error, Result, ValueType, perf_add};
@@ -18,7 +18,7 @@ pub(super) const OLDEST_FIRST: bool = false;
 impl<I> DbIter<I> {
     /// Access to values in blob files.
     /// # Errors
-    /// `NotSupported` where there are no blob files.
+    /// `NotSupported`: the cursor has no access to blob files.
     fn blobs(&self) -> Result<BlobReads<'_>> {
         match &self.options.blobs {
             Some(blobs) => Ok(blobs.reads()),
@@ -114,7 +114,7 @@ impl<I: ScanIterator> DbIter<I> {
     }
 }
 
-/// The visible part of a stored value, if it is all here and not an entity.
+/// The shown part of a stored value; `None` for a blob index or an entity.
 /// # Errors
 /// `Corruption` for values that contradict their type.
 pub(super) fn value_part(value_type: ValueType, value: &[u8], user_key: &[u8]) -> Result<(usize, usize)> {
@@ -128,7 +128,8 @@ pub(super) fn value_part(value_type: ValueType, value: &[u8], user_key: &[u8]) -
     }
 }
 
-/// The values lie back to back at the end, and the default column's name sorts first.
+/// Start and end of the default column's value in `entity`. Values lie back to back at the end, and
+/// the default column's name sorts first.
 fn default_column(entity: &[u8]) -> Result<(usize, usize)> {
     let columns = EncodedColumns::parse(entity)?;
     let start = entity.len() - columns.iter().map(|(_, value)| value.len()).sum::<usize>();

@@ -1,7 +1,7 @@
-//! Ranges of keys, and what they become for a cursor.
+//! Ranges of keys, and their form for a cursor.
 //!
-//! In: Rust's ranges, or a prefix; the order of a family's keys. Out: the bounds of a cursor, and
-//! what is left to check at the ends where an order has no key that directly follows another.
+//! In: Rust's ranges, or a prefix; the order of a family's keys. Out: the bounds of a cursor. In an
+//! order without a direct successor of each key, an end also needs a check for each row.
 
 use super::EntryCursor;
 use crate::options::ReadOptions;
@@ -12,8 +12,8 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 
 /// A range of keys: `..`, `a..`, `..b`, `..=b`, `a..b`, `a..=b`, or a pair of [`Bound`]s.
 ///
-/// Ends are anything that is bytes. "Between" is what the family's comparator says; a range that
-/// ends before it begins is empty.
+/// An end is any type that gives bytes. The family's comparator gives the order; a range that ends
+/// before it begins is empty.
 ///
 /// ```
 /// use std::ops::Bound;
@@ -72,16 +72,16 @@ impl<K: AsRef<[u8]>> KeyRange for (Bound<K>, Bound<K>) {
     }
 }
 
-/// A range as a cursor goes through it.
+/// A range in the form that a cursor reads.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Span {
     /// The first key of the cursor's bounds.
     lower: Option<Vec<u8>>,
     /// The key before which the cursor's bounds end.
     upper: Option<Vec<u8>>,
-    /// A first key that does not belong to the range.
+    /// The range begins after this key, which does not belong to it.
     after: Option<Vec<u8>>,
-    /// A last key that belongs to the range.
+    /// The range ends with this key, which belongs to it.
     through: Option<Vec<u8>>,
     is_empty: bool,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Span {
 impl Span {
     /// The keys between two ends, in the order of `icmp` without timestamps.
     pub(crate) fn new(icmp: &InternalKeyComparator, ends: (Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Span {
-        // The next key in the order of bytes is the same with a zero behind it.
+        // In byte order, the next key is the same key with a zero byte appended.
         let has_next = icmp.user_comparator().order() == KeyOrder::Bytewise;
         let mut span = Span::default();
         match ends.0 {
@@ -116,18 +116,18 @@ impl Span {
         span
     }
 
-    /// Whether it ends before it begins.
+    /// Whether the range ends before it begins.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_empty
     }
 
-    /// Puts the bounds into the options of a cursor, in place of those there.
+    /// Replaces the bounds in a cursor's options.
     pub(crate) fn bound(&self, options: &mut ReadOptions) {
         options.iterate_lower_bound.clone_from(&self.lower);
         options.iterate_upper_bound.clone_from(&self.upper);
     }
 
-    /// To the first key of the range, within the cursor's bounds.
+    /// Moves to the first key of the range, within the cursor's bounds.
     pub(super) fn enter(&self, cursor: &mut impl EntryCursor) {
         cursor.seek_to_first();
         if let Some(after) = &self.after
@@ -138,7 +138,7 @@ impl Span {
         }
     }
 
-    /// To the last key of the range, within the cursor's bounds.
+    /// Moves to the last key of the range, within the cursor's bounds.
     pub(super) fn enter_back(&self, cursor: &mut impl EntryCursor) {
         match &self.through {
             Some(through) => cursor.seek_for_prev(through),
@@ -146,7 +146,7 @@ impl Span {
         }
     }
 
-    /// Whether the range goes at least as far as the cursor's key.
+    /// Whether the range ends at or behind the cursor's key.
     #[inline]
     pub(super) fn ends_behind(&self, cursor: &impl EntryCursor) -> bool {
         self.through.as_ref().is_none_or(|through| cursor.compare(cursor.key(), through).is_le())
@@ -166,14 +166,14 @@ fn next_key(mut key: Vec<u8>) -> Vec<u8> {
 
 /// The keys that begin with `prefix`.
 /// # Errors
-/// `InvalidArgument` in an order that does not say where such keys lie.
+/// `InvalidArgument` in an order that does not tell where keys with a prefix lie.
 pub(crate) fn prefix_span(icmp: &InternalKeyComparator, prefix: &[u8]) -> Result<Span> {
     let behind = behind_prefix(prefix);
     let ends = match icmp.user_comparator().order() {
         KeyOrder::Bytewise => {
             (Bound::Included(prefix.to_vec()), behind.map_or(Bound::Unbounded, Bound::Excluded))
         }
-        // A prefix stands behind its extensions there.
+        // In this order a prefix sorts behind its extensions.
         KeyOrder::ReverseBytewise => {
             (behind.map_or(Bound::Unbounded, Bound::Excluded), Bound::Included(prefix.to_vec()))
         }

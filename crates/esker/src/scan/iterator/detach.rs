@@ -5,19 +5,20 @@
 //! it sees from compactions.
 //!
 //! Invariant: a detached iterator has no sources and no super version. The next move takes the
-//! family's current super version: any super version that has the entries its sequence number sees
-//! will do.
+//! family's current super version: any super version with the entries that the sequence number sees
+//! is right.
 
 use super::{Cursor, DbIterator, Watched};
 use esker_base::{Error, Result};
 
 impl DbIterator {
-    /// Lets go of all that it pins (memtables, files, blocks of the cache) until it is moved again;
-    /// the next move goes on from here, at the same point in time. Everything can be read here as
-    /// before: key and value are copied. For iterators that are kept open without being used:
-    /// cursors of a server, say. Costs a copy of the value; the next move costs as much as a seek.
+    /// Releases everything that the iterator pins (memtables, files, cached blocks) until its next
+    /// move, which continues from here at the same point in time. Key and value stay readable: they
+    /// are copied. Call it on iterators that stay open unused, as a server's cursors. Costs a copy
+    /// of the value; the next move costs as much as a seek.
     ///
-    /// Its sequence number stays registered, as a snapshot's: compactions keep what it sees.
+    /// The iterator's sequence number stays registered, as a snapshot's: compactions keep the
+    /// entries that it sees.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -32,9 +33,9 @@ impl DbIterator {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `NotSupported` if it cannot leave its super version: with `pin_data`,
-    /// `ignore_range_deletions`, `table_filter`, or another `read_tier` than `ReadAll`, in families
-    /// with timestamps, and if it shows a range of versions. Nothing has changed then.
+    /// `NotSupported`: the iterator cannot leave its super version. That holds with `pin_data`,
+    /// `ignore_range_deletions`, `table_filter` or another `read_tier` than `ReadAll`, and in
+    /// families with timestamps. The iterator is then unchanged.
     pub fn detach(&mut self) -> Result<()> {
         match (&mut self.iter, &self.watched) {
             (Cursor::Plain(iter), Watched::SuperVersion(_)) => {
@@ -47,7 +48,7 @@ impl DbIterator {
         }
     }
 
-    /// Whether it has been detached and not been moved since.
+    /// Whether the iterator is detached and has not moved since.
     pub fn is_detached(&self) -> bool {
         matches!(self.watched, Watched::Detached)
     }

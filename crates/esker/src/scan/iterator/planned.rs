@@ -1,17 +1,16 @@
 //! Iterators with planned ranges.
 //!
-//! In: ranges. Out: the same rows as without them. The iterator ends where each range does. When
-//! the first block of the ranges is missing in the cache, their blocks are read together
-//! (`esker_table::ScansAhead`).
+//! In: ranges. Out: the same rows as without a plan. Within a range, the iterator ends at the
+//! range's end. When the first block of the ranges is missing in the cache, their blocks are read
+//! together (`esker_table::ScansAhead`).
 //!
 //! Invariants
 //!  1. While `planned` is set, the bounds are those of the current range; otherwise those of the
 //!     read options.
 //!  2. Blocks are read ahead from the files that the cursor reads: `Runs` reports them whenever
-//!     they change. No table is reported, and nothing allocated for it, if the cursor has had
-//!     ranges before: a reused cursor is used as it is.
-//!  3. The cursor reads all files within the bounds of the read options and within those of the
-//!     ranges.
+//!     they change. If the cursor had ranges before, its tables are known already: no table is
+//!     reported again, and nothing is allocated.
+//!  3. The cursor reads all files that overlap the bounds of the read options or any of the ranges.
 
 use super::runs::{PlanTarget, Runs, iterator_table_options};
 use super::{Cursor, DbIterator, Watched};
@@ -26,17 +25,17 @@ use esker_table::{AheadCounts, AheadOptions, ScansAhead};
 #[derive(Debug)]
 pub(super) struct PlannedRanges {
     reverse: bool,
-    /// The range that is to be entered next.
+    /// The index of the next range.
     next: usize,
     told: PlanTarget,
-    /// The options for opening files, if not the read options: these with bounds around their own
-    /// and around all ranges.
+    /// The options for opening files, if they differ from the read options: their bounds enclose
+    /// the read options' bounds and all ranges.
     pub(super) around: Option<Box<ReadOptions>>,
 }
 
 impl PlannedRanges {
-    /// Plans the ranges of `args`, if there are any, and reports them to `runs`. REQUIRES: they
-    /// were checked.
+    /// Plans the ranges of `args`, if there are any, and reports them to `runs`. REQUIRES: `check`
+    /// accepted the ranges.
     pub(super) fn new(
         args: &MultiScanArgs,
         runs: Option<&mut Runs>,
@@ -50,7 +49,7 @@ impl PlannedRanges {
         PlannedRanges { reverse: args.reverse, next: 0, told, around: None }
     }
 
-    /// Range `number` is scanned from now on. Its start and limit, if there is one.
+    /// Makes range `number` the current one. Returns its start and limit, if there is such a range.
     fn enter(
         &mut self,
         number: usize,
@@ -104,7 +103,7 @@ pub(crate) fn new_ahead(
     Ok(ahead)
 }
 
-/// The options of an iterator that goes through these ranges, with bounds around all of them.
+/// The options of an iterator over these ranges: its bounds enclose all of them.
 pub(crate) fn within_ranges(mut options: ReadOptions, args: &MultiScanArgs) -> ReadOptions {
     if args.reverse {
         options.iterate_lower_bound = args.ranges.get(0).map(|(start, _)| start.to_vec());
@@ -113,8 +112,8 @@ pub(crate) fn within_ranges(mut options: ReadOptions, args: &MultiScanArgs) -> R
     options
 }
 
-/// The options with bounds that include both their own and those of the ranges of `args`. REQUIRES:
-/// the ranges ascend.
+/// The options with bounds that enclose their own and the ranges of `args`. REQUIRES: the ranges
+/// ascend.
 fn around(options: &ReadOptions, args: &MultiScanArgs, icmp: &InternalKeyComparator) -> ReadOptions {
     let mut around = options.clone();
     if let (true, Some(lower), Some((start, _))) =
@@ -135,17 +134,16 @@ fn has_bounds_of(a: &ReadOptions, b: &ReadOptions) -> bool {
 }
 
 impl DbIterator {
-    /// Announces the ranges that will be scanned. Their blocks that are not in the cache are read
-    /// together: those of all files, and of the ranges that fit into the limits of `args`. Then
-    /// call [`seek`](Self::seek) to the start of each range, in their order (with `reverse`,
-    /// [`seek_for_prev`](Self::seek_for_prev) to the limit of each); ranges may be left out. From
-    /// there to the next seek the range takes the place of `iterate_upper_bound`, and with
-    /// `reverse` of `iterate_lower_bound` too. Any other positioning ends it: the iterator is then
-    /// as if nothing had been planned.
+    /// Announces the ranges that will be scanned. Blocks of the ranges that are not in the cache
+    /// are read together, from all files, within the limits of `args`. Then call
+    /// [`seek`](Self::seek) to the start of each range, in order (with `reverse`,
+    /// [`seek_for_prev`](Self::seek_for_prev) to the limit of each); ranges may be left out. Until
+    /// the next seek the range replaces `iterate_upper_bound` and, with `reverse`,
+    /// `iterate_lower_bound` too. Any other positioning drops the plan.
     ///
-    /// The iterator is not valid afterwards, until it is positioned. Costs nothing but a copy of
-    /// the ranges while all blocks are in the cache. Nothing is read ahead for an iterator that
-    /// stays at its super version (see [`detach`](Self::detach)); the bounds are set all the same.
+    /// The iterator is then invalid until it is positioned. If all blocks are in the cache, the
+    /// call costs only a copy of the ranges. An iterator that cannot leave its super version (see
+    /// [`detach`](Self::detach)) gets the bounds but no readahead.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -160,9 +158,10 @@ impl DbIterator {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument` as for [`Db::new_multi_scan`](crate::Db::new_multi_scan), and if a range
-    /// reaches beyond the bounds of an iterator that stays at its super version: it opens no other
-    /// files. Nothing has changed then.
+    /// `InvalidArgument`: there are no ranges, or they overlap or do not ascend
+    /// ([`Db::new_multi_scan`](crate::Db::new_multi_scan)); or a range reaches beyond the bounds of
+    /// an iterator that cannot leave its super version, which opens no further files. The iterator
+    /// is then unchanged.
     pub fn prepare(&mut self, args: &MultiScanArgs) -> Result<()> {
         let db = self.db.clone();
         let statistics = db.engine.options.statistics.as_ref();
@@ -180,7 +179,7 @@ impl DbIterator {
             Cursor::Plain(iter) if !stays => {
                 iter.forget_place();
                 if around.is_some() {
-                    // It may need files that are not open.
+                    // The ranges may need files that are not open.
                     iter.detach(|runs| runs.detach());
                     self.watched = Watched::Detached;
                 }
@@ -197,8 +196,8 @@ impl DbIterator {
         Ok(())
     }
 
-    /// Before a seek to `target`: its range is entered, or all are left if it is not where one
-    /// begins.
+    /// Called before a seek to `target`. Enters the range that begins there, or drops the plan if
+    /// no range does.
     pub(super) fn enter_range(&mut self, target: &[u8], reverse: bool) {
         let Some(planned) = &mut self.planned else { return };
         let ranges = &planned.told.ranges;
@@ -212,8 +211,8 @@ impl DbIterator {
         planned.enter(number, &self.options, &mut self.iter);
     }
 
-    /// Enters the range behind the one that was entered last, and goes to its first entry, or its
-    /// last. False if there is none.
+    /// Enters the next range, and moves to its first entry (its last with `reverse`). Returns false
+    /// if there is no next range.
     pub(crate) fn enter_next_range(&mut self) -> bool {
         self.catch_up();
         let is_there = self.leave_old_super_version();
@@ -230,7 +229,7 @@ impl DbIterator {
         true
     }
 
-    /// As if nothing had been planned. To be positioned next.
+    /// Drops the plan. The caller positions the iterator next.
     pub(super) fn leave_ranges(&mut self) {
         let Some(planned) = self.planned.take() else { return };
         drop(planned);
@@ -241,7 +240,7 @@ impl DbIterator {
         self.iter.set_bounds(lower.as_deref(), upper.as_deref());
     }
 
-    /// Counts of readahead for its last planned ranges.
+    /// Counts of readahead for the last planned ranges.
     pub fn ahead_counts(&self) -> AheadCounts {
         let ahead = self.planned.as_ref().and_then(|planned| planned.told.ahead.as_ref());
         ahead.map_or_else(AheadCounts::default, |ahead| ahead.counts())

@@ -388,7 +388,7 @@ impl Runs {
     }
 }
 
-/// The changes for a newer super version.
+/// The changes that lead to a newer super version.
 pub(super) struct Exchange {
     sequence: SequenceNumber,
     /// Places of runs that it has not.

@@ -1,5 +1,5 @@
-//! Iterators over families with user-defined timestamps: the super version's sorted runs, and all
-//! range tombstones beside them; for one key, the runs that may hold it.
+//! Iterators over families with user-defined timestamps: a cursor over the super version's sorted
+//! runs, with all range tombstones beside it. For a single key, only the runs that may hold it.
 
 use super::internal_iterator;
 use crate::cf::{ColumnFamily, SuperVersion};
@@ -32,8 +32,8 @@ pub(crate) fn new_timestamped_iter(
 
 /// A cursor over all versions from `ReadOptions::iter_start_ts` on.
 /// # Errors
-/// As [`new_timestamped_iter`]; `InvalidArgument` if the first timestamp is of another size, or
-/// older than what the family still keeps.
+/// As [`new_timestamped_iter`]; `InvalidArgument` if the first timestamp has another size, or is
+/// older than the family's oldest readable timestamp.
 pub(crate) fn new_versions_iter(
     cf: &ColumnFamily,
     super_version: &Arc<SuperVersion>,
@@ -48,7 +48,7 @@ pub(crate) fn new_versions_iter(
     Ok(VersionsIter::new(cf.icmp.clone(), iter, iter_options, (from, to), tombstones, keep_alive))
 }
 
-/// The parts of such cursors.
+/// The parts of a cursor over keys with timestamps.
 struct Parts {
     iter: Box<dyn InternalIterator>,
     iter_options: DbIterOptions,
@@ -63,7 +63,8 @@ fn parts(
     reader: &TombstoneReader<'_>,
 ) -> Result<Parts> {
     let sequence = reader.sequence;
-    // Bounds and prefixes are those of keys without timestamps: files know only keys with them.
+    // Bounds and prefixes lack timestamps, while files know only keys with timestamps. So the runs
+    // are opened without bounds.
     let all = ReadOptions {
         ignore_range_deletions: true,
         iterate_lower_bound: None,
@@ -98,8 +99,7 @@ fn parts(
     Ok(Parts { iter, iter_options, tombstones, keep_alive: Some(super_version.clone() as KeepAlive) })
 }
 
-/// The memtables of a super version, and those of its files that may hold `key`, which is without a
-/// timestamp.
+/// The memtables of a super version, and its files that may hold `key`, which has no timestamp.
 fn runs_with(
     cf: &ColumnFamily,
     super_version: &SuperVersion,

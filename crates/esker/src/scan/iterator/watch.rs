@@ -17,6 +17,6 @@ pub(crate) enum WatchedRun {
 
 /// Wraps the cursors that a scan opens: an explained scan counts the work of each.
 pub(crate) trait RunWatch: Send + Sync {
-    /// `iter`, which is over `what`, with the watch around it.
+    /// Wraps `iter`, a cursor over the run `what`.
     fn over(self: Arc<Self>, what: WatchedRun, iter: Box<dyn ScanIterator>) -> Box<dyn ScanIterator>;
 }

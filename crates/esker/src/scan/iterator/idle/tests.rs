@@ -1,5 +1,5 @@
-//! An iterator with the cursor of another shows what one of its own would, and idle cursors hold
-//! nothing.
+//! An iterator with a reused cursor shows the same rows as one with a new cursor, and idle cursors
+//! hold no resources.
 
 use super::super::tests::{key, options};
 use super::super::*;
@@ -12,7 +12,7 @@ use std::sync::atomic::{self, AtomicBool};
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// A hundred keys in a level, the even ones in a file of level 0 again.
+/// A database with a hundred keys in a level, and the even keys again in a file of level 0.
 fn open() -> Db {
     let db = Db::open(&options(), "/db").unwrap();
     (0..100).for_each(|i| db.put(key(i), "first").unwrap());
@@ -45,13 +45,13 @@ fn rows(mut iter: DbIterator) -> Rows {
     rows
 }
 
-/// Number of idle cursors of the present super version, which are dropped.
+/// Drops the idle cursors of the current super version, and returns their number.
 fn idle(db: &Db) -> usize {
     let super_version = db.default_column_family().cf.pinned_super_version();
     std::iter::from_fn(|| super_version.idle.take(|_: &DbIter<Runs>| true)).count()
 }
 
-/// Rows by an iterator with a reused cursor, and by one with its own.
+/// Rows of an iterator with a reused cursor, and of one with a new cursor.
 fn both(db: &Db, options: &ReadOptions) -> (Rows, Rows) {
     let taken = rows(iter_opt(db, options.clone()));
     assert_eq!(idle(db), 1, "it has left one, which was the one before");
@@ -165,7 +165,7 @@ fn where_no_file_is_left_out_they_go_from_bounds_to_bounds() {
         (None, None),
         (Some(95), None),
     ];
-    // With a file of level 0 that reaches into all of them, and without.
+    // First with a file of level 0 that overlaps all ranges, then without.
     for _ in 0..2 {
         go_through_bounds(&db, &bounds);
         db.compact_range(None, None).unwrap();
@@ -206,7 +206,7 @@ fn they_go_by_the_options_that_are_in_force_now() {
     assert_eq!(reseeks(), 0, "nothing is sought but by who is asked to");
 }
 
-/// Asks a panicking comparator while it is told to.
+/// A comparator that panics while its flag is set.
 #[derive(Default)]
 struct Touchy(AtomicBool);
 
@@ -227,7 +227,7 @@ fn a_cursor_whose_change_of_super_version_a_panic_cut_short_is_left_to_nobody() 
     let mut options = options();
     options.cf.comparator = touchy.clone();
     let db = Db::open(&options, "/db").unwrap();
-    // The memtable's entry is the next one, and several others are behind it.
+    // The memtable has the next entry, and the table several entries behind it.
     for run in [0, 1, 3, 2] {
         (0..10).for_each(|i| db.put(key(4 * i + run), "value").unwrap());
         if run != 2 {
@@ -247,7 +247,7 @@ fn a_cursor_whose_change_of_super_version_a_panic_cut_short_is_left_to_nobody() 
     assert_eq!(rows(db.iter().unwrap()).len(), 40);
 }
 
-/// A hundred keys in a level, each in a block of its own, and nothing in a cache.
+/// A database with a hundred keys in a level, each in a block of its own, and an empty cache.
 fn open_cold() -> Db {
     let mut options = options();
     options.cf.table.no_block_cache = true;
@@ -283,7 +283,7 @@ fn planned_scans_take_them_and_leave_them_without_ranges() {
     assert_eq!(counts(), own, "with one that has had none");
     assert_eq!(rows(db.iter().unwrap()).len(), 100);
 
-    // Left with blocks that were read ahead, and not used.
+    // The iterator is dropped while it has unused blocks that were read ahead.
     let mut left = scans();
     assert!(left.next_scan().unwrap().next().is_some());
     drop(left);
@@ -306,16 +306,16 @@ fn ranges_that_were_left_hold_nothing_of_an_older_super_version() {
         iter.seek(key(15));
         assert_eq!(iter.item(), Some((&key(15)[..], &b"newer"[..])));
     }
-    // That one was no start of a range.
+    // That target was not the start of a range.
     iter.seek(key(10));
     assert!(iter.iter.runs().unwrap().knows_files(), "for ranges to come");
     db.flush().unwrap();
-    // The job that has flushed it holds it to its end.
+    // The flush job holds the memtable until the job ends.
     db.wait_for_background_work().unwrap();
     iter.next();
     assert!(!iter.iter.runs().unwrap().knows_files());
     iter.prepare(&two_ranges()).unwrap();
     iter.seek(key(10));
-    // The newer value lies in a file of level 0 now, which belongs to the ranges as well.
+    // The newer value lies in a file of level 0 now, whose blocks are read ahead, too.
     assert_eq!(iter.ahead_counts().blocks_read, 2 * 11 + 1);
 }

@@ -13,7 +13,7 @@ pub(super) enum Source {
     Level(Arc<[Arc<FileMeta>]>),
 }
 
-/// The same of a super version, which owns it.
+/// A borrowed [`Source`] of a super version.
 #[derive(Clone, Copy)]
 pub(super) enum SourceRef<'a> {
     Memtable(&'a Arc<MemTable>),
@@ -32,14 +32,15 @@ impl SourceRef<'_> {
 }
 
 impl Source {
-    /// Whether it may hide something that it did not hide when it was opened without range
-    /// tombstones.
+    /// Whether a source that was opened without range tombstones may have some now: only a memtable
+    /// may.
     #[inline]
     pub(super) fn has_new_tombstones(&self) -> bool {
         matches!(self, Source::Memtable(mem) if mem.has_range_tombstones())
     }
 
-    /// Whether it is the same source. All versions share the description of a file or a level.
+    /// Whether both are the same source. Versions share the `Arc` of an unchanged file or level, so
+    /// pointers are compared.
     #[inline]
     pub(super) fn is(&self, other: SourceRef<'_>) -> bool {
         match (self, other) {
