@@ -1,8 +1,8 @@
 //! Contents of the block cache by role: `rocksdb.block-cache-entry-stats`, and the line in LOG.
 //!
 //! In: counts that the cache maintains. Out: RocksDB's text and map. Source: RocksDB
-//! `db/internal_stats.cc`, `cache/cache_entry_stats.h`. RocksDB collects them from time to time, by
-//! visiting every entry. Here they are always current: a collection takes no time and has no age.
+//! `db/internal_stats.cc`, `cache/cache_entry_stats.h`. RocksDB visits every entry from time to
+//! time. Esker's counts are always current, so the time and age of a collection are 0.
 
 use super::human::bytes;
 use esker_cache::{Role, RoleStats};
@@ -15,17 +15,17 @@ use std::fmt::Write;
 pub struct CacheEntryStats {
     /// Identity of the cache: families that print the same one share it.
     pub id: String,
-    /// Bytes it may hold.
+    /// Capacity of the cache, in bytes.
     pub capacity: usize,
-    /// Bytes it holds.
+    /// Bytes that the cache holds.
     pub usage: usize,
-    /// Number of slots of its table.
+    /// Number of slots of the cache's table.
     pub table_size: usize,
     /// Number of entries in the table.
     pub occupancy: usize,
     /// Entries and bytes of each role.
     pub roles: RoleStats,
-    /// The tier below it.
+    /// The tier below the cache.
     pub secondary: Option<SecondaryStats>,
 }
 
@@ -35,9 +35,9 @@ pub struct CacheEntryStats {
 pub struct SecondaryStats {
     /// Kind of the tier.
     pub name: &'static str,
-    /// Bytes it may hold.
+    /// Capacity of the tier, in bytes.
     pub capacity: usize,
-    /// Bytes it holds.
+    /// Bytes that the tier holds.
     pub usage: usize,
 }
 
@@ -46,7 +46,7 @@ impl CacheEntryStats {
         100.0 * self.roles.bytes(role) as f64 / self.capacity.max(1) as f64
     }
 
-    /// Two lines, as RocksDB's, and one for the tier below.
+    /// Two lines as in RocksDB, and one for the tier below.
     pub fn to_text(&self) -> String {
         let mut text = format!(
             "Block cache {} capacity: {} seed: 0 usage: {} table_size: {} occupancy: {} collections: 1 last_copies: 0 \

@@ -22,7 +22,7 @@ pub enum Event<'a> {
     RecoveryStarted {
         /// Number of the job.
         job: u64,
-        /// Their numbers.
+        /// Numbers of the WALs.
         wal_files: &'a [u64],
     },
     /// Recovery ended.
@@ -38,7 +38,7 @@ pub enum Event<'a> {
         job: u64,
         /// Number of memtables flushed together.
         num_memtables: usize,
-        /// Entries in them.
+        /// Entries in the memtables.
         total_num_input_entries: u64,
         /// Deletions among them.
         num_deletes: u64,
@@ -83,7 +83,7 @@ pub enum Event<'a> {
     CompactionFinished {
         /// Number of the job.
         job: u64,
-        /// Counts of its work.
+        /// Counts of the compaction's work.
         stats: &'a CompactionStats,
         /// The level of the outputs.
         output_level: usize,
@@ -106,7 +106,7 @@ pub enum Event<'a> {
         destination_level: usize,
         /// Number of files.
         files: usize,
-        /// Their bytes.
+        /// Bytes of the files.
         total_files_size: u64,
     },
     /// A table file was written, or failed to be.
@@ -122,7 +122,7 @@ pub enum Event<'a> {
     },
     /// Ingested files are live.
     IngestFinished {
-        /// Their numbers.
+        /// Numbers of the ingested files.
         files_ingested: &'a [u64],
         /// Number of files in each level.
         lsm_state: &'a [u64],
@@ -146,7 +146,7 @@ pub struct TableFileCreation<'a> {
     pub largest_seqno: SequenceNumber,
     /// Checksum of the whole file and its function's name, if one was made.
     pub file_checksum: Option<&'a (Vec<u8>, String)>,
-    /// Its own properties.
+    /// The table's properties.
     pub table_properties: &'a TableProperties,
     /// The result.
     pub status: Result<(), &'a Error>,

@@ -8,7 +8,7 @@
 //!     not wait for background work (a flush, a compaction, close): it would wait for itself.
 //!     Writers report sealed memtables, stalls and errors before their write is done. So a listener
 //!     that writes in such a call also waits for itself, as with RocksDB.
-//!  2. A listener must not panic: a panic takes its background thread's job down.
+//!  2. A listener must not panic: a panic ends the background job that made the call.
 
 use super::compaction_stats::CompactionJobStats;
 use super::reason::{
@@ -49,12 +49,12 @@ pub trait EventListener: Send + Sync {
     fn on_memtable_sealed(&self, _info: &MemTableInfo) {}
     /// An ingested file is live.
     fn on_external_file_ingested(&self, _info: &ExternalFileIngestionInfo) {}
-    /// Background work failed. Setting `error` to `None` makes the database go on: it tries the
-    /// flush or compaction again after a second, and callers that wait for it get the error.
-    /// Setting it to another error replaces it. An error that the database cannot ignore (a failed
-    /// write to a WAL or a memtable, a job that panicked) stays in force all the same.
+    /// Background work failed. If a listener sets `error` to `None`, the database continues: it
+    /// tries the flush or compaction again after a second; callers that wait for the work get the
+    /// error. Another error replaces it. An error that the database cannot ignore (a failed write
+    /// to a WAL or a memtable, a job that panicked) stays in force all the same.
     fn on_background_error(&self, _reason: BackgroundErrorReason, _error: &mut Option<Error>) {}
-    /// Writers are slowed down, stopped, or free again.
+    /// Writers are slowed down, stopped, or released again.
     fn on_stall_conditions_changed(&self, _info: &WriteStallInfo) {}
     /// Recovery from a background error is about to begin; `auto_recovery = false` prevents it.
     fn on_error_recovery_begin(
@@ -67,7 +67,7 @@ pub trait EventListener: Send + Sync {
     /// Recovery from a background error ended; `new_bg_error` is `None` if it succeeded.
     fn on_error_recovery_end(&self, _info: &BackgroundErrorRecoveryInfo) {}
     /// The database begins to close, or to cancel its background work. Called once. Jobs may still
-    /// run, and events of theirs may follow.
+    /// run, and their events may follow.
     fn on_db_shutdown_begin(&self) {}
 }
 
@@ -87,7 +87,7 @@ pub struct FlushJobInfo {
     pub cf_name: String,
     /// The table that the flush makes; empty at the beginning if none is chosen yet.
     pub file_path: PathBuf,
-    /// Its number.
+    /// The file's number.
     pub file_number: FileNumber,
     /// The thread that flushes.
     pub thread_id: u64,
@@ -122,7 +122,7 @@ pub struct FlushJobInfo {
 pub struct BlobFileAdditionInfo {
     /// The file.
     pub blob_file_path: PathBuf,
-    /// Its number.
+    /// The file's number.
     pub blob_file_number: FileNumber,
     /// Number of its blobs.
     pub total_blob_count: u64,
@@ -135,11 +135,11 @@ pub struct BlobFileAdditionInfo {
 pub struct BlobFileGarbageInfo {
     /// The file.
     pub blob_file_path: PathBuf,
-    /// Its number.
+    /// The file's number.
     pub blob_file_number: FileNumber,
-    /// Number of those blobs.
+    /// Number of the garbage blobs.
     pub garbage_blob_count: u64,
-    /// Their bytes, with their headers.
+    /// Bytes of the garbage blobs, with their headers.
     pub garbage_blob_bytes: u64,
 }
 
@@ -159,9 +159,9 @@ pub struct ManualFlushInfo {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CompactionFileInfo {
-    /// Its level.
+    /// The file's level.
     pub level: usize,
-    /// Its number.
+    /// The file's number.
     pub file_number: FileNumber,
     /// The oldest blob file that it refers to.
     pub oldest_blob_file_number: Option<FileNumber>,
@@ -177,7 +177,7 @@ pub struct CompactionJobInfo {
     pub cf_name: String,
     /// The result; `Ok` at the beginning.
     pub status: Result<(), Error>,
-    /// The thread that leads it.
+    /// The thread that leads the compaction.
     pub thread_id: u64,
     /// Unique among the flushes and compactions of one opening.
     pub job_id: u64,
@@ -199,7 +199,7 @@ pub struct CompactionJobInfo {
     pub compaction_reason: CompactionReason,
     /// Compression of the outputs.
     pub compression: CompressionType,
-    /// Counts of its work; zero at the beginning.
+    /// Counts of the compaction's work; zero at the beginning.
     pub stats: CompactionJobStats,
     /// Whether it was cancelled on request, and did not fail.
     pub aborted: bool,
@@ -245,7 +245,7 @@ pub struct SubcompactionJobInfo {
     pub compaction_reason: CompactionReason,
     /// Compression of the outputs.
     pub compression: CompressionType,
-    /// Counts of its work; zero at the beginning.
+    /// Counts of the compaction's work; zero at the beginning.
     pub stats: CompactionJobStats,
     /// Compression of blob files.
     pub blob_compression_type: CompressionType,

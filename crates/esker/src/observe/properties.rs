@@ -84,7 +84,7 @@ properties! {
     LevelStats = "levelstats", Text;
     /// Contents of the block cache, by role.
     BlockCacheEntryStats = "block-cache-entry-stats", Map;
-    /// The same, possibly some minutes old.
+    /// The same contents; in RocksDB possibly some minutes old.
     FastBlockCacheEntryStats = "fast-block-cache-entry-stats", Map;
     /// Esker's own: estimated misses of block caches of several sizes, from a sample of the
     /// lookups.
@@ -168,9 +168,9 @@ properties! {
     EstimatePendingCompactionBytes = "estimate-pending-compaction-bytes", Int;
     /// Table properties summed over all tables.
     AggregatedTableProperties = "aggregated-table-properties", Map;
-    /// The same for level N.
+    /// Table properties summed over the tables of level N.
     AggregatedTablePropertiesAtLevel(usize) = "aggregated-table-properties-at-level", Map;
-    /// Bytes per second granted to slowed-down writers; 0 if they are not.
+    /// Bytes per second granted to slowed-down writers; 0 if writers are not slowed down.
     ActualDelayedWriteRate = "actual-delayed-write-rate", Int;
     /// 1 if writers are stopped.
     IsWriteStopped = "is-write-stopped", Int;
@@ -180,7 +180,7 @@ properties! {
     BlockCacheCapacity = "block-cache-capacity", Int;
     /// Bytes the block cache holds.
     BlockCacheUsage = "block-cache-usage", Int;
-    /// Bytes of it that are in use now.
+    /// Bytes of the cache's entries that are in use now.
     BlockCachePinnedUsage = "block-cache-pinned-usage", Int;
     /// All tickers and histograms as text.
     OptionsStatistics = "options-statistics", Text;
@@ -192,17 +192,17 @@ properties! {
     TotalBlobFileSize = "total-blob-file-size", Int;
     /// Bytes of the current version's blob files.
     LiveBlobFileSize = "live-blob-file-size", Int;
-    /// Bytes of garbage in them.
+    /// Bytes of garbage in the current version's blob files.
     LiveBlobFileGarbageSize = "live-blob-file-garbage-size", Int;
     /// Bytes the blob cache may hold.
     BlobCacheCapacity = "blob-cache-capacity", Int;
     /// Bytes the blob cache holds.
     BlobCacheUsage = "blob-cache-usage", Int;
-    /// Bytes of it that are in use now.
+    /// Bytes of the cache's entries that are in use now.
     BlobCachePinnedUsage = "blob-cache-pinned-usage", Int;
 }
 
-/// Names that properties of Esker's own had before. Monitoring may still ask for them.
+/// Former names of Esker's own properties. Monitoring may still ask for them.
 const RENAMED: [(&str, Property); 2] = [
     ("rocksdb.num-tables-set-aside", Property::NumQuarantinedTables), // old spelling
     ("rocksdb.num-dead-range-entries-walked", Property::NumPreScannedEntries), // old spelling

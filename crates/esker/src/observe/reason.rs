@@ -44,11 +44,11 @@ reasons! {
         FifoMaxSize => "FIFOMaxSize",
         /// FIFO: too many files.
         FifoReduceNumFiles => "FIFOReduceNumFiles",
-        /// FIFO: too old.
+        /// FIFO: files are too old.
         FifoTtl => "FIFOTtl",
         /// The user called for a compaction.
         ManualCompaction => "ManualCompaction",
-        /// Its writer or a property collector asked for the file.
+        /// The file's writer or a property collector asked for it.
         FilesMarkedForCompaction => "FilesMarkedForCompaction",
         /// The last level has old versions that no snapshot needs any more.
         BottommostFiles => "BottommostFiles",
@@ -77,7 +77,7 @@ reasons! {
     /// The reason for a flush.
     #[non_exhaustive]
     pub enum FlushReason {
-        /// Anything not listed.
+        /// Any reason not listed.
         Others => "Other Reasons",
         /// Live files are being listed.
         GetLiveFiles => "Get Live Files",
@@ -101,7 +101,7 @@ reasons! {
         ManualFlush => "Manual Flush",
         /// Recovery from a background error.
         ErrorRecovery => "Error Recovery",
-        /// A flush of such a recovery that is tried again.
+        /// A repeated flush in the recovery from a background error.
         ErrorRecoveryRetryFlush => "Error Recovery Retry Flush",
         /// `max_total_wal_size` was reached.
         WalFull => "WAL Full",
@@ -145,7 +145,7 @@ reasons! {
         FlushNoWal => "FlushNoWAL",
         /// The MANIFEST, for data that is in no WAL.
         ManifestWriteNoWal => "ManifestWriteNoWAL",
-        /// Scrubbing, which RocksDB does not have: a table is damaged. The database goes on,
+        /// Scrubbing, which RocksDB does not have: a table is damaged. The database continues,
         /// whatever the listener sets.
         Scrub => "Scrub",
     }
@@ -154,9 +154,9 @@ reasons! {
 reasons! {
     /// The way in which writers are held back.
     pub enum WriteStallCondition {
-        /// They are slowed down.
+        /// Writers are slowed down.
         Delayed => "delays",
-        /// They wait.
+        /// Writers wait.
         Stopped => "stops",
         /// Writers are not held back.
         Normal => "normal",

@@ -38,9 +38,9 @@ pub struct StallCounts {
     pub l0_file_count_limit_delays: u64,
     /// Too many files in level 0: stopped.
     pub l0_file_count_limit_stops: u64,
-    /// The same while level 0 was being compacted: slowed down.
+    /// Too many files in level 0 while it was being compacted: slowed down.
     pub l0_delays_with_ongoing_compaction: u64,
-    /// The same while level 0 was being compacted: stopped.
+    /// Too many files in level 0 while it was being compacted: stopped.
     pub l0_stops_with_ongoing_compaction: u64,
     /// Too many bytes waiting for compaction: slowed down.
     pub pending_compaction_bytes_delays: u64,
@@ -104,7 +104,7 @@ impl StallCounts {
         entries.into_iter().map(|(name, count)| (name.to_owned(), count.to_string())).collect()
     }
 
-    /// `Write Stall (count): name: n, …`, and how many since `earlier` if there were any at all.
+    /// `Write Stall (count): name: n, …`, and the number since `earlier` if the total is not 0.
     pub fn to_text(&self, earlier: &StallCounts) -> String {
         let entries: Vec<String> = self.to_map().iter().map(|(name, n)| format!("{name}: {n}")).collect();
         let mut text = format!("Write Stall (count): {}\n", entries.join(", "));
@@ -175,7 +175,7 @@ pub struct CfStats {
 }
 
 impl CfStats {
-    /// Nothing yet.
+    /// A family without work so far.
     pub fn new(name: impl Into<String>, num_levels: usize) -> CfStats {
         CfStats {
             name: name.into(),
@@ -399,7 +399,8 @@ impl Row {
     }
 
     fn write(&self, text: &mut String) {
-        // A level may have shrunk by very little: that rounds to 0, which must have no sign.
+        // A level that shrank by very little gives a negative number that rounds to 0, and 0 must
+        // have no sign.
         let v = self.values().map(|(_, value)| if value < 0.0 && value > -0.05 { 0.0 } else { value });
         line(
             text,
@@ -445,7 +446,7 @@ pub struct DbStats {
     pub user_bytes_written: u64,
     /// Number of keys that users wrote.
     pub user_keys_written: u64,
-    /// Writes done by another writer's leader.
+    /// Writes that another thread's group leader did.
     pub user_writes_by_other: u64,
     /// Writes done by their own thread: one for each group.
     pub user_writes_by_self: u64,
