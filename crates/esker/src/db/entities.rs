@@ -121,9 +121,8 @@ impl Db {
     /// `InvalidArgument`: a name occurs twice, options that contradict each other, a family of
     /// another database, or one whose keys have timestamps · `ColumnFamilyDropped` · `Incomplete`:
     /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
-    /// closed · `NotSupported`: the database is read-only, or this is a forked child of the process
-    /// that opened it · `IoError`: the WAL could not be written, and no write succeeds until
-    /// [`Db::resume`] · the background error in force.
+    /// closed · `NotSupported`: a read-only database or a forked child process · `IoError`: the WAL
+    /// could not be written; writes fail until [`Db::resume`] · the background error in force.
     pub fn put_entity(
         &self,
         options: &WriteOptions,
@@ -159,9 +158,9 @@ impl Db {
     /// `InvalidArgument`: there are no groups, a name occurs twice, options that contradict each
     /// other, a family of another database, or one whose keys have timestamps ·
     /// `ColumnFamilyDropped` · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
-    /// `ShutdownInProgress`: the database was closed · `NotSupported`: the database is read-only,
-    /// or this is a forked child of the process that opened it · `IoError`: the WAL could not be
-    /// written, and no write succeeds until [`Db::resume`] · the background error in force.
+    /// `ShutdownInProgress`: the database was closed · `NotSupported`: a read-only database or a
+    /// forked child process · `IoError`: the WAL could not be written; writes fail until
+    /// [`Db::resume`] · the background error in force.
     pub fn put_entity_attribute_groups(
         &self,
         options: &WriteOptions,
@@ -187,8 +186,7 @@ impl Db {
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
     /// operands without a merge operator, a snapshot or family of another database, or timestamps
     /// that the options and the family do not agree on · `NotSupported`: a newer version wrote it,
-    /// or this is a forked child of the process that opened the database · `ShutdownInProgress`:
-    /// the database was closed.
+    /// or this is a forked child process · `ShutdownInProgress`: the database was closed.
     pub fn get_entity(
         &self,
         options: &ReadOptions,

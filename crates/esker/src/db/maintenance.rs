@@ -23,9 +23,8 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `ShutdownInProgress`: the database was closed · `NotSupported`: the database is read-only,
-    /// or this is a forked child of the process that opened it · the error of the flush · the
-    /// background error in force.
+    /// `ShutdownInProgress`: the database was closed · `NotSupported`: a read-only database or a
+    /// forked child process · the error of the flush · the background error in force.
     pub fn flush(&self) -> Result<()> {
         self.flush_opt(&FlushOptions::default(), &[&self.default_column_family()])
     }
@@ -58,9 +57,9 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `ShutdownInProgress`: the database was closed · `NotSupported`: the database is read-only,
-    /// or this is a forked child of the process that opened it · `IoError`: the WAL could not be
-    /// written, and no write succeeds until [`Db::resume`] · the background error in force.
+    /// `ShutdownInProgress`: the database was closed · `NotSupported`: a read-only database or a
+    /// forked child process · `IoError`: the WAL could not be written; writes fail until
+    /// [`Db::resume`] · the background error in force.
     pub fn sync_wal(&self) -> Result<()> {
         self.engine().check_writable()?;
         self.inner.write_path.sync_wal()
@@ -69,9 +68,9 @@ impl Db {
     /// Writes the WAL bytes that `manual_wal_flush` left in the process to the operating system.
     /// With `sync`, also waits until they are on the medium.
     /// # Errors
-    /// `ShutdownInProgress`: the database was closed · `NotSupported`: the database is read-only,
-    /// or this is a forked child of the process that opened it · `IoError`: the WAL could not be
-    /// written, and no write succeeds until [`Db::resume`] · the background error in force.
+    /// `ShutdownInProgress`: the database was closed · `NotSupported`: a read-only database or a
+    /// forked child process · `IoError`: the WAL could not be written; writes fail until
+    /// [`Db::resume`] · the background error in force.
     pub fn flush_wal(&self, sync: bool) -> Result<()> {
         self.engine().check_writable()?;
         if sync { self.sync_wal() } else { self.inner.write_path.flush_wal() }

@@ -146,8 +146,8 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `Corruption` and `IoError` name the file · `NotSupported` in a forked child of the process
-    /// that opened the database · `ShutdownInProgress`: the database was closed.
+    /// `Corruption` and `IoError` name the file · `NotSupported` in a forked child process ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn first(&self) -> Result<Option<KeyValue>> {
         self.first_cf(&self.default_column_family())
     }
@@ -164,8 +164,8 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` name the
-    /// file · `NotSupported` in a forked child of the process that opened the database ·
-    /// `ShutdownInProgress`: the database was closed.
+    /// file · `NotSupported` in a forked child process · `ShutdownInProgress`: the database was
+    /// closed.
     pub fn first_cf(&self, family: &ColumnFamilyHandle) -> Result<Option<KeyValue>> {
         self.range_cf(family, ..).next().transpose()
     }
@@ -181,8 +181,8 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `Corruption` and `IoError` name the file · `NotSupported` in a forked child of the process
-    /// that opened the database · `ShutdownInProgress`: the database was closed.
+    /// `Corruption` and `IoError` name the file · `NotSupported` in a forked child process ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn last(&self) -> Result<Option<KeyValue>> {
         self.last_cf(&self.default_column_family())
     }
@@ -190,8 +190,8 @@ impl Db {
     /// The last entry of `family`.
     /// # Errors
     /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` name the
-    /// file · `NotSupported` in a forked child of the process that opened the database ·
-    /// `ShutdownInProgress`: the database was closed.
+    /// file · `NotSupported` in a forked child process · `ShutdownInProgress`: the database was
+    /// closed.
     pub fn last_cf(&self, family: &ColumnFamilyHandle) -> Result<Option<KeyValue>> {
         self.range_cf(family, ..).next_back().transpose()
     }
@@ -208,8 +208,8 @@ impl Db {
     /// ```
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `InvalidArgument` for merge operands
-    /// without a merge operator · `NotSupported` in a forked child of the process that opened the
-    /// database · `ShutdownInProgress`: the database was closed.
+    /// without a merge operator · `NotSupported` in a forked child process · `ShutdownInProgress`:
+    /// the database was closed.
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get_pinned(key)?.is_some())
     }
@@ -218,8 +218,7 @@ impl Db {
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `InvalidArgument` for merge operands
     /// without a merge operator, and for a family of another database · `NotSupported` in a forked
-    /// child of the process that opened the database · `ShutdownInProgress`: the database was
-    /// closed.
+    /// child process · `ShutdownInProgress`: the database was closed.
     pub fn contains_key_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get_pinned_opt(&PLAIN, family, key)?.is_some())
     }
@@ -235,8 +234,8 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `Corruption` and `IoError` name the file · `NotSupported` in a forked child of the process
-    /// that opened the database · `ShutdownInProgress`: the database was closed.
+    /// `Corruption` and `IoError` name the file · `NotSupported` in a forked child process ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn is_empty(&self) -> Result<bool> {
         self.is_empty_cf(&self.default_column_family())
     }
@@ -244,8 +243,8 @@ impl Db {
     /// Whether `family` has no key. Costs as much as finding its first one.
     /// # Errors
     /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` name the
-    /// file · `NotSupported` in a forked child of the process that opened the database ·
-    /// `ShutdownInProgress`: the database was closed.
+    /// file · `NotSupported` in a forked child process · `ShutdownInProgress`: the database was
+    /// closed.
     pub fn is_empty_cf(&self, family: &ColumnFamilyHandle) -> Result<bool> {
         Ok(self.range_cf(family, ..).next_item()?.is_none())
     }

@@ -20,8 +20,8 @@ impl Db {
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `InvalidArgument`: merge operands
     /// without a merge operator, or the keys of the family have timestamps · `NotSupported`: a
-    /// newer version wrote it, or this is a forked child of the process that opened the database ·
-    /// `ShutdownInProgress`: the database was closed.
+    /// newer version wrote it, or this is a forked child process · `ShutdownInProgress`: the
+    /// database was closed.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         Ok(self.get_pinned(key)?.map(|value| value.to_vec()))
     }
@@ -30,8 +30,8 @@ impl Db {
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `InvalidArgument`: merge operands
     /// without a merge operator, a family of another database, or one whose keys have timestamps ·
-    /// `NotSupported`: a newer version wrote it, or this is a forked child of the process that
-    /// opened the database · `ShutdownInProgress`: the database was closed.
+    /// `NotSupported`: a newer version wrote it, or this is a forked child process ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn get_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.get_opt(&PLAIN, family, key)
     }
@@ -53,8 +53,7 @@ impl Db {
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
     /// operands without a merge operator, a snapshot or family of another database, or timestamps
     /// that the options and the family do not agree on · `NotSupported`: a newer version wrote it,
-    /// or this is a forked child of the process that opened the database · `ShutdownInProgress`:
-    /// the database was closed.
+    /// or this is a forked child process · `ShutdownInProgress`: the database was closed.
     pub fn get_opt(
         &self,
         options: &ReadOptions,
@@ -79,8 +78,8 @@ impl Db {
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `InvalidArgument`: merge operands
     /// without a merge operator, or the keys of the family have timestamps · `NotSupported`: a
-    /// newer version wrote it, or this is a forked child of the process that opened the database ·
-    /// `ShutdownInProgress`: the database was closed.
+    /// newer version wrote it, or this is a forked child process · `ShutdownInProgress`: the
+    /// database was closed.
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedBytes>> {
         let family = self.engine().families.default_family();
         self.inner.get(&PLAIN, family, key.as_ref())
@@ -93,8 +92,7 @@ impl Db {
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
     /// operands without a merge operator, a snapshot or family of another database, or timestamps
     /// that the options and the family do not agree on · `NotSupported`: a newer version wrote it,
-    /// or this is a forked child of the process that opened the database · `ShutdownInProgress`:
-    /// the database was closed.
+    /// or this is a forked child process · `ShutdownInProgress`: the database was closed.
     pub fn get_pinned_opt(
         &self,
         options: &ReadOptions,
@@ -111,8 +109,8 @@ impl Db {
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: the
     /// family has no timestamps; the timestamp is missing, of another size, or older than what the
     /// family still keeps; merge operands without a merge operator; a snapshot or family of another
-    /// database · `NotSupported`: a newer version wrote it, or this is a forked child of the
-    /// process that opened the database · `ShutdownInProgress`: the database was closed.
+    /// database · `NotSupported`: a newer version wrote it, or this is a forked child process ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn get_with_timestamp(
         &self,
         options: &ReadOptions,

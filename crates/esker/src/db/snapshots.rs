@@ -33,8 +33,8 @@ impl Snapshot {
     /// ```
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `InvalidArgument` for merge operands
-    /// without a merge operator · `NotSupported` in a forked child of the process that opened the
-    /// database · `ShutdownInProgress`: the database was closed.
+    /// without a merge operator · `NotSupported` in a forked child process · `ShutdownInProgress`:
+    /// the database was closed.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let db = self.db();
         db.get_opt(&self.options(), &db.default_column_family(), key)
@@ -59,8 +59,7 @@ impl Snapshot {
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `InvalidArgument` for merge operands
     /// without a merge operator, and for a family of another database · `NotSupported` in a forked
-    /// child of the process that opened the database · `ShutdownInProgress`: the database was
-    /// closed.
+    /// child process · `ShutdownInProgress`: the database was closed.
     pub fn get_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.db().get_opt(&self.options(), family, key)
     }
@@ -77,8 +76,8 @@ impl Snapshot {
     /// ```
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `InvalidArgument` for merge operands
-    /// without a merge operator · `NotSupported` in a forked child of the process that opened the
-    /// database · `ShutdownInProgress`: the database was closed.
+    /// without a merge operator · `NotSupported` in a forked child process · `ShutdownInProgress`:
+    /// the database was closed.
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedBytes>> {
         let db = self.db();
         db.get_pinned_opt(&self.options(), &db.default_column_family(), key)
@@ -109,8 +108,8 @@ impl Snapshot {
     /// Whether the default family had `key`.
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `InvalidArgument` for merge operands
-    /// without a merge operator · `NotSupported` in a forked child of the process that opened the
-    /// database · `ShutdownInProgress`: the database was closed.
+    /// without a merge operator · `NotSupported` in a forked child process · `ShutdownInProgress`:
+    /// the database was closed.
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get_pinned(key)?.is_some())
     }
@@ -127,8 +126,8 @@ impl Snapshot {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `Corruption` and `IoError` from opening level-0 files · `NotSupported` in a forked child of
-    /// the process that opened the database · `ShutdownInProgress`: the database was closed.
+    /// `Corruption` and `IoError` from opening level-0 files · `NotSupported` in a forked child
+    /// process · `ShutdownInProgress`: the database was closed.
     pub fn iter(&self) -> Result<DbIterator> {
         let db = self.db();
         db.iter_opt(self.options(), &db.default_column_family())
@@ -137,8 +136,8 @@ impl Snapshot {
     /// A cursor over `family`.
     /// # Errors
     /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` from opening
-    /// level-0 files · `NotSupported` in a forked child of the process that opened the database ·
-    /// `ShutdownInProgress`: the database was closed.
+    /// level-0 files · `NotSupported` in a forked child process · `ShutdownInProgress`: the
+    /// database was closed.
     pub fn iter_cf(&self, family: &ColumnFamilyHandle) -> Result<DbIterator> {
         self.db().iter_opt(self.options(), family)
     }
@@ -192,8 +191,8 @@ impl Snapshot {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `Corruption` and `IoError` name the file · `NotSupported` in a forked child of the process
-    /// that opened the database · `ShutdownInProgress`: the database was closed.
+    /// `Corruption` and `IoError` name the file · `NotSupported` in a forked child process ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn first(&self) -> Result<Option<KeyValue>> {
         self.range(..).next().transpose()
     }
@@ -207,8 +206,8 @@ impl Snapshot {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `Corruption` and `IoError` name the file · `NotSupported` in a forked child of the process
-    /// that opened the database · `ShutdownInProgress`: the database was closed.
+    /// `Corruption` and `IoError` name the file · `NotSupported` in a forked child process ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn last(&self) -> Result<Option<KeyValue>> {
         self.range(..).next_back().transpose()
     }

@@ -35,9 +35,9 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the keys of the family have timestamps · `ShutdownInProgress`: the
-    /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
-    /// of the process that opened it · `IoError`: the WAL could not be written, and no write
-    /// succeeds until [`Db::resume`] · the background error in force.
+    /// database was closed · `NotSupported`: a read-only database or a forked child process ·
+    /// `IoError`: the WAL could not be written; writes fail until [`Db::resume`] · the background
+    /// error in force.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.write_default(|batch, id| batch.put_cf(id, key.as_ref(), value.as_ref()))
     }
@@ -45,10 +45,9 @@ impl Db {
     /// Stores `value` under `key` in `family`.
     /// # Errors
     /// `InvalidArgument`: a family of another database, or one whose keys have timestamps ·
-    /// `ColumnFamilyDropped` · `ShutdownInProgress`: the database was closed · `NotSupported`: the
-    /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
-    /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
-    /// error in force.
+    /// `ColumnFamilyDropped` · `ShutdownInProgress`: the database was closed · `NotSupported`: a
+    /// read-only database or a forked child process · `IoError`: the WAL could not be written;
+    /// writes fail until [`Db::resume`] · the background error in force.
     pub fn put_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -76,10 +75,9 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: options that contradict each other, a family of another database, or one
     /// whose keys have timestamps · `ColumnFamilyDropped` · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the
-    /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
-    /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
-    /// error in force.
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: a
+    /// read-only database or a forked child process · `IoError`: the WAL could not be written;
+    /// writes fail until [`Db::resume`] · the background error in force.
     pub fn put_opt(
         &self,
         options: &WriteOptions,
@@ -93,9 +91,9 @@ impl Db {
     /// Removes `key` from the default family; an absent key is no error.
     /// # Errors
     /// `InvalidArgument`: the keys of the family have timestamps · `ShutdownInProgress`: the
-    /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
-    /// of the process that opened it · `IoError`: the WAL could not be written, and no write
-    /// succeeds until [`Db::resume`] · the background error in force.
+    /// database was closed · `NotSupported`: a read-only database or a forked child process ·
+    /// `IoError`: the WAL could not be written; writes fail until [`Db::resume`] · the background
+    /// error in force.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.write_default(|batch, id| batch.delete_cf(id, key.as_ref()))
     }
@@ -103,10 +101,9 @@ impl Db {
     /// Removes `key` from `family`.
     /// # Errors
     /// `InvalidArgument`: a family of another database, or one whose keys have timestamps ·
-    /// `ColumnFamilyDropped` · `ShutdownInProgress`: the database was closed · `NotSupported`: the
-    /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
-    /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
-    /// error in force.
+    /// `ColumnFamilyDropped` · `ShutdownInProgress`: the database was closed · `NotSupported`: a
+    /// read-only database or a forked child process · `IoError`: the WAL could not be written;
+    /// writes fail until [`Db::resume`] · the background error in force.
     pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.delete_opt(&WriteOptions::default(), family, key)
     }
@@ -115,10 +112,9 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: options that contradict each other, a family of another database, or one
     /// whose keys have timestamps · `ColumnFamilyDropped` · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the
-    /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
-    /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
-    /// error in force.
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: a
+    /// read-only database or a forked child process · `IoError`: the WAL could not be written;
+    /// writes fail until [`Db::resume`] · the background error in force.
     pub fn delete_opt(
         &self,
         options: &WriteOptions,
@@ -143,9 +139,9 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the keys of the family have timestamps · `ShutdownInProgress`: the
-    /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
-    /// of the process that opened it · `IoError`: the WAL could not be written, and no write
-    /// succeeds until [`Db::resume`] · the background error in force.
+    /// database was closed · `NotSupported`: a read-only database or a forked child process ·
+    /// `IoError`: the WAL could not be written; writes fail until [`Db::resume`] · the background
+    /// error in force.
     pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.write_default(|batch, id| batch.single_delete_cf(id, key.as_ref()))
     }
@@ -154,10 +150,9 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: options that contradict each other, a family of another database, or one
     /// whose keys have timestamps · `ColumnFamilyDropped` · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the
-    /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
-    /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
-    /// error in force.
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: a
+    /// read-only database or a forked child process · `IoError`: the WAL could not be written;
+    /// writes fail until [`Db::resume`] · the background error in force.
     pub fn single_delete_opt(
         &self,
         options: &WriteOptions,
@@ -184,10 +179,10 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the keys of the family have timestamps · `ShutdownInProgress`: the
-    /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
-    /// of the process that opened it · `IoError`: the WAL could not be written, and no write
-    /// succeeds until [`Db::resume`] · the background error in force · `NotSupported`: the family
-    /// has no merge operator. A batch does not check this; reads of the key fail.
+    /// database was closed · `NotSupported`: a read-only database or a forked child process ·
+    /// `IoError`: the WAL could not be written; writes fail until [`Db::resume`] · the background
+    /// error in force · `NotSupported`: the family has no merge operator. A batch does not check
+    /// this; reads of the key fail.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         check_can_merge(self.engine().families.default_family())?;
         self.write_default(|batch, id| batch.merge_cf(id, key.as_ref(), operand.as_ref()))
@@ -197,11 +192,10 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: options that contradict each other, a family of another database, or one
     /// whose keys have timestamps · `ColumnFamilyDropped` · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the
-    /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
-    /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
-    /// error in force · `NotSupported`: the family has no merge operator. A batch does not check
-    /// this; reads of the key fail.
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: a
+    /// read-only database or a forked child process · `IoError`: the WAL could not be written;
+    /// writes fail until [`Db::resume`] · the background error in force · `NotSupported`: the
+    /// family has no merge operator. A batch does not check this; reads of the key fail.
     pub fn merge_opt(
         &self,
         options: &WriteOptions,
@@ -227,10 +221,9 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the keys of the family have timestamps · `ShutdownInProgress`: the
-    /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
-    /// of the process that opened it · `IoError`: the WAL could not be written, and no write
-    /// succeeds until [`Db::resume`] · the background error in force · `InvalidArgument`: `end`
-    /// comes before `begin`.
+    /// database was closed · `NotSupported`: a read-only database or a forked child process ·
+    /// `IoError`: the WAL could not be written; writes fail until [`Db::resume`] · the background
+    /// error in force · `InvalidArgument`: `end` comes before `begin`.
     pub fn delete_range(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
         self.delete_range_opt(&WriteOptions::default(), &self.default_column_family(), begin, end)
     }
@@ -239,10 +232,10 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: options that contradict each other, a family of another database, or one
     /// whose keys have timestamps · `ColumnFamilyDropped` · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the
-    /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
-    /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
-    /// error in force · `InvalidArgument`: `end` comes before `begin`.
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: a
+    /// read-only database or a forked child process · `IoError`: the WAL could not be written;
+    /// writes fail until [`Db::resume`] · the background error in force · `InvalidArgument`: `end`
+    /// comes before `begin`.
     pub fn delete_range_opt(
         &self,
         options: &WriteOptions,
@@ -269,10 +262,9 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
-    /// inverted range; nothing was written · `Incomplete`: `no_slowdown` is set, and writers are
-    /// stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be
-    /// written, and no write succeeds until [`Db::resume`] · the background error in force.
+    /// `InvalidArgument`: a family that is not open, an inverted range; nothing was written ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written;
+    /// writes fail until [`Db::resume`] · the background error in force.
     pub fn write(&self, batch: impl BatchArg) -> Result<()> {
         self.write_opt(&WriteOptions::default(), batch)
     }
@@ -293,7 +285,7 @@ impl Db {
     /// `InvalidArgument`: options that contradict each other, a family that is not open, an
     /// inverted range; nothing was written · `Incomplete`: `no_slowdown` is set, and writers are
     /// stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be
-    /// written, and no write succeeds until [`Db::resume`] · the background error in force.
+    /// written; writes fail until [`Db::resume`] · the background error in force.
     pub fn write_opt(&self, options: &WriteOptions, batch: impl BatchArg) -> Result<()> {
         batch.lend(|batch| {
             self.engine().check_writable()?;
@@ -357,9 +349,8 @@ impl Db {
     /// `InvalidArgument`: the family has no timestamps, or timestamps of another size, or is one of
     /// another database; options that contradict each other · `ColumnFamilyDropped` · `Incomplete`:
     /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
-    /// closed · `NotSupported`: the database is read-only, or this is a forked child of the process
-    /// that opened it · `IoError`: the WAL could not be written, and no write succeeds until
-    /// [`Db::resume`] · the background error in force.
+    /// closed · `NotSupported`: a read-only database or a forked child process · `IoError`: the WAL
+    /// could not be written; writes fail until [`Db::resume`] · the background error in force.
     pub fn put_with_ts(
         &self,
         options: &WriteOptions,
@@ -377,9 +368,8 @@ impl Db {
     /// `InvalidArgument`: the family has no timestamps, or timestamps of another size, or is one of
     /// another database; options that contradict each other · `ColumnFamilyDropped` · `Incomplete`:
     /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
-    /// closed · `NotSupported`: the database is read-only, or this is a forked child of the process
-    /// that opened it · `IoError`: the WAL could not be written, and no write succeeds until
-    /// [`Db::resume`] · the background error in force.
+    /// closed · `NotSupported`: a read-only database or a forked child process · `IoError`: the WAL
+    /// could not be written; writes fail until [`Db::resume`] · the background error in force.
     pub fn delete_with_ts(
         &self,
         options: &WriteOptions,
@@ -396,9 +386,8 @@ impl Db {
     /// `InvalidArgument`: the family has no timestamps, or timestamps of another size, or is one of
     /// another database; options that contradict each other · `ColumnFamilyDropped` · `Incomplete`:
     /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
-    /// closed · `NotSupported`: the database is read-only, or this is a forked child of the process
-    /// that opened it · `IoError`: the WAL could not be written, and no write succeeds until
-    /// [`Db::resume`] · the background error in force.
+    /// closed · `NotSupported`: a read-only database or a forked child process · `IoError`: the WAL
+    /// could not be written; writes fail until [`Db::resume`] · the background error in force.
     pub fn single_delete_with_ts(
         &self,
         options: &WriteOptions,
@@ -430,10 +419,10 @@ impl Db {
     /// `InvalidArgument`: the family has no timestamps, or timestamps of another size, or is one of
     /// another database; options that contradict each other · `ColumnFamilyDropped` · `Incomplete`:
     /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
-    /// closed · `NotSupported`: the database is read-only, or this is a forked child of the process
-    /// that opened it · `IoError`: the WAL could not be written, and no write succeeds until
-    /// [`Db::resume`] · the background error in force · `NotSupported`: the family has no merge
-    /// operator. A batch does not check this; reads of the key fail.
+    /// closed · `NotSupported`: a read-only database or a forked child process · `IoError`: the WAL
+    /// could not be written; writes fail until [`Db::resume`] · the background error in force ·
+    /// `NotSupported`: the family has no merge operator. A batch does not check this; reads of the
+    /// key fail.
     pub fn merge_with_ts(
         &self,
         options: &WriteOptions,
@@ -452,10 +441,9 @@ impl Db {
     /// `InvalidArgument`: the family has no timestamps, or timestamps of another size, or is one of
     /// another database; options that contradict each other · `ColumnFamilyDropped` · `Incomplete`:
     /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
-    /// closed · `NotSupported`: the database is read-only, or this is a forked child of the process
-    /// that opened it · `IoError`: the WAL could not be written, and no write succeeds until
-    /// [`Db::resume`] · the background error in force · `InvalidArgument`: `end` comes before
-    /// `begin`.
+    /// closed · `NotSupported`: a read-only database or a forked child process · `IoError`: the WAL
+    /// could not be written; writes fail until [`Db::resume`] · the background error in force ·
+    /// `InvalidArgument`: `end` comes before `begin`.
     pub fn delete_range_with_ts(
         &self,
         options: &WriteOptions,

@@ -1,17 +1,16 @@
 //! A write batch that can be read: alone, or over a database.
 //!
-//! In: ops, as for a [`WriteBatch`]. Out: the batch; and the keys as they would be if it were
-//! written.
+//! In: ops, as for a [`WriteBatch`]. Out: the batch, and reads as if it were written.
 //! Source of the semantics: RocksDB `utilities/write_batch_with_index.h`.
 //!
 //! Invariants
-//!  1. The batch is the truth. The index of a family is a memtable, made at the first read of the
-//!     family, and brought up to date at each read: a batch that is only written pays nothing for
-//!     it.
-//!  2. Op i of the batch has sequence number `OwnWrites::FIRST + i`: newer ones hide older ones,
-//!     all hide the database.
-//!  3. An index never holds an op that is not in the batch: after a roll-back it is made anew.
-//!     Iterators keep the old one.
+//!  1. The batch is the only copy of the ops. The index of a family is a memtable, built at the
+//!     first read of the family and brought up to date at each read: a batch without reads pays
+//!     nothing for it.
+//!  2. Op i of the batch has sequence number `OwnWrites::FIRST + i`: newer ops hide older ops, and
+//!     all ops hide the database's entries.
+//!  3. An index never holds an op that is not in the batch: after a rollback it is built anew.
+//!     Iterators keep the old index.
 
 use super::iterator::TransactionIterator;
 use crate::cf::OwnWrites;
@@ -31,7 +30,7 @@ use esker_format::write_batch::WriteBatch;
 use esker_memtable::{MemTable, MemTableOptions};
 use std::collections::BTreeMap;
 
-/// Ops that are written together, and that can be read before.
+/// A batch of ops that can be read before it is written.
 ///
 /// ```
 /// # let dir = esker_testkit::TempDir::new("doc");
@@ -85,9 +84,9 @@ pub struct WriteBatchWithIndex {
 #[derive(Debug)]
 struct Index {
     mem: Arc<MemTable>,
-    /// Bytes of the timestamps that are left out of the keys.
+    /// Bytes of a key's timestamp, which the index leaves out.
     timestamp_size: usize,
-    /// Number of bytes of the batch that are in it.
+    /// Bytes of the batch that the index contains.
     bytes: usize,
     ops: u32,
 }
@@ -107,7 +106,7 @@ impl Index {
         }
     }
 
-    /// Takes in what was added to the batch.
+    /// Indexes the ops that were added to the batch.
     fn catch_up(&mut self, family: ColumnFamilyId, batch: &WriteBatch) -> Result<()> {
         let behind = batch.ops_bytes().len();
         for op in batch.iter_from(self.bytes) {
@@ -147,8 +146,8 @@ impl BatchArg for &mut WriteBatchWithIndex {
 
 impl WriteBatchWithIndex {
     /// An empty batch. `comparator` is the order of families that are read without a handle. With
-    /// `overwrite_key`, [`iter`](Self::iter) shows of each key only what counts: the newest op, and
-    /// merges down to the op they apply to.
+    /// `overwrite_key`, [`iter`](Self::iter) shows only the effective ops of each key: the newest
+    /// op, and merges down to the op to which they apply.
     pub fn new(comparator: ComparatorRef, overwrite_key: bool) -> WriteBatchWithIndex {
         WriteBatchWithIndex {
             batch: WriteBatch::new(),
@@ -277,7 +276,7 @@ impl WriteBatchWithIndex {
         self.batch.merge_cf(family, key, operand)
     }
 
-    /// Removes the keys from `begin` up to `end`, exclusive, those of this batch too, from the
+    /// Removes the keys from `begin` up to `end`, exclusive, including keys of this batch, from the
     /// default family.
     ///
     /// ```
@@ -293,7 +292,7 @@ impl WriteBatchWithIndex {
         self.batch.delete_range(begin, end)
     }
 
-    /// Removes the keys from `begin` up to `end`, exclusive, those of this batch too, from
+    /// Removes the keys from `begin` up to `end`, exclusive, including keys of this batch, from
     /// `family`: a handle, or its id.
     /// # Errors
     /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
@@ -308,7 +307,7 @@ impl WriteBatchWithIndex {
         self.batch.delete_range_cf(family, begin, end)
     }
 
-    /// Puts bytes into the WAL that mean nothing to the database.
+    /// Adds bytes that only go into the WAL, and that the database ignores.
     /// # Errors
     /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
     /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
@@ -317,7 +316,7 @@ impl WriteBatchWithIndex {
         self.batch.put_log_data(blob)
     }
 
-    /// Ops that would make the batch larger than this fail with `Aborted`/`MemoryLimit`; 0 means no
+    /// Limits the batch to `bytes`: an op beyond them fails with `Aborted`/`MemoryLimit`; 0: no
     /// limit.
     pub fn set_max_bytes(&mut self, bytes: usize) {
         self.batch.set_max_bytes(bytes);
@@ -329,9 +328,9 @@ impl WriteBatchWithIndex {
         self.batch.set_save_point();
     }
 
-    /// Forgets everything since the last save point, and the save point.
+    /// Drops the ops since the last save point, and the save point.
     /// # Errors
-    /// `NotFound` if there is none.
+    /// `NotFound` if there is no save point.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
         self.batch.rollback_to_save_point()?;
         let left = self.batch.ops_bytes().len();
@@ -341,7 +340,7 @@ impl WriteBatchWithIndex {
 
     /// Forgets the last save point.
     /// # Errors
-    /// `NotFound` if there is none.
+    /// `NotFound` if there is no save point.
     pub fn pop_save_point(&mut self) -> Result<()> {
         self.batch.pop_save_point()
     }
@@ -369,22 +368,22 @@ impl WriteBatchWithIndex {
         self.batch.len()
     }
 
-    /// Whether there is no op at all.
+    /// Whether the batch has no op.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
 
-    /// The ops, to be looked at.
+    /// The ops, for reading.
     pub fn write_batch(&self) -> &WriteBatch {
         &self.batch
     }
 
-    /// The batch itself, for who writes it and changes nothing.
+    /// The batch itself, for a caller that writes it and adds no ops.
     pub(super) fn write_batch_mut(&mut self) -> &mut WriteBatch {
         &mut self.batch
     }
 
-    /// Gives up the batch.
+    /// Returns the batch without its index.
     pub fn into_write_batch(self) -> WriteBatch {
         self.batch
     }
@@ -393,8 +392,8 @@ impl WriteBatchWithIndex {
     /// or removes it. `operator` is the family's, for merges; the order is that given to
     /// [`new`](Self::new).
     /// # Errors
-    /// `MergeInProgress`: the value that the merges apply to is in the database · `NotSupported`:
-    /// the batch has an operation that it cannot show alone · `InvalidArgument`: merges without
+    /// `MergeInProgress`: the value to which the merges apply is in the database · `NotSupported`:
+    /// the batch has an op that only the database can apply · `InvalidArgument`: merges without
     /// `operator` · `Corruption`: the merge operator refuses the operands.
     pub fn get_from_batch(
         &self,
@@ -410,7 +409,7 @@ impl WriteBatchWithIndex {
     }
 
     /// The value that `key` would have if the batch were written. `options` give the point in time
-    /// at which the database is read.
+    /// of the database.
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
@@ -453,10 +452,9 @@ impl WriteBatchWithIndex {
     /// # Errors
     /// `InvalidArgument`: a snapshot or family of another database; `tailing` together with a
     /// snapshot or timestamps · `NotSupported`: the family has user-defined timestamps, `tailing`
-    /// is set, `read_tier` is `Persisted`, or this is a forked child of the process that opened the
-    /// database · `Corruption` and `IoError` from opening level-0 files · `Incomplete` and
-    /// `TimedOut`: `read_tier` or `deadline` stops the opening of a file ·
-    /// `ShutdownInProgress`: the database was closed.
+    /// is set, `read_tier` is `Persisted`, or this is a forked child process · `Corruption` and
+    /// `IoError` from opening level-0 files · `Incomplete` and `TimedOut`: `read_tier` or
+    /// `deadline` stops the opening of a file · `ShutdownInProgress`: the database was closed.
     pub fn iter_with_base(
         &self,
         db: &Db,
@@ -467,9 +465,9 @@ impl WriteBatchWithIndex {
     }
 
     /// The batch's own ops in a family, by key in the order given to [`new`](Self::new), newest
-    /// first. Range deletions are not among them.
+    /// first. Leaves out range deletions.
     /// # Errors
-    /// `NotSupported` for ops that this engine does not have.
+    /// `NotSupported`: the batch has an op that this engine lacks.
     pub fn iter(&self, family: ColumnFamilyId) -> Result<BatchIterator> {
         let icmp = InternalKeyComparator::new(self.comparator.clone());
         let own = self.own(family, &icmp)?;
@@ -477,7 +475,7 @@ impl WriteBatchWithIndex {
         Ok(BatchIterator { entries: entries.unwrap_or_default(), icmp, at: None })
     }
 
-    /// Whether the batch says something of `key`, range deletions left out.
+    /// Whether the batch has an op on `key`, other than range deletions.
     pub(super) fn names(&self, family: &ColumnFamilyHandle, key: &[u8]) -> Result<bool> {
         self.own(family.id(), &family.cf.icmp)?.map_or(Ok(false), |own| own.name(key))
     }
@@ -528,7 +526,7 @@ impl WriteBatchWithIndex {
         if index.mem.is_empty() {
             return Ok(None);
         }
-        // The number of the last op: an op that the index gets during the read is not seen.
+        // The number of the last op: the read does not see ops that the index gets later.
         let up_to = SequenceNumber(OwnWrites::FIRST.0 + u64::from(index.ops) - 1);
         Ok(Some(OwnWrites { mem: index.mem.clone(), up_to }))
     }
@@ -536,7 +534,7 @@ impl WriteBatchWithIndex {
 
 /// The effect of own writes on one key.
 pub(super) struct OwnState {
-    /// The base of the operands, if the writes determine it: a value, or that there is none.
+    /// The base of the operands, if the writes determine it: a value, or no value.
     pub(super) base: Option<Option<Vec<u8>>>,
     pub(super) operands: MergeOperands,
 }
@@ -581,7 +579,7 @@ pub(super) fn get_alone(
     }
 }
 
-/// The value that the newest op shows a reader; the op is no merge.
+/// The value that readers see of the newest op, which is no merge.
 fn shown(value_type: ValueType, value: &[u8], key: &[u8]) -> Result<Option<Vec<u8>>> {
     match value_type {
         ValueType::Value => Ok(Some(value.to_vec())),
@@ -594,8 +592,8 @@ fn shown(value_type: ValueType, value: &[u8], key: &[u8]) -> Result<Option<Vec<u
     }
 }
 
-/// The error of batches, optimistic transactions and writes outside of transactions for families
-/// with user-defined timestamps.
+/// The error for families with user-defined timestamps, given by batches, optimistic transactions
+/// and writes outside of transactions.
 #[cold]
 pub(super) fn no_timestamps(family: &ColumnFamilyHandle) -> Error {
     Error::not_supported(format!(
@@ -607,11 +605,11 @@ pub(super) fn no_timestamps(family: &ColumnFamilyHandle) -> Error {
 /// One op of a batch, as an iterator over it shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BatchEntry {
-    /// Its type: `Value`, `Deletion`, `SingleDeletion`, `Merge` and so on.
+    /// The op's type: `Value`, `Deletion`, `SingleDeletion`, `Merge` and so on.
     pub value_type: ValueType,
-    /// Its key.
+    /// The op's key.
     pub key: Vec<u8>,
-    /// Value or operand.
+    /// The op's value or operand.
     pub value: Vec<u8>,
 }
 
@@ -643,7 +641,8 @@ fn entries_of(own: &OwnWrites, icmp: &InternalKeyComparator, overwrite: bool) ->
     Ok(entries)
 }
 
-/// The ops of a batch in one family, as of when it was made. Not valid until it is positioned.
+/// A cursor over the ops of a batch in one family, as they were when it was made. Not valid until
+/// it is positioned.
 ///
 /// ```
 /// let mut batch = esker::WriteBatchWithIndex::default();
@@ -676,40 +675,40 @@ impl BatchIterator {
         self.entries.get(self.at?)
     }
 
-    /// Whether it stands on an op.
+    /// Whether the cursor is at an op.
     pub fn valid(&self) -> bool {
         self.entry().is_some()
     }
 
-    /// To the first op.
+    /// Moves to the first op.
     pub fn seek_to_first(&mut self) {
         self.at = Some(0);
     }
 
-    /// To the last op.
+    /// Moves to the last op.
     pub fn seek_to_last(&mut self) {
         self.at = self.entries.len().checked_sub(1);
     }
 
-    /// To the newest op of the first key at or after `key`.
+    /// Moves to the newest op of the first key at or after `key`.
     pub fn seek(&mut self, key: &[u8]) {
         self.at =
             Some(self.entries.partition_point(|entry| self.icmp.compare_user_keys(&entry.key, key).is_lt()));
     }
 
-    /// To the oldest op of the last key at or before `key`.
+    /// Moves to the oldest op of the last key at or before `key`.
     pub fn seek_for_prev(&mut self, key: &[u8]) {
         let behind =
             self.entries.partition_point(|entry| self.icmp.compare_user_keys(&entry.key, key).is_le());
         self.at = behind.checked_sub(1);
     }
 
-    /// To the next op; stays where it is if it is not valid.
+    /// Moves to the next op. Does nothing if the cursor is not valid.
     pub fn next(&mut self) {
         self.at = self.at.filter(|_| self.valid()).map(|at| at + 1);
     }
 
-    /// To the op before; stays where it is if it is not valid.
+    /// Moves to the previous op. Does nothing if the cursor is not valid.
     pub fn prev(&mut self) {
         self.at = self.at.filter(|_| self.valid()).and_then(|at| at.checked_sub(1));
     }

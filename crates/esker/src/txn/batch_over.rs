@@ -74,10 +74,9 @@ impl WriteBatchWithIndex {
     /// family, at its point in time, within its bounds. It does not see later changes of the batch.
     /// # Errors
     /// `NotSupported`: the family has user-defined timestamps, `base` follows new writes
-    /// (`tailing`), or this is a forked child of the process that opened the database ·
-    /// `Corruption` and `IoError` from opening level-0 files · `Incomplete` and `TimedOut`:
-    /// `read_tier` or `deadline` of `base` stops the opening of a file · `ShutdownInProgress`: the
-    /// database was closed.
+    /// (`tailing`), or this is a forked child process · `Corruption` and `IoError` from opening
+    /// level-0 files · `Incomplete` and `TimedOut`: `read_tier` or `deadline` of `base` stops the
+    /// opening of a file · `ShutdownInProgress`: the database was closed.
     pub fn iter_over(&self, base: &DbIterator) -> Result<TransactionIterator> {
         let (db, cf, options) = base.reads();
         let (db, family) = (Db { inner: db.clone() }, ColumnFamilyHandle { cf: cf.clone() });

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// A database with transactions that lock. Cloning gives another handle to the same one.
+/// A database with transactions that lock. A clone is a further handle to the same database.
 #[derive(Clone, Debug)]
 pub struct TransactionDb {
     pub(super) shared: Arc<TransactionDbShared>,
@@ -36,7 +36,7 @@ pub(super) struct TransactionDbShared {
     pub(super) db: Db,
     pub(super) locks: LockManager,
     pub(super) options: TransactionDbOptions,
-    /// Named transactions; prepared ones without a handle with their core.
+    /// Named transactions. A prepared transaction without a handle has its core here.
     pub(super) names: Mutex<BTreeMap<Vec<u8>, Option<Box<PessimisticCore>>>>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Debug for TransactionDbShared {
     }
 }
 
-/// The environment's clock, as the lock manager asks for it.
+/// The environment's clock, for the lock manager.
 struct EnvClock(Arc<dyn esker_env::Clock>);
 
 impl LockClock for EnvClock {
@@ -87,8 +87,8 @@ impl TransactionDb {
     }
 
     /// Opens the database in `path` with these families, which must be all it has, with
-    /// `allow_2pc`. Transactions that were prepared when it was closed, or went down, are there
-    /// again: [`TransactionDb::get_all_prepared_transactions`].
+    /// `allow_2pc`. Transactions that were prepared before a close or a crash are restored:
+    /// [`TransactionDb::get_all_prepared_transactions`].
     ///
     /// A family is a name, a name with options, or a [`ColumnFamilyDescriptor`].
     ///
@@ -144,12 +144,12 @@ impl TransactionDb {
     }
 
     /// The database itself: reads, flushes, compactions, properties. Writes through it take no
-    /// locks and are not seen by transactions that check for conflicts before they are committed.
+    /// locks and are invisible to the conflict checks of transactions.
     pub fn db(&self) -> &Db {
         &self.shared.db
     }
 
-    /// The options it was opened with.
+    /// The options with which it was opened.
     pub fn options(&self) -> &TransactionDbOptions {
         &self.shared.options
     }
@@ -274,7 +274,7 @@ impl TransactionDb {
         Ok(families)
     }
 
-    /// Drops a family: [`Db::drop_column_family`]. Waiting for a lock in it ends with
+    /// Drops a family: [`Db::drop_column_family`]. A wait for a lock in the family ends with
     /// `ColumnFamilyDropped`.
     /// # Errors
     /// `InvalidArgument`: the default family, a family that was dropped already or is named twice,
@@ -283,7 +283,7 @@ impl TransactionDb {
         self.drop_column_families(&[family])
     }
 
-    /// Drops families: [`Db::drop_column_families`]. Waiting for a lock in one ends with
+    /// Drops families: [`Db::drop_column_families`]. A wait for a lock in one of them ends with
     /// `ColumnFamilyDropped`.
     /// # Errors
     /// `InvalidArgument`: the default family, a family that was dropped already or is named twice,
@@ -305,12 +305,10 @@ impl TransactionDb {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
-    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
-    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
-    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
-    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
-    /// the WAL could not be written · the background error in force.
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
+    /// memory · `NotSupported`: a family with user-defined timestamps or a forked child process ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
+    /// the background error in force.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_cf(&self.db().default_column_family(), key, value)
     }
@@ -318,12 +316,11 @@ impl TransactionDb {
     /// Stores `value` under `key` in `family`; locks the key during the write.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
-    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
-    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
-    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
-    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
-    /// the WAL could not be written · the background error in force.
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
+    /// memory · `InvalidArgument`: a family of another database · `ColumnFamilyDropped` ·
+    /// `NotSupported`: a family with user-defined timestamps or a forked child process ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
+    /// the background error in force.
     pub fn put_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -353,12 +350,12 @@ impl TransactionDb {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
-    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
-    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
-    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
-    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
-    /// the WAL could not be written · the background error in force.
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
+    /// memory · `InvalidArgument`: options that contradict each other or a family of another
+    /// database · `ColumnFamilyDropped` · `NotSupported`: a family with user-defined timestamps or
+    /// a forked child process · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
+    /// the background error in force.
     pub fn put_opt(
         &self,
         options: &WriteOptions,
@@ -381,12 +378,10 @@ impl TransactionDb {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
-    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
-    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
-    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
-    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
-    /// the WAL could not be written · the background error in force.
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
+    /// memory · `NotSupported`: a family with user-defined timestamps or a forked child process ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
+    /// the background error in force.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.delete_cf(&self.db().default_column_family(), key)
     }
@@ -394,12 +389,11 @@ impl TransactionDb {
     /// Removes `key` from `family`; locks it during the write.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
-    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
-    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
-    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
-    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
-    /// the WAL could not be written · the background error in force.
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
+    /// memory · `InvalidArgument`: a family of another database · `ColumnFamilyDropped` ·
+    /// `NotSupported`: a family with user-defined timestamps or a forked child process ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
+    /// the background error in force.
     pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.delete_opt(&WriteOptions::default(), family, key)
     }
@@ -407,12 +401,12 @@ impl TransactionDb {
     /// [`delete_cf`](Self::delete_cf) with options.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
-    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
-    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
-    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
-    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
-    /// the WAL could not be written · the background error in force.
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
+    /// memory · `InvalidArgument`: options that contradict each other or a family of another
+    /// database · `ColumnFamilyDropped` · `NotSupported`: a family with user-defined timestamps or
+    /// a forked child process · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
+    /// the background error in force.
     pub fn delete_opt(
         &self,
         options: &WriteOptions,
@@ -435,12 +429,10 @@ impl TransactionDb {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
-    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
-    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
-    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
-    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
-    /// the WAL could not be written · the background error in force.
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
+    /// memory · `NotSupported`: a family with user-defined timestamps or a forked child process ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
+    /// the background error in force.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.merge_cf(&self.db().default_column_family(), key, operand)
     }
@@ -448,12 +440,11 @@ impl TransactionDb {
     /// Adds an operand to `key` in `family`; locks it during the write.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
-    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
-    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
-    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
-    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
-    /// the WAL could not be written · the background error in force.
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
+    /// memory · `InvalidArgument`: a family of another database · `ColumnFamilyDropped` ·
+    /// `NotSupported`: a family with user-defined timestamps or a forked child process ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
+    /// the background error in force.
     pub fn merge_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -477,12 +468,12 @@ impl TransactionDb {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
-    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
-    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
-    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
-    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
-    /// the WAL could not be written · the background error in force.
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
+    /// memory · `InvalidArgument`: options that contradict each other or a family of another
+    /// database · `ColumnFamilyDropped` · `NotSupported`: a family with user-defined timestamps or
+    /// a forked child process · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
+    /// the background error in force.
     pub fn merge_opt(
         &self,
         options: &WriteOptions,
@@ -506,12 +497,11 @@ impl TransactionDb {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
-    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
-    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
-    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
-    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
-    /// the WAL could not be written · the background error in force.
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
+    /// memory · `InvalidArgument`: `end` comes before `begin` · `NotSupported`: a range, where only
+    /// points can be locked, a family with user-defined timestamps, or a forked child process ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
+    /// the background error in force.
     pub fn delete_range(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
         self.delete_range_cf(&self.db().default_column_family(), begin, end)
     }
@@ -520,12 +510,11 @@ impl TransactionDb {
     /// too.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
-    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
-    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
-    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
-    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
-    /// the WAL could not be written · the background error in force.
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
+    /// memory · `InvalidArgument`: a family of another database or `end` comes before `begin` ·
+    /// `ColumnFamilyDropped` · `NotSupported`: a range, where only points can be locked, a family
+    /// with user-defined timestamps, or a forked child process · `ShutdownInProgress`: the database
+    /// was closed · `IoError`: the WAL could not be written · the background error in force.
     pub fn delete_range_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -538,12 +527,13 @@ impl TransactionDb {
     /// [`delete_range_cf`](Self::delete_range_cf) with options.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
-    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
-    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
-    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
-    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
-    /// the WAL could not be written · the background error in force.
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
+    /// memory · `InvalidArgument`: options that contradict each other, a family of another
+    /// database, or `end` comes before `begin` · `ColumnFamilyDropped` · `NotSupported`: a range,
+    /// where only points can be locked, a family with user-defined timestamps, or a forked child
+    /// process · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
+    /// the background error in force.
     pub fn delete_range_opt(
         &self,
         options: &WriteOptions,
@@ -569,9 +559,9 @@ impl TransactionDb {
         self.write_opt(options, &mut batch)
     }
 
-    /// Writes `batch` as one, outside of any transaction.
+    /// Writes `batch` atomically, outside of any transaction.
     ///
-    /// The keys it names are locked until it is written, in their order, unless
+    /// Locks the keys of the batch, in their order, until it is written, unless
     /// `skip_concurrency_control` is on. The batch comes by value, by `&mut` or by `&`: see
     /// [`BatchArg`].
     ///
@@ -588,12 +578,11 @@ impl TransactionDb {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
-    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
-    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
-    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
-    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
-    /// the WAL could not be written · the background error in force.
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
+    /// memory · `InvalidArgument`: a family that is not open or a range that ends before it begins
+    /// · `ColumnFamilyDropped` · `NotSupported`: a range, where only points can be locked, a family
+    /// with user-defined timestamps, or a forked child process · `ShutdownInProgress`: the database
+    /// was closed · `IoError`: the WAL could not be written · the background error in force.
     pub fn write(&self, batch: impl BatchArg) -> Result<()> {
         self.write_opt(&WriteOptions::default(), batch)
     }
@@ -601,12 +590,13 @@ impl TransactionDb {
     /// [`write`](Self::write) with options.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
-    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks
-    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
-    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
-    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
-    /// the WAL could not be written · the background error in force.
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Aborted(LockLimit)`: locks take too much
+    /// memory · `InvalidArgument`: options that contradict each other, a family that is not open,
+    /// or a range that ends before it begins · `ColumnFamilyDropped` · `NotSupported`: a range,
+    /// where only points can be locked, a family with user-defined timestamps, or a forked child
+    /// process · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
+    /// the background error in force.
     pub fn write_opt(&self, options: &WriteOptions, batch: impl BatchArg) -> Result<()> {
         batch.lend(|batch| {
             if self.shared.options.skip_concurrency_control {
@@ -620,9 +610,9 @@ impl TransactionDb {
         })
     }
 
-    /// Locks everything that `batch` writes, family by family in the order of its keys, so that two
-    /// batches never wait for each other: in another order one could have a key in the midst of a
-    /// range that the other begins with.
+    /// Locks all keys and ranges of `batch`, family by family in the order of keys, so that two
+    /// batches never wait for each other. In another order, one batch could hold a key inside a
+    /// range that the other locks first.
     fn lock_ops(&self, locker: &mut Locker, batch: &WriteBatch) -> Result<()> {
         let mut wanted: Vec<Target<'_>> = batch.iter().filter_map(target).collect();
         wanted.sort_by_key(|(id, ..)| *id);
@@ -633,7 +623,7 @@ impl TransactionDb {
                 return Err(no_timestamps(&family));
             }
             let (locks, icmp) = (self.shared.locks_of(&family)?, &family.cf.icmp);
-            // Where only points are locked, keys that are equal to the comparator may be two.
+            // With point locks, keys that the comparator finds equal may still be different keys.
             of_family.sort_by(|(_, a, _), (_, b, _)| icmp.compare_user_keys(a, b).then_with(|| a.cmp(b)));
             for (_, key, end) in of_family {
                 lock(locker, locks, &family, key, *end, LockMode::Exclusive)?;
@@ -663,7 +653,7 @@ impl TransactionDb {
         self.shared.locks.locks()
     }
 
-    /// Every request for a lock that waits, and for whom.
+    /// Every waiting request for a lock, with the transactions for which it waits.
     pub fn get_waiting_transactions(&self) -> Vec<WaitInfo> {
         self.shared.locks.waits()
     }
@@ -697,7 +687,7 @@ impl TransactionDb {
             .map_err(|_| Error::invalid_argument("the database has transactions that lock already"))
     }
 
-    /// Gives prepared transactions of before their locks back.
+    /// Gives prepared transactions of an earlier opening their locks back.
     fn restore_prepared(&self) -> Result<()> {
         let sections: Vec<_> = {
             let prepared = self.db().engine().prepared.lock();
@@ -706,7 +696,7 @@ impl TransactionDb {
         for (name, batch) in sections {
             let options = TransactionOptions::default();
             let mut core = PessimisticCore::new(&self.shared, &WriteOptions::default(), &options);
-            // Two of them may have written the same key only if no locks were taken.
+            // Two prepared transactions may have written the same key only if they took no locks.
             core.locker.set_lock_timeout(Timeout::Never);
             for (id, key, end) in batch.iter().filter_map(target) {
                 let Some(cf) = self.db().engine().families.by_id(id) else { continue };
@@ -733,7 +723,7 @@ impl TransactionDb {
 impl TransactionDbShared {
     /// The lock table of a family.
     /// # Errors
-    /// `InvalidArgument` for a family of another database, or one that was not made through the
+    /// `InvalidArgument` for a family of another database, or one that was not created through the
     /// `TransactionDb`.
     pub(super) fn locks_of<'a>(
         &self,
@@ -750,7 +740,7 @@ impl TransactionDbShared {
 
 /// Checks that transactions can commit in a family with these timestamps.
 /// # Errors
-/// `InvalidArgument` for timestamps that no transaction can commit at.
+/// `InvalidArgument` for timestamps at which no transaction can commit.
 fn check_timestamps(name: &str, options: &ColumnFamilyOptions) -> Result<()> {
     match options.comparator.timestamp_size() {
         0 | TIMESTAMP_BYTES => Ok(()),
@@ -778,7 +768,7 @@ pub(super) fn lock(
     }
 }
 
-/// A family and a key, or the keys from that one to another.
+/// A family and a key, or a range from the key to an end.
 type Target<'a> = (ColumnFamilyId, &'a [u8], Option<&'a [u8]>);
 
 /// The target of an operation.

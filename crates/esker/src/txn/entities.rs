@@ -1,8 +1,8 @@
 //! Wide columns in batches and transactions.
 //!
-//! In: entities, or their parts in several families. Out: the same as those of the database
-//! ([`Db::get_entity`]), with own writes over it. Locks, snapshots and conflicts are those of plain
-//! values: an entity is the value of its key.
+//! In: entities, or their parts in several families. Out: reads and writes as [`Db::get_entity`]
+//! and [`Db::put_entity`] do them, with own writes over the database. Locks, snapshots and
+//! conflicts are those of plain values: an entity is the value of its key.
 //! Source: RocksDB `include/rocksdb/utilities/{transaction,write_batch_with_index}.h`.
 
 use super::batch_index::WriteBatchWithIndex;
@@ -48,8 +48,8 @@ impl WriteBatchWithIndex {
         self.batch.put_entity_cf(family, key, columns)
     }
 
-    /// The columns that `key` would have if the batch were written: `options` say as of when the
-    /// database is read.
+    /// The columns that `key` would have if the batch were written: `options` give the point in
+    /// time of the database.
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
@@ -66,7 +66,7 @@ impl WriteBatchWithIndex {
     }
 
     /// [`get_entity_from_batch_and_db`](Self::get_entity_from_batch_and_db) of many keys, as of the
-    /// same point in time, each with its own result; answers stand as the keys do.
+    /// same point in time, each with its own result; the answers are in the order of the keys.
     /// # Errors
     /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: the read
     /// needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
@@ -91,10 +91,11 @@ impl Transaction {
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
     /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
-    /// the lock · `Busy(Deadlock)`: waiting would close a cycle; roll back · `Busy`: another has
-    /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
-    /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
+    /// the lock · `Busy(Deadlock)`: waiting would close a cycle · `Busy`: another has written the
+    /// key since the snapshot · `Expired`: others may have stolen the transaction's locks ·
+    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: the transaction was cancelled
+    /// · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over. After `Busy` or
+    /// `Expired`, roll back.
     pub fn get_entity(
         &self,
         options: &ReadOptions,
@@ -105,17 +106,17 @@ impl Transaction {
     }
 
     /// [`Transaction::get_entity`] of many keys, all as of the same point in time, each with its
-    /// own result; answers stand as the keys do.
+    /// own result; the answers are in the order of the keys.
     /// # Errors
     /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: the read
     /// needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
     /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
     /// another database · with `Serializable`, which locks what is read: `TimedOut(LockTimeout)`:
-    /// another transaction holds the lock · `Busy(Deadlock)`: waiting would close a cycle; roll
-    /// back · `Busy`: another has written the key since the snapshot; roll back · `Expired`: others
-    /// may have stolen its locks; roll back · `Aborted(LockLimit)`: locks take too much memory ·
-    /// `Aborted`: cancelled · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over. A
-    /// lock that is not given fails its key alone.
+    /// another transaction holds the lock · `Busy(Deadlock)`: waiting would close a cycle · `Busy`:
+    /// another has written the key since the snapshot · `Expired`: others may have stolen the
+    /// transaction's locks · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: the
+    /// transaction was cancelled · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is
+    /// over. A lock that is not given fails its key alone. After `Busy` or `Expired`, roll back.
     pub fn multi_get_entity(
         &self,
         options: &ReadOptions,
@@ -130,14 +131,14 @@ impl Transaction {
     /// Locks `key` and reads its columns: [`Transaction::get_for_update_opt`] of an entity.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over; a snapshot in `options` without
-    /// `do_validate` · `Corruption` and `IoError` name the file and offset · `Incomplete`:
-    /// the read needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline`
-    /// · `InvalidArgument`, too: merge operands without a merge operator, or a snapshot or family
-    /// of another database.
+    /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
+    /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
+    /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over; a snapshot in `options` without `do_validate` ·
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`, too:
+    /// merge operands without a merge operator, or a snapshot or family of another database. After
+    /// `Busy` or `Expired`, roll back.
     pub fn get_entity_for_update(
         &self,
         options: &ReadOptions,
@@ -177,11 +178,12 @@ impl Transaction {
     /// # Errors
     /// `InvalidArgument`: a name occurs twice, or the keys of the family have timestamps ·
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
-    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
+    /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
+    /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: the transaction writes
+    /// more than `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`,
+    /// roll back.
     pub fn put_entity(
         &self,
         family: &ColumnFamilyHandle,
@@ -193,15 +195,15 @@ impl Transaction {
         self.core_mut().batch.put_entity_cf(family.id(), key.as_ref(), columns)
     }
 
-    /// [`Transaction::put_entity`], whether or not the key was written since the snapshot.
+    /// [`Transaction::put_entity`], without a check that the key is unchanged since the snapshot.
     /// # Errors
     /// `InvalidArgument`: a name occurs twice, or the keys of the family have timestamps ·
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
-    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    /// would close a cycle · `Expired`: others may have stolen the transaction's locks ·
+    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: the transaction was cancelled
+    /// · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over ·
+    /// `Aborted(MemoryLimit)`: the transaction writes more than `max_write_batch_size`. The call
+    /// then changes nothing. After `Busy(Deadlock)` or `Expired`, roll back.
     pub fn put_entity_untracked(
         &self,
         family: &ColumnFamilyHandle,
@@ -213,17 +215,17 @@ impl Transaction {
         self.core_mut().batch.put_entity_cf(family.id(), key.as_ref(), columns)
     }
 
-    /// Sets `key` in several families, in each to the columns of its group; the key is locked in
-    /// all of them first.
+    /// Sets `key` in several families, in each to the columns of its group. Locks the key in all of
+    /// them first.
     /// # Errors
     /// `InvalidArgument`: there are no groups, a name occurs twice, or the keys of the family have
     /// timestamps · `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`:
-    /// waiting would close a cycle; roll back · `Busy`: another has written the key since the
-    /// snapshot; roll back · `Expired`: others may have stolen its locks; roll back ·
-    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over ·
-    /// `Aborted(MemoryLimit)`: it writes more than `max_write_batch_size`. The transaction is as it
-    /// was before the call.
+    /// waiting would close a cycle · `Busy`: another has written the key since the snapshot ·
+    /// `Expired`: others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take
+    /// too much memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: the transaction writes
+    /// more than `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`,
+    /// roll back.
     pub fn put_entity_attribute_groups(
         &self,
         key: impl AsRef<[u8]>,
@@ -240,23 +242,23 @@ impl Transaction {
     /// The entities that each family has under `key`, as of the same point in time, in the
     /// families' order.
     /// # Errors
-    /// The first of the families that gives one: `Corruption` and `IoError` name the file and
+    /// The error of the first family that fails: `Corruption` and `IoError` name the file and
     /// offset · `Incomplete`: the read needs I/O that `read_tier` forbids · `TimedOut`: it needs
     /// I/O after `deadline` · `InvalidArgument`: merge operands without a merge operator, or a
     /// snapshot or family of another database · with `Serializable`, which locks what is read:
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over.
+    /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
+    /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
+    /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over. After `Busy` or `Expired`, roll back.
     pub fn get_entity_attribute_groups(
         &self,
         options: &ReadOptions,
         families: &[&ColumnFamilyHandle],
         key: impl AsRef<[u8]>,
     ) -> Result<Vec<Option<WideColumns>>> {
-        // Before the point in time is taken: a caller that waits for a lock reads values committed
-        // meanwhile.
+        // The locks come before the point in time: a caller that has waited for a lock reads values
+        // that were committed meanwhile.
         if self.core().options.isolation == IsolationLevel::Serializable {
             let lock = |family| self.lock(family, key.as_ref(), None, LockMode::Shared, true);
             families.iter().try_for_each(|family| lock(family))?;
@@ -285,7 +287,7 @@ impl OptimisticTransaction {
     }
 
     /// [`OptimisticTransaction::get_entity`] of many keys, all as of the same point in time, each
-    /// with its own result; answers stand as the keys do.
+    /// with its own result; the answers are in the order of the keys.
     /// # Errors
     /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: the read
     /// needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
@@ -306,7 +308,7 @@ impl OptimisticTransaction {
         own.batch.entities(&own.db, &own.read_options(options), family, keys)
     }
 
-    /// The columns of a key that is going to be written, or must not be by others.
+    /// The columns of a key, which other transactions must not write before the commit.
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
@@ -359,7 +361,7 @@ impl OptimisticTransaction {
         own.batch.put_entity_cf(family.id(), key.as_ref(), columns)
     }
 
-    /// [`OptimisticTransaction::put_entity`], whether or not others write the key.
+    /// [`OptimisticTransaction::put_entity`], without a check for writes of others.
     /// # Errors
     /// `InvalidArgument`: a name occurs twice, the transaction is over, or the family is one of
     /// another database · `ColumnFamilyDropped` · `NotSupported`: the family has user-defined
@@ -397,7 +399,7 @@ impl OptimisticTransaction {
     /// The entities that each family has under `key`, as of the same point in time, in the
     /// families' order.
     /// # Errors
-    /// The first of the families that gives one: `Corruption` and `IoError` name the file and
+    /// The error of the first family that fails: `Corruption` and `IoError` name the file and
     /// offset · `Incomplete`: the read needs I/O that `read_tier` forbids · `TimedOut`: it needs
     /// I/O after `deadline` · `InvalidArgument`: merge operands without a merge operator, or a
     /// snapshot or family of another database · `NotSupported`: the family has user-defined
@@ -410,7 +412,8 @@ impl OptimisticTransaction {
     ) -> Result<Vec<Option<WideColumns>>> {
         let mut options = {
             let own = &mut *self.own();
-            // Before the read point is taken: later writes are conflicts.
+            // The keys are touched before the read point is taken, so that later writes count as
+            // conflicts.
             if own.isolation == IsolationLevel::Serializable {
                 families.iter().try_for_each(|family| own.touch(family, key.as_ref()))?;
             }
@@ -421,7 +424,7 @@ impl OptimisticTransaction {
     }
 }
 
-/// The answer of a batch of one key.
+/// The answer for a batch of one key.
 fn one(mut answers: Vec<Result<Option<WideColumns>>>) -> Result<Option<WideColumns>> {
     answers.pop().unwrap_or(Ok(None))
 }
@@ -433,7 +436,7 @@ fn check_groups(groups: &[AttributeGroup<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// All of them, or none.
+/// Adds all groups to `batch`, or none.
 fn put_groups(batch: &mut WriteBatchWithIndex, key: &[u8], groups: &[AttributeGroup<'_>]) -> Result<()> {
     batch.set_save_point();
     let mut groups = groups.iter();

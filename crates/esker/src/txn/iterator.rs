@@ -135,7 +135,7 @@ impl TransactionIterator {
     /// # Errors
     /// `Corruption` and `IoError` name the file · `Incomplete`: a move needs I/O that `read_tier`
     /// forbids, or passes `max_skippable_internal_keys` · `TimedOut`: a move needs I/O after
-    /// `deadline` · `NotSupported` in a forked child of the process that opened the database.
+    /// `deadline` · `NotSupported` in a forked child process.
     pub fn status(&self) -> Result<()> {
         self.iter.status()
     }

@@ -1,13 +1,12 @@
-//! Transactions: several reads and writes that take effect together, beside others that do the
-//! same.
+//! Transactions: several reads and writes that take effect together, while other transactions run.
 //!
 //! | | finds conflicts | by |
 //! |---|---|---|
-//! | [`TransactionDb`] | when a key is touched | locks (`esker_lock`), and a look for writes since the snapshot |
-//! | [`OptimisticTransactionDb`] | at commit | a look for writes to its keys since it touched them |
+//! | [`TransactionDb`] | when a key is touched | locks (`esker_lock`), and a search for writes since the snapshot |
+//! | [`OptimisticTransactionDb`] | at commit | a search for writes to its keys since it touched them |
 //!
-//! The writes of a transaction lie in a [`WriteBatchWithIndex`] until it commits. Then they are
-//! written as one batch, or, if the transaction was prepared, its section in the WAL is applied
+//! A [`WriteBatchWithIndex`] holds the writes of a transaction. The commit writes them as one
+//! batch, or applies the transaction's section of the WAL if it was prepared
 //! (`write/two_phase.rs`).
 //!
 //! docs/transactions.md says what each [`IsolationLevel`] promises, and which anomalies of

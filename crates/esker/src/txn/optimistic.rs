@@ -1,12 +1,13 @@
-//! Transactions without locks: at commit, others must not have written the keys they touched.
+//! Transactions without locks: a commit fails if others have written a key that the transaction
+//! touched.
 //!
 //! Invariants
-//!  1. Keys written, read for update or, with `Serializable`, read are remembered with the sequence
-//!     number up to which they were checked. That number is taken before the read, so that writes
-//!     during the read are found.
+//!  1. The transaction remembers each key that it writes or reads for update (with `Serializable`,
+//!     each key that it reads), with the sequence number up to which the key was checked. That
+//!     number is taken before the read, so that the commit finds writes during the read.
 //!  2. Commit checks, as the write leader, whether any of these keys was written since. All earlier
-//!     writes are in memtables, and no other write comes in between.
-//!  3. If memtables no longer have the answer, commit gives `TryAgain`, never a guess.
+//!     writes are in memtables then, and no other write intervenes.
+//!  3. If memtables do not reach back far enough, commit gives `TryAgain`, never a guess.
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/optimistic_transaction.cc`.
 
@@ -21,8 +22,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
 
-/// A database with transactions that check at commit. Cloning gives another handle to the same one.
-/// Writes outside of transactions count as written by others.
+/// A database with transactions that check at commit. A clone is a further handle to the same
+/// database. Writes outside of transactions count as writes of others.
 #[derive(Clone, Debug)]
 pub struct OptimisticTransactionDb {
     db: Db,
@@ -51,8 +52,8 @@ impl OptimisticTransactionDb {
     }
 
     /// Opens the database in `path` with these families, which must be all it has. As in RocksDB, a
-    /// family whose options say nothing keeps flushed memtables, as many bytes as its write buffers
-    /// have, to check for conflicts (`max_write_buffer_size_to_maintain` becomes -1).
+    /// family with the default `max_write_buffer_size_to_maintain` gets -1: it keeps flushed
+    /// memtables for conflict checks, up to the bytes of its write buffers.
     ///
     /// A family is a name, a name with options, or a [`ColumnFamilyDescriptor`].
     /// # Errors
@@ -139,7 +140,7 @@ impl OptimisticTransactionDb {
     }
 }
 
-/// Writes past transactions: to them they are writes of others.
+/// Writes outside of transactions. For transactions they count as writes of others.
 impl OptimisticTransactionDb {
     /// Stores `value` under `key` in the default family.
     ///
@@ -151,12 +152,9 @@ impl OptimisticTransactionDb {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
-    /// inverted range · `NotSupported`: the database is read-only, or the family has no merge
-    /// operator ·
-    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
-    /// database was closed · `IoError`: the WAL could not be written · the background error in
-    /// force.
+    /// `InvalidArgument`: the keys of the family have timestamps · `NotSupported`: a forked child
+    /// process · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be
+    /// written · the background error in force.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.db.put(key, value)
     }
@@ -174,10 +172,8 @@ impl OptimisticTransactionDb {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
-    /// inverted range · `NotSupported`: the database is read-only, or the family has no merge
-    /// operator ·
-    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
+    /// `InvalidArgument`: a family of another database, or one whose keys have timestamps ·
+    /// `ColumnFamilyDropped` · `NotSupported`: a forked child process · `ShutdownInProgress`: the
     /// database was closed · `IoError`: the WAL could not be written · the background error in
     /// force.
     pub fn put_cf(
@@ -199,22 +195,17 @@ impl OptimisticTransactionDb {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
-    /// inverted range · `NotSupported`: the database is read-only, or the family has no merge
-    /// operator ·
-    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
-    /// database was closed · `IoError`: the WAL could not be written · the background error in
-    /// force.
+    /// `InvalidArgument`: the keys of the family have timestamps · `NotSupported`: a forked child
+    /// process · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be
+    /// written · the background error in force.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.db.delete(key)
     }
 
     /// Removes `key` from `family`.
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
-    /// inverted range · `NotSupported`: the database is read-only, or the family has no merge
-    /// operator ·
-    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
+    /// `InvalidArgument`: a family of another database, or one whose keys have timestamps ·
+    /// `ColumnFamilyDropped` · `NotSupported`: a forked child process · `ShutdownInProgress`: the
     /// database was closed · `IoError`: the WAL could not be written · the background error in
     /// force.
     pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
@@ -232,12 +223,9 @@ impl OptimisticTransactionDb {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
-    /// inverted range · `NotSupported`: the database is read-only, or the family has no merge
-    /// operator ·
-    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
-    /// database was closed · `IoError`: the WAL could not be written · the background error in
-    /// force.
+    /// `InvalidArgument`: the keys of the family have timestamps · `NotSupported`: a forked child
+    /// process, or the family has no merge operator · `ShutdownInProgress`: the database was closed
+    /// · `IoError`: the WAL could not be written · the background error in force.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.db.merge(key, operand)
     }
@@ -253,12 +241,10 @@ impl OptimisticTransactionDb {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
-    /// inverted range · `NotSupported`: the database is read-only, or the family has no merge
-    /// operator ·
-    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
-    /// database was closed · `IoError`: the WAL could not be written · the background error in
-    /// force.
+    /// `InvalidArgument`: a family of another database, or one whose keys have timestamps ·
+    /// `ColumnFamilyDropped` · `NotSupported`: a forked child process, or the family has no merge
+    /// operator · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be
+    /// written · the background error in force.
     pub fn merge_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -268,7 +254,7 @@ impl OptimisticTransactionDb {
         self.db.merge_opt(&WriteOptions::default(), family, key, operand)
     }
 
-    /// Writes `batch` as one: [`Db::write`].
+    /// Writes `batch` atomically: [`Db::write`].
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -280,12 +266,9 @@ impl OptimisticTransactionDb {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
-    /// inverted range · `NotSupported`: the database is read-only, or the family has no merge
-    /// operator ·
-    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
-    /// database was closed · `IoError`: the WAL could not be written · the background error in
-    /// force.
+    /// `InvalidArgument`: a family that is not open, or a range that ends before it begins ·
+    /// `NotSupported`: a forked child process · `ShutdownInProgress`: the database was closed ·
+    /// `IoError`: the WAL could not be written · the background error in force.
     pub fn write(&self, batch: impl BatchArg) -> Result<()> {
         self.db.write(batch)
     }
@@ -302,7 +285,7 @@ impl OptimisticTransactionDb {
     }
 }
 
-/// A range that was read or removed; `None` is an open end, both ends belong to it.
+/// A range that was read or removed. Both ends belong to it; `None` is an open end.
 #[derive(Clone, Debug)]
 struct Range {
     family: ColumnFamilyId,
@@ -315,7 +298,7 @@ struct Range {
 struct SavePoint {
     snapshot: Option<Snapshot>,
     snapshot_needed: bool,
-    /// Number of entries of `touched_since` before it.
+    /// Length of `touched_since` when the save point was set.
     touched: usize,
     ranges: usize,
 }
@@ -369,7 +352,7 @@ struct SavePoint {
 #[derive(Debug)]
 pub struct OptimisticTransaction {
     pub(super) db: Db,
-    /// No borrow outlives the call that needs it.
+    /// No borrow outlives a call.
     own: RefCell<Own>,
 }
 
@@ -382,9 +365,9 @@ pub(super) struct Own {
     pub(super) batch: WriteBatchWithIndex,
     pub(super) snapshot: Option<Snapshot>,
     snapshot_needed: bool,
-    /// All that was touched was looked at as of the snapshot that it has.
+    /// Whether all reads so far saw the snapshot that the transaction has now.
     reads_one_snapshot: bool,
-    /// Keys, with the oldest sequence number since which they must not have been written.
+    /// Touched keys, each with the sequence number since which others must not have written it.
     touched: BTreeMap<(ColumnFamilyId, Vec<u8>), SequenceNumber>,
     /// The previous value in `touched`, for each change to it since the first save point.
     touched_since: Vec<(ColumnFamilyId, Vec<u8>, Option<SequenceNumber>)>,
@@ -424,7 +407,7 @@ impl OptimisticTransaction {
         own.batch.put_cf(family.id(), key.as_ref(), value.as_ref())
     }
 
-    /// [`OptimisticTransaction::put_cf`], whether or not others write the key.
+    /// [`OptimisticTransaction::put_cf`], without a check for writes of others.
     /// # Errors
     /// `InvalidArgument`: the transaction is over, or the family is one of another database ·
     /// `ColumnFamilyDropped` · `NotSupported`: the family has user-defined timestamps.
@@ -498,8 +481,8 @@ impl OptimisticTransaction {
         own.batch.merge_cf(family.id(), key.as_ref(), operand.as_ref())
     }
 
-    /// Removes the keys of `family` from `begin` up to `end`, exclusive. Commit fails if others
-    /// write there, or to `end`, before it.
+    /// Removes the keys of `family` from `begin` up to `end`, exclusive. The commit fails if others
+    /// write a key of the range, or `end`, before it.
     /// # Errors
     /// `InvalidArgument`: the transaction is over, `end` comes before `begin`, or the family is one
     /// of another database · `ColumnFamilyDropped` · `NotSupported`: the family has user-defined
@@ -520,12 +503,13 @@ impl OptimisticTransaction {
         own.batch.delete_range_cf(family.id(), begin, end)
     }
 
-    /// Sets the snapshot to now: others must not have written since then a key touched later.
+    /// Sets the snapshot to now: the commit fails if others write, from now on, a key that the
+    /// transaction touches later.
     pub fn set_snapshot(&self) {
         self.own().set_snapshot();
     }
 
-    /// The next operation sets the snapshot.
+    /// Lets the next operation set the snapshot.
     pub fn set_snapshot_on_next_operation(&self) {
         self.own().snapshot_needed = true;
     }
@@ -535,12 +519,12 @@ impl OptimisticTransaction {
         self.own().snapshot.clone()
     }
 
-    /// Forgets the snapshot.
+    /// Drops the snapshot.
     pub fn clear_snapshot(&self) {
         self.own().change_snapshot(None, false);
     }
 
-    /// Remembers what is written and touched now. Save points nest.
+    /// Remembers the present writes and touched keys. Save points nest.
     pub fn set_save_point(&self) {
         let own = &mut *self.own();
         own.batch.set_save_point();
@@ -552,10 +536,11 @@ impl OptimisticTransaction {
         });
     }
 
-    /// Undoes writes and forgets touched keys since the newest save point, which is gone. With
-    /// `Serializable` touched keys stay touched: the caller knows the values it has read.
+    /// Undoes the writes and forgets the touched keys since the newest save point, and removes it.
+    /// With `Serializable`, touched keys stay touched: the caller knows the values that it has
+    /// read.
     /// # Errors
-    /// `NotFound` if there is none.
+    /// `NotFound` if there is no save point.
     pub fn rollback_to_save_point(&self) -> Result<()> {
         let own = &mut *self.own();
         let point = own.save_points.pop().ok_or_else(no_save_point)?;
@@ -579,9 +564,9 @@ impl OptimisticTransaction {
         Ok(())
     }
 
-    /// Forgets the newest save point.
+    /// Removes the newest save point.
     /// # Errors
-    /// `NotFound` if there is none.
+    /// `NotFound` if there is no save point.
     pub fn pop_save_point(&self) -> Result<()> {
         let own = &mut *self.own();
         own.save_points.pop().ok_or_else(no_save_point)?;
@@ -589,21 +574,19 @@ impl OptimisticTransaction {
         own.batch.pop_save_point()
     }
 
-    /// A copy of what it has written so far.
+    /// A copy of the transaction's writes so far.
     pub fn write_batch(&self) -> WriteBatchWithIndex {
         WriteBatchWithIndex::from(self.own().batch.write_batch().clone())
     }
 
-    /// Writes everything to the database, as one, if nothing that was touched has been written by
-    /// others.
+    /// Writes everything to the database atomically, unless others have written a touched key.
     /// # Errors
-    /// `Busy`: another has written something that this transaction touched; roll back and start
-    /// anew · `TryAgain`: memtables do not reach back far enough to tell
-    /// (`max_write_buffer_size_to_maintain`); roll back and start anew · `InvalidArgument`: it is
-    /// over · `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`:
-    /// the database was closed · `NotSupported`: the database is read-only · `IoError`: the WAL
-    /// could not be written, and no write succeeds until [`Db::resume`] · the background error in
-    /// force.
+    /// `Busy`: another has written a key that this transaction touched · `TryAgain`: memtables do
+    /// not reach back far enough for the check (`max_write_buffer_size_to_maintain`) · after both,
+    /// roll back and start anew · `InvalidArgument`: the transaction is over · `Incomplete`:
+    /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
+    /// closed · `NotSupported`: the database is read-only · `IoError`: the WAL could not be
+    /// written; writes fail until [`Db::resume`] · the background error in force.
     pub fn commit(&self) -> Result<()> {
         let own = &mut *self.own();
         if own.is_over {
@@ -631,17 +614,17 @@ impl OptimisticTransaction {
             db.write_if(&own.write_options, own.batch.write_batch_mut(), &mut validate)?;
         } else if own.isolation != IsolationLevel::Serializable || !own.reads_one_snapshot {
             validate()?;
-        } // else it wrote nothing and read one snapshot: it comes at its place among the others, in any case
+        } // else it wrote nothing and read one snapshot, so it is serializable in any case
 
         own.clear();
         own.is_over = true;
         Ok(())
     }
 
-    /// Forgets everything; it is as if it had just begun: without a snapshot, or with a new one if
-    /// its isolation level has one.
+    /// Drops all writes and touched keys. The transaction is as if it had just begun: with a new
+    /// snapshot if its isolation level takes one, else without.
     /// # Errors
-    /// `InvalidArgument`: it is over.
+    /// `InvalidArgument`: the transaction is over.
     pub fn rollback(&self) -> Result<()> {
         let own = &mut *self.own();
         if own.is_over {
@@ -660,7 +643,7 @@ impl Own {
         self.change_snapshot(Some(snapshot), false);
     }
 
-    /// Without save points the order of changes is not needed.
+    /// Clears `touched_since` if there are no save points, which alone need it.
     fn forget_changes(&mut self) {
         if self.save_points.is_empty() {
             self.touched_since.clear();
@@ -673,7 +656,7 @@ impl Own {
         self.snapshot_needed = snapshot_needed;
     }
 
-    /// Sets the snapshot that the isolation level begins with, if nothing else has.
+    /// Sets the isolation level's initial snapshot, unless the transaction has one.
     fn start(&mut self) {
         if self.isolation != IsolationLevel::ReadCommitted && self.snapshot.is_none() {
             self.set_snapshot();
@@ -701,7 +684,7 @@ impl Own {
         family.check_live(&self.db)
     }
 
-    /// Since when what is touched now must not have been written.
+    /// The sequence number since which others must not have written a key that is touched now.
     fn since(&mut self) -> SequenceNumber {
         if self.snapshot_needed {
             self.set_snapshot();
@@ -711,8 +694,8 @@ impl Own {
 
     /// Notes that the transaction has touched `key`, for the check at the commit.
     /// # Errors
-    /// `InvalidArgument` for a family of another database: it would pass for that of ours with the
-    /// same id.
+    /// `InvalidArgument` for a family of another database, which could have the same id as a family
+    /// of this one.
     pub(super) fn touch(&mut self, family: &ColumnFamilyHandle, key: &[u8]) -> Result<()> {
         self.db.check_family(family)?;
         let since = self.since();

@@ -420,8 +420,8 @@ impl Transaction {
     /// `InvalidArgument`: it has no name, is prepared or over, or writes without a WAL · `Expired`:
     /// its locks may have been stolen · `Incomplete`: `no_slowdown` is set, and writers are stalled
     /// · `ShutdownInProgress`: the database was closed · `NotSupported`: the database is read-only
-    /// · `IoError`: the WAL could not be written, and no write succeeds until [`Db::resume`] · the
-    /// background error in force. After an error the transaction is unchanged.
+    /// · `IoError`: the WAL could not be written; writes fail until [`Db::resume`] · the background
+    /// error in force. After an error the transaction is unchanged.
     pub fn prepare(&self) -> Result<()> {
         let core = &mut *self.core_mut();
         match core.state {
@@ -446,13 +446,13 @@ impl Transaction {
 
     /// Writes everything to the database at once, and releases all locks.
     /// # Errors
-    /// `Expired`: its locks may have been stolen; roll back · `InvalidArgument`: it is over, must
-    /// be prepared first (`skip_prepare` is off), or has written to a family with user-defined
-    /// timestamps and has no commit timestamp · `Incomplete`: `no_slowdown` is set, and writers are
-    /// stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the database is
-    /// read-only · `IoError`: the WAL could not be written, and no write succeeds until
-    /// [`Db::resume`] · the background error in force. After an error the transaction is unchanged,
-    /// and may be committed again or rolled back.
+    /// `Expired`: its locks may have been stolen · `InvalidArgument`: it is over, must be prepared
+    /// first (`skip_prepare` is off), or has written to a family with user-defined timestamps and
+    /// has no commit timestamp · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
+    /// `ShutdownInProgress`: the database was closed · `NotSupported`: the database is read-only ·
+    /// `IoError`: the WAL could not be written; writes fail until [`Db::resume`] · the background
+    /// error in force. After an error the transaction is unchanged, and may be committed again or
+    /// rolled back. After `Busy` or `Expired`, roll back.
     pub fn commit(&self) -> Result<()> {
         let core = &mut *self.core_mut();
         let db = &self.shared.db;
@@ -496,8 +496,8 @@ impl Transaction {
     /// `InvalidArgument`: it is over. The rollback of a prepared transaction may also fail with:
     /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
     /// database was closed · `NotSupported`: the database is read-only · `IoError`: the WAL could
-    /// not be written, and no write succeeds until [`Db::resume`] · the background error in force.
-    /// The transaction then stays prepared.
+    /// not be written; writes fail until [`Db::resume`] · the background error in force. The
+    /// transaction then stays prepared.
     pub fn rollback(&self) -> Result<()> {
         let core = &mut *self.core_mut();
         match core.state {

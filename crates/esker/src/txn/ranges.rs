@@ -1,4 +1,4 @@
-//! Ranges and prefixes as transactions see them.
+//! Reads of ranges and prefixes by transactions.
 
 use super::iterator::TransactionIterator;
 use super::{OptimisticTransaction, Transaction};
@@ -25,10 +25,10 @@ impl Transaction {
     /// # Errors
     /// `Corruption` and `IoError` from opening level-0 files · with `Serializable`, which locks all
     /// keys: `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`:
-    /// waiting would close a cycle; roll back · `Busy`: another has written the key since the
-    /// snapshot; roll back · `Expired`: others may have stolen its locks; roll back ·
-    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
+    /// waiting would close a cycle · `Busy`: another has written the key since the snapshot ·
+    /// `Expired`: others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take
+    /// too much memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over. After `Busy` or `Expired`, roll back.
     pub fn iter(&self) -> Result<TransactionIterator> {
         let family = self.database().default_column_family();
         self.iter_opt(&ReadOptions::default(), &family)
@@ -108,10 +108,11 @@ impl Transaction {
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
     /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
-    /// the lock · `Busy(Deadlock)`: waiting would close a cycle; roll back · `Busy`: another has
-    /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
-    /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
+    /// the lock · `Busy(Deadlock)`: waiting would close a cycle · `Busy`: another has written the
+    /// key since the snapshot · `Expired`: others may have stolen the transaction's locks ·
+    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: the transaction was cancelled
+    /// · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over. After `Busy` or
+    /// `Expired`, roll back.
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(key)?.is_some())
     }

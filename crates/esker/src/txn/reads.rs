@@ -1,12 +1,12 @@
 //! Reads of transactions.
 //!
-//! In: keys, one or many. Out: their values as if the transaction were committed: its own writes,
-//! then the entries of the database that its isolation level shows
+//! In: keys, one or many. Out: their values as the transaction sees them: its own writes, then the
+//! entries of the database that its isolation level shows
 //! ([`WriteBatchWithIndex`](super::WriteBatchWithIndex)).
 //!
 //! Invariants
-//!  1. Keys read for update, and with `Serializable` all keys read, are locked (or remembered for
-//!     the check at commit) before they are read.
+//!  1. Before a key is read for update (with `Serializable`, before any read), it is locked, or
+//!     remembered for the check at commit.
 //!  2. Several keys are read as of one point in time. Those that the transaction has not written
 //!     are read from the database as a batch.
 //!
@@ -31,26 +31,28 @@ impl Transaction {
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
     /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
-    /// the lock · `Busy(Deadlock)`: waiting would close a cycle; roll back · `Busy`: another has
-    /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
-    /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
+    /// the lock · `Busy(Deadlock)`: waiting would close a cycle · `Busy`: another has written the
+    /// key since the snapshot · `Expired`: others may have stolen the transaction's locks ·
+    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: the transaction was cancelled
+    /// · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over. After `Busy` or
+    /// `Expired`, roll back.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let family = self.db().default_column_family();
         self.get_opt(&ReadOptions::default(), &family, key)
     }
 
-    /// The value of `key` in `family`, as this transaction sees it. A snapshot in `options` comes
-    /// before its own.
+    /// The value of `key` in `family`, as this transaction sees it. A snapshot in `options` takes
+    /// precedence over the transaction's snapshot.
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
     /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
-    /// the lock · `Busy(Deadlock)`: waiting would close a cycle; roll back · `Busy`: another has
-    /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
-    /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
+    /// the lock · `Busy(Deadlock)`: waiting would close a cycle · `Busy`: another has written the
+    /// key since the snapshot · `Expired`: others may have stolen the transaction's locks ·
+    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: the transaction was cancelled
+    /// · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over. After `Busy` or
+    /// `Expired`, roll back.
     pub fn get_opt(
         &self,
         options: &ReadOptions,
@@ -66,10 +68,11 @@ impl Transaction {
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
     /// operands without a merge operator, or a snapshot or family of another database · with
     /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
-    /// the lock · `Busy(Deadlock)`: waiting would close a cycle; roll back · `Busy`: another has
-    /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
-    /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
+    /// the lock · `Busy(Deadlock)`: waiting would close a cycle · `Busy`: another has written the
+    /// key since the snapshot · `Expired`: others may have stolen the transaction's locks ·
+    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: the transaction was cancelled
+    /// · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over. After `Busy` or
+    /// `Expired`, roll back.
     pub fn get_pinned_opt(
         &self,
         options: &ReadOptions,
@@ -90,11 +93,11 @@ impl Transaction {
     /// needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
     /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
     /// another database · with `Serializable`, which locks what is read: `TimedOut(LockTimeout)`:
-    /// another transaction holds the lock · `Busy(Deadlock)`: waiting would close a cycle; roll
-    /// back · `Busy`: another has written the key since the snapshot; roll back · `Expired`: others
-    /// may have stolen its locks; roll back · `Aborted(LockLimit)`: locks take too much memory ·
-    /// `Aborted`: cancelled · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over. A
-    /// lock that is not given fails its key alone.
+    /// another transaction holds the lock · `Busy(Deadlock)`: waiting would close a cycle · `Busy`:
+    /// another has written the key since the snapshot · `Expired`: others may have stolen the
+    /// transaction's locks · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: the
+    /// transaction was cancelled · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is
+    /// over. A refused lock fails only its key. After `Busy` or `Expired`, roll back.
     pub fn multi_get(
         &self,
         options: &ReadOptions,
@@ -104,8 +107,8 @@ impl Transaction {
         self.reading_many(family, keys, |this| this.read_own_batch(&this.read_options(options), family, keys))
     }
 
-    /// The results of `read`, after locking the keys if necessary. A refused lock fails its key
-    /// alone.
+    /// The results of `read`, after locking the keys if necessary. A refused lock fails only its
+    /// key.
     pub(super) fn reading_many<T>(
         &self,
         family: &ColumnFamilyHandle,
@@ -120,20 +123,20 @@ impl Transaction {
         locked.into_iter().zip(read(self)).map(|(locked, value)| locked.and(value)).collect()
     }
 
-    /// An iterator over `family` that sees what this transaction has written so far. With
-    /// `Serializable`, everything between the bounds of `options` is locked against writes first.
+    /// An iterator over `family` that sees the transaction's writes so far. With `Serializable`,
+    /// first locks all keys between the bounds of `options` against writes.
     /// # Errors
     /// `InvalidArgument`: a snapshot or family of another database; `tailing` together with a
     /// snapshot or timestamps · `NotSupported`: `read_tier` is `Persisted`, or this is a forked
-    /// child of the process that opened the database · `Corruption` and `IoError` from opening
-    /// level-0 files · `Incomplete` and `TimedOut`: `read_tier` or `deadline` stops the opening of
-    /// a file · `ShutdownInProgress`: the database was closed; the family has user-defined
-    /// timestamps · with `Serializable`, which locks all between the bounds:
-    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over.
+    /// child process · `Corruption` and `IoError` from opening level-0 files · `Incomplete` and
+    /// `TimedOut`: `read_tier` or `deadline` stops the opening of a file · `ShutdownInProgress`:
+    /// the database was closed; the family has user-defined timestamps · with `Serializable`, which
+    /// locks all between the bounds: `TimedOut(LockTimeout)`: another transaction holds the lock ·
+    /// `Busy(Deadlock)`: waiting would close a cycle · `Busy`: another has written the key since
+    /// the snapshot · `Expired`: others may have stolen the transaction's locks ·
+    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: the transaction was cancelled
+    /// · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over. After `Busy` or
+    /// `Expired`, roll back.
     pub fn iter_opt(
         &self,
         options: &ReadOptions,
@@ -158,25 +161,25 @@ impl Transaction {
         self.core().batch.iter_with_base(self.db(), &self.read_options(options), family)
     }
 
-    /// [`Transaction::get`] of a key in the default family that is going to be written: it is
-    /// locked, exclusively.
+    /// Locks a key of the default family exclusively, for a later write, and reads it:
+    /// [`Transaction::get`].
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over; a snapshot in `options` without
-    /// `do_validate` · `Corruption` and `IoError` name the file and offset · `Incomplete`:
-    /// the read needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline`
-    /// · `InvalidArgument`, too: merge operands without a merge operator, or a snapshot or family
-    /// of another database.
+    /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
+    /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
+    /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over; a snapshot in `options` without `do_validate` ·
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`, too:
+    /// merge operands without a merge operator, or a snapshot or family of another database. After
+    /// `Busy` or `Expired`, roll back.
     pub fn get_for_update(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let family = self.db().default_column_family();
         self.get_for_update_opt(&ReadOptions::default(), &family, key, LockMode::Exclusive, true)
     }
 
-    /// Locks `key` and reads it. Without `do_validate`, it may have been written since the
-    /// snapshot.
+    /// Locks `key` and reads it. Without `do_validate`, skips the check that the key is unchanged
+    /// since the snapshot.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -194,14 +197,14 @@ impl Transaction {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over; a snapshot in `options` without
-    /// `do_validate` · `Corruption` and `IoError` name the file and offset · `Incomplete`:
-    /// the read needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline`
-    /// · `InvalidArgument`, too: merge operands without a merge operator, or a snapshot or family
-    /// of another database.
+    /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
+    /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
+    /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over; a snapshot in `options` without `do_validate` ·
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
+    /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`, too:
+    /// merge operands without a merge operator, or a snapshot or family of another database. After
+    /// `Busy` or `Expired`, roll back.
     pub fn get_for_update_opt(
         &self,
         options: &ReadOptions,
@@ -216,18 +219,19 @@ impl Transaction {
         Ok(value.map(|value| value.to_vec()))
     }
 
-    /// [`Transaction::multi_get`] of keys that are going to be written: all are locked,
-    /// exclusively, before the first is read.
+    /// Locks all keys exclusively, for later writes, and then reads them:
+    /// [`Transaction::multi_get`].
     /// # Errors
-    /// Of all keys, if one cannot be locked: `TimedOut(LockTimeout)`: another transaction holds the
-    /// lock · `Busy(Deadlock)`: waiting would close a cycle; roll back · `Busy`: another has
-    /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
-    /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over; the keys before it stay
-    /// locked · of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`:
-    /// the read needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
-    /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
-    /// another database.
+    /// The same error for all keys if one cannot be locked (keys before it stay locked):
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
+    /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
+    /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over · Of each key: `Corruption` and `IoError` name
+    /// the file and offset · `Incomplete`: the read needs I/O that `read_tier` forbids ·
+    /// `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge operands without a
+    /// merge operator, or a snapshot or family of another database. After `Busy` or `Expired`, roll
+    /// back.
     pub fn multi_get_for_update(
         &self,
         options: &ReadOptions,
@@ -241,7 +245,7 @@ impl Transaction {
         self.read_own_batch(&self.update_options(options, family), family, keys)
     }
 
-    /// Locks `key`, which is read for update.
+    /// Locks `key` for a read for update.
     pub(super) fn lock_for_update(
         &self,
         options: &ReadOptions,
@@ -261,10 +265,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes one `get_for_update` of `key` back. If it was the last one since the newest save
-    /// point, and the transaction has not written the key, others may lock it. Keys in ranges that
-    /// the transaction has locked in `family` stay locked. Nothing changes at the level
-    /// `Serializable`, where all keys read stay locked.
+    /// Undoes one `get_for_update` of `key`. If it was the last one since the newest save point,
+    /// and the transaction has not written the key, the lock is released. A key inside a range that
+    /// the transaction has locked stays locked. With `Serializable`, the call does nothing: all
+    /// keys that were read stay locked.
     pub fn undo_get_for_update(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         let Ok(locks) = self.shared().locks_of(family).cloned() else { return };
@@ -283,7 +287,7 @@ impl Transaction {
         let is_needed =
             core.range_locked.contains(&family.id()) || core.batch.names(family, key).unwrap_or(true);
         if !is_read_before && !is_needed {
-            // Held as a part of what escalation has joined: it stays.
+            // An error means that escalation has joined the key's lock with others: the lock stays.
             drop(core.locker.unlock_key(&locks, key));
         }
     }
@@ -310,8 +314,9 @@ impl OptimisticTransaction {
         self.get_opt(&ReadOptions::default(), &family, key)
     }
 
-    /// The value of `key` in `family`, as this transaction sees it: its own writes, then its
-    /// snapshot, unless it is `ReadCommitted`. A snapshot in `options` comes first.
+    /// The value of `key` in `family`, as this transaction sees it: its own writes, then the
+    /// database at its snapshot (with `ReadCommitted`, as of now). A snapshot in `options` takes
+    /// precedence.
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
@@ -349,8 +354,8 @@ impl OptimisticTransaction {
         own.batch.multi_get_from_batch_and_db(&own.db, &own.read_options(options), family, keys)
     }
 
-    /// [`OptimisticTransaction::multi_get`] of keys that are going to be written, or must not be by
-    /// others.
+    /// [`OptimisticTransaction::multi_get`] of keys that other transactions must not write before
+    /// the commit.
     /// # Errors
     /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: the read
     /// needs I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
@@ -369,8 +374,8 @@ impl OptimisticTransaction {
         own.batch.multi_get_from_batch_and_db(&own.db, &own.read_options(options), family, keys)
     }
 
-    /// The value of a key in the default family that is going to be written, or must not be by
-    /// others.
+    /// The value of a key in the default family, which other transactions must not write before the
+    /// commit.
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs I/O that
     /// `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` · `InvalidArgument`: merge
@@ -410,16 +415,14 @@ impl OptimisticTransaction {
         self.get_opt(options, family, key)
     }
 
-    /// An iterator over `family` that sees what this transaction has written so far. With
-    /// `Serializable`, no other transaction may write between the bounds of `options` until it
-    /// commits.
+    /// An iterator over `family` that sees the transaction's writes so far. With `Serializable`,
+    /// the commit fails if others write between the bounds of `options` before it.
     /// # Errors
     /// `InvalidArgument`: a snapshot or family of another database; `tailing` together with a
     /// snapshot or timestamps · `NotSupported`: `read_tier` is `Persisted`, or this is a forked
-    /// child of the process that opened the database · `Corruption` and `IoError` from opening
-    /// level-0 files · `Incomplete` and `TimedOut`: `read_tier` or `deadline` stops the opening of
-    /// a file · `ShutdownInProgress`: the database was closed; the family has user-defined
-    /// timestamps.
+    /// child process · `Corruption` and `IoError` from opening level-0 files · `Incomplete` and
+    /// `TimedOut`: `read_tier` or `deadline` stops the opening of a file · `ShutdownInProgress`:
+    /// the database was closed; the family has user-defined timestamps.
     pub fn iter_opt(
         &self,
         options: &ReadOptions,

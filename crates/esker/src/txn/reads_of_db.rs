@@ -39,8 +39,8 @@ macro_rules! reads_of_db {
             /// # Errors
             /// `Corruption` and `IoError` name the file and offset · `InvalidArgument` for merge
             /// operands without a merge operator, and for a family of another database ·
-            /// `NotSupported` in a forked child of the process that opened the database ·
-            /// `ShutdownInProgress`: the database was closed.
+            /// `NotSupported` in a forked child process · `ShutdownInProgress`: the database was
+            /// closed.
             pub fn get_cf(
                 &self,
                 family: &ColumnFamilyHandle,
@@ -54,8 +54,8 @@ macro_rules! reads_of_db {
             /// `Corruption` and `IoError` name the file and offset · `Incomplete`: the read needs
             /// I/O that `read_tier` forbids · `TimedOut`: it needs I/O after `deadline` ·
             /// `InvalidArgument` for merge operands without a merge operator, and for a family or
-            /// snapshot of another database · `NotSupported` in a forked child of the process that
-            /// opened the database · `ShutdownInProgress`: the database was closed.
+            /// snapshot of another database · `NotSupported` in a forked child process ·
+            /// `ShutdownInProgress`: the database was closed.
             pub fn get_opt(
                 &self,
                 options: &ReadOptions,
@@ -69,8 +69,8 @@ macro_rules! reads_of_db {
             /// [`Db::get_pinned`](crate::Db::get_pinned).
             /// # Errors
             /// `Corruption` and `IoError` name the file and offset · `InvalidArgument` for merge
-            /// operands without a merge operator · `NotSupported` in a forked child of the process
-            /// that opened the database · `ShutdownInProgress`: the database was closed.
+            /// operands without a merge operator · `NotSupported` in a forked child process ·
+            /// `ShutdownInProgress`: the database was closed.
             pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedBytes>> {
                 self.db().get_pinned(key)
             }
@@ -78,8 +78,8 @@ macro_rules! reads_of_db {
             /// Whether the default family has `key`: [`Db::contains_key`](crate::Db::contains_key).
             /// # Errors
             /// `Corruption` and `IoError` name the file and offset · `InvalidArgument` for merge
-            /// operands without a merge operator · `NotSupported` in a forked child of the process
-            /// that opened the database · `ShutdownInProgress`: the database was closed.
+            /// operands without a merge operator · `NotSupported` in a forked child process ·
+            /// `ShutdownInProgress`: the database was closed.
             pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
                 self.db().contains_key(key)
             }
@@ -93,8 +93,7 @@ macro_rules! reads_of_db {
             /// A cursor over the default family as of now: [`Db::iter`](crate::Db::iter).
             /// # Errors
             /// `Corruption` and `IoError` from opening level-0 files · `NotSupported` in a forked
-            /// child of the process that opened the database · `ShutdownInProgress`: the database
-            /// was closed.
+            /// child process · `ShutdownInProgress`: the database was closed.
             pub fn iter(&self) -> Result<DbIterator> {
                 self.db().iter()
             }
@@ -102,8 +101,8 @@ macro_rules! reads_of_db {
             /// A cursor over `family` as of now: [`Db::iter_cf`](crate::Db::iter_cf).
             /// # Errors
             /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` from
-            /// opening level-0 files · `NotSupported` in a forked child of the process that opened
-            /// the database · `ShutdownInProgress`: the database was closed.
+            /// opening level-0 files · `NotSupported` in a forked child process ·
+            /// `ShutdownInProgress`: the database was closed.
             pub fn iter_cf(&self, family: &ColumnFamilyHandle) -> Result<DbIterator> {
                 self.db().iter_cf(family)
             }
@@ -126,16 +125,16 @@ macro_rules! reads_of_db {
 
             /// The first entry of the default family: [`Db::first`](crate::Db::first).
             /// # Errors
-            /// `Corruption` and `IoError` name the file · `NotSupported` in a forked child of the
-            /// process that opened the database · `ShutdownInProgress`: the database was closed.
+            /// `Corruption` and `IoError` name the file · `NotSupported` in a forked child process
+            /// · `ShutdownInProgress`: the database was closed.
             pub fn first(&self) -> Result<Option<KeyValue>> {
                 self.db().first()
             }
 
             /// The last entry of the default family: [`Db::last`](crate::Db::last).
             /// # Errors
-            /// `Corruption` and `IoError` name the file · `NotSupported` in a forked child of the
-            /// process that opened the database · `ShutdownInProgress`: the database was closed.
+            /// `Corruption` and `IoError` name the file · `NotSupported` in a forked child process
+            /// · `ShutdownInProgress`: the database was closed.
             pub fn last(&self) -> Result<Option<KeyValue>> {
                 self.db().last()
             }

@@ -10,11 +10,12 @@ impl Transaction {
     /// Stores `value` under `key` in the default family.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
-    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
+    /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
+    /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: the transaction writes
+    /// more than `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`,
+    /// roll back.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let family = self.db().default_column_family();
         self.put_cf(&family, key, value)
@@ -23,11 +24,12 @@ impl Transaction {
     /// Stores `value` under `key` in `family`; the key is locked.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
-    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
+    /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
+    /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: the transaction writes
+    /// more than `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`,
+    /// roll back.
     pub fn put_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -41,11 +43,11 @@ impl Transaction {
     /// [`Transaction::put_cf`], whether or not the key was written since the snapshot.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
-    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    /// would close a cycle · `Expired`: others may have stolen the transaction's locks ·
+    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: the transaction was cancelled
+    /// · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over ·
+    /// `Aborted(MemoryLimit)`: the transaction writes more than `max_write_batch_size`. The call
+    /// then changes nothing. After `Busy(Deadlock)` or `Expired`, roll back.
     pub fn put_untracked(
         &self,
         family: &ColumnFamilyHandle,
@@ -59,11 +61,12 @@ impl Transaction {
     /// Removes `key` from the default family.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
-    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
+    /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
+    /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: the transaction writes
+    /// more than `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`,
+    /// roll back.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         let family = self.db().default_column_family();
         self.delete_cf(&family, key)
@@ -72,11 +75,12 @@ impl Transaction {
     /// Removes `key` from `family`; the key is locked.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
-    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
+    /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
+    /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: the transaction writes
+    /// more than `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`,
+    /// roll back.
     pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
         self.core_mut().batch.delete_cf(family.id(), stored(family, key.as_ref()))
@@ -97,11 +101,11 @@ impl Transaction {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
-    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    /// would close a cycle · `Expired`: others may have stolen the transaction's locks ·
+    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: the transaction was cancelled
+    /// · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over ·
+    /// `Aborted(MemoryLimit)`: the transaction writes more than `max_write_batch_size`. The call
+    /// then changes nothing. After `Busy(Deadlock)` or `Expired`, roll back.
     pub fn delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
         self.core_mut().batch.delete_cf(family.id(), stored(family, key.as_ref()))
@@ -110,11 +114,12 @@ impl Transaction {
     /// Removes `key`, which was put exactly once since its last deletion; the key is locked.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
-    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
+    /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
+    /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: the transaction writes
+    /// more than `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`,
+    /// roll back.
     pub fn single_delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
         self.core_mut().batch.single_delete_cf(family.id(), stored(family, key.as_ref()))
@@ -123,11 +128,11 @@ impl Transaction {
     /// [`Transaction::single_delete_cf`], whether or not the key was written since the snapshot.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
-    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    /// would close a cycle · `Expired`: others may have stolen the transaction's locks ·
+    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: the transaction was cancelled
+    /// · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over ·
+    /// `Aborted(MemoryLimit)`: the transaction writes more than `max_write_batch_size`. The call
+    /// then changes nothing. After `Busy(Deadlock)` or `Expired`, roll back.
     pub fn single_delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
         self.core_mut().batch.single_delete_cf(family.id(), stored(family, key.as_ref()))
@@ -149,11 +154,12 @@ impl Transaction {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
-    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
+    /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
+    /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: the transaction writes
+    /// more than `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`,
+    /// roll back.
     pub fn merge_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -167,11 +173,11 @@ impl Transaction {
     /// [`Transaction::merge_cf`], whether or not the key was written since the snapshot.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
-    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    /// would close a cycle · `Expired`: others may have stolen the transaction's locks ·
+    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: the transaction was cancelled
+    /// · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over ·
+    /// `Aborted(MemoryLimit)`: the transaction writes more than `max_write_batch_size`. The call
+    /// then changes nothing. After `Busy(Deadlock)` or `Expired`, roll back.
     pub fn merge_untracked(
         &self,
         family: &ColumnFamilyHandle,
@@ -186,13 +192,13 @@ impl Transaction {
     /// `end`, for present and absent keys.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over, `end` comes before `begin`, or the
-    /// keys of the family have timestamps · `NotSupported`: only points can be locked ·
-    /// `Aborted(MemoryLimit)`: it writes more than `max_write_batch_size`. The transaction is as it
-    /// was before the call.
+    /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
+    /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
+    /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over, `end` comes before `begin`, or the keys of the
+    /// family have timestamps · `NotSupported`: only points can be locked · `Aborted(MemoryLimit)`:
+    /// the transaction writes more than `max_write_batch_size`. The call then changes nothing.
+    /// After `Busy` or `Expired`, roll back.
     pub fn delete_range_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -226,11 +232,12 @@ impl Transaction {
     /// ```
     /// # Errors
     /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
-    /// would close a cycle; roll back · `Busy`: another has written the key since the snapshot;
-    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
-    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is over, or `end` comes before `begin` ·
-    /// `NotSupported`: only points can be locked. The transaction is as it was before the call.
+    /// would close a cycle · `Busy`: another has written the key since the snapshot · `Expired`:
+    /// others may have stolen the transaction's locks · `Aborted(LockLimit)`: locks take too much
+    /// memory · `Aborted`: the transaction was cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is over, or `end` comes before `begin` · `NotSupported`:
+    /// only points can be locked. The call then changes nothing. After `Busy` or `Expired`, roll
+    /// back.
     pub fn get_range_lock(
         &self,
         family: &ColumnFamilyHandle,
