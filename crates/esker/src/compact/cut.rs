@@ -1,9 +1,9 @@
 //! Decides where the outputs of a compaction end.
 //!
 //! In: the keys of an output in order, and its size so far. Out: whether it should end before a
-//! key. An output ends at its target size, but preferably at the border of a grandparent file (of
-//! the level below the output level). The next compaction down then reads fewer files that it
-//! overlaps only at the border.
+//! key. An output ends at its target size, but preferably at the border of a grandparent: a file of
+//! the level below the output level. Then fewer outputs overlap a grandparent only at its border,
+//! and the next compaction down reads less.
 //! Source: RocksDB `db/compaction/compaction_outputs.cc` (`ShouldStopBefore`).
 
 use crate::picker::CompactionPlan;
@@ -32,7 +32,7 @@ pub(crate) struct OutputCutter {
 }
 
 impl OutputCutter {
-    /// For a plan's outputs.
+    /// A cutter for a plan's outputs.
     pub(crate) fn new(plan: &CompactionPlan) -> OutputCutter {
         OutputCutter {
             icmp: plan.version.icmp().clone(),
@@ -76,7 +76,7 @@ impl OutputCutter {
         self.overlapped_bytes = self.overlapped_by(internal_key);
     }
 
-    /// Moves on to the key; says how many borders lie before it.
+    /// Advances to the key; returns how many borders lie before it.
     fn advance(&mut self, key: &[u8]) -> u64 {
         let mut crossed = 0;
         while let Some(grandparent) = self.grandparents.get(self.index) {
@@ -106,8 +106,8 @@ impl OutputCutter {
         crossed
     }
 
-    /// Whether the key has left the grandparent. One that ends in its user key is left if the next
-    /// begins in it.
+    /// Whether the key lies behind the grandparent. At the grandparent's last user key, it does if
+    /// the next grandparent begins with that user key.
     fn is_beyond(&self, key: &[u8], grandparent: &FileMeta) -> bool {
         match compare_bounds(&self.icmp, key, &grandparent.largest) {
             std::cmp::Ordering::Less => false,
@@ -139,14 +139,14 @@ impl OutputCutter {
         if self.overlapped_bytes.saturating_add(bytes) > self.max_compaction_bytes {
             return true;
         }
-        // A whole grandparent of some size lies between the last key and this one: later
-        // compactions need not read it.
+        // A whole, large grandparent lies between the last key and this one: later compactions need
+        // not read it.
         let skips = crossed >= if self.in_gap { 2 } else { 3 };
         if skips && self.overlapped_bytes - overlapped_before > self.target_file_size / 8 {
             return true;
         }
-        // From half the target on; the more borders there were, the more are to be expected, so the
-        // longer it may wait.
+        // A border ends an output from half the target size on. After many borders more will
+        // follow, so the output may grow further.
         let percent = 50 + (self.borders * 5).min(40);
         bytes >= self.target_file_size.div_ceil(100).saturating_mul(percent)
     }

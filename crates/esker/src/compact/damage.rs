@@ -1,7 +1,7 @@
 //! Finds the damaged inputs of a failed compaction and quarantines them.
 //!
-//! In: the plan, and its error. Out: the inputs that are damaged when they are read again alone: in
-//! their own bytes, or in one of their values in a blob file. Those are quarantined.
+//! In: the plan, and its error. Out: the inputs that are still damaged when they are read again
+//! alone, in their own bytes or in a value in a blob file. These are quarantined.
 //!
 //! Invariant: every file quarantined was read alone, past all caches, and found damaged; a
 //! transient error quarantines nothing.
@@ -19,19 +19,20 @@ use esker_format::key::ParsedInternalKey;
 use esker_format::wide_column::stored::for_each_blob;
 use esker_table::TableReadOptions;
 
-/// Whether bytes are bad, or cannot be read now nor later.
+/// Whether the error means bad bytes, or bytes that stay unreadable.
 fn is_damage(error: &Error) -> bool {
     match error.kind() {
-        // The head of a blob file has no checksum: damaged, it may be that of another kind of file.
+        // The head of a blob file has no checksum: damage may make it look like another kind of
+        // file.
         ErrorKind::Corruption | ErrorKind::NotSupported => true,
         ErrorKind::IoError => !error.is_retryable() && error.subcode() != SubCode::NoSpace,
         _ => false,
     }
 }
 
-/// The inputs of a compaction that failed by bad bytes or a failed read which, read again by
-/// themselves, are still bad. Empty if the reason lies elsewhere: in the output, in memory, in a
-/// device that reads nothing at all.
+/// The inputs that are still bad when they are read alone, after bad bytes or a failed read ended a
+/// compaction. Empty if the fault lies elsewhere: in the output, in memory, or in a device that
+/// reads nothing at all.
 pub(super) fn damaged_inputs(
     engine: &Engine,
     cf: &Arc<ColumnFamily>,
@@ -56,7 +57,7 @@ pub(super) fn damaged_inputs(
     if !damaged.is_empty() || plan.version.blob_files().is_empty() {
         return damaged;
     }
-    // The tables are whole, and so is the device.
+    // The tables are sound, and the device can be read: the values in blob files remain.
     those_that_fail(&|file| check_blobs(cf, file, &goes_on))
 }
 
@@ -87,7 +88,7 @@ fn check_blobs(cf: &ColumnFamily, file: &FileMeta, goes_on: &dyn Fn() -> bool) -
     entries.status()
 }
 
-/// No compaction reads these any more, and others of the family may begin.
+/// Excludes these files from compactions, so that other compactions of the family can begin.
 pub(super) fn quarantine(
     engine: &Arc<Engine>,
     state: &mut DbState,

@@ -8,7 +8,7 @@
 //!     write the same keys of a level at once.
 //!  2. Outputs are synced, and their names too, before the MANIFEST names them.
 //!  3. After a failure or cancellation the outputs are deleted and the version is unchanged.
-//!  4. Inputs found damaged are quarantined; the rest of the database goes on.
+//!  4. Damaged inputs are quarantined; the rest of the database continues to work.
 
 use super::damage::{damaged_inputs, quarantine};
 use super::manual::manual_compaction_paused;
@@ -42,12 +42,12 @@ struct Task {
     cf: Arc<ColumnFamily>,
     options: Arc<ColumnFamilyOptions>,
     running: RunningId,
-    /// The manual compaction it belongs to.
+    /// The number of the manual compaction to which the task belongs.
     manual: Option<u64>,
-    /// Threads; 0: as the option says.
+    /// Threads; 0: as the option `max_subcompactions` says.
     max_subcompactions: u32,
     cancelled: Arc<AtomicBool>,
-    /// All inputs have been read: later errors are not their fault.
+    /// Whether all inputs have been read: later errors are not due to damaged inputs.
     installs: AtomicBool,
 }
 
@@ -65,9 +65,9 @@ pub(crate) fn background_compaction(engine: &Arc<Engine>) {
     finish(engine, &task, result);
 }
 
-/// Reserves space for what the plan writes, where an `sst_file_manager` limits it.
+/// Reserves disk space for the plan's outputs, if an `sst_file_manager` limits it.
 /// # Errors
-/// There is not enough.
+/// There is not enough space.
 fn reserve_room(engine: &Engine, plan: &CompactionPlan) -> std::result::Result<Option<CompactionRoom>, ()> {
     match &engine.options.sst_file_manager {
         Some(manager) if !plan.is_trivial_move && !plan.is_deletion => {
@@ -77,8 +77,8 @@ fn reserve_room(engine: &Engine, plan: &CompactionPlan) -> std::result::Result<O
     }
 }
 
-/// Gives the plan up. A manual compaction fails; the family of an automatic one is looked at again
-/// after a pause.
+/// Gives up the plan. A manual compaction fails; the family of an automatic one is picked from
+/// again after a pause.
 fn cancel_without_room(engine: &Arc<Engine>, task: &Task) {
     esker_base::info_log!(
         engine.info_log,
@@ -105,9 +105,10 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
     let oldest_snapshot = engine.oldest_snapshot_at_release();
     let mut state = engine.state.lock();
     state.compactions_unbegun -= 1;
-    // Read under the lock: a thread that finds the family queued relies on this look at the time.
+    // The time is read under the lock: a thread that finds the family queued relies on this check
+    // of its ages.
     let now_seconds = engine.env.clock.now_seconds();
-    // Under the lock, too: no version that comes later is picked from.
+    // Read under the lock, too: the plan is picked from the current version.
     let oldest_live = engine.oldest_reader();
     if engine.is_shutting_down() || state.is_paused() {
         return None;
@@ -150,7 +151,7 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
         let Some(plan) = pick(&family.version, &context) else { continue };
         let running = family.running.start(&plan);
         let (cf, options) = (family.cf.clone(), family.options.clone());
-        // More may be due beside this one.
+        // A further compaction of the family may be due at the same time.
         family.compaction_queued = true;
         state.compaction_queue.push_back(id);
         let cancelled = engine.shutting_down.clone();
@@ -162,7 +163,7 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
     None
 }
 
-/// The files that were written.
+/// Runs the plan and installs the result. Returns the written files.
 fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>> {
     let plan = &task.plan;
     let (job, start) = (engine.next_job_id(), engine.env.clock.monotonic_micros());
@@ -222,7 +223,7 @@ fn may_move(task: &Task) -> Result<bool> {
     })
 }
 
-/// Describes the compaction to a caller that wants to know.
+/// Stores the compaction's description, if its caller asked for it.
 fn keep_info(engine: &Engine, task: &Task, describe: impl FnOnce() -> CompactionJobInfo) {
     let manual = |manual: &&mut QueuedManualCompaction| Some(manual.id) == task.manual && manual.wants_info;
     let is_wanted = engine.state.lock().manual_compactions.iter_mut().any(|m| manual(&m));
@@ -233,13 +234,13 @@ fn keep_info(engine: &Engine, task: &Task, describe: impl FnOnce() -> Compaction
     }
 }
 
-/// Whether its caller, or one who disabled manual compactions, has cancelled it.
+/// Whether the manual compaction was cancelled, by its caller or by `disable_manual_compaction`.
 fn is_paused(engine: &Engine, task: &Task) -> bool {
     task.manual.is_some() && task.cancelled.load(Ordering::Acquire) && !engine.is_shutting_down()
 }
 
-/// Runs all key ranges, each on a thread of its own where the system has as many. Results in the
-/// order of the ranges.
+/// Runs all key ranges, each on a thread of its own if the system gives enough threads. Returns the
+/// results in the order of the ranges.
 fn run_subjobs(
     engine: &Arc<Engine>,
     task: &Task,
@@ -279,7 +280,7 @@ fn run_subjobs(
     let mut results = match ranges.len() {
         1 => run_some(),
         ranges => thread::scope(|scope| {
-            // The threads that can be had, be it this one alone, run all ranges.
+            // The threads that the system gives, perhaps only this one, run all ranges.
             let spawned = (1..ranges).map_while(|_| spawn_scoped(scope, "esker:subcompact", run_some).ok());
             let others: Vec<_> = spawned.collect();
             let mut results = run_some();
@@ -292,7 +293,7 @@ fn run_subjobs(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// User keys that cut the inputs into parts of about equal size, for as many threads as allowed.
+/// User keys that cut the inputs into parts of about equal size, one for each allowed thread.
 fn subcompaction_cuts(engine: &Engine, task: &Task) -> Vec<Vec<u8>> {
     let plan = &task.plan;
     let threads = match task.max_subcompactions {
@@ -307,7 +308,7 @@ fn subcompaction_cuts(engine: &Engine, task: &Task) -> Vec<Vec<u8>> {
     let icmp = &task.cf.icmp;
     let mut anchors: Vec<(Vec<u8>, u64)> = Vec::new();
     for (_, file) in plan.input_files() {
-        // Without its anchors a file only makes the parts less equal.
+        // An unreadable file only makes the parts less equal.
         if let Ok(reader) = open_file(&task.cf.tables, file)
             && let Ok(of_file) = reader.anchors(parts * 4)
         {
@@ -331,8 +332,8 @@ fn subcompaction_cuts(engine: &Engine, task: &Task) -> Vec<Vec<u8>> {
     cuts
 }
 
-/// Where to cut at this key of a table: the history of a key is not parted. The newest of its
-/// versions sorts first.
+/// The cut before this user key of a table: before its newest version, so that all its versions
+/// stay together.
 fn before_all_versions(icmp: &InternalKeyComparator, user_key: Vec<u8>, lacks_timestamp: bool) -> Vec<u8> {
     let plain = if lacks_timestamp { &user_key } else { icmp.split_timestamp(&user_key).0 };
     icmp.first_version(plain)
@@ -371,8 +372,8 @@ fn install(
     results: &[SubjobResult],
     snapshots: &Arc<[SequenceNumber]>,
 ) -> Result<()> {
-    // A filter removed entries that hid older versions, perhaps in deleted runs that scans
-    // remembered.
+    // A filter removed entries, so older versions may become visible, perhaps in deleted runs that
+    // scans remember.
     let may_reappear = results.iter().any(|result| result.stats.may_reappear > 0);
     task.installs.store(true, Ordering::Relaxed);
     let mut manifest = engine.manifest.lock();
@@ -433,7 +434,7 @@ fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) {
         drop(state);
         let called_off = engine.set_background_error(error, ErrorReason::Compaction).is_none();
         if called_off && task.manual.is_none() {
-            // It is in the queue again.
+            // The family is in the queue again.
             engine.pause_before_retry();
         }
         state = engine.state.lock();

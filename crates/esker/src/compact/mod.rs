@@ -1,4 +1,4 @@
-//! Compaction: files in, files out, and nothing lost that a reader may still need.
+//! Compaction: merges files into new files, and keeps every entry that a reader may still need.
 //!
 //! In: a plan from the picker. Out: new files in the output level and an edit that replaces the
 //! inputs by them.

@@ -5,8 +5,8 @@
 //! Invariants
 //!  1. All versions of a user key are in one file, so that the files of a level stay disjoint by
 //!     user key.
-//!  2. A file's tombstones are clipped to the keys from its predecessor's cut to its own cut, so no
-//!     key is covered twice and none is left uncovered.
+//!  2. A file's tombstones are clipped to the keys from its predecessor's cut to its own cut, so
+//!     the tombstones of two files never overlap, and no covered key is lost.
 
 use super::cut::OutputCutter;
 use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput, check_space_limit, type_of};
@@ -36,29 +36,29 @@ pub(super) struct Outputs<'a> {
     epoch_number: u64,
     current: Option<TableOutput>,
     pub(super) blobs: BlobOutput<'a>,
-    /// Values in blob files before this one are moved on.
+    /// Values in blob files before this one are rewritten to new blob files.
     relocate_before: FileNumber,
     /// Reads blob values for relocation, merges and filters.
     pub(super) blob_reader: BlobReader,
     cutter: OutputCutter,
     /// Ends files at keys of its choice, if the family has a factory; not in level 0.
     partitioner: Option<Box<dyn SstPartitioner>>,
-    /// For the partitioner.
+    /// The last user key, for the partitioner.
     last_user_key: Vec<u8>,
     /// User key at which the current file starts; `None` for the start of the subcompaction.
     cut: Option<Vec<u8>>,
     pub(super) finished: Vec<FileMetaData>,
-    /// Runs of deleted keys in those that are to be gone through.
+    /// Deleted runs in the finished files that pre-scans should read.
     pub(super) long_deleted_runs: Vec<LongDeletedRun>,
-    /// Number of entries of finished files that stand behind a newer one of the same user key.
+    /// Number of entries in finished files behind a newer entry of the same user key.
     older_before: u64,
     /// References to blob files by the entries written so far.
     pub(super) blobs_out: BlobTally,
-    /// Of values in blob files that were written anew.
+    /// Bytes of rewritten blob values.
     pub(super) blob_bytes_read: u64,
-    /// The number of these values.
+    /// Number of rewritten blob values.
     pub(super) blobs_read: u64,
-    /// Every number that was used, finished or not: to be deleted if the job fails.
+    /// Numbers of all files, finished or not: a failed job deletes them.
     pub(super) created: Vec<FileNumber>,
 }
 
@@ -105,12 +105,12 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Adds the entry on which `entries` stands, after ending the current file if it should end
-    /// before it.
+    /// Adds the current entry of `entries`. First ends the current file, if it should end before
+    /// that entry.
     pub(super) fn add(&mut self, entries: &mut CompactionIterator) -> Result<()> {
         if entries.is_first_of_user_key() {
             let bytes = self.current.as_ref().map(TableOutput::estimated_bytes);
-            // A file of level 0 is a run of its own.
+            // An output in level 0 is one sorted run, so it stays one file.
             let is_full =
                 self.table.level > 0 && self.current.as_ref().is_some_and(TableOutput::is_index_full);
             let is_good_end = self.cutter.should_stop_before(entries.key(), bytes);
@@ -139,7 +139,7 @@ impl<'a> Outputs<'a> {
         self.blobs.add(table, entries.key(), entries.value())
     }
 
-    /// Whether the partitioner ends the open file before `user_key`, the next one.
+    /// Whether the partitioner ends the open file before `user_key`, the next user key.
     fn is_border(&mut self, user_key: &[u8], output_bytes: Option<u64>) -> bool {
         let Some(partitioner) = &mut self.partitioner else { return false };
         let is_border = output_bytes.is_some_and(|current_output_file_size| {
@@ -153,8 +153,8 @@ impl<'a> Outputs<'a> {
         is_border
     }
 
-    /// The value of a blob index, or an entity with all its columns in place, if it refers to a
-    /// blob file that should go; and the type it is written as.
+    /// The new value of an entry that refers to a blob file which should go, and its new type: a
+    /// blob index becomes its value, an entity gets its columns in place.
     fn relocated(
         &mut self,
         value_type: ValueType,
@@ -163,7 +163,7 @@ impl<'a> Outputs<'a> {
         if self.relocate_before == FileNumber(0) {
             return Ok(None);
         }
-        // Those that expire are nothing that can be read here.
+        // Blobs that expire cannot be read here.
         let expires = value_type == ValueType::BlobIndex
             && !matches!(BlobIndex::parse(entries.value())?, BlobIndex::Blob(_));
         if expires {
@@ -206,7 +206,7 @@ impl<'a> Outputs<'a> {
     }
 
     /// Ends the current file before user key `next` (`None`: at the end of the subcompaction), with
-    /// the tombstones from the last cut to this one.
+    /// the tombstones between the last cut and this one.
     pub(super) fn finish_file(
         &mut self,
         entries: &mut CompactionIterator,
@@ -237,8 +237,8 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// The first blob file that garbage collection leaves alone: the oldest files by number, as many as
-/// the age cutoff says, are emptied. RocksDB `db/compaction/compaction_iterator.cc`
+/// The first blob file that garbage collection leaves alone: it empties the oldest files by number,
+/// as large a share as the age cutoff says. RocksDB `db/compaction/compaction_iterator.cc`
 /// (`ComputeBlobGarbageCollectionCutoffFileNumber`).
 fn relocate_before(options: &ColumnFamilyOptions, plan: &CompactionPlan) -> FileNumber {
     if !options.enable_blob_garbage_collection {
@@ -249,7 +249,7 @@ fn relocate_before(options: &ColumnFamilyOptions, plan: &CompactionPlan) -> File
     files.keys().nth(cutoff).copied().unwrap_or(FileNumber(u64::MAX))
 }
 
-/// The partitioner of a plan's outputs, or of the files that it would move.
+/// A partitioner for a plan's outputs, or for the files that it would move.
 pub(super) fn partitioner(
     options: &ColumnFamilyOptions,
     plan: &CompactionPlan,

@@ -1,8 +1,8 @@
 //! `change_level` of `compact_range`: moves the files of a level to another one as they are.
 //!
-//! In: a level, and the target level or a request for the smallest that holds them. Out: an edit,
-//! logged and in force. Levels in between must be empty, so that newer entries stay above older
-//! ones.
+//! In: a level, and a target level or a request for the uppermost level that is large enough. Out:
+//! an edit, logged and in force. Levels in between must be empty, so that newer entries stay above
+//! older ones.
 //! Source: RocksDB `DBImpl::ReFitLevel`.
 
 use crate::cf::ColumnFamily;
@@ -13,11 +13,11 @@ use esker_base::sync::{Arc, epoch};
 use esker_base::{Error, Result};
 use esker_format::version_edit::VersionEdit;
 
-/// Moves all files of `level` to `target`, or with a negative `target` to the smallest level that
-/// they fit into. No flush and no compaction runs meanwhile.
+/// Moves all files of `level` to `target`, or, if `target` is negative, to the uppermost level that
+/// is large enough. No flush and no compaction runs meanwhile.
 /// # Errors
-/// `InvalidArgument`: there is no such level, or level 0 cannot hold them · `NotSupported`: a level
-/// in between has files · the background error in force or the MANIFEST's.
+/// `InvalidArgument`: there is no such level, or level 0 cannot hold the files · `NotSupported`: a
+/// level in between has files · the background error in force, or the MANIFEST's error.
 pub(super) fn refit_level(
     engine: &Arc<Engine>,
     family: &Arc<ColumnFamily>,
@@ -57,9 +57,9 @@ fn move_files(engine: &Arc<Engine>, family: &Arc<ColumnFamily>, level: usize, ta
     Ok(())
 }
 
-/// Logs that all files of `level` are in `target` from now on, and shows the new version.
+/// Logs the move of all files of `level` to `target`, and publishes the new version.
 /// # Errors
-/// The MANIFEST's.
+/// The MANIFEST's error.
 fn log_move(
     engine: &Engine,
     manifest: &mut VersionSet,
@@ -86,8 +86,8 @@ fn log_move(
     Ok(())
 }
 
-/// The smallest empty level below 0 that is large enough for `level`, with only empty levels
-/// between.
+/// The uppermost level, not level 0, to which the files of `level` can move: it and all levels
+/// between are empty and large enough. `level` itself if there is none.
 fn smallest_level_for(version: &Version, level: usize, sizes: &LevelSizes) -> usize {
     let fits = |candidate: &usize| {
         version.num_files(*candidate) == 0 && sizes.max_bytes[*candidate] >= version.size(level)
@@ -103,7 +103,8 @@ fn check_target(version: &Version, level: usize, target: usize) -> Result<()> {
         )));
     }
     if (target == 0 || level == 0) && version.num_files(level) > 1 {
-        // Files of level 0 overlap and are ordered by age; those of other levels neither.
+        // Files of level 0 may overlap and are ordered by age; in other levels they are disjoint
+        // and ordered by key.
         return Err(Error::invalid_argument("compact_range: only a single file can move to or from level 0"));
     }
     let on_the_way = if target > level { level + 1..target + 1 } else { target..level };
@@ -115,12 +116,11 @@ fn check_target(version: &Version, level: usize, target: usize) -> Result<()> {
     }
 }
 
-/// The only job of the database while it lives: no flush and no compaction is begun, and closing
-/// waits.
+/// Excludes all other jobs while it lives: no flush or compaction begins, and a close waits.
 struct Quiet<'a>(&'a Arc<Engine>);
 
 impl<'a> Quiet<'a> {
-    /// Waits for running flushes and compactions.
+    /// Waits for running flushes and compactions, and keeps new ones from beginning.
     /// # Errors
     /// `ShutdownInProgress`.
     fn begin(engine: &'a Arc<Engine>) -> Result<Quiet<'a>> {

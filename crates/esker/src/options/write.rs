@@ -236,7 +236,7 @@ pub struct CompactRangeOptions {
     /// Afterwards move all files of the deepest compacted level to another level. Default false.
     pub change_level: bool,
     /// With `change_level`: the level to move to; all levels on the way must be empty. -1: the
-    /// first level that is large enough. Default -1.
+    /// uppermost such level that is large enough. Default -1.
     pub target_level: i32,
     /// Whether to rewrite the last level. Default `IfHaveCompactionFilter`.
     pub bottommost_level_compaction: BottommostLevelCompaction,

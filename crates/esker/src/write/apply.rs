@@ -1,11 +1,10 @@
-//! Applies a batch to the memtables, by one thread or by each writer for itself.
+//! Applies batches to the memtables: the leader applies all, or each writer its own.
 //!
 //! In: a checked batch and the sequence number of its first op. Out: entries in the active
 //! memtables, not yet visible.
 //!
 //! Invariants
-//!  1. Op i has sequence `first + i`, counting counted ops only; ops of dropped families consume
-//!     theirs.
+//!  1. The i-th counted op has sequence number `first + i`. Ops of dropped families count, too.
 //!  2. The active memtables do not change while a group is applied (only a leader switches them).
 
 use crate::cf::{ColumnFamily, MemTableLimits};
@@ -19,13 +18,13 @@ use esker_format::write_batch::{BatchOp, WriteBatch};
 use esker_memtable::MemTable;
 use std::fmt;
 
-/// Where batches are inserted.
+/// The memtables of all families, as a target for batches.
 pub(crate) trait Memtables: fmt::Debug + Send + Sync {
     /// Inserts every op of `batch`, the first one at `first`.
     /// # Errors
-    /// `TryAgain` for a (key, sequence) that exists already · `NotSupported` for ops that this
-    /// engine does not have · `Aborted` if a comparator panicked, or with `MemoryLimit` if the
-    /// allocator has no more.
+    /// `TryAgain`: an entry with this key and sequence number exists · `NotSupported`: an op that
+    /// this engine lacks · `Aborted`: a comparator panicked · `Aborted(MemoryLimit)`: no memory is
+    /// left.
     fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<(), Refused>;
 }
 
@@ -33,7 +32,7 @@ pub(crate) trait Memtables: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug)]
 pub(crate) struct Refused {
     pub(crate) error: Error,
-    /// No memtable holds an entry of it.
+    /// Whether no memtable holds an entry of the batch.
     pub(crate) is_clean: bool,
 }
 
@@ -41,7 +40,7 @@ impl Memtables for Engine {
     fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<(), Refused> {
         let mut next = first;
         let applied = contained("a write", Severity::HardError, || apply(self, batch, &mut next));
-        // Only a panic has a severity: its op may be half done.
+        // Only a panic's error has a severity: the op may be half done.
         applied.map_err(|error| Refused {
             is_clean: next == first && error.severity() == Severity::NoError,
             error,
@@ -49,7 +48,7 @@ impl Memtables for Engine {
     }
 }
 
-/// Inserts the ops of `batch`, the first one at `sequence`, which counts those inserted.
+/// Inserts the ops of `batch`, the first one at `sequence`; adds the number of inserted ops to it.
 fn apply(engine: &Engine, batch: &WriteBatch, sequence: &mut SequenceNumber) -> Result<()> {
     let guard = epoch::pin();
     let mut target = Target::new(engine, &guard);
@@ -69,7 +68,7 @@ fn apply(engine: &Engine, batch: &WriteBatch, sequence: &mut SequenceNumber) -> 
     Ok(())
 }
 
-/// A protected batch: its checksums go with the entries.
+/// Applies a protected batch: each entry takes its checksum along.
 #[cold]
 fn apply_protected(
     engine: &Engine,
@@ -117,14 +116,14 @@ pub(crate) fn entry_of<'a>(op: &BatchOp<'a>) -> Result<Option<(ColumnFamilyId, A
         BatchOp::BlobIndex { family, key, index } => entry(family, ValueType::BlobIndex, key, index),
         BatchOp::PutEntity { family, key, entity } => entry(family, ValueType::WideColumnEntity, key, entity),
         BatchOp::LogData(_) | BatchOp::Noop => Ok(None),
-        // No record gives the sequence number of the time; RocksDB, too, then takes the value as a
-        // plain one.
+        // No record maps the time to a sequence number. In this case RocksDB, too, stores a plain
+        // value.
         BatchOp::TimedPut { family, key, value, .. } => entry(family, ValueType::Value, key, value),
         _ => Err(Error::not_supported("two-phase transactions")),
     }
 }
 
-/// Finds memtables, remembering the last one: batches mostly stay in one family.
+/// Finds memtables, and remembers the last one: most batches stay in one family.
 struct Target<'g> {
     engine: &'g Engine,
     guard: &'g epoch::Guard,
@@ -136,7 +135,7 @@ impl<'g> Target<'g> {
         Target { engine, guard, last: None }
     }
 
-    /// An entry of this type is in the memtable. Whether that is full.
+    /// Called after an insert of this type. Returns whether the memtable is full.
     #[inline]
     fn inserted(&self, mem: &MemTable, limits: MemTableLimits, value_type: ValueType) -> bool {
         if value_type.is_point_deletion() && mem.has_sampled_deletions() {
@@ -171,7 +170,7 @@ impl<'g> Target<'g> {
         Ok(Some(self.inserted(mem, limits, entry.value_type)))
     }
 
-    /// The family's memtable and how large it may become; `None` if the family is gone.
+    /// The family's memtable and its limits; `None` if the family is gone.
     #[inline]
     fn memtable(&mut self, family: ColumnFamilyId) -> Option<(&'g MemTable, MemTableLimits)> {
         match self.last {
@@ -195,7 +194,7 @@ pub(crate) struct Countdown {
 }
 
 impl Countdown {
-    /// Of this many parts.
+    /// A countdown of `parts` parts.
     pub(crate) fn new(parts: usize) -> Arc<Countdown> {
         Arc::new(Countdown { left: Mutex::new((parts, Ok(()))), zero: Condvar::new() })
     }
@@ -213,7 +212,7 @@ impl Countdown {
 
     /// Waits for all parts.
     /// # Errors
-    /// One that a part ended with.
+    /// The error of one failed part.
     pub(crate) fn wait(&self) -> Result<(), Refused> {
         let mut left = self.left.lock();
         while left.0 > 0 {
@@ -233,7 +232,7 @@ pub(crate) struct ApplyTask {
 }
 
 impl ApplyTask {
-    /// Inserts the batch, counts down and gives the batch back.
+    /// Inserts the batch, counts down and returns the batch.
     pub(crate) fn run(self) -> WriteBatch {
         let result = self.memtables.apply(&self.batch, self.first);
         self.countdown.done(result);

@@ -16,7 +16,7 @@ impl WritePath {
     /// Switches and flushes the memtables of `families`. With `wait`, returns when every earlier
     /// write is in tables.
     /// # Errors
-    /// The background error in force or the flush's own · `ShutdownInProgress`.
+    /// The background error in force, or the flush's error · `ShutdownInProgress`.
     pub(crate) fn flush(&self, families: &[ColumnFamilyId], reason: FlushReason, wait: bool) -> Result<()> {
         let leader = self.lead_alone_urgently();
         if reason != FlushReason::ErrorRecovery {
@@ -31,7 +31,7 @@ impl WritePath {
 
     /// [`WritePath::flush`] that blocks all writes until it is done.
     /// # Errors
-    /// The background error in force or the flush's own · `ShutdownInProgress`.
+    /// The background error in force, or the flush's error · `ShutdownInProgress`.
     pub(crate) fn flush_as_leader(
         &self,
         leader: &Leader<'_>,
@@ -46,7 +46,7 @@ impl WritePath {
     /// Queues the sealed memtables of these families and, with `wait`, waits until they are in
     /// tables.
     /// # Errors
-    /// None without `wait`; otherwise the background error in force or the flush's own ·
+    /// None without `wait`; otherwise the background error in force, or the flush's error ·
     /// `ShutdownInProgress`.
     pub(super) fn flush_sealed(
         &self,
@@ -58,8 +58,8 @@ impl WritePath {
         if wait { self.wait_for_flush(&newest, reason) } else { Ok(()) }
     }
 
-    /// Queues the sealed memtables of these families; returns, for each family with waiting
-    /// memtables, the one to wait for.
+    /// Queues the sealed memtables of these families; returns the newest waiting memtable of each
+    /// family that has one.
     fn queue_sealed(&self, families: &[ColumnFamilyId], reason: FlushReason) -> Vec<Sealed> {
         let engine = &self.engine;
         let mut state = engine.state.lock();
@@ -86,13 +86,14 @@ impl WritePath {
                 return state.background_error.check_space_limit();
             }
             engine.check_open()?;
-            // A listener has cancelled the flush: the database tries again by itself, and the
-            // caller may wait.
+            // If a listener cleared the error, the database retries by itself, and the caller still
+            // gets the error.
             if let Some(error) = newest.iter().find_map(|sealed| sealed.failure(&state)) {
                 return Err(error.clone());
             }
             if reason != FlushReason::ErrorRecovery {
-                // Fails during a recovery too: it may wait for this thread to give up the lead.
+                // Fails during a recovery, too: the recovery may wait until this thread gives up
+                // the lead.
                 state.background_error.check_writes()?;
             } else if state.background_error.stops_flushes()
                 && let Some(error) = state.background_error.current()
@@ -105,7 +106,7 @@ impl WritePath {
 
     /// Flushes everything in memory and waits.
     /// # Errors
-    /// The background error in force or the flush's own · `ShutdownInProgress`.
+    /// The background error in force, or the flush's error · `ShutdownInProgress`.
     pub(crate) fn flush_all(&self, reason: FlushReason) -> Result<()> {
         self.flush(&self.engine.family_ids(), reason, true)
     }
@@ -139,7 +140,7 @@ impl WritePath {
         Ok(())
     }
 
-    /// Hands buffered WAL bytes to the operating system.
+    /// Writes buffered WAL bytes to the operating system.
     /// # Errors
     /// `IoError`.
     pub(crate) fn flush_wal(&self) -> Result<()> {
@@ -156,8 +157,8 @@ impl WritePath {
         synced.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
     }
 
-    /// Flushes everything, into a fresh WAL if the old one is damaged, while writes are still
-    /// refused.
+    /// Flushes all memtables while writes are still refused. First begins a fresh WAL if the old
+    /// one is damaged.
     /// # Errors
     /// The flush's error · `IoError` if no WAL can be made · `ShutdownInProgress`.
     pub(crate) fn recover_from_error(&self, wal_damaged: bool, reason: FlushReason) -> Result<()> {
@@ -167,8 +168,8 @@ impl WritePath {
         let leader = self.lead_alone_urgently();
         let fresh = {
             let mut wals = self.engine.wals.lock();
-            // Each attempt makes a fresh WAL. The fresh WAL of an earlier attempt is used again, or
-            // deleted.
+            // Each attempt needs a WAL without records. It reuses the one of an earlier attempt, or
+            // deletes it.
             if !wals.current_is_sound()
                 && let Some(useless) = wals.abandon_current(self.engine.numbers.new_file_number())?
             {
@@ -177,8 +178,8 @@ impl WritePath {
             wals.current_number()
         };
         self.log_sections_again(fresh)?;
-        // An earlier attempt may have left a WAL without a record. If that is a recycled one, its
-        // old records would stop replay before the fresh one, so it must not be needed.
+        // An earlier attempt may have left a WAL without a record. In a recycled WAL, old records
+        // would stop the replay before the fresh WAL, so no family may need it.
         forget_old_wals(&mut self.engine.state.lock(), fresh);
         drop(leader);
         self.flush_all(reason)?;
@@ -194,8 +195,8 @@ impl WritePath {
         }
     }
 
-    /// Records in the MANIFEST that no family needs a WAL before the current one. So replay never
-    /// meets the damage, which would hide later writes, and a failed write does not come back.
+    /// Records in the MANIFEST that no family needs a WAL before the current one. A replay then
+    /// never meets the damage, which would hide later writes, and failed writes stay away.
     fn disown_old_wals(&self) -> Result<()> {
         let engine = &self.engine;
         let mut manifest = engine.manifest.lock();
@@ -239,13 +240,13 @@ struct Sealed {
 }
 
 impl Sealed {
-    /// Whether it is in tables, or the family is gone.
+    /// Whether the memtable is in a table, or the family is gone.
     fn is_flushed(&self, state: &DbState) -> bool {
         let family = state.families.get(&self.family);
         family.is_none_or(|f| f.memtables.immutables.iter().all(|i| i.mem.id() > self.memtable))
     }
 
-    /// The error of its flush, if that error did not become the background error.
+    /// The error of the memtable's flush, if it did not become the background error.
     fn failure<'a>(&self, state: &'a DbState) -> Option<&'a Error> {
         state.families.get(&self.family)?.failed_flushes.of(self.memtable, self.failures)
     }

@@ -7,10 +7,11 @@
 //! Invariants
 //!  1. `publish` comes after every batch of the group is in the memtables, those that followers
 //!     insert included.
-//!  2. A leader serves others only when its own group has ended, and does not wait for anything
-//!     meanwhile.
+//!  2. A leader serves other writers only after its own group has ended, and never waits while it
+//!     serves them.
 //!  3. An error of one member fails the whole group, and no other group: the members share a record
-//!     and are published by one step. The record leaves the log again if the memtables refuse it.
+//!     and one publishing step. If the memtables refuse the group, its record is removed from the
+//!     log.
 
 use super::apply::{ApplyTask, Countdown, Memtables, Refused};
 use super::queue::{Follower, Leader, WriteRequest};
@@ -19,15 +20,16 @@ use esker_base::{Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use std::ops::Range;
 
-/// A group that inserts fewer bytes than this is inserted by its leader: waking the followers would
-/// take longer. In the simulated machine, whose batches are small, nearly every group is inserted
-/// by all.
+/// Bytes from which on followers insert their own batches. Below, the leader inserts all: waking
+/// the followers would take longer. In the simulated machine batches are small, so the bound is
+/// lower.
 const PARALLEL_APPLY_BYTES: usize = if cfg!(shuttle) { 64 } else { 16 << 10 };
 
-/// Groups that a leader writes for others before it hands over: its own caller waits as long.
+/// Most groups that a leader writes for others before it hands over; its own caller waits
+/// meanwhile.
 const ROUNDS: usize = 4;
 
-/// Where a group goes.
+/// The log and the memtables, as the target of a group.
 pub(super) trait Sink {
     type Memtables: Memtables + 'static;
 
@@ -35,10 +37,10 @@ pub(super) trait Sink {
     /// due for a switch.
     fn has_room_for(&self, request: &WriteRequest) -> bool;
 
-    /// Hands out `count` sequence numbers: the first of them.
+    /// Allocates `count` sequence numbers; returns the first.
     fn allocate(&self, count: u64) -> SequenceNumber;
 
-    /// Makes the group durable, as far as it asks for that.
+    /// Logs the group; makes it durable if one of its writers asks for that.
     fn log(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>) -> Result<()>;
 
     fn memtables(&self) -> &Arc<Self::Memtables>;
@@ -51,8 +53,7 @@ pub(super) trait Sink {
     /// may have its numbers.
     fn refused(&self, refused: &Refused, own: &WriteRequest, group: &[Follower]) -> Error;
 
-    /// Makes everything up to the end of `numbers`, all written by `group` and its leader, visible
-    /// to reads.
+    /// Makes the writes of `group` and its leader, up to the end of `numbers`, visible to reads.
     fn publish(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>);
 }
 
@@ -77,8 +78,8 @@ pub(super) fn write_group(
     (own.batch, result)
 }
 
-/// Writes for the first waiter in line and those that may share its record. False if this leader
-/// can serve none.
+/// Writes for the first waiter in line and for writers that may share its record. Returns false if
+/// this leader cannot write for it.
 fn serve_next(sink: &impl Sink, leader: &Leader<'_>, max_bytes: usize) -> bool {
     let Some(mut first) = leader.take_next(|request| sink.has_room_for(request)) else { return false };
     esker_base::probe!("write:led_for_others");

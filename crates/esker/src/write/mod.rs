@@ -11,7 +11,7 @@
 //!
 //! Invariants
 //!  1. Nothing is acknowledged before its WAL record is in the kernel (on the medium, with `sync`).
-//!  2. A sequence number is published after everything up to it is in the memtables, so a read
+//!  2. A sequence number is published after all writes up to it are in the memtables, so a read
 //!     never sees half a batch.
 //!  3. A write that fails in the memtables leaves no WAL record: no reopen brings it back. If a
 //!     part of it is in memtables, writes stop until a recovery has flushed them without that part.
@@ -45,7 +45,7 @@ use group::{Sink, write_group};
 use queue::{Follower, Joined, WriteQueue, WriteRequest};
 use std::ops::Range;
 
-/// The way into an open database.
+/// Writes into an open database.
 #[derive(Debug)]
 pub(crate) struct WritePath {
     engine: Arc<Engine>,
@@ -62,8 +62,8 @@ impl WritePath {
     /// # Errors
     /// `InvalidArgument` (options that contradict each other, an unknown family) · `Incomplete`
     /// (`no_slowdown`) · `ShutdownInProgress` · the background error in force · `IoError` (the WAL
-    /// could not be written: the write may or may not be there after a reopen, and no further write
-    /// is taken until `resume()` or a reopen).
+    /// could not be written: a reopen may or may not show the write, and further writes fail until
+    /// `resume()` or a reopen).
     pub(crate) fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
         let _watch = self.engine.time(Histogram::DbWrite);
         check_options(options, &self.engine.options)?;
@@ -81,7 +81,7 @@ impl WritePath {
 
     /// Writes `batch` alone if `validate` returns `Ok`. `validate` runs as the leader.
     /// # Errors
-    /// That of `validate` · those of [`WritePath::write`].
+    /// The error of `validate` · errors of [`WritePath::write`].
     pub(crate) fn write_if(
         &self,
         options: &WriteOptions,
@@ -116,7 +116,7 @@ impl WritePath {
     /// is about to write.
     /// # Errors
     /// `ShutdownInProgress` · the background error in force · `IoError`: the durable part of the
-    /// WAL is unknown, and no further write is taken until `resume()` or a reopen.
+    /// WAL is unknown, and writes fail until `resume()` or a reopen.
     pub(crate) fn sync_wal(&self) -> Result<()> {
         self.engine.check_open()?;
         let request = WriteRequest { sync: true, urgent: true, ..WriteRequest::default() };
@@ -160,7 +160,7 @@ impl WritePath {
             return (own.batch, Err(e));
         }
         let limit = if own.urgent && !self.has_room() {
-            0 // those behind it need room
+            0 // requests behind this one need room
         } else {
             usize::try_from(self.engine.options.max_write_batch_group_size_bytes).unwrap_or(usize::MAX)
         };
@@ -206,7 +206,7 @@ impl WritePath {
             let unchanged = batches().try_for_each(WriteBatch::verify_checksum);
             unchanged.map_err(|e| self.stop_writes(&e, ErrorReason::MemTable))?;
         }
-        // The record's count includes the operations of prepared sections, which take no numbers.
+        // The record's count includes ops of prepared sections, which take no sequence numbers.
         let count = batches().map(WriteBatch::count).sum();
         let header = WriteBatch::encode_header(first, count);
         let mut wals = self.engine.wals.lock();
@@ -248,7 +248,7 @@ impl WritePath {
         wals.sync()
     }
 
-    /// Records an error that stops writes; returns the error for the writers.
+    /// Records an error that stops all writes, and returns the error for this group's writers.
     fn stop_writes(&self, error: &Error, reason: ErrorReason) -> Error {
         let in_force = self.engine.set_background_error(error, reason);
         let in_force = in_force.unwrap_or_else(|| error.clone());
@@ -317,7 +317,7 @@ impl Sink for WritePath {
     }
 }
 
-/// Gives the batch its checksums, if the options want them and it has none.
+/// Adds checksums to the batch, if the options ask for them and it has none.
 fn protect(options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
     if options.protection_bytes_per_key == 0 {
         Ok(())

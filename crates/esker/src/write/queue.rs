@@ -3,9 +3,9 @@
 //! In: one [`WriteRequest`] per writer. Out: for the leader, the right to write and the requests
 //! that may share its record; for a follower, its batch back with the result.
 //!
-//! A writer that finds no leader leads at once, without allocating or waiting. The others spin for
-//! briefly, then line up, and the current leader writes for as many as fit. A leader that has
-//! written serves those in line before it hands over: if it only woke the next one, all would wait
+//! A writer that finds no leader leads at once, without allocating or waiting. Other writers spin
+//! briefly, then line up, and the leader writes for all that fit into its group. Before it hands
+//! over, a leader also writes for the waiters in line: if it only woke the next one, all would wait
 //! for a sleeping thread, and the line would never end. A stalled leader lends its lead to requests
 //! that need no room ([`WriteRequest::urgent`]): dropping a family may make room.
 //!
@@ -21,7 +21,7 @@
 //!
 //! Invariants
 //!  1. At most one leader: `lead` is `FREE` exactly while no [`Leader`] exists. A writer that finds
-//!     it free takes it with one atomic step, and without locking the line.
+//!     it `FREE` takes the lead with one atomic step, without locking the line.
 //!  2. Requests are served in the order in which they joined, except urgent ones while the leader
 //!     is stalled; a leader that lent the lead has it back before all others.
 //!  3. Every follower taken into a group is finished before its leader gives up the lead.
@@ -38,8 +38,8 @@ use esker_base::{Error, Result};
 use esker_format::write_batch::WriteBatch;
 use std::collections::VecDeque;
 
-/// A leader with a small batch of its own takes at most this much more from others, so that it need
-/// not wait long.
+/// A leader with a batch of at most these bytes takes at most these bytes from others, so that its
+/// own write stays fast.
 const SMALL_LEADER_BYTES: usize = 128 << 10;
 
 /// The request of one writer.
@@ -49,16 +49,16 @@ pub(crate) struct WriteRequest {
     pub(crate) sync: bool,
     pub(crate) disable_wal: bool,
     pub(crate) no_slowdown: bool,
-    /// The batch is a step of a prepared transaction; see `two_phase.rs`.
+    /// The step of a prepared transaction that the batch is, if any; see `two_phase.rs`.
     pub(crate) two_phase: Option<Arc<TwoPhase>>,
-    /// Runs alone: memtable switches and the like.
+    /// The request runs alone in its group: memtable switches, for example.
     pub(crate) exclusive: bool,
-    /// It writes nothing that would need room, and does not wait for a stalled leader.
+    /// The request needs no room, and does not wait for a stalled leader.
     pub(crate) urgent: bool,
 }
 
 impl WriteRequest {
-    /// Number of sequence numbers it takes.
+    /// Number of sequence numbers that the request takes.
     pub(crate) fn sequences(&self) -> u64 {
         u64::from(self.applied().map_or(0, WriteBatch::count))
     }
@@ -86,7 +86,7 @@ enum State {
 struct Waiter {
     state: Mutex<State>,
     changed: Condvar,
-    /// Set when its state has changed; a spinning waiter reads it.
+    /// Set after each change of the state; a spinning waiter reads it.
     told: AtomicBool,
     urgent: bool,
 }
@@ -102,7 +102,7 @@ impl Waiter {
         self.tell(self.state.lock(), state);
     }
 
-    /// Makes it the leader. REQUIRES: it was in line, and is not any more.
+    /// Makes this waiter the leader. REQUIRES: it has just been taken out of the line.
     fn give_lead(&self) {
         let mut state = self.state.lock();
         let State::Waiting(request) = std::mem::replace(&mut *state, State::Taken) else {
@@ -111,7 +111,7 @@ impl Waiter {
         self.tell(state, State::Lead(request));
     }
 
-    /// Sleeps until the lead is handed over. REQUIRES: its request is exclusive.
+    /// Sleeps until the lead is handed over. REQUIRES: the waiter's request is exclusive.
     fn wait_for_lead(&self) {
         let mut state = self.state.lock();
         while !matches!(*state, State::Lead(_)) {
@@ -158,8 +158,8 @@ const QUEUED: u8 = 2;
 
 #[derive(Debug, Default)]
 struct Line {
-    /// A stalled leader holds the lead (and clears this before it gives it up): requests that may
-    /// not wait fail.
+    /// Whether a stalled leader holds the lead: requests that may not wait fail. The leader clears
+    /// it before it gives up the lead.
     stalled: bool,
     waiting: VecDeque<Arc<Waiter>>,
 }
@@ -174,18 +174,19 @@ pub(crate) struct WriteQueue {
 
 /// The result of joining.
 pub(crate) enum Joined<'q> {
-    /// You lead, with your own request; write for yourself and whom you [`Leader::take_group`].
+    /// The caller leads. It writes its own request, and those that it takes by
+    /// [`Leader::take_group`].
     Lead(Leader<'q>, WriteRequest),
     /// Another leader wrote the batch.
     Done(WriteBatch, Result<()>),
 }
 
-/// A follower in the leader's hands.
+/// A follower that the leader has taken out of the line.
 #[derive(Debug)]
 pub(crate) struct Follower {
     waiter: Arc<Waiter>,
     pub(crate) request: WriteRequest,
-    /// Of its batch, also while it inserts that itself.
+    /// Bytes of the follower's batch, which it may hold itself for the insertion.
     pub(crate) bytes: usize,
 }
 
@@ -195,14 +196,14 @@ impl Follower {
         self.waiter.set(State::Done(self.request.batch, result));
     }
 
-    /// Has the follower insert its own batch, which it keeps; the task's countdown says when it
-    /// has.
+    /// Lets the follower insert its own batch, which it keeps; the task's countdown reports the
+    /// end.
     pub(crate) fn apply_itself(&mut self, task: impl FnOnce(WriteBatch) -> ApplyTask) {
         self.waiter.set(State::Apply(task(std::mem::take(&mut self.request.batch))));
     }
 }
 
-/// The right to write. Dropping it hands over to the next in line.
+/// The right to write. A drop hands the lead to the next waiter in line.
 #[derive(Debug)]
 pub(crate) struct Leader<'q> {
     queue: &'q WriteQueue,
@@ -215,7 +216,8 @@ impl WriteQueue {
         self.join_and_wake(request, || {})
     }
 
-    /// Joins, and wakes the leader if it may lend the lead, so that it checks for urgent requests.
+    /// Joins the line. Calls `wake_leader` if the request is urgent and the leader is stalled, so
+    /// that the leader finds the request.
     pub(crate) fn join_and_wake(&self, request: WriteRequest, wake_leader: impl FnOnce()) -> Joined<'_> {
         let free = || (self.lead.load(Ordering::Relaxed) == FREE && self.take_lead()).then_some(());
         if self.take_lead() || look_for(free).is_some() {
@@ -263,8 +265,8 @@ impl WriteQueue {
         self.lead.compare_exchange(FREE, ALONE, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Marks that a writer waits; false if there was no leader, and the caller leads now. Under the
-    /// line's lock.
+    /// Marks that a writer waits. Returns false if there was no leader: the caller leads now.
+    /// Called under the line's lock.
     fn queue_up(&self) -> bool {
         loop {
             if self.take_lead() {
@@ -309,8 +311,8 @@ impl WriteQueue {
         }
     }
 
-    /// [`WriteQueue::lead_alone`], and does not wait for a leader that is stalled; `wake_leader`
-    /// wakes it.
+    /// [`WriteQueue::lead_alone`], which borrows the lead from a stalled leader. `wake_leader`
+    /// wakes that leader.
     pub(crate) fn lead_alone_urgently(&self, wake_leader: impl FnOnce()) -> Leader<'_> {
         let request = WriteRequest { exclusive: true, urgent: true, ..WriteRequest::default() };
         match self.join_and_wake(request, wake_leader) {
@@ -321,10 +323,10 @@ impl WriteQueue {
 }
 
 impl Leader<'_> {
-    /// Takes the followers that may share the leader's WAL record: up to `max_bytes` of batches,
-    /// none that asks for more than the leader did (`sync`), none that differs in `disable_wal` or
-    /// `no_slowdown`. No rollback: behind ops it would look like one of RocksDB's that takes keys
-    /// back by them.
+    /// Takes the followers that may share the leader's WAL record, up to `max_bytes` of batches.
+    /// Stops at a request that needs a `sync` which the leader does not, or that differs in
+    /// `disable_wal` or `no_slowdown`. Stops at a rollback, too: behind ops, its record would read
+    /// like RocksDB's rollbacks, which restore keys by such ops.
     pub(crate) fn take_group(&self, own: &WriteRequest, max_bytes: usize) -> Vec<Follower> {
         let mut group = Vec::new();
         let own_bytes = own.batch.data_size();
@@ -360,8 +362,8 @@ impl Leader<'_> {
         group
     }
 
-    /// Takes the first in line if the leader can write for it, with a group of its own, after its
-    /// own group: if it does not want to be alone or to be synced, and `suits` says so.
+    /// Takes the first waiter in line, to write a further group for it after the leader's own.
+    /// Takes none if its request is exclusive or needs a sync, or if `suits` refuses it.
     pub(crate) fn take_next(&self, suits: impl FnOnce(&WriteRequest) -> bool) -> Option<Follower> {
         if self.queue.lead.load(Ordering::Relaxed) == ALONE {
             return None;
@@ -383,8 +385,8 @@ impl Leader<'_> {
         Some(Follower { waiter, request, bytes })
     }
 
-    /// Marks that the leader is about to wait for compactions: fails the requests in line that may
-    /// not wait, and later ones until [`Leader::end_stall`].
+    /// Marks that the leader is about to wait for compactions: requests that may not wait fail,
+    /// those in line and later ones, until [`Leader::end_stall`].
     pub(crate) fn begin_stall(&self) {
         let mut line = self.queue.line.lock();
         line.stalled = true;
@@ -421,14 +423,14 @@ impl Leader<'_> {
         own.wait_for_lead();
     }
 
-    /// Puts right that `lead` says `QUEUED` when the line has become empty. Under its lock.
+    /// Sets `lead` to `ALONE` if the line has become empty. Called under the line's lock.
     fn note_length(&self, line: &Line) {
         if line.waiting.is_empty() {
             self.queue.lead.store(ALONE, Ordering::Relaxed);
         }
     }
 
-    /// The stall is over.
+    /// Ends the stall: requests may wait again.
     pub(crate) fn end_stall(&self) {
         self.queue.line.lock().stalled = false;
     }
@@ -448,7 +450,7 @@ impl Drop for Leader<'_> {
     }
 }
 
-/// The error of `no_slowdown` in place of a wait.
+/// The error of a write with `no_slowdown` that would have to wait.
 #[cold]
 pub(crate) fn write_stall() -> Error {
     Error::incomplete(
@@ -456,6 +458,6 @@ pub(crate) fn write_stall() -> Error {
     )
 }
 
-// Under loom, `group/tests.rs` drives it.
+// Under loom, `group/tests.rs` tests the queue.
 #[cfg(all(test, not(loom)))]
 mod tests;

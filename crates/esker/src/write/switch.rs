@@ -59,8 +59,8 @@ impl WritePath {
         queue_flushes(engine, &mut state, &families, reason);
         maybe_schedule(engine, &mut state);
         drop(state);
-        // The super versions it replaced are this thread's to hand over: it may not come here again
-        // for long.
+        // This thread holds the replaced super versions for a deferred free. It hands them over
+        // now, as it may not switch again for long.
         epoch::pin().flush();
         for (cf, mem) in sealed {
             engine.tell_memtable_sealed(&cf, &mem);
@@ -81,7 +81,7 @@ fn families_to_switch(engine: &Engine, wanted: &[ColumnFamilyId]) -> Vec<ColumnF
     }
 }
 
-/// Gives the number of a WAL that holds nothing yet and is written from now on.
+/// Makes an empty WAL the current one, and returns its number.
 fn switch_wal(engine: &Engine) -> Result<FileNumber> {
     let mut wals = engine.wals.lock();
     if wals.current_is_empty() {
@@ -126,7 +126,8 @@ pub(crate) fn new_memtable(
     MemTable::new(icmp.clone(), memtable_options)
 }
 
-/// The filter of a family's memtables: RocksDB has one if anything would be in it.
+/// The filter of a family's memtables: as in RocksDB, there is one if keys or prefixes would go
+/// into it.
 fn filter_options(options: &ColumnFamilyOptions) -> Option<MemTableFilterOptions> {
     let bytes = (options.write_buffer_size as f64 * options.memtable_prefix_bloom_size_ratio) as usize;
     let whole_keys = options.memtable_whole_key_filtering;

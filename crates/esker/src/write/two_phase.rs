@@ -3,16 +3,17 @@
 //! | step | the WAL gets | the memtables get | sequence numbers |
 //! |---|---|---|---|
 //! | prepare | the ops between markers | nothing | none |
-//! | commit | a marker, behind it the writes since the prepare | all ops | one for each op |
+//! | commit | a marker, then the writes since the prepare | all ops | one for each op |
 //! | roll back | a marker | nothing | none |
 //!
 //! Invariants
-//!  1. A section that is in a WAL and not resolved is in `Engine::prepared`: its WAL stays.
+//!  1. `Engine::prepared` lists every section in a WAL that is neither committed nor rolled back:
+//!     its WAL stays.
 //!  2. A commit names the section's WAL in every memtable it writes to before it takes the section
 //!     out of the list: the WAL stays until these memtables are in tables, because replaying the
 //!     commit needs both.
-//!  3. The section's WAL stays until the WAL that resolves it is durable: after a crash it is not
-//!     resolved before earlier writes.
+//!  3. The section's WAL stays until the WAL that resolves it is durable: otherwise a crash could
+//!     keep the resolution and lose earlier writes.
 //!
 //! Source: RocksDB `utilities/transactions/pessimistic_transaction.cc`,
 //! `db/logs_with_prep_tracker.h`.
@@ -27,14 +28,14 @@ use esker_base::{Error, FileNumber, Result, SequenceNumber};
 use esker_format::write_batch::{BatchOp, WriteBatch};
 use std::collections::BTreeSet;
 
-/// The step of two-phase commit that a request is.
+/// A step of two-phase commit.
 #[derive(Debug)]
 pub(crate) enum TwoPhase {
-    /// Its ops become a prepared section.
+    /// The request's ops become a prepared section.
     Prepare { xid: Vec<u8>, batch: Arc<WriteBatch> },
     /// The section's ops are applied.
     Commit { xid: Vec<u8>, batch: Arc<WriteBatch> },
-    /// The section is forgotten.
+    /// The section is dropped.
     Rollback { xid: Vec<u8> },
 }
 
@@ -42,7 +43,7 @@ impl WritePath {
     /// Writes `batch` as the prepared section of transaction `xid`: it survives a crash, and no
     /// read sees it.
     /// # Errors
-    /// `InvalidArgument` if there is a section of this name, or without a WAL · those of
+    /// `InvalidArgument`: a section of this name exists, or `disable_wal` is set · errors of
     /// [`WritePath::write`].
     pub(crate) fn prepare(&self, options: &WriteOptions, xid: &[u8], batch: WriteBatch) -> Result<()> {
         if options.disable_wal {
@@ -59,7 +60,7 @@ impl WritePath {
     /// Commits the prepared transaction `xid`: its ops and then `later` are applied together; with
     /// `timestamp`, at that timestamp in families that have timestamps of 8 bytes.
     /// # Errors
-    /// `InvalidArgument` if none of this name is prepared · those of [`WritePath::write`].
+    /// `InvalidArgument`: no section of this name is prepared · errors of [`WritePath::write`].
     pub(crate) fn commit_prepared(
         &self,
         options: &WriteOptions,
@@ -90,7 +91,7 @@ impl WritePath {
 
     /// Rolls back the prepared transaction `xid`.
     /// # Errors
-    /// `InvalidArgument` if none of this name is prepared · those of [`WritePath::write`].
+    /// `InvalidArgument`: no section of this name is prepared · errors of [`WritePath::write`].
     pub(crate) fn rollback_prepared(&self, options: &WriteOptions, xid: &[u8]) -> Result<()> {
         if self.engine.prepared.lock().get(xid).is_none() {
             return Err(not_prepared(xid));
@@ -112,7 +113,7 @@ impl WritePath {
         self.join(request, &mut WriteBatch::new())
     }
 
-    /// Behind the append: which sections are in the current WAL now.
+    /// Called after the append: records the group's new sections, with the current WAL.
     pub(super) fn note_sections(&self, own: &WriteRequest, group: &[Follower]) {
         for step in steps(own, group) {
             if let TwoPhase::Prepare { xid, batch } = step {
@@ -122,7 +123,7 @@ impl WritePath {
         }
     }
 
-    /// Undoes [`WritePath::note_sections`] for a group whose record is taken back.
+    /// Undoes [`WritePath::note_sections`] for a group whose record was removed.
     pub(super) fn forget_sections(&self, own: &WriteRequest, group: &[Follower]) {
         for step in steps(own, group) {
             if let TwoPhase::Prepare { xid, .. } = step {
@@ -131,8 +132,8 @@ impl WritePath {
         }
     }
 
-    /// Behind the memtables: sections that are committed or rolled back hold their WALs no longer
-    /// by themselves.
+    /// Called after the insertion: sections that are committed or rolled back stop keeping their
+    /// WALs.
     pub(super) fn resolve_sections(&self, own: &WriteRequest, group: &[Follower]) {
         for step in steps(own, group) {
             let current = || (!own.sync).then(|| self.engine.wals.lock().current_number());
@@ -163,8 +164,7 @@ impl WritePath {
     }
 
     /// Writes every section to `wal`, the current one, and syncs it, because the WALs with the
-    /// sections are given up. Does nothing if an earlier attempt did it and nothing was written
-    /// since.
+    /// sections will be dropped. Does nothing if an earlier attempt did this and no write followed.
     /// # Errors
     /// `IoError`.
     pub(super) fn log_sections_again(&self, wal: FileNumber) -> Result<()> {

@@ -22,7 +22,7 @@ fn who_leads_while_waiting_for_a_flush_gives_way_to_a_recovery() {
             let leader = path.lead_alone();
             path.flush_as_leader(&leader, &engine.family_ids(), FlushReason::ExternalFileIngestion)
         });
-        // Does the work of the flush's failure and of a recovery, without a thread in between.
+        // Fails the flush and recovers on this thread, so that no other thread runs in between.
         let mut state = loop {
             let state = engine.state.lock();
             if !state.flush_queue.is_empty() {

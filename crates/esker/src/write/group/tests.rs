@@ -1,17 +1,17 @@
-//! The write queue and the story of a group in all interleavings that loom tells apart (`cargo
-//! xtask long loom`).
+//! The write queue and a group's steps in all interleavings that loom distinguishes (`cargo xtask
+//! long loom`).
 //!
-//! The model runs the code itself: `WriteQueue`, `Leader`, `write_group`, `ApplyTask`, `Countdown`.
-//! Only the engine is replaced, by a WAL and a memtable that remember their records and which
-//! writer may touch them.
+//! The model runs the real code: `WriteQueue`, `Leader`, `write_group`, `ApplyTask`, `Countdown`.
+//! Only the engine is replaced, by a WAL and a memtable that remember their records and the writer
+//! that may access them.
 //!
 //! Shown for every interleaving
-//!  * No writer waits for ever (loom reports a deadlock), and there is one leader at a time.
-//!  * An acknowledged write is in the WAL once, synced if it asked for that, and in the memtables
-//!    once, under its number.
+//!  * No writer waits forever (loom reports a deadlock), and there is at most one leader.
+//!  * An acknowledged write is once in the WAL, synced if it asked for a sync, and once in the
+//!    memtables, under its number.
 //!  * Numbers are in the WAL's order, without gaps, and are published in this order. Published
 //!    writes are in the memtables.
-//!  * An error reaches the writers that shared the record, and no other; the others are written.
+//!  * An error reaches exactly the writers that shared the record; all other writes succeed.
 
 use super::*;
 use crate::write::queue::{Joined, WriteQueue};
@@ -137,7 +137,7 @@ impl Sink for Model {
 type Outcome = (Name, Result<()>);
 
 impl Model {
-    /// As `WritePath::write`.
+    /// Does the same steps as `WritePath::write`.
     fn write(&self, request: WriteRequest) -> Outcome {
         let name = name_of(&request.batch);
         let (batch, result) = match self.queue.join(request) {
@@ -164,7 +164,7 @@ impl Model {
         }
     }
 
-    /// The record of a write, if it came to one.
+    /// The record of a write, if it was logged.
     fn record_of(wal: &[Record], name: Name) -> Option<&Record> {
         let mut records = wal.iter().filter(|r| r.names.contains(&name));
         let record = records.next();
@@ -220,8 +220,8 @@ impl Seen {
     }
 }
 
-/// Runs `once` in all interleavings with at most this many preemptions. Few runs count as a
-/// failure: a search that is over at once has searched nothing.
+/// Runs `once` in all interleavings with at most this many preemptions. A small number of runs is a
+/// failure: the search then found no choices.
 #[expect(clippy::print_stdout, reason = "how much was searched is part of the result")]
 fn explore(name: &str, preemptions: usize, once: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -237,8 +237,8 @@ fn explore(name: &str, preemptions: usize, once: impl Fn() + Send + Sync + 'stat
     assert!(runs.times() >= 100, "{} runs cannot have been all interleavings", runs.times());
 }
 
-/// Lets each thread make its writes one after the other, the first thread's in this one; then
-/// checks. `look` sees the model and the outcomes of every run.
+/// Makes each thread's writes one after the other, the first thread's on this thread; then checks.
+/// `look` gets the model and the outcomes of every run.
 fn writers(
     name: &str,
     preemptions: usize,
@@ -427,7 +427,7 @@ fn loom_a_leader_without_room_fails_alone_and_the_next_one_leads() {
 }
 
 /// A leader stays stalled until the writer that may not wait has returned. A writer that waited for
-/// this leader would wait for ever.
+/// this leader would wait forever.
 #[test]
 fn loom_who_may_not_wait_is_turned_away_from_a_stall() {
     let (turned_away, written) = (Seen::default(), Seen::default());
@@ -472,7 +472,7 @@ fn loom_who_may_not_wait_is_turned_away_from_a_stall() {
 }
 
 /// A leader stays stalled until a writer that needs no room has led. A writer that waited for the
-/// stalled leader would wait for ever.
+/// stalled leader would wait forever.
 #[test]
 fn loom_who_needs_no_room_leads_during_a_stall_and_nobody_is_written_meanwhile() {
     let (lent, came_first) = (Seen::default(), Seen::default());

@@ -56,7 +56,7 @@ fn who_needs_no_room_leads_while_the_leader_is_stalled_which_has_the_lead_back_b
         drop(lead);
     };
     std::thread::scope(|scope| {
-        // One of each is in line already when the stall begins.
+        // One request of each kind is in line when the stall begins.
         scope.spawn(|| {
             let Joined::Lead(lead, _) = queue.join(request(10)) else { panic!("nobody writes for it") };
             order.lock().push("writer");
@@ -78,7 +78,7 @@ fn who_needs_no_room_leads_while_the_leader_is_stalled_which_has_the_lead_back_b
             std::thread::yield_now();
         }
         leader.lend();
-        // Nobody wants it: it stays.
+        // No urgent request waits: the leader keeps the lead.
         leader.lend();
         order.lock().push("stalled");
         leader.end_stall();
@@ -89,7 +89,7 @@ fn who_needs_no_room_leads_while_the_leader_is_stalled_which_has_the_lead_back_b
     assert_eq!(queue.lead.load(Ordering::Relaxed), FREE);
 }
 
-/// Every request is served exactly once, by one leader at a time, however each race ends.
+/// Every request is served exactly once, by one leader at a time, in every order of the threads.
 #[test]
 fn one_leader_at_a_time_serves_everybody() {
     const THREADS: usize = 4;

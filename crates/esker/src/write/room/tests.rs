@@ -8,13 +8,13 @@ use std::time::Duration;
 
 const RATE: u64 = 1 << 20;
 
-/// A database whose writers are slowed down to [`RATE`] by files of level 0 that are not compacted.
+/// A database in which uncompacted files of level 0 slow writers down to [`RATE`].
 fn delayed() -> (Db, Arc<MockClock>) {
     with_level0_files(2)
 }
 
-/// A database in which `slowdown` files of level 0 slow down writers. It has two, which are not
-/// compacted.
+/// A database with two uncompacted files in level 0, in which `slowdown` such files slow down
+/// writers.
 fn with_level0_files(slowdown: i32) -> (Db, Arc<MockClock>) {
     let clock = Arc::new(MockClock::new(1_000_000));
     let mut options = Options::default();
@@ -88,7 +88,7 @@ fn a_purge_that_waits_for_reads_does_not_move_the_clock_of_the_database() {
             assert!(wait_end.recv().is_err(), "the other end is dropped");
         });
         is_open.recv().unwrap();
-        // The close waits in vain: the guard stays open.
+        // The close cannot wait for the guard, which stays open.
         db.close().unwrap();
         drop(end);
     });
@@ -146,8 +146,8 @@ fn writes_of_low_priority_give_way_as_soon_as_compactions_are_behind() {
         (0..8).for_each(|_| db.write_opt(options, batch(BYTES)).unwrap());
         clock.slept() - before
     };
-    // Two files are more than compaction begins with, and fewer than slow down writers: theirs is 1
-    // MiB a second.
+    // Two files are enough for a compaction and too few to slow all writers: only low-priority
+    // writers get 1 MiB per second.
     assert_eq!(timed(&WriteOptions::default()), Duration::ZERO);
     let slept = timed(&low_pri);
     assert!(slept >= seconds(8 * BYTES as u64) * 9 / 10, "{slept:?}");
@@ -169,7 +169,7 @@ fn writes_of_low_priority_do_not_slow_others_down() {
     assert_eq!(clock.slept(), before);
 }
 
-/// Keeps compactions from beginning.
+/// Keeps compactions waiting until it is opened.
 #[derive(Default)]
 struct Gate {
     is_open: Mutex<bool>,
@@ -182,7 +182,7 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    /// Whether it is opened in time.
+    /// Whether the gate opens within `patience`.
     fn is_passed_within(&self, patience: Duration) -> bool {
         let is_open = self.is_open.lock().unwrap();
         *self.opened.wait_timeout_while(is_open, patience, |is_open| !*is_open).unwrap().0
@@ -248,7 +248,7 @@ fn families_are_made_flushed_and_dropped_while_writers_are_stopped() {
             db.inner.write_path.queue.is_stalled() && !writer_is_done(),
             "nobody has waited for the writer"
         );
-        // The family that it waits for is dropped.
+        // The writer waits for this family, which is dropped.
         db.drop_column_family(&busy).unwrap();
         while !writer_is_done() {
             std::thread::yield_now();
@@ -288,11 +288,11 @@ fn a_wal_that_a_prepared_transaction_keeps_does_not_have_each_write_look_for_roo
     write();
     db.wait_for_background_work().unwrap();
     write();
-    // All other writes of that WAL are in tables, and no flush would release it.
+    // All other writes of the WAL are in tables, so no flush would release it.
     let wals = || db.engine().wals.lock().alive().count();
     assert!(wals() > 1 && db.engine().wals.lock().total_bytes() > 10_000);
     assert!(path.has_room());
-    // Nor is it left for long once that has been resolved.
+    // The WAL goes soon after the section was resolved.
     path.commit_prepared(&WriteOptions::default(), b"one", None, WriteBatch::new()).unwrap();
     assert!(!path.has_room());
     db.put("key", "value").unwrap();
