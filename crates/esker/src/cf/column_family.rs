@@ -1,4 +1,4 @@
-//! One column family: its constant part, and its state under the db mutex.
+//! One column family: the part that never changes, and the state under the db mutex.
 
 use crate::cf::{MemTables, SuperVersion, WriteStall};
 use crate::deleted_runs::DeletedRunMemory;
@@ -15,11 +15,11 @@ use esker_table::TableCache;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// A column family as readers and writers see it. On cache lines of its own: iterators change its
-/// counts.
+/// The part of a column family that readers and writers share. It has cache lines of its own,
+/// because iterators change its counts.
 #[repr(align(128))]
 pub(crate) struct ColumnFamily {
-    /// The open database of this process that it belongs to: `Engine::tag`.
+    /// The open database of this process to which the family belongs: `Engine::tag`.
     pub(crate) database: u64,
     pub(crate) id: ColumnFamilyId,
     pub(crate) name: String,
@@ -28,7 +28,7 @@ pub(crate) struct ColumnFamily {
     pub(crate) super_version: Swap<SuperVersion>,
     /// Open tables of this family.
     pub(crate) tables: Arc<TableCache>,
-    /// Its locks, if the database has transactions that lock.
+    /// The family's locks, if the database has transactions that lock.
     pub(crate) locks: OnceLock<Arc<esker_lock::LockFamily>>,
     dropped: AtomicBool,
 }
@@ -53,10 +53,10 @@ impl ColumnFamily {
         self.super_version.load_full()
     }
 
-    /// The timestamp to read at in this family.
+    /// The timestamp at which a read of this family reads.
     /// # Errors
     /// `InvalidArgument`: a family with timestamps and none given, or the reverse; a timestamp of
-    /// another size, or older than the family's history.
+    /// another size, or one older than the family's oldest readable timestamp.
     pub(crate) fn read_timestamp(
         &self,
         super_version: &SuperVersion,
@@ -85,7 +85,7 @@ impl ColumnFamily {
         }
     }
 
-    /// Whether it was dropped. Readers that hold it go on; writes fail.
+    /// Whether the family was dropped. Readers that hold it continue; writes fail.
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }
@@ -110,27 +110,28 @@ pub(crate) struct FamilyState {
     pub(crate) compaction_options: PickerOptions,
     pub(crate) memtables: MemTables,
     pub(crate) version: Arc<Version>,
-    /// For later super versions.
+    /// The memory of deleted runs for later super versions.
     pub(crate) deleted_run_memory: Arc<DeletedRunMemory>,
     /// The next epoch number, for level-0 files.
     pub(crate) epochs: Arc<AtomicU64>,
     pub(crate) running: RunningCompactions,
-    /// Whether it is in the flush queue.
+    /// Whether the family is in the flush queue.
     pub(crate) flush_queued: bool,
     /// Whether a flush job has some of its memtables.
     pub(crate) flushing: bool,
     /// A flush requested during the running one.
     pub(crate) flush_wanted: Option<FlushReason>,
-    /// Its failed flushes whose error did not come into force.
+    /// The family's failed flushes whose error did not become the background error.
     pub(crate) failed_flushes: FailedFlushes,
-    /// Whether it is in the compaction queue.
+    /// Whether the family is in the compaction queue.
     pub(crate) compaction_queued: bool,
-    /// Tables to compact on request; those that have gone leave at the next version.
+    /// Tables to compact on request. The next version drops deleted tables from the set.
     pub(crate) suggested: BTreeSet<FileNumber>,
     pub(crate) stall: WriteStall,
     /// Bytes that compactions must write to bring every level within its size.
     pub(crate) pending_compaction_bytes: u64,
-    /// Only an oldest snapshot beyond this makes files of the last level worth rewriting.
+    /// Files of the last level are worth rewriting only after the oldest snapshot is newer than
+    /// this.
     pub(crate) bottommost_threshold: SequenceNumber,
     pub(crate) compaction_stats: LevelCompactionStats,
     pub(crate) bytes_flushed: u64,

@@ -1,23 +1,23 @@
 //! Unused cursors over one super version, kept for the next reader: reuse costs less than making
 //! and dropping a cursor.
 //!
-//! In: cursors that hold only references that the super version itself holds. Out: the same. This
+//! In: cursors whose references the super version itself holds, too. Out: the same cursors. This
 //! module does not know their type.
 //!
 //! Invariants
-//!  1. None of them counts as a reference to the super version. They are dropped when another one
-//!     is published, and at the latest with it.
-//!  2. There are at most `MOST`. The lock is only ever tried, and nothing is dropped under it: a
-//!     reader that does not get it makes a cursor, or drops one.
+//!  1. An idle cursor does not count as a reference to the super version. It is dropped when
+//!     another super version is published, and at the latest with its own.
+//!  2. There are at most `MOST`. Threads only try the lock, and drop nothing under it: a reader
+//!     that does not get it makes a new cursor, or drops its own.
 
 use esker_base::sync::Mutex;
 use std::any::Any;
 use std::fmt;
 
-/// The number of threads that may end a scan before the first of them begins another.
+/// Most cursors that are kept: the threads that may end a scan before one of them begins the next.
 const MOST: usize = 16;
 
-/// The cursors; the last used is last.
+/// The cursors; the most recently used one is last.
 #[derive(Default)]
 pub(crate) struct IdleCursors(Mutex<Vec<Box<dyn Any + Send>>>);
 
@@ -38,7 +38,7 @@ impl IdleCursors {
         taken.downcast().ok()
     }
 
-    /// Takes all of them, when the super version is no longer the family's current one.
+    /// Takes all cursors, when the super version has been replaced.
     pub(crate) fn take_all(&self) -> Vec<Box<dyn Any + Send>> {
         self.0.try_lock().map(|mut idle| std::mem::take(&mut *idle)).unwrap_or_default()
     }

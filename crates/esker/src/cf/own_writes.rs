@@ -1,7 +1,7 @@
 //! Unwritten operations of a batch or a transaction, as a memtable of one family.
 //!
-//! Invariant: own writes are numbered from [`OwnWrites::FIRST`] on, above every sequence number of
-//! the database, in their order: the code that merges memtables and files merges them in.
+//! Invariant: own writes have the numbers from [`OwnWrites::FIRST`] on, in their order, above every
+//! sequence number of the database. So the code that merges memtables and files merges them, too.
 
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber};
@@ -12,7 +12,7 @@ use esker_memtable::MemTable;
 #[derive(Clone, Debug)]
 pub(crate) struct OwnWrites {
     pub(crate) mem: Arc<MemTable>,
-    /// Reads do not see later writes.
+    /// The number of the last own write that reads see.
     pub(crate) up_to: SequenceNumber,
 }
 
@@ -20,7 +20,7 @@ impl OwnWrites {
     /// The first number. Sequence numbers of databases stay below it.
     pub(crate) const FIRST: SequenceNumber = SequenceNumber(1 << 55);
 
-    /// Whether they have an operation on `key`, range deletions excluded.
+    /// Whether the own writes have an operation on `key`, other than range deletions.
     pub(crate) fn name(&self, key: &[u8]) -> Result<bool> {
         let mut found = false;
         self.mem.get(&LookupKey::new(key, self.up_to), |_, _, _| {
@@ -32,7 +32,7 @@ impl OwnWrites {
 
     /// Whether these writes may change the value of `key`.
     pub(crate) fn concern(&self, key: &[u8]) -> bool {
-        // In doubt the answer is yes, and the read of the key decides.
+        // On an error the answer is yes, and the read of the key reports it.
         self.mem.max_covering_tombstone_seq(key, self.up_to) > SequenceNumber::ZERO
             || self.name(key).unwrap_or(true)
     }

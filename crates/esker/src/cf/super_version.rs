@@ -1,9 +1,8 @@
-//! A super version: the memtables, files and options of a family that belong together, as one
-//! value.
+//! A super version: one value with the memtables, files and options that a family has together.
 //!
-//! Invariant: every entry that was ever published and not overwritten is in one of them. A new
-//! value is installed under the db mutex before the old memtable or file may go. Readers hold the
-//! old value by their guard or by an `Arc`.
+//! Invariant: every published entry that is not overwritten is in one of the memtables or files. A
+//! new value is installed under the db mutex before the old memtable or file may go. Readers hold
+//! the old value by their guard or by an `Arc`.
 
 use super::IdleCursors;
 use crate::deleted_runs::DeletedRunMemory;
@@ -16,7 +15,7 @@ use esker_memtable::MemTable;
 /// Memtables plus version, pinned as one.
 #[derive(Debug)]
 pub(crate) struct SuperVersion {
-    /// The memtable that takes the writes.
+    /// The active memtable.
     pub(crate) mem: Arc<MemTable>,
     /// Full memtables on their way to level 0, newest first.
     pub(crate) imm: Box<[Arc<MemTable>]>,
@@ -29,11 +28,11 @@ pub(crate) struct SuperVersion {
     pub(crate) version: Arc<Version>,
     /// The highest number of its files.
     pub(crate) newest_file: FileNumber,
-    /// Options in force, the changeable ones included.
+    /// The family's options in force.
     pub(crate) options: Arc<ColumnFamilyOptions>,
-    /// Deleted runs that scans have found in the history of this super version.
+    /// Deleted runs that scans of this super version or its predecessors have found.
     pub(crate) deleted_run_memory: Arc<DeletedRunMemory>,
-    /// Unused cursors over it.
+    /// Unused cursors over this super version.
     pub(crate) idle: IdleCursors,
     /// Number of the super version; it rises with each one installed in the database.
     pub(crate) number: u64,
@@ -61,7 +60,7 @@ impl SuperVersion {
         }
     }
 
-    /// The memtables and, behind them, the flushed ones that are kept for conflict checks; newest
+    /// The memtables, and then the flushed memtables that are kept for conflict checks; newest
     /// first.
     pub(crate) fn history(&self) -> impl Iterator<Item = &Arc<MemTable>> {
         self.memtables().chain(self.history.iter())

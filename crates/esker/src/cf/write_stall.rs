@@ -1,4 +1,4 @@
-//! Write stalls of one family: when writers must slow down or stop, and why.
+//! Write stalls of one family: when writers must slow down or stop, and the cause.
 //!
 //! In: a family's memtables, level-0 files and compaction debt. Out: a condition and its cause.
 //! Source of the triggers: RocksDB `db/column_family.cc` (`GetWriteStallConditionAndCause`).
@@ -63,13 +63,13 @@ pub(crate) fn is_pressed(inputs: StallInputs, options: &ColumnFamilyOptions) -> 
         || soft_limit > 0 && inputs.pending_compaction_bytes >= soft_limit / 4
 }
 
-/// A quarter of the way from the compaction trigger to the slowdown trigger, but at most twice the
-/// compaction trigger.
+/// Level-0 files at which compactions count as behind: a quarter of the way from the compaction
+/// trigger to the slowdown trigger, at most twice the compaction trigger.
 fn level0_files_for_pressure(options: &ColumnFamilyOptions) -> usize {
     let trigger = i64::from(options.level0_file_num_compaction_trigger.max(0));
     let slowdown = i64::from(options.level0_slowdown_writes_trigger);
     if options.compaction_style == CompactionStyle::Fifo {
-        return usize::MAX; // no number of files counts as pressure
+        return usize::MAX; // no number of files counts as behind
     }
     let files = (trigger * 2).min(trigger + (slowdown - trigger) / 4);
     usize::try_from(files).unwrap_or(usize::MAX)

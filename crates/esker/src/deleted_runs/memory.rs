@@ -1,39 +1,38 @@
 //! Remembered deleted runs: ranges of user keys in which a scan found nothing at a sequence number.
 //!
 //! In: a range that a scan has just crossed without finding a visible key, the sequence number it
-//! read at, and the newest file it saw. Out: the same for later scans, which seek across the range
-//! instead of stepping through the deleted keys again, in whatever memtables and files they lie.
-//! Nothing is written to the database for that: each run of deleted keys is stepped through once,
-//! not once for each scan.
+//! read at, and the newest file it saw. Out: the range, for later scans, which seek across it
+//! instead of stepping through the deleted keys again, in all memtables and files. Nothing is
+//! written to the database for this.
 //!
-//! A range stays true. "Nothing in `[a, b)` is visible at sequence number s" holds whatever is
-//! written, flushed or compacted later. A reader at S = s therefore finds nothing in there. A
-//! reader at S > s finds entries written between s and S, and nothing else. So it may skip all
-//! entries that existed when the range was found: those of files that the scan saw, or that were
-//! made of such files, if no entry in them is newer than s. A file's largest sequence number alone
-//! does not decide that, because compactions zero the numbers of entries that all snapshots see. So
-//! the file's number must also not exceed the newest one the scan saw: files with lower numbers
-//! that were installed later are compactions of known files. (Ingested files are not: invariant 1.)
-//! In memtables sequence numbers never change. Entries skipped in one sorted run may have hidden
-//! entries of an older one: a run is skipped only together with all older runs that have anything
-//! in the range. A reader at S < s learns nothing.
+//! A range stays true: later writes, flushes and compactions do not change that nothing in `[a, b)`
+//! is visible at sequence number s. So a reader at S = s finds nothing there. A reader at S > s
+//! finds entries written between s and S, and nothing else. So it may skip the entries that existed
+//! when the range was found. These are entries of files that the scan saw, and of files that were
+//! compacted from such files, if no entry in the file is newer than s. A file's largest sequence
+//! number alone does not decide that, because compactions zero the numbers of entries that all
+//! snapshots see. So the file's number must also not exceed the newest one the scan saw: files with
+//! lower numbers that were installed later are compactions of known files. (Ingested files are not:
+//! invariant 1.) In memtables sequence numbers never change. Entries that are skipped in one sorted
+//! run may hide entries of an older run. So a run is skipped only together with all older runs that
+//! have entries in the range. A reader at S < s learns nothing.
 //!
 //! Invariants
-//!  1. Every range is true, in that sense, for all super versions that hold this value. Ingestion,
-//!     which puts entries with old sequence numbers into the history, gives the family's later
-//!     super versions a fresh value. So does a compaction whose filter removes entries that hide
-//!     older versions (`Purge`, `RemoveAndSkipUntil`).
+//!  1. Every range is true, in this sense, for all super versions that hold this memory. An
+//!     ingestion adds entries with old sequence numbers, so it gives the family's later super
+//!     versions an empty memory. So does a compaction whose filter removes entries that hide older
+//!     versions (`Purge`, `RemoveAndSkipUntil`).
 //!  2. Ranges come from scans whose super version was complete at their sequence number
 //!     (`cf.super_version.holds(super_version)` after the number was read), and that saw
-//!     everything: not from scans that ignore range deletions, stop at memtables or caches, or stay
-//!     within a prefix. The same kinds of scans use them. Families with timestamps have none.
-//!  3. Values that readers load are replaced, never changed. Readers take no lock. Adding a range
-//!     copies one chunk of its layer, and the list of chunks.
-//!  4. The ranges of a layer are sorted and disjoint. A new range moves the ranges it replaces down
-//!     a layer, where readers at older sequence numbers find them.
-//!  5. Ranges take at most [`MAX_BYTES`], charged to the family's block cache. Beyond that the
-//!     lower layers go first, then random chunks: scans that cycle over more than fits lose a part,
-//!     not all.
+//!     everything. Scans that ignore range deletions, stop at memtables or caches, or stay within a
+//!     prefix neither add nor use ranges. Families with timestamps have no ranges.
+//!  3. The ranges that readers load are replaced, never changed, and readers take no lock. Adding a
+//!     range copies one chunk of its layer, and the list of chunks.
+//!  4. The ranges of a layer are sorted and disjoint. A new range moves the ranges that it replaces
+//!     to the next lower layer, where readers at older sequence numbers find them.
+//!  5. Ranges take at most [`MAX_BYTES`], charged to the family's block cache. Beyond that, the
+//!     lower layers are dropped first, then random chunks, so that scans which cycle over too many
+//!     ranges keep a part of them.
 
 mod layers;
 
@@ -47,10 +46,10 @@ use esker_format::key::InternalKeyComparator;
 use esker_table::{BlockCache, CachedBlock};
 use layers::{RememberedRun, RunLayers};
 
-/// Memory for the ranges of one family.
+/// Most bytes of the ranges of one family.
 const MAX_BYTES: usize = 256 << 10;
 
-/// A range whose keys are longer together is not remembered.
+/// Most bytes of a range's keys. Ranges with longer keys are not remembered.
 const MAX_KEY_BYTES: usize = MAX_BYTES / 64;
 
 /// The deleted runs of a family.
@@ -59,16 +58,16 @@ pub(crate) struct DeletedRunMemory {
     icmp: InternalKeyComparator,
     /// See [`DeletedRunMemory::new`].
     min_keys: u64,
-    /// Where they are charged.
+    /// The cache to which the ranges are charged.
     cache: Option<Arc<BlockCache>>,
     layers: Swap<RunLayers>,
-    /// Held by a thread that replaces them; only ever tried.
+    /// The charge. A thread that replaces the ranges holds this lock; threads only try it.
     adding: Mutex<Option<Reservation<CachedBlock>>>,
 }
 
 impl DeletedRunMemory {
-    /// None yet. `min_keys`: how many deleted keys a scan steps over in one call before it puts a
-    /// range in; 0: none ever does.
+    /// A memory without ranges. `min_keys`: deleted keys that a scan steps over in one call before
+    /// it adds a range; 0: scans add none.
     pub(crate) fn new(
         icmp: InternalKeyComparator,
         min_keys: u64,
@@ -79,19 +78,19 @@ impl DeletedRunMemory {
         DeletedRunMemory { icmp, min_keys, cache, layers, adding: Mutex::new(None) }
     }
 
-    /// Those of a family with these options.
+    /// A memory without ranges for a family with these options.
     pub(crate) fn of(icmp: &InternalKeyComparator, options: &ColumnFamilyOptions) -> Arc<DeletedRunMemory> {
         let cache = options.table.block_cache.clone().filter(|_| !options.table.no_block_cache);
         Arc::new(DeletedRunMemory::new(icmp.clone(), options.deleted_run_memory_threshold(), cache))
     }
 
-    /// The same settings, nothing found: for the super versions of a history to which something old
-    /// was added.
+    /// A memory without ranges, with the same settings: for super versions after an ingestion has
+    /// added old entries or a filter has uncovered them.
     pub(crate) fn fresh(&self) -> DeletedRunMemory {
         DeletedRunMemory::new(self.icmp.clone(), self.min_keys, self.cache.clone())
     }
 
-    /// Deleted keys in one call that make it worth while to put a range in; `u64::MAX` for never.
+    /// Deleted keys in one call after which a scan adds a range; `u64::MAX`: never.
     pub(crate) fn min_keys(&self) -> u64 {
         if self.min_keys == 0 { u64::MAX } else { self.min_keys }
     }
@@ -125,8 +124,8 @@ impl DeletedRunMemory {
         }
     }
 
-    /// The range around `user_key` that leads farthest for a reader at `snapshot`. `run_end` gets
-    /// its end or, not `forward`, its start.
+    /// The range around `user_key` that takes a reader at `snapshot` farthest. `run_end` gets its
+    /// end or, if not `forward`, its start.
     pub(crate) fn find<'a>(
         &self,
         user_key: &[u8],

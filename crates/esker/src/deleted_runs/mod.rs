@@ -1,14 +1,14 @@
-//! Deleted runs: remembered, skipped, and looked for before a scan comes by.
+//! Deleted runs: scans remember and skip them, and pre-scans find them in advance.
 //!
-//! A scan that meets a long run of deleted keys steps through it once. Later scans use its finding
-//! (nothing in this range is visible at this sequence number) to skip the run.
+//! A scan that meets a long run of deleted keys steps through it once. It remembers that nothing in
+//! this range is visible at its sequence number, and later scans skip the run.
 //!
-//! Reading order: [`memory`] (the runs that scans of a family remember), [`skip`] (one cursor's
-//! knowledge of its current run, and skipping it), [`queue`] (the runs that wait for a pre-scan),
-//! [`pre_scan`] (background scans for the sake of remembering). Runs inside tables and memtables
-//! have summaries of their own: `format/deleted_runs.rs`, `memtable`.
+//! Reading order: [`memory`] (the runs that scans of a family remember), [`skip`] (a cursor's
+//! current run, and the skips), [`queue`] (the runs that wait for a pre-scan), [`pre_scan`]
+//! (background scans that only remember runs). Runs inside tables and memtables have summaries of
+//! their own: `format/deleted_runs.rs`, `memtable`.
 //!
-//! [`pre_scan`] stands on scans and on the engine; the other files stand below both.
+//! [`pre_scan`] uses scans and the engine; scans and the engine use the other files.
 
 mod memory;
 pub(crate) mod pre_scan;

@@ -1,19 +1,19 @@
 //! Pre-scans over deleted runs after flushes and compactions.
 //!
-//! In: a run of a new table that lies over other tables, or deletions in a memtable (`around.rs`).
-//! Out: the range that a scan through it would remember (`deleted_runs/memory.rs`), so that no scan
-//! has to step through it.
+//! In: a run of a new table that overlaps other tables, or deletions in a memtable (`around.rs`).
+//! Out: the range that a scan through the run would remember (`deleted_runs/memory.rs`), so that no
+//! scan has to step through it.
 //!
 //! A pre-scan reads the family's current super version at the present sequence number. It ends
-//! behind its run, when other work waits, or when there is clearly too little to find. The part
-//! that it has passed is remembered in any case.
+//! behind its run, when other work waits, or when it has found too many visible keys. It remembers
+//! the part that it has passed in any case.
 //!
 //! Invariants
-//!  1. It holds no lock while it reads, and a super version only until its next check finds that
+//!  1. It holds no lock while it reads. At each check it gives up its super version if that was
 //!     replaced.
 //!  2. It checks for other work every `LOOK_UP_EVERY` entries, and ends if the database closes or
-//!     the family is dropped. It pauses while background work is paused or stopped by an error, and
-//!     queues behind a job that waits for a thread.
+//!     the family is dropped. A pre-scan pauses while background work is paused or stopped by an
+//!     error, and queues behind a job that waits for a thread.
 //!  3. It changes nothing but the remembered runs. Its blocks do not go into the block cache, and
 //!     its errors go to LOG only.
 
@@ -30,17 +30,17 @@ use esker_base::{Result, SequenceNumber, Severity};
 
 /// Entries between two checks for other work, some 100 µs; fewer if shorter runs are pre-scanned.
 const LOOK_UP_EVERY: u64 = 2048;
-/// At least.
+/// Fewest entries between two checks for other work.
 const LOOK_UP_LEAST: u64 = 16;
 
-/// The reason why a pre-scan stops at its place.
+/// The reason why a pre-scan stops at its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stop {
-    /// For good.
+    /// The pre-scan is done.
     Over,
-    /// Until the job is run again.
+    /// The pre-scan yields, and continues when the job runs again.
     GiveWay,
-    /// To go on over the family's newer super version.
+    /// The pre-scan continues over the family's newer super version.
     NewSuperVersion,
 }
 
@@ -49,13 +49,13 @@ struct Surroundings {
     engine: Arc<Engine>,
     cf: Arc<ColumnFamily>,
     super_version: Arc<SuperVersion>,
-    /// Its end, if it has one.
+    /// The last user key of the pre-scan's run, if the run has an end.
     last: Option<Vec<u8>>,
     most_entries: u64,
 }
 
 impl Surroundings {
-    /// Whether to stop before `user_key`, after `passed` entries.
+    /// The reason to stop before `user_key`, after `passed` entries; `None`: continue.
     fn stop(&self, user_key: &[u8], passed: u64) -> Option<Stop> {
         let engine = &self.engine;
         if engine.is_shutting_down()
@@ -115,9 +115,9 @@ fn tell(engine: &Engine, cf: &ColumnFamily, pre_scan: &PreScan) {
     );
 }
 
-/// Goes on over the present super version.
+/// Continues a pre-scan over the current super version.
 /// # Errors
-/// Those of reading tables.
+/// Errors of reading tables.
 fn pre_scan_super_version(
     engine: &Arc<Engine>,
     cf: &Arc<ColumnFamily>,
@@ -126,7 +126,8 @@ fn pre_scan_super_version(
     esker_base::probe!("pre_scan:super_version");
     let (mut iter, around, every) = begin(engine, cf, pre_scan)?;
     iter.seek(&pre_scan.from);
-    // Between two keys that are there few may be deleted: then the cursor does not ask.
+    // Between two visible keys there may be few deleted keys, and then the cursor does not ask. So
+    // this loop checks, too.
     let (mut steps, mut look_at) = (0, every);
     let stop = loop {
         iter.status()?;
@@ -158,7 +159,7 @@ fn pre_scan_super_version(
 /// A cursor over the current super version that checks for other work, with the state it checks and
 /// the number of entries between checks.
 /// # Errors
-/// Those of opening tables.
+/// Errors of opening tables.
 fn begin(
     engine: &Arc<Engine>,
     cf: &Arc<ColumnFamily>,
@@ -189,7 +190,7 @@ fn stop_of(iter: &DbIter<Runs>, around: &Surroundings, pre_scan: &mut PreScan) -
     let Some(user_key) = iter.stopped_at() else { return Stop::Over };
     pre_scan.from.clear();
     pre_scan.from.extend_from_slice(user_key);
-    // The reason may have passed meanwhile.
+    // The reason may have ceased meanwhile.
     around.stop(user_key, iter.counters().skipped).unwrap_or(Stop::NewSuperVersion)
 }
 

@@ -1,15 +1,14 @@
-//! The queue of pre-scans: runs of deleted keys to step through in the background, before a scan
-//! comes to them.
+//! The queue of pre-scans: deleted runs to read in the background before a scan reaches them.
 //!
 //! In: the long runs of tables that flushes and compactions have installed, and deletions that
-//! active memtables have sampled. Out: a queue of pre-scans; `pre_scan.rs` makes them.
+//! active memtables have sampled. Out: a queue of pre-scans; `pre_scan.rs` runs them.
 //!
 //! Invariants
-//!  1. The queue holds at most `MOST_WAITING` pre-scans: others are left to scans.
-//!  2. A run is queued only if a table besides its own has entries there: otherwise its own span is
-//!     enough to pass it.
-//!  3. Of each family at most one pre-scan around sampled deletions waits, with at most `MOST_KEYS`
-//!     of them.
+//!  1. The queue holds at most `MOST_WAITING` pre-scans. Scans have to step through further runs.
+//!  2. A run is queued only if another table has entries in its range: otherwise the span in the
+//!     run's own table is enough to skip it.
+//!  3. At most one pre-scan around sampled deletions waits for each family, with at most
+//!     `MOST_KEYS` deletions.
 
 use crate::version::Version;
 use esker_base::ColumnFamilyId;
@@ -17,64 +16,66 @@ use esker_format::deleted_runs::LongDeletedRun;
 use esker_memtable::SampledDeletions;
 use std::collections::VecDeque;
 
-/// Pre-scans that wait at most, of all families.
+/// Most waiting pre-scans of all families.
 const MOST_WAITING: usize = 256;
-/// Entries that a pre-scan may pass for each one of its run: older versions and what else lies
-/// between.
+/// Entries that a pre-scan may pass for each entry of its run: older versions and entries between
+/// them.
 const ENTRIES_EACH: u64 = 16;
 
-/// Most sampled deletions of a family that wait: further ones are left to scans.
+/// Most sampled deletions of a family that wait. Further samples are dropped.
 const MOST_KEYS: usize = 1024;
 
-/// A pre-scan over a run of deleted keys, or what is left of one.
+/// A pre-scan over a deleted run, or the rest of one.
 #[derive(Debug)]
 pub(crate) struct PreScan {
     pub(crate) family: ColumnFamilyId,
-    /// The user key it goes on from.
+    /// The user key at which the pre-scan continues.
     pub(crate) from: Vec<u8>,
-    /// Instead of that, deleted user keys around which it goes, those that are left.
+    /// If set, `from` and `last` do not count: the pre-scan reads around these deleted user keys,
+    /// which are still to be done.
     pub(crate) around: Option<Vec<Vec<u8>>>,
     /// The last user key of the run.
     pub(crate) last: Vec<u8>,
-    /// Entries that it has passed, and that it may pass in all.
+    /// Entries that the pre-scan has passed, and (`most_entries`) the entries that it may pass in
+    /// total.
     pub(crate) passed: u64,
     pub(crate) most_entries: u64,
-    /// Around sampled deletions: how many the memtable has had since the last pre-scan.
+    /// Around sampled deletions: deletions that the memtable took since the last pre-scan.
     pub(crate) deletions: u64,
-    /// Microseconds that took.
+    /// Microseconds that the pre-scan has taken.
     pub(crate) micros: u64,
-    /// Keys that were there after all, and how many of them end it.
+    /// Visible keys that it has found, and (`most_there`) the number of them that ends it.
     pub(crate) keys_there: u64,
     pub(crate) most_there: u64,
 }
 
-/// Pre-scans that wait, of all families, and what came of those so far. In the db state.
+/// Waiting pre-scans of all families, and the work of earlier ones. Part of the db state.
 #[derive(Debug, Default)]
 pub(crate) struct PreScanQueue {
     pub(super) waiting: VecDeque<PreScan>,
     /// Entries that all pre-scans so far have passed.
     pub(crate) pre_scanned_entries: u64,
-    /// A job that takes pre-scans is scheduled, and has not ended.
+    /// Whether a job that takes pre-scans is scheduled and has not ended.
     pub(crate) pre_scan_scheduled: bool,
 }
 
 impl PreScanQueue {
-    /// Whether none waits.
+    /// Whether no pre-scan waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Takes the one that waits first.
+    /// Takes the first waiting pre-scan.
     pub(crate) fn take_first(&mut self) -> Option<PreScan> {
         self.waiting.pop_front()
     }
 
-    /// Puts what is left of a pre-scan back: it goes on first.
+    /// Puts the rest of a pre-scan back, in front of all others.
     pub(crate) fn put_back(&mut self, pre_scan: PreScan) {
         self.waiting.push_front(pre_scan);
     }
 
-    /// Queues a pre-scan around deletions, or adds them to one that waits.
+    /// Queues a pre-scan around deletions, or adds them to a waiting one.
     pub(crate) fn add_around(&mut self, family: ColumnFamilyId, sampled: SampledDeletions) {
         let SampledDeletions { mut keys, most_entries: most, deletions: since } = sampled;
         let waiting =
@@ -102,8 +103,8 @@ impl PreScanQueue {
         }
     }
 
-    /// Queues pre-scans over those of `spans` that lie over something. REQUIRES: the tables that
-    /// have them are in `version`.
+    /// Queues pre-scans over those of `spans` that overlap another table. REQUIRES: the tables of
+    /// `spans` are in `version`.
     pub(crate) fn add_over<'a>(
         &mut self,
         family: ColumnFamilyId,
@@ -122,8 +123,8 @@ impl PreScanQueue {
                     deletions: 0,
                     micros: 0,
                     keys_there: 0,
-                    // A pre-scan that finds nothing but keys costs a scan of them and spares no
-                    // other scan anything.
+                    // A pre-scan that finds only visible keys costs as much as a scan and helps no
+                    // other scan.
                     most_there: 1 + span.entries / 64,
                 });
             }
@@ -143,6 +144,7 @@ pub(crate) fn tables_between(version: &Version, first: &[u8], last: &[u8]) -> us
         0 => version.overlapping(0, first, last).len(),
         _ => version.overlapping_range(level, first, last).len(),
     };
-    // A run may go on from one table of a level to the next, but then each has its own span of it.
+    // A run may continue from one table of a level into the next, but then each table has its own
+    // span of the run.
     (0..version.num_levels()).map(in_level).sum()
 }

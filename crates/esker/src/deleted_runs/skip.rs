@@ -1,16 +1,17 @@
-//! Cursors that skip runs of deleted keys, and remember them.
+//! Skips of deleted runs by a cursor, and the report of runs that it stepped through.
 //!
 //! After `SKIP_AFTER` hidden entries in one call, the cursor asks the inner cursor to skip
-//! ([`ScanIterator::skip_deleted_run`]). It asks again after every skip that led to the end of the
-//! known run. If a skip led nowhere, or only to an entry that an older run has in between, the next
-//! one is tried after twice as many entries. If a call has stepped over many deleted keys
-//! nevertheless, it reports them to the family's [`DeletedRunMemory`]: at its sequence number there
-//! is no key between the place where it began and the key that it found.
+//! ([`ScanIterator::skip_deleted_run`]). It asks again after every skip that reached the end of the
+//! known deleted run. If a skip did not move, or stopped at an entry that an older sorted run has
+//! in between, the interval to the next try doubles. A call that has stepped over many deleted keys
+//! reports them to the family's [`DeletedRunMemory`]: at its sequence number there is no key
+//! between its start and the key that it found.
 //!
 //! Invariants
-//!  1. `keys` user keys were found deleted in this call, without skipped ones.
-//!  2. If `keys > 0`, there is no key between `run_end` (exclusive; inclusive for a forward call in
-//!     an order whose next key cannot be named) and the cursor's place.
+//!  1. `keys` is the number of user keys that this call has found deleted, without skipped keys.
+//!  2. If `keys > 0`, there is no visible key between `run_end` and the cursor's position.
+//!     `run_end` itself is excluded, but included in a forward call if the order does not name a
+//!     key's successor.
 
 use super::DeletedRunMemory;
 use esker_base::comparator::KeyOrder;
@@ -23,7 +24,7 @@ use esker_format::key;
 /// range: a skip costs about as much as 20 steps.
 const SKIP_AFTER: u64 = 8;
 
-/// Where a cursor remembers deleted runs, and the newest file that its super version has.
+/// The memory in which a cursor remembers deleted runs, and the newest file of its super version.
 #[derive(Clone, Debug)]
 pub(crate) struct DeletedRunMemoryRef {
     pub(crate) ranges: Arc<DeletedRunMemory>,
@@ -34,9 +35,9 @@ pub(crate) struct DeletedRunMemoryRef {
 #[derive(Debug)]
 pub(crate) struct DeletedRunTracker {
     pub(crate) keys: u64,
-    /// Keys from which on a range is remembered; `u64::MAX`: never.
+    /// Keys after which a range is remembered; `u64::MAX`: never.
     pub(crate) min_keys: u64,
-    /// The same in a call that has found none remembered.
+    /// `min_keys` in a call that has met no remembered range.
     min_keys_alone: u64,
     pub(crate) run_end: Vec<u8>,
     /// The count of passed entries at which to skip.
@@ -64,7 +65,7 @@ impl DeletedRunTracker {
         }
     }
 
-    /// A new call begins.
+    /// Begins a new call.
     pub(crate) fn begin(&mut self) {
         self.keys = 0;
         self.min_keys = self.min_keys_alone;
@@ -73,7 +74,7 @@ impl DeletedRunTracker {
     }
 }
 
-/// A place to skip from.
+/// The state of the call in which a cursor skips.
 #[derive(Debug)]
 pub(crate) struct Skip<'v> {
     pub(crate) memory: Option<&'v DeletedRunMemoryRef>,
@@ -81,12 +82,12 @@ pub(crate) struct Skip<'v> {
     pub(crate) forward: bool,
     /// Entries that this call has passed.
     pub(crate) passed: u64,
-    /// For a pre-scan: deleted keys behind a known run, however few, join its range.
+    /// Set for pre-scans: deleted keys behind a known run join its range, even if they are few.
     pub(crate) joins_runs: bool,
 }
 
 impl DeletedRunTracker {
-    /// Skips with `iter` from its entry, which is not to be shown. False if it did not move.
+    /// Skips with `iter` from its entry, which is hidden. Returns false if `iter` did not move.
     pub(crate) fn skip<I: ScanIterator>(&mut self, iter: &mut I, from: &Skip<'_>) -> bool {
         esker_base::probe!("iter:skip");
         let known = from.memory.and_then(|memory| {
@@ -105,7 +106,8 @@ impl DeletedRunTracker {
         skipped != SkipDistance::No
     }
 
-    /// A forward call has ended at `end`: remembers the deleted keys that it stepped over.
+    /// Remembers the deleted keys that a forward call has stepped over. The call has ended at
+    /// `end`.
     pub(crate) fn remember_up_to(
         &mut self,
         end: &[u8],
@@ -119,8 +121,8 @@ impl DeletedRunTracker {
         memory.ranges.add(&self.run_end, end, sequence, memory.newest_file);
     }
 
-    /// A backward call has ended: remembers the deleted keys from `start` on, or from behind it if
-    /// that key is there.
+    /// Remembers the deleted keys that a backward call has stepped over: from `start` on, or from
+    /// behind it if `start` is a visible key.
     pub(crate) fn remember_from(
         &mut self,
         (start, is_there): (&[u8], bool),

@@ -1,8 +1,8 @@
 //! Ranges of user keys in layers: sorted, disjoint within a layer, newest on top.
 //!
-//! In: ranges. Out: the range around a key that leads farthest for a reader. A layer is cut into
-//! chunks that its copies share, so that a copy with one more range costs a chunk and the list of
-//! chunks, whatever its size.
+//! In: ranges. Out: the range around a key that takes a reader farthest. Copies of a layer share
+//! its chunks, so a copy with one more range costs one chunk and the list of chunks, at any size of
+//! the layer.
 //!
 //! Invariants
 //!  1. The ranges of a layer, chunk by chunk, are sorted and disjoint. No chunk is empty.
@@ -14,14 +14,14 @@ use esker_base::{FileNumber, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use std::ops::Range;
 
-/// The newest ranges of each place, and those for readers at older sequence numbers.
+/// Number of layers: one for the newest ranges, the others for readers at older sequence numbers.
 const LAYERS: usize = 3;
-/// Ranges of a chunk: a full one is cut in half.
+/// Most ranges of a chunk. A full chunk is cut in half.
 const CHUNK: usize = 48;
-/// Bytes of a range beside its keys: itself with its counts, and its slot in a chunk.
+/// Bytes of a range beside its keys: the value with its reference counts, and its slot in a chunk.
 const OVERHEAD: usize = size_of::<RememberedRun>() + 3 * size_of::<usize>();
 
-/// Nothing is there in `[start, end)` at `sequence`.
+/// States that no key in `[start, end)` is visible at `sequence`.
 #[derive(Debug)]
 pub(super) struct RememberedRun {
     start: Box<[u8]>,
@@ -31,7 +31,7 @@ pub(super) struct RememberedRun {
 }
 
 impl RememberedRun {
-    /// REQUIRES: `start` is before `end`.
+    /// A range for readers at `sequence`. REQUIRES: `start` is before `end`.
     pub(super) fn new(
         start: &[u8],
         end: &[u8],
@@ -41,7 +41,7 @@ impl RememberedRun {
         RememberedRun { start: start.into(), end: end.into(), sequence, newest_file }
     }
 
-    /// Where a scan leaves it.
+    /// The end at which a scan leaves the range.
     pub(super) fn run_end(&self, forward: bool) -> &[u8] {
         if forward { &self.end } else { &self.start }
     }
@@ -53,12 +53,12 @@ impl RememberedRun {
 
 type Chunk = Arc<Vec<Arc<RememberedRun>>>;
 
-/// One layer. Places of ranges are (chunk, place in it).
+/// One layer. A range's position is a pair: chunk, and index in the chunk.
 #[derive(Clone, Debug, Default)]
 struct Layer(Vec<Chunk>);
 
 impl Layer {
-    /// Number of chunks, and of ranges in the next one, that end at or before `user_key`.
+    /// Number of chunks that end at or before `user_key`, and of ranges in the next chunk that do.
     fn ended_by(&self, icmp: &InternalKeyComparator, user_key: &[u8]) -> (usize, usize) {
         let ended = |range: &Arc<RememberedRun>| icmp.compare_user_keys(&range.end, user_key).is_le();
         let chunk = self.0.partition_point(|chunk| chunk.last().is_some_and(ended));
@@ -75,14 +75,14 @@ impl Layer {
         icmp.compare_user_keys(&range.start, user_key).is_le().then_some(range)
     }
 
-    /// Those that overlap `range`.
+    /// The ranges that overlap `range`.
     fn overlapping(&self, icmp: &InternalKeyComparator, range: &RememberedRun) -> Vec<Arc<RememberedRun>> {
         let (chunk, place) = self.ended_by(icmp, &range.start);
         let behind = self.0.iter().skip(chunk).flat_map(|chunk| chunk.iter()).skip(place);
         behind.take_while(|other| icmp.compare_user_keys(&other.start, &range.end).is_lt()).cloned().collect()
     }
 
-    /// Replaces the overlapping ranges by this one.
+    /// Replaces the ranges that overlap `range` by it.
     fn replace(&mut self, icmp: &InternalKeyComparator, range: Arc<RememberedRun>) {
         let (chunk, place) = self.ended_by(icmp, &range.start);
         let Some(first) = self.0.get(chunk) else {
@@ -94,8 +94,7 @@ impl Layer {
         };
         let starts_before_end =
             |other: &Arc<RememberedRun>| icmp.compare_user_keys(&other.start, &range.end).is_lt();
-        // The remaining ranges of those chunks, except the last's rest, join the new range in one
-        // chunk.
+        // The ranges that stay in the touched chunks share a chunk with the new range.
         let mut joined = first[..place].to_vec();
         let gone = self.0[chunk..].partition_point(|chunk| chunk.first().is_some_and(starts_before_end));
         let touched = chunk..chunk + gone.max(1);
@@ -116,17 +115,17 @@ impl Layer {
     }
 }
 
-/// All of them.
+/// All layers of ranges.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunLayers {
     layers: [Layer; LAYERS],
     bytes: usize,
-    /// Of whom to let go; changes with each one that goes.
+    /// The random state that chooses the next chunk to drop.
     dice: u32,
 }
 
 impl RunLayers {
-    /// Bytes of memory they take.
+    /// Bytes of memory that the ranges take.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -142,8 +141,8 @@ impl RunLayers {
         ranges.map(|range| range.bytes()).sum()
     }
 
-    /// The range around `user_key` that leads farthest for a reader at `snapshot`. Among equals,
-    /// the newest one, which knows more files and needs fewer old entries.
+    /// The range around `user_key` that takes a reader at `snapshot` farthest. Of equal ranges, the
+    /// newest one: it knows more files.
     pub(super) fn find(
         &self,
         icmp: &InternalKeyComparator,
@@ -168,7 +167,7 @@ impl RunLayers {
         best
     }
 
-    /// Puts a range in.
+    /// Inserts a range.
     pub(super) fn insert(&mut self, icmp: &InternalKeyComparator, range: RememberedRun) {
         self.insert_at(icmp, 0, Arc::new(range));
     }
@@ -202,11 +201,11 @@ impl RunLayers {
     }
 }
 
-/// Two ranges of one sequence number that overlap, as one.
+/// Joins two overlapping ranges of one sequence number.
 fn union(icmp: &InternalKeyComparator, a: &RememberedRun, b: &RememberedRun) -> RememberedRun {
     let start = if icmp.compare_user_keys(&a.start, &b.start).is_le() { &a.start } else { &b.start };
     let end = if icmp.compare_user_keys(&a.end, &b.end).is_ge() { &a.end } else { &b.end };
-    // Files that both scans saw.
+    // Both scans saw the files up to the smaller number.
     let newest_file = a.newest_file.min(b.newest_file);
     RememberedRun { start: start.clone(), end: end.clone(), sequence: a.sequence, newest_file }
 }

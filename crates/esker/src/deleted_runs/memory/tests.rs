@@ -88,7 +88,7 @@ fn what_they_take_is_bounded_and_charged() {
     assert_eq!(usage(), 0);
 }
 
-/// Ranges of numbers at random, against all that was ever put in.
+/// Inserts random ranges of numbers, and compares each answer with all ranges that were inserted.
 #[test]
 fn nothing_is_said_that_was_not_put_in() {
     esker_testkit::seed::for_each_seed("deleted-run-memory", 20, |_, mut rng| {
@@ -112,7 +112,8 @@ fn nothing_is_said_that_was_not_put_in() {
                 let run_end: u64 = run_end.parse().unwrap();
                 let (from, to) = if forward { (at, run_end) } else { (run_end, at + 1) };
                 assert!(from < to, "{at} lies in it");
-                // Each number of it was in a range with that very sequence number.
+                // Each number of the found range was in an inserted range of the same sequence
+                // number.
                 for number in from..to {
                     let is_true = |&(a, b, s): &(u64, u64, u64)| s == sequence && a <= number && number < b;
                     assert!(all.iter().any(is_true), "{number} at {sequence}");

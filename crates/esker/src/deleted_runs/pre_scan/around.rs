@@ -1,21 +1,21 @@
 //! Pre-scans around deletions that a memtable has sampled (`memtable/src/deletion_sample.rs`).
 //!
-//! In: sampled deletions. Out: around each of them that lies over a table, the range that a scan
-//! would remember. A scan then has to step only through deletions written since the last pre-scan,
-//! not through the whole run in memory.
+//! In: sampled deletions. Out: around each sampled deletion that overlaps a table, the range that a
+//! scan would remember. A scan then steps only through deletions since the last pre-scan, not
+//! through the whole run in memory.
 //!
 //! A run grows while it is written, mostly upward or downward. A pre-scan begins at the start of
-//! the remembered range around a key, or at the start of the memtable's deletions before it if they
-//! are few. It jumps to the end of the remembered range and goes on over the new part. Its range
-//! then replaces the former one, and the whole run is one range again.
+//! the remembered range around a sampled key, or at the start of the memtable's deletions before
+//! that range if they are few. It skips to the end of the remembered range and continues over the
+//! new part. Its range replaces the former one, so the whole run is one range again.
 //!
 //! After a pre-scan of a fast-growing run the next one comes soon, with or without new samples. A
 //! scan right after the last deletion steps through all deletions since the last pre-scan.
 //!
 //! Invariants
-//!  1. No entry of a table is stepped over twice for the same deletions, except where a remembered
-//!     range was forgotten, and then within the memtable's limit.
-//!  2. A key that cannot be examined now, because the pre-scan has to stop, is left for later.
+//!  1. No entry of a table is stepped over twice for the same deletions, unless a remembered range
+//!     was dropped; the memtable limits such repeats.
+//!  2. If the pre-scan has to stop, keys that it has not examined stay queued.
 
 use super::{Stop, begin};
 use crate::cf::ColumnFamily;
@@ -26,25 +26,25 @@ use esker_base::{Result, SequenceNumber};
 use esker_memtable::{MemTable, Take};
 use std::time::Duration;
 
-/// Entries that a seek counts for.
+/// Entries as which a seek counts.
 const SEEK_ENTRIES: u64 = 16;
 
-/// Entries of the memtable before a sampled deletion that a pre-scan goes back for: they were
-/// deleted before any of theirs was sampled.
+/// Most entries of the memtable before a sampled deletion for which a pre-scan goes back: deletions
+/// of the run before its first sample.
 const NEAR: u64 = 2048;
 
-/// Time for which a job waits for more work. Waking a thread costs some microseconds, for a writer
-/// as much as twenty deletions. So a job stays while deletions come fast, and none wakes another.
+/// Time for which a job waits for more work. Waking a thread costs a writer as much as twenty
+/// deletions. So the job stays while deletions come fast, and no writer wakes it.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// Time for which it waits while a run grows fast: a scan has to step through the deletions that
-/// come meanwhile.
+/// Time for which a job waits while a run grows fast: a scan has to step through the deletions of
+/// this time.
 const LINGER_BY_RUN: Duration = Duration::from_micros(100);
 
-/// Deletions since the last pre-scan from which on a run grows fast.
+/// Deletions since the last pre-scan at which a run counts as growing fast.
 const FAST: u64 = 64;
 
-/// Queues the next pre-scan if deletions continue, after one that passed `passed` entries for
+/// Queues the next pre-scan if deletions continue. The last pre-scan passed `passed` entries for
 /// `deletions` new deletions.
 pub(super) fn linger(engine: &Arc<Engine>, (passed, deletions): (u64, u64)) {
     let goes_on = || {
@@ -56,8 +56,8 @@ pub(super) fn linger(engine: &Arc<Engine>, (passed, deletions): (u64, u64)) {
         engine.env.clock.sleep(time);
         engine.queue_pre_scans_in_memory(when)
     };
-    // Each deletion of a run lies over something; of others only those are looked at that were
-    // sampled.
+    // If the entries passed are as many as the deletions, the deletions form a run over table
+    // entries. Other deletions are read around only where they were sampled.
     let follows_run = deletions >= FAST && passed >= deletions;
     if follows_run && goes_on() && wait(LINGER_BY_RUN, Take::Any) {
         return;
@@ -67,16 +67,17 @@ pub(super) fn linger(engine: &Arc<Engine>, (passed, deletions): (u64, u64)) {
     }
 }
 
-/// Where the deletions of this memtable around `user_key` begin, if that is before it and not far.
+/// The start of the memtable's deletions around `user_key`, if it is before `user_key` and at most
+/// `NEAR` entries away.
 fn start_of_run(mem: &Arc<MemTable>, user_key: &[u8], sequence: SequenceNumber) -> Option<Vec<u8>> {
     let start = mem.deleted_run_start(user_key, sequence)?;
     let is_before = mem.comparator().compare_user_keys(&start, user_key).is_lt();
     (is_before && mem.approximate_count(&start, user_key) <= NEAR).then_some(start)
 }
 
-/// Goes on over the present super version.
+/// Continues a pre-scan over the current super version.
 /// # Errors
-/// Those of reading tables.
+/// Errors of reading tables.
 pub(super) fn pre_scan_super_version(
     engine: &Arc<Engine>,
     cf: &Arc<ColumnFamily>,
@@ -86,7 +87,7 @@ pub(super) fn pre_scan_super_version(
     let (mut iter, surroundings, _) = begin(engine, cf, pre_scan)?;
     let super_version = &surroundings.super_version;
     let mut keys = pre_scan.around.take().unwrap_or_default();
-    // The first comes last.
+    // Descending: `pop` then takes the first key.
     keys.sort_by(|a, b| cf.icmp.compare_user_keys(b, a));
     let (mut run_end, mut seeks, mut stop) = (Vec::new(), 0, Stop::Over);
     let mut goes_back = true;
@@ -102,7 +103,7 @@ pub(super) fn pre_scan_super_version(
         iter.status()?;
         seeks += 1;
         // A table has a visible key between the start of the memtable's deletions and the sample:
-        // the others may be alike.
+        // going back may be useless for the other samples, too.
         if start.is_some() && iter.valid() && cf.icmp.compare_user_keys(iter.key(), &key).is_lt() {
             goes_back = false;
             iter.seek(known_start);
@@ -119,7 +120,7 @@ pub(super) fn pre_scan_super_version(
                 keys.push(key);
             }
             keys.push(user_key.to_vec());
-            // The reason may have passed meanwhile.
+            // The reason may have ceased meanwhile.
             Some(surroundings.stop(user_key, passed).unwrap_or(Stop::NewSuperVersion))
         } else {
             Some(Stop::Over)

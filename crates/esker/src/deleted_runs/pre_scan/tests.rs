@@ -1,5 +1,4 @@
-//! Runs of deleted keys are gone through before scans come to them, and whatever happens meanwhile
-//! ends that.
+//! Pre-scans read deleted runs before scans reach them, and stop for other work.
 
 use super::*;
 use crate::db::{ColumnFamilyHandle, Db};
@@ -11,9 +10,9 @@ use esker_env::fault::{FaultFs, FaultRule, OpKind};
 use esker_env::mem::MemFs;
 use esker_format::deleted_runs::LongDeletedRun;
 
-/// All but the first and the last are deleted.
+/// Number of keys. All but the first and the last are deleted.
 const KEYS: usize = 2000;
-/// Entries that a scan may step over on its way across.
+/// Entries that a scan may step over in a run that was pre-scanned.
 const FEW: u64 = 40;
 
 struct Scene {
@@ -26,8 +25,8 @@ fn key(i: usize) -> String {
     format!("key{i:06}")
 }
 
-/// Values in one file and the deletions in another. `pre_scan`: the length from which runs are
-/// pre-scanned.
+/// A database with the values in one file and the deletions in another. `pre_scan`: the length from
+/// which runs are pre-scanned.
 fn scene(pre_scan: u64, change: impl FnOnce(&mut ColumnFamilyOptions)) -> Scene {
     let statistics = Arc::new(Statistics::new());
     let fs = FaultFs::new(Arc::new(MemFs::new()));
@@ -48,7 +47,7 @@ fn scene(pre_scan: u64, change: impl FnOnce(&mut ColumnFamilyOptions)) -> Scene 
     Scene { db, fs, statistics }
 }
 
-/// A pre-scan over the whole run, made here and now, whatever the options say.
+/// Runs a pre-scan over the whole run on this thread, with any options.
 fn pre_scan_now(db: &Db) {
     let engine = db.engine();
     let span = LongDeletedRun { first: key(1).into(), last: key(KEYS - 2).into(), entries: KEYS as u64 };
@@ -123,7 +122,7 @@ fn nothing_is_gone_through_unless_it_is_long_lies_over_something_and_may_be_reme
 fn a_compaction_that_moves_deletions_over_others_is_followed_by_a_pre_scan() {
     let scene = scene(1000, |_| {});
     let db = &scene.db;
-    // The values go down two levels, the deletions one.
+    // The values move down two levels, the deletions one.
     let overwritten = scan(&scene);
     assert_eq!(overwritten.0, ends());
     (1..KEYS - 1).for_each(|i| db.put(key(i), "again").unwrap());
@@ -161,7 +160,7 @@ fn what_is_written_meanwhile_is_found_and_the_pre_scan_goes_on_over_the_newer_su
 #[test]
 fn it_looks_up_where_every_few_keys_one_is_there_too() {
     let scene = scene(0, |options| options.table.no_block_cache = true);
-    // Runs of deleted keys stay too short for a move to look them up.
+    // The deleted runs become too short for a skip.
     (1..KEYS).step_by(5).for_each(|i| scene.db.put(key(i), "new").unwrap());
     at_read(&scene, 6, Db::pause_background_work);
     let engine = scene.db.engine();
