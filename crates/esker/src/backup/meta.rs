@@ -9,13 +9,13 @@
 //! NAME crc32 CRC32C        once for each file; the name from the backup directory on
 //! ```
 //!
-//! Source: RocksDB `utilities/backup/backup_engine.cc` (`BackupMeta`). Written: the first schema,
-//! which every version reads.
+//! Source: RocksDB `utilities/backup/backup_engine.cc` (`BackupMeta`). Esker writes the first
+//! schema, which every version reads.
 
 use esker_base::{Error, Result};
 use std::fmt::Write;
 
-/// Prefix of fields of a later schema that a reader must understand.
+/// Prefix of fields, in later schemas, that a reader must not ignore.
 const NOT_IGNORABLE: &str = "ni::";
 
 /// A file of a backup.
@@ -168,7 +168,7 @@ mod tests {
             "schema_version 2.1\n1\n2\nfield x\n1\nprivate/1/CURRENT crc32 5 size 9 temp kWarm\n// FOOTER\n";
         assert_eq!(BackupMeta::parse(later.as_bytes()).unwrap().files[0].crc, 5);
         assert!(BackupMeta::parse(b"schema_version 3.0\n").is_err());
-        // Restored, it would be a database without that table, whatever number of files it gives.
+        // With either file count, a restore of the list would give a database without that table.
         for count in [1, 2] {
             let excluded = format!(
                 "schema_version 2.1\n1\n2\n{count}\nprivate/1/CURRENT crc32 5\nshared_checksum/7_s_9.sst ni::excluded true\n"

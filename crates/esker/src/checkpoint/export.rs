@@ -4,8 +4,8 @@
 //! its tables, and the metadata that `Db::create_column_family_with_import` takes.
 //!
 //! Invariants
-//!  1. As with checkpoints, the directory has its name only when everything in it is durable.
-//!  2. The tables are those of one version of the family. It holds everything written before the
+//!  1. As with checkpoints, the directory gets its final name after everything in it is durable.
+//!  2. The tables are those of one version of the family, which holds everything written before the
 //!     call.
 //!
 //! Source: RocksDB `utilities/checkpoint/checkpoint_impl.cc` (`ExportColumnFamily`).
@@ -66,7 +66,7 @@ impl Db {
         let made = link_all(fs, &files, &staging).and_then(|()| publish(fs, &staging, &directory, parent));
         drop(undeletable);
         if let Err(e) = made {
-            // Return the first error.
+            // A failed removal is ignored: the first error is returned.
             remove_staging(fs, &staging).unwrap_or_default();
             return Err(e);
         }

@@ -14,8 +14,8 @@ use esker_format::file_name;
 use std::path::Path;
 
 impl Db {
-    /// The files of the database at one point in time of all families, to be copied. Call
-    /// [`Db::disable_file_deletions`] before, and copy before [`Db::enable_file_deletions`].
+    /// Lists the files to copy for one point in time of all families. Call
+    /// [`Db::disable_file_deletions`] first, and [`Db::enable_file_deletions`] after the copy.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -88,7 +88,7 @@ impl Db {
 }
 
 impl LiveFileStorageInfo {
-    /// The same of a file that may grow.
+    /// Marks the file as one that may grow: a copy takes only the given bytes.
     fn growing(self) -> LiveFileStorageInfo {
         LiveFileStorageInfo { trim_to_size: true, ..self }
     }

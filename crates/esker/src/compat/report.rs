@@ -47,7 +47,7 @@ impl CompatReport {
         self.needs.iter().all(|need| target.reads(need.feature))
     }
 
-    /// Notes that `file` has `feature`.
+    /// Records that `file` has `feature`.
     pub(super) fn need(&mut self, feature: Feature, file: &str) {
         match self.needs.iter_mut().find(|need| need.feature == feature) {
             // A file is inspected from start to end, so its needs arrive together.

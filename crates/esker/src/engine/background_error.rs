@@ -3,15 +3,15 @@
 //! Source of the severities: RocksDB `db/error_handler.cc`, simplified to the engine's cases. A
 //! failed WAL or MANIFEST write, `Corruption`, and a write that is half in the memtables stop
 //! writes. A failed flush stops writes because memtables would pile up. A compaction that failed
-//! for lack of space, or by a transient error, stops only compactions, until that is over.
+//! for lack of space, or by a transient error, stops only compactions, until the cause is gone.
 //!
-//! [`crate::Db::resume`] lifts an error, or an automatic recovery (`instance/auto_resume.rs`) if
-//! the error is transient.
+//! [`crate::Db::resume`] lifts an error; an automatic recovery (`instance/auto_resume.rs`) lifts a
+//! transient one.
 //!
 //! | automatic recovery | from, to | by |
 //! |---|---|---|
-//! | planned | a transient error is put in force, and none is planned | `plan_recovery`, by the thread that puts it in force |
-//! | ended | it has succeeded or given up | `recovery_ended`, by its thread |
+//! | planned | a transient error is put in force, and no recovery is planned | `plan_recovery`, by the thread that puts it in force |
+//! | ended | the recovery has succeeded or given up | `recovery_ended`, by its thread |
 //!
 //! One thread at a time resumes (`resuming`): a caller of `resume`, or the thread of the recovery.
 
@@ -26,37 +26,37 @@ pub(crate) enum ErrorReason {
     WalWrite,
 }
 
-/// The error that keeps the database from writing, if there is one. Guarded by the db mutex.
+/// The error that stops work of the database, if there is one. Guarded by the db mutex.
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundError {
     error: Option<Error>,
-    /// The work that has met it.
+    /// The work that has met the error.
     reason: Option<ErrorReason>,
-    /// The newest WAL may end in half a record, or lacks a failed write's numbers: nothing may be
-    /// appended to it or to a successor before everything written so far is in tables.
+    /// Whether the newest WAL may end in half a record, or lacks a failed write's numbers. Then
+    /// nothing may be appended to it or a successor before all earlier writes are in tables.
     pub(crate) wal_damaged: bool,
-    /// Memtables hold entries of a write that failed, under numbers that are not published.
+    /// Whether memtables hold entries of a failed write, under unpublished numbers.
     pub(crate) has_failed_entries: bool,
-    /// `resume` is at work: flushes run, writes still wait outside.
+    /// Whether a recovery is in progress: flushes run, writes are still refused.
     recovering: bool,
-    /// A thread is in `resume`.
+    /// Whether a thread is in `resume`.
     pub(crate) resuming: bool,
-    /// An automatic recovery is under way, or waits for its next attempt.
+    /// Whether an automatic recovery runs, or waits for its next attempt.
     recovery_planned: bool,
 }
 
 impl BackgroundError {
-    /// Records `error` unless a worse one is in force, and returns the one in force. Its severity
-    /// is the reason's, or its own if that is worse. Ends a recovery, unless the error is less
-    /// severe than the one being recovered from.
+    /// Records `error` unless a worse error is in force, and returns the error in force. The
+    /// severity is the reason's, or the error's own if that is worse. Ends a recovery, unless
+    /// `error` is less severe than the error that the recovery treats.
     pub(crate) fn set(&mut self, error: &Error, reason: ErrorReason) -> Error {
         let error = error.clone().with_severity(severity(error, reason).max(error.severity()));
         self.wal_damaged |= matches!(reason, ErrorReason::WalWrite | ErrorReason::MemTable);
         self.has_failed_entries |= reason == ErrorReason::MemTable;
         match &self.error {
-            // It must not let writes in.
+            // A lesser error must not let writes in.
             Some(worse) if worse.severity() > error.severity() => return worse.clone(),
-            // The newer of two equal ones tells why a recovery failed.
+            // Of two equally severe errors, the newer one gives the reason of a failed recovery.
             Some(old) if old.severity() == error.severity() && !self.recovering => return old.clone(),
             _ => {}
         }
@@ -75,9 +75,9 @@ impl BackgroundError {
         }
     }
 
-    /// Checks that the limit on the space of files does not stop writes.
+    /// Checks that the space limit does not stop writes.
     /// # Errors
-    /// The limit on the space of files, if it stops writes.
+    /// The error of the space limit, if it stops writes.
     pub(crate) fn check_space_limit(&self) -> Result<()> {
         match &self.error {
             Some(e) if e.subcode() == SubCode::SpaceLimit => Err(e.clone()),
@@ -90,8 +90,7 @@ impl BackgroundError {
         self.check_writes().is_err() && !self.recovering
     }
 
-    /// Whether compactions should not start: whenever flushes should not, and after lesser errors,
-    /// too.
+    /// Whether compactions should not start. They stop with flushes, and after lesser errors, too.
     pub(crate) fn stops_compactions(&self) -> bool {
         self.error.is_some() && !self.recovering
     }
@@ -101,7 +100,7 @@ impl BackgroundError {
         self.error.as_ref()
     }
 
-    /// The error in force and the work that has met it, if the error may pass.
+    /// The error in force and the work that has met it, if the error is transient.
     pub(crate) fn passing(&self) -> Option<(&Error, ErrorReason)> {
         self.error.as_ref().filter(|error| may_pass(error)).zip(self.reason)
     }
@@ -111,27 +110,27 @@ impl BackgroundError {
         self.recovering = true;
     }
 
-    /// Whether the caller, which has put an error in force, must start an automatic recovery; if
-    /// so, it is planned from now on.
+    /// Whether the caller, which has put an error in force, must start an automatic recovery. If
+    /// so, marks the recovery as planned.
     pub(crate) fn plan_recovery(&mut self) -> bool {
         let begins = !self.recovery_planned && self.error.as_ref().is_some_and(may_pass);
         self.recovery_planned |= begins;
         begins
     }
 
-    /// No automatic recovery is planned any more.
+    /// Ends the planned automatic recovery.
     pub(crate) fn recovery_ended(&mut self) {
         self.recovery_planned = false;
     }
 
-    /// Whether one is.
+    /// Whether an automatic recovery is planned.
     pub(crate) fn is_recovery_planned(&self) -> bool {
         self.recovery_planned
     }
 
-    /// Forgets the error, so that the stopped work goes on.
+    /// Clears the error, so that the stopped work continues.
     /// # Errors
-    /// A new error that came meanwhile, and is in force.
+    /// The error that was put in force meanwhile.
     pub(crate) fn end_recovery(&mut self) -> Result<()> {
         match self.error.take() {
             Some(new) if !self.recovering => Err(self.error.insert(new).clone()),
@@ -143,14 +142,13 @@ impl BackgroundError {
     }
 }
 
-/// Whether trying again may help against an error in force.
+/// Whether a retry may succeed after this error.
 pub(crate) fn may_pass(error: &Error) -> bool {
     error.is_retryable() && error.severity() <= Severity::HardError
 }
 
-/// Whether no listener may call an error off: half a group may be in the memtables, the WAL takes
-/// no more records, or work was left where it was. Only a recovery, or opening anew, goes on from
-/// there.
+/// Whether listeners may not clear this error: half a group may be in the memtables, the WAL takes
+/// no more records, or a job stopped midway. Only a recovery or a reopen can continue from there.
 pub(crate) fn must_be_in_force(error: &Error, reason: ErrorReason) -> bool {
     let is_unknown = matches!(reason, ErrorReason::MemTable | ErrorReason::WalWrite);
     is_unknown || error.severity() == Severity::FatalError
@@ -209,12 +207,12 @@ mod tests {
         };
         recovering(&mut state);
         assert!(state.end_recovery().is_ok() && state.current().is_none());
-        // A lesser error changes nothing; its work is begun again afterwards.
+        // A lesser error changes nothing; the recovery starts its work again afterwards.
         recovering(&mut state);
         let passing = Error::io("try again").with_retryable(true);
         assert_eq!(state.set(&passing, ErrorReason::Compaction).severity(), Severity::HardError);
         assert!(state.end_recovery().is_ok());
-        // Another of its kind, or a worse one, ends it.
+        // An equally severe or worse error ends the recovery.
         for (error, severity) in [
             (Error::io("again"), Severity::HardError),
             (Error::corruption("bad"), Severity::UnrecoverableError),

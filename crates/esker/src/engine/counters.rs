@@ -1,8 +1,8 @@
-//! Counters of the whole database for the statistics dump, since open.
+//! Counters of the whole database since its opening, for the statistics dump.
 //!
 //! In: the write leader's numbers. Out: [`DbStats`]. Only the write leader counts writes, so plain
-//! loads and stores suffice. RocksDB keeps the same in `db/internal_stats.h`, with or without
-//! `Statistics`.
+//! loads and stores suffice. RocksDB keeps the same counters in `db/internal_stats.h`, with or
+//! without `Statistics`.
 
 use crate::observe::{CfStats, DbStats};
 use esker_base::ColumnFamilyId;
@@ -17,7 +17,7 @@ pub(crate) struct StatsDump {
     pub(crate) families: BTreeMap<ColumnFamilyId, CfStats>,
 }
 
-/// One group of writes that was committed.
+/// The counts of one committed group of writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommittedGroup {
     /// Writers other than the leader.
@@ -28,7 +28,7 @@ pub(crate) struct CommittedGroup {
     pub(crate) synced: bool,
 }
 
-/// The sums.
+/// Sums over all groups of writes.
 #[derive(Debug)]
 pub(crate) struct EngineCounters {
     opened_at_nanos: u64,
@@ -39,7 +39,7 @@ pub(crate) struct EngineCounters {
     writes_with_wal: AtomicU64,
     wal_bytes: AtomicU64,
     wal_syncs: AtomicU64,
-    /// Microseconds that writers have waited because of stalls. Any of them counts.
+    /// Microseconds that writers have waited because of stalls. Any writer adds to it.
     stall_micros: AtomicU64,
 }
 
@@ -58,7 +58,7 @@ impl EngineCounters {
         }
     }
 
-    /// For the write leader only.
+    /// Adds a group. Only the write leader calls it.
     #[inline]
     pub(crate) fn count_group(&self, group: CommittedGroup) {
         let add =

@@ -1,19 +1,19 @@
-//! Finds files that range tombstones cover whole, which can go unread, and how much else tombstones
-//! hide.
+//! Finds files that range tombstones cover completely, so that they can be deleted unread, and
+//! measures what else tombstones hide.
 //!
-//! In: a version that was just logged. Out: marks on its files ([`FileMeta::covered_at`],
+//! In: a version that has just been logged. Out: marks on its files ([`FileMeta::covered_at`],
 //! [`FileMeta::hidden_below`]), for pickers. Looks at new files with range tombstones, and at other
 //! new files under such files. No I/O: a table that is not open is skipped, and its tombstones wait
 //! for the next compaction.
 //!
 //! Invariant: the tombstones of one file, within the bounds of that file, cover each key of a
 //! covered file. They are newer than all its entries, and the file lies below theirs or is older in
-//! level 0. So they also hide everything that the covered file hides. The covered file can go as
-//! soon as no reader is older than the newest of them.
+//! level 0. So they also hide everything that the covered file hides. The covered file can be
+//! deleted once no reader is older than the newest of these tombstones.
 //!
-//! Cost for a file with n tombstones: O(log n) for each run of them and level, and for each of
-//! [`MOST_OF_LEVEL0`] files, and a step for each tombstone over a covered file. For another new
-//! file: a search in each candidate above it.
+//! Cost for a file with n tombstones: O(log n) for each gapless run of tombstones and each level,
+//! O(log n) for each of [`MOST_OF_LEVEL0`] files, and a step for each tombstone over a covered
+//! file. For any other new file: a search in each candidate above it.
 
 use crate::cf::ColumnFamily;
 use crate::files::open_table::opened_file;
@@ -24,14 +24,14 @@ use esker_base::sync::Arc;
 use esker_format::key::{InternalKeyComparator, seek_key};
 use esker_format::range_del::FragmentedRangeTombstones;
 
-/// Files that one file's tombstones cover in part, and whose covered bytes are measured; others
-/// count nothing.
+/// Most partly covered files whose covered bytes are measured for one file with tombstones. Further
+/// files count 0.
 const MOST_MEASURED: usize = 64;
-/// Older files of level 0 that are looked at.
+/// Most older files of level 0 that are checked.
 const MOST_OF_LEVEL0: usize = 64;
 
-/// Marks files of the version. `new_files` were in no earlier version; with `all_new` they are all
-/// files.
+/// Marks files of the version. `new_files` were in no earlier version; with `all_new` all files
+/// count as new.
 pub(super) fn note_covered(cf: &ColumnFamily, version: &Version, new_files: &[Arc<FileMeta>], all_new: bool) {
     // With timestamps, tombstones delete only entries of older timestamps.
     if cf.icmp.timestamp_size() > 0 {
@@ -50,7 +50,7 @@ pub(super) fn note_covered(cf: &ColumnFamily, version: &Version, new_files: &[Ar
     version.set_covered(found);
 }
 
-/// Whether older files above `file` have tombstones that cover it.
+/// Marks `file` if tombstones of files above it cover it.
 fn note_above(
     cf: &ColumnFamily,
     version: &Version,
@@ -100,7 +100,8 @@ fn note_below(
     };
     for (i, run) in tombstones.runs().enumerate() {
         let (start, end) = run;
-        // A run over all that is in level 0 comes early, or there are many.
+        // Only the first runs are compared with the files of level 0: a run over all of level 0
+        // comes early, unless there are many runs.
         let overlapped = level0.iter().filter(|f| i < MOST_MEASURED && overlaps(&cf.icmp, f, run));
         overlapped.for_each(|other| look(run, other));
         for below in level + 1..version.num_levels() {
@@ -116,14 +117,14 @@ fn overlaps(icmp: &InternalKeyComparator, file: &FileMeta, (start, end): (&[u8],
         && icmp.compare_user_keys(file.largest_user_key(), start).is_ge()
 }
 
-/// Of a file and of the blobs that it refers to, on average.
+/// Bytes of a file, and of the blobs that it refers to on average.
 fn all_bytes(file: &FileMeta, blob_bytes: u64) -> u64 {
     let blobs = file.oldest_blob_file_number.and(file.stats());
     let blobs = blobs.map_or(0, |s| s.entries.saturating_mul(blob_bytes));
     file.file_size.saturating_add(blobs)
 }
 
-/// About how many bytes of a file, blobs included, lie in `[start, end)`.
+/// Estimates the bytes of a file, blobs included, in `[start, end)`.
 fn bytes_within(cf: &ColumnFamily, file: &FileMeta, blob_bytes: u64, (start, end): (&[u8], &[u8])) -> u64 {
     let Some(reader) = opened_file(&cf.tables, file) else { return 0 };
     let before = |user_key: &[u8]| seek_key(user_key, SequenceNumber::MAX);
@@ -132,7 +133,7 @@ fn bytes_within(cf: &ColumnFamily, file: &FileMeta, blob_bytes: u64, (start, end
     (all_bytes(file, blob_bytes) as f64 * share.min(1.0)) as u64
 }
 
-/// The tombstones of one file. They count within its bounds only, and not at its last key.
+/// The tombstones of one file. They apply only within the file's bounds, and not at its last key.
 struct Tombstones<'a> {
     icmp: &'a InternalKeyComparator,
     file: &'a FileMeta,
@@ -140,7 +141,7 @@ struct Tombstones<'a> {
 }
 
 impl<'a> Tombstones<'a> {
-    /// Ranges that they cover without a gap, in key order.
+    /// Ranges that the tombstones cover without a gap, in key order.
     fn runs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let Tombstones { icmp, file, all } = *self;
         let (smallest, largest) = (file.smallest_user_key(), file.largest_user_key());
@@ -159,22 +160,22 @@ impl<'a> Tombstones<'a> {
         within.filter(move |(start, end)| icmp.compare_user_keys(start, end).is_lt())
     }
 
-    /// Whether they cover the whole of `other` and are newer than all it holds. If it can go
-    /// unread, it is marked so.
+    /// Whether the tombstones cover all of `other` and are newer than all its entries. Marks
+    /// `other` if it can be deleted unread.
     fn mark(&self, other: &Arc<FileMeta>, found: &mut Vec<Arc<FileMeta>>) -> bool {
         let Some(newest) = self.covers(other) else { return false };
-        // A table that goes unread cannot report its references to blob files.
+        // A table that is deleted unread cannot report its references to blob files.
         if other.oldest_blob_file_number.is_none() && other.set_covered_at(newest) {
             found.push(Arc::clone(other));
         }
         true
     }
 
-    /// The newest of the tombstones over `other`, if they cover all of it.
+    /// The number of the newest tombstone over `other`, if the tombstones cover all of it.
     fn covers(&self, other: &FileMeta) -> Option<SequenceNumber> {
         let (smallest, largest) = (other.smallest_user_key(), other.largest_user_key());
         let compare = |a: &[u8], b: &[u8]| self.icmp.compare_user_keys(a, b);
-        // `end`: an exclusive one.
+        // `end` is exclusive.
         let ends_before = |end: &[u8]| {
             let order = compare(largest, end);
             order.is_lt() || order.is_eq() && other.largest_is_exclusive()

@@ -1,13 +1,13 @@
 //! Flushed memtables that stay for conflict checks, within the write buffer manager's limit.
 //!
-//! In: families whose memtables were flushed, and the manager's count of memory. Out: the oldest of
-//! these memtables go while memory is over the limit. `max_write_buffer_size_to_maintain` of each
-//! family holds besides (`cf/memtables.rs`).
+//! In: families whose memtables were flushed, and the manager's count of memory. Out: while memory
+//! is over the limit, the oldest of these memtables are dropped. Each family's own limit,
+//! `max_write_buffer_size_to_maintain`, applies as well (`cf/memtables.rs`).
 //!
 //! History is a cache: without it an optimistic transaction that began earlier must retry
-//! (`TryAgain`). Memtables that take writes, and those that wait for a flush, are no cache. So
-//! history goes before a memtable is flushed for lack of memory, and before a writer waits for
-//! memory: that of every database that shares the manager, idle ones included.
+//! (`TryAgain`). Active memtables, and memtables that wait for a flush, are needed. So history is
+//! dropped before a memtable is flushed for lack of memory, and before a writer waits for memory.
+//! That holds for every database that shares the manager, idle ones included.
 
 use super::{DbState, Engine, publish_super_versions};
 use crate::options::HoldsHistory;
@@ -15,16 +15,16 @@ use esker_base::ColumnFamilyId;
 use esker_base::sync::{Arc, Weak, epoch};
 
 impl Engine {
-    /// Lets go of flushed memtables, oldest first, until enough memory will be free. The caller
-    /// shows the super versions of the families that are returned: readers hold the memtables
-    /// through the old ones.
+    /// Drops flushed memtables, oldest first, until enough memory will be free. The caller
+    /// publishes new super versions of the returned families, because the old ones still hold the
+    /// memtables.
     pub(crate) fn trim_histories(self: &Arc<Self>, state: &mut DbState) -> Vec<ColumnFamilyId> {
         let Some(manager) = &self.options.write_buffer_manager else { return Vec::new() };
         self.give_up(state, manager.bytes_over_bound()).1
     }
 
-    /// Releases the oldest flushed memtables with `bytes` in all, as far as there are some. Gives
-    /// the number of their bytes, and their families.
+    /// Drops the oldest flushed memtables, `bytes` in total or as many as there are. Returns the
+    /// dropped bytes and the families.
     fn give_up(self: &Arc<Self>, state: &mut DbState, bytes: usize) -> (usize, Vec<ColumnFamilyId>) {
         let (mut given_up, mut trimmed) = (0, Vec::new());
         while given_up < bytes
@@ -45,10 +45,10 @@ impl Engine {
     }
 }
 
-/// Also of an idle database, asked for by the writers of another one.
+/// Writers of another database with the same manager may call it.
 impl HoldsHistory for Engine {
     fn give_up_history(self: Arc<Self>, bytes: usize) -> usize {
-        // In a forked child the locks are the parent's.
+        // In a forked child, threads of the parent may hold the locks.
         if !self.owner.is_here() {
             return 0;
         }

@@ -1,4 +1,4 @@
-//! Installs new super versions of a family, with their consequences: stall conditions, and
+//! Installs new super versions of a family, and updates what depends on them: stall conditions, and
 //! compactions that became due.
 
 use crate::cf::{ColumnFamily, FamilyState, IdleCursors, StallInputs, SuperVersion, WriteStall, is_pressed};
@@ -23,8 +23,8 @@ pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family
     publish_super_versions(engine, state, &[family]);
 }
 
-/// The same of several families at once. Cost: that of these families, however many others there
-/// are.
+/// [`publish_super_version`] for several families. The cost does not depend on the number of other
+/// families.
 pub(crate) fn publish_super_versions(engine: &Engine, state: &mut DbState, families: &[ColumnFamilyId]) {
     for family in families {
         show_super_version(engine, state, *family);
@@ -36,7 +36,7 @@ pub(crate) fn publish_super_versions(engine: &Engine, state: &mut DbState, famil
     update_stall(engine, state);
 }
 
-/// The part of it that concerns one family alone.
+/// The part of [`publish_super_version`] that concerns one family only.
 fn show_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamilyId) {
     let Some(family_state) = state.families.get_mut(&family) else { return };
     let super_version = SuperVersion {
@@ -53,8 +53,8 @@ fn show_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamily
     };
     let old = family_state.cf.super_version.load_full();
     family_state.cf.super_version.store(Arc::new(super_version));
-    // Otherwise the last scan that releases the old super version, mostly in the middle of a step,
-    // would drop what others left.
+    // Otherwise the last scan over the old super version would drop all its idle cursors, mostly in
+    // the middle of a step.
     drop(old.idle.take_all());
     if !family_state.suggested.is_empty() {
         let live: BTreeSet<_> = family_state.version.all_files().map(|(_, file)| file.number).collect();
@@ -77,7 +77,7 @@ fn show_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamily
     }
 }
 
-/// Queues the family for compaction if something of it may be due.
+/// Queues the family for compaction if one may be due.
 pub(crate) fn queue_if_due(
     engine: &Engine,
     state: &mut DbState,
@@ -90,8 +90,8 @@ pub(crate) fn queue_if_due(
         running: &family_state.running,
         now_seconds: engine.env.clock.now_seconds(),
         oldest_snapshot,
-        // Not `oldest_reader`: an ingestion's files become visible right afterwards, under the same
-        // hold of the db mutex.
+        // `oldest_reader` would be too old: an ingestion's files become visible right afterwards,
+        // under the same hold of the db mutex.
         oldest_live: engine.snapshots.oldest().unwrap_or(SequenceNumber::MAX),
         suggested: &family_state.suggested,
     };
@@ -104,9 +104,9 @@ pub(crate) fn queue_if_due(
     }
 }
 
-/// Sets, for these families, the sequence number from which on a compaction would drop versions
-/// that snapshots kept, and the oldest snapshot behind that decision. A thread that releases a
-/// snapshot meanwhile sees the threshold, or is seen here.
+/// Sets the snapshot threshold of these families: once the oldest snapshot is newer, a compaction
+/// would drop versions that snapshots kept. A thread that releases a snapshot meanwhile either sees
+/// the new threshold, or its release is seen here.
 pub(super) fn set_snapshot_thresholds(
     engine: &Engine,
     state: &mut DbState,
@@ -128,9 +128,9 @@ pub(super) fn set_snapshot_thresholds(
 }
 
 impl Engine {
-    /// Prepares versions that have just been logged, before they are published: files keep the
-    /// tables that their job opened, their properties are read, and pickers' file scans are done
-    /// ahead. No I/O. Call it without the db mutex.
+    /// Prepares versions that have just been logged, before they are published: each file keeps the
+    /// table that its job opened, the tables' properties are read, and the pickers' scans over
+    /// files are done in advance. No I/O. Call it without the db mutex.
     pub(crate) fn prepare_versions(&self, versions: &[(ColumnFamilyId, Arc<Version>)]) {
         for (id, version) in versions {
             let Some(cf) = self.families.by_id(*id) else { continue };
@@ -150,8 +150,8 @@ impl Engine {
         }
     }
 
-    /// The same of all families of a database that was just opened, as far as their tables are
-    /// open.
+    /// [`Engine::prepare_versions`] for all families of a database that has just been opened. Skips
+    /// tables that are not open.
     pub(crate) fn prepare_opened_versions(&self) {
         let versions: Vec<_> = {
             let state = self.state.lock();
@@ -169,8 +169,9 @@ impl Engine {
         prepare(version, &options, self.env.clock.now_seconds());
     }
 
-    /// Deletes files of a job that no MANIFEST names; `path_id` is of its tables. Files that a
-    /// failed MANIFEST write may have named go after the next successful one, or at the next open.
+    /// Deletes files of a job that no MANIFEST names; `path_id` is that of its tables. Files that a
+    /// failed MANIFEST write may have named are deleted after the next successful write, or at the
+    /// next open.
     pub(crate) fn delete_outputs(
         &self,
         cf: &ColumnFamily,
@@ -199,7 +200,7 @@ impl Engine {
     }
 }
 
-/// Updates a family's share in the sums over all families.
+/// Updates a family's share of the sums over all families.
 fn update_share(state: &mut DbState, id: ColumnFamilyId) {
     let share = state.families.get(&id).map(|f| {
         let is_automatic = !f.options.disable_auto_compactions;
@@ -244,12 +245,12 @@ mod tests;
 
 impl Engine {
     /// Handles the release of a snapshot: compactions may drop versions that only it saw. `oldest`:
-    /// the oldest of the present and future snapshots. If it were newer than one of them, files
-    /// that this one needs would be rewritten again and again.
+    /// at most the oldest present or future snapshot. If it were newer than some snapshot, files
+    /// that this snapshot needs would be rewritten again and again.
     #[inline]
     pub(crate) fn snapshot_released(self: &Arc<Self>, oldest: SequenceNumber) {
-        // Stored before the threshold is looked at; `publish_super_version` has it the other way
-        // round.
+        // The order is: store this, then read the threshold. `publish_super_version` stores the
+        // threshold, and then reads this.
         let before = self.snapshots.raise_oldest_at_release(oldest);
         if oldest > before && oldest.0 > self.snapshot_threshold.load(Ordering::SeqCst) {
             self.compact_what_waits_for_snapshots(oldest);
@@ -267,7 +268,7 @@ impl Engine {
             state.compaction_queue.push_back(id);
             queued.push(id);
         }
-        // In any case the next release need not ask the same again.
+        // Raises the thresholds, so that the next release does not check these families again.
         set_snapshot_thresholds(self, &mut state, &queued);
         maybe_schedule(self, &mut state);
     }

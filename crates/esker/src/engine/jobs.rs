@@ -4,9 +4,9 @@
 //! LOW, purges in HIGH, pre-scans of deleted keys in LOW, one at a time. A job takes its work from
 //! the queues when it runs, so that it sees the newest state.
 //!
-//! A job calls users' code: comparators, merge operators, filters, listeners. If that panics, the
-//! job's work fails with an error ([`contained`]), and the job ends like any other: no thread waits
-//! for it in vain.
+//! A job calls users' code: comparators, merge operators, filters, listeners. If user code panics,
+//! the job's work fails with an error ([`contained`]) and the job ends like any other, so no thread
+//! waits for it in vain.
 
 use crate::engine::{DbState, Engine, FlushRequest};
 use crate::observe::FlushReason;
@@ -19,7 +19,7 @@ use esker_memtable::Take;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Hands as many jobs to the pools as there is work and slots for.
+/// Gives jobs to the pools, as many as there are work and slots for.
 pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
     if engine.is_shutting_down() || state.is_paused() || state.background_error.stops_flushes() {
         return;
@@ -43,31 +43,32 @@ pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
         state.compactions_unbegun += 1;
         engine.scheduler.schedule(Job::Compaction, run(engine, Job::Compaction, jobs.compact));
     }
-    // Behind them: a pre-scan gives way to jobs that wait.
+    // Scheduled last: a pre-scan yields to waiting jobs.
     if !state.pre_scans.pre_scan_scheduled && !state.pre_scans.is_empty() {
         state.pre_scans.pre_scan_scheduled = true;
         engine.scheduler.schedule(Job::PreScan, run(engine, Job::PreScan, jobs.pre_scan));
     }
 }
 
-/// While a WAL is damaged only the flush of all that recovers from it may begin: the tables of any
-/// other could become durable before those of a family whose writes that WAL has lost.
+/// Number of flushes that may begin. While a WAL is damaged, only the recovery's flush of all
+/// families may: another flush could make tables durable before those of a family whose writes the
+/// WAL has lost.
 fn flushes_that_may_begin(state: &DbState) -> usize {
     let recovers = |request: &&FlushRequest| request.reason == FlushReason::ErrorRecovery;
     let queue = &state.flush_queue;
     if state.background_error.wal_damaged { queue.iter().take_while(recovers).count() } else { queue.len() }
 }
 
-/// The purge of obsolete files: at most one is queued or runs, and a request during a run is not
-/// lost.
+/// Runs purges of obsolete files. At most one purge is queued or runs, and a request during a run
+/// is not lost.
 ///
 /// Any thread may request it, under any lock, because dropping the last reference to a file does.
-/// So it takes no lock but the pool's, and keeps the engine alive only while it runs.
+/// So a request takes only the pool's lock, and only a running purge keeps the engine alive.
 pub(crate) struct Purger {
     job: OnceLock<PurgeJob>,
-    /// Requested since the last one began.
+    /// Whether a purge was requested since the last one began.
     requested: AtomicBool,
-    /// Queued or running.
+    /// Whether a purge is queued or runs.
     active: AtomicBool,
     shutting_down: Arc<AtomicBool>,
 }
@@ -79,7 +80,8 @@ struct PurgeJob {
 }
 
 impl Purger {
-    /// Deaf until [`Purger::start`]; asks nothing of the pool once `shutting_down` is set.
+    /// A purger that ignores requests until [`Purger::start`], and again after `shutting_down` is
+    /// set.
     pub(crate) fn new(shutting_down: Arc<AtomicBool>) -> Purger {
         Purger {
             job: OnceLock::new(),
@@ -89,13 +91,13 @@ impl Purger {
         }
     }
 
-    /// From now on requests have `run` called in the pool.
+    /// Lets requests call `run` in the pool from now on.
     pub(crate) fn start(engine: &Arc<Engine>, run: fn(&Engine)) {
         let job = PurgeJob { scheduler: engine.scheduler.clone(), engine: Arc::downgrade(engine), run };
         assert!(engine.purger.job.set(job).is_ok(), "a database starts once");
     }
 
-    /// Queues a purge, unless one is queued that has not begun.
+    /// Queues a purge, unless one is queued and has not begun.
     pub(crate) fn request(&self) {
         let Some(job) = self.job.get() else { return };
         self.requested.store(true, Ordering::SeqCst);
@@ -121,7 +123,7 @@ impl Purger {
         self.active.store(false, Ordering::SeqCst);
         engine.state_changed.notify_all();
         drop(state);
-        // A request between the loop's end and the store found an active purge and left.
+        // A request between the loop's end and the store found an active purge and did nothing.
         if self.requested.load(Ordering::SeqCst) {
             self.request();
         }
@@ -135,15 +137,15 @@ fn run(engine: &Arc<Engine>, kind: Job, work: fn(&Arc<Engine>)) -> Box<dyn FnOnc
         end(&engine, kind);
         drop(engine);
         hand_over();
-        // Not even the error could be reported. The pool's owner gets the panic.
+        // The report of the error panicked, too. The pool's owner gets the panic.
         outcome.unwrap_or_else(|panic| resume_unwind(panic));
     })
 }
 
-/// Makes room for the next job and tells those who wait for this one.
+/// Ends a job: frees its slot, and wakes threads that wait for it.
 fn end(engine: &Arc<Engine>, kind: Job) {
-    // First, because a thread that waits for the last job, like a close, looks for obsolete files
-    // next.
+    // Done first: a thread that waits for the last job, such as a close, searches for obsolete
+    // files next.
     hand_over();
     let mut state = engine.state.lock();
     match kind {
@@ -160,12 +162,12 @@ fn end(engine: &Arc<Engine>, kind: Job) {
     epoch::collect();
 }
 
-/// Runs `work`, and turns a panic in it into an error of at least this severity: `HardError` where
-/// the state before the work still holds, `FatalError` where it is unknown.
+/// Runs `work`, and turns a panic in it into an error of at least this severity: `HardError` if the
+/// state before the work still holds, `FatalError` if the state is unknown.
 /// # Errors
-/// That of the work · `Aborted` with the panic's message.
+/// The work's error · `Aborted` with the panic's message.
 pub(crate) fn contained<T>(what: &str, severity: Severity, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    // A simulated machine gives a thread up by unwinding it.
+    // A simulated machine ends a thread by unwinding it.
     if cfg!(any(loom, shuttle)) {
         return work();
     }
@@ -180,21 +182,22 @@ fn said(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no message)")
 }
 
-/// Hands over retired values: the thread may sleep for long and lives as long as its pool, and they
-/// must not wait for its next job.
+/// Hands over retired values: the thread may sleep for long, and their release must not wait for
+/// its next job.
 fn hand_over() {
     epoch::pin().flush();
 }
 
 impl Engine {
-    /// Whether pre-scans must stop: a caller waits until no job runs, to pause or to resume after
-    /// an error.
+    /// Whether pre-scans must stop, because a caller waits until no job runs: to pause, or to
+    /// resume after an error.
     pub(crate) fn is_without_pre_scans(&self) -> bool {
         let state = self.state.lock();
         state.is_paused() || state.background_error.stops_flushes()
     }
 
-    /// Queues pre-scans around what active memtables have sampled. Whether there were any.
+    /// Queues pre-scans around deletions that active memtables have sampled. Returns whether there
+    /// were any.
     #[cold]
     pub(crate) fn queue_pre_scans_in_memory(self: &Arc<Self>, when: Take) -> bool {
         if !self.deletions_sampled.swap(false, Ordering::Relaxed) && when == Take::Due {
@@ -214,7 +217,7 @@ impl Engine {
         any
     }
 
-    /// Jobs that have not ended. Changes to 0 only under the db mutex, and is then signalled.
+    /// Number of jobs that have not ended. It falls to 0 only under the db mutex, with a signal.
     pub(crate) fn jobs_scheduled(&self, state: &DbState) -> usize {
         let purge = usize::from(self.purger.active.load(Ordering::SeqCst));
         let pre_scan = usize::from(state.pre_scans.pre_scan_scheduled);
@@ -222,7 +225,7 @@ impl Engine {
     }
 
     /// Most jobs of each kind that may run at once. Atomic flushes run one after the other: of two
-    /// at once, one could become durable without the other.
+    /// concurrent ones, one could become durable without the other.
     pub(crate) fn job_limits(&self) -> JobLimits {
         let mut limits = JobLimits::of(&self.db_options());
         if self.options.atomic_flush {
@@ -240,8 +243,9 @@ pub(crate) struct JobLimits {
 }
 
 impl JobLimits {
-    /// RocksDB's division of `max_background_jobs`: a quarter flushes, the rest compactions, at
-    /// least one each; the two older options win if either is set.
+    /// Divides `max_background_jobs` as RocksDB does: a quarter for flushes, the rest for
+    /// compactions, at least one each. If either of the two older options is set, both are used
+    /// instead.
     fn of(options: &DbOptions) -> JobLimits {
         let at_least_one = |n: i32| usize::try_from(n).unwrap_or(1).max(1);
         if options.max_background_flushes < 0 && options.max_background_compactions < 0 {
@@ -257,8 +261,8 @@ impl JobLimits {
 }
 
 /// Queues a flush for each family with enough waiting memtables. Under `atomic_flush`, and after an
-/// error, it is one flush for all: the WALs may lack unflushed entries of one family, so no other
-/// family may get ahead of it.
+/// error, queues one flush for all families. After an error the WALs may lack unflushed entries of
+/// a family, so no family may be flushed alone.
 pub(crate) fn queue_flushes(
     engine: &Engine,
     state: &mut DbState,
@@ -269,7 +273,7 @@ pub(crate) fn queue_flushes(
     let together = engine.options.atomic_flush || reason == FlushReason::ErrorRecovery;
     let mut families = families.to_vec();
     if reason == FlushReason::ErrorRecovery {
-        // One flush of all: for the requested families, and for those in the queue.
+        // One flush for the requested families and for all in the queue.
         state.flush_queue.clear();
         state.families.values_mut().for_each(|family| family.flush_queued = false);
         families = state.families.keys().copied().collect();

@@ -4,18 +4,18 @@
 //! background jobs share.
 //!
 //! Reading order: `state` (the fields under the db mutex, with `totals` and `history`), this file,
-//! `install` (a job's result comes into force), `secondary` (the same for an engine that follows a
-//! primary), `jobs` (which jobs run), `stall`, `covered`, `background_error`, `scrub`, `space`;
-//! `report`, `counters`, `under_way` and `parts` serve them.
+//! `install` (publishes a job's result), `secondary` (the state of an engine that follows a
+//! primary), `jobs` (starts jobs), `stall`, `covered`, `background_error`, `scrub`, `space`;
+//! `report`, `counters`, `under_way` and `parts` help them.
 //!
 //! Locks, in the order in which they may be taken (docs/locking.md): write lead → manifest → state
 //! → wals → small ones. MANIFEST and table I/O never happens under `state`.
 //!
 //! Invariants
-//!  1. `FamilyState::version` is the version that `manifest` has for that family: both change
-//!     within one hold of the manifest lock, the latter first.
-//!  2. A file named in any live version is on disk; `files/obsolete.rs`, which gets all live
-//!     versions, decides on deletions.
+//!  1. `FamilyState::version` is the version that `manifest` has for that family: both change under
+//!     one hold of the manifest lock, `manifest` first.
+//!  2. A file named in any live version is on disk; `files/obsolete.rs` gets all live versions and
+//!     decides on deletions.
 //!  3. Only the write leader changes active memtables, `wals` and the allocated sequence number.
 //!     Purges and readers of the WAL change `wals.old`.
 
@@ -73,7 +73,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The pause before failed work is repeated whose error a listener has cleared. RocksDB's number.
+/// The pause before a retry of failed work whose error a listener has cleared. RocksDB's number.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The ranks of the engine's locks: a thread may only take a lock of a higher rank than it holds.
@@ -89,8 +89,8 @@ pub(crate) mod rank {
     pub(crate) const WALS: LockRank = LockRank::new(30, "wals");
 }
 
-/// The functions of the background jobs, set by `db/open.rs`. This module decides when they run,
-/// and does not know what they do.
+/// The functions of the background jobs, set by `db/open.rs`. This module only decides when they
+/// run.
 pub(crate) struct Jobs {
     pub(crate) flush: fn(&Arc<Engine>),
     pub(crate) compact: fn(&Arc<Engine>),
@@ -98,8 +98,8 @@ pub(crate) struct Jobs {
     pub(crate) pre_scan: fn(&Arc<Engine>),
 }
 
-/// Time between two looks of a waiting caller while the system refuses threads: no event reports
-/// that it grants them again.
+/// Time between two checks of a waiting caller while the system refuses threads: no event reports
+/// that threads are available again.
 const LOOK_FOR_THREADS: Duration = Duration::from_millis(50);
 
 /// Automatic recovery: its start, and its thread.
@@ -114,32 +114,32 @@ pub(crate) struct AutoRecovery {
     pub(crate) refused: Mutex<Option<Error>>,
 }
 
-/// Changes of options that no OPTIONS file has yet.
+/// Changed options that no OPTIONS file has yet.
 #[derive(Debug, Default)]
 pub(crate) struct UnwrittenOptions {
     pub(crate) changes: usize,
-    /// The timer that will write a file.
+    /// The timer that will write the OPTIONS file.
     pub(crate) timer: Option<Repeating>,
 }
 
-/// One open database, without its public face.
+/// The shared state of one open database.
 pub(crate) struct Engine {
-    // Constant after open.
+    // Fields that never change after the open.
     /// The process that opened it.
     pub(crate) owner: ProcessOwner,
     pub(crate) path: PathBuf,
     pub(crate) wal_dir: PathBuf,
-    /// The options at open, for those that cannot change. See [`Engine::db_options`].
+    /// The options at the open; valid for options that cannot change. See [`Engine::db_options`].
     pub(crate) options: DbOptions,
     pub(crate) env: Env,
     pub(crate) db_id: String,
     pub(crate) session_id: String,
     pub(crate) read_only: bool,
-    /// It follows a primary; then it is read-only, too.
+    /// The state of an engine that follows a primary, which is read-only, too.
     pub(crate) secondary: Option<Secondary>,
     pub(crate) jobs: OnceLock<Jobs>,
 
-    // Synchronise themselves.
+    // Fields that synchronise themselves.
     pub(crate) info_log: Arc<dyn InfoLog>,
     pub(crate) options_in_force: RwLock<Arc<DbOptions>>,
     /// The number of this database among those that the process has open.
@@ -149,24 +149,24 @@ pub(crate) struct Engine {
     pub(crate) scheduler: Scheduler,
     pub(crate) purger: Arc<Purger>,
     pub(crate) families: ColumnFamilySet,
-    /// Next file number, last published sequence.
+    /// The next file number, and the last published sequence number.
     pub(crate) numbers: Arc<Numbers>,
     pub(crate) stall: StallState,
-    /// Set once; compactions look at it between entries.
+    /// Set once; compactions read it between entries.
     pub(crate) shutting_down: Arc<AtomicBool>,
-    /// The system has refused a thread of this database's own since the last
+    /// Whether the system has refused this database a thread since the last
     /// [`Engine::start_refused_threads`].
     pub(crate) threads_refused: AtomicBool,
     /// Set once, by the thread that closes the files.
     pub(crate) closed: AtomicBool,
-    /// Listeners know that it begins to close.
+    /// Whether listeners were told that the database begins to close.
     pub(crate) shutdown_told: AtomicBool,
     /// Whether a background error refuses writes: `state` has the error.
     pub(crate) writes_stopped: AtomicBool,
-    /// Something was written without a WAL since the last full flush.
+    /// Whether there were writes without a WAL since the last full flush.
     pub(crate) has_unlogged_data: AtomicBool,
-    /// Bytes of the WALs still needed, and the most of them before families are flushed to release
-    /// some.
+    /// Bytes of the WALs that are still needed, and (`wal_bytes_limit`) the bytes at which families
+    /// are flushed to release some.
     pub(crate) wal_bytes: AtomicU64,
     pub(crate) wal_bytes_limit: AtomicU64,
     /// Once the WALs have this many bytes, a write leader asks all families which of them hold WALs
@@ -174,17 +174,17 @@ pub(crate) struct Engine {
     /// the WALs back.
     pub(crate) wal_bytes_to_ask_at: AtomicU64,
     pub(crate) counters: EngineCounters,
-    /// A memtable is full: the next leader switches.
+    /// Whether a memtable is full: the next leader switches it.
     pub(crate) switch_wanted: AtomicBool,
     /// Whether a memtable has sampled enough deletions for a pre-scan around them.
     pub(crate) deletions_sampled: AtomicBool,
-    /// The newest sequence number handed to a batch; only the write leader changes it. At least the
-    /// published one.
+    /// The newest sequence number that a batch got; at least the published one. Only the write
+    /// leader changes it.
     pub(crate) allocated_sequence: AtomicU64,
     pub(crate) super_version_number: AtomicU64,
     pub(crate) last_job_id: AtomicU64,
 
-    // Locked, in rank order.
+    // Fields with locks, in rank order.
     pub(crate) manifest: RankedMutex<VersionSet>,
     pub(crate) state: RankedMutex<DbState>,
     /// Signalled whenever a job ends, a stall changes or an error is set or cleared.
@@ -192,21 +192,21 @@ pub(crate) struct Engine {
     pub(crate) wals: RankedMutex<Wals>,
     pub(crate) snapshots: LiveSnapshots,
     /// The lowest `bottommost_threshold` of families that compact by themselves. While the oldest
-    /// snapshot is not beyond it, the release of a snapshot makes no compaction due.
+    /// snapshot is not newer than it, the release of a snapshot makes no compaction due.
     pub(crate) snapshot_threshold: AtomicU64,
-    /// Transactions that are prepared and not resolved.
+    /// Prepared transactions that are neither committed nor rolled back.
     pub(crate) prepared: Mutex<PreparedSections>,
     /// The last periodic dump of statistics, for the intervals of the next.
     pub(crate) last_stats_dump: Mutex<StatsDump>,
     pub(crate) stats_dump_timer: Mutex<Option<Repeating>>,
     /// Reads all tables in the background, if the options ask for it.
     pub(crate) scrubber: Mutex<Option<Scrubber>>,
-    /// Resumes the database by itself after an error that may pass.
+    /// Resumes the database automatically after a transient error.
     pub(crate) recovery: AutoRecovery,
-    /// Checks, at a period in seconds, for compactions that are due by time.
+    /// The period in seconds, and the timer, of checks for compactions that are due by time.
     pub(crate) compaction_timer: Mutex<Option<(u64, Repeating)>>,
     pub(crate) unwritten_options: Mutex<UnwrittenOptions>,
-    /// Directories for tables and blob files besides `path`, those of dropped families, too.
+    /// Directories for tables and blob files besides `path`, including those of dropped families.
     pub(crate) other_directories: Mutex<Vec<PathBuf>>,
     /// The lock of the directory, released last.
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
@@ -276,21 +276,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Sequence numbers that live snapshots read at, ascending.
+    /// Sequence numbers of live snapshots, ascending.
     pub(crate) fn snapshot_sequences(&self) -> Vec<SequenceNumber> {
         self.snapshots.all()
     }
 
-    /// The oldest live snapshot at the last release of one, or the newest sequence number at that
-    /// time; 0 before the first release. Files of the last level are rewritten only for versions
-    /// that snapshots had kept.
+    /// The oldest live snapshot at the last release of a snapshot, or the newest sequence number if
+    /// none was live; 0 before the first release. Files of the last level are rewritten only to
+    /// drop versions that snapshots had kept.
     pub(crate) fn oldest_snapshot_at_release(&self) -> SequenceNumber {
         self.snapshots.oldest_at_release()
     }
 
-    /// The oldest sequence number that a snapshot or iterator reads at, now or later. Read it after
-    /// a version, under the db mutex. The lock of the list excludes snapshots that have taken their
-    /// number and are not in the list yet.
+    /// The oldest sequence number at which a snapshot or iterator reads, now or later. Call it
+    /// under the db mutex, after reading a version. The snapshot list's lock excludes snapshots
+    /// that have a number and are not in the list yet.
     pub(crate) fn oldest_reader(&self) -> SequenceNumber {
         self.snapshots.with(|list| list.oldest().unwrap_or_else(|| self.visible_sequence()))
     }
@@ -327,10 +327,10 @@ impl Engine {
         self.options_in_force.read().clone()
     }
 
-    /// Puts a background error in force: it stops writes if it is severe enough, and background
-    /// work in any case. A transient error starts an automatic recovery, unless options or
-    /// listeners forbid it. Returns the error in force; `None`: a listener has cleared it, and
-    /// the failed work must be repeated or reported to its waiting caller.
+    /// Puts a background error in force. It stops background work and, if it is severe enough,
+    /// writes. A transient error starts an automatic recovery, unless options or listeners forbid
+    /// it. Returns the error in force; `None`: a listener has cleared it, and the caller must retry
+    /// the failed work or report the error to a waiting caller.
     pub(crate) fn set_background_error(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         self.count_background_error(error);
         let told = self.ask_listeners(error, reason);
@@ -351,8 +351,8 @@ impl Engine {
         Some(in_force)
     }
 
-    /// Waits before failed work is repeated whose error a listener has cleared. Returns at once if
-    /// the jobs must end.
+    /// Waits before a retry of failed work whose error a listener has cleared. Returns at once if
+    /// jobs must end.
     pub(crate) fn pause_before_retry(&self) {
         let mut state = self.state.lock();
         let clock = self.env.clock.as_ref();
@@ -376,7 +376,7 @@ impl Engine {
         }
     }
 
-    /// Starts the recovery that was planned, if listeners let it.
+    /// Starts the planned recovery, if listeners allow it.
     fn begin_recovery(&self, error: &Error, reason: ErrorReason) {
         match self.recovery.begin.get() {
             Some(begin) if self.may_recover(error, reason) => {
@@ -401,8 +401,8 @@ impl Engine {
         }
     }
 
-    /// [`wait_for_change`](Self::wait_for_change), at most until `deadline` by the monotonic clock,
-    /// in nanoseconds. True if the time ran out.
+    /// [`wait_for_change`](Self::wait_for_change), at most until `deadline`, in nanoseconds of the
+    /// monotonic clock. Returns whether the time ran out.
     pub(crate) fn wait_for_change_until(
         &self,
         state: &mut RankedMutexGuard<'_, DbState>,
@@ -428,14 +428,14 @@ impl Engine {
             if cfg!(any(loom, shuttle)) {
                 self.state_changed.wait(&mut state);
             } else if !self.run_starved_job(&mut state) {
-                // A purge may be requested under any lock, so it may find no thread while this one
-                // waits.
+                // A purge may be requested under any lock, and the system may refuse it a thread
+                // while this thread waits.
                 let _timed_out = self.state_changed.wait_timeout(&mut state, LOOK_FOR_THREADS);
             }
         }
     }
 
-    /// Runs one job for which the system gives no thread. True if there was such a job.
+    /// Runs one job for which the system refuses a thread. Returns whether there was such a job.
     #[cfg(not(any(loom, shuttle)))]
     fn run_starved_job(&self, state: &mut RankedMutexGuard<'_, DbState>) -> bool {
         let Some(job) = self.scheduler.take_starved() else { return false };
@@ -443,7 +443,7 @@ impl Engine {
         true
     }
 
-    /// Models of the system refuse no threads.
+    /// Does nothing: models of the system refuse no threads.
     #[cfg(any(loom, shuttle))]
     fn run_starved_job(&self, _state: &mut RankedMutexGuard<'_, DbState>) -> bool {
         false
@@ -470,7 +470,7 @@ impl Engine {
         }
     }
 
-    /// Lets writes go on: the error was cleared.
+    /// Allows writes again, after the error was cleared.
     pub(crate) fn allow_writes(&self) {
         self.writes_stopped.store(false, Ordering::Release);
     }
@@ -483,8 +483,8 @@ impl Engine {
 
     /// The oldest WAL that a memtable of any family or a prepared transaction needs.
     pub(crate) fn oldest_wal_needed(&self, state: &DbState) -> Option<FileNumber> {
-        // Memtables are read last: a commit first names its section in a memtable, and then takes
-        // it out of the list.
+        // Memtables are read last: a commit first names its section in a memtable, and then removes
+        // it from the list.
         let durable = self.wals.lock().durable_before();
         let outstanding = self.prepared.lock().oldest_wal_needed(durable);
         let committed = state.families.values().filter_map(|f| f.memtables.oldest_section(0)).min();

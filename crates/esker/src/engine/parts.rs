@@ -17,11 +17,10 @@ use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RwLock}
 use esker_env::FileLock;
 use std::path::PathBuf;
 
-/// RocksDB's rate for delayed writers when neither `delayed_write_rate` nor a rate limiter says
-/// another.
+/// RocksDB's rate for delayed writers if neither `delayed_write_rate` nor a rate limiter sets one.
 const DEFAULT_DELAYED_WRITE_RATE: u64 = 16 << 20;
 
-/// Everything that `db/open.rs` has made.
+/// The parts that `db/open.rs` has made.
 pub(crate) struct EngineParts {
     pub(crate) path: PathBuf,
     pub(crate) other_directories: Vec<PathBuf>,
@@ -105,24 +104,25 @@ impl Engine {
         }
     }
 
-    /// Recomputes how many bytes all WALs may have. Callers run it after a change of families, of
-    /// their options or of their memtables. It looks at each family, and the next write leader may
-    /// ask each again.
+    /// Recomputes the limit on the bytes of all WALs. Called after a change of families, of their
+    /// options or of their memtables. Reads each family, and lets the next write leader ask all
+    /// families again.
     pub(crate) fn update_wal_bytes_limit(&self, state: &DbState) {
         self.wal_bytes_limit.store(wal_bytes_limit(&self.db_options(), state), Ordering::Relaxed);
         self.ask_families_about_wals_again();
     }
 
-    /// Notes that a write leader has asked all families which of them hold WALs back, and has asked
-    /// for flushes. A leader asks again after a sixteenth of the limit, or once a flush has ended.
+    /// Records that a write leader has asked all families whether they hold WALs back, and has
+    /// requested flushes. A leader asks again after a sixteenth of the limit, or once a flush has
+    /// ended.
     pub(crate) fn families_asked_about_wals(&self) {
         let (bytes, limit) =
             (self.wal_bytes.load(Ordering::Relaxed), self.wal_bytes_limit.load(Ordering::Relaxed));
         self.wal_bytes_to_ask_at.store(bytes.saturating_add(limit / 16), Ordering::Relaxed);
     }
 
-    /// Lets the next write leader ask all families. After a flush, after WALs were deleted or a
-    /// section was resolved, other families may hold WALs back.
+    /// Lets the next write leader ask all families. Called after a flush, a deletion of WALs or a
+    /// resolved section: other families may hold WALs back now.
     pub(crate) fn ask_families_about_wals_again(&self) {
         self.wal_bytes_to_ask_at.store(0, Ordering::Relaxed);
     }
@@ -130,13 +130,12 @@ impl Engine {
 
 /// Bytes that all WALs may have beyond those of the memtables.
 const WAL_SLACK_BYTES: u64 = 16 << 20;
-/// WAL bytes allowed for each family with data. They delay the flush of a small memtable.
+/// WAL bytes allowed for each family with data, so that small memtables are not flushed early.
 const WAL_BYTES_PER_FLUSH: u64 = 256 << 10;
 
-/// The limit: `max_total_wal_size` if it is set. Otherwise the smaller of RocksDB's default, which
-/// is four times the size of all write buffers, and a small multiple of the memtables' bytes. The
-/// second bound matters for a family without further writes: it would keep WALs that the other
-/// families do not need.
+/// The limit: `max_total_wal_size` if it is set. Otherwise the smaller of RocksDB's default, four
+/// times the size of all write buffers, and a small multiple of the memtables' bytes. The second
+/// bound is for a family without further writes, which would keep WALs that no other family needs.
 fn wal_bytes_limit(options: &DbOptions, state: &DbState) -> u64 {
     if options.max_total_wal_size > 0 {
         return options.max_total_wal_size;

@@ -85,7 +85,7 @@ impl SubcompactionReport<'_> {
     }
 }
 
-/// The tickers for the bytes of compactions of this reason, beside those of all compactions.
+/// The tickers of bytes for compactions with this reason; other tickers count all compactions.
 fn bytes_tickers(reason: CompactionReason) -> Option<(Ticker, Ticker)> {
     match reason {
         CompactionReason::FilesMarkedForCompaction => {
@@ -100,7 +100,7 @@ fn bytes_tickers(reason: CompactionReason) -> Option<(Ticker, Ticker)> {
 }
 
 impl Engine {
-    /// Measures the time until the watch is dropped.
+    /// Measures the time until the returned watch is dropped.
     #[inline]
     pub(crate) fn time(&self, histogram: Histogram) -> StopWatch<'_> {
         StopWatch::start(self.options.statistics.as_deref(), self.env.clock.as_ref(), histogram)
@@ -144,7 +144,7 @@ impl Engine {
             .collect()
     }
 
-    /// The listeners get the newest timestamp of a memtable at the cost of a scan over it.
+    /// Reports a sealed memtable to listeners. Its newest timestamp costs a scan over the memtable.
     pub(crate) fn tell_memtable_sealed(&self, cf: &ColumnFamily, mem: &Arc<MemTable>) {
         if self.listeners().is_empty() {
             return;
@@ -191,7 +191,8 @@ impl Engine {
         }
     }
 
-    /// `made`: the table, if there is one, and its number of entries; `blobs`: the blob files.
+    /// Reports the end of a flush. `made`: the table, if there is one, and its number of entries;
+    /// `blobs`: the blob files.
     pub(crate) fn tell_flush_end(
         &self,
         job: u64,
@@ -355,7 +356,7 @@ impl Engine {
         }
     }
 
-    /// Reports that a compaction begins which an edit of the MANIFEST alone carries out.
+    /// Reports the begin of a trivial move, which only an edit of the MANIFEST carries out.
     pub(crate) fn tell_trivial_move_begin(&self, job: u64, cf: &ColumnFamily, plan: &CompactionPlan) {
         if !self.listeners().is_empty() {
             let begin = self.move_info(job, cf, plan, false, &Ok(()));
@@ -567,7 +568,7 @@ impl Engine {
         }
     }
 
-    /// Shows a background error to listeners. A listener may clear or replace it. If a listener
+    /// Asks listeners about a background error, which they may clear or replace. If a listener
     /// panics, the original error is put in force, because callers may wait for the failed work.
     pub(crate) fn ask_listeners(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         let mut told = Some(error.clone());
@@ -577,7 +578,7 @@ impl Engine {
         if asked { told } else { Some(error.clone()) }
     }
 
-    /// Scrubbing has found damage.
+    /// Reports damage that scrubbing has found.
     pub(crate) fn tell_damage_found(&self, error: &Error) {
         esker_base::info_log!(self.info_log, Error, "Scrubbing found: {error}");
         let mut told = Some(error.clone());
@@ -588,8 +589,8 @@ impl Engine {
         });
     }
 
-    /// Whether all listeners let the database recover from an error by itself. A listener that
-    /// panics does not.
+    /// Whether all listeners allow an automatic recovery from an error. A listener that panics does
+    /// not allow it.
     pub(crate) fn may_recover(&self, error: &Error, reason: ErrorReason) -> bool {
         let mut may = true;
         let asked = self.outlive("on_error_recovery_begin", || {
@@ -606,7 +607,7 @@ impl Engine {
         });
     }
 
-    /// Calls `tell`; false if it panics. A recovery continues in both cases.
+    /// Calls `tell`, and returns false if it panics. A recovery continues in both cases.
     fn outlive(&self, what: &str, tell: impl FnOnce()) -> bool {
         let told = contained(what, Severity::NoError, || {
             tell();

@@ -3,12 +3,11 @@
 //!
 //! In: `scrub_bytes_per_second`. Out: each pass checks every live file as `Db::verify_checksum`
 //! does, and reports damage: an error in LOG, `EventListener::on_background_error` with the reason
-//! `Scrub`, `Db::scrub_state`. The database goes on: reads of damaged files fail by themselves, and
-//! all others are right.
+//! `Scrub`, `Db::scrub_state`. The database continues to work: only reads of damaged blocks fail.
 //!
 //! Invariants
-//!  1. A file is read at no more than the rate, from its begin to any of its blocks or records; and
-//!     as slowly as the rate limiter requires, if there is one for reads.
+//!  1. From a file's begin to each of its blocks or records, the rate is not exceeded. If a rate
+//!     limiter applies to reads, it is obeyed, too.
 //!  2. A scrubber holds no lock and no super version while it reads or waits, only its current
 //!     file.
 //!  3. Its thread has ended when `Scrubber` is dropped.
@@ -27,7 +26,7 @@ use esker_table::TableCache;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-/// The least time between two passes, in seconds: a database of a few files is not read all the
+/// The least time between two passes, in seconds, so that a small database is not read all the
 /// time.
 const SHORTEST_PASS: u64 = 1;
 
@@ -35,7 +34,7 @@ const SHORTEST_PASS: u64 = 1;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ScrubState {
-    /// Passes over all files that came to their end.
+    /// Completed passes over all files.
     pub passes: u64,
     /// Tables checked.
     pub tables: u64,
@@ -43,8 +42,8 @@ pub struct ScrubState {
     pub blob_files: u64,
     /// Bytes of data blocks and of blob records checked.
     pub bytes: u64,
-    /// Tables and blob files that are damaged, with the error that reading them gives. They leave
-    /// with the files.
+    /// Damaged tables and blob files, with the error of reading them. An entry is removed when its
+    /// file is deleted.
     pub damaged: BTreeMap<FileNumber, Error>,
 }
 
@@ -57,7 +56,7 @@ pub(crate) struct Scrubber {
 struct Shared {
     state: Mutex<ScrubState>,
     is_over: AtomicBool,
-    /// Held by the thread that waits, or that ends the waiting.
+    /// Held by the thread while it waits, and by a caller that ends the wait.
     waiting: Mutex<()>,
     over: Condvar,
 }
@@ -74,7 +73,7 @@ impl Drop for Scrubber {
         self.shared.is_over.store(true, Ordering::Release);
         drop(waiting);
         self.shared.over.notify_all();
-        // The last handle of the engine may be let go of by the thread itself.
+        // The thread itself may drop the last handle of the engine, and must not wait for itself.
         if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != current().id()) {
             thread.join().expect("the scrubber does not panic");
         }
@@ -82,14 +81,14 @@ impl Drop for Scrubber {
 }
 
 impl Scrubber {
-    /// Its progress and findings so far.
+    /// The scrubber's progress and findings so far.
     pub(crate) fn state(&self) -> ScrubState {
         self.shared.state.lock().clone()
     }
 }
 
 impl Shared {
-    /// Waits so long, or until it is over.
+    /// Waits for `time`, or until the scrubber is stopped.
     fn wait(&self, time: Duration) {
         let mut waiting = self.waiting.lock();
         if !time.is_zero() && !self.is_over.load(Ordering::Acquire) {
@@ -98,7 +97,7 @@ impl Shared {
     }
 }
 
-/// Begins, if the options want it.
+/// Starts scrubbing, if the options ask for it.
 pub(crate) fn begin_scrubbing(engine: &Arc<Engine>) {
     let rate = engine.options.scrub_bytes_per_second;
     if rate == 0 {
@@ -120,7 +119,7 @@ pub(crate) fn begin_scrubbing(engine: &Arc<Engine>) {
     }
 }
 
-/// The life of the thread.
+/// The thread's function: pass after pass, until it is stopped.
 fn run(engine: &Weak<Engine>, shared: &Shared, rate: u64) {
     while !shared.is_over.load(Ordering::Acquire) {
         let Some(begin) = engine.upgrade().map(|engine| engine.env.clock.monotonic_nanos()) else { return };
@@ -158,15 +157,16 @@ impl Scrubbed {
     }
 }
 
-/// A file to check later; it may go meanwhile.
+/// A file to check later; it may be deleted meanwhile.
 enum Listed {
     Table(Weak<FileMeta>),
     Blobs(Weak<LiveBlobFile>),
 }
 
-/// One look at each file; false if it was ended.
+/// Checks each file once; returns false if the scrubber was stopped.
 fn pass(engine: &Weak<Engine>, shared: &Shared, rate: u64) -> bool {
-    // Files that came since the list was made, and listed ones that went, perhaps to another level.
+    // Files may have appeared since the list was made, and listed files may have gone, perhaps to
+    // another level.
     let (mut last, mut missed) = (None, BTreeSet::new());
     loop {
         let Some(strong) = engine.upgrade() else { return false };
@@ -240,7 +240,7 @@ fn check(engine: &Engine, tables: &TableCache, file: &Scrubbed, shared: &Shared,
     }
 }
 
-/// Damage that has gone with its file is not shown any more.
+/// Removes findings about files that are not live.
 fn forget_gone(engine: &Engine, shared: &Shared) {
     if shared.state.lock().damaged.is_empty() {
         return;
@@ -251,8 +251,8 @@ fn forget_gone(engine: &Engine, shared: &Shared) {
     shared.state.lock().damaged.retain(|number, _| live.contains(number));
 }
 
-/// The live files with numbers above `last`, and those of `missed`, with how each is opened. For
-/// all files at once: a separate search for each would iterate over all of them.
+/// The live files with numbers above `last`, and those in `missed`, in the form to open them later.
+/// One pass lists all files: a search for each would iterate over all files.
 fn list(
     engine: &Engine,
     last: Option<FileNumber>,

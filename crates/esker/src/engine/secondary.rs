@@ -1,9 +1,10 @@
-//! The parts of an engine that follows a primary: another process owns the files, and this one
-//! catches up with it now and then (`db/catch_up.rs`).
+//! The parts of an engine that follows a primary: another process owns the files, and this process
+//! catches up with it on request (`db/catch_up.rs`).
 //!
 //! Invariants
 //!  1. A memtable of a [`FollowedFamily`] holds entries of one WAL. When tables have a WAL's
-//!     entries, its memtables go, and no entry is in both: a merge operand would count twice.
+//!     entries, its memtables are dropped, so that no entry is in both: a merge operand would count
+//!     twice.
 //!  2. A memtable that a super version has gets later entries only while the family's version stays
 //!     the same. So a super version never shows a part of a later point in time.
 
@@ -21,30 +22,30 @@ use std::collections::{BTreeMap, BTreeSet};
 /// without the entries that only this snapshot sees.
 pub(crate) type PinnedSuperVersions = BTreeMap<ColumnFamilyId, Arc<SuperVersion>>;
 
-/// Of a secondary.
+/// The state of a secondary.
 pub(crate) struct Secondary {
-    /// Held while it catches up.
+    /// The progress; locked during a catch-up.
     pub(crate) follower: RankedMutex<PrimaryFollower>,
 }
 
 impl Secondary {
-    /// Nothing is replayed yet.
+    /// A secondary that has replayed nothing yet.
     pub(crate) fn new(follower: PrimaryFollower) -> Secondary {
         Secondary { follower: RankedMutex::new(rank::CATCH_UP, follower) }
     }
 }
 
-/// The progress of a secondary behind its primary.
+/// The progress of a secondary that follows its primary.
 pub(crate) struct PrimaryFollower {
     pub(crate) wals: FollowedWals,
     pub(crate) families: FamilyMap<FollowedFamily>,
-    /// Families whose memtables or versions are not those that readers see.
+    /// Families whose memtables or versions readers do not see yet.
     pub(crate) changed: BTreeSet<ColumnFamilyId>,
-    /// Families that the primary has dropped and readers still find.
+    /// Families that the primary has dropped and that readers still see.
     pub(crate) dropped: Vec<ColumnFamilyId>,
     /// New tables that are not held open yet.
     pub(crate) unheld: Vec<(ColumnFamilyId, Arc<FileMeta>)>,
-    /// A replay ended early: memtables hold a part of it. The next one begins again.
+    /// Whether a replay ended early: memtables hold a part of it, and the next replay begins again.
     pub(crate) is_spoiled: bool,
 }
 
@@ -61,16 +62,16 @@ pub(crate) struct FollowedFamily {
     pub(crate) options: Arc<ColumnFamilyOptions>,
     /// WALs below this hold nothing for the family.
     pub(crate) log_number: FileNumber,
-    /// The reason why the WALs' operands are not those of the family's merge operator; `None`: they
-    /// are.
+    /// The error if the WALs' operands belong to another merge operator than the family's; `None`:
+    /// they fit.
     pub(crate) foreign_operands: Option<Error>,
-    /// Takes later entries.
+    /// The memtable that takes later entries.
     pub(crate) active: FollowedMemTable,
-    /// Older ones that tables do not have yet, oldest first.
+    /// Older memtables whose entries tables do not have yet, oldest first.
     pub(crate) sealed: Vec<FollowedMemTable>,
     /// Whether no super version has `active`.
     pub(crate) is_fresh: bool,
-    /// Whether the present catch-up brings another version.
+    /// Whether this catch-up brings another version.
     pub(crate) has_new_version: bool,
     pub(crate) next_memtable_id: u64,
 }

@@ -1,9 +1,9 @@
 //! Write stalls: the rate of writers.
 //!
-//! In: the condition of each family; the worst one rules. Out: how long a write must wait. Delayed
-//! writers share `delayed_write_rate`, which falls while the compaction debt grows and rises while
-//! it shrinks. A leader waits for its own bytes before it writes them, and the next writer for the
-//! bytes that the leader wrote for others.
+//! In: the condition of each family, of which the worst counts. Out: the time that a write must
+//! wait. Delayed writers share `delayed_write_rate`, which falls while the compaction debt grows
+//! and rises while it shrinks. A leader waits for its own bytes before it writes them, and the next
+//! writer for the bytes that the leader wrote for others.
 //!
 //! Source of the rate rule: RocksDB `db/column_family.cc` (`RecalculateWriteStallConditions`),
 //! `db/write_controller.cc`.
@@ -16,7 +16,7 @@ const NORMAL: u8 = 0;
 const DELAYED: u8 = 1;
 const STOPPED: u8 = 2;
 
-/// The worst condition of all families, cheap to look at for each write.
+/// The worst condition of all families, cheap to read for each write.
 #[derive(Debug)]
 pub(crate) struct StallState {
     worst: AtomicU8,
@@ -24,9 +24,9 @@ pub(crate) struct StallState {
     rate: AtomicU64,
     max_rate: AtomicU64,
     credit: Mutex<Credit>,
-    /// Compactions are behind, though not so far that anybody else is slowed down.
+    /// Whether compactions are behind, but only so far that low-priority writers are slowed down.
     is_pressed: AtomicBool,
-    /// Bytes per second for all low-priority writers together, and their credit.
+    /// Bytes per second for all low-priority writers together; `low_pri_credit` is their credit.
     low_pri_rate: AtomicU64,
     low_pri: Mutex<Credit>,
 }
@@ -35,20 +35,21 @@ pub(crate) struct StallState {
 #[derive(Debug, Default)]
 struct Credit {
     bytes: u64,
-    /// The time of the next refill; `None` before the first writer of a delay. Further away than
-    /// one refill: bytes already written are paid for until then.
+    /// The time of the next refill; `None` before the first writer of a delay. If it is more than
+    /// one refill away, bytes already written are paid for until then.
     next_refill_micros: Option<u64>,
     last_debt: u64,
 }
 
-/// Credit is handed out for this long at a time.
+/// Time for which each refill gives credit.
 const REFILL_MICROS: u64 = 1024;
 const MIN_RATE: u64 = 16 << 10;
 /// The low-priority rate before the first delay.
 const LOW_PRI_RATE: u64 = 1 << 20;
 
 impl StallState {
-    /// No stall; delayed writers would start at `delayed_write_rate` bytes per second.
+    /// A state without stalls. Delayed writers would start at `delayed_write_rate` bytes per
+    /// second.
     pub(crate) fn new(delayed_write_rate: u64) -> StallState {
         let max_rate = delayed_write_rate.max(MIN_RATE);
         StallState {
@@ -71,7 +72,7 @@ impl StallState {
         }
     }
 
-    /// From now on delayed writers start at `delayed_write_rate` bytes per second.
+    /// Sets the rate, in bytes per second, at which delayed writers start.
     pub(crate) fn set_max_rate(&self, delayed_write_rate: u64) {
         let max_rate = delayed_write_rate.max(MIN_RATE);
         let _credit = self.credit.lock();
@@ -84,7 +85,7 @@ impl StallState {
         self.rate.load(Ordering::Relaxed)
     }
 
-    /// Takes over the worst of the families' conditions; `debt` (bytes to compact) steers the rate.
+    /// Sets the worst of the families' conditions. `debt`, the bytes to compact, controls the rate.
     pub(crate) fn update(&self, conditions: impl Iterator<Item = WriteStallCondition>, debt: u64) {
         let code = |condition| match condition {
             WriteStallCondition::Normal => NORMAL,
@@ -108,7 +109,7 @@ impl StallState {
             self.low_pri_rate.store((rate / 4).max(1), Ordering::Relaxed);
         }
         if code == DELAYED && before != DELAYED {
-            // No writer lacked credit meanwhile: the time since gives none.
+            // A new delay begins: the time before it gives no credit.
             (credit.bytes, credit.next_refill_micros) = (0, None);
         }
     }
@@ -129,7 +130,7 @@ impl StallState {
         self.is_pressed.load(Ordering::Relaxed) || self.condition() != WriteStallCondition::Normal
     }
 
-    /// Takes over whether compactions of any family are behind.
+    /// Sets whether compactions of any family are behind.
     pub(crate) fn set_pressure(&self, is_pressed: bool) {
         self.is_pressed.store(is_pressed, Ordering::Relaxed);
     }
@@ -139,7 +140,7 @@ impl StallState {
     pub(crate) fn low_pri_delay_micros(&self, bytes: u64, now_micros: u64) -> u64 {
         let rate = self.low_pri_rate.load(Ordering::Relaxed);
         let mut credit = self.low_pri.lock();
-        // Unused credit is not saved up.
+        // Unused credit expires.
         if credit.next_refill_micros.is_some_and(|refill| refill + REFILL_MICROS < now_micros) {
             (credit.bytes, credit.next_refill_micros) = (0, None);
         }
@@ -166,14 +167,13 @@ impl StallState {
     }
 }
 
-/// `parts` of `rate` out of `of`. The rate may be any number: some users set a huge one for "no
-/// limit".
+/// `rate * parts / of`, without overflow: some users set a huge rate for "no limit".
 fn part(rate: u64, parts: u128, of: u128) -> u64 {
     u64::try_from(u128::from(rate) * parts / of).unwrap_or(u64::MAX)
 }
 
 impl Credit {
-    /// Takes `bytes` from the credit, refilled up to now, if it suffices.
+    /// Refills the credit up to now, and takes `bytes` from it if it suffices.
     fn take(&mut self, bytes: u64, rate: u64, now_micros: u64) -> bool {
         if self.bytes < bytes {
             let next_refill = self.next_refill_micros.unwrap_or(now_micros);
@@ -189,7 +189,7 @@ impl Credit {
         is_enough
     }
 
-    /// Takes `bytes`, which are more than there is; gives when they are paid for.
+    /// Takes `bytes`, which are more than the credit; returns the time at which they are paid for.
     fn borrow(&mut self, bytes: u64, rate: u64, now_micros: u64) -> u64 {
         let needed = ((bytes - self.bytes) as f64 / rate as f64 * 1e6) as u64;
         self.bytes = 0;

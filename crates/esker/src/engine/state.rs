@@ -13,7 +13,7 @@ use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use esker_format::deleted_runs::LongDeletedRun;
 use std::collections::{BTreeSet, VecDeque};
 
-/// A flush that waits for a slot: these families' waiting memtables, together if there are several.
+/// A flush that waits for a slot: it flushes the waiting memtables of these families, as one job.
 #[derive(Clone, Debug)]
 pub(crate) struct FlushRequest {
     pub(crate) families: Vec<ColumnFamilyId>,
@@ -24,25 +24,25 @@ pub(crate) struct FlushRequest {
 #[derive(Debug)]
 pub(crate) struct QueuedManualCompaction {
     pub(crate) id: u64,
-    /// Its inputs are marked under this.
+    /// The id under which the inputs are marked.
     pub(crate) running: Option<RunningId>,
-    /// Taken by the job.
+    /// The plan, until the job takes it.
     pub(crate) plan: Option<CompactionPlan>,
-    /// Threads; 0: as the option says.
+    /// Threads; 0: as the option `max_subcompactions` says.
     pub(crate) max_subcompactions: u32,
     /// Set to stop it: the caller's own flag, if it has one.
     pub(crate) canceled: Arc<AtomicBool>,
     /// Whether its caller wants `info`, which the job fills before `done`.
     pub(crate) wants_info: bool,
     pub(crate) info: Option<Box<CompactionJobInfo>>,
-    /// The files it has written.
+    /// The result: the written files.
     pub(crate) done: Option<Result<Vec<FileNumber>>>,
 }
 
 /// The families that have history. Guarded by the db mutex.
 #[derive(Debug, Default)]
 pub(crate) struct Histories {
-    /// By the first sequence number of the oldest memtable: this one goes first.
+    /// Families by the first sequence number of their oldest memtable, which is dropped first.
     pub(super) oldest: BTreeSet<(SequenceNumber, ColumnFamilyId)>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Histories {
 #[derive(Debug, Default)]
 pub(crate) struct DbState {
     pub(crate) families: FamilyMap<FamilyState>,
-    /// Of all families.
+    /// Sums over all families.
     pub(crate) totals: Totals,
     pub(crate) histories: Histories,
 
@@ -58,9 +58,9 @@ pub(crate) struct DbState {
     pub(crate) compaction_queue: VecDeque<ColumnFamilyId>,
     pub(crate) manual_compactions: Vec<QueuedManualCompaction>,
     pub(crate) next_manual_id: u64,
-    /// Runs of deleted keys to be gone through.
+    /// Deleted runs that wait for a pre-scan.
     pub(crate) pre_scans: PreScanQueue,
-    /// A manual compaction wants to be the only one: no other is begun.
+    /// Whether an exclusive manual compaction waits or runs: no other compaction begins.
     pub(crate) exclusive_manual: bool,
     /// `disable_manual_compaction` calls minus `enable_manual_compaction` calls. Manual compactions
     /// are refused while it is above 0.
@@ -68,19 +68,19 @@ pub(crate) struct DbState {
     /// Jobs handed to the pool and not ended.
     pub(crate) flushes_scheduled: usize,
     pub(crate) compactions_scheduled: usize,
-    /// Those of them that have not looked into the queues yet.
+    /// Scheduled flushes that have not read the queues yet.
     pub(crate) flushes_unbegun: usize,
     pub(crate) compactions_unbegun: usize,
     /// `pause_background_work` calls without their `continue`.
     pub(crate) paused: usize,
-    /// Those that move files about, beside which nothing else may, and whom no caller's `continue`
-    /// ends.
+    /// Pauses by work that moves files and excludes all other jobs. No caller's `continue` ends
+    /// them.
     pub(crate) quiet: usize,
     /// Callers of `disable_file_deletions` without their `enable`.
     pub(crate) file_deletions_disabled: usize,
-    /// Checkpoints and backups under way, which no caller's `enable` ends.
+    /// Running checkpoints and backups, which keep files, too. No caller's `enable` ends them.
     pub(crate) files_kept: usize,
-    /// Threads that are deleting files, since a time when deletions were enabled.
+    /// Threads that are deleting files: they began while deletions were enabled.
     pub(crate) deleting: usize,
     /// See `UnderWay`.
     pub(crate) calls_under_way: usize,
@@ -91,8 +91,8 @@ pub(crate) struct DbState {
 }
 
 impl DbState {
-    /// Updates the list of history for a family. Call it whenever that may have changed; `before`
-    /// is the former result of `MemTables::oldest_history`.
+    /// Updates the list of histories after a family's history may have changed. `before` is the
+    /// former result of `MemTables::oldest_history`.
     pub(crate) fn history_changed(&mut self, id: ColumnFamilyId, before: Option<SequenceNumber>) {
         let now = self.families.get(&id).and_then(|family| family.memtables.oldest_history());
         if now != before {
@@ -117,7 +117,7 @@ impl DbState {
         }
     }
 
-    /// Whether no job is to begin.
+    /// Whether no job may begin.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused > 0 || self.quiet > 0
     }
@@ -127,12 +127,12 @@ impl DbState {
         self.manual_compactions.iter().for_each(|manual| manual.canceled.store(true, Ordering::Release));
     }
 
-    /// Whether no file is to be deleted.
+    /// Whether no file may be deleted.
     pub(crate) fn keeps_files(&self) -> bool {
         self.file_deletions_disabled > 0 || self.files_kept > 0
     }
 
-    /// The oldest WAL that any family needs, but for prepared sections: see
+    /// The oldest WAL that any family needs. Prepared sections may need older ones: see
     /// [`super::Engine::oldest_wal_needed`].
     pub(super) fn oldest_log_needed(&self) -> Option<FileNumber> {
         self.families.values().map(|f| f.memtables.oldest_log_needed()).min()

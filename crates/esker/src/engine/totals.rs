@@ -1,8 +1,8 @@
 //! Sums over all families: the worst stall, the debt of compactions, and the snapshots that keep
 //! garbage.
 //!
-//! In: the share of one family, whenever it changes. Out: sums, at a cost that does not depend on
-//! the number of families.
+//! In: a family's share, whenever it changes. Out: the sums. The cost of an update does not depend
+//! on the number of families.
 //!
 //! Invariant: the sums are those of each family's last share from `set`.
 
@@ -17,13 +17,13 @@ pub(crate) struct Share {
     pub(crate) condition: WriteStallCondition,
     /// Bytes that compactions have to write.
     pub(crate) debt: u64,
-    /// Automatic compactions are behind.
+    /// Whether automatic compactions are behind.
     pub(crate) is_pressed: bool,
-    /// An oldest snapshot beyond this makes an automatic compaction worthwhile.
+    /// Once the oldest snapshot is newer than this, an automatic compaction is worthwhile.
     pub(crate) threshold: SequenceNumber,
 }
 
-/// The sums. Guarded by the db mutex.
+/// The sums over all families. Guarded by the db mutex.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     shares: HashMap<ColumnFamilyId, Share>,
@@ -32,7 +32,7 @@ pub(crate) struct Totals {
     stopped: usize,
     pressed: usize,
     debt: u128,
-    /// Of the families that some snapshot matters to.
+    /// The thresholds of families that have one.
     thresholds: BTreeSet<(SequenceNumber, ColumnFamilyId)>,
 }
 
@@ -92,7 +92,7 @@ impl Totals {
         self.thresholds.first().map_or(SequenceNumber::MAX, |(threshold, _)| *threshold)
     }
 
-    /// Families for which an oldest snapshot `oldest` makes a compaction worthwhile.
+    /// Families for which a compaction is worthwhile if the oldest snapshot is `oldest`.
     pub(crate) fn waiting_for_snapshots(&self, oldest: SequenceNumber) -> Vec<ColumnFamilyId> {
         self.thresholds.range(..(oldest, ColumnFamilyId(0))).map(|(_, id)| *id).collect()
     }

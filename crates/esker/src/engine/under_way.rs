@@ -1,15 +1,15 @@
 //! Calls in progress that change or copy files of the database's directory.
 //!
-//! In: a call that begins. Out: a guard. The database is not closed before each guard has been
-//! dropped: afterwards another process may have the directory and hand out the same file numbers.
+//! In: a call that begins. Out: a guard. A close waits until all guards are dropped: afterwards
+//! another process may open the directory and use the same file numbers.
 //!
-//! Writes need none: closing takes the write lead after them. Nor do flushes and compactions, which
-//! are jobs that closing waits for.
+//! Writes need no guard: a close takes the write lead after them. Flushes and compactions need none
+//! either: a close waits for jobs.
 
 use super::Engine;
 use esker_base::Result;
 
-/// The guard of one such call. A long call checks [`Engine::check_open`] now and then, so that a
+/// The guard of one such call. A long call checks [`Engine::check_open`] at intervals, so that a
 /// close does not wait long.
 pub(crate) struct UnderWay<'a>(&'a Engine);
 
@@ -19,7 +19,7 @@ impl<'a> UnderWay<'a> {
     /// `ShutdownInProgress` once closing has begun · `NotSupported` in a forked child.
     pub(crate) fn begin(engine: &'a Engine) -> Result<UnderWay<'a>> {
         engine.check_process()?;
-        // The flag goes up under the lock.
+        // A close sets the flag under this lock.
         let mut state = engine.state.lock();
         engine.check_open()?;
         state.calls_under_way += 1;

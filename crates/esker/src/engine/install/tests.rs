@@ -1,4 +1,4 @@
-//! The cost of a new super version depends neither on the number of files of the family nor on the
+//! Tests that the cost of a new super version depends neither on the family's files nor on the
 //! number of families.
 
 use super::*;
@@ -15,12 +15,12 @@ use esker_format::version_edit::{FileMetaData, VersionEdit};
 
 const FAMILY: ColumnFamilyId = ColumnFamilyId::DEFAULT;
 
-/// Counts of looks at files.
+/// Counts of files that were read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Looks {
-    /// Under the manifest's lock only.
+    /// Files read under the manifest's lock only.
     before: u64,
-    /// Under the db mutex.
+    /// Files read under the db mutex.
     under_mutex: u64,
 }
 
@@ -32,8 +32,8 @@ struct Costs {
     pick_under_mutex: u64,
 }
 
-/// A file of the keys `from` to `to`. Sequence number 0 means that no snapshot was live when it was
-/// written.
+/// A file with the keys `from` to `to`. Sequence number 0 means that no snapshot was live when it
+/// was written.
 fn file(db: &Db, file_size: u64, (from, to): (u64, u64), seqno: u64) -> FileMetaData {
     let key = |n: u64| internal_key(format!("{n:09}").as_bytes(), SequenceNumber(seqno), ValueType::Value);
     let (number, now) = (db.engine().numbers.new_file_number(), db.engine().env.clock.now_seconds());
@@ -52,7 +52,7 @@ fn file(db: &Db, file_size: u64, (from, to): (u64, u64), seqno: u64) -> FileMeta
 }
 
 /// A database with `count` files in the last level, every third with entries that only a snapshot
-/// needed. The level above has a tenth of that, too much for it if it `is_due`. No file is on disk,
+/// needed. The level above has a tenth of that number: too many if it `is_due`. No file is on disk,
 /// so no job may run.
 fn with_files(count: u64, is_due: bool) -> Db {
     let mut options = Options::default();
@@ -73,7 +73,7 @@ fn with_files(count: u64, is_due: bool) -> Db {
     db
 }
 
-/// Does with an edit what a flush and a compaction do.
+/// Installs an edit as flushes and compactions do.
 fn install(db: &Db, edit: VersionEdit) -> Looks {
     let engine = db.engine();
     LOOKS.set(0);
@@ -81,7 +81,7 @@ fn install(db: &Db, edit: VersionEdit) -> Looks {
     let versions = manifest.log_and_apply(vec![edit], LogOptions::default()).unwrap();
     for file in versions[0].1.new_files() {
         let (entries, raw_value_bytes) = (file.file_size / 1000, file.file_size);
-        // Of the last level nothing can go: else it would be due.
+        // Nothing in the last level can be dropped, or it would be due.
         let deletions = if file.level() == Some(6) { 0 } else { entries * 51 / 100 };
         file.set_stats(FileStats { entries, deletions, raw_value_bytes, ..FileStats::default() });
     }
@@ -133,15 +133,15 @@ fn costs(files: u64, is_due: bool) -> Costs {
 fn under_the_db_mutex_nobody_walks_over_files() {
     for is_due in [false, true] {
         let (few, many) = (costs(1_000, is_due), costs(10_000, is_due));
-        // Of files with many deletions it looks at as many in both, and for each it searches the
-        // level below.
+        // Both databases read the same number of files with many deletions, and search the level
+        // below for each.
         assert!(many.flush.before < 2 * few.flush.before, "{few:?} {many:?}");
-        // It searches, which takes the logarithm of their number.
+        // A search costs the logarithm of the number of files.
         for looks in [many.flush.under_mutex, many.compaction.under_mutex, many.switch_under_mutex] {
             assert!(looks < 50, "{many:?}");
         }
         assert!(many.pick_under_mutex < 500, "{many:?}");
-        // A compaction makes two levels anew.
+        // A compaction rebuilds two levels.
         assert!(many.compaction.before < 50 * 11_000, "{many:?}");
     }
 }
@@ -176,7 +176,7 @@ fn statistics_of_a_family_are_told_without_a_walk_over_its_files() {
     assert!(LOOKS.get() < 50, "{}", LOOKS.get());
 }
 
-/// A database with this many families besides the default one.
+/// A database with `count` families besides the default one.
 fn with_families(count: usize) -> Db {
     let mut options = Options::default();
     options.db.create_if_missing = true;
@@ -201,8 +201,8 @@ fn writes_and_new_super_versions_walk_over_no_other_families_and_flushes_rarely(
     let shown = walked(&|| publish_super_version(engine, &mut engine.state.lock(), FAMILY));
     let snapshots = walked(&|| drop(db.snapshot()));
     assert_eq!((puts, shown, snapshots), (0, 0, 0));
-    // A switch and a flush ask all families which WALs they need. No other work may be added to
-    // that.
+    // A switch and a flush ask all families for the WALs that they need. They may do no other work
+    // for all families.
     let flush = walked(&|| db.flush().unwrap());
     assert!(flush <= 16 * FAMILIES, "a flush looks {flush} times at one of {FAMILIES} families");
     db.close().unwrap();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A caller that wants no limit gives a number that is far too large.
+/// A caller that wants no limit may give a huge rate.
 #[test]
 fn a_rate_beyond_all_bounds_stays_one() {
     use WriteStallCondition::{Delayed, Normal, Stopped};
