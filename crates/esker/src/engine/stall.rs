@@ -26,7 +26,7 @@ pub(crate) struct StallState {
     credit: Mutex<Credit>,
     /// Whether compactions are behind, but only so far that low-priority writers are slowed down.
     is_pressed: AtomicBool,
-    /// Bytes per second for all low-priority writers together; `low_pri_credit` is their credit.
+    /// Bytes per second for all low-priority writers together; `low_pri` is their credit.
     low_pri_rate: AtomicU64,
     low_pri: Mutex<Credit>,
 }

@@ -5,9 +5,9 @@
 //! Source: RocksDB `db/compaction/compaction_picker_fifo.cc`.
 //!
 //! Reasons, in this order: files older than `ttl`, if deleting them is enough; more bytes than
-//! `max_table_files_size`, or with blob files than `max_data_files_size`; many small files. A
-//! database that comes from another style loses files
-//! of its deepest level first, by key.
+//! `max_table_files_size`, or with blob files than `max_data_files_size`; many small files. In a
+//! database that had another style before, the files of the deepest level are deleted first, by
+//! key.
 
 use super::plan::Draft;
 use super::score::LevelSizes;
@@ -15,10 +15,10 @@ use super::{CompactionPlan, CompactionReason, LevelFiles, PickContext, PickerOpt
 use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
 
-/// The smallest step in which files grow.
+/// The smallest file size, in bytes, to which a step merges files.
 const LEAST_STEP_BYTES: u64 = 10 << 10;
 
-/// Finds ahead what [`needs_compaction`] asks for.
+/// Computes in advance the sums that [`needs_compaction`] reads.
 pub(super) fn prepare(version: &Version, options: &PickerOptions) {
     if counts_blobs(options) {
         version.blob_bytes();
@@ -29,12 +29,12 @@ fn counts_blobs(options: &PickerOptions) -> bool {
     options.fifo.max_data_files_size > 0
 }
 
-/// The bytes that have a limit.
+/// The bytes to which the limit applies.
 fn limited_bytes(version: &Version, options: &PickerOptions) -> u64 {
     version.total_size() + if counts_blobs(options) { version.blob_bytes() } else { 0 }
 }
 
-/// Their limit.
+/// The limit on the bytes of the family's files.
 fn limit(options: &PickerOptions) -> u64 {
     match options.fifo.max_data_files_size {
         0 => options.fifo.max_table_files_size,
@@ -42,7 +42,7 @@ fn limit(options: &PickerOptions) -> u64 {
     }
 }
 
-/// Whether [`pick`] may find something.
+/// Whether [`pick`] may find a compaction.
 pub(super) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
     let options = context.options;
     limited_bytes(version, options) > limit(options)
@@ -65,9 +65,9 @@ fn is_expired(level0: &[Arc<FileMeta>], index: usize, context: &PickContext<'_>)
     let ttl = context.options.ttl;
     let Some(limit) = context.now_seconds.checked_sub(ttl).filter(|_| ttl > 0) else { return false };
     let file = &level0[index];
-    // All keys are at least as old as their file; a merged file has young keys beside those of its
-    // oldest ancestor. They are also at least as old as the next file's first key. That is a better
-    // bound for a file made long after its keys.
+    // A file's keys are at least as old as the file itself; the oldest ancestor's time says nothing
+    // about the youngest keys of a merged file. They are also at least as old as the first key of
+    // the next newer file, a better bound for a file that was written long after its keys.
     let newer = index.checked_sub(1).map(|newer| level0[newer].oldest_ancestor_time).filter(|time| *time > 0);
     let newest = match file.file_creation_time {
         0 => file.oldest_ancestor_time,
@@ -82,7 +82,8 @@ fn expired(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compacti
     let files: Vec<Arc<FileMeta>> = old.map(|index| Arc::clone(&level0[index])).collect();
     let gone: u64 = files.iter().map(|f| f.file_size).sum();
     let left = if counts_blobs(context.options) {
-        // Tables have as much of the blobs as of the bytes of all tables.
+        // Level-0 tables are assumed to have the same share of all blob bytes as of all table
+        // bytes.
         let (all, blobs) = (version.total_size(), version.blob_bytes());
         (all - gone) + scaled(blobs, all - gone, all)
     } else {
@@ -106,7 +107,8 @@ fn too_large(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compac
     // smallest keys go first.
     let oldest_first: Vec<&Arc<FileMeta>> =
         if level == 0 { files.iter().rev().collect() } else { files.iter().collect() };
-    // With blobs each file counts alike: the MANIFEST does not say how many blobs it has.
+    // With blobs, each file counts the same: the MANIFEST does not say how many blobs belong to a
+    // file.
     let each = counts_blobs(context.options).then(|| (bytes / files.len().max(1) as u64).max(1));
     let mut gone = Vec::new();
     for file in oldest_first {
@@ -119,14 +121,14 @@ fn too_large(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compac
     Some(deletion(version, context, level, gone, CompactionReason::FifoMaxSize))
 }
 
-/// `value * part / whole`; 0 of nothing.
+/// `value * part / whole`; 0 if `whole` is 0.
 fn scaled(value: u64, part: u64, whole: u64) -> u64 {
     let scaled = u128::from(value) * u128::from(part) / u128::from(whole.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// The newest files, as far as each makes the merge cheaper for each file that goes away; none
-/// larger than a memtable, or files would grow that never get old.
+/// Merges the newest files, as long as each further file lowers the cost per file removed. Takes no
+/// file larger than a memtable: such a file would grow on and never expire.
 fn small_files(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
     let options = context.options;
     if !options.fifo.allow_compaction {
@@ -140,7 +142,7 @@ fn small_files(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Comp
     }
     let most_for_each = options.write_buffer_size.saturating_mul(11) / 10;
     let level0 = version.files(0);
-    // Deleting a damaged file takes no look at it, merging does.
+    // A damaged file can be deleted unread, but not merged.
     let idle = level0.iter().position(|f| context.running.is_busy(f.number)).unwrap_or(level0.len());
     let level0 = &level0[..idle];
     let (mut bytes, mut cheapest) = (level0.first()?.file_size, u64::MAX);
@@ -161,9 +163,9 @@ fn small_files(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Comp
     Some(plan(version, context, 0, files, CompactionReason::FifoReduceNumFiles))
 }
 
-/// Neighbours of level 0 that are merged into a file of the next step. The last step is the size at
-/// which the trigger's number of files fills the limit; each step before it is the trigger's part
-/// of the next one. So a byte is rewritten once a step, and files end at about one size.
+/// Merges neighbours in level 0 into a file of the next step's size. In the last step, the
+/// trigger's number of files fills the limit; each earlier step has the next step's size divided by
+/// the trigger. So a byte is rewritten once per step, and files reach about the same size.
 fn next_step(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
     let options = context.options;
     let level0 = version.files(0);
@@ -186,7 +188,7 @@ fn next_step(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compac
     }
     steps.into_iter().rev().find_map(|step| {
         let fits = |file: &FileMeta| file.file_size < step && !context.running.is_busy(file.number);
-        // From the oldest on.
+        // From the oldest file on.
         let mut end = level0.len();
         while end > 0 {
             let mut begin = end;

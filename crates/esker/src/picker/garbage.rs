@@ -1,21 +1,22 @@
-//! Files whose compaction frees much of the bytes it reads, and files that can be deleted unread.
+//! Finds files whose compaction frees much of the bytes that it reads, and files that can be
+//! deleted unread.
 //!
-//! In: a version whose files know their properties and the coverage of range tombstones. Out: the
-//! next such file.
+//! In: a version whose files have their properties and the coverage by range tombstones. Out: the
+//! next of these files.
 //!
-//! A level is due by its size, and a lone file under a few deletions never is. So a file goes down
-//! by itself if its deletions free at least half of the bytes that its compaction reads. A file
-//! with nothing below it is rewritten if a quarter of its entries can go. RocksDB leaves both where
-//! they are; Pebble has its delete-only and elision-only compactions.
+//! A level is due by its size, so a single file with deletions may never be due. Therefore a file
+//! is compacted into the next level if its deletions free at least half of the bytes that the
+//! compaction reads. A file with no data below it is rewritten if a quarter of its entries can be
+//! dropped. RocksDB leaves both in place; Pebble has its delete-only and elision-only compactions.
 //!
 //! Invariants
-//!  1. Every entry of the files is older than each live snapshot: the compaction drops everything
-//!     that is counted.
-//!  2. Work is bounded. A compaction costs at most twice the bytes it frees, a deletion goes down
-//!     one level each time, and at the bottom it is gone. A file that loses nothing at the bottom
-//!     is settled ([`FileMeta::is_settled`]).
-//!  3. Candidates follow from the version alone and are found before the db mutex is taken. Under
-//!     it a pick looks at [`MOST_CANDIDATES`] files at most.
+//!  1. Every entry of the files is older than each live snapshot: the compaction drops all entries
+//!     that are counted.
+//!  2. Work is bounded. A compaction costs at most twice the bytes that it frees. Each one moves a
+//!     deletion down one level, and the last drops it. A file that loses nothing at the bottom is
+//!     settled ([`FileMeta::is_settled`]).
+//!  3. Candidates depend on the version alone and are found before the db mutex is taken. Under the
+//!     mutex, a pick checks at most [`MOST_CANDIDATES`] files.
 
 use super::inputs::{overlap_range, overlapping, range_of};
 use super::marked::{is_bottommost_file, may_exist_below};
@@ -27,13 +28,13 @@ use crate::version::{FileMeta, Version, Weights};
 use esker_base::SequenceNumber;
 use esker_base::sync::Arc;
 
-/// Files of a level that are looked at, those with the most deletions first.
+/// Most files of a level that are checked, those with the most deletions first.
 const MOST_CANDIDATES: usize = 32;
-/// A file is a candidate, or is rewritten at the bottom, if at least one in this many of its
-/// entries can go.
+/// A file is a candidate, or is rewritten at the bottom, if at least one of this many entries can
+/// be dropped.
 const SHARE: u64 = 4;
 
-/// Idle files under range tombstones that every snapshot sees.
+/// Idle files that are covered by range tombstones which every snapshot sees.
 pub(super) fn covered<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
@@ -45,7 +46,7 @@ pub(super) fn covered<'a>(
     version.covered_up_to(context.oldest_live).filter(is_free)
 }
 
-/// Deletes all of [`covered`] unread.
+/// A plan that deletes all [`covered`] files unread.
 pub(super) fn pick_covered(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
     let mut inputs: Vec<LevelFiles> =
         (0..version.num_levels()).map(|level| LevelFiles { level, files: Vec::new() }).collect();
@@ -68,11 +69,11 @@ pub(super) fn pick_covered(version: &Arc<Version>, context: &PickContext<'_>) ->
     Some(CompactionPlan { is_deletion: true, compact_cursor: None, ..plan })
 }
 
-/// Files of a level that may be worth a compaction. Walks over the level, if no version did before
-/// in which it was the same.
+/// Files of a level that may be worth a compaction. Iterates over the level, unless an earlier
+/// version with the same level did.
 pub(crate) fn candidates(version: &Version, level: usize) -> &[Arc<FileMeta>] {
     version.findings(level).garbage(|| {
-        // With timestamps a deleted key is history, not garbage.
+        // With timestamps, a deleted key is history and not garbage.
         if version.icmp().timestamp_size() > 0 {
             return Box::default();
         }
@@ -85,15 +86,15 @@ pub(crate) fn candidates(version: &Version, level: usize) -> &[Arc<FileMeta>] {
     })
 }
 
-/// Whether nothing keeps the file's deletions from being dropped, for all that is known.
+/// Whether no snapshot or running compaction is known to keep the file's deletions.
 fn is_free(f: &FileMeta, context: &PickContext<'_>) -> bool {
     let delay = context.options.bottommost_file_compaction_delay;
     let is_old = delay == 0 || f.file_creation_time <= context.now_seconds.saturating_sub(delay);
     f.largest_seqno <= context.oldest_live && is_old && !f.is_settled() && !context.running.is_busy(f.number)
 }
 
-/// Finds the candidates ahead, independent of readers and running compactions. Without it [`find`]
-/// does.
+/// Finds the candidates in advance, without regard to readers and running compactions. Otherwise
+/// [`find`] searches for them.
 pub(super) fn prepare<'v>(version: &'v Version, options: &PickerOptions) -> &'v [Garbage] {
     version.garbage(|| match options.compaction_style {
         CompactionStyle::Level => worth_it(version, LevelSizes::new(version, options).base_level),
@@ -102,12 +103,12 @@ pub(super) fn prepare<'v>(version: &'v Version, options: &PickerOptions) -> &'v 
     })
 }
 
-/// The files of leveled compaction that are worth a compaction.
+/// For leveled compaction: the files whose deletions make a compaction worthwhile.
 pub(super) fn free<'v>(version: &'v Version, context: &PickContext<'_>) -> impl Iterator<Item = &'v Garbage> {
     prepare(version, context.options).iter().filter(|garbage| is_free(&garbage.file, context))
 }
 
-/// Universal compaction: whether half of the bytes of all runs, or more, can go.
+/// For universal compaction: whether at least half of the bytes of all runs can be dropped.
 pub(super) fn is_much(version: &Version, context: &PickContext<'_>) -> bool {
     let garbage = prepare(version, context.options);
     !garbage.is_empty() && garbage.iter().all(|garbage| is_free(&garbage.file, context))
@@ -137,7 +138,7 @@ fn worth_it(version: &Version, base_level: usize) -> Box<[Garbage]> {
     all.filter_map(is_due).take(MOST_CANDIDATES).collect()
 }
 
-/// All candidates, if a compaction of all runs frees half of the bytes it reads.
+/// All candidates, if a compaction of all runs frees half of the bytes that it reads.
 fn half_of_all(version: &Version) -> Box<[Garbage]> {
     let weigher = Weigher::new(version);
     let runs = version.num_files(0) + (1..version.num_levels()).filter(|l| version.num_files(*l) > 0).count();
@@ -150,7 +151,7 @@ fn half_of_all(version: &Version) -> Box<[Garbage]> {
     if is_due { all.into() } else { Box::default() }
 }
 
-/// Whether enough of a file with nothing below it goes when it is rewritten.
+/// Whether a rewrite drops enough entries of a file with no data below it.
 fn is_rewritten(f: &FileMeta) -> bool {
     f.stats().is_some_and(|s| {
         let gone = s.deletions + s.older_versions.unwrap_or(0);
@@ -158,7 +159,7 @@ fn is_rewritten(f: &FileMeta) -> bool {
     })
 }
 
-/// Whether a compaction of the file, with all that goes along, frees half of the bytes that it
+/// Whether a compaction of the file, with all its further inputs, frees half of the bytes that it
 /// reads.
 fn is_worth_it(
     version: &Version,
@@ -168,7 +169,7 @@ fn is_worth_it(
 ) -> bool {
     let output_level = if level == 0 { base_level } else { level + 1 };
     if output_level == level {
-        // With one level there is nowhere to go.
+        // With one level, there is no level to move to.
         return false;
     }
     let files = match level {
@@ -183,12 +184,12 @@ fn is_worth_it(
     let user_key = esker_format::key::user_key;
     let is_last = !may_exist_below(version, output_level, user_key(smallest), user_key(largest));
     let freed: u64 = files.iter().map(|f| weigher.freed_by(f, is_last)).sum();
-    // A file too much is enough to know: there may be thousands.
+    // The sum stops at the first file beyond the bound: there may be thousands of files.
     let mut sizes = files.iter().chain(below.unwrap_or(&[])).map(|f| f.file_size);
     sizes.try_fold(freed.saturating_mul(2), u64::checked_sub).is_some()
 }
 
-/// Knows the average bytes of an entry of a version.
+/// Holds the average bytes of an entry in a version.
 struct Weigher {
     entry_bytes: u64,
 }
@@ -200,8 +201,8 @@ impl Weigher {
         Weigher { entry_bytes: in_tables + average_blob_bytes(version) }
     }
 
-    /// Bytes that a compaction of the file frees, in it and below it. `is_last`: nothing lies below
-    /// the compaction.
+    /// Bytes that a compaction of the file frees, in the file and below it. `is_last`: no data lies
+    /// below the compaction.
     fn freed_by(&self, f: &FileMeta, is_last: bool) -> u64 {
         let Some(s) = f.stats() else { return 0 };
         let own = s.older_versions.unwrap_or(0) + if is_last { s.deletions } else { 0 };

@@ -12,8 +12,8 @@ use esker_format::key::{self, InternalKeyComparator};
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Compares bounds of files by user key; an upper bound that a range tombstone ends is before
-/// everything else with its user key.
+/// Compares bounds of files by user key; an upper bound from a range tombstone sorts before all
+/// other bounds with its user key.
 pub(crate) fn compare_bounds(icmp: &InternalKeyComparator, a: &[u8], b: &[u8]) -> Ordering {
     let is_end = |k: &[u8]| key::trailer(k) == key::RANGE_END_SENTINEL;
     icmp.compare_plain_keys(key::user_key(a), key::user_key(b)).then_with(|| is_end(b).cmp(&is_end(a)))
@@ -44,14 +44,15 @@ pub(super) fn overlap_range(
     from..from + count
 }
 
-/// Where files of a sorted level that end at `end` end if they go on to the bound `largest`.
+/// The index at which files of a sorted level end if they are extended from `end` to the bound
+/// `largest`.
 pub(super) fn end_at(version: &Version, level: usize, end: usize, largest: &[u8]) -> usize {
     let (rest, icmp) = (&version.files(level)[end..], version.icmp());
     end + rest.partition_point(|f| compare_bounds(icmp, &f.smallest, largest).is_le())
 }
 
-/// Files of any level that share a user key with the bounds; in level 0 also those that overlap
-/// these, and so on.
+/// Files of any level that share a user key with the bounds; in level 0 also files that overlap
+/// those files, and so on.
 pub(super) fn overlapping(version: &Version, level: usize, smallest: &[u8], largest: &[u8]) -> LevelFiles {
     let files = if level > 0 {
         version.files(level)[overlap_range(version, level, smallest, largest)].to_vec()
@@ -61,8 +62,8 @@ pub(super) fn overlapping(version: &Version, level: usize, smallest: &[u8], larg
     LevelFiles { level, files }
 }
 
-/// The files that overlap the user keys, those that overlap these, and so on. There may be
-/// thousands, each overlapping the next in no order of age, so they are visited by key.
+/// The files that overlap the user keys, the files that overlap those, and so on. There may be
+/// thousands in a chain of overlaps, in any order of age, so they are visited by key.
 fn overlapping_in_level0(version: &Version, smallest: &[u8], largest: &[u8]) -> Vec<Arc<FileMeta>> {
     let (files, icmp) = (version.files(0), version.icmp());
     let start = |i: usize| files[i].smallest_user_key();
@@ -71,7 +72,7 @@ fn overlapping_in_level0(version: &Version, smallest: &[u8], largest: &[u8]) -> 
     let mut taken = vec![false; files.len()];
     let mut rest = &by_start[..];
     while let Some(&first) = rest.first() {
-        // One run of files that hang together: all of it or none.
+        // A run of files that overlap each other: all or none of them are taken.
         let (mut end, mut count) = (files[first].largest_user_key(), 1);
         while let Some(&next) = rest.get(count)
             && icmp.compare_plain_keys(start(next), end).is_le()
@@ -89,8 +90,8 @@ fn overlapping_in_level0(version: &Version, smallest: &[u8], largest: &[u8]) -> 
     files.iter().zip(taken).filter(|(_, taken)| *taken).map(|(f, _)| Arc::clone(f)).collect()
 }
 
-/// The files and, in a sorted level, those to both sides that continue their user keys. Level 0
-/// stays as it is.
+/// The files and, in a sorted level, the files on both sides that continue their user keys. In
+/// level 0 nothing is added.
 pub(super) fn clean_cut(version: &Version, inputs: LevelFiles) -> LevelFiles {
     let mut inputs = inputs;
     while inputs.level > 0
@@ -105,8 +106,8 @@ pub(super) fn clean_cut(version: &Version, inputs: LevelFiles) -> LevelFiles {
     inputs
 }
 
-/// The end of a non-empty run of files of a sorted level, which ends at `end`, with the files that
-/// continue its last user key.
+/// The end of a run of files in a sorted level after adding the files that continue its last user
+/// key. The run is not empty, and ends at `end`.
 pub(super) fn clean_end(version: &Version, level: usize, end: usize) -> usize {
     let (files, icmp) = (version.files(level), version.icmp());
     let joined = |i: usize| compare_bounds(icmp, &files[i - 1].largest, &files[i].smallest).is_eq();
@@ -136,7 +137,7 @@ pub(super) fn clean_cut_within(
     LevelFiles { level, files: files[shrink_to_clean_cut(version, level, from..to)].to_vec() }
 }
 
-/// Those of these files of a sorted level that share no user key with others.
+/// The largest part of these files of a sorted level that shares no user key with other files.
 pub(super) fn shrink_to_clean_cut(version: &Version, level: usize, these: Range<usize>) -> Range<usize> {
     let (files, icmp) = (version.files(level), version.icmp());
     let (mut from, mut to) = (these.start, these.end.max(these.start));
@@ -156,7 +157,7 @@ pub(super) fn any_busy(files: &[Arc<FileMeta>], running: &RunningCompactions) ->
 
 #[cfg(test)]
 thread_local! {
-    /// Number of files that this thread has added up.
+    /// Number of files whose sizes this thread has summed.
     pub(super) static SUMMED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -179,10 +180,10 @@ pub(super) fn is_written_into(
     }
 }
 
-/// Adds the files that must go with files of an upper level: files of the output level that they
-/// overlap. Then adds more of the upper level, if that needs no more of the output level and stays
-/// below twice `max_compaction_bytes`. `rightwards` lets it grow only towards larger keys. `None`
-/// if a needed file is being compacted.
+/// Adds the files of the output level that files of an upper level overlap. Then adds more of the
+/// upper level, if that needs no more of the output level and stays below twice
+/// `max_compaction_bytes`. With `rightwards`, the inputs grow only towards larger keys. `None` if a
+/// needed file is being compacted.
 pub(super) fn with_output_level(
     version: &Version,
     running: &RunningCompactions,

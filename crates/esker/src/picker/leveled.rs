@@ -6,8 +6,9 @@
 //!
 //! The order of reasons: levels that are due, most urgent first; files marked by their writers;
 //! files of the last level that can lose old versions; files older than `ttl`; files due for a
-//! periodic rewrite. Only one compaction that reads level 0 runs at a time. While the way from
-//! level 0 to the base level is blocked, level-0 files are merged with each other.
+//! periodic rewrite. Only one compaction that reads level 0 runs at a time. While a running
+//! compaction blocks compactions from level 0 into the base level, level-0 files are merged with
+//! each other.
 
 pub(crate) use super::PickContext;
 use super::garbage;
@@ -26,14 +27,14 @@ use crate::version::{FileMeta, Version};
 use esker_base::SequenceNumber;
 use esker_base::sync::Arc;
 
-/// Fewer level-0 files are not worth merging with each other.
+/// Fewest level-0 files that are merged with each other.
 const MIN_FILES_FOR_INTRA_L0: usize = 4;
 /// Level-0 files beyond the trigger before they are merged with each other.
 const INTRA_L0_SLACK: usize = 2;
-/// More files are not moved down at once, so as not to flood the next level.
+/// Most files that move down at once, so that the next level is not flooded.
 const MAX_MULTI_TRIVIAL_MOVE: usize = 4;
 
-/// The most urgent compaction, if one is due and nothing that runs is in its way.
+/// The most urgent compaction that is due and that no running compaction blocks.
 pub(crate) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
     if version.num_levels() < 2 {
         return None;
@@ -42,7 +43,7 @@ pub(crate) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<
     picker.due_level().or_else(|| picker.marked_file())
 }
 
-/// Whether [`pick`] may find something: some level is due, or some file is marked.
+/// Whether [`pick`] may find a compaction: some level is due, or some file is marked.
 pub(crate) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
     version.num_levels() > 1
         && (scores(version, context.options, context.running).is_due()
@@ -54,8 +55,8 @@ pub(crate) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> 
             || marked::for_blob_gc(version, context).next().is_some())
 }
 
-/// Computes ahead the file scans that [`pick`] and its siblings would otherwise do under the db
-/// mutex.
+/// Does in advance the scans over files that [`pick`] and its siblings would otherwise do under the
+/// db mutex.
 pub(crate) fn prepare(version: &Version, options: &PickerOptions, now_seconds: u64) {
     let running = RunningCompactions::default();
     let context = PickContext {
@@ -69,31 +70,31 @@ pub(crate) fn prepare(version: &Version, options: &PickerOptions, now_seconds: u
     (0..version.num_levels()).for_each(|level| {
         marked::waiting(version, level);
     });
-    // Those that are not due with nothing running are not due with less.
+    // A level that is not due without running compactions is not due with them.
     for (_, level) in scores(version, options, &running).by_urgency.iter().filter(|(score, _)| *score >= 1.0)
     {
         priority::order(version, *level, &context);
     }
 }
 
-/// Files to begin with.
+/// The first files of a plan.
 struct Start {
     inputs: LevelFiles,
     output_level: usize,
     reason: CompactionReason,
     score: f64,
-    /// Level-0 files that overlap nothing in level 0 that is older, nor the output level: they move
-    /// as they are.
+    /// Whether the files are level-0 files that overlap neither older files of level 0 nor the
+    /// output level: they can move without a rewrite.
     is_l0_move: bool,
 }
 
-/// Where a marked file goes.
+/// The output level of a marked file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     SameLevel,
-    /// The last level stays where it is.
+    /// The next level; a file in the last level is rewritten there.
     NextLevel,
-    /// The last level is left out.
+    /// The next level; files in the last level are skipped.
     NextLevelIfAny,
 }
 
@@ -111,8 +112,8 @@ impl Picker<'_> {
     fn due_level(&self) -> Option<CompactionPlan> {
         let mut level0_is_blocked = false;
         for &(score, level) in self.scores.by_urgency.iter().take_while(|(score, _)| *score >= 1.0) {
-            // Else the files that level 0 waits for would be taken again and again, and level 0
-            // would starve.
+            // Otherwise other compactions would take the files that level 0 waits for again and
+            // again, and level 0 would starve.
             if level0_is_blocked && level == self.base_level() {
                 continue;
             }
@@ -166,8 +167,8 @@ impl Picker<'_> {
         }
     }
 
-    /// The oldest level-0 files, as far as they overlap neither each other nor the base level, by
-    /// key. Not into an empty level, and not if levels may differ in compression.
+    /// The oldest level-0 files that overlap neither each other nor the base level, by key. None if
+    /// the base level is empty, or if levels may differ in compression.
     fn movable_level0_files(&self) -> Vec<Arc<FileMeta>> {
         let (version, base) = (self.version, self.base_level());
         let mut files: Vec<Arc<FileMeta>> = Vec::new();
@@ -195,7 +196,7 @@ impl Picker<'_> {
     }
 
     /// All newest idle level-0 files, if the base level is so large that a compaction into it would
-    /// mostly rewrite it.
+    /// mostly rewrite old data.
     fn intra_level0_by_size(&self) -> Option<Vec<Arc<FileMeta>>> {
         let (version, options) = (self.version, self.context.options);
         let min_files = options.level0_file_num_compaction_trigger.max(2);
@@ -213,7 +214,8 @@ impl Picker<'_> {
         (files.len() >= min_files).then_some(files)
     }
 
-    /// The newest idle level-0 files, as long as each makes the work per file that goes away less.
+    /// The newest idle level-0 files, as long as each further file lowers the work per file
+    /// removed.
     fn intra_level0_by_cost(&self) -> Option<Vec<Arc<FileMeta>>> {
         let (level0, options) = (self.version.files(0), self.context.options);
         if level0.len() < options.level0_file_num_compaction_trigger + INTRA_L0_SLACK {
@@ -240,7 +242,7 @@ impl Picker<'_> {
         for &index in &*order {
             if self.is_busy(&self.version.files(level)[index]) {
                 if round_robin {
-                    // Its turn comes first.
+                    // A compaction into the base level comes first.
                     return None;
                 }
                 continue;
@@ -270,7 +272,7 @@ impl Picker<'_> {
         self.complete(Start { inputs, output_level: level + 1, reason, score, is_l0_move: false })
     }
 
-    /// More neighbours that can move with a file as they are.
+    /// Adds neighbours that can move with a file without a rewrite.
     fn extend_move(&self, inputs: LevelFiles, index: usize, rightwards: bool) -> LevelFiles {
         let (version, options) = (self.version, self.context.options);
         if !options.compression_per_level.is_empty() {
@@ -309,8 +311,8 @@ impl Picker<'_> {
         LevelFiles { level: inputs.level, files: files[from..to].to_vec() }
     }
 
-    /// The files behind, until the level would be within its size or the compaction would be too
-    /// large. Both levels' files only grow to the right.
+    /// Adds the files behind, until the level would be within its size or the compaction would be
+    /// too large. The inputs grow only to the right.
     fn extend_round_robin(&self, inputs: LevelFiles) -> LevelFiles {
         let (version, running, options) = (self.version, self.context.running, self.context.options);
         let level = inputs.level;
@@ -380,7 +382,7 @@ impl Picker<'_> {
         reason: CompactionReason,
     ) -> Option<CompactionPlan> {
         let last = self.version.num_non_empty_levels() - 1;
-        // Files of level 0 can move down even if no level below has files, but only on request.
+        // If no level below has files, files of level 0 move down only on request.
         let asked = reason == CompactionReason::FilesMarkedForCompaction;
         let can_go_down = level < last || (level == 0 && asked);
         if level == 0 && self.context.running.reads_level0()
@@ -412,7 +414,7 @@ impl Picker<'_> {
         if level == 0 { self.base_level() } else { level + 1 }
     }
 
-    /// Adds the files that must go with these; `None` if a running compaction is in the way.
+    /// Completes the plan with further inputs; `None` if a running compaction blocks it.
     fn complete(&self, start: Start) -> Option<CompactionPlan> {
         let (version, running, options) = (self.version, self.context.running, self.context.options);
         let Start { mut inputs, output_level, reason, score, is_l0_move } = start;

@@ -1,7 +1,7 @@
-//! Files that should be compacted for other reasons than the size of their level.
+//! Finds files that should be compacted for reasons other than the size of their level.
 //!
-//! Each kind is an iterator, and most callers take its first item only. Sums that a level keeps of
-//! its files tell whether to look at them at all.
+//! Each kind is an iterator, and most callers take its first item only. Each level keeps sums over
+//! its files, which tell whether the files must be checked at all.
 //!
 //! Source: RocksDB `db/version_set.cc` (`ComputeFilesMarkedForCompaction` and its siblings).
 
@@ -13,7 +13,7 @@ use esker_base::{FileNumber, SequenceNumber};
 /// Level and file.
 pub(super) type Marked = (usize, Arc<FileMeta>);
 
-/// Idle files of levels that may have such files.
+/// Idle files that `wanted` accepts, in levels that `on` accepts.
 fn select<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
@@ -38,13 +38,13 @@ pub(super) fn for_compaction<'a>(
     select(
         version,
         context,
-        // A lone level 0 has the base level to go to.
+        // If level 0 is the last level with files, its files can still move to the base level.
         move |level, l| (level < last || level == 0) && !(l.marked().is_empty() && suggested.is_empty()),
         move |f| f.marked_for_compaction || suggested.contains(&f.number),
     )
 }
 
-/// Files with nothing below them whose entries are all older than every snapshot. Rewriting them
+/// Files with no data below them whose entries are all older than every snapshot. Rewriting them
 /// drops versions that only snapshots needed, and sets sequence numbers to 0.
 pub(super) fn bottommost<'a>(
     version: &'a Version,
@@ -65,12 +65,12 @@ pub(super) fn bottommost<'a>(
     })
 }
 
-/// Files of a level with nothing below them that a compaction may improve once snapshots are gone,
-/// by their largest sequence number. Walks over the level, if no version did before in which it was
-/// the same with all below it.
+/// Files of a level that a compaction may improve once snapshots are released, by their largest
+/// sequence number. No data lies below them. Iterates over the level, unless an earlier version
+/// with the same level and the same levels below did.
 pub(super) fn waiting(version: &Version, level: usize) -> &[Arc<FileMeta>] {
     version.findings(level).waiting(|| {
-        // Whether it is a bottommost file is dear to find out, so it comes last.
+        // The check for a bottommost file is costly, so it comes last.
         let waits = |f: &&Arc<FileMeta>| {
             f.largest_seqno != SequenceNumber::ZERO
                 && may_be_improved(version, f)
@@ -82,31 +82,31 @@ pub(super) fn waiting(version: &Version, level: usize) -> &[Arc<FileMeta>] {
     })
 }
 
-/// Whether rewriting a bottommost file may drop some of its entries under these live snapshots, for
-/// all that is known of it.
+/// Whether a rewrite of a bottommost file may drop entries under these live snapshots, as far as
+/// its properties tell.
 pub(super) fn may_lose_entries(version: &Version, f: &FileMeta, snapshots: &[SequenceNumber]) -> bool {
-    // The counts in its properties are not versions of a key if keys have timestamps.
+    // If keys have timestamps, the counts in the properties do not count versions of a user key.
     let has_timestamps = version.icmp().timestamp_size() > 0 && !f.user_defined_timestamps_not_persisted;
     may_be_improved(version, f) && !f.is_settled_for(snapshots) && (has_timestamps || f.may_lose_entries())
 }
 
-/// Whether a compaction of a bottommost file may come to anything. Not all entries lose their
-/// sequence numbers: operands that the merge operator refuses do not, nor those with timestamps;
-/// their files would be due again and again.
+/// Whether a compaction of a bottommost file may improve it. Operands that the merge operator
+/// refuses, and entries with timestamps, keep their sequence numbers; their files would be due
+/// again and again.
 fn may_be_improved(version: &Version, f: &FileMeta) -> bool {
     let icmp = version.icmp();
     if f.is_settled() || icmp.timestamp_size() == 0 || f.user_defined_timestamps_not_persisted {
         return !f.is_settled();
     }
-    // Only versions before the bound can go, and once all are before it they go at once.
+    // Only versions before the bound can be dropped, and they are dropped once all versions are
+    // before it.
     let low = version.full_history_ts_low();
     let is_known = f.max_timestamp.len() == icmp.timestamp_size();
     !low.is_empty() && (!is_known || icmp.compare_timestamps(&f.max_timestamp, low).is_lt())
 }
 
-/// The sequence number beyond which the oldest snapshot must move before more files can be
-/// [`bottommost`] ones: the smallest of those that it keeps from it. `SequenceNumber::MAX` if there
-/// is none.
+/// More files can be [`bottommost`] only when the oldest snapshot is newer than this: the smallest
+/// `largest_seqno` of the files that it keeps waiting. `SequenceNumber::MAX` if none waits.
 pub(super) fn bottommost_threshold(version: &Version, oldest_snapshot: SequenceNumber) -> SequenceNumber {
     let first_of_level = |level| {
         let waiting = waiting(version, level);
@@ -122,21 +122,21 @@ pub(super) fn is_bottommost_file(version: &Version, level: usize, f: &FileMeta) 
         && !may_exist_below(version, level, f.smallest_user_key(), f.largest_user_key())
 }
 
-/// Whether a level below `level` may hold keys of `[smallest, largest]`. Below level 0 any file
-/// counts.
+/// Whether a level below `level` may hold keys of `[smallest, largest]`. If `level` is 0, any file
+/// below counts.
 pub(super) fn may_exist_below(version: &Version, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
     (level + 1..version.num_levels()).any(|below| {
         version.num_files(below) > 0 && (level == 0 || version.overlaps(below, Some(smallest), Some(largest)))
     })
 }
 
-/// Files with data older than `ttl`, except in the last level that there can be.
+/// Files with data older than `ttl`, except in the last possible level.
 pub(super) fn expired<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
 ) -> impl Iterator<Item = Marked> + 'a {
     let ttl = context.options.ttl;
-    // Nothing is older than 0.
+    // No file is older than time 0.
     let limit = context.now_seconds.checked_sub(ttl).filter(|_| ttl > 0).unwrap_or(0);
     let last = version.num_levels() - 1;
     select(
@@ -163,7 +163,7 @@ pub(super) fn periodic<'a>(
 }
 
 /// Tables that keep the oldest blob files alive, if these hold enough garbage. The oldest files are
-/// the first one and those up to the next that some table names as its oldest.
+/// a batch: the first file, and the files up to the next one that some table names as its oldest.
 ///
 /// Source: RocksDB `db/version_set.cc` (`ComputeFilesMarkedForForcedBlobGC`).
 pub(super) fn for_blob_gc<'a>(
@@ -186,7 +186,7 @@ fn blob_file_to_go(version: &Version, context: &PickContext<'_>) -> Option<FileN
     };
     let batch = || files.iter().enumerate().take_while(|(i, (n, _))| *i == 0 || !is_named(n));
     if batch().count() > old_enough {
-        return None; // some of the batch are too young, so it would not go
+        return None; // a part of the batch is too young, so the batch could not be deleted
     }
     let total: u64 = batch().map(|(_, (_, f))| f.addition.total_blob_bytes).sum();
     let garbage: u64 = batch().map(|(_, (_, f))| f.garbage_blob_bytes).sum();

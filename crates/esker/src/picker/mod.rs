@@ -1,10 +1,11 @@
-//! Picks the files to compact next: a version in, a plan out. Pure: no lock, no I/O, no clock.
+//! Picks the files to compact next. In: a version. Out: a plan. Pickers are pure: no lock, no I/O,
+//! no clock.
 //!
 //! Reading order: [`options`] (a family's options), [`running`] (running compactions), [`score`]
 //! (target size and urgency of each level), [`plan`] (the result), `inputs` (geometry of files),
-//! `priority` (which file of a level first), `marked` (files due for other reasons than size),
+//! `priority` (the order of a level's files), `marked` (files due for other reasons than size),
 //! `garbage` (files whose compaction frees much), [`leveled`], `universal`, `fifo`, [`manual`] and
-//! [`whole_files`] (how a plan is found).
+//! [`whole_files`] (the ways to find a plan).
 //!
 //! A job calls [`pick`] under the db mutex and registers the plan in the family's
 //! [`RunningCompactions`] under the same hold. It runs the plan, and removes it under the hold that
@@ -34,8 +35,8 @@ use crate::version::Version;
 use esker_base::SequenceNumber;
 use esker_base::sync::Arc;
 
-/// The most urgent compaction that nothing running is in the way of, if one is due. Runs also when
-/// `disable_auto_compactions` is set: whether to ask is for the scheduler to know.
+/// The most urgent compaction that is due and that no running compaction blocks. Ignores
+/// `disable_auto_compactions`: the scheduler decides whether to call it.
 pub(crate) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
     match context.options.compaction_style {
         CompactionStyle::Level => {
@@ -49,7 +50,7 @@ pub(crate) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<
     }
 }
 
-/// Whether [`pick`] may find something: some level is due, or some file is marked.
+/// Whether [`pick`] may find a compaction: some level is due, or some file is marked.
 pub(crate) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
     match context.options.compaction_style {
         CompactionStyle::Level => {
@@ -64,8 +65,8 @@ pub(crate) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> 
     }
 }
 
-/// Computes ahead the file scans that [`pick`] and its siblings would do under the db mutex. The
-/// results hold for as long as levels stay as they are. Without them the answers are the same.
+/// Does in advance the scans over files that [`pick`] and its siblings would do under the db mutex.
+/// The results stay valid while the levels are unchanged. Without them the answers are the same.
 pub(crate) fn prepare(version: &Version, options: &PickerOptions, now_seconds: u64) {
     version.levels().iter().for_each(|level| {
         level.weights();
@@ -86,8 +87,8 @@ pub(crate) fn level0_files_for_stalls(version: &Version, style: CompactionStyle)
     }
 }
 
-/// Bytes that compactions have to write before the tree has its shape; 0 where the style has none
-/// to strive for.
+/// Bytes that compactions have to write before the tree has its target shape; 0 for styles without
+/// one.
 pub(crate) fn pending_compaction_bytes(version: &Version, options: &PickerOptions) -> u64 {
     match options.compaction_style {
         CompactionStyle::Level => score::pending_compaction_bytes(version, options),
@@ -95,9 +96,9 @@ pub(crate) fn pending_compaction_bytes(version: &Version, options: &PickerOption
     }
 }
 
-/// The sequence number up to which a rise of the oldest snapshot makes no further compaction worth
-/// while. `oldest_snapshot` is that of `PickContext` when the version was made. Keeps releases
-/// cheap.
+/// Until the oldest snapshot is newer than this, its rise makes no further compaction worthwhile,
+/// so most releases of snapshots are cheap. `oldest_snapshot` is that of `PickContext` when the
+/// version was made.
 pub(crate) fn snapshot_threshold(
     version: &Version,
     style: CompactionStyle,
@@ -107,7 +108,7 @@ pub(crate) fn snapshot_threshold(
     match style {
         CompactionStyle::Level => of_garbage.min(marked::bottommost_threshold(version, oldest_snapshot)),
         CompactionStyle::Universal => of_garbage,
-        // Their pickers compact nothing for that.
+        // The pickers of these styles compact no files for this reason.
         CompactionStyle::Fifo | CompactionStyle::None => SequenceNumber::MAX,
     }
 }

@@ -1,5 +1,5 @@
-//! The inputs of a picker besides the version: all by value, so that its answer depends on nothing
-//! else.
+//! The inputs of a picker besides the version. All are values, so a picker's answer depends on
+//! nothing else.
 
 use super::{CompactionPri, CompactionStyle, RunningCompactions};
 use crate::options::{
@@ -8,7 +8,7 @@ use crate::options::{
 use esker_base::{FileNumber, SequenceNumber};
 use std::collections::BTreeSet;
 
-/// No file is suggested.
+/// An empty set of suggested files.
 pub(crate) static NONE_SUGGESTED: BTreeSet<FileNumber> = BTreeSet::new();
 
 /// The inputs of a pick.
@@ -20,30 +20,30 @@ pub(crate) struct PickContext<'a> {
     pub running: &'a RunningCompactions,
     /// Unix seconds, for `ttl` and `periodic_compaction_seconds`.
     pub now_seconds: u64,
-    /// The oldest live snapshot, or the last sequence number if there is none, as of the last
-    /// release of a snapshot; `SequenceNumber::ZERO` before that. Files of the last level whose
-    /// entries are all older can lose versions that only snapshots needed.
+    /// The oldest live snapshot at the last release of a snapshot, or the last sequence number then
+    /// if none was live; `SequenceNumber::ZERO` before the first release. Files of the last level
+    /// whose entries are all older can lose versions that only snapshots needed.
     pub oldest_snapshot: SequenceNumber,
-    /// The oldest number that a snapshot or iterator reads at, now or later.
+    /// The oldest sequence number at which a snapshot or iterator reads, now or later.
     pub oldest_live: SequenceNumber,
     /// Files suggested by the user, besides those marked by their writers.
     pub suggested: &'a BTreeSet<FileNumber>,
 }
 
-/// The options of a family that the picker needs, under RocksDB's names and with its defaults.
+/// The options of a family that the picker needs, with RocksDB's names and defaults.
 #[derive(Clone, Debug)]
 pub(crate) struct PickerOptions {
     /// Layout of files in levels.
     pub compaction_style: CompactionStyle,
-    /// For the universal style.
+    /// Options of the universal style.
     pub universal: CompactionOptionsUniversal,
-    /// For the FIFO style.
+    /// Options of the FIFO style.
     pub fifo: CompactionOptionsFifo,
     /// Bytes of a memtable.
     pub write_buffer_size: u64,
     /// Runs at which writers stop.
     pub level0_stop_writes_trigger: usize,
-    /// Choice of the file of a level that goes first.
+    /// Chooses the file of a level that is compacted first.
     pub compaction_pri: CompactionPri,
     /// Files in level 0 that make it due; at least 1.
     pub level0_file_num_compaction_trigger: usize,
@@ -51,42 +51,42 @@ pub(crate) struct PickerOptions {
     pub max_bytes_for_level_base: u64,
     /// Each further level should have this many times as much.
     pub max_bytes_for_level_multiplier: f64,
-    /// Further factors by level (static level sizes only); a missing one is 1.
+    /// Further factors by level (static level sizes only); a missing factor is 1.
     pub max_bytes_for_level_multiplier_additional: Vec<i32>,
-    /// Level sizes follow from the size of the largest level.
+    /// Whether level sizes follow from the size of the largest level.
     pub level_compaction_dynamic_level_bytes: bool,
     /// Bytes of a file in the first level below 0.
     pub target_file_size_base: u64,
     /// Each further level's files are this many times as large.
     pub target_file_size_multiplier: u64,
-    /// A compaction should not read more; 0 = 25 times `target_file_size_base`.
+    /// Bytes that a compaction should read at most; 0 = 25 times `target_file_size_base`.
     pub max_compaction_bytes: u64,
-    /// Files whose data is older (seconds) are compacted down; 0 = never.
+    /// Age of data, in seconds, at which files are compacted down; 0 = never.
     pub ttl: u64,
-    /// Files that were written longer ago (seconds) are rewritten; 0 = never.
+    /// Age of a file, in seconds, at which it is rewritten; 0 = never.
     pub periodic_compaction_seconds: u64,
-    /// Files of the last level are left alone for so long (seconds) after they were written,
-    /// whatever snapshots go.
+    /// Seconds after its writing in which a file of the last level is not rewritten when snapshots
+    /// are released.
     pub bottommost_file_compaction_delay: u64,
-    /// Tables are compacted for the sake of blob files: part of them that counts as oldest, and
-    /// share of garbage in these at which it is time; `None` = never.
+    /// Compactions that free blob files: the share of blob files that counts as oldest, and the
+    /// share of garbage in these that starts a compaction; `None` = never.
     pub forced_blob_gc: Option<(f64, f64)>,
     /// Compression of tables.
     pub compression: CompressionType,
-    /// Compression of the last level, if it is another.
+    /// Compression of the last level, if it differs.
     pub bottommost_compression: Option<CompressionType>,
-    /// Compression by level, the base level at 1; the last entry is for all below; empty =
+    /// Compression by level, the base level at 1; the last entry is for all deeper levels; empty =
     /// `compression`.
     pub compression_per_level: Vec<CompressionType>,
-    /// Compactions by hand rewrite everything that they touch.
+    /// Whether there is a compaction filter: manual compactions then rewrite all files of their
+    /// range.
     pub has_compaction_filter: bool,
     /// Bytes that each of the family's paths should hold; empty for one path.
     pub path_sizes: Vec<u64>,
 }
 
 impl From<&ColumnFamilyOptions> for PickerOptions {
-    /// From options that have been made consistent; values that are still to be chosen count as
-    /// "never".
+    /// Converts options that are consistent. Values that are still to be chosen count as "never".
     fn from(o: &ColumnFamilyOptions) -> PickerOptions {
         let seconds = |v: u64| if v == crate::options::CHOOSE_AT_OPEN { 0 } else { v };
         PickerOptions {
@@ -109,7 +109,7 @@ impl From<&ColumnFamilyOptions> for PickerOptions {
             max_compaction_bytes: o.max_compaction_bytes,
             ttl: seconds(o.ttl),
             periodic_compaction_seconds: seconds(o.periodic_compaction_seconds),
-            // Earlier, their compaction could not set sequence numbers to 0, and would be due
+            // An earlier compaction could not set sequence numbers to 0, and the file would be due
             // again.
             bottommost_file_compaction_delay: o.preserve_internal_time_seconds,
             forced_blob_gc: (o.enable_blob_garbage_collection
@@ -149,7 +149,7 @@ impl PickerOptions {
     }
 
     /// The path of a file in `level`: each path takes the levels that fit into it, from level 0 on,
-    /// and the last one takes the rest. Level 0 counts as large as level 1. Source: RocksDB
+    /// and the last path takes the rest. Level 0 counts as large as level 1. Source: RocksDB
     /// `LevelCompactionBuilder::GetPathId`.
     fn path_of_level(&self, level: usize) -> u32 {
         let Some((&first, others)) = self.path_sizes.split_first() else { return 0 };
@@ -173,9 +173,9 @@ impl PickerOptions {
         path
     }
 
-    /// The path of a sorted run of `bytes` bytes: the first that has room for it, and, with the
-    /// paths before it, for the runs that are written before it is compacted again. Source: RocksDB
-    /// `UniversalCompactionBuilder::GetPathId`.
+    /// The path of a sorted run of `bytes` bytes: the first path that has room for it and, together
+    /// with the paths before, for the runs that will be written before it is compacted again.
+    /// Source: RocksDB `UniversalCompactionBuilder::GetPathId`.
     fn path_of_run(&self, bytes: u64) -> u32 {
         let percent = 100_u64.saturating_sub(u64::from(self.universal.size_ratio));
         let later = u64::try_from(u128::from(bytes) * u128::from(percent) / 100).unwrap_or(u64::MAX);

@@ -3,11 +3,11 @@
 //! Source: RocksDB `db/compaction/compaction.cc`.
 //!
 //! Invariants
-//!  1. The inputs of a sorted level are a clean cut: no file beside them shares a user key with
-//!     them.
+//!  1. The inputs of a sorted level are a clean cut: no other file of the level shares a user key
+//!     with them.
 //!  2. Every file of the output level that shares a user key with an input is an input.
 //!  3. Every level-0 file that overlaps a level-0 input and is older is an input, unless the output
-//!     level is 0; there the inputs are neighbours.
+//!     level is 0; then the inputs are neighbours.
 
 use super::inputs::{bytes_of, overlap_range, range_of};
 use super::marked::may_exist_below;
@@ -36,16 +36,16 @@ pub(crate) struct LevelFiles {
 pub(crate) struct CompactionPlan {
     /// The family.
     pub column_family: ColumnFamilyId,
-    /// The version it was picked from; keeps its files alive.
+    /// The version from which the plan was picked; keeps its files alive.
     pub version: Arc<Version>,
     /// The input files by level, from `start_level` on; no level is empty. There are at most two
     /// levels, except for `compact_files`.
     pub inputs: Vec<LevelFiles>,
     /// The first level of the inputs.
     pub start_level: usize,
-    /// Where the result goes.
+    /// The level of the outputs.
     pub output_level: usize,
-    /// The path id of its files.
+    /// The path id of the outputs.
     pub output_path: u32,
     /// The reason for the compaction.
     pub reason: CompactionReason,
@@ -56,29 +56,29 @@ pub(crate) struct CompactionPlan {
     pub grandparents: Vec<Arc<FileMeta>>,
     /// Bytes at which an output should end; `u64::MAX` in level 0, where outputs are not cut.
     pub target_file_size: u64,
-    /// Bytes at which an output must end: the target, or twice the target where a later end may be
+    /// Bytes at which an output must end: the target, or twice the target if a later end may be
     /// better.
     pub max_output_file_size: u64,
-    /// The most bytes of an output together with the grandparents it overlaps.
+    /// Most bytes of an output together with the grandparents that it overlaps.
     pub max_compaction_bytes: u64,
-    /// Nothing has to be rewritten: the files move to the output level by an edit alone.
+    /// Whether only an edit moves the files to the output level, without a rewrite.
     pub is_trivial_move: bool,
-    /// Nothing is written: the input files are deleted.
+    /// Whether the plan only deletes its input files.
     pub is_deletion: bool,
-    /// Outputs are not compressed, whatever the options say.
+    /// Whether outputs stay uncompressed, against the options.
     pub never_compress: bool,
-    /// No file below the output level overlaps the inputs, nor an older file if that level is 0:
-    /// deletions and old versions need not be kept.
+    /// Whether no file below the output level overlaps the inputs (nor an older file, if that level
+    /// is 0): deletions and old versions need not be kept.
     pub is_bottommost: bool,
-    /// The inputs are all files of the family.
+    /// Whether the inputs are all files of the family.
     pub is_full: bool,
-    /// A caller asked for it.
+    /// Whether a caller requested the compaction.
     pub is_manual: bool,
     /// The smallest user key of all inputs.
     pub smallest_user_key: Vec<u8>,
     /// The largest user key of all inputs.
     pub largest_user_key: Vec<u8>,
-    /// Where round-robin picking goes on afterwards: level and internal key.
+    /// Level and internal key at which round-robin picking continues afterwards.
     pub compact_cursor: Option<(usize, Vec<u8>)>,
 }
 
@@ -93,13 +93,13 @@ impl CompactionPlan {
         self.input_files().map(|(_, f)| f.file_size).sum()
     }
 
-    /// The epoch of its outputs: the smallest of the inputs'.
+    /// The epoch number of the outputs: the smallest of the inputs.
     #[cfg(test)]
     pub(crate) fn epoch_number(&self) -> u64 {
         self.input_files().map(|(_, f)| f.epoch_number).min().unwrap_or(0)
     }
 
-    /// Unix seconds: the oldest ancestor of its outputs; 0 if an input does not know its own.
+    /// The time of the outputs' oldest ancestor, in Unix seconds; 0 if it is unknown for an input.
     #[cfg(test)]
     pub(crate) fn oldest_ancestor_time(&self) -> u64 {
         self.input_files().map(|(_, f)| f.oldest_ancestor_time).min().unwrap_or(0)
@@ -126,7 +126,7 @@ impl CompactionPlan {
     }
 }
 
-/// `3@0 + 2@3 files to L4`, then details.
+/// Prints `3@0 + 2@3 files to L4`, then details.
 impl fmt::Display for CompactionPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, level) in self.inputs.iter().enumerate() {
@@ -150,20 +150,19 @@ impl fmt::Debug for CompactionPlan {
 /// A plan before its derived fields.
 #[derive(Debug)]
 pub(super) struct Draft {
-    /// Not empty; empty levels in it are dropped.
+    /// The inputs, not empty; [`Draft::finish`] drops empty levels.
     pub(super) inputs: Vec<LevelFiles>,
     pub(super) output_level: usize,
     pub(super) reason: CompactionReason,
     pub(super) score: f64,
-    /// The level-0 files among the inputs are known not to overlap each other or anything older in
-    /// level 0.
+    /// Whether the inputs in level 0 are known to overlap neither each other nor older files there.
     pub(super) level0_disjoint: bool,
     /// The path id of the outputs; `None`: as the compaction style says.
     pub(super) output_path: Option<u32>,
-    /// Whether files may move as they are, if nothing else prevents it.
+    /// Whether files may move without a rewrite, if nothing else prevents it.
     pub(super) may_move: bool,
-    /// Whether a rewrite may drop entries if nothing lies below the output level. In that case the
-    /// inputs do not move as they are.
+    /// Whether a rewrite may drop entries if no data lies below the output level. If so, the inputs
+    /// are rewritten instead of moved.
     pub(super) shrinks_at_bottom: bool,
 }
 
@@ -189,7 +188,7 @@ impl Draft {
         let start_level = inputs.first().map_or(output_level, |l| l.level);
         let (smallest, largest) =
             range_of(version.icmp(), inputs.iter().flat_map(|l| &l.files)).unwrap_or((&[], &[]));
-        // Runs of the universal style are merged whole: where their files end makes no difference.
+        // Runs of the universal style are merged whole, so the ends of their files do not matter.
         let grandparents = match options.compaction_style {
             CompactionStyle::Universal => Vec::new(),
             _ => grandparents(version, output_level, smallest, largest),
@@ -243,7 +242,7 @@ impl Draft {
     }
 }
 
-/// Whether all files lie in this path, so that they can change the level as they are.
+/// Whether all files lie in this path, so that they can move without a rewrite.
 pub(super) fn are_in_path(inputs: &[LevelFiles], path: u32) -> bool {
     inputs.iter().flat_map(|level| &level.files).all(|file| file.path_id == path)
 }
@@ -293,7 +292,7 @@ fn moved_files_stay_cheap(version: &Version, files: &[Arc<FileMeta>], output_lev
         })
 }
 
-/// The start of the file behind the inputs, or of the first one if there is none.
+/// The start of the file behind the inputs, or of the level's first file if there is none.
 fn compact_cursor(
     version: &Version,
     options: &PickerOptions,

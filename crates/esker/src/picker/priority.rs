@@ -9,13 +9,13 @@ use esker_base::sync::Arc;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-/// Indexes of the files of `level`, first choice first. Files that are being compacted are among
-/// them. Walks over this level and the next, if no version did before in which they were the same.
+/// Indexes of the files of `level`, first choice first, including files that are being compacted.
+/// Iterates over this level and the next, unless an earlier version with the same levels did.
 pub(super) fn order<'a>(version: &'a Version, level: usize, context: &PickContext<'_>) -> Cow<'a, [usize]> {
     let pri = context.options.compaction_pri;
     let find = || find_order(version, level, context);
     if pri == CompactionPri::RoundRobin {
-        return Cow::Owned(find()); // follows from a cursor, which moves while levels stay as they are
+        return Cow::Owned(find()); // depends on a cursor, which moves while levels stay unchanged
     }
     match version.findings(level).order(pri, find) {
         Some(order) => Cow::Borrowed(order),
@@ -54,14 +54,14 @@ fn find_order(version: &Version, level: usize, context: &PickContext<'_>) -> Vec
     order
 }
 
-/// For each file of a level, the bytes of the next level that it overlaps, in 1024ths of its own,
-/// lowered with its age.
+/// For each file of a level, the bytes of the next level that it overlaps, in 1024ths of the file's
+/// own bytes, lowered with its age.
 fn overlapping_ratios(version: &Version, level: usize, context: &PickContext<'_>) -> Vec<u64> {
     let (icmp, weigher) = (version.icmp(), Weigher::new(version));
     let below: &[Arc<FileMeta>] =
         if level + 1 < version.num_levels() { version.files(level + 1) } else { &[] };
     let booster = TtlBooster::new(context, version.num_non_empty_levels(), level);
-    // In level 0 files are in no key order, so each looks from the front.
+    // Level 0 has no key order, so the search for each file starts at the front.
     let sorted = level > 0;
     let mut first = 0;
     let mut ratio = |f: &FileMeta| {
@@ -75,7 +75,7 @@ fn overlapping_ratios(version: &Version, level: usize, context: &PickContext<'_>
         while let Some(b) = below.get(first).filter(|b| icmp.compare(&b.smallest, &f.largest).is_lt()) {
             bytes = bytes.saturating_add(b.file_size);
             if icmp.compare(&b.largest, &f.largest).is_gt() {
-                // The next file of this level may begin in it too.
+                // The next file of this level may overlap that file, too.
                 break;
             }
             first += 1;
@@ -86,11 +86,11 @@ fn overlapping_ratios(version: &Version, level: usize, context: &PickContext<'_>
 }
 
 /// Lets old files go first, so that not all of them reach their `ttl` at once. Boosting begins at
-/// half the `ttl` for the last level but one, and later for upper levels. It grows to 16 when the
-/// next level's begins.
+/// half the `ttl` for the last level but one, and later for upper levels. The boost of a level
+/// reaches 16 when that of the next level begins.
 struct TtlBooster {
     now_seconds: u64,
-    /// Age in seconds at which it begins, and the age per step; `None` = never.
+    /// Age in seconds at which boosting begins, and the seconds per step; `None` = never.
     start_and_step: Option<(u64, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! The files being compacted, the damaged files, and the key ranges of each level being written.
+//! The files under compaction, the damaged files, and the key ranges into which compactions write.
 //!
 //! One per family, under the db mutex: a picker reads it, and every start or end of a compaction or
 //! an ingestion changes it.
@@ -7,7 +7,7 @@
 //!  1. No file is an input of two running plans.
 //!  2. No two running plans write overlapping user-key ranges of one level below 0. A running
 //!     ingestion counts as a plan without inputs.
-//!  3. A damaged file is as busy as an input of a compaction that never ends: nothing is merged
+//!  3. A damaged file counts as an input of a compaction that never ends: no entries are merged
 //!     past it.
 
 use super::CompactionPlan;
@@ -17,12 +17,12 @@ use esker_base::{Error, FileNumber};
 use esker_format::key::InternalKeyComparator;
 use std::collections::BTreeMap;
 
-/// The compactions of one family that were picked and have not ended.
+/// The compactions of one family that have been picked and have not ended.
 #[derive(Debug, Default)]
 pub(crate) struct RunningCompactions {
-    /// Inputs, and their levels.
+    /// The inputs of running plans, with their levels.
     busy: BTreeMap<FileNumber, (usize, Arc<FileMeta>)>,
-    /// Damaged files with their errors. Some may have left the version since.
+    /// Damaged files with their errors. Some may have left the version.
     quarantined: BTreeMap<FileNumber, Error>,
     plans: Vec<Running>,
     next_id: u64,
@@ -72,8 +72,8 @@ impl RunningCompactions {
         RunningId(id)
     }
 
-    /// A file with these user keys is about to come to the level from elsewhere: until that is
-    /// finished, no compaction writes there.
+    /// Reserves these user keys of the level for an ingested file. No compaction writes there until
+    /// the returned id is finished.
     pub(crate) fn reserve(&mut self, level: usize, smallest: &[u8], largest: &[u8]) -> RunningId {
         let id = self.next_id;
         self.next_id += 1;
@@ -94,7 +94,7 @@ impl RunningCompactions {
         self.plans.iter().map(|plan| plan.sorted_runs).sum()
     }
 
-    /// The compaction ended, well or not. Cheap for the one that began last.
+    /// Removes a compaction that has succeeded or failed. Cheap for the one that began last.
     pub(crate) fn finish(&mut self, id: RunningId) {
         if let Some(i) = self.plans.iter().rposition(|p| p.id == id.0) {
             for n in self.plans.swap_remove(i).files {
@@ -120,49 +120,49 @@ impl RunningCompactions {
         self.busy.values().filter(move |(at, _)| *at == level).map(|(_, file)| &**file)
     }
 
-    /// Whether there are damaged files.
+    /// Whether there are quarantined files.
     pub(crate) fn has_quarantined(&self) -> bool {
         !self.quarantined.is_empty()
     }
 
-    /// Whether the file is damaged.
+    /// Whether the file is quarantined.
     #[inline]
     pub(crate) fn is_quarantined(&self, file: FileNumber) -> bool {
         !self.quarantined.is_empty() && self.quarantined.contains_key(&file)
     }
 
-    /// From now on no compaction reads the file.
+    /// Quarantines a damaged file: no compaction reads it from now on.
     pub(crate) fn quarantine(&mut self, file: FileNumber, why: Error) {
         self.quarantined.insert(file, why);
     }
 
-    /// The damaged files with their errors.
+    /// The quarantined files with their errors.
     pub(crate) fn all_quarantined(&self) -> impl Iterator<Item = (FileNumber, &Error)> {
         self.quarantined.iter().map(|(number, why)| (*number, why))
     }
 
-    /// Damaged files may be compacted again; whether there were any.
+    /// Ends the quarantine of all files. Returns whether there were any.
     pub(crate) fn forget_quarantined(&mut self) -> bool {
         !std::mem::take(&mut self.quarantined).is_empty()
     }
 
-    /// The state without any running plan; `None` if nothing would remain.
+    /// A copy with the quarantined files only; `None` if there are none.
     pub(crate) fn without_plans(&self) -> Option<RunningCompactions> {
         let quarantined = self.quarantined.clone();
         (!quarantined.is_empty()).then(|| RunningCompactions { quarantined, ..RunningCompactions::default() })
     }
 
-    /// Whether none runs.
+    /// Whether no compaction runs.
     pub(crate) fn is_empty(&self) -> bool {
         self.plans.is_empty()
     }
 
-    /// Whether one that reads level 0 runs.
+    /// Whether a running compaction reads level 0.
     pub(crate) fn reads_level0(&self) -> bool {
         self.plans.iter().any(|p| p.start_level == 0)
     }
 
-    /// Whether one writes into `[smallest, largest]` (user keys) of the level.
+    /// Whether a running compaction writes into `[smallest, largest]` (user keys) of the level.
     pub(crate) fn writes_into(
         &self,
         level: usize,

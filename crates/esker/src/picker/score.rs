@@ -17,10 +17,10 @@ const DELETION_WEIGHT: u64 = 2;
 pub(crate) struct LevelSizes {
     /// The level into which level 0 is compacted.
     pub base_level: usize,
-    /// Most bytes of each level; `u64::MAX` where nothing is compacted from. Level 0's has no
-    /// meaning.
+    /// Most bytes of each level; `u64::MAX` for levels that are not compacted. The entry of level 0
+    /// has no meaning.
     pub max_bytes: Vec<u64>,
-    /// Levels up to this one (from 1) are more than the data needs; they are drained.
+    /// The data does not need the levels from 1 to this one; they are drained.
     pub lowest_unnecessary_level: Option<usize>,
 }
 
@@ -45,8 +45,9 @@ fn static_sizes(num_levels: usize, options: &PickerOptions) -> LevelSizes {
     LevelSizes { base_level: 1.min(num_levels - 1), max_bytes, lowest_unnecessary_level: None }
 }
 
-/// The largest level is taken to be as large as it should be; the others follow, upwards, until one
-/// is no larger than `max_bytes_for_level_base`: that is the base level.
+/// Target sizes from the largest level, whose present size is its target. Each level above gets a
+/// smaller target. The first one with a target of at most `max_bytes_for_level_base` is the base
+/// level.
 fn dynamic_sizes(version: &Version, options: &PickerOptions) -> LevelSizes {
     let num_levels = version.num_levels();
     let mut sizes = LevelSizes {
@@ -84,14 +85,14 @@ fn dynamic_sizes(version: &Version, options: &PickerOptions) -> LevelSizes {
         if level > sizes.base_level {
             bytes = multiply(bytes, multiplier);
         }
-        // Never below the base: else the tree could be thinner in the middle than level 0, and
-        // scores would favour the levels below level 0 at its expense.
+        // At least the base size. Otherwise middle levels could be smaller than level 0, and their
+        // scores would take precedence over level 0.
         sizes.max_bytes[level] = bytes.max(base_max);
     }
     sizes
 }
 
-/// `bytes` times `factor`, or `bytes` if that is too large.
+/// `bytes * factor`, or `bytes` on overflow.
 pub(super) fn multiply(bytes: u64, factor: f64) -> u64 {
     if bytes == 0 || factor <= 0.0 {
         return 0;
@@ -106,11 +107,11 @@ pub(crate) struct Scores {
     pub base_level: usize,
     /// The target sizes of the levels.
     pub sizes: LevelSizes,
-    /// `(score, level)`, most urgent first; a level is due from 1.0. The last level is never due
-    /// and not among them.
+    /// `(score, level)`, most urgent first; a level is due from 1.0 on. The last level is never
+    /// due, and is missing here.
     pub by_urgency: Vec<(f64, usize)>,
     /// Bytes that compactions have to write before every level is within its size, as RocksDB
-    /// estimates it. Write stalls go by it.
+    /// estimates it. Write stalls depend on it.
     pub estimated_pending_compaction_bytes: u64,
 }
 
@@ -126,7 +127,7 @@ pub(crate) fn scores(version: &Version, options: &PickerOptions, running: &Runni
     let sizes = LevelSizes::new(version, options);
     let weigher = Weigher::new(version);
     let mut by_urgency = Vec::with_capacity(version.num_levels());
-    // Bytes that will soon come down from the levels above.
+    // Bytes that upper levels will soon move down.
     let mut coming_down = version.size(0) as f64;
     if version.num_levels() > 1 {
         by_urgency.push((level0_score(version, options, running, &sizes, &weigher), 0));
@@ -140,13 +141,13 @@ pub(crate) fn scores(version: &Version, options: &PickerOptions, running: &Runni
             version.size(level).saturating_sub(sizes.max_bytes[level]) as f64
         };
     }
-    // Stable: of equals the upper level comes first.
+    // The sort is stable: of equal scores, the upper level comes first.
     by_urgency.sort_by(|a, b| b.0.total_cmp(&a.0));
     let estimated_pending_compaction_bytes = pending_bytes(version, options, &sizes);
     Scores { base_level: sizes.base_level, sizes, by_urgency, estimated_pending_compaction_bytes }
 }
 
-/// [`Scores::estimated_pending_compaction_bytes`] alone.
+/// Computes [`Scores::estimated_pending_compaction_bytes`] alone.
 pub(super) fn pending_compaction_bytes(version: &Version, options: &PickerOptions) -> u64 {
     pending_bytes(version, options, &LevelSizes::new(version, options))
 }
@@ -159,7 +160,8 @@ pub(super) fn idle_bytes(
     weigher: &Weigher,
 ) -> u64 {
     if running.has_quarantined() {
-        // The levels of damaged files are unknown. Few databases have any.
+        // The levels of damaged files are unknown, so all files are visited. Few databases have
+        // damaged files.
         let idle = version.files(level).iter().filter(|f| !running.is_busy(f.number));
         return weigher.weigh(&idle.map(|f| Weights::of(f)).sum());
     }
@@ -167,8 +169,8 @@ pub(super) fn idle_bytes(
     weigher.weigh(&(*version.levels()[level].weights() - busy))
 }
 
-/// Level 0 counts by files, as every read looks at all of them; by bytes only so that it does not
-/// outgrow the base level.
+/// The score of level 0. It depends on the number of files, as every read checks all of them. It
+/// depends on bytes only so that level 0 does not outgrow the base level.
 fn level0_score(
     version: &Version,
     options: &PickerOptions,
@@ -184,14 +186,14 @@ fn level0_score(
     }
     let mut score = score;
     if idle >= options.max_bytes_for_level_base {
-        // The estimate of pending bytes counts level 0 from here on, so it must be due, or writes
-        // might stall for nothing.
+        // The estimate of pending bytes counts level 0 from here on, so level 0 must be due, or
+        // writes might stall without a compaction.
         score = score.max(1.01);
     }
     let base_max = sizes.max_bytes[sizes.base_level];
     if idle > base_max {
-        // More than 1 if level 0 is larger than the base level, whose own score then is less: level
-        // 0 goes first.
+        // If level 0 is larger than the base level, this is above 1 and the base level's own score
+        // is lower: level 0 goes first.
         let base = weigher.weigh(version.levels()[sizes.base_level].weights());
         score = score.max(idle as f64 / base.max(base_max) as f64);
     }
@@ -210,8 +212,8 @@ fn sorted_level_score(
     if !options.level_compaction_dynamic_level_bytes {
         return plain;
     }
-    // A level that much will come down into waits for it: one compaction afterwards is cheaper than
-    // two.
+    // A level that will get many bytes from above waits for them: one later compaction is cheaper
+    // than two.
     let score = if plain < 1.0 { plain } else { idle as f64 / (max + coming_down) * SCORE_SCALE };
     match sizes.lowest_unnecessary_level {
         Some(lowest) if level <= lowest && idle > 0 => {
@@ -222,7 +224,7 @@ fn sorted_level_score(
 }
 
 /// Bytes to compact until every level has its size: level by level, the excess moves down and is
-/// merged with its share of the next level.
+/// merged with the overlapping share of the next level.
 fn pending_bytes(version: &Version, options: &PickerOptions, sizes: &LevelSizes) -> u64 {
     let level0 = version.size(0);
     let level0_due = version.num_files(0) >= options.level0_file_num_compaction_trigger
@@ -257,14 +259,14 @@ impl Weigher {
         if all.others == 0 || all.raw_bytes == 0 {
             return Weigher { average_value_bytes: 0 };
         }
-        // As stored: the raw average times the share that compression leaves.
+        // Stored bytes: the raw average times the compression ratio.
         let stored = all.known_bytes as f64 / all.raw_bytes as f64;
         let average = all.raw_value_bytes as f64 / all.others as f64 * stored;
         Weigher { average_value_bytes: average as u64 }
     }
 
-    /// The bytes of some files, more if there are files among them that hold more deletions than
-    /// other entries, or whose range tombstones hide much.
+    /// The bytes of some files. Files with more deletions than other entries weigh more, as do
+    /// files whose range tombstones hide many bytes.
     pub(super) fn weigh(&self, weights: &Weights) -> u64 {
         let excess = weights.excess_deletions.saturating_mul(self.average_value_bytes);
         weights.bytes.saturating_add(excess.saturating_mul(DELETION_WEIGHT))

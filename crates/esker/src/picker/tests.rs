@@ -1,10 +1,10 @@
-//! Levels as text in, plans as text out; and random trees that must keep their order
+//! Tests with levels as text and plans as text, and random trees that must keep their order
 //! (`simulation`).
 //!
-//! A level: `L1 7:a-f,64M 8:g-k,64M,marked`. A file: number, first and last user key, then bytes
-//! (K, M, G) and `seq=FROM-TO` (its number otherwise), `epoch=N`, `marked`, `time=SECONDS` (oldest
-//! ancestor), `created=SECONDS`, `entries=N`, `deletions=N`, `versions=N` (older ones of its keys),
-//! `end` (a range tombstone ends it, exclusive).
+//! Example of a level: `L1 7:a-f,64M 8:g-k,64M,marked`. The parts of a file: number, first and last
+//! user key, then bytes (K, M, G) and `seq=FROM-TO` (its number otherwise), `epoch=N`, `marked`,
+//! `time=SECONDS` (oldest ancestor), `created=SECONDS`, `entries=N`, `deletions=N`, `versions=N`
+//! (older ones of its keys), `end` (a range tombstone ends it, exclusive).
 
 mod simulation;
 
@@ -195,7 +195,7 @@ fn parse_options(case: &Case) -> PickerOptions {
     o
 }
 
-/// A family at the beginning of time: no snapshot was released, no files were suggested.
+/// The context of a new family: no snapshot was released, and no files are suggested.
 fn at_rest<'a>(options: &'a PickerOptions, running: &'a RunningCompactions) -> PickContext<'a> {
     PickContext {
         options,
@@ -290,7 +290,8 @@ impl Bench {
         out
     }
 
-    /// Picks until nothing is left, each plan running beside the next; `once`: only one.
+    /// Picks until no compaction is left, while earlier plans keep running; with `once`, picks only
+    /// one plan.
     fn pick(&mut self, case: &Case) -> String {
         let mut out = String::new();
         let suggested: BTreeSet<FileNumber> = case
@@ -374,7 +375,7 @@ impl Bench {
     }
 }
 
-/// One output for all inputs, or the same files for a trivial move.
+/// The edit of a finished plan: one output for all inputs, or the same files for a trivial move.
 fn outcome(plan: &CompactionPlan, next_file: &mut u64) -> VersionEdit {
     if plan.is_trivial_move {
         return plan.trivial_move_edit();
@@ -512,7 +513,7 @@ fn files_that_share_a_key_but_for_its_timestamp_are_compacted_together() {
     assert_eq!(within.files.iter().map(|f| f.number.0).collect::<Vec<_>>(), [4]);
 }
 
-/// Level 0 of thousands of files, as a repair leaves it, or a load without compactions.
+/// Level 0 has thousands of files, as after a repair or a load without compactions.
 #[test]
 fn a_pick_from_a_level_0_of_thousands_of_files_compares_each_a_few_times() {
     const FILES: u64 = 3000;
@@ -536,18 +537,18 @@ fn a_pick_from_a_level_0_of_thousands_of_files_compares_each_a_few_times() {
         let plan = plan.unwrap();
         (plan.inputs[0].files.len() as u64, plan.is_trivial_move, compared / FILES)
     };
-    // Each shares a key with the next.
+    // Each file shares a key with the next.
     let (taken, _, compared) = pick_from_level0(&|i| (2 * i, 2 * i + 2), (0, 90_000_000), false);
     assert_eq!(taken, FILES);
     assert!(compared < 60, "{compared} times");
-    // Each lies behind those that are older.
+    // Each file lies behind all older files.
     let (taken, moves, compared) = pick_from_level0(&|i| (2 * i, 2 * i + 1), (90_000_000, 90_000_001), true);
     assert_eq!((taken, moves), (FILES, true));
     assert!(compared < 60, "{compared} times");
 }
 
-/// A level of thousands of small files over one of as many, and no limit of what is compacted at
-/// once.
+/// A level with thousands of small files lies over a level with as many, and compactions have no
+/// size limit.
 #[test]
 fn a_pick_from_a_sorted_level_of_thousands_of_files_looks_at_each_a_few_times() {
     const FILES: u64 = 3000;
@@ -607,7 +608,7 @@ fn whole_files_are_those_within_a_range_that_share_no_key_with_others() {
     assert_eq!(numbers(&[("b", "h")], true), [4]);
     assert_eq!(numbers(&[("f", "h"), ("", ""), ("a", "e")], true), [1, 2, 3, 4], "each once");
     assert_eq!(numbers(&[], true), []);
-    // Files under compaction stay.
+    // Files that are being compacted stay.
     let plan = pick(&running, &[RangeOpt { start: Some(b"f"), limit: None }], true).unwrap();
     assert!(plan.is_deletion);
     running.start(&plan);

@@ -1,18 +1,16 @@
-//! Picks compactions of the universal style: sorted runs of growing age, merged with their
-//! neighbours in time.
+//! Picks compactions of the universal style: merges sorted runs with their neighbours in age.
 //!
 //! In: a version and the running compactions. Out: a plan that merges runs which follow each other.
 //! Source: RocksDB `db/compaction/compaction_picker_universal.cc`.
 //!
 //! A *sorted run* is a file of level 0 or all files of a deeper level. Runs are ordered from the
 //! newest to the oldest. From `level0_file_num_compaction_trigger` runs on, the reasons are tried
-//! in this order: files due for a periodic rewrite; all runs but the oldest are together too large
-//! beside it; neighbours of similar size; too many runs; enough runs to stop writers.
+//! in this order: files due for a periodic rewrite; all newer runs together are too large in
+//! relation to the oldest; neighbours of similar size; too many runs; enough runs to stop writers.
 //!
 //! Invariants
-//!  1. A plan takes whole runs, all between its first and its last one, so that runs stay ordered
-//!     by time.
-//!  2. Its result goes as deep as it can: just above the run that follows, or into the last level.
+//!  1. A plan takes whole runs: all from its first to its last, so that runs stay ordered by age.
+//!  2. The result goes as deep as possible: just above the next older run, or into the last level.
 
 use super::garbage;
 use super::inputs::is_written_into;
@@ -31,7 +29,7 @@ struct Run {
     /// Index in level 0; 0 for deeper levels.
     index: usize,
     bytes: u64,
-    /// The same, with deletions weighted by the bytes they will free.
+    /// The run's bytes, with deletions weighted by the bytes that they will free.
     compensated: u64,
     is_busy: bool,
 }
@@ -48,7 +46,7 @@ pub(super) fn run_count(version: &Version) -> usize {
     version.num_files(0) + (1..version.num_levels()).filter(|l| version.num_files(*l) > 0).count()
 }
 
-/// Whether [`pick`] may find something.
+/// Whether [`pick`] may find a compaction.
 pub(super) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
     let is_busy = |f: &Arc<FileMeta>| context.running.is_busy(f.number);
     let idle_files = version.files(0).iter().filter(|f| !is_busy(f)).count();
@@ -60,7 +58,7 @@ pub(super) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> 
         || garbage::is_much(version, context)
 }
 
-/// The most urgent compaction, if one is due and nothing that runs is in its way.
+/// The most urgent compaction that is due and that no running compaction blocks.
 pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
     let picker = Picker { version, context, runs: runs(version, context) };
     let trigger = context.options.level0_file_num_compaction_trigger;
@@ -81,9 +79,9 @@ pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<
         .or_else(|| garbage::is_much(version, context).then(|| picker.garbage()).flatten())
 }
 
-/// All runs into the last level, for `compact_range`; `None` while one of them is being compacted,
-/// or without any. `shrinks`: files may lose entries, so that they are written anew. `output_path`:
-/// where to, if not by size.
+/// Plans a compaction of all runs into the last level, for `compact_range`; `None` if there are no
+/// runs, or while one is being compacted. `shrinks`: files may lose entries, so that they are
+/// rewritten. `output_path`: the path of the outputs, if not chosen by size.
 pub(super) fn pick_all(
     version: &Arc<Version>,
     context: &PickContext<'_>,
@@ -127,8 +125,8 @@ fn runs(version: &Version, context: &PickContext<'_>) -> Vec<Run> {
 }
 
 impl Picker<'_> {
-    /// Everything from the newest idle run to the oldest, because files in it are old or were asked
-    /// for.
+    /// Plans a compaction from the newest idle run to the oldest, because some of their files are
+    /// old or were suggested.
     fn all_from_the_oldest(
         &self,
         due: &[(usize, Arc<FileMeta>)],
@@ -158,7 +156,7 @@ impl Picker<'_> {
         self.plan(start..end, reason, true)
     }
 
-    /// All runs, as much of them can go.
+    /// Plans a compaction of all runs, if much of them can be dropped.
     fn garbage(&self) -> Option<CompactionPlan> {
         if self.runs.iter().any(|run| run.is_busy) {
             return None;
@@ -167,7 +165,8 @@ impl Picker<'_> {
         self.plan_with(0..self.runs.len(), reason, true, true, None)
     }
 
-    /// All newer runs together are too large beside the oldest one.
+    /// Plans a compaction of all runs if the newer runs together are too large in relation to the
+    /// oldest.
     fn size_amplification(&self) -> Option<CompactionPlan> {
         let last = self.runs.len().checked_sub(1)?;
         if self.runs[last].is_busy {
@@ -188,8 +187,8 @@ impl Picker<'_> {
         self.plan(start..last + 1, CompactionReason::UniversalSizeAmplification, true)
     }
 
-    /// A long compaction holds its level-0 files; if few more flushes would stop writers then, the
-    /// newest files are left out, as long as that changes the amplification little.
+    /// Leaves out the newest files of a long compaction, which would hold its level-0 files. Does
+    /// so if a few more flushes would stop writers, and if it changes the amplification little.
     fn leave_newest_alone(&self, start: &mut usize, last: usize, newer_bytes: &mut u64) {
         let options = self.context.options;
         let level0_files = self.runs[*start..last].iter().filter(|r| r.level == 0).count();
@@ -220,21 +219,21 @@ impl Picker<'_> {
         *newer_bytes = bytes;
     }
 
-    /// Neighbouring runs, each not much larger than the newer ones together.
+    /// Plans a compaction of neighbouring runs, each not much larger than the newer ones together.
     fn similar_neighbours(&self) -> Option<CompactionPlan> {
         let ratio = self.context.options.universal.size_ratio;
         self.neighbours(Some(ratio), usize::MAX, CompactionReason::UniversalSizeRatio)
     }
 
-    /// Merges the newest runs, as few as bring the number down to its limit.
+    /// Merges the newest runs: as few as are needed to reach the limit on their number.
     fn too_many_runs(&self) -> Option<CompactionPlan> {
         let idle = self.runs.iter().filter(|r| !r.is_busy).count();
         let excess = idle.checked_sub(self.most_runs()).filter(|excess| *excess > 0)?;
         self.neighbours(None, excess + 1, CompactionReason::UniversalSortedRunNum)
     }
 
-    /// Merges the newest runs, as few as let writers go on, if no running job will do so. A stop
-    /// must end even if options allow larger merges only.
+    /// Merges the newest runs, as few as are needed to end a stop of writers, if no running job
+    /// will end it. A stop must end even if options allow only larger merges.
     fn runs_that_stop_writers(&self) -> Option<CompactionPlan> {
         let stop = self.context.options.level0_stop_writes_trigger;
         let excess = self.runs.len().checked_sub(stop)?;
@@ -252,8 +251,8 @@ impl Picker<'_> {
         let by_size = options.universal.stop_style == CompactionStopStyle::TotalSize;
         match usize::try_from(options.universal.max_read_amp) {
             Ok(0) if by_size => {
-                // The number of runs from a memtable's size to the largest run's, each as large as
-                // it can get.
+                // The number of runs from a memtable's size to the largest run's size, if each run
+                // is as large as the options allow.
                 let largest = self.runs.iter().map(|r| r.bytes).max().unwrap_or(0) as f64;
                 let growth = (100.0 + f64::from(options.universal.size_ratio)) / 100.0;
                 let (mut count, mut size, mut total) = (1, options.write_buffer_size as f64, 0.0);
@@ -269,8 +268,8 @@ impl Picker<'_> {
         }
     }
 
-    /// The newest idle runs that follow each other, `ratio` percent apart at most (`None`: whatever
-    /// their sizes).
+    /// The newest idle neighbouring runs whose sizes differ by at most `ratio` percent (`None`: of
+    /// any size).
     fn neighbours(
         &self,
         ratio: Option<u32>,
@@ -313,8 +312,8 @@ impl Picker<'_> {
         None
     }
 
-    /// Whether the output is compressed: the runs from `older` on have not yet the share of the
-    /// bytes that is.
+    /// Whether the output is compressed: it is if the runs from `older` on hold less than
+    /// `compression_size_percent` of all bytes.
     fn is_compressed(&self, older: usize) -> bool {
         let Ok(percent) = u64::try_from(self.context.options.universal.compression_size_percent) else {
             return true;
@@ -388,7 +387,7 @@ impl Picker<'_> {
     }
 }
 
-/// Whether no two inputs overlap, of whatever level.
+/// Whether no two inputs of any level overlap.
 fn is_disjoint(plan: &CompactionPlan) -> bool {
     let icmp = plan.version.icmp();
     let mut files: Vec<&Arc<FileMeta>> = plan.input_files().map(|(_, f)| f).collect();

@@ -6,8 +6,8 @@
 //! `VersionStorageInfo::GetCleanInputsWithinInterval`.
 //!
 //! Invariants
-//!  1. Level 0 is left alone: its files are ordered by age, and overlap each other.
-//!  2. Of the versions of a user key in a level either all go or none, except where some are being
+//!  1. Files of level 0 stay: they are ordered by age, and overlap each other.
+//!  2. In a level, either all versions of a user key are deleted or none, unless some are being
 //!     compacted.
 
 use super::inputs::shrink_to_clean_cut;
@@ -20,8 +20,8 @@ use esker_base::sync::Arc;
 use std::ops::Range;
 
 /// The files of levels below 0 that lie within a range and are not being compacted; `None` if there
-/// are none. Damaged ones are among them. `include_end`: files whose last key is the `limit` of a
-/// range, too.
+/// are none. Damaged files are included. `include_end`: includes files whose last key is the
+/// `limit` of a range.
 pub(crate) fn pick_whole_files(
     version: &Arc<Version>,
     options: &PickerOptions,

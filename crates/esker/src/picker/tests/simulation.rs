@@ -1,6 +1,6 @@
-//! A tree of user keys and sequence numbers that follows the picker's plans. Flushes come, several
-//! compactions run at a time and end in any order. After every step a reader meets each key's
-//! newest version first, and the findings that versions share are true of each.
+//! A tree of user keys and sequence numbers that follows the picker's plans. Flushes add files;
+//! several compactions run at a time and end in any order. After every step, a reader meets each
+//! key's newest version first, and results that versions share are right for each.
 
 use super::*;
 use crate::options::{CompactionOptionsUniversal, CompactionStopStyle};
@@ -10,7 +10,7 @@ use crate::version::builder::Locations;
 use esker_base::rng::Rng;
 use std::collections::{BTreeMap, HashMap};
 
-/// Bytes that an entry stands for.
+/// Bytes that each entry counts.
 const ENTRY_BYTES: u64 = 10;
 
 /// User key and sequence number.
@@ -114,7 +114,7 @@ impl Tree {
         self.version = result.unwrap_or_else(|e| panic!("seed {}: {e}\n{edit:?}", self.seed)).version;
         for file in self.version.new_files() {
             let entries = file.file_size / ENTRY_BYTES;
-            // A compaction to the bottom leaves none.
+            // A compaction into the last level leaves no deletions.
             let has_deletions = self.seed.is_multiple_of(2)
                 && file.number.0 % 3 == 0
                 && file
@@ -132,7 +132,8 @@ impl Tree {
         }
     }
 
-    /// Findings shared from version to version equal those of a version built anew.
+    /// Checks that results shared from version to version equal those of a version that is built
+    /// anew.
     fn check_what_is_shared(&self) {
         let (seed, version) = (self.seed, &self.version);
         let empty =
@@ -147,7 +148,8 @@ impl Tree {
             new.set_stats(*old.stats().unwrap());
         }
         let context = PickContext {
-            // The longer files wait, the sooner they go; that is not looked at for every version.
+            // The boost by `ttl` changes with time while versions share their results, so it is off
+            // here.
             options: &PickerOptions { ttl: 0, ..self.options.clone() },
             running: &self.running,
             now_seconds: self.now,
@@ -235,7 +237,7 @@ impl Tree {
         self.jobs.push(Running { plan, id, manual });
     }
 
-    /// The promises of `plan.rs`, and that no two running plans meet.
+    /// Checks the invariants of `plan.rs`, and that no two running plans overlap.
     fn check_plan(&self, plan: &CompactionPlan) {
         let (icmp, seed) = (InternalKeyComparator::default(), self.seed);
         assert!(plan.input_files().count() > 0, "seed {seed}");
@@ -254,7 +256,8 @@ impl Tree {
                 let older = other.epoch_number < f.epoch_number;
                 let left_behind = match level {
                     0 => from == 0 && older && plan.output_level > 0,
-                    // Between where it was and where it goes, or in the way of a cut.
+                    // A file in the input level breaks a clean cut; one between the levels, or in
+                    // the output level, stays in the way.
                     l => l == from || l > from && l <= plan.output_level,
                 };
                 assert!(!left_behind, "seed {seed} {plan:?} leaves {} on {level}", other.number);
@@ -278,7 +281,7 @@ impl Tree {
     fn finish(&mut self, index: usize) {
         let job = self.jobs.swap_remove(index);
         if self.rng.one_in(10) && !job.manual {
-            // It failed: everything stays.
+            // The compaction failed: all files stay.
             self.running.finish(job.id);
             return;
         }
@@ -297,7 +300,7 @@ impl Tree {
         let mut entries: Vec<Entry> =
             plan.input_files().flat_map(|(_, f)| self.contents[&f.number].iter().copied()).collect();
         entries.sort_by_key(|&(k, seq)| (k, std::cmp::Reverse(seq)));
-        // Some old versions go, as if no snapshot needed them.
+        // Some old versions are dropped, as if no snapshot needed them.
         let mut last = None;
         let drop_one_in = 1 + self.rng.below(3);
         entries.retain(|&(k, _)| last.replace(k) != Some(k) || !self.rng.one_in(drop_one_in));
@@ -357,7 +360,7 @@ impl Tree {
         }
     }
 
-    /// Each key's newest version is in the first file with the key that a reader meets.
+    /// Checks that the first file with a key that a reader meets has the key's newest version.
     fn check_reads(&self) {
         for (&k, &newest) in &self.newest {
             let target = internal_key(&user_key(k), SequenceNumber::MAX, ValueType::SEEK);
@@ -387,11 +390,12 @@ impl Tree {
         }
     }
 
-    /// Nothing comes any more: everything must come to rest, with every level within its size.
+    /// Runs compactions without further flushes until none is due: every level must be within its
+    /// size.
     fn drain(&mut self) {
         self.manual = None;
-        // Sequence numbers do not become 0 here, so rewriting for the sake of snapshots would go on
-        // for ever.
+        // Sequence numbers do not become 0 here, so rewrites for released snapshots would never
+        // end.
         self.oldest_snapshot = SequenceNumber::ZERO;
         (self.options.ttl, self.options.periodic_compaction_seconds) = (0, 0);
         for _ in 0..3000 {
