@@ -10,8 +10,8 @@ use crate::listener::{HandleCell, no_handle};
 use crate::memory::{answer, attempt, destroy, give, object, path, slice};
 use crate::options::rocksdb_options_t;
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbWithTtl, OpenMode, PinnedBytes,
-    ReadOptions, Result, WriteBatch, WriteOptions,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbWithTtl, Error, ErrorKind,
+    OpenMode, PinnedBytes, ReadOptions, Result, WalFile, WalFileType, WriteBatch, WriteOptions,
 };
 use libc::{c_char, c_int, c_uchar};
 use std::sync::atomic::Ordering;
@@ -154,18 +154,32 @@ pub unsafe extern "C" fn rocksdb_open_with_ttl(
     })
 }
 
-/// Opens a database read-only and replays its WALs into memory. Ignores `error_if_wal_file_exists`:
-/// unlike RocksDB, a WAL with data is no error.
+/// Opens a database read-only and replays its WALs into memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_open_for_read_only(
     options: *const rocksdb_options_t,
     name: *const c_char,
-    _error_if_wal_file_exists: c_uchar,
+    error_if_wal_file_exists: c_uchar,
     errptr: *mut *mut c_char,
 ) -> *mut rocksdb_t {
     attempt(errptr, std::ptr::null_mut(), || {
-        Ok(give(rocksdb_t::new(Db::open_for_read_only(&object(options)?.checked()?, path(name)?)?)))
+        let db = Db::open_for_read_only(&object(options)?.checked()?, path(name)?)?;
+        refuse_wals(&db, error_if_wal_file_exists)?;
+        Ok(give(rocksdb_t::new(db)))
     })
+}
+
+/// An error if `refuses` is not 0 and a WAL beside the tables has records.
+fn refuse_wals(db: &Db, refuses: c_uchar) -> Result<()> {
+    let is_alive = |file: &WalFile| file.file_type == WalFileType::Alive;
+    if refuses != 0 && db.sorted_wal_files()?.iter().any(is_alive) {
+        return Err(Error::new(
+            ErrorKind::Corruption,
+            "The db was opened in readonly mode with error_if_wal_file_exists flag but a non-empty WAL file \
+             already exists",
+        ));
+    }
+    Ok(())
 }
 
 unsafe fn open_families(
@@ -205,12 +219,16 @@ pub unsafe extern "C" fn rocksdb_open_for_read_only_column_families(
     names: *const *const c_char,
     family_options: *const *const rocksdb_options_t,
     handles: *mut *mut rocksdb_column_family_handle_t,
-    _error_if_wal_file_exists: c_uchar,
+    error_if_wal_file_exists: c_uchar,
     errptr: *mut *mut c_char,
 ) -> *mut rocksdb_t {
     attempt(errptr, std::ptr::null_mut(), || {
         let families = descriptors(count, names, family_options)?;
-        open_families(options, name, families, handles, OpenMode::ReadOnly)
+        let (options, cell) = object(options)?.for_open()?;
+        let db = Db::open_with(&options.db, path(name)?, families.clone(), OpenMode::ReadOnly)?;
+        refuse_wals(&db, error_if_wal_file_exists)?;
+        put_handles(&db, &families, handles)?;
+        Ok(rocksdb_t::new(db).give(cell))
     })
 }
 

@@ -13,7 +13,7 @@ use crate::write_options::{
     rocksdb_compaction_options_t, rocksdb_compactoptions_t, rocksdb_flushoptions_t,
     rocksdb_flushwaloptions_t, rocksdb_wait_for_compact_options_t,
 };
-use esker::{ColumnFamilyHandle, CompactionOptions, Error, FileNumber, RangeOpt, Result};
+use esker::{ColumnFamilyHandle, CompactionOptions, Db, Error, ErrorKind, FileNumber, RangeOpt, Result};
 use libc::{c_char, c_int, c_uchar};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -256,18 +256,31 @@ pub unsafe extern "C" fn rocksdb_disable_file_deletions(db: *mut rocksdb_t, errp
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_enable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
-    attempt(errptr, (), || object(db)?.db.enable_file_deletions());
+    attempt(errptr, (), || undo_disabling(&object(db)?.db).map(|_| ()));
 }
 
-/// RocksDB 8's form of the function, for the shims. Ignores `force`: it undoes one call that
-/// disabled deletions, where RocksDB undoes all.
+/// Undoes one call that disabled file deletions. Says whether there was one: as in RocksDB, a call
+/// without one is no error.
+fn undo_disabling(db: &Db) -> Result<bool> {
+    match db.enable_file_deletions() {
+        Err(e) if e.kind() == ErrorKind::InvalidArgument => Ok(false),
+        undone => undone.map(|()| true),
+    }
+}
+
+/// RocksDB 8's form of the function, for the shims: `force` undoes all calls that disabled
+/// deletions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v8_rocksdb_enable_file_deletions(
     db: *mut rocksdb_t,
-    _force: c_uchar,
+    force: c_uchar,
     errptr: *mut *mut c_char,
 ) {
-    rocksdb_enable_file_deletions(db, errptr);
+    attempt(errptr, (), || {
+        let db = &object(db)?.db;
+        while undo_disabling(db)? && force != 0 {}
+        Ok(())
+    });
 }
 
 #[unsafe(no_mangle)]

@@ -42,8 +42,6 @@ pub struct rocksdb_options_t {
     pub(crate) refused: Vec<String>,
     /// Functions of the client that are called for events.
     pub(crate) listeners: Vec<Arc<EventCallbacks>>,
-    /// The level of `db.statistics`. A client may set it before the statistics exist.
-    statistics_level: Option<StatsLevel>,
 }
 
 impl Object for rocksdb_options_t {
@@ -471,21 +469,16 @@ pub unsafe extern "C" fn rocksdb_options_set_fifo_compaction_options(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_enable_statistics(options: *mut rocksdb_options_t) {
     change(options, |options| {
-        let statistics = Statistics::new();
-        if let Some(level) = options.statistics_level {
-            statistics.set_stats_level(level);
-        }
-        options.db.statistics = Some(Arc::new(statistics));
+        options.db.statistics = Some(Arc::new(Statistics::new()));
         Ok(())
     });
 }
 
-/// Sets the level of the statistics. Without statistics it applies once they are enabled.
+/// Sets the level of the statistics. Does nothing without statistics, as in RocksDB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_set_statistics_level(options: *mut rocksdb_options_t, level: c_int) {
     change(options, |options| {
         let level = StatsLevel::of(level.clamp(0, 5).into());
-        options.statistics_level = level;
         if let (Some(statistics), Some(level)) = (&options.db.statistics, level) {
             statistics.set_stats_level(level);
         }

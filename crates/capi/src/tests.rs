@@ -137,3 +137,63 @@ fn a_shims_options_write_files_that_its_release_reads() {
         }
     }
 }
+
+#[test]
+fn a_read_only_opening_refuses_wals_if_it_is_told_to() {
+    let dir = esker_testkit::TempDir::new("capi-read-only");
+    let path = std::ffi::CString::new(dir.path().to_str().unwrap()).unwrap();
+    // SAFETY: the objects are created here and destroyed once; the texts end with a zero.
+    unsafe {
+        let (options, write) = (rocksdb_options_create(), rocksdb_writeoptions_create());
+        rocksdb_options_set_create_if_missing(options, 1);
+        rocksdb_options_set_avoid_flush_during_shutdown(options, 1);
+        let mut err = std::ptr::null_mut();
+        let db = rocksdb_open(options, path.as_ptr(), &raw mut err);
+        rocksdb_put(db, write, c"key".as_ptr(), 3, c"value".as_ptr(), 5, &raw mut err);
+        rocksdb_close(db);
+        assert!(err.is_null());
+
+        let refused = rocksdb_open_for_read_only(options, path.as_ptr(), 1, &raw mut err);
+        assert!(refused.is_null());
+        let text = std::ffi::CStr::from_ptr(err).to_str().unwrap().to_owned();
+        assert!(text.starts_with("Corruption: The db was opened in readonly mode"), "{text}");
+        rocksdb_free(err.cast());
+        err = std::ptr::null_mut();
+
+        let db = rocksdb_open_for_read_only(options, path.as_ptr(), 0, &raw mut err);
+        assert!(err.is_null());
+        rocksdb_close(db);
+        rocksdb_options_set_avoid_flush_during_recovery(options, 0);
+        rocksdb_close(rocksdb_open(options, path.as_ptr(), &raw mut err));
+        let db = rocksdb_open_for_read_only(options, path.as_ptr(), 1, &raw mut err);
+        assert!(err.is_null(), "the tables hold everything");
+        rocksdb_close(db);
+        rocksdb_writeoptions_destroy(write);
+        rocksdb_options_destroy(options);
+    }
+}
+
+#[test]
+fn enabling_file_deletions_by_force_undoes_all_that_disabled_them() {
+    let dir = esker_testkit::TempDir::new("capi-deletions");
+    let path = std::ffi::CString::new(dir.path().to_str().unwrap()).unwrap();
+    // SAFETY: the objects are created here and destroyed once; the path ends with a zero.
+    unsafe {
+        let options = rocksdb_options_create();
+        rocksdb_options_set_create_if_missing(options, 1);
+        let mut err = std::ptr::null_mut();
+        let db = rocksdb_open(options, path.as_ptr(), &raw mut err);
+        rocksdb_disable_file_deletions(db, &raw mut err);
+        rocksdb_disable_file_deletions(db, &raw mut err);
+        esker_v8_rocksdb_enable_file_deletions(db, 0, &raw mut err);
+        assert!((*db).db.enable_file_deletions().is_ok(), "one of two was left");
+        rocksdb_disable_file_deletions(db, &raw mut err);
+        rocksdb_disable_file_deletions(db, &raw mut err);
+        esker_v8_rocksdb_enable_file_deletions(db, 1, &raw mut err);
+        assert!((*db).db.enable_file_deletions().is_err(), "none is left");
+        rocksdb_enable_file_deletions(db, &raw mut err);
+        assert!(err.is_null(), "without a call that disabled them it is no error");
+        rocksdb_close(db);
+        rocksdb_options_destroy(options);
+    }
+}
