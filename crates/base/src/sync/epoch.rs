@@ -5,8 +5,9 @@
 //! does the reclamation, behind these few lines so that it can be replaced.
 //!
 //! Invariants
-//!  1. A `Swap` always holds one strong count of its current `Arc`. `store` gives the old `Arc`'s
-//!     count to the epoch, which releases it after all guards that could have loaded it.
+//!  1. A `Swap` always holds one strong count of its current `Arc`. `replace` hands the old `Arc`'s
+//!     count to a `Retired`, which gives it to the epoch when it is dropped. The epoch releases it
+//!     after all guards that could have loaded it.
 //!  2. A guard stays on its thread.
 
 use super::Arc;
@@ -252,7 +253,7 @@ impl<T: Send + Sync + 'static> Swap<T> {
     #[inline]
     pub fn load<'g>(&self, _guard: &'g Guard) -> &'g T {
         // SAFETY: the pointer came from `Arc::into_raw`. Its strong count is released after a later
-        // `store`, and only when every guard open at that time, this one included, is gone
+        // `replace`, and only when every guard open at that time, this one included, is gone
         // (invariant 1).
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
@@ -282,14 +283,43 @@ impl<T: Send + Sync + 'static> Swap<T> {
         unsafe { Arc::from_raw(ptr) }
     }
 
-    /// Replaces the value by `value`. The old one is released when no guard can still see it.
+    /// Replaces the value by `value`. The old one is released when no guard can still see it. Until
+    /// [`collect`] the old one waits with this thread, even if the thread falls idle.
     pub fn store(&self, value: Arc<T>) {
-        let old = self.current.swap(Arc::into_raw(value).cast_mut(), Ordering::AcqRel);
-        let old = SendPtr(old);
+        drop(self.replace(value));
+    }
+
+    /// Replaces the value by `value` and returns the old one.
+    #[must_use = "the old value is retired when this is dropped"]
+    pub fn replace(&self, value: Arc<T>) -> Retired<T> {
+        Retired(self.current.swap(Arc::into_raw(value).cast_mut(), Ordering::AcqRel))
+    }
+}
+
+/// The former value of a [`Swap`]. Dropping it gives the value to the epoch: guards that may have
+/// loaded it keep it. Any thread may drop it.
+///
+/// Invariant: owns one strong count, which the `Swap` held.
+pub struct Retired<T: Send + Sync + 'static>(*mut T);
+
+// SAFETY: stands for an `Arc<T>` with `T: Send + Sync`.
+unsafe impl<T: Send + Sync> Send for Retired<T> {}
+// SAFETY: a shared `Retired` gives no access to its value.
+unsafe impl<T: Send + Sync> Sync for Retired<T> {}
+
+impl<T: Send + Sync + 'static> Drop for Retired<T> {
+    fn drop(&mut self) {
+        let value = SendPtr(self.0);
         let guard = reclaim::pin();
-        // SAFETY: the closure owns the strong count this Swap held; the value is `Send + Sync +
+        // SAFETY: the closure owns the strong count this value held; the value is `Send + Sync +
         // 'static`, so it may be dropped on whichever thread runs the closure, at any later time.
-        unsafe { guard.defer_unchecked(move || drop(old.into_arc())) };
+        unsafe { guard.defer_unchecked(move || drop(value.into_arc())) };
+    }
+}
+
+impl<T: Send + Sync + 'static> fmt::Debug for Retired<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Retired")
     }
 }
 
@@ -332,7 +362,7 @@ impl<T: fmt::Debug> fmt::Debug for Lent<'_, T> {
 }
 
 struct SendPtr<T>(*mut T);
-// SAFETY: stands for an `Arc<T>` with `T: Send + Sync`; see `Swap::store`.
+// SAFETY: stands for an `Arc<T>` with `T: Send + Sync`; see `Retired`.
 unsafe impl<T: Send + Sync> Send for SendPtr<T> {}
 
 impl<T> SendPtr<T> {
@@ -345,11 +375,7 @@ impl<T> SendPtr<T> {
 impl<T: Send + Sync + 'static> Drop for Swap<T> {
     fn drop(&mut self) {
         // Only guards can still have references into `self`, so the epoch releases this count too.
-        let last = SendPtr(self.current.load(Ordering::Relaxed));
-        let guard = reclaim::pin();
-        // SAFETY: the closure owns the strong count this Swap held; the value is `Send + Sync +
-        // 'static`, so it may be dropped on whichever thread runs the closure, at any later time.
-        unsafe { guard.defer_unchecked(move || drop(last.into_arc())) };
+        drop(Retired(self.current.load(Ordering::Relaxed)));
     }
 }
 

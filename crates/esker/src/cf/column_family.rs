@@ -5,9 +5,9 @@ use crate::deleted_runs::DeletedRunMemory;
 use crate::observe::{FlushReason, IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::{ColumnFamilyOptions, ReadOptions};
 use crate::picker::{PickerOptions, RunningCompactions};
-use crate::version::Version;
+use crate::version::{ObsoleteFiles, Version};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use esker_base::sync::epoch::Swap;
+use esker_base::sync::epoch::{self, Swap};
 use esker_base::sync::{Arc, OnceLock};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
@@ -31,10 +31,23 @@ pub(crate) struct ColumnFamily {
     /// The family's locks, if the database has transactions that lock.
     pub(crate) locks: OnceLock<Arc<esker_lock::LockFamily>>,
     dropped: AtomicBool,
+    /// Dropped after `super_version`.
+    _end: EndOfFamily,
+}
+
+/// Has the files of a dropped family deleted when its last handle goes, without further calls.
+struct EndOfFamily(Arc<ObsoleteFiles>);
+
+impl Drop for EndOfFamily {
+    fn drop(&mut self) {
+        // The super version waits with this thread, which may fall idle.
+        epoch::pin().flush();
+        self.0.look_again();
+    }
 }
 
 impl ColumnFamily {
-    /// A family that starts with this super version.
+    /// A family that starts with this super version. `obsolete` hears of its end.
     pub(crate) fn new(
         database: u64,
         id: ColumnFamilyId,
@@ -42,10 +55,12 @@ impl ColumnFamily {
         icmp: InternalKeyComparator,
         super_version: Arc<SuperVersion>,
         tables: Arc<TableCache>,
+        obsolete: Arc<ObsoleteFiles>,
     ) -> ColumnFamily {
         let super_version = Swap::new(super_version);
         let (locks, dropped) = (OnceLock::new(), AtomicBool::new(false));
-        ColumnFamily { database, id, name, icmp, super_version, tables, locks, dropped }
+        let _end = EndOfFamily(obsolete);
+        ColumnFamily { database, id, name, icmp, super_version, tables, locks, dropped, _end }
     }
 
     /// The current super version, with a count of its own, for reads that outlive one call.

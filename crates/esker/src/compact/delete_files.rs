@@ -14,7 +14,7 @@ use crate::engine::{Engine, maybe_schedule, publish_super_version, queue_if_due}
 use crate::options::RangeOpt;
 use crate::picker::whole_files::pick_whole_files;
 use crate::version::LogOptions;
-use esker_base::sync::{Arc, epoch};
+use esker_base::sync::Arc;
 use esker_base::{Error, Result};
 use esker_format::version_edit::VersionEdit;
 
@@ -65,7 +65,7 @@ pub(crate) fn delete_files_in_ranges(
     engine.state_changed.notify_all();
     drop(state);
     drop((manifest, plan));
-    epoch::collect();
+    engine.release_super_versions();
     engine.purger.request();
     engine.tell_stall_changes();
     logged.map(|_| count)

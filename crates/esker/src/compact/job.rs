@@ -54,15 +54,37 @@ struct Task {
 /// Runs the most urgent compaction there is, if there is one.
 pub(crate) fn background_compaction(engine: &Arc<Engine>) {
     let Some(mut task) = take_task(engine) else { return };
+    let result = run(engine, &mut task);
+    let manual = task.manual;
+    // Before its caller learns of the end: no file stays for this job.
+    drop(task);
+    if let Some(id) = manual {
+        report_end(engine, id, result);
+    }
+}
+
+/// Runs the task, and releases its marks. Returns the files that were written.
+/// # Errors
+/// The compaction's; the database knows it.
+fn run(engine: &Arc<Engine>, task: &mut Task) -> Result<Vec<FileNumber>> {
     if task.plan.is_trivial_move {
-        match may_move(&task) {
+        match may_move(task) {
             Ok(moves) => task.plan.is_trivial_move = moves,
-            Err(e) => return finish(engine, &task, Err(e)),
+            Err(e) => return finish(engine, task, Err(e)),
         }
     }
-    let Ok(_room) = reserve_room(engine, &task.plan) else { return cancel_without_room(engine, &task) };
-    let result = contained("a compaction", Severity::FatalError, || run_and_install(engine, &task));
-    finish(engine, &task, result);
+    let Ok(_room) = reserve_room(engine, &task.plan) else { return cancel_without_room(engine, task) };
+    let result = contained("a compaction", Severity::FatalError, || run_and_install(engine, task));
+    finish(engine, task, result)
+}
+
+/// Gives the caller of a manual compaction its result.
+fn report_end(engine: &Engine, id: u64, result: Result<Vec<FileNumber>>) {
+    let mut state = engine.state.lock();
+    if let Some(manual) = state.manual_compactions.iter_mut().find(|m| m.id == id) {
+        manual.done = Some(result);
+    }
+    engine.state_changed.notify_all();
 }
 
 /// Reserves disk space for the plan's outputs, if an `sst_file_manager` limits it.
@@ -77,9 +99,10 @@ fn reserve_room(engine: &Engine, plan: &CompactionPlan) -> std::result::Result<O
     }
 }
 
-/// Gives up the plan. A manual compaction fails; the family of an automatic one is picked from
-/// again after a pause.
-fn cancel_without_room(engine: &Arc<Engine>, task: &Task) {
+/// Gives up the plan. The family of an automatic compaction is picked from again after a pause.
+/// # Errors
+/// `CompactionTooLarge`.
+fn cancel_without_room(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>> {
     esker_base::info_log!(
         engine.info_log,
         Warn,
@@ -87,17 +110,12 @@ fn cancel_without_room(engine: &Arc<Engine>, task: &Task) {
         task.cf.name
     );
     record_tick(&engine.options.statistics, Ticker::CompactionCancelled, 1);
-    let mut state = engine.state.lock();
-    release(&mut state, task.cf.id, task.running);
-    let Some(id) = task.manual else {
-        drop(state);
-        return engine.pause_before_retry();
-    };
-    let too_large = "the limit of the sst_file_manager leaves no room for the compaction";
-    if let Some(manual) = state.manual_compactions.iter_mut().find(|m| m.id == id) {
-        manual.done = Some(Err(Error::new(ErrorKind::CompactionTooLarge, too_large)));
+    release(&mut engine.state.lock(), task.cf.id, task.running);
+    if task.manual.is_none() {
+        engine.pause_before_retry();
     }
-    engine.state_changed.notify_all();
+    let too_large = "the limit of the sst_file_manager leaves no room for the compaction";
+    Err(Error::new(ErrorKind::CompactionTooLarge, too_large))
 }
 
 /// Manual compactions come first, because callers wait for them.
@@ -406,8 +424,8 @@ fn install(
     Ok(())
 }
 
-/// Releases the task's marks and reports its result to waiting callers.
-fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) {
+/// Releases the task's marks, and puts its error in force. Returns `result`.
+fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) -> Result<Vec<FileNumber>> {
     let damaged = match &result {
         Err(error) if !task.installs.load(Ordering::Relaxed) => {
             damaged_inputs(engine, &task.cf, &task.plan, error)
@@ -426,7 +444,6 @@ fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) {
             esker_base::info_log!(engine.info_log, Error, "[{}] Quarantined: {why}", task.cf.name);
             engine.ask_listeners(why, ErrorReason::Compaction);
         }
-        state = engine.state.lock();
     } else if let Err(error) = &result
         && !cancelled
     {
@@ -437,13 +454,8 @@ fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) {
             // The family is in the queue again.
             engine.pause_before_retry();
         }
-        state = engine.state.lock();
     }
-    if let Some(id) = task.manual
-        && let Some(manual) = state.manual_compactions.iter_mut().find(|m| m.id == id)
-    {
-        manual.done = Some(result);
-    }
+    result
 }
 
 fn release(state: &mut DbState, family: ColumnFamilyId, running: RunningId) {

@@ -9,7 +9,7 @@ use crate::cf::ColumnFamily;
 use crate::engine::{Engine, maybe_schedule, publish_super_version};
 use crate::picker::score::LevelSizes;
 use crate::version::{LogOptions, Version, VersionSet};
-use esker_base::sync::{Arc, epoch};
+use esker_base::sync::Arc;
 use esker_base::{Error, Result};
 use esker_format::version_edit::VersionEdit;
 
@@ -53,7 +53,7 @@ fn move_files(engine: &Arc<Engine>, family: &Arc<ColumnFamily>, level: usize, ta
     check_target(&version, level, target)?;
     log_move(engine, &mut manifest, &version, level, target)?;
     drop(manifest);
-    epoch::collect();
+    engine.release_super_versions();
     Ok(())
 }
 

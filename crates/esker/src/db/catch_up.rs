@@ -323,22 +323,31 @@ impl CatchUp<'_> {
         drop_families(engine, &mut state, std::mem::take(&mut follower.dropped));
     }
 
-    /// Closes files that no version names any more.
+    /// Closes files that no version names any more: at once, or after the reads under way.
     fn let_go(&self) {
-        // Frees former super versions that no read has.
-        epoch::collect();
-        let manifest = self.engine.manifest.lock();
-        let tables: Vec<_> = manifest.take_obsolete_tables().iter().map(|table| table.number).collect();
-        let blobs: Vec<_> = manifest.take_obsolete_blobs().iter().map(|blob| blob.number).collect();
-        drop(manifest);
-        if !tables.is_empty() || !blobs.is_empty() {
-            let default = self.engine.families.default_family();
-            default.tables.open_files().let_go(&tables, &blobs);
+        self.engine.hand_over_super_versions();
+        let no_read_is_under_way = epoch::settle(2, || ());
+        close_obsolete_files(self.engine);
+        if !no_read_is_under_way {
+            self.engine.purger.request();
         }
     }
 }
 
-/// Drops families that the primary has dropped. Their handles stay readable.
+/// Closes files that no version names any more: the primary may have deleted them, and open
+/// descriptors keep their space.
+pub(super) fn close_obsolete_files(engine: &Engine) {
+    let manifest = engine.manifest.lock();
+    let tables: Vec<_> = manifest.take_obsolete_tables().iter().map(|table| table.number).collect();
+    let blobs: Vec<_> = manifest.take_obsolete_blobs().iter().map(|blob| blob.number).collect();
+    drop(manifest);
+    if !tables.is_empty() || !blobs.is_empty() {
+        let default = engine.families.default_family();
+        default.tables.open_files().let_go(&tables, &blobs);
+    }
+}
+
+/// Families that the primary has dropped: handles go on reading what they have.
 fn drop_families(engine: &Arc<Engine>, state: &mut DbState, dropped: Vec<ColumnFamilyId>) {
     if dropped.is_empty() {
         return;

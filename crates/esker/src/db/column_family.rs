@@ -16,8 +16,8 @@ use crate::version::{VersionSet, VersionSetFamily};
 use crate::write::new_memtable;
 use esker_base::comparator::ComparatorRef;
 use esker_base::logger::InfoLogLevel;
+use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_memtable::MemTable;
@@ -280,11 +280,14 @@ impl Db {
         manifest.keep_sections_from(oldest_section_without(engine, &leaving));
         manifest.drop_column_families(&leaving)?;
         let mut state = engine.state.lock();
+        let mut dropped = Vec::with_capacity(families.len());
         for family in families {
             family.cf.set_dropped();
             engine.families.remove(&family.cf);
-            let dropped = state.families.remove(&family.id());
-            state.history_changed(family.id(), dropped.and_then(|f| f.memtables.oldest_history()));
+            let removed = state.families.remove(&family.id());
+            let history = removed.as_ref().and_then(|f| f.memtables.oldest_history());
+            state.history_changed(family.id(), history);
+            dropped.extend(removed);
         }
         engine.update_wal_bytes_limit(&state);
         crate::engine::forget_shares(engine, &mut state, &leaving);
@@ -294,10 +297,10 @@ impl Db {
         }
         drop(manifest);
         drop(lead);
-        self.inner.options_changed(families.len())?;
-        epoch::collect();
+        // The last holders of a family have its files deleted.
+        drop(dropped);
         engine.purger.request();
-        Ok(())
+        self.inner.options_changed(families.len())
     }
 }
 
@@ -314,7 +317,7 @@ pub(super) fn show_families(
     for (id, descriptor) in ids.iter().zip(descriptors) {
         let in_manifest = manifest.family(*id).expect("created by the caller");
         engine.wals.lock().set_timestamp_size(*id, descriptor.options.comparator.timestamp_size());
-        let family = new_family(engine, in_manifest, descriptor, log_number);
+        let family = new_family(engine, manifest, in_manifest, descriptor, log_number);
         // An imported family comes with files.
         prepare(&family.version, &family.compaction_options, engine.env.clock.now_seconds());
         families.push(family);
@@ -335,6 +338,7 @@ pub(super) fn show_families(
 /// A new family with an empty memtable.
 fn new_family(
     engine: &Engine,
+    manifest: &VersionSet,
     in_manifest: &VersionSetFamily,
     descriptor: &ColumnFamilyDescriptor,
     log_number: FileNumber,
@@ -345,13 +349,13 @@ fn new_family(
     let default = engine.families.by_id(ColumnFamilyId::DEFAULT).expect("it is never dropped");
     let (paths, open_files) = (in_manifest.current().paths().clone(), default.tables.open_files());
     let tables = family_tables(&engine.db_options(), paths, descriptor, open_files);
-    family_with(engine.tag, in_manifest, descriptor, mem, log_number, tables)
+    family_with(engine.tag, (manifest, in_manifest), descriptor, mem, log_number, tables)
 }
 
 /// A family of this database with the given memtable over the current version.
 pub(super) fn family_with(
     database: u64,
-    in_manifest: &VersionSetFamily,
+    (manifest, in_manifest): (&VersionSet, &VersionSetFamily),
     descriptor: &ColumnFamilyDescriptor,
     mem: Arc<MemTable>,
     log_number: FileNumber,
@@ -364,7 +368,8 @@ pub(super) fn family_with(
     let super_version =
         SuperVersion::first(mem.clone(), version.clone(), options.clone(), deleted_run_memory.clone());
     let name = descriptor.name.clone();
-    let cf = ColumnFamily::new(database, in_manifest.id(), name, icmp, Arc::new(super_version), tables);
+    let (id, obsolete) = (in_manifest.id(), manifest.obsolete.clone());
+    let cf = ColumnFamily::new(database, id, name, icmp, Arc::new(super_version), tables, obsolete);
     FamilyState {
         cf: Arc::new(cf),
         compaction_options: PickerOptions::from(options.as_ref()),

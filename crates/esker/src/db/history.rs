@@ -5,7 +5,6 @@
 use super::{ColumnFamilyHandle, Db};
 use crate::engine::{UnderWay, maybe_schedule, publish_super_version};
 use crate::version::LogOptions;
-use esker_base::sync::epoch;
 use esker_base::{Error, Result};
 use esker_format::version_edit::VersionEdit;
 
@@ -53,7 +52,7 @@ impl Db {
         maybe_schedule(engine, &mut state);
         drop(state);
         drop(manifest);
-        epoch::collect();
+        engine.release_super_versions();
         Ok(())
     }
 

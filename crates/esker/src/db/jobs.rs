@@ -1,7 +1,8 @@
 //! The background jobs: the engine decides when they run, this file defines their work.
 
+use super::catch_up::close_obsolete_files;
 use crate::engine::{Engine, Jobs, Purger, maybe_schedule};
-use crate::instance::settle_and_purge;
+use crate::instance::{settle_and, settle_and_purge};
 use crate::{compact, flush};
 use esker_base::sync::Arc;
 
@@ -12,10 +13,19 @@ pub(super) fn start(engine: &Arc<Engine>) {
     let (flush, compact) = (flush::background_flush, compact::background_compaction);
     let jobs = Jobs { flush, compact, pre_scan: crate::deleted_runs::pre_scan::resume_pre_scan };
     assert!(engine.jobs.set(jobs).is_ok(), "a database starts once");
-    Purger::start(engine, settle_and_purge);
-    // Dropping the last super version with a file deletes the file, even in the reader of an old
-    // iterator.
+    start_purger(engine, settle_and_purge);
+    maybe_schedule(engine, &mut engine.state.lock());
+}
+
+/// From now on a secondary closes each file that no super version needs.
+pub(super) fn start_of_secondary(engine: &Arc<Engine>) {
+    start_purger(engine, |engine| settle_and(engine, close_obsolete_files));
+}
+
+/// Has `purge` called for obsolete files. Dropping the last super version with a file asks for it,
+/// even in the reader of an old iterator.
+fn start_purger(engine: &Arc<Engine>, purge: fn(&Engine)) {
+    Purger::start(engine, purge);
     let purger = engine.purger.clone();
     engine.manifest.lock().on_obsolete_table(move || purger.request());
-    maybe_schedule(engine, &mut engine.state.lock());
 }

@@ -454,7 +454,8 @@ impl Db {
     }
 
     /// Undoes one [`Db::disable_file_deletions`]. The last call deletes the obsolete files before
-    /// it returns, except those that an iterator, a list of files or an unfinished read holds.
+    /// it returns, except those that an iterator, a list of files, a job or an unfinished read
+    /// holds. A job that ends has the files that it held deleted.
     /// # Errors
     /// `InvalidArgument` if deletions are not disabled.
     pub fn enable_file_deletions(&self) -> Result<()> {

@@ -563,6 +563,7 @@ impl Opening {
             let in_manifest = manifest.family(family.id).expect("recovered from this MANIFEST");
             let log_number = family.oldest_wal(new_wal);
             let tables = tables[&family.id].clone();
+            let in_manifest = (manifest, in_manifest);
             family_with(self.tag, in_manifest, &family.descriptor, family.mem, log_number, tables)
         };
         recovered.families.into_iter().map(state).collect()
@@ -719,6 +720,9 @@ impl Db {
             let mut state = engine.state.lock();
             let ids: Vec<ColumnFamilyId> = state.families.keys().copied().collect();
             publish_super_versions(engine, &mut state, &ids);
+        }
+        if engine.secondary.is_some() {
+            jobs::start_of_secondary(engine);
         }
         if engine.read_only {
             return Ok(());

@@ -11,7 +11,7 @@ use crate::engine::{Engine, UnderWay, maybe_schedule, publish_super_version, que
 use crate::observe::FlushReason;
 use crate::options::{self, ColumnFamilyOptions, DbOptions};
 use crate::picker::PickerOptions;
-use esker_base::sync::{Arc, epoch};
+use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, Result};
 
 impl Db {
@@ -54,7 +54,7 @@ impl Db {
             queue_flushes(engine, &mut state, &[family.id()], FlushReason::WriteBufferFull);
             maybe_schedule(engine, &mut state);
         }
-        epoch::collect();
+        engine.release_super_versions();
         engine.tell_stall_changes();
         if changes.iter().any(|(name, _)| matches!(*name, "ttl" | "periodic_compaction_seconds")) {
             schedule_compaction_trigger(engine);

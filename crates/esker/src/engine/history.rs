@@ -12,7 +12,7 @@
 use super::{DbState, Engine, publish_super_versions};
 use crate::options::HoldsHistory;
 use esker_base::ColumnFamilyId;
-use esker_base::sync::{Arc, Weak, epoch};
+use esker_base::sync::{Arc, Weak};
 
 impl Engine {
     /// Drops flushed memtables, oldest first, until enough memory will be free. The caller
@@ -57,7 +57,7 @@ impl HoldsHistory for Engine {
         publish_super_versions(&self, &mut state, &trimmed);
         drop(state);
         // The old super versions hold the memory.
-        epoch::collect();
+        self.release_super_versions();
         given_up
     }
 }

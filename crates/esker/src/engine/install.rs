@@ -12,13 +12,14 @@ use crate::picker::{
     snapshot_threshold,
 };
 use crate::version::{FileMeta, Version};
-use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
+use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
 use std::collections::{BTreeSet, HashSet};
 
 /// Publishes a super version from `state`, recomputes stalls, and queues a compaction if one is
-/// due. The old super version is released after its last reader.
+/// due. The old super version is released after its last reader, once a thread without the db mutex
+/// calls [`Engine::hand_over_super_versions`].
 pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamilyId) {
     publish_super_versions(engine, state, &[family]);
 }
@@ -52,7 +53,7 @@ fn show_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamily
         number: engine.super_version_number.fetch_add(1, Ordering::Relaxed) + 1,
     };
     let old = family_state.cf.super_version.load_full();
-    family_state.cf.super_version.store(Arc::new(super_version));
+    state.retired.push(family_state.cf.super_version.replace(Arc::new(super_version)));
     // Otherwise the last scan over the old super version would drop all its idle cursors, mostly in
     // the middle of a step.
     drop(old.idle.take_all());
@@ -169,6 +170,36 @@ impl Engine {
         prepare(version, &options, self.env.clock.now_seconds());
     }
 
+    /// Gives replaced super versions to the epoch, which releases them after the reads under way.
+    /// Call it when the db mutex is free: a thread that falls idle must not keep memtables and
+    /// files. Purges call it too, so no file waits for the thread that replaced a super version.
+    pub(crate) fn hand_over_super_versions(&self) {
+        let mut state = self.state.lock();
+        let retired = std::mem::take(&mut state.retired);
+        state.handing_over += 1;
+        drop(state);
+        let _handing_over = HandingOver(self);
+        drop(retired);
+        epoch::pin().flush();
+    }
+
+    /// Hands over all super versions that were replaced before the call, and waits for other
+    /// threads that do the same.
+    pub(crate) fn hand_over_all_super_versions(&self) {
+        self.hand_over_super_versions();
+        let mut state = self.state.lock();
+        while state.handing_over > 0 {
+            self.state_changed.wait(&mut state);
+        }
+    }
+
+    /// [`hand_over_super_versions`](Self::hand_over_super_versions), and releases them at once if
+    /// no read is under way.
+    pub(crate) fn release_super_versions(&self) {
+        self.hand_over_super_versions();
+        epoch::collect();
+    }
+
     /// Deletes files of a job that no MANIFEST names; `path_id` is that of its tables. Files that a
     /// failed MANIFEST write may have named are deleted after the next successful write, or at the
     /// next open.
@@ -196,6 +227,19 @@ impl Engine {
             if let Err(e) = self.delete_file(&path) {
                 esker_base::info_log!(self.info_log, Warn, "Could not delete an unfinished output: {e}");
             }
+        }
+    }
+}
+
+/// A thread that has taken super versions from `DbState::retired` for the epoch.
+struct HandingOver<'a>(&'a Engine);
+
+impl Drop for HandingOver<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.handing_over -= 1;
+        if state.handing_over == 0 {
+            self.0.state_changed.notify_all();
         }
     }
 }

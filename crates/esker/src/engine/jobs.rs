@@ -146,7 +146,7 @@ fn run(engine: &Arc<Engine>, kind: Job, work: fn(&Arc<Engine>)) -> Box<dyn FnOnc
 fn end(engine: &Arc<Engine>, kind: Job) {
     // Done first: a thread that waits for the last job, such as a close, searches for obsolete
     // files next.
-    hand_over();
+    engine.hand_over_super_versions();
     let mut state = engine.state.lock();
     match kind {
         Job::Flush => state.flushes_scheduled -= 1,

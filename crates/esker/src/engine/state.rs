@@ -1,6 +1,6 @@
 //! The state under the db mutex.
 
-use crate::cf::FamilyState;
+use crate::cf::{FamilyState, SuperVersion};
 use crate::deleted_runs::PreScanQueue;
 use crate::engine::BackgroundError;
 use crate::engine::totals::Totals;
@@ -9,6 +9,7 @@ use crate::picker::{CompactionPlan, RunningId};
 use crate::version::FamilyMap;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::epoch::Retired;
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use esker_format::deleted_runs::LongDeletedRun;
 use std::collections::{BTreeSet, VecDeque};
@@ -85,6 +86,10 @@ pub(crate) struct DbState {
     /// See `UnderWay`.
     pub(crate) calls_under_way: usize,
 
+    /// Replaced super versions that [`super::Engine::hand_over_super_versions`] has not seen yet.
+    pub(crate) retired: Vec<Retired<SuperVersion>>,
+    /// Threads that have taken some of them, and not given them to the epoch yet.
+    pub(crate) handing_over: usize,
     pub(crate) background_error: BackgroundError,
     /// Events for listeners, reported when no lock is held.
     pub(crate) stall_changes: Vec<WriteStallInfo>,

@@ -31,8 +31,8 @@ use crate::picker::score::LevelSizes;
 use crate::picker::{CompactionStyle, RunningId};
 use crate::version::LogOptions;
 use crate::write::{Leader, WritePath};
+use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator};
@@ -177,7 +177,7 @@ fn install(
     maybe_schedule(engine, &mut state);
     drop(state);
     drop(manifest);
-    epoch::collect();
+    engine.release_super_versions();
     engine.tell_stall_changes();
     Ok(())
 }

@@ -16,7 +16,9 @@ mod resume;
 
 pub(crate) use auto_resume::enable_auto_resume;
 pub(crate) use close::ReleaseAll;
-pub(crate) use purge::{disable_file_deletions, enable_file_deletions, purge_directory, settle_and_purge};
+pub(crate) use purge::{
+    disable_file_deletions, enable_file_deletions, purge_directory, settle_and, settle_and_purge,
+};
 
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::engine::{Engine, PinnedSuperVersions};

@@ -36,9 +36,16 @@ const ROUNDS: u32 = 100;
 /// Deletes files that have become obsolete since the last purge. It ends early when the database
 /// closes.
 pub(crate) fn settle_and_purge(engine: &Engine) {
+    settle_and(engine, purge);
+}
+
+/// Calls `work` after each round of waiting for the reads under way. It ends when these have ended
+/// or the database closes.
+pub(crate) fn settle_and(engine: &Engine, work: impl Fn(&Engine)) {
     for _ in 0..ROUNDS {
+        engine.hand_over_all_super_versions();
         let is_settled = settle(engine.env.clock.as_ref());
-        purge(engine);
+        work(engine);
         if is_settled || engine.is_shutting_down() {
             return;
         }
@@ -48,6 +55,7 @@ pub(crate) fn settle_and_purge(engine: &Engine) {
 /// The last purge: no job runs any more, and none will start. Afterwards every remaining file is
 /// live, or held by an iterator, a snapshot of files or a read that outlives the close.
 pub(super) fn settle_and_purge_last(engine: &Engine) {
+    engine.hand_over_all_super_versions();
     settle_for_long(engine.env.clock.as_ref());
     purge(engine);
 }

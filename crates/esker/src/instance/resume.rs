@@ -32,6 +32,8 @@ impl DbInner {
             publish_super_version(engine, &mut state, family);
         }
         maybe_schedule(engine, &mut state);
+        drop(state);
+        engine.release_super_versions();
     }
 }
 

@@ -446,6 +446,13 @@ impl ObsoleteFiles {
         self.blobs.lock().extend(blobs);
     }
 
+    /// Has obsolete files looked for once more: a super version goes when the reads under way end.
+    pub(crate) fn look_again(&self) {
+        if self.are_ours() {
+            self.told();
+        }
+    }
+
     /// Counts one more file to delete.
     pub(super) fn told(&self) {
         if let Some(tell) = self.tell.get() {

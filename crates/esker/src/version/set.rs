@@ -126,7 +126,7 @@ pub struct VersionSet {
     obsolete_manifests: Vec<FileNumber>,
     /// MANIFESTs that were not finished, or that CURRENT may name although switching it failed.
     unsure_manifests: Vec<FileNumber>,
-    pub(super) obsolete: Arc<ObsoleteFiles>,
+    pub(crate) obsolete: Arc<ObsoleteFiles>,
     quarantine: BTreeSet<FileNumber>,
     /// Tables and blob files of edits that could not be written: obsolete as soon as CURRENT names
     /// a MANIFEST without them.

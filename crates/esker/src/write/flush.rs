@@ -7,7 +7,6 @@ use crate::cf::FamilyState;
 use crate::engine::{DbState, ErrorReason, maybe_schedule, publish_super_versions, queue_flushes};
 use crate::observe::FlushReason;
 use crate::version::LogOptions;
-use esker_base::sync::epoch;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result};
 use esker_format::file_name;
 use esker_format::version_edit::VersionEdit;
@@ -225,7 +224,7 @@ impl WritePath {
         engine.purger.request();
         drop(state);
         drop(manifest);
-        epoch::collect();
+        engine.release_super_versions();
         Ok(())
     }
 }

@@ -11,8 +11,8 @@ use super::queue::Leader;
 use crate::engine::{DbState, Engine, ErrorReason, maybe_schedule, publish_super_versions, queue_flushes};
 use crate::observe::FlushReason;
 use crate::options::{ColumnFamilyOptions, DbOptions};
+use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_memtable::{Checks, MemTable, MemTableFilterOptions, MemTableOptions, MemoryBudget};
@@ -59,9 +59,7 @@ impl WritePath {
         queue_flushes(engine, &mut state, &families, reason);
         maybe_schedule(engine, &mut state);
         drop(state);
-        // This thread holds the replaced super versions for a deferred free. It hands them over
-        // now, as it may not switch again for long.
-        epoch::pin().flush();
+        engine.hand_over_super_versions();
         for (cf, mem) in sealed {
             engine.tell_memtable_sealed(&cf, &mem);
         }

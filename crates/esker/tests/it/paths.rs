@@ -220,7 +220,6 @@ fn compactions_by_hand_write_to_the_path_they_are_given() {
 }
 
 #[test]
-#[ignore = "files of a dropped family can stay for seconds; cargo test -p esker --test it a_family_has_paths -- --ignored"]
 fn a_family_has_paths_of_its_own_from_its_creation_to_its_end() {
     let mut place = Place::new("paths-families");
     place.options.db.create_missing_column_families = true;
@@ -261,14 +260,7 @@ fn a_family_has_paths_of_its_own_from_its_creation_to_its_end() {
     let family = db.column_family("later").unwrap();
     db.drop_column_family(&family).unwrap();
     drop(family);
-    for _ in 0..500 {
-        // Each of these reads lets the epoch free files that readers may still hold.
-        (0..200).for_each(|_| assert_eq!(db.get("none").unwrap(), None));
-        if names(&later).is_empty() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    db.wait_for_background_work().unwrap();
     assert_eq!(names(&later), BTreeSet::new(), "the files of a dropped family go, where they are");
     db.close().unwrap();
     drop(db);
