@@ -54,6 +54,11 @@ option_enum! {
 }
 
 /// The kind of a memtable. Every kind gives Esker's B+-tree, which supports the calls of all kinds.
+///
+/// A hash kind has no order of all keys in RocksDB. In a family with a prefix extractor, an
+/// iterator therefore finds keys of such memtables by seeks only. From `seek_to_first` and
+/// `seek_to_last` on, it sees tables alone, unless it has `total_order_seek` or
+/// `auto_prefix_mode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum MemtableFactory {
     /// A skip list.

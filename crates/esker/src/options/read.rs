@@ -86,10 +86,11 @@ pub struct ReadOptions {
     pub async_io: bool,
     /// See all keys, whatever the prefix extractor says. Default false: bounds or
     /// `prefix_same_as_start` may let prefix filters skip files, but no key within them is ever
-    /// missed.
+    /// missed. An iterator over memtables of a hash kind needs it: see
+    /// [`MemtableFactory`](crate::options::MemtableFactory).
     pub total_order_seek: bool,
-    /// Accepted without effect: prefix filters are always used where they prove safe. Default
-    /// false.
+    /// Prefix filters are always used where they prove safe. Has an effect only on memtables of a
+    /// hash kind, as `total_order_seek`. Default false.
     pub auto_prefix_mode: bool,
     /// An iterator ends where the prefix of its seek key ends. Default false.
     pub prefix_same_as_start: bool,

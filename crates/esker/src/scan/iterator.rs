@@ -41,6 +41,7 @@ use idle::take_idle;
 use planned::{PlannedRanges, check as check_ranges};
 pub(crate) use planned::{new_ahead, within_ranges};
 pub(crate) use runs::Runs;
+use runs::memtables_by_prefix;
 use std::cmp::Ordering;
 pub(crate) use timestamped::{new_timestamped_iter, new_versions_iter};
 pub(crate) use watch::{RunWatch, WatchedRun};
@@ -160,7 +161,7 @@ impl DbIterator {
         // and those that compactions drop as invisible. A secondary's later super versions lack
         // entries that only this iterator sees.
         let may_leave = !options.pin_data && db.engine.secondary.is_none();
-        let can_watch = matches!(iter, Cursor::Plain(_)) && may_leave && sees_all(&options);
+        let can_watch = matches!(iter, Cursor::Plain(_)) && may_leave && sees_all(&super_version, &options);
         let watched = if can_watch { Watched::SuperVersion(super_version) } else { Watched::Stays };
         record_tick(&db.engine.options.statistics, Ticker::NoIteratorCreated, 1);
         Ok(DbIterator { iter, cf: cf.clone(), db: db.clone(), options, watched, held, planned })
@@ -648,15 +649,16 @@ fn filters_have_prefixes(cf: &ColumnFamily, super_version: &SuperVersion) -> boo
 }
 
 /// Whether a scan sees every entry and every range deletion.
-fn sees_all(options: &ReadOptions) -> bool {
+fn sees_all(super_version: &SuperVersion, options: &ReadOptions) -> bool {
     options.read_tier == ReadTier::ReadAll
         && !options.ignore_range_deletions
         && options.table_filter.is_none()
+        && !memtables_by_prefix(super_version, options)
 }
 
 /// The memory of deleted runs, for a scan that sees every entry.
 fn deleted_run_memory(super_version: &SuperVersion, options: &ReadOptions) -> Option<DeletedRunMemoryRef> {
-    sees_all(options).then(|| DeletedRunMemoryRef {
+    sees_all(super_version, options).then(|| DeletedRunMemoryRef {
         ranges: super_version.deleted_run_memory.clone(),
         newest_file: super_version.newest_file,
     })

@@ -5,6 +5,7 @@ use esker::internals::base::prefix;
 use esker::internals::env::mem::MemFs;
 use esker::internals::format::properties::IndexType;
 use esker::internals::table::FilterPolicy;
+use esker::options::MemtableFactory;
 use esker::prefix::SliceTransformRef;
 use esker::stats::{Statistics, Ticker};
 use esker::{Db, DbIterator, Env, Options, ReadOptions};
@@ -225,4 +226,76 @@ fn a_scan_of_a_prefix_that_is_not_there_reads_no_block() {
         iter.prev();
         assert_eq!(key(&iter), None);
     }
+}
+
+#[test]
+fn a_hash_memtable_is_found_by_seeks_and_in_total_order_only() {
+    for factory in [MemtableFactory::HashSkipList, MemtableFactory::HashLinkList] {
+        let mut options = Options::default();
+        options.db.create_if_missing = true;
+        options.db.allow_concurrent_memtable_write = false;
+        options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+        options.cf.prefix_extractor = Some(prefix::fixed(2));
+        options.cf.memtable_factory = factory;
+        let db = Db::open(&options, "/db").unwrap();
+        put_and_flush(&db, &["aa1", "bb1", "cc1"]);
+        db.put("aa2", "value").unwrap();
+        db.put("cc2", "value").unwrap();
+        let with = |read: ReadOptions| db.iter_opt(read, &db.default_column_family()).unwrap();
+        let whole = |mut iter: DbIterator| {
+            let (mut keys, mut backwards) = (Vec::new(), Vec::new());
+            iter.seek_to_first();
+            while let Some(key) = key(&iter).map(str::to_owned) {
+                keys.push(key);
+                iter.next();
+            }
+            iter.seek_to_last();
+            while let Some(key) = key(&iter).map(str::to_owned) {
+                backwards.insert(0, key);
+                iter.prev();
+            }
+            assert_eq!(keys, backwards);
+            keys
+        };
+        assert_eq!(whole(with(ReadOptions::new())), ["aa1", "bb1", "cc1"], "tables have an order");
+        let total = ReadOptions::new().total_order_seek(true);
+        assert_eq!(whole(with(total)), ["aa1", "aa2", "bb1", "cc1", "cc2"]);
+        let mut iter = with(ReadOptions::new());
+        iter.seek("aa2");
+        assert_eq!(key(&iter), Some("aa2"));
+        iter.seek_for_prev("cc3");
+        assert_eq!(key(&iter), Some("cc2"));
+        db.flush().unwrap();
+        assert_eq!(whole(with(ReadOptions::new())), ["aa1", "aa2", "bb1", "cc1", "cc2"]);
+    }
+}
+
+/// A scan that does not see a memtable learns nothing of what the memtable holds.
+#[test]
+fn a_scan_past_a_hash_memtable_remembers_no_deleted_run() {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.allow_concurrent_memtable_write = false;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.disable_auto_compactions = true;
+    options.cf.prefix_extractor = Some(prefix::fixed(2));
+    options.cf.memtable_factory = MemtableFactory::HashSkipList;
+    let db = Db::open(&options, "/db").unwrap();
+    let name = |i: u32| format!("k{i:05}");
+    for i in 0..5000 {
+        db.put(name(i), "value").unwrap();
+    }
+    db.flush().unwrap();
+    (0..5000).for_each(|i| db.delete(name(i)).unwrap());
+    db.flush().unwrap();
+    db.put(name(2500), "value").unwrap();
+    let scan = |read: ReadOptions| {
+        let mut iter = db.iter_opt(read, &db.default_column_family()).unwrap();
+        iter.seek_to_first();
+        key(&iter).map(str::to_owned)
+    };
+    for _ in 0..3 {
+        assert_eq!(scan(ReadOptions::new()), None);
+    }
+    assert_eq!(scan(ReadOptions::new().total_order_seek(true)), Some(name(2500)));
 }

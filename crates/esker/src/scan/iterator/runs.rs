@@ -17,6 +17,7 @@
 //!     is positioned by its taker; only exchanges at the same sequence number hand any over.
 
 use super::watch::{RunWatch, WatchedRun};
+mod by_prefix;
 mod source;
 
 use crate::cf::{ColumnFamily, SuperVersion};
@@ -29,6 +30,8 @@ use crate::merge::{
 };
 use crate::options::{ReadOptions, ReadTier, ScanTableFilter, table_read_options};
 use crate::version::FileMeta;
+use by_prefix::ByPrefix;
+pub(in crate::scan) use by_prefix::memtables_by_prefix;
 use esker_base::stats::Statistics;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, Mutex};
@@ -151,7 +154,8 @@ impl Runs {
         options: &ReadOptions,
         sequence: SequenceNumber,
     ) -> Result<Runs> {
-        Runs::open(cf, super_version, options, Opening::new(cf, options, sequence, Default::default()))
+        let children = Opening::new((cf, super_version), options, sequence, Default::default());
+        Runs::open(cf, super_version, options, children)
     }
 
     /// The same, with everything it opens watched, as part of planned scans, if
@@ -170,7 +174,7 @@ impl Runs {
             cf,
             super_version,
             options,
-            Opening::watched(cf, options, sequence, Some(watch.clone()), shared),
+            Opening::watched((cf, super_version), options, sequence, Some(watch.clone()), shared),
         )
     }
 
@@ -301,7 +305,7 @@ impl Runs {
                 exchange.gone.extend(kept.map(|passed| from + passed));
                 let opening = opening.get_or_insert_with(|| {
                     let shared = (self.kept.clone(), self.ahead.clone());
-                    Opening::new(cf, options, sequence, shared)
+                    Opening::new((cf, super_version), options, sequence, shared)
                 });
                 exchange.fresh.push((count.get(), source.to_owned(), opening.open(source)?));
             }
@@ -452,20 +456,22 @@ struct Opening<'a> {
     cf: &'a ColumnFamily,
     opener: Arc<ReadOpener>,
     sequence: SequenceNumber,
+    /// See [`memtables_by_prefix`].
+    by_prefix: bool,
 }
 
 impl Opening<'_> {
     fn new<'a>(
-        cf: &'a ColumnFamily,
+        of: (&'a ColumnFamily, &SuperVersion),
         options: &ReadOptions,
         sequence: SequenceNumber,
         shared: (Arc<KeptFiles>, Arc<ScansAhead>),
     ) -> Opening<'a> {
-        Opening::watched(cf, options, sequence, None, shared)
+        Opening::watched(of, options, sequence, None, shared)
     }
 
     fn watched<'a>(
-        cf: &'a ColumnFamily,
+        (cf, super_version): (&'a ColumnFamily, &SuperVersion),
         options: &ReadOptions,
         sequence: SequenceNumber,
         watch: Option<Arc<dyn RunWatch>>,
@@ -481,7 +487,7 @@ impl Opening<'_> {
             watch,
             ahead,
         });
-        Opening { cf, opener, sequence }
+        Opening { cf, opener, sequence, by_prefix: memtables_by_prefix(super_version, options) }
     }
 
     fn open(&self, source: SourceRef<'_>) -> Result<MergeChild> {
@@ -491,7 +497,9 @@ impl Opening<'_> {
             SourceRef::Memtable(mem) => MergeChild {
                 iter: {
                     let iter = if hides { mem.iter() } else { mem.iter_ignoring_range_deletions() };
-                    watched(&self.opener.watch, WatchedRun::Memtable(mem.id()), Box::new(iter))
+                    let iter: Box<dyn ScanIterator> =
+                        if self.by_prefix { Box::new(ByPrefix::new(iter)) } else { Box::new(iter) };
+                    watched(&self.opener.watch, WatchedRun::Memtable(mem.id()), iter)
                 },
                 tombstones: (hides && mem.num_range_deletes() > 0).then(|| {
                     let sets = mem.range_tombstones();
@@ -561,6 +569,7 @@ pub(super) fn plain_reads(
         && options.table_filter.is_none()
         && options.deadline.is_none()
         && cf.tables.keeps_all_open()
+        && !memtables_by_prefix(super_version, options)
         && has_all_of_level_0(cf, super_version, options);
     is_plain.then(|| iterator_table_options(options))
 }
