@@ -353,6 +353,10 @@ c_functions! {
             buffer: *mut c_char,
             buffer_len: usize, value_len: *mut usize, found: *mut c_uchar, error: ErrorPtr,
         ) -> c_uchar;
+        comparator_create(
+            state: *mut c_void, destroy: unsafe extern "C" fn(*mut c_void), compare: Compare,
+            name: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+        ) -> *mut Comparator;
         comparator_with_ts_create(
             state: *mut c_void, destructor: unsafe extern "C" fn(*mut c_void), compare: Compare,
             compare_timestamps: Compare, compare_without_timestamps: CompareWithout,

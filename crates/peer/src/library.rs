@@ -9,6 +9,7 @@
 //!  2. A string or buffer that RocksDB gives is copied and freed at once.
 
 mod cursor;
+mod unknown;
 mod updates;
 
 pub use cursor::{CursorOptions, RocksCursor};
@@ -33,9 +34,9 @@ pub struct FamilySpec {
     pub name: String,
     /// `name=value;…`, as `rocksdb_get_options_from_string` takes it.
     pub options: String,
-    /// A comparator of Esker's tests, if RocksDB has none for the keys: its name and their
-    /// timestamps.
-    pub stamped_order: Option<(String, TimestampFormat)>,
+    /// A comparator of Esker's tests, if RocksDB has none for the keys: its name and the timestamps
+    /// of the keys, if they have any.
+    pub own_order: Option<(String, Option<TimestampFormat>)>,
     /// `cf_paths`: directories of the family's tables and their target sizes.
     pub paths: Vec<(PathBuf, u64)>,
 }
@@ -43,19 +44,28 @@ pub struct FamilySpec {
 impl FamilySpec {
     /// A family with these options.
     pub fn new(name: impl Into<String>, options: impl Into<String>) -> FamilySpec {
-        FamilySpec { name: name.into(), options: options.into(), stamped_order: None, paths: Vec::new() }
+        FamilySpec { name: name.into(), options: options.into(), own_order: None, paths: Vec::new() }
     }
 
     /// The same family with keys that end with a timestamp, under a comparator of this name.
     #[must_use]
     pub fn stamped(self, comparator: &str, format: TimestampFormat) -> FamilySpec {
-        FamilySpec { stamped_order: Some((comparator.to_owned(), format)), ..self }
+        FamilySpec { own_order: Some((comparator.to_owned(), Some(format))), ..self }
+    }
+
+    /// The same family, whose keys lie by their bytes, under a comparator of this name.
+    #[must_use]
+    pub fn ordered_by(self, comparator: &str) -> FamilySpec {
+        FamilySpec { own_order: Some((comparator.to_owned(), None)), ..self }
     }
 
     fn options(&self, api: &'static Api) -> Result<OptionSet, String> {
         let mut options = OptionSet::parse(api, &self.options)?;
-        if let Some((name, format)) = &self.stamped_order {
-            options.order_by(StampedOrder::new(api, name, *format));
+        if let Some((name, format)) = &self.own_order {
+            options.order_by(match format {
+                Some(format) => StampedOrder::new(api, name, *format),
+                None => StampedOrder::bytewise(api, name),
+            });
         }
         if !self.paths.is_empty() {
             options.put_tables_into(&self.paths, true);

@@ -1,10 +1,10 @@
-//! A comparator of Esker's tests that RocksDB calls, for keys that end with a timestamp in a format
-//! of the test kit.
+//! A comparator of Esker's tests that RocksDB calls, for keys in the order of their bytes or keys
+//! that end with a timestamp in a format of the test kit.
 //!
 //! Invariants
 //!  1. The comparator outlives every database that was opened with it.
 //!  2. No callback panics: RocksDB passes keys that end with a timestamp, or says that they do
-//!     not.
+//!     not. Keys that are too short for one are compared by their bytes.
 
 use crate::api::{Api, Comparator, NEEDS_11};
 use crate::c_data::c_string;
@@ -14,7 +14,8 @@ use std::ffi::{CString, c_char, c_int, c_uchar, c_void};
 
 /// The state of the callbacks.
 struct FamilyOrder {
-    format: TimestampFormat,
+    /// `None`: keys have no timestamps.
+    format: Option<TimestampFormat>,
     name: CString,
 }
 
@@ -29,11 +30,20 @@ impl StampedOrder {
     /// A comparator of this name: keys by their bytes, then timestamps, newest first.
     pub(crate) fn new(api: &'static Api, name: &str, format: TimestampFormat) -> StampedOrder {
         let create = api.comparator_with_ts_create.expect(NEEDS_11);
-        let order = Box::into_raw(Box::new(FamilyOrder { format, name: c_string(name) }));
+        let order = Box::into_raw(Box::new(FamilyOrder { format: Some(format), name: c_string(name) }));
         // SAFETY: the functions fit the state, which lives until `destroy` frees it.
         let ptr = unsafe {
             create(order.cast(), destroy, compare, compare_stamps, compare_plain, name_of, format.bytes())
         };
+        StampedOrder { api, ptr }
+    }
+
+    /// A comparator of this name: keys by their bytes.
+    pub(crate) fn bytewise(api: &'static Api, name: &str) -> StampedOrder {
+        let create = api.comparator_create.expect(NEEDS_11);
+        let order = Box::into_raw(Box::new(FamilyOrder { format: None, name: c_string(name) }));
+        // SAFETY: the functions fit the state, which lives until `destroy` frees it.
+        let ptr = unsafe { create(order.cast(), destroy, compare, name_of) };
         StampedOrder { api, ptr }
     }
 
@@ -95,7 +105,8 @@ unsafe extern "C" fn compare(
     let a = unsafe { bytes(a, a_len) };
     // SAFETY: RocksDB hands over whole keys.
     let b = unsafe { bytes(b, b_len) };
-    number(format.compare(a, b))
+    let stamped = format.filter(|format| a.len().min(b.len()) >= format.bytes());
+    number(stamped.map_or_else(|| a.cmp(b), |format| format.compare(a, b)))
 }
 
 unsafe extern "C" fn compare_stamps(
@@ -111,7 +122,7 @@ unsafe extern "C" fn compare_stamps(
     let a = unsafe { bytes(a, a_len) };
     // SAFETY: RocksDB hands over whole timestamps.
     let b = unsafe { bytes(b, b_len) };
-    number(format.rank(a).cmp(&format.rank(b)))
+    number(format.map_or(Ordering::Equal, |format| format.rank(a).cmp(&format.rank(b))))
 }
 
 unsafe extern "C" fn compare_plain(
@@ -124,8 +135,9 @@ unsafe extern "C" fn compare_plain(
     b_has_stamp: c_uchar,
 ) -> c_int {
     // SAFETY: RocksDB hands the state back.
-    let stamp = unsafe { order(state) }.format.bytes();
-    let plain_len = |len: usize, has_stamp: c_uchar| if has_stamp == 0 { len } else { len - stamp };
+    let stamp = unsafe { order(state) }.format.map_or(0, TimestampFormat::bytes);
+    let plain_len =
+        |len: usize, has_stamp: c_uchar| if has_stamp == 0 { len } else { len.saturating_sub(stamp) };
     // SAFETY: RocksDB hands over whole keys, and says whether they end in a timestamp.
     let a = unsafe { bytes(a, plain_len(a_len, a_has_stamp)) };
     // SAFETY: RocksDB hands over whole keys, and says whether they end in a timestamp.
