@@ -246,7 +246,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_get_from_batch_cf(
 }
 
 /// Reads `key` as it would be after the write.
-unsafe fn read(
+pub(crate) unsafe fn read(
     batch: *mut rocksdb_writebatch_wi_t,
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,

@@ -45,6 +45,7 @@ pub mod multi_get;
 pub mod optimistic;
 pub mod option_sets;
 pub mod options;
+pub mod oxrocksdb;
 pub mod perf;
 pub mod read_options;
 pub mod reads;

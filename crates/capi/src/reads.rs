@@ -229,7 +229,7 @@ pub unsafe extern "C" fn rocksdb_pinnable_handle_destroy(handle: *mut rocksdb_pi
 
 /// Copies a value into the caller's buffer. Returns 1 if it was copied. `value_len` gets the
 /// length, also if the buffer is too small.
-unsafe fn read_into(
+pub(crate) unsafe fn read_into(
     found: Option<PinnedBytes>,
     (buffer, buffer_len): (*mut c_char, usize),
     value_len: *mut usize,

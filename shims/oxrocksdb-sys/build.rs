@@ -1,0 +1,8 @@
+//! Writes the declarations that bindgen makes of RocksDB 11.8's `c.h`.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let out = std::env::var("OUT_DIR").expect("cargo sets it");
+    let bindings = esker_capi_surface::shim_bindings(3);
+    std::fs::write(std::path::Path::new(&out).join("bindings.rs"), bindings).expect("OUT_DIR can be written");
+}
