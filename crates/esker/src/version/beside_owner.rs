@@ -1,12 +1,12 @@
 //! Reads a directory while its owner, another process, may be changing it.
 //!
-//! In: an attempt to read it. Out: the result of an attempt during which no needed file went, or
-//! its error.
+//! In: an attempt to read it. Out: the result, or the error, of an attempt during which no needed
+//! file was deleted.
 //!
-//! The owner logs an edit before it deletes the files that the edit gives up. It renames CURRENT
-//! before it deletes the MANIFEST that CURRENT named (`docs/format/manifest.md`). So an attempt
-//! that misses a file finds another or a longer MANIFEST when it looks again. If it does not, the
-//! file is really missing.
+//! The owner logs an edit before it deletes the files that the edit drops. It renames CURRENT
+//! before it deletes the MANIFEST that CURRENT named (`docs/format/manifest.md`). So after an
+//! attempt that misses a file, the next one finds another MANIFEST or a longer one. If it does not,
+//! the file is really missing.
 
 use super::manifest::{ManifestReader, read_current};
 use esker_base::{Error, ErrorKind, FileNumber, Result, SubCode};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Attempts that an owner may spoil before a reader gives up.
 const MOST_ATTEMPTS: usize = 200;
-/// Waits for a write under way, in milliseconds.
+/// Pauses for a write in progress, in milliseconds.
 const PAUSES: [u64; 4] = [1, 9, 40, 200];
 
 /// The progress of an owner: its MANIFEST and the bytes in it.
@@ -28,7 +28,8 @@ pub(crate) struct OwnersProgress {
 }
 
 impl OwnersProgress {
-    /// As of now; `None` if the directory has no database, or its MANIFEST is just being replaced.
+    /// The owner's present progress; `None` if the directory has no database, or its MANIFEST is
+    /// being replaced.
     pub(crate) fn now(fs: &dyn FileSystem, dir: &Path) -> Option<OwnersProgress> {
         let manifest = read_current(fs, dir).ok()?;
         let bytes = fs.file_size(&descriptor_file_name(dir, manifest)).ok()?;
@@ -38,7 +39,8 @@ impl OwnersProgress {
 
 /// The MANIFEST that CURRENT names, and its number. `follows`: see [`ManifestReader::open`].
 /// # Errors
-/// Those of [`read_current`] and [`ManifestReader::open`], if CURRENT still names the same one.
+/// Errors of [`read_current`] and [`ManifestReader::open`], if CURRENT still names the same
+/// MANIFEST.
 pub(crate) fn open_current_manifest(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -59,10 +61,11 @@ pub(crate) fn open_current_manifest(
 }
 
 /// Repeats an attempt until it succeeds, or fails for a reason that the owner has not caused: with
-/// another kind of error, or twice with the same one while the owner did nothing. A retryable error
-/// may be a write in progress; it waits for that, a quarter of a second in all.
+/// another kind of error, or twice with the same error while the owner did nothing. A retryable
+/// error may come from a write in progress: the function waits for it, a quarter of a second in
+/// total.
 /// # Errors
-/// That of the last attempt · `TryAgain` if the owner is too fast.
+/// The last attempt's error · `TryAgain` if the owner is too fast.
 pub fn read_beside_owner<T>(
     fs: &dyn FileSystem,
     clock: &dyn Clock,

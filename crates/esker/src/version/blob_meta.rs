@@ -1,10 +1,10 @@
-//! One blob file of a version: its content, and how much of that is garbage.
+//! One blob file of a version: its content, and its garbage.
 //!
 //! Source: RocksDB `db/blob/blob_file_meta.h`, `db/version_builder.cc`.
 //!
 //! Invariants
-//!  1. Garbage is never more than the file holds.
-//!  2. A blob file stays while a table refers to it, or to an older one, and not all of it is
+//!  1. Garbage never exceeds the file's content.
+//!  2. A blob file stays while a table refers to it or to an older blob file, unless all of it is
 //!     garbage.
 
 use super::Level;
@@ -20,11 +20,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A blob file and its garbage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlobFileMeta {
-    /// Its description in the MANIFEST.
+    /// The file's description in the MANIFEST.
     pub addition: BlobFileAddition,
-    /// Records that no table refers to any more.
+    /// Number of records to which no table refers.
     pub garbage_blob_count: u64,
-    /// Their bytes.
+    /// Bytes of these records.
     pub garbage_blob_bytes: u64,
 }
 
@@ -39,7 +39,7 @@ impl BlobFileMeta {
         blob_file_size(&self.addition)
     }
 
-    /// Its garbage in an edit's form; `None` if there is none.
+    /// The file's garbage as part of an edit; `None` if there is none.
     pub fn garbage(&self) -> Option<BlobFileGarbage> {
         (self.garbage_blob_count > 0 || self.garbage_blob_bytes > 0).then_some(BlobFileGarbage {
             number: self.addition.number,
@@ -58,13 +58,13 @@ pub(crate) fn blob_file_size(addition: &BlobFileAddition) -> u64 {
     addition.total_blob_bytes + (HEADER_BYTES + FOOTER_BYTES) as u64
 }
 
-/// A blob file on disk, as long as some version names it. When the last one goes that was installed
-/// in a set, the number is in the set's [`ObsoleteFiles`].
+/// A blob file on disk while some version names it. When the last version of an installed file is
+/// dropped, its number goes into the set's [`ObsoleteFiles`].
 #[derive(Debug)]
 pub struct LiveBlobFile {
     number: FileNumber,
     paths: FilePaths,
-    /// A file that no logged edit has named is its writer's business.
+    /// Whether a logged edit has named the file. Until then its writer is responsible for it.
     installed: AtomicBool,
     obsolete: Arc<ObsoleteFiles>,
 }
@@ -101,7 +101,7 @@ pub(crate) type LiveBlobFiles = BTreeMap<FileNumber, Arc<LiveBlobFile>>;
 
 /// Adds a blob file.
 /// # Errors
-/// `Corruption` if it is there already.
+/// `Corruption` if the file exists already.
 pub(super) fn add(files: &mut BlobFiles, addition: &BlobFileAddition) -> Result<()> {
     match files.insert(addition.number, BlobFileMeta::new(addition.clone())) {
         None => Ok(()),
@@ -111,7 +111,7 @@ pub(super) fn add(files: &mut BlobFiles, addition: &BlobFileAddition) -> Result<
 
 /// Counts more of a blob file as garbage.
 /// # Errors
-/// `Corruption` if there is no such file or it holds less.
+/// `Corruption` if there is no such file, or if it holds fewer records or bytes.
 pub(super) fn add_garbage(files: &mut BlobFiles, garbage: &BlobFileGarbage) -> Result<()> {
     let Some(meta) = files.get_mut(&garbage.number) else {
         return Err(Error::corruption(format!(
@@ -130,8 +130,8 @@ pub(super) fn add_garbage(files: &mut BlobFiles, garbage: &BlobFileGarbage) -> R
     }
 }
 
-/// Drops unneeded blob files: those before the oldest that a table of `levels` names, and those
-/// that are all garbage and that no table names (tables name only the oldest file they refer to).
+/// Drops unneeded blob files: files before the oldest one that a table of `levels` names, and
+/// unnamed files that are all garbage. (A table names only the oldest file to which it refers.)
 pub(super) fn retire(files: &mut BlobFiles, levels: &[Arc<Level>]) {
     if files.is_empty() {
         return;
@@ -145,9 +145,9 @@ pub(super) fn retire(files: &mut BlobFiles, levels: &[Arc<Level>]) {
     files.retain(|n, meta| *n >= oldest && (named.contains(n) || !meta.is_all_garbage()));
 }
 
-/// Checks that each file that tables name has live records.
+/// Checks that each blob file that tables name has live records.
 /// # Errors
-/// `Corruption` if a blob file holds nothing but garbage and yet a table names it.
+/// `Corruption` if a table names a blob file that holds only garbage.
 pub(super) fn check(files: &BlobFiles) -> Result<()> {
     match files.values().find(|m| m.is_all_garbage()) {
         None => Ok(()),

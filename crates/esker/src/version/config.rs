@@ -1,4 +1,5 @@
-//! Options of a version set: the database's place, the wanted families, and the logging of edits.
+//! Options of a version set: the database's location, the families to open, and the logging of
+//! edits.
 
 use super::Version;
 use esker_base::comparator::{BytewiseComparator, ComparatorRef};
@@ -16,7 +17,7 @@ pub(crate) const DEFAULT_COLUMN_FAMILY_NAME: &str = "default";
 /// The database options that the set needs.
 #[derive(Clone, Debug)]
 pub struct VersionSetOptions {
-    /// Where files are.
+    /// The file system.
     pub fs: Arc<dyn FileSystem>,
     /// The database directory.
     pub dir: PathBuf,
@@ -33,10 +34,10 @@ pub struct VersionSetOptions {
     pub use_fsync: bool,
     /// Whether every table file must exist with its recorded size at recovery.
     pub paranoid_checks: bool,
-    /// Nothing is written, and families that the caller does not name are skipped.
+    /// Whether the set writes no file, and skips families that the caller does not name.
     pub read_only: bool,
-    /// Another owner goes on writing, and [`VersionSet::read_later_edits`](super::VersionSet) is to
-    /// be called now and then.
+    /// Whether another owner writes the MANIFEST, so that the caller calls
+    /// [`VersionSet::read_later_edits`](super::VersionSet) from time to time.
     pub follows: bool,
 }
 
@@ -69,7 +70,7 @@ pub(crate) fn what_is_wrong_with_family_name(name: &str) -> Option<&'static str>
 
 /// A name for a new family.
 /// # Errors
-/// `InvalidArgument` for one that RocksDB cannot live with.
+/// `InvalidArgument` for a name that RocksDB refuses.
 pub(crate) fn check_family_name(name: &str) -> Result<()> {
     match what_is_wrong_with_family_name(name) {
         None => Ok(()),
@@ -83,15 +84,15 @@ pub(crate) fn check_family_name(name: &str) -> Result<()> {
 /// A family as its user describes it.
 #[derive(Clone, Debug)]
 pub struct FamilyDescriptor {
-    /// Its name.
+    /// The family's name.
     pub name: String,
-    /// The order of its user keys.
+    /// The order of the family's user keys.
     pub comparator: ComparatorRef,
-    /// Number of levels it may have, 7 by default.
+    /// Number of levels of the family, 7 by default.
     pub num_levels: usize,
-    /// Whether user timestamps reach files.
+    /// Whether files store user timestamps.
     pub persist_user_defined_timestamps: bool,
-    /// The directories of its tables and blob files; `None`: the database's directory.
+    /// The directories of the family's tables and blob files; `None`: the database's directory.
     pub paths: Option<FilePaths>,
     /// The cache charged for tables' metadata; `None`: no charge.
     pub metadata_cache: Option<Arc<BlockCache>>,
@@ -124,8 +125,8 @@ impl FamilyDescriptor {
 /// Options for logging edits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogOptions {
-    /// The edits take effect together or not at all, also after a crash in between.
+    /// Whether the edits take effect together or not at all, even after a crash.
     pub atomic_group: bool,
-    /// Write them to a fresh MANIFEST.
+    /// Whether the edits go to a fresh MANIFEST.
     pub new_manifest: bool,
 }

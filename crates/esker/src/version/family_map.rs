@@ -1,6 +1,6 @@
 //! A map of families by id that counts iterations over them.
 //!
-//! In: a value per family. Out: the same and, in builds with assertions, the number of families
+//! In: a value per family. Out: the values and, in builds with assertions, the number of families
 //! that iterations have passed. Databases may have thousands of families: a write, a flush or a
 //! replayed record of one family must not iterate over the others. Tests compare
 //! [`FamilyMap::walked`] before and after an operation.

@@ -1,7 +1,7 @@
 //! Finds the files that may hold a key, newest first.
 //!
 //! In: a version and an internal key to seek. Out: files, level 0 first, then at most one file per
-//! level, except where one user key's versions go on in the next file of the level (RocksDB
+//! level, or several if the versions of the user key continue in the level's next file (RocksDB
 //! `db/version_set.cc`, `FilePicker`).
 
 use super::{FileMeta, Level, Version};
@@ -15,7 +15,7 @@ pub struct Candidates<'a> {
     version: &'a Version,
     internal_key: &'a [u8],
     level: usize,
-    /// The next file to look at in `level`; `None` until the level has been searched.
+    /// Index of the next file to check in `level`; `None` until the level has been searched.
     next: Option<usize>,
 }
 
@@ -53,8 +53,8 @@ impl<'a> Candidates<'a> {
         Some(file)
     }
 
-    /// Whether the file after the one just yielded must be looked at too: older versions of the
-    /// user key can only be there if this file ends in that user key.
+    /// Whether the file behind `file` must be checked, too: it can hold older versions of the user
+    /// key only if `file` ends with that user key.
     fn may_go_on(&self, file: &FileMeta) -> bool {
         self.version.icmp().same_user_key(file.largest_user_key(), key::user_key(self.internal_key))
     }

@@ -1,9 +1,10 @@
-//! A picker's findings about a level: found once by a scan over files, and valid for every later
-//! version with the same levels. Only the order of files may be outdated: the weight of deletions
-//! and the age of files go on changing. RocksDB weighs a file once for all.
+//! A picker's findings about a level. A scan over files finds them once, and they are valid for
+//! every later version with the same levels. Only the order of files may be outdated, because the
+//! weight of deletions and the age of files change. RocksDB computes a file's weight only once,
+//! too.
 //!
-//! In: versions that follow each other. Out: slots for answers, which versions share; `picker`
-//! fills them, in the background.
+//! In: successive versions. Out: slots for results, which versions share; `picker` fills them in
+//! the background.
 
 use super::{FileMeta, Level};
 use crate::options::CompactionPri;
@@ -12,14 +13,14 @@ use esker_base::sync::{Arc, OnceLock};
 /// A file whose compaction frees enough garbage.
 #[derive(Debug)]
 pub(crate) struct Garbage {
-    /// Its level.
+    /// The file's level.
     pub(crate) level: usize,
     pub(crate) file: Arc<FileMeta>,
-    /// Nothing lies below it: it is rewritten where it is.
+    /// Whether no data lies below the file, so that it is rewritten in its own level.
     pub(crate) stays: bool,
 }
 
-/// Answers about one level.
+/// Results about one level.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
     waiting: Arc<OnceLock<Box<[Arc<FileMeta>]>>>,
@@ -29,7 +30,7 @@ pub(crate) struct Findings {
 
 impl Findings {
     /// For each level of a version with `levels`, the findings of `base` that still hold.
-    /// `history`: whether the same history may be dropped.
+    /// `history`: whether compactions may drop the same history as before.
     pub(super) fn after(
         base: &[Findings],
         old: &[Arc<Level>],
@@ -37,7 +38,7 @@ impl Findings {
         history: bool,
     ) -> Box<[Findings]> {
         let is_same = |level: usize| Arc::ptr_eq(&old[level], &levels[level]);
-        // Number of deepest levels that are the same.
+        // Number of unchanged levels, counted from the deepest.
         let same_below = (0..levels.len()).rev().take_while(|level| is_same(*level)).count();
         let of_level = |(level, before): (usize, &Findings)| {
             let (mut now, last) = (Findings::default(), level + 1 == levels.len());
@@ -55,19 +56,19 @@ impl Findings {
         base.iter().enumerate().map(of_level).collect()
     }
 
-    /// Files with nothing below them that a compaction may improve, when snapshots go: by their
-    /// largest sequence number.
+    /// Files with no data below them that a compaction may improve once snapshots are released, by
+    /// their largest sequence number.
     pub(crate) fn waiting(&self, find: impl FnOnce() -> Box<[Arc<FileMeta>]>) -> &[Arc<FileMeta>] {
         self.waiting.get_or_init(find)
     }
 
-    /// Files whose compaction may free much.
+    /// Files whose compaction may free many bytes.
     pub(crate) fn garbage(&self, find: impl FnOnce() -> Box<[Arc<FileMeta>]>) -> &[Arc<FileMeta>] {
         self.garbage.get_or_init(find)
     }
 
-    /// The level's files in the order in which they are compacted, as indexes, if they were found
-    /// for this priority. The first priority that is asked for is the one that is kept.
+    /// The level's files in the order in which they are compacted, as indexes, if they were
+    /// computed for this priority. Only the order of the first requested priority is kept.
     pub(crate) fn order(&self, pri: CompactionPri, find: impl FnOnce() -> Vec<usize>) -> Option<&[usize]> {
         let (found_for, order) = self.order.get_or_init(|| (pri, find()));
         (*found_for == pri).then_some(order)

@@ -3,12 +3,12 @@
 //! In: a set that was recovered with [`VersionSetOptions::follows`](super::VersionSetOptions). Out:
 //! the versions that the owner has logged since, and the families that it has dropped.
 //!
-//! Cost: that of the new edits. A new MANIFEST is read whole; so is one whose new tables have no
-//! epoch numbers (RocksDB before 8.0), because these follow from all tables together.
+//! Cost: that of the new edits. A new MANIFEST is read whole. So is one whose new tables lack epoch
+//! numbers (RocksDB before 8.0): they are inferred from all tables together.
 //!
 //! Invariants
 //!  1. The set equals the MANIFEST up to the last whole atomic group that was read.
-//!  2. After an error the set is as it was, and the next call reads the MANIFEST from the front.
+//!  2. After an error the set is unchanged, and the next call reads the MANIFEST from its start.
 //!  3. Versions share the `TableFile`s of the versions before them, also after a new MANIFEST: a
 //!     file becomes obsolete once no version names it.
 
@@ -23,7 +23,7 @@ use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_format::version_edit::VersionEdit;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where to read on in a MANIFEST.
+/// The position at which the reading of a MANIFEST continues.
 #[derive(Debug)]
 pub(super) struct ManifestTail {
     pub(super) reader: ManifestReader,
@@ -38,16 +38,16 @@ pub(crate) struct Followed {
     pub(crate) versions: Vec<(ColumnFamilyId, Arc<Version>)>,
     /// Families that edits name: their log numbers may have risen.
     pub(crate) named: Vec<ColumnFamilyId>,
-    /// Families that are gone.
+    /// Families that the owner has dropped.
     pub(crate) dropped: Vec<ColumnFamilyId>,
 }
 
 impl VersionSet {
-    /// Reads what the owner has logged since the last call, and makes it current. Families that the
-    /// set does not have are passed over.
+    /// Reads the edits that the owner has logged since the last call, and makes the resulting
+    /// versions current. Skips families that the set does not have.
     /// # Errors
-    /// `Corruption`: the MANIFEST contradicts itself · `InvalidArgument`: the directory holds
-    /// another database now · `IoError`.
+    /// `Corruption`: the MANIFEST contradicts itself · `InvalidArgument`: the directory now holds
+    /// another database · `IoError`.
     pub(crate) fn read_later_edits(&mut self) -> Result<Followed> {
         let current = read_current(self.options.fs.as_ref(), &self.options.dir)?;
         let tail = self.tail.take().filter(|_| current == self.manifest_number);
@@ -108,18 +108,19 @@ impl VersionSet {
         Ok(self.take(built, named, dropped))
     }
 
-    /// Reads the MANIFEST that CURRENT names from the front.
+    /// Reads the MANIFEST that CURRENT names from its start.
     fn read_whole(&mut self) -> Result<Followed> {
         esker_base::probe!("follow:read_whole");
         let options = self.options.clone();
         let (number, mut reader) = open_current_manifest(options.fs.as_ref(), &options.dir, true)?;
         let wanted: Vec<FamilyDescriptor> = self.families.values().map(|f| f.descriptor.clone()).collect();
         let mut group = AtomicGroup::default();
-        // The files of these versions are not this set's: it adopts their descriptions.
+        // The files of these versions do not belong to this set, which takes over only their
+        // descriptions.
         let nobodys = Arc::new(ObsoleteFiles::default());
         let mut recovered = recover(&options, &wanted, &mut reader, &mut group, &nobodys)?;
         self.check_same_database(&recovered)?;
-        // A family may have gone, and another one of its name may have come.
+        // A family may have been dropped, and another one with its name created.
         recovered.families.retain(|family| self.families.contains_key(&family.id));
         let there: BTreeSet<_> = recovered.families.iter().map(|family| family.id).collect();
         let dropped = self.families.keys().filter(|id| !there.contains(id)).copied().collect();
@@ -194,13 +195,13 @@ impl VersionSet {
 }
 
 impl VersionSetFamily {
-    /// The level of a table in the newest version; `None` if it is not there.
+    /// The level of a table in the newest version; `None` if no family has it.
     pub(crate) fn level_of(&self, table: FileNumber) -> Option<usize> {
         self.locations.level(table)
     }
 }
 
-/// Whether the edit changes the files of its family, or the history that they hold.
+/// Whether the edit changes the files of its family, or the history that may be dropped.
 fn changes_version(edit: &VersionEdit) -> bool {
     !edit.new_files.is_empty()
         || !edit.deleted_files.is_empty()

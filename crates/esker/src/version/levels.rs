@@ -1,4 +1,4 @@
-//! The files of one level, with an index to find one of them fast.
+//! The files of one level, with an index that finds a file fast.
 //!
 //! In: the files of a level in their order. Out: [`Level`], shared by all versions in which the
 //! level is the same.
@@ -6,11 +6,11 @@
 //! Invariants
 //!  1. Level 0 is newest first; deeper levels ascend by key and do not overlap as internal keys.
 //!  2. Heads are the first 8 bytes (big-endian, behind the common prefix of all bounds of the
-//!     level) of the user keys of the files' bounds. They order as the keys do, but equal heads
-//!     decide nothing. Only sorted levels in bytewise order have them.
+//!     level) of the user keys of the files' bounds. Different heads are ordered as their keys;
+//!     equal heads decide nothing. Only sorted levels in bytewise order have them.
 //!  3. Sums over all files are computed once, when the level is made: a version that shares a level
 //!     iterates over none of its files. Only [`Level::weights`] is computed at the first use,
-//!     because a new file's properties come later.
+//!     because a new file's properties become known later.
 
 use super::{FileMeta, Weights};
 use esker_base::FileNumber;
@@ -63,25 +63,25 @@ impl Level {
         }
     }
 
-    /// Its files; level 0 newest first, deeper levels by key.
+    /// The level's files; level 0 newest first, deeper levels by key.
     #[inline]
     pub fn files(&self) -> &Arc<[Arc<FileMeta>]> {
         &self.files
     }
 
-    /// Bytes of all its files.
+    /// Bytes of all the level's files.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The highest number of its files; 0 without any.
+    /// The highest file number; 0 without files.
     #[inline]
     pub fn newest_file(&self) -> FileNumber {
         self.newest_file
     }
 
-    /// Files that their writer wants to be compacted, in the level's order.
+    /// Files that their writer has marked for compaction, in the level's order.
     #[inline]
     pub fn marked(&self) -> &[Arc<FileMeta>] {
         &self.marked
@@ -105,16 +105,17 @@ impl Level {
         &self.oldest_blob_files
     }
 
-    /// The weights of all its files together. Facts learnt after the first call count once the
-    /// level has changed, so that no caller iterates over its files under the db mutex.
+    /// The sum of the weights of all files. Facts that are learned after the first call count only
+    /// in the next version of the level, so that no caller iterates over its files under the db
+    /// mutex.
     #[inline]
     pub fn weights(&self) -> &Weights {
         self.weights.get_or_init(|| self.files.iter().map(|f| Weights::of(f)).sum())
     }
 
     /// The first file of a sorted level whose largest internal key is not below `internal_key`, if
-    /// any: the only one, with its successors, that can hold it or anything after it.
-    /// `files().len()` if there is none.
+    /// any: only it and its successors can hold this key or later ones. `files().len()` if there is
+    /// none.
     #[inline]
     pub fn first_not_below(&self, internal_key: &[u8], icmp: &InternalKeyComparator) -> usize {
         let user_key = key::user_key(internal_key);
@@ -125,7 +126,7 @@ impl Level {
         from + self.files[from..to].partition_point(|f| icmp.compare(&f.largest, internal_key).is_lt())
     }
 
-    /// Whether file `index` of a sorted level begins above this user key.
+    /// Whether file `index` of a sorted level begins after this user key.
     #[inline]
     pub fn begins_above(&self, index: usize, user_key: &[u8], icmp: &InternalKeyComparator) -> bool {
         if let Some(heads) = &self.heads {
@@ -142,7 +143,7 @@ impl Level {
 impl Heads {
     fn of(files: &[Arc<FileMeta>]) -> Option<Heads> {
         let (first, last) = (files.first()?.smallest_user_key(), files.last()?.largest_user_key());
-        // The level ascends: the common prefix of its ends is that of all bounds.
+        // The level ascends, so the common prefix of its two ends is common to all bounds.
         let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         let head = |k: &[u8]| head(k, shared.min(k.len()));
         Some(Heads {
@@ -152,22 +153,22 @@ impl Heads {
         })
     }
 
-    /// A number that compares with every head as `user_key` compares with the bound, where the two
-    /// differ.
+    /// A number for `user_key`: where it differs from a head, it compares as `user_key` does with
+    /// that head's bound.
     #[inline]
     fn head_of(&self, user_key: &[u8]) -> u64 {
         let n = self.prefix.len();
         match user_key.get(..n) {
             Some(p) if *p == *self.prefix => head(user_key, n),
-            // Outside of the level: 0 and MAX may equal a head, which sends the caller to the keys
-            // themselves.
+            // The key lies outside of the level. 0 and MAX may equal a head; the caller then
+            // compares the keys themselves.
             _ if user_key < &self.prefix[..] => 0,
             _ => u64::MAX,
         }
     }
 
-    /// Half-open range of files among which the first with `largest >= user_key` is, if it is not
-    /// the end of it.
+    /// A half-open range of files: the first file with `largest >= user_key` is in it or at its
+    /// end.
     #[inline]
     fn candidates(&self, user_key: &[u8]) -> (usize, usize) {
         let h = self.head_of(user_key);

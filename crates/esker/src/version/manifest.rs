@@ -1,14 +1,12 @@
-//! The MANIFEST as a file: appends and syncs records, switches CURRENT from one MANIFEST to the
-//! next, and reads both.
+//! MANIFEST and CURRENT as files: appends and syncs records, switches CURRENT to the next MANIFEST,
+//! and reads both.
 //!
 //! Source: RocksDB `db/version_set.cc`, `file/filename.cc` (`SetCurrentFile`). Page:
 //! `docs/format/manifest.md`.
 //!
 //! Invariants
-//!  1. CURRENT names a MANIFEST only after that has been synced with everything that it needs to
-//!     stand alone.
-//!  2. After an error the writer is unusable: how much of its last record reached the file is
-//!     unknown.
+//!  1. CURRENT names a MANIFEST only after that MANIFEST is complete by itself and synced.
+//!  2. After an error the writer is unusable: the length of its last record in the file is unknown.
 
 use super::VersionSetOptions;
 use crate::wal::TailSource;
@@ -36,7 +34,7 @@ pub(super) struct ManifestWriter {
 impl ManifestWriter {
     /// Creates the file; CURRENT is not touched.
     /// # Errors
-    /// `IoError`, also if the file is there: it may be the MANIFEST of another process's database.
+    /// `IoError`, also if the file exists: it may be the MANIFEST of another process's database.
     pub(super) fn create(options: &VersionSetOptions, number: FileNumber) -> Result<ManifestWriter> {
         let path = file_name::descriptor_file_name(&options.dir, number);
         let file = options.fs.create_writable_file(&path)?;
@@ -56,15 +54,15 @@ impl ManifestWriter {
         if bytes == 0 { Ok(()) } else { self.file.preallocate(0, bytes) }
     }
 
-    /// All that holds has been appended; changes follow.
+    /// Marks the end of the initial snapshot: edits follow.
     pub(super) fn begun(&mut self) {
         self.beginning = self.bytes();
     }
 
-    /// Whether the next edit should go into a fresh one: this one has more than `max_bytes`, and
-    /// has outgrown its initial snapshot by `space_amp_pct` percent. The snapshot has bytes for
-    /// each table. With a limit alone, a database that has outgrown it would write the snapshot
-    /// with each edit.
+    /// Whether the next edit should go into a fresh MANIFEST: this one has more than `max_bytes`,
+    /// and has outgrown its initial snapshot by `space_amp_pct` percent. The snapshot grows with
+    /// the number of tables. With `max_bytes` alone, a database whose snapshot is larger would
+    /// write a snapshot with each edit.
     pub(super) fn is_full(&self, max_bytes: u64, space_amp_pct: u64) -> bool {
         let grown = u128::from(self.beginning) * (100 + u128::from(space_amp_pct)) / 100;
         u128::from(self.bytes()) > u128::from(max_bytes).max(grown)
@@ -90,7 +88,7 @@ impl ManifestWriter {
         synced.map_err(|e| e.at(self.path.display()))
     }
 
-    /// Gives back preallocated space. Everything was synced before.
+    /// Frees preallocated space. All records have been synced already.
     pub(super) fn close(mut self) -> Result<()> {
         self.file.close()
     }
@@ -102,7 +100,8 @@ impl fmt::Debug for ManifestWriter {
     }
 }
 
-/// Writes a MANIFEST of these edits, which must stand alone, and makes CURRENT name it.
+/// Writes a MANIFEST with these edits, which must be complete by themselves, and makes CURRENT name
+/// it.
 /// # Errors
 /// `IoError`: CURRENT names the old MANIFEST unless it was switched already.
 pub(crate) fn write_manifest(
@@ -118,8 +117,9 @@ pub(crate) fn write_manifest(
 }
 
 /// Copies the first `bytes` bytes of MANIFEST `number` in `from` to `to`, durably, with every table
-/// in path 0: a copy of several paths is one directory, and RocksDB 11.8 crashes when it gives up a
-/// table whose path id its options lack. The name is durable after a sync of the directory.
+/// in path 0: the copy of a database with several paths is one directory, and RocksDB 11.8 crashes
+/// when it drops a table whose path id its options lack. The name is durable after a sync of the
+/// directory.
 /// # Errors
 /// `IoError` · `Corruption` if the MANIFEST cannot be read.
 pub(crate) fn copy_in_one_path(
@@ -141,7 +141,7 @@ pub(crate) fn copy_in_one_path(
 /// Makes CURRENT name this MANIFEST: a temporary file is written, synced and renamed, then the
 /// directory is synced.
 /// # Errors
-/// `IoError`: CURRENT may name the old MANIFEST or this one; both must stay.
+/// `IoError`: CURRENT may name the old MANIFEST or this one, so both must stay.
 pub(super) fn set_current(options: &VersionSetOptions, number: FileNumber) -> Result<()> {
     let (fs, dir) = (&options.fs, &options.dir);
     let directory = fs.new_directory(dir)?;
@@ -156,10 +156,10 @@ pub(super) fn set_current(options: &VersionSetOptions, number: FileNumber) -> Re
 
 /// Number of the MANIFEST that CURRENT names.
 /// # Errors
-/// `IoError` (sub-code `PathNotFound` if there is no database) · `Corruption` if CURRENT names
-/// none.
+/// `IoError` (sub-code `PathNotFound` if there is no database) · `Corruption` if CURRENT names no
+/// MANIFEST.
 pub fn read_current(fs: &dyn FileSystem, dir: &Path) -> Result<FileNumber> {
-    /// Longer than any name of a MANIFEST with its newline.
+    /// More bytes than any MANIFEST's name with its newline has.
     const MAX_BYTES: usize = 256;
     let path = file_name::current_file_name(dir);
     let mut file = fs.new_sequential_file(&path)?;
@@ -182,13 +182,13 @@ pub(crate) struct ManifestReader {
 }
 
 enum Log {
-    /// Read once.
+    /// Read once, from start to end.
     Whole(LogReader<FileSource>),
-    /// Followed while it grows; the mark is behind the last edit.
+    /// Read while it grows; the mark is behind the last edit.
     Followed(Box<LogReader<TailSource>>, LogMark),
 }
 
-/// A file, and how many bytes of it are still to be read.
+/// A file, and the number of bytes still to be read.
 struct FileSource(Box<dyn SequentialFile>, u64);
 
 impl esker_format::log::LogSource for FileSource {
@@ -201,9 +201,9 @@ impl esker_format::log::LogSource for FileSource {
 }
 
 impl ManifestReader {
-    /// Opens a MANIFEST. A reader that `follows` it gives later edits after it came to the end.
+    /// Opens a MANIFEST. If `follows`, the reader gives later edits after it has reached the end.
     /// # Errors
-    /// `IoError`; `Corruption` if CURRENT names a file that is not there.
+    /// `IoError`; `Corruption` if CURRENT names a missing file.
     pub(crate) fn open(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -213,7 +213,7 @@ impl ManifestReader {
         ManifestReader::open_first(fs, dir, number, follows, u64::MAX)
     }
 
-    /// Opens the first `bytes` bytes of a MANIFEST; one that `follows` reads all.
+    /// Opens the first `bytes` bytes of a MANIFEST; if `follows`, all of it.
     fn open_first(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -236,13 +236,13 @@ impl ManifestReader {
         Ok(ManifestReader { path, log, record: Vec::new() })
     }
 
-    /// Its path, for messages.
+    /// The MANIFEST's path, for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The next edit, or `None` at the end. A record torn at the very end was never acknowledged
-    /// and is the end.
+    /// The next edit, or `None` at the end. An incomplete record at the very end was never
+    /// acknowledged, and counts as the end.
     /// # Errors
     /// `Corruption` and `IoError`, naming the file.
     pub(crate) fn next_edit(&mut self) -> Result<Option<VersionEdit>> {
@@ -266,7 +266,7 @@ impl ManifestReader {
     }
 }
 
-/// A MANIFEST that cannot be read keeps a database shut for good: its user should know the way out.
+/// Adds advice to the error: a database whose MANIFEST cannot be read needs a repair or a backup.
 fn advise(error: Error) -> Error {
     if error.is_corruption() {
         error.advising("repair_db, or esker ldb repair, makes a new MANIFEST of the tables and WALs")

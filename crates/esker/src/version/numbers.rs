@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //!  1. A file number is handed out once. Edits carry the counter's value at the time they are
-//!     logged, so that every number a MANIFEST names is below the `next_file` it names (RocksDB 7.8
-//!     deletes live tables that are not).
+//!     logged, so that every file number in a MANIFEST is below its `next_file` (RocksDB 7.8
+//!     deletes live tables with higher numbers).
 //!  2. `last_sequence` never goes back.
 
 use esker_base::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Starts at these values.
+    /// Counters that start at these values.
     pub fn new(next_file: FileNumber, last_sequence: SequenceNumber) -> Numbers {
         Numbers { next_file: AtomicU64::new(next_file.0), last_sequence: AtomicU64::new(last_sequence.0) }
     }
@@ -33,12 +33,12 @@ impl Numbers {
         FileNumber(self.next_file.fetch_add(count, Ordering::Relaxed))
     }
 
-    /// The number that would be handed out next: every number in use is below it.
+    /// The next number to be given out: every number in use is below it.
     pub fn next_file_number(&self) -> FileNumber {
         FileNumber(self.next_file.load(Ordering::Relaxed))
     }
 
-    /// Says that this number was found in use: later ones are larger.
+    /// Marks `number` as in use: later numbers are larger.
     pub fn mark_used(&self, number: FileNumber) {
         self.next_file.fetch_max(number.0.saturating_add(1), Ordering::Relaxed);
     }
@@ -52,8 +52,8 @@ impl Numbers {
     /// Makes everything up to `sequence` visible; never goes back.
     #[inline]
     pub fn set_last_sequence(&self, sequence: SequenceNumber) {
-        // A max, not a store: publishers may arrive out of order, and none may take back what
-        // another showed.
+        // A maximum, not a store: publishers may arrive out of order, and the number must not
+        // decrease.
         self.last_sequence.fetch_max(sequence.0, Ordering::AcqRel);
     }
 }

@@ -5,7 +5,7 @@
 //! Source: RocksDB `db/version_edit_handler.cc`.
 //!
 //! Invariants
-//!  1. An atomic group is applied when its last edit has come, or not at all.
+//!  1. An atomic group is applied after its last edit has been read, or not at all.
 //!  2. Edits of a dropped family have no effect; edits of a family that never existed are
 //!     `Corruption`.
 
@@ -44,7 +44,7 @@ pub(super) struct RecoveredFamily {
     pub(super) built: Built,
 }
 
-/// Reads a MANIFEST to its end. `group` keeps the edits of a group that is not whole there.
+/// Reads a MANIFEST to its end. `group` keeps the edits of an incomplete group at the end.
 pub(super) fn recover(
     options: &VersionSetOptions,
     families: &[FamilyDescriptor],
@@ -57,7 +57,7 @@ pub(super) fn recover(
         group.add(edit, &mut |e| replay.apply(e)).map_err(|e| e.at(reader.path().display()))?;
     }
     let recovered = replay.finish(obsolete).map_err(|e| e.at(reader.path().display()))?;
-    // A reader beside the owner opens the files instead, as they may go.
+    // A reader beside the owner opens the files instead: the owner may delete them.
     if !options.read_only {
         for family in &recovered.families {
             check_files(options, &family.built.version)?;
@@ -66,16 +66,16 @@ pub(super) fn recover(
     Ok(recovered)
 }
 
-/// Holds back edits until their group is whole.
+/// Holds edits back until their group is complete.
 #[derive(Debug, Default)]
 pub(super) struct AtomicGroup {
     edits: Vec<VersionEdit>,
 }
 
 impl AtomicGroup {
-    /// Passes the edit on, with those of its group before it if it is the last of one.
+    /// Passes on an edit outside of groups, or all edits of a group with its last edit.
     /// # Errors
-    /// `Corruption` for a broken group · those of `apply`.
+    /// `Corruption` for a broken group · errors of `apply`.
     pub(super) fn add(
         &mut self,
         edit: VersionEdit,
@@ -111,7 +111,7 @@ fn broken_group(what: &str) -> Error {
 #[derive(Debug)]
 enum Family {
     Open(Box<OpenFamily>),
-    /// The caller did not name it.
+    /// The caller did not name the family.
     Unopened {
         name: String,
     },
@@ -119,7 +119,7 @@ enum Family {
 }
 
 impl Family {
-    /// Its name, unless it was dropped.
+    /// The family's name, unless it was dropped.
     fn name(&self) -> Option<&str> {
         match self {
             Family::Open(open) => Some(&open.descriptor.name),
@@ -129,7 +129,7 @@ impl Family {
     }
 }
 
-/// A family that edits are applied to.
+/// A family to which edits are applied.
 #[derive(Debug)]
 pub(super) struct OpenFamily {
     pub(super) descriptor: FamilyDescriptor,
@@ -142,7 +142,7 @@ struct Replay<'a> {
     options: &'a VersionSetOptions,
     wanted: HashMap<&'a str, &'a FamilyDescriptor>,
     families: BTreeMap<ColumnFamilyId, Family>,
-    /// Names of the families that are there now.
+    /// Names of the present families.
     names: HashSet<String>,
     db_id: Option<String>,
     log_number: Option<FileNumber>,
@@ -159,7 +159,7 @@ impl<'a> Replay<'a> {
     fn new(options: &'a VersionSetOptions, wanted: &'a [FamilyDescriptor]) -> Result<Replay<'a>> {
         let mut replay = Replay {
             options,
-            // The first of a name counts.
+            // Of two entries with one name, the first counts.
             wanted: wanted.iter().rev().map(|d| (d.name.as_str(), d)).collect(),
             families: BTreeMap::new(),
             names: HashSet::new(),
@@ -280,8 +280,8 @@ impl<'a> Replay<'a> {
         Ok(Recovered {
             families,
             db_id: self.db_id,
-            // The recorded number may have been taken after it was recorded, hence the step beyond
-            // it.
+            // The recorded number itself may have been given out later, so the counter starts one
+            // above it.
             next_file: FileNumber(next_file.0.max(largest.0).saturating_add(1)),
             last_sequence,
             min_log_number_to_keep: self.min_log_number_to_keep,
@@ -336,7 +336,7 @@ impl OpenFamily {
         if let Some(persisted) = edit.persist_user_defined_timestamps {
             self.descriptor.persist_user_defined_timestamps = persisted;
         }
-        // RocksDB warns of a log number that goes back, and keeps the larger one.
+        // RocksDB warns of a decreasing log number, and keeps the larger one.
         self.log_number = self.log_number.max(edit.log_number.unwrap_or_default());
         let timestamp_size = self.descriptor.comparator.timestamp_size();
         if let Some(low) = &edit.full_history_ts_low
@@ -373,9 +373,9 @@ impl OpenFamily {
     }
 }
 
-/// Whether every table is there with the size that the MANIFEST says, and every blob file. Without
-/// `paranoid_checks`: the tables whose path id the next MANIFEST will change, as it is beyond the
-/// family's paths.
+/// Checks that every table exists with the size in the MANIFEST, and every blob file. Without
+/// `paranoid_checks`, checks only tables whose path id is beyond the family's paths: the next
+/// MANIFEST will change it.
 fn check_files(options: &VersionSetOptions, version: &Version) -> Result<()> {
     for (level, file) in version.all_files() {
         if !options.paranoid_checks && file.said_path_id() == file.path_id {
@@ -423,11 +423,11 @@ pub(crate) fn missing_table(level: usize, file: &FileMeta) -> Error {
 /// A family as a MANIFEST lists it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListedFamily {
-    /// Its id.
+    /// The family's id.
     pub id: ColumnFamilyId,
-    /// Its name.
+    /// The family's name.
     pub name: String,
-    /// Name of its comparator, if the MANIFEST says.
+    /// The comparator's name, if the MANIFEST has it.
     pub comparator: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! The current versions of all column families, and the only way to change them: log an edit, then
 //! apply it.
 //!
-//! The set lives in the engine's manifest lock, which is held during MANIFEST I/O; the db mutex is
+//! The engine's manifest lock guards the set, and is held during MANIFEST I/O; the db mutex is
 //! taken after it, never before. `log_and_apply` returns new versions; the engine installs them in
 //! SuperVersions under the db mutex.
 //! Source: RocksDB `db/version_set.cc`. Page: `docs/format/manifest.md`.
@@ -11,9 +11,9 @@
 //!     synced record.
 //!  2. After a failed write the set has the old versions, and the MANIFEST on disk has the old or
 //!     the new ones. The next `log_and_apply` writes a fresh MANIFEST. Until it succeeds, the files
-//!     of both must stay: [`VersionSet::files_to_quarantine`]. If it fails before CURRENT was to
-//!     name the fresh MANIFEST, that one is deleted, and the failed edit's files become obsolete,
-//!     so retries leak nothing.
+//!     of both must stay: [`VersionSet::files_to_quarantine`]. If it fails before the switch of
+//!     CURRENT, the fresh MANIFEST is deleted and the failed edit's files become obsolete, so
+//!     retries leak no files.
 //!  3. Every number in a logged edit is below the `next_file` logged with it.
 
 use super::beside_owner::open_current_manifest;
@@ -48,28 +48,28 @@ pub struct VersionSetFamily {
 }
 
 impl VersionSetFamily {
-    /// Its id, never reused.
+    /// The family's id, which is never reused.
     pub fn id(&self) -> ColumnFamilyId {
         self.id
     }
-    /// Its name.
+    /// The family's name.
     pub fn name(&self) -> &str {
         &self.descriptor.name
     }
-    /// Its user's description.
+    /// The user's description of the family.
     pub fn descriptor(&self) -> &FamilyDescriptor {
         &self.descriptor
     }
-    /// WALs below this number hold nothing that it needs.
+    /// The family needs no WAL below this number.
     pub fn log_number(&self) -> FileNumber {
         self.log_number
     }
-    /// Its newest version.
+    /// The family's newest version.
     pub fn current(&self) -> &Arc<Version> {
         &self.current
     }
     /// The next epoch number to give out; each flush takes one with `fetch_add`, in the order of
-    /// its memtables. Shared, so that the engine may keep it and needs no manifest lock for it.
+    /// its memtables. Shared, so that the engine can use it without the manifest lock.
     pub fn epochs(&self) -> &Arc<AtomicU64> {
         &self.epochs
     }
@@ -119,17 +119,18 @@ pub struct VersionSet {
     /// The largest sequence number that the MANIFEST knows.
     pub(super) logged_sequence: SequenceNumber,
     pub(super) manifest_number: FileNumber,
-    /// Open if the next edit may be appended; otherwise it goes to a fresh MANIFEST.
+    /// The open MANIFEST, if the next edit may be appended to it; otherwise the edit goes to a
+    /// fresh one.
     manifest: Option<ManifestWriter>,
-    /// Where to read on in another owner's MANIFEST; `None`: it has to be read from the front.
+    /// The position in another owner's MANIFEST; `None`: it has to be read from the start.
     pub(super) tail: Option<ManifestTail>,
     obsolete_manifests: Vec<FileNumber>,
-    /// MANIFESTs that were not finished, or that CURRENT may name although switching it failed.
+    /// MANIFESTs that were not finished, or that CURRENT may name after a failed switch.
     unsure_manifests: Vec<FileNumber>,
     pub(crate) obsolete: Arc<ObsoleteFiles>,
     quarantine: BTreeSet<FileNumber>,
-    /// Tables and blob files of edits that could not be written: obsolete as soon as CURRENT names
-    /// a MANIFEST without them.
+    /// Tables and blob files of edits that could not be written: they become obsolete when CURRENT
+    /// names a MANIFEST without them.
     orphans: (Vec<ObsoleteTable>, Vec<ObsoleteBlob>),
     /// Every version that was ever current and may still be in use.
     pub(super) versions: Vec<Weak<Version>>,
@@ -145,7 +146,7 @@ impl VersionSet {
     /// The caller has made the directory and IDENTITY; then [`VersionSet::recover`] opens the
     /// database.
     /// # Errors
-    /// `IoError`: nothing that looks like a database is left unless CURRENT was switched.
+    /// `IoError`: the directory then holds no database, unless CURRENT was switched.
     pub fn create_new_db(options: &VersionSetOptions, db_id: &str, comparator: &ComparatorRef) -> Result<()> {
         const FIRST_MANIFEST: FileNumber = FileNumber(1);
         let edit = VersionEdit {
@@ -166,13 +167,13 @@ impl VersionSet {
     }
 
     /// Reads CURRENT and its MANIFEST, and infers missing epochs. Writes nothing; the first
-    /// `log_and_apply` writes a fresh MANIFEST. Does not make families of `families` that the
-    /// database lacks: ask [`VersionSet::family_by_name`].
+    /// `log_and_apply` writes a fresh MANIFEST. Does not create families that the database lacks;
+    /// [`VersionSet::family_by_name`] tells which exist.
     /// # Errors
     /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`: the MANIFEST
     /// contradicts itself or, unless the set is read-only, a table is missing or has another size ·
     /// `InvalidArgument`: `families` lacks families (each is listed), another comparator (both are
-    /// named), or files on more levels than `num_levels`; nothing is wrong with the database.
+    /// named), or files on more levels than `num_levels`; the database itself is sound.
     pub fn recover(options: VersionSetOptions, families: &[FamilyDescriptor]) -> Result<VersionSet> {
         let follows = options.follows;
         let (manifest_number, mut reader) =
@@ -227,14 +228,15 @@ impl VersionSet {
     }
 
     /// Logs `edits` (of one or several families, in this order), syncs, and makes them current.
-    /// Each edit is one record. It sets `next_file_number`, `last_sequence` and `prev_log_number`
-    /// itself; and, if an edit raises a family's log number and none says `min_log_number_to_keep`,
-    /// that too; see [`VersionSet::keep_sections_from`]. Returns the new version of every family
-    /// that was named, in the order of their ids. Without edits only numbers are logged.
+    /// Each edit is one record. The set fills in `next_file_number`, `last_sequence` and
+    /// `prev_log_number`. If an edit raises a family's log number and none sets
+    /// `min_log_number_to_keep`, it fills in that, too: see [`VersionSet::keep_sections_from`].
+    /// Returns the new version of every named family, in the order of their ids. Without edits,
+    /// logs only numbers.
     /// # Errors
     /// `Corruption`: an edit does not fit the current version; nothing was written ·
-    /// `ColumnFamilyDropped`: likewise · any other: see invariant 2; calling again with the same
-    /// edits is right.
+    /// `ColumnFamilyDropped`: nothing was written · any other: see invariant 2; the caller may
+    /// retry with the same edits.
     pub fn log_and_apply(
         &mut self,
         mut edits: Vec<VersionEdit>,
@@ -254,10 +256,9 @@ impl VersionSet {
     }
 
     /// Writes a fresh MANIFEST with the state in force after a failed write, so that the failed
-    /// change does not come into force at the next opening. Does nothing if a write has succeeded
-    /// since.
+    /// change does not appear at the next opening. Does nothing if a write has succeeded since.
     /// # Errors
-    /// As `log_and_apply`: the state of the MANIFEST on disk stays unknown.
+    /// Errors of `log_and_apply`: the state of the MANIFEST on disk stays unknown.
     pub fn settle(&mut self) -> Result<()> {
         if self.quarantine.is_empty() {
             return Ok(());
@@ -298,8 +299,8 @@ impl VersionSet {
         Ok(built)
     }
 
-    /// Puts the smallest log number that any family will have into the last edit, if the caller did
-    /// not and it rises.
+    /// Puts the smallest log number of all families into the last edit, if it rises and the caller
+    /// did not set it.
     fn say_min_log_number(&self, edits: &mut [VersionEdit]) {
         let said = edits.iter().any(|e| e.min_log_number_to_keep.is_some());
         if said || edits.iter().all(|e| e.log_number.is_none()) {
@@ -319,7 +320,7 @@ impl VersionSet {
         let (max_bytes, space_amp) =
             (self.options.max_manifest_file_size, self.options.max_manifest_space_amp_pct);
         let open = self.manifest.take().filter(|m| !new_manifest && !m.is_full(max_bytes, space_amp));
-        // Taken before the edits are numbered: their next_file must be above it.
+        // This number is taken before the edits are numbered: their `next_file` must be above it.
         let number = if open.is_some() { self.manifest_number } else { self.numbers.new_file_number() };
         self.number_edits(edits);
         if open.is_none() {
@@ -328,7 +329,8 @@ impl VersionSet {
         let written = match open {
             Some(manifest) => self.append_and_sync(manifest, edits),
             None => {
-                // A file that was there before is not deleted: it is not this set's.
+                // If the creation fails, an existing file is not deleted: it does not belong to
+                // this set.
                 let manifest = ManifestWriter::create(&self.options, number)?;
                 match self.fill(manifest, edits) {
                     Ok(manifest) => set_current(&self.options, number).map(|()| manifest),
@@ -355,8 +357,8 @@ impl VersionSet {
         }
     }
 
-    /// Deletes a MANIFEST that CURRENT was never to name; if that fails, it goes with the next that
-    /// is obsolete.
+    /// Deletes a MANIFEST that CURRENT never named; if that fails, it is deleted with the next
+    /// obsolete MANIFEST.
     fn give_up_manifest(&mut self, number: FileNumber) {
         let fs = &self.options.fs;
         let path = file_name::descriptor_file_name(&self.options.dir, number);
@@ -417,7 +419,7 @@ impl VersionSet {
         // Older MANIFESTs no longer matter.
         self.obsolete_manifests.append(&mut self.unsure_manifests);
         self.quarantine.clear();
-        // The caller that rolled it may not be a job that purges afterwards.
+        // Requests a purge: the caller may not be a job that purges afterwards.
         self.obsolete.told();
         self.tracked_wals.clear();
     }
@@ -437,7 +439,7 @@ impl VersionSet {
     }
 
     fn quarantine_after_failure(&mut self, edits: &[VersionEdit], manifest: FileNumber) {
-        // Some may only move from level to level.
+        // Some of the files may only move between levels.
         let live = self.live_files();
         for edit in edits {
             if let Some(family) = self.families.get(&edit.column_family) {
@@ -454,8 +456,8 @@ impl VersionSet {
         }
     }
 
-    /// Forgets dead versions once they may be half of all, so that an edit costs only the versions
-    /// it makes.
+    /// Removes dead versions once they may be half of all, so that an edit costs only the versions
+    /// that it makes.
     pub(super) fn forget_released_versions(&mut self) {
         if self.versions.len() > self.versions_kept.saturating_mul(2).max(64) {
             self.versions.retain(|v| v.strong_count() > 0);
@@ -479,7 +481,7 @@ impl VersionSet {
         self.install_built(built)
     }
 
-    /// Adds a family with a fresh id; `log_number` is the current WAL's.
+    /// Adds a family with a new id; `log_number` is the current WAL's.
     /// # Errors
     /// `InvalidArgument`: the name is taken, empty or has a NUL · `IoError` from the MANIFEST.
     pub fn create_column_family(
@@ -491,10 +493,10 @@ impl VersionSet {
         Ok((ids[0], Arc::clone(&self.families[&ids[0]].current)))
     }
 
-    /// Adds families with fresh ids, in this order, in one write; `log_number` is the current
-    /// WAL's. A crash during the write may keep the first of them.
+    /// Adds families with new ids, in this order, in one write; `log_number` is the current WAL's.
+    /// A crash during the write may keep only some of them, the first ones.
     /// # Errors
-    /// `InvalidArgument` if a name is taken, repeated or invalid (`check_family_name`) · those of
+    /// `InvalidArgument` if a name is taken, repeated or invalid (`check_family_name`) · errors of
     /// [`VersionSet::log_and_apply`].
     pub fn create_column_families(
         &mut self,
@@ -508,7 +510,7 @@ impl VersionSet {
         if let Some(name) = names.find(|name| self.names.contains_key(*name) || !new.insert(*name)) {
             return Err(Error::invalid_argument(format!("column family '{name}' exists already")));
         }
-        // Even if this fails the ids may be on disk, so they are never tried again.
+        // Even after a failure the ids may be on disk, so they are never used again.
         let first = self.max_column_family + 1;
         self.max_column_family += u32::try_from(descriptors.len()).expect("ids are not used up");
         let ids: Vec<_> = (first..=self.max_column_family).map(ColumnFamilyId).collect();
@@ -536,15 +538,14 @@ impl VersionSet {
 
     /// Drops a family: its id is never used again, its files become obsolete with its last version.
     /// # Errors
-    /// `InvalidArgument`: the default family, or one that is not there · `IoError` from the
-    /// MANIFEST.
+    /// `InvalidArgument`: the default family, or an unknown one · `IoError` from the MANIFEST.
     pub fn drop_column_family(&mut self, id: ColumnFamilyId) -> Result<()> {
         self.drop_column_families(&HashSet::from([id]))
     }
 
     /// Drops families in one write. A crash during the write may drop some of them.
     /// # Errors
-    /// `InvalidArgument` for the default family or an unknown one · those of
+    /// `InvalidArgument` for the default family or an unknown one · errors of
     /// [`VersionSet::log_and_apply`].
     pub fn drop_column_families(&mut self, leaving: &HashSet<ColumnFamilyId>) -> Result<()> {
         self.check_writable()?;
@@ -561,12 +562,12 @@ impl VersionSet {
             ..VersionEdit::default()
         };
         let mut edits: Vec<_> = leaving.iter().map(dropped).collect();
-        // In the same order for the same families.
+        // Sorted, so that the same families give the same edits.
         edits.sort_unstable_by_key(|edit| edit.column_family);
         let others = self.families.values().filter(|f| !leaving.contains(&f.id)).map(|f| f.log_number);
         let min = others.chain(self.oldest_section).min().unwrap_or_default();
-        // WALs that only these families needed are deleted now. A crash may bring their names back,
-        // and not all of their bytes.
+        // WALs that only these families needed will be deleted. A crash may restore their names,
+        // but not all of their bytes.
         if min > self.min_log_number_to_keep {
             edits.push(VersionEdit { min_log_number_to_keep: Some(min), ..VersionEdit::default() });
         }
@@ -588,7 +589,7 @@ impl VersionSet {
         self.families.get(self.names.get(name)?)
     }
 
-    /// All families by id, the unopened ones of a read-only set excepted.
+    /// All families by id, except unopened families of a read-only set.
     pub fn families(&self) -> impl Iterator<Item = &VersionSetFamily> {
         self.families.values()
     }
@@ -608,7 +609,7 @@ impl VersionSet {
         &self.options
     }
 
-    /// Changes the limits of a MANIFEST. A larger one is followed by a fresh one, for which
+    /// Changes the limits of a MANIFEST. A larger MANIFEST is followed by a fresh one, for which
     /// `preallocate` bytes are reserved.
     pub fn set_manifest_limits(&mut self, bytes: u64, space_amp_pct: u64, preallocate: u64) {
         self.options.max_manifest_file_size = bytes;
@@ -621,7 +622,7 @@ impl VersionSet {
         self.db_id.as_deref()
     }
 
-    /// Sets the id that fresh MANIFESTs get (from IDENTITY, when the MANIFEST had none).
+    /// Sets the database's id for fresh MANIFESTs (from IDENTITY, if the MANIFEST had none).
     pub fn set_db_id(&mut self, db_id: String) {
         self.db_id = Some(db_id);
     }
@@ -631,18 +632,18 @@ impl VersionSet {
         self.logged_sequence
     }
 
-    /// WALs below this number are not needed by anybody.
+    /// No family or prepared transaction needs a WAL below this number.
     pub fn min_log_number_to_keep(&self) -> FileNumber {
         self.min_log_number_to_keep
     }
 
-    /// A WAL that LevelDB was still flushing; 0 nowadays.
+    /// A WAL that LevelDB was still flushing; 0 in RocksDB's and Esker's MANIFESTs.
     pub fn prev_log_number(&self) -> FileNumber {
         self.prev_log_number
     }
 
     /// WALs that a RocksDB with `track_and_verify_wals_in_manifest` recorded, with their synced
-    /// sizes; a fresh MANIFEST names none.
+    /// sizes; a fresh MANIFEST has no such records.
     pub fn tracked_wals(&self) -> &BTreeMap<FileNumber, Option<u64>> {
         &self.tracked_wals
     }
@@ -657,16 +658,16 @@ impl VersionSet {
         self.families.values().map(number).min().unwrap_or_default()
     }
 
-    /// Says, in memory only, that a family needs no WAL below `log_number` (its memtables are
-    /// empty). The next MANIFEST record that raises a log number may then let WALs go.
+    /// Notes, in memory only, that a family needs no WAL below `log_number`: its memtables are
+    /// empty. The next MANIFEST record that raises a log number may then release WALs.
     pub fn raise_log_number(&mut self, id: ColumnFamilyId, log_number: FileNumber) {
         if let Some(f) = self.families.get_mut(&id) {
             f.log_number = f.log_number.max(log_number);
         }
     }
 
-    /// From now on records say that WALs are needed from this one on, for prepared transactions,
-    /// whatever the families need; `None`: there are none in WALs that families do not need.
+    /// Makes later records keep WALs from this one on, for prepared transactions, even if no family
+    /// needs them; `None`: no prepared transaction needs an older WAL than the families do.
     pub fn keep_sections_from(&mut self, oldest: Option<FileNumber>) {
         self.oldest_section = oldest;
     }
@@ -676,8 +677,8 @@ impl VersionSet {
         self.manifest_number
     }
 
-    /// Bytes of the MANIFEST that is being written; 0 until the first edit after recovery, and
-    /// after a failed write until the next one.
+    /// Bytes of the MANIFEST that is being written; 0 0 until the first edit after recovery or
+    /// after a failed write.
     pub fn manifest_bytes(&self) -> u64 {
         self.manifest.as_ref().map_or(0, ManifestWriter::bytes)
     }
@@ -687,8 +688,8 @@ impl VersionSet {
         self.max_column_family
     }
 
-    /// Numbers of all table and blob files that some version still in use names, and of the
-    /// quarantined ones. Walks all versions: for scans of the directory, not for every compaction.
+    /// Numbers of all table and blob files that some version in use names, and of the quarantined
+    /// files. Visits all versions: meant for scans of the directory, not for every compaction.
     pub fn live_files(&self) -> HashSet<FileNumber> {
         let mut live: HashSet<FileNumber> = self.quarantine.iter().copied().collect();
         for version in self.versions.iter().filter_map(Weak::upgrade) {
@@ -705,15 +706,15 @@ impl VersionSet {
             .filter(move |version| version.column_family() == family)
     }
 
-    /// Bytes of tables that no version names any more and that are not deleted yet.
+    /// Bytes of tables that no version names and that are not deleted yet.
     pub fn obsolete_table_bytes(&self) -> u64 {
         self.obsolete.table_bytes()
     }
 
     /// Files of any kind that must stay because a MANIFEST write failed and its result on disk is
-    /// unknown: the tables and blobs of the edits that may be in force, and both MANIFESTs. WALs
-    /// are safe by themselves, as no log number rose. When this is empty again, the failed edits'
-    /// files are obsolete.
+    /// unknown: tables and blob files of edits that may be in force, and both MANIFESTs. WALs stay
+    /// anyway, because no log number rose. When the set is empty again, the failed edits' files are
+    /// obsolete.
     pub fn files_to_quarantine(&self) -> &BTreeSet<FileNumber> {
         &self.quarantine
     }
@@ -723,20 +724,21 @@ impl VersionSet {
         self.has_several_paths
     }
 
-    /// Whether a MANIFEST may name this table or blob file although its edit failed: it is not its
-    /// maker's to delete then.
+    /// Whether a MANIFEST may name this table or blob file although its edit failed. If so, the
+    /// writer must not delete it.
     pub fn may_be_named(&self, file: FileNumber) -> bool {
         self.quarantine.contains(&file)
     }
 
-    /// Has `tell` called whenever [`VersionSet::take_obsolete_tables`] has one more to report: on
-    /// any thread, under any lock, so it may only hand work to others.
+    /// Sets a function that is called whenever [`VersionSet::take_obsolete_tables`] has one more
+    /// table to report. The call comes on any thread, under any lock, so `tell` may only hand work
+    /// to others.
     pub fn on_obsolete_table(&self, tell: impl Fn() + Send + Sync + 'static) {
         self.obsolete.on_obsolete(tell);
     }
 
-    /// Table files that a version of this set named and none names any more. The caller deletes
-    /// them; this is the only time they are reported.
+    /// Table files that a version of this set named and that no version names now. The caller
+    /// deletes them: each is reported only once.
     pub fn take_obsolete_tables(&self) -> Vec<ObsoleteTable> {
         let tables = self.obsolete.take_tables();
         let (keep, gone): (Vec<_>, Vec<_>) =
@@ -745,7 +747,7 @@ impl VersionSet {
         gone
     }
 
-    /// As `take_obsolete_tables`, for blob files.
+    /// [`VersionSet::take_obsolete_tables`] for blob files.
     pub fn take_obsolete_blobs(&self) -> Vec<ObsoleteBlob> {
         let blobs = self.obsolete.take_blobs();
         let (keep, gone): (Vec<_>, Vec<_>) =
@@ -754,13 +756,12 @@ impl VersionSet {
         gone
     }
 
-    /// MANIFESTs that CURRENT cannot name any more. The caller deletes them; this is the only time
-    /// they are reported.
+    /// MANIFESTs that CURRENT cannot name now. The caller deletes them: each is reported only once.
     pub fn take_obsolete_manifests(&mut self) -> Vec<FileNumber> {
         std::mem::take(&mut self.obsolete_manifests)
     }
 
-    /// Closes the MANIFEST. Everything in it was synced when it was logged.
+    /// Closes the MANIFEST. All its records have been synced already.
     /// # Errors
     /// `IoError`; no data is lost.
     pub fn close(&mut self) -> Result<()> {
@@ -771,7 +772,8 @@ impl VersionSet {
 /// Deletes the remains of a crashed creation of a database. CURRENT, if there is one, names another
 /// MANIFEST.
 /// # Errors
-/// `InvalidArgument` if CURRENT names this one · `IoError` · `Corruption` if CURRENT names none.
+/// `InvalidArgument` if CURRENT names this MANIFEST · `IoError` · `Corruption` if CURRENT names no
+/// MANIFEST.
 fn delete_left_manifest(options: &VersionSetOptions, number: FileNumber) -> Result<()> {
     let (fs, path) = (&options.fs, file_name::descriptor_file_name(&options.dir, number));
     if !fs.file_exists(&path)? {
@@ -785,7 +787,7 @@ fn delete_left_manifest(options: &VersionSetOptions, number: FileNumber) -> Resu
     fs.delete_file(&path)
 }
 
-/// Counts down how many edits of the group follow each.
+/// Writes into each edit the number of group edits that follow it.
 fn number_group(edits: &mut [VersionEdit]) {
     let following = (0..u32::try_from(edits.len()).expect("edits fit in memory")).rev();
     for (edit, n) in edits.iter_mut().zip(following) {

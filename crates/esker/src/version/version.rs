@@ -22,14 +22,14 @@ pub struct Version {
     pub(super) number: u64,
     pub(super) icmp: InternalKeyComparator,
     pub(super) levels: Box<[Arc<Level>]>,
-    /// Those that the version before it had not, or not on that level.
+    /// Files that the previous version did not have, or not on that level.
     pub(super) new_files: Vec<Arc<FileMeta>>,
-    /// Files that range tombstones cover whole, by [`FileMeta::covered_at`]: those of the version
-    /// before it, and those found since.
+    /// Files that range tombstones cover completely, by [`FileMeta::covered_at`]: those known to
+    /// the previous version, and those found since.
     pub(super) covered_before: Box<[Arc<FileMeta>]>,
     pub(super) covered_now: OnceLock<Box<[Arc<FileMeta>]>>,
     pub(super) garbage: OnceLock<Box<[Garbage]>>,
-    /// By level.
+    /// Pickers' findings about each level.
     pub(super) findings: Box<[Findings]>,
     pub(super) blob_files: Arc<BlobFiles>,
     pub(super) blob_bytes: OnceLock<u64>,
@@ -37,9 +37,9 @@ pub struct Version {
     pub(super) live_blob_files: Arc<LiveBlobFiles>,
     pub(super) compact_cursors: BTreeMap<usize, Vec<u8>>,
     pub(super) full_history_ts_low: Vec<u8>,
-    /// The directories of its tables and blob files.
+    /// The directories of the family's tables and blob files.
     pub(super) paths: FilePaths,
-    /// The cache charged for its tables' metadata.
+    /// The cache that is charged for the tables' metadata.
     pub(super) metadata_cache: Option<Arc<BlockCache>>,
 }
 
@@ -66,19 +66,19 @@ impl Version {
         }
     }
 
-    /// The same, whose files are in these directories.
+    /// The version with its files in these directories.
     #[must_use]
     pub fn in_paths(self, paths: FilePaths) -> Version {
         Version { paths, ..self }
     }
 
-    /// The same, whose tables are charged to this cache.
+    /// The version with its tables charged to this cache.
     #[must_use]
     pub fn charged_to(self, metadata_cache: Option<Arc<BlockCache>>) -> Version {
         Version { metadata_cache, ..self }
     }
 
-    /// The directories of its tables and blob files.
+    /// The directories of the family's tables and blob files.
     pub fn paths(&self) -> &FilePaths {
         &self.paths
     }
@@ -88,18 +88,18 @@ impl Version {
         self.column_family
     }
 
-    /// Rises with every version of the set; for logs.
+    /// The version's number, for logs. It rises with every version of the set.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The order of its keys.
+    /// The order of the family's keys.
     #[inline]
     pub fn icmp(&self) -> &InternalKeyComparator {
         &self.icmp
     }
 
-    /// Number of levels it can have.
+    /// Number of levels of the family.
     #[inline]
     pub fn num_levels(&self) -> usize {
         self.levels.len()
@@ -122,18 +122,19 @@ impl Version {
         self.levels.iter().enumerate().flat_map(|(level, l)| l.files().iter().map(move |f| (level, f)))
     }
 
-    /// Files that the version before it had not, or not on that level.
+    /// Files that the previous version did not have, or not on that level.
     pub fn new_files(&self) -> &[Arc<FileMeta>] {
         &self.new_files
     }
 
-    /// Files all of whose entries are known to be deleted by range tombstones:
+    /// Files whose entries are all known to be deleted by range tombstones:
     /// [`FileMeta::covered_at`].
     pub fn covered(&self) -> impl Iterator<Item = &Arc<FileMeta>> {
         self.covered_before.iter().chain(self.covered_now.get().into_iter().flatten())
     }
 
-    /// Those of them whose tombstones a reader at `oldest` sees. Cost: a search, and theirs.
+    /// The covered files whose tombstones a reader at `oldest` sees. Cost: a search, and a step for
+    /// each such file.
     pub(crate) fn covered_up_to(&self, oldest: SequenceNumber) -> impl Iterator<Item = &Arc<FileMeta>> {
         let now = self.covered_now.get().map_or(&[][..], |found| found);
         [&self.covered_before[..], now].into_iter().flat_map(move |files| {
@@ -142,7 +143,7 @@ impl Version {
         })
     }
 
-    /// The lowest sequence number beyond `oldest` at which a reader sees another file covered.
+    /// The lowest sequence number above `oldest` at which a reader sees a further file covered.
     pub(crate) fn next_covered(&self, oldest: SequenceNumber) -> Option<SequenceNumber> {
         let now = self.covered_now.get().map_or(&[][..], |found| found);
         let next = |files: &[Arc<FileMeta>]| {
@@ -152,8 +153,7 @@ impl Version {
         next(&self.covered_before).into_iter().chain(next(now)).min()
     }
 
-    /// Says which files were found to be [`Version::covered`] that were not so before. The first to
-    /// say it is heard.
+    /// Records files that were newly found to be [`Version::covered`]. Only the first call counts.
     pub(crate) fn set_covered(&self, mut files: Vec<Arc<FileMeta>>) {
         files.sort_by_key(|file| file.covered_at());
         self.covered_now.get_or_init(|| files.into());
@@ -164,7 +164,7 @@ impl Version {
         self.garbage.get_or_init(find)
     }
 
-    /// The same, as far as it was found out.
+    /// [`Version::garbage`], if it has been computed; else empty.
     pub(crate) fn known_garbage(&self) -> &[Garbage] {
         self.garbage.get().map_or(&[], |found| found)
     }
@@ -179,7 +179,7 @@ impl Version {
         self.levels.iter().map(|l| l.files().len()).sum()
     }
 
-    /// The highest number of its files; 0 without any.
+    /// The highest file number; 0 without files.
     pub fn newest_file(&self) -> FileNumber {
         self.levels.iter().map(|l| l.newest_file()).max().unwrap_or_default()
     }
@@ -199,11 +199,11 @@ impl Version {
         self.levels.iter().map(|l| l.bytes()).sum()
     }
 
-    /// About how many bytes would be left if everything were compacted: those of the deepest files,
-    /// of others only if they overlap none of these, and of blobs that are no garbage. RocksDB's
+    /// Estimates the bytes that would be left if everything were compacted: bytes of the deepest
+    /// files, of other files that overlap none of these, and of live blobs. RocksDB's
     /// `VersionStorageInfo::EstimateLiveDataSize`.
     pub fn estimate_live_data_size(&self) -> u64 {
-        // Files that overlap none of each other, by their bounds.
+        // Counted files, which do not overlap each other, by their bounds.
         let mut counted: Vec<&FileMeta> = Vec::new();
         for file in self.levels.iter().rev().flat_map(|level| level.files().iter()) {
             let ends_before = |other: &&FileMeta| self.icmp.compare(&other.largest, &file.smallest).is_lt();
@@ -243,7 +243,7 @@ impl Version {
         }
     }
 
-    /// The blob files themselves: one stays on disk while this handle of it lives.
+    /// Handles of the blob files: each file stays on disk while its handle lives.
     pub fn live_blob_files(&self) -> &LiveBlobFiles {
         &self.live_blob_files
     }
@@ -253,7 +253,7 @@ impl Version {
         self.compact_cursors.get(&level).map(Vec::as_slice)
     }
 
-    /// History below this user timestamp may be dropped; empty if it was never set.
+    /// The user timestamp below which history may be dropped; empty if it was never set.
     pub fn full_history_ts_low(&self) -> &[u8] {
         &self.full_history_ts_low
     }
@@ -266,8 +266,8 @@ impl Version {
     }
 
     /// Files of a level whose keys or range tombstones touch `[begin, end]` (user keys, both
-    /// inclusive, `None` = without end), in the level's order. In level 0 exactly those, not the
-    /// ones these overlap in turn.
+    /// inclusive, `None` = without end), in the level's order. In level 0, files that only overlap
+    /// such a file are not included.
     pub fn overlapping(&self, level: usize, begin: Option<&[u8]>, end: Option<&[u8]>) -> Vec<Arc<FileMeta>> {
         let files = self.files(level);
         if level > 0 {
@@ -279,7 +279,7 @@ impl Version {
         files.iter().filter(|f| !above(f) && !self.ends_before(f, begin)).cloned().collect()
     }
 
-    /// Where the files of [`Version::overlapping`] lie in a sorted level.
+    /// The positions of the files of [`Version::overlapping`] in a sorted level.
     pub fn overlapping_range(
         &self,
         level: usize,
@@ -299,7 +299,7 @@ impl Version {
         from..from + count
     }
 
-    /// Whether the file lies wholly before the user key.
+    /// Whether the file lies completely before the user key.
     fn ends_before(&self, f: &FileMeta, begin: Option<&[u8]>) -> bool {
         begin.is_some_and(|b| match self.icmp.compare_plain_keys(f.largest_user_key(), b) {
             std::cmp::Ordering::Less => true,
@@ -320,8 +320,8 @@ impl Version {
         })
     }
 
-    /// Whether some file of it is known to hold range tombstones: `None` if a file has not been
-    /// looked at yet.
+    /// Whether some file is known to hold range tombstones; `None` if a file's properties have not
+    /// been read yet.
     pub fn has_range_deletions(&self) -> Option<bool> {
         let mut unknown = false;
         for (_, f) in self.all_files() {
@@ -334,7 +334,7 @@ impl Version {
         (!unknown).then_some(false)
     }
 
-    /// Numbers of all table and blob files it names.
+    /// Numbers of all table and blob files of the version.
     pub fn live_files(&self) -> impl Iterator<Item = FileNumber> {
         self.all_files().map(|(_, f)| f.number).chain(self.blob_files.keys().copied())
     }
@@ -350,7 +350,7 @@ impl Version {
     }
 }
 
-/// Level by level, every file as `number:size[smallest .. largest]`, in the manner of RocksDB's
+/// Prints every file, level by level, as `number:size[smallest .. largest]`, like RocksDB's
 /// `Version::DebugString`.
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! Weights of files for comparing levels: bytes, and the bytes that deletions will free.
+//! Weights of files, to compare levels: bytes, and the bytes that deletions will free.
 //!
 //! In: files. Out: sums, from which some files can be subtracted again, so that no caller iterates
 //! over the rest.
@@ -11,13 +11,13 @@ use std::ops::{Add, Sub};
 /// Sums over some files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Weights {
-    /// Bytes, with range tombstones weighted by what they hide.
+    /// Bytes, with range tombstones weighted by the bytes that they hide.
     pub bytes: u64,
     /// Deletions beyond the number of other entries, summed file by file.
     pub excess_deletions: u64,
-    /// Bytes of the files whose properties are known; the sums below are of these files only.
+    /// Bytes of the files whose properties are known. The sums below count only these files.
     pub known_bytes: u64,
-    /// Entries that are no deletions.
+    /// Entries that are not deletions.
     pub others: u64,
     /// Values before compression.
     pub raw_value_bytes: u64,
@@ -26,7 +26,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Of one file.
+    /// The weights of one file.
     pub fn of(f: &FileMeta) -> Weights {
         let bytes = f.file_size.saturating_add(f.compensated_range_deletion_size);
         let Some(s) = f.stats() else { return Weights { bytes, ..Weights::default() } };
@@ -59,7 +59,7 @@ impl Add for Weights {
     }
 }
 
-/// Never below 0: of the files taken away more may have been learnt than when they were added.
+/// Saturates at 0: more may be known about the subtracted files than when they were added.
 impl Sub for Weights {
     type Output = Weights;
     fn sub(self, other: Weights) -> Weights {

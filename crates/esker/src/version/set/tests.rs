@@ -66,7 +66,7 @@ fn numbers_at(set: &VersionSet, level: usize) -> Vec<u64> {
     set.current(DEFAULT).unwrap().files(level).iter().map(|f| f.number.0).collect()
 }
 
-/// All that a set says of its families, without what only this process knows.
+/// A set's facts about its families, without facts that only this process knows.
 fn describe(set: &VersionSet) -> String {
     let mut out = String::new();
     for f in set.families() {
@@ -156,7 +156,7 @@ fn a_full_manifest_is_followed_by_a_fresh_one() {
     assert_eq!(describe(&again), describe(&set));
 }
 
-/// The smallest possible MANIFEST may exceed the size limit.
+/// Even the smallest possible MANIFEST exceeds the size limit.
 #[test]
 fn a_manifest_of_many_tables_is_not_written_anew_with_each_edit() {
     let fs = mem();
@@ -173,8 +173,8 @@ fn a_manifest_of_many_tables_is_not_written_anew_with_each_edit() {
         fresh += log(&mut set, edit);
     }
     assert!(fresh <= 6, "{fresh} MANIFESTs for 200 tables");
-    // The number of tables stays: edits take up five times the bytes of the tables until the next
-    // MANIFEST.
+    // The number of tables is constant: edits fill five times the bytes of the tables before the
+    // next MANIFEST.
     fresh = 0;
     for _ in 0..2000 {
         let mut edit = add(&set, 0, "a", "b");
@@ -471,8 +471,8 @@ fn blob_files_are_kept_as_long_as_they_are_needed() {
     assert!(set.current(DEFAULT).unwrap().blob_files().is_empty());
 }
 
-/// A random history; every operation may fail. An acknowledged edit is there afterwards, and a
-/// retry succeeds.
+/// Runs a random history in which every operation may fail. An acknowledged edit is present
+/// afterwards, and a retry succeeds.
 #[test]
 fn after_failed_writes_the_old_or_the_new_state_is_there_and_a_retry_mends_it() {
     let (mut nothing_in_force, mut may_be_in_force) = (0, 0);
@@ -613,7 +613,7 @@ fn copy_dir(from: &Path) -> Arc<dyn FileSystem> {
     copy
 }
 
-/// `ESKER_FIXTURES` may name a directory with more of them than the tree has.
+/// `ESKER_FIXTURES` may name a directory with further databases.
 #[test]
 fn databases_of_rocksdb_are_recovered_and_survive_a_rewrite_of_their_manifest() {
     let in_tree = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures").to_owned();
@@ -678,7 +678,7 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
     key
 }
 
-/// Levels whose files meet in the same user key as often as not.
+/// A version in which half of the neighbouring files of a level share a user key.
 fn random_version(rng: &mut Rng, icmp: &InternalKeyComparator) -> Version {
     let mut version = Version::empty(DEFAULT, icmp.clone(), 4);
     let mut number = 0;
@@ -722,7 +722,7 @@ fn a_manifest_that_is_there_is_neither_overwritten_nor_deleted() {
     let edit = add(&set, 0, "a", "b");
     set.log_and_apply(vec![edit], fresh).expect_err("there is such a file");
     assert_eq!(fs.file_size(&foreign).unwrap(), 17);
-    // The next has another number.
+    // The next MANIFEST has another number.
     let edit = add(&set, 0, "a", "b");
     set.log_and_apply(vec![edit], fresh).unwrap();
     assert_eq!(fs.file_size(&foreign).unwrap(), 17);
