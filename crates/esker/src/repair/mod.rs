@@ -3,23 +3,23 @@
 //!
 //! In: a directory, and the options of its families (their comparators above all). Out: a directory
 //! that opens, with every readable table in level 0 ordered by sequence number, and the contents of
-//! the WALs in new tables. Nothing is deleted: unusable and unneeded files go into the subdirectory
-//! `lost`.
+//! the WALs in new tables. No file is deleted: unusable and unneeded files move into the
+//! subdirectory `lost`.
 //!
 //! Invariants
-//!  1. Until the new MANIFEST is in force, files are only added, and tables moved away that the old
-//!     one has given up: a repair that fails can be tried again. A later failure leaves some files
-//!     that are not in `lost` yet: an open before the next repair deletes those that the new
+//!  1. Until the new MANIFEST is in force, a repair only adds files, and moves tables away that the
+//!     old MANIFEST has dropped: after a failure it can be repeated. After a later failure, some
+//!     files are not in `lost` yet: an open before the next repair deletes those that the new
 //!     MANIFEST does not name.
-//!  2. Every table is checked whole before the MANIFEST names it.
-//!  3. A comparator that differs from a table's is the caller's mistake, and no reason to lose the
-//!     table.
+//!  2. Every table is read and checked completely before the MANIFEST names it.
+//!  3. A comparator that differs from a table's is an error of the caller, and no reason to drop
+//!     the table.
 //!
-//! Deleted entries that no compaction dropped yet may come back: without a MANIFEST, obsolete
-//! tables cannot be told from live ones. Dropped families may come back too, unless the MANIFEST
-//! can be read that far. A merge operand may count twice if three things come together: a WAL still
-//! has it; a compaction into the last level took its sequence number away; damage to the MANIFEST
-//! or lost tables hide its flush. Source: RocksDB `db/repair.cc`.
+//! Deleted entries may reappear if no compaction had dropped them: without a MANIFEST, obsolete
+//! tables cannot be told from live ones. Dropped families may reappear, too, unless the readable
+//! part of the MANIFEST records the drop. A merge operand may count twice if three things come
+//! together: a WAL still has it; a compaction into the last level has zeroed its sequence number;
+//! and damage to the MANIFEST or lost tables hide its flush. Source: RocksDB `db/repair.cc`.
 
 mod order;
 mod scan;
@@ -52,38 +52,40 @@ const LOST: &str = "lost";
 pub struct RepairSummary {
     /// Families of the repaired database, by id.
     pub families: Vec<String>,
-    /// Families that others, which are younger, had the name of: their ids, that name, and the one
-    /// under which they come back. They were dropped, and the MANIFEST cannot be read that far; or
-    /// their tables were imported by the younger one.
+    /// Families whose name a younger family has, too: their ids, that name, and the name under
+    /// which they reappear. Either they were dropped in an unreadable part of the MANIFEST, or the
+    /// younger family imported their tables.
     pub families_renamed: Vec<(ColumnFamilyId, String, String)>,
     /// Tables that were readable.
     pub tables_kept: Vec<FileNumber>,
-    /// Tables that the MANIFEST had given up already, as far as it can be read and all it names of
-    /// their family is there; and those of families that it says were dropped. Now in `lost`.
+    /// Tables that the MANIFEST had dropped already, now in `lost`. They count only if all tables
+    /// of the family that the MANIFEST's readable part names are readable. Tables of dropped
+    /// families are included.
     pub tables_obsolete: Vec<FileNumber>,
-    /// Tables that were not readable, now in `lost`, and why.
+    /// Unreadable tables, now in `lost`, with the error.
     pub tables_lost: Vec<(FileNumber, Error)>,
     /// Pairs of tables whose keys and sequence numbers both overlap. For keys in both, a `get`
-    /// believes the table with the larger newest sequence number, which may be the older one; scans
-    /// and compactions go by each key's own. A `compact_range` by this engine brings them in order.
-    /// RocksDB 7.8 may refuse to open such a level 0. Entries of an ingested table have no sequence
-    /// number of their own. Without a readable MANIFEST its age is unknown: it counts as older than
-    /// each table that it overlaps, for good, and these pairs are listed, too. The first 10,000 of
-    /// each family.
+    /// takes the value from the table with the larger newest sequence number, which may be the
+    /// older value. Scans and compactions use each entry's own sequence number, so a
+    /// `compact_range` by this engine repairs the order. RocksDB 7.8 may refuse to open such a
+    /// level 0. Entries of an ingested table have no sequence numbers of their own. Without a
+    /// readable MANIFEST, the age of such a table is unknown: it counts as older than each table
+    /// that it overlaps, and these pairs are listed, too. The list has at most 10,000 pairs of each
+    /// family.
     pub order_unsure: Vec<(FileNumber, FileNumber)>,
-    /// Blob files that cannot be read to their end, now in `lost`, and why: values in them are
+    /// Blob files that cannot be read to their end, now in `lost`, with the error. Their values are
     /// lost.
     pub blobs_lost: Vec<(FileNumber, Error)>,
     /// WALs that were converted, now in `lost`.
     pub wals: Vec<FileNumber>,
-    /// Those of them in which something was skipped, and what; for each the first place.
+    /// WALs in which a part was skipped, each with its first skipped part.
     pub wals_damaged: Vec<(FileNumber, String)>,
-    /// Tables that were made of them.
+    /// Tables that were written from WALs.
     pub tables_from_wals: Vec<FileNumber>,
-    /// Operations that were taken from WALs.
+    /// Number of operations that were taken from WALs.
     pub wal_records: u64,
-    /// Operations in WALs for families that were dropped, or have no table: their names are lost
-    /// with the MANIFEST.
+    /// Number of operations in WALs for families that were dropped, or whose names are lost with
+    /// the MANIFEST because they have no table.
     pub wal_records_without_family: u64,
     /// Names of transactions that were prepared and neither committed nor rolled back: their
     /// operations are lost.
@@ -94,10 +96,10 @@ pub struct RepairSummary {
 
 /// Makes a new MANIFEST for the database in `path` from its tables and WALs. `families` lists the
 /// families whose options differ from `options.cf`; all families that tables or a readable part of
-/// the old MANIFEST name come back under their ids. The database must not be open.
+/// the old MANIFEST name are restored under their ids. The database must not be open.
 /// # Errors
 /// `InvalidArgument`: a table was written with another comparator than its family's options name
-/// (both are in the message), the OPTIONS file names a `wal_dir` with WALs and `options` none, or
+/// (both are in the message), the OPTIONS file names a `wal_dir` with WALs and `options` do not, or
 /// `db_paths` or `cf_paths` lack a path with tables; nothing was changed · `IoError`: repair again
 /// after removing its cause.
 pub fn repair_db(
@@ -152,8 +154,7 @@ pub fn repair_db(
     let others = repair.other_directories();
     for directory in &others {
         if !repair.fs.file_exists(directory)? {
-            // Tables on a disk that is not mounted would be left out, and later deleted as
-            // obsolete.
+            // Tables on an unmounted disk would be left out, and later deleted as obsolete.
             let what = "of db_paths or cf_paths does not exist; make it if its tables are lost";
             return Err(Error::invalid_argument(what).at(directory.display()));
         }
@@ -173,7 +174,7 @@ pub fn repair_db(
     Ok(repair.summary)
 }
 
-/// A repair under way.
+/// A repair in progress.
 struct Repair {
     options: DbOptions,
     fs: Arc<dyn FileSystem>,
@@ -191,25 +192,25 @@ struct Repair {
     of_unknown_age: BTreeSet<FileNumber>,
     open_files: Arc<OpenFiles>,
     summary: RepairSummary,
-    /// Blob files that nothing names, or that cannot be read to their end.
+    /// Blob files that no table names, or that cannot be read to their end.
     blobs_left_over: Vec<PathBuf>,
 }
 
-/// The readable part of the MANIFEST on WALs and tables.
+/// Facts about WALs and tables from the readable part of the MANIFEST.
 #[derive(Default)]
 struct Flushed {
-    /// WALs below this hold nothing that was not in the family's tables.
+    /// For each family, the WAL number below which its tables have all its entries.
     log_numbers: BTreeMap<ColumnFamilyId, FileNumber>,
-    /// The tables that there were then.
+    /// The live tables at the end of the readable part.
     tables: BTreeMap<FileNumber, ColumnFamilyId>,
     /// All tables that it ever named, with family and description. Ingested tables do not contain
-    /// their family and age, and imported ones contain the family they come from.
+    /// their family and age, and imported tables contain the family from which they come.
     named: BTreeMap<FileNumber, (ColumnFamilyId, FileMetaData)>,
-    /// Those that there were no more.
+    /// Tables that it had dropped.
     obsolete: BTreeSet<FileNumber>,
-    /// The families that there were no more. No id is given twice.
+    /// Families that it had dropped. No id is used twice.
     dropped: BTreeSet<ColumnFamilyId>,
-    /// Before which timestamps families could not be read any more.
+    /// The oldest readable timestamp of each family that has one.
     full_history_ts_low: BTreeMap<ColumnFamilyId, Vec<u8>>,
 }
 
@@ -237,7 +238,7 @@ impl Flushed {
     }
 }
 
-/// A family that comes back.
+/// A family that the repair restores.
 struct Family {
     descriptor: ColumnFamilyDescriptor,
     paths: FilePaths,
@@ -245,7 +246,7 @@ struct Family {
     blobs: Vec<BlobFileAddition>,
     /// References to blob files by the found tables.
     references: BTreeMap<FileNumber, BlobTally>,
-    /// Before which timestamp it cannot be read any more; empty: it can at any.
+    /// The oldest readable timestamp; empty: there is no bound.
     full_history_ts_low: Vec<u8>,
 }
 
@@ -259,12 +260,12 @@ impl Family {
     }
 }
 
-/// The files that matter, as they were found.
+/// The files that the repair has found.
 #[derive(Default)]
 struct Found {
-    /// With their paths: names of old ones end in `.ldb`.
+    /// Tables with their paths: names of old tables end in `.ldb`.
     tables: Vec<(FileNumber, PathBuf)>,
-    /// With the directories that they are in: there may be some from before there was a `wal_dir`.
+    /// WALs with their directories: some may be from a time without `wal_dir`.
     wals: BTreeMap<FileNumber, PathBuf>,
     blobs: Vec<(FileNumber, PathBuf)>,
     manifests: Vec<FileNumber>,
@@ -272,15 +273,15 @@ struct Found {
 
 impl Repair {
     /// Whether every table of the family that the readable part of the MANIFEST names could be
-    /// read. Then its statements on the family's other tables hold.
+    /// read. If so, the MANIFEST's drops of other tables of the family are believed.
     fn has_all_tables_of(&self, family: ColumnFamilyId) -> bool {
         let kept: BTreeSet<_> = self.summary.tables_kept.iter().collect();
         let mut named = self.flushed.tables.iter().filter(|(_, of)| **of == family);
         named.all(|(table, _)| kept.contains(table))
     }
 
-    /// Leaves out tables that a compaction has replaced. They would bring back operands that the
-    /// new table holds as well, and values older than those that lost their sequence numbers.
+    /// Leaves out tables that a compaction has replaced. They would add operands that the new table
+    /// has, too, and older values would hide newer ones whose sequence numbers were zeroed.
     fn leave_out_obsolete_tables(&mut self) {
         let whole: Vec<_> = self.families.keys().copied().filter(|id| self.has_all_tables_of(*id)).collect();
         let mut left_out = BTreeSet::new();
@@ -342,7 +343,7 @@ impl Repair {
         other_directories(&self.path, &described.chain([of_default, of_db]).collect::<Vec<_>>())
     }
 
-    /// The family with this id, made if it is not there yet.
+    /// The family with this id, which is created if it does not exist.
     fn family(&mut self, id: ColumnFamilyId, name: &str) -> Result<&mut Family> {
         if !self.families.contains_key(&id) {
             let described = self.described.iter().find(|d| d.name == name);
@@ -363,8 +364,8 @@ impl Repair {
     }
 
     /// Resolves equal names of families, which no MANIFEST may have: the youngest family keeps the
-    /// name. It was made after the others were dropped, or imported their tables. Their data is not
-    /// mixed, because it may have been deleted.
+    /// name. It was created after the others were dropped, or it imported their tables. The
+    /// families stay separate, because data of the older ones may have been deleted.
     fn name_families(&mut self) {
         let mut taken: BTreeSet<String> = self.families.values().map(|f| f.descriptor.name.clone()).collect();
         let mut seen = BTreeSet::new();
@@ -384,8 +385,8 @@ impl Repair {
         }
     }
 
-    /// Tables in level 0 in the order of their sequence numbers, in a MANIFEST that is then in
-    /// force.
+    /// Writes the MANIFEST and puts it in force: all tables in level 0, in the order of their
+    /// sequence numbers.
     fn write_manifest(&mut self) -> Result<()> {
         let manifest_number = self.numbers.new_file_number();
         let log_number = self.numbers.new_file_number();
@@ -444,8 +445,9 @@ impl Repair {
         write_manifest(&options, manifest_number, &edits)
     }
 
-    /// Moves tables that the MANIFEST has given up into `lost`, while that still says so: the new
-    /// one does not know of them, and a repair that goes on from it would take them for live.
+    /// Moves tables that the old MANIFEST has dropped into `lost`, before the new MANIFEST is in
+    /// force. The new one has no record of the drops, so a later repair would take these tables for
+    /// live.
     fn archive_obsolete_tables(&self, found: &Found) -> Result<()> {
         let obsolete: BTreeSet<_> = self.summary.tables_obsolete.iter().collect();
         for (_, path) in found.tables.iter().filter(|(number, _)| obsolete.contains(number)) {
@@ -454,7 +456,7 @@ impl Repair {
         self.sync_lost([&self.path].into_iter().chain(&self.other_directories()))
     }
 
-    /// Moves all else that the repaired database does not use into `lost`.
+    /// Moves all other files that the repaired database does not use into `lost`.
     fn archive(&self, found: &Found) -> Result<()> {
         let lost: BTreeSet<_> = self.summary.tables_lost.iter().map(|(number, _)| number).collect();
         for (_, path) in found.tables.iter().filter(|(number, _)| lost.contains(number)) {
@@ -472,7 +474,7 @@ impl Repair {
         self.sync_lost(changed.collect::<BTreeSet<_>>())
     }
 
-    /// Makes moves from these directories durable.
+    /// Makes the moves from these directories durable.
     fn sync_lost<'a>(&self, directories: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
         for dir in directories {
             let lost = dir.join(LOST);

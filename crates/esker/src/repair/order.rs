@@ -3,9 +3,9 @@
 //! In: the tables of a family, by sequence number. Out: the pairs whose keys and sequence numbers
 //! both overlap.
 //!
-//! There may be tens of thousands, most of them with keys or sequence numbers of their own. So they
-//! are visited by key, and a tree over those that reach the current key finds the ones whose
-//! sequence numbers overlap.
+//! There may be tens of thousands of tables, most of which overlap no other in both. So tables are
+//! visited by key, and a tree over the tables that reach the current key finds those with
+//! overlapping sequence numbers.
 
 use esker_base::comparator::Comparator;
 use esker_base::{FileNumber, SequenceNumber};
@@ -13,12 +13,12 @@ use esker_format::key;
 use esker_format::version_edit::FileMetaData;
 use std::collections::BTreeSet;
 
-/// More are not named: with all tables in each other's way that would be the square of their
+/// Most pairs that are listed: if all tables overlap, their number is the square of the tables'
 /// number.
 const MOST: usize = 10_000;
 
-/// Pairs of tables, sorted by sequence number, that overlap, or whose order is unknown: an ingested
-/// one `of_unknown_age` and any behind it. The older of each first.
+/// Pairs of overlapping tables whose order is unsure, the older table first. The tables are sorted
+/// by sequence number. A table `of_unknown_age` forms a pair with each overlapping table behind it.
 pub(super) fn unsure_pairs(
     tables: &[FileMetaData],
     comparator: &dyn Comparator,
@@ -60,10 +60,10 @@ pub(super) fn unsure_pairs(
     pairs.into_iter().map(|(older, newer)| (tables[older].number, tables[newer].number)).collect()
 }
 
-/// Tables by their oldest sequence number, and up to which one they go: a tree whose nodes know the
-/// newest below them.
+/// Tables by their oldest sequence number, in a tree whose nodes hold the newest sequence number
+/// below them.
 struct Reaching {
-    /// Of leaves, a power of two.
+    /// Number of leaves, a power of two.
     width: usize,
     newest: Vec<Option<SequenceNumber>>,
 }
@@ -83,7 +83,8 @@ impl Reaching {
         }
     }
 
-    /// Calls `found` for those of the first `count` that reach `oldest`, until it returns false.
+    /// Calls `found` for each of the first `count` tables that reaches `oldest`, until it returns
+    /// false.
     fn for_each(&self, count: usize, oldest: SequenceNumber, found: &mut dyn FnMut(usize) -> bool) {
         let mut nodes = vec![(1, 0, self.width)];
         while let Some((node, from, to)) = nodes.pop() {
@@ -165,8 +166,8 @@ mod tests {
             compared.set(comparator.count() / TABLES);
             pairs.len()
         };
-        // Of the last level, whose sequence numbers are gone; of level 0; and all in each other's
-        // way.
+        // Tables of the last level, with zeroed sequence numbers; tables of level 0; and tables
+        // that all overlap.
         assert_eq!(pairs((0..TABLES).map(|n| table(n, (2 * n, 2 * n + 1), (0, 0))).collect()), 0);
         assert!(compared.get() < 60, "{compared:?}");
         assert_eq!(pairs((0..TABLES).map(|n| table(n, (0, 9), (2 * n, 2 * n + 1))).collect()), 0);

@@ -1,4 +1,4 @@
-//! Reads tables and old MANIFESTs.
+//! Reads tables, blob files and old MANIFESTs for a repair.
 
 use super::{Family, Flushed, Found, Repair};
 use crate::merge::compaction_iter::BlobTally;
@@ -22,20 +22,20 @@ use std::path::Path;
 struct Said {
     names: BTreeMap<ColumnFamilyId, String>,
     flushed: Flushed,
-    /// All that there was when it was written is in it.
+    /// Whether the MANIFEST's initial snapshot could be read completely.
     is_whole: bool,
 }
 
-/// Whether a file could not be read, which may pass: it need not be damaged.
+/// Whether a read failed: the failure may be transient, and the file sound.
 fn is_of_reading(error: &Error) -> bool {
     error.kind() == ErrorKind::IoError && error.subcode() != SubCode::PathNotFound
 }
 
 impl Repair {
-    /// Gives each family the blob files that its tables may name, after they have been read whole.
-    /// Garbage starts anew, counted by references. A record has two references if a table lies
-    /// beside the output of its compaction. A file therefore counts as many records as it has
-    /// references; otherwise the first table to go would take the record from the other.
+    /// Gives each family the blob files that its tables may name, after reading them completely.
+    /// Garbage is counted anew, by references. A record has two references if both a table and the
+    /// output of its compaction exist. So a blob file counts as many records as it has references.
+    /// Otherwise dropping the first table would make a record garbage that the second still needs.
     /// # Errors
     /// `IoError` that does not concern the file's contents.
     pub(super) fn scan_blobs(&mut self, found: &Found) -> Result<()> {
@@ -79,10 +79,10 @@ impl Repair {
         Ok(())
     }
 
-    /// Takes names of families from the readable part of the MANIFEST, for families with WAL
-    /// entries and no table yet, and what had been flushed.
+    /// Reads the old MANIFEST: names of families (for those with WAL entries but no table), and the
+    /// WALs that had been flushed.
     /// # Errors
-    /// `IoError` of a MANIFEST that may be whole.
+    /// `IoError` of a MANIFEST that may be sound.
     pub(super) fn names_from_manifests(&mut self, found: &Found) -> Result<()> {
         let Some(said) = self.read_manifest(found)? else { return Ok(()) };
         let names = said.names;
@@ -97,10 +97,10 @@ impl Repair {
     }
 
     /// The MANIFEST in force, if it can be read beyond its initial snapshot; otherwise the newest
-    /// one with that property. A newer one was only begun when power failed, or by an earlier
-    /// repair: it counts, as far as it goes, only if there is no other.
+    /// MANIFEST for which this holds. An incomplete one, from a power failure or an earlier repair,
+    /// is used only if there is no other.
     /// # Errors
-    /// `IoError`: one could not be read, at least this time, and may be whole.
+    /// `IoError`: the read of a MANIFEST failed, and it may be sound.
     fn read_manifest(&self, found: &Found) -> Result<Option<Said>> {
         let in_force = match read_current(self.fs.as_ref(), &self.path) {
             Err(e) if is_of_reading(&e) => return Err(e),
@@ -138,14 +138,14 @@ impl Repair {
             if edit.column_family_drop {
                 said.names.remove(&edit.column_family);
             }
-            // It comes behind all families and their files.
+            // This edit comes after all families and their files.
             said.is_whole |= edit.next_file_number.is_some();
             said.flushed.apply(&edit);
         }
     }
 
-    /// Refuses options with fewer paths than the MANIFEST names: tables in the others would be left
-    /// out, and later be deleted as obsolete.
+    /// Refuses options with fewer paths than the MANIFEST names: tables in the missing paths would
+    /// be left out, and later deleted as obsolete.
     /// # Errors
     /// `InvalidArgument` names a table and its path id.
     fn check_path_ids(&self, found: &Found) -> Result<()> {
@@ -165,9 +165,10 @@ impl Repair {
         Ok(())
     }
 
-    /// Checks every table and describes those that are whole.
+    /// Checks every table, and describes the sound ones.
     /// # Errors
-    /// `InvalidArgument`: another comparator · `IoError` that is not about the table's contents.
+    /// `InvalidArgument`: another comparator · `IoError` that does not concern the table's
+    /// contents.
     pub(super) fn scan_tables(&mut self, found: &Found) -> Result<()> {
         self.check_path_ids(found)?;
         for (number, path) in &found.tables {
@@ -184,7 +185,7 @@ impl Repair {
         Ok(())
     }
 
-    /// `false` if the table's family was dropped.
+    /// Checks and describes one table. Returns `false` if its family was dropped.
     fn scan_table(&mut self, number: FileNumber, path: &Path) -> Result<bool> {
         let file_size = self.fs.file_size(path)?;
         let file = self.fs.new_random_access_file(path)?;
@@ -240,7 +241,7 @@ impl Repair {
         check_place(path, path_id.is_some())?;
         meta.path_id = path_id.unwrap_or(0);
         if icmp.timestamp_size() > 0 {
-            // Tables are written on as they were begun.
+            // The family continues as it was: new tables store timestamps if the old ones do.
             family.descriptor.options.persist_user_defined_timestamps = !reader.lacks_timestamps();
         }
         family.tables.push(meta);
@@ -260,7 +261,7 @@ fn check_place(path: &Path, is_of_family: bool) -> Result<()> {
     Err(Error::invalid_argument(what).at(path.display()))
 }
 
-/// Whether the error is about the file's contents, not about reading it this time.
+/// Whether the error concerns the file's contents, and not this attempt to read it.
 fn is_of_contents(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotSupported)
 }
@@ -281,7 +282,7 @@ impl Family {
     }
 }
 
-/// The family that a table was written for; the default one if it does not say.
+/// The family for which a table was written; the default family if the table does not say.
 fn family_of(properties: &TableProperties) -> Result<ColumnFamilyId> {
     match properties.column_family_id {
         UNKNOWN_COLUMN_FAMILY => Ok(ColumnFamilyId::DEFAULT),
@@ -292,7 +293,7 @@ fn family_of(properties: &TableProperties) -> Result<ColumnFamilyId> {
 }
 
 /// The table's description for the MANIFEST, from all its entries, and their references to blob
-/// files. Bounds of tables without persisted timestamps have some all the same, as in memory.
+/// files. Bounds get timestamps even if the table stores none, as in memory.
 fn describe(
     reader: &Arc<TableReader>,
     icmp: &InternalKeyComparator,
@@ -320,7 +321,7 @@ fn describe(
     if icmp.timestamp_size() > 0 {
         for tombstone in stored_tombstones(reader, icmp) {
             let start = key::internal_key(&tombstone.start, tombstone.seq, ValueType::RangeDeletion);
-            // Before all versions of the key, which are not hidden.
+            // The bound before all versions of the end key, which the tombstone does not hide.
             let end = icmp.first_version(icmp.split_timestamp(&tombstone.end).0);
             let end = key::internal_key(&end, SequenceNumber::MAX, ValueType::RangeDeletion);
             bounds.include(&start, &end, tombstone.seq);

@@ -1,5 +1,6 @@
-//! WALs into tables: whatever can be read of them. A record costs its own entries, not the number
-//! of families. All memtables together stay near the bound of the write buffer manager.
+//! Converts the readable parts of WALs into tables. The cost of a record depends on its entries,
+//! not on the number of families. All memtables together stay near the bound of the write buffer
+//! manager.
 
 use super::{Family, Found, Repair, RepairSummary};
 use crate::db;
@@ -26,11 +27,11 @@ struct Replayed {
     icmp: InternalKeyComparator,
     mem: Arc<MemTable>,
     tables: Arc<TableCache>,
-    /// The tables that were there before, newest first.
+    /// The tables of the family before the replay, newest first.
     old: Vec<FileMetaData>,
-    /// Whether all tables that were found could be read.
+    /// Whether all found tables could be read.
     no_table_lost: bool,
-    /// WALs below this number are in the tables.
+    /// The tables have all entries of WALs below this number.
     flushed_before: FileNumber,
     write_buffer_size: usize,
 }
@@ -137,7 +138,7 @@ impl Repair {
             }
             if let Some(warning) = decide.take_warning() {
                 esker_base::info_log!(self.info_log, Warn, "WAL {wal:06}: {warning}");
-                // A torn end is how a process that was killed leaves its WAL.
+                // A killed process leaves an incomplete record at the end of its WAL.
                 if !ends || event.is_err() {
                     self.summary.note_damage(wal, &warning);
                 }
@@ -148,9 +149,9 @@ impl Repair {
         }
     }
 
-    /// Takes over one batch and says how many sequence numbers it took. Ops that cannot be taken
-    /// over are passed by. Adds families whose memtable is full to `full`, and what memtables hold
-    /// more to `budget`.
+    /// Applies one batch, and returns how many sequence numbers it took. Skips ops that cannot be
+    /// applied. Adds families with a full memtable to `full`, and the memtables' growth to
+    /// `budget`.
     fn apply(
         &mut self,
         wal: FileNumber,
@@ -238,13 +239,14 @@ impl RepairSummary {
 
 impl Replayed {
     /// Whether a table contains this entry: the WAL outlived the flush because another family
-    /// needed it. A merge operand must not count twice, and RocksDB refuses level-0 files whose
-    /// sequence numbers begin alike.
+    /// needed it. A merge operand must not count twice, and RocksDB refuses level-0 files with
+    /// equal smallest sequence numbers.
     ///
-    /// The entry itself may be gone: a flush drops overwritten entries and joins operands. But
-    /// entries of one key are flushed in order. So a table that has the key with this sequence
-    /// number or a newer one, or hides it, included this entry. Or a lost table did: then an
-    /// operand older than all of this table is taken from the WAL.
+    /// The table may lack the entry itself: a flush drops overwritten entries and joins operands.
+    /// But entries of one key are flushed in order. So a table that has the key with this or a
+    /// newer sequence number, or hides it, comes from a flush after this entry. If tables are lost,
+    /// a lost one may have had the entry: an operand that is older than all entries of this table
+    /// is then taken from the WAL.
     fn has(&self, sequence: SequenceNumber, entry: &ApplyEntry<'_>) -> Result<bool> {
         let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
         let plain = self.icmp.without_timestamp();

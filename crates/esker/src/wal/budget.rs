@@ -1,11 +1,12 @@
-//! The memory that the replay of WALs takes before it writes tables.
+//! Limits the memory of a WAL replay: decides when it writes tables.
 //!
-//! In: the entries that are replayed. Out: whether memtables are to become tables, and which.
+//! In: the entries that are replayed. Out: whether memtables should become tables, and which of
+//! them.
 
 use crate::options::{DbOptions, WriteBufferManager};
 use esker_base::sync::Arc;
 
-/// Memory of an entry in a memtable besides its key and value, roughly.
+/// Approximate bytes of an entry in a memtable besides its key and value.
 const ENTRY_OVERHEAD: usize = 64;
 
 /// The bound of the write buffer manager, for a replay.
@@ -17,30 +18,30 @@ pub(crate) struct ReplayBudget {
 }
 
 impl ReplayBudget {
-    /// Of a database with these options.
+    /// The budget of a database with these options.
     pub(crate) fn new(options: &DbOptions) -> ReplayBudget {
         ReplayBudget { manager: options.write_buffer_manager.clone(), bytes_since_flush: 0 }
     }
 
-    /// An entry was replayed.
+    /// Counts a replayed entry.
     pub(crate) fn note(&mut self, key: &[u8], value: &[u8]) {
         self.bytes_since_flush += key.len() + value.len() + ENTRY_OVERHEAD;
     }
 
-    /// Tables were written.
+    /// Notes that tables were written.
     pub(crate) fn note_flush(&mut self) {
         self.bytes_since_flush = 0;
     }
 
-    /// Whether the manager wants a flush, and the replay holds enough to make one worthwhile.
-    /// Memory of other databases would otherwise cause a flush after each batch.
+    /// Whether the manager wants a flush, and the replay holds enough memory for one. Otherwise the
+    /// memory of other databases would cause a flush after each batch.
     pub(crate) fn is_exceeded(&self) -> bool {
         let manager = self.manager.as_ref();
         manager.is_some_and(|m| self.bytes_since_flush >= m.buffer_size() / 8 && m.should_flush())
     }
 }
 
-/// The largest memtables, with half of the memory of all, from pairs of bytes and family. Cost: a
+/// Chooses the largest memtables, with half of all memory, from pairs of bytes and family. Cost: a
 /// sort of the pairs.
 pub(crate) fn largest_half<K: Copy + Ord>(memtables: impl Iterator<Item = (usize, K)>) -> Vec<K> {
     let mut filled: Vec<_> = memtables.collect();

@@ -1,13 +1,12 @@
 //! The WALs of a primary that a secondary follows.
 //!
-//! In: the numbers of the WALs that are there and wanted. Out: open readers, each with the place
-//! behind the last record that was replayed, and the state of the replay between two catch-ups.
+//! In: the numbers of the WALs that exist and are wanted. Out: open readers, each with the position
+//! behind its last replayed record, and the state of the replay between two catch-ups.
 //!
 //! Invariants
-//!  1. A place only moves over whole records. A record that its writer has not finished is read
-//!     again later.
+//!  1. A position only moves over complete records. An unfinished record is read again later.
 //!  2. A WAL has ended once a later one has a record: the primary writes to one WAL at a time. So
-//!     [`FollowedWals::has_record_behind`] must be asked before a WAL is read to its end.
+//!     the caller asks [`FollowedWals::has_record_behind`] before it reads a WAL to its end.
 
 use super::{TailSource, TwoPhaseReplay};
 use esker_base::{FileNumber, Result};
@@ -23,15 +22,15 @@ use std::path::Path;
 #[derive(Debug)]
 pub(crate) struct FollowedWal {
     pub(crate) log: LogReader<TailSource>,
-    /// Behind the last record that was replayed.
+    /// The position behind the last replayed record.
     pub(crate) mark: LogMark,
-    /// Whether replay has begun, and has come to its end.
+    /// Whether the replay has begun; `is_done`: whether it has reached the end.
     pub(crate) is_begun: bool,
     pub(crate) is_done: bool,
 }
 
 impl FollowedWal {
-    /// The next event. An event is taken once `mark` is moved behind it.
+    /// The next event. [`FollowedWal::take`] moves `mark` behind it.
     /// # Errors
     /// `IoError`.
     pub(crate) fn next_record(&mut self, record: &mut Vec<u8>) -> Result<LogEvent> {
@@ -43,12 +42,12 @@ impl FollowedWal {
         self.mark = self.log.mark();
     }
 
-    /// Gives back events that were not taken.
+    /// Returns to `mark`: events that were not taken are read again.
     pub(crate) fn go_back(&mut self) {
         self.log.go_back(&self.mark);
     }
 
-    /// Whether it holds a whole record that was not replayed.
+    /// Whether the WAL has a complete record that was not replayed.
     fn has_record(&mut self) -> Result<bool> {
         let mut record = Vec::new();
         let found = loop {
@@ -69,18 +68,18 @@ impl FollowedWal {
 pub(crate) struct FollowedWals {
     mode: WalReplayMode,
     wals: BTreeMap<FileNumber, FollowedWal>,
-    /// WALs that were there when the directory was last listed.
+    /// WALs in the directory when it was last listed.
     pub(crate) seen: Vec<FileNumber>,
     pub(crate) decide: WalReplay,
     pub(crate) two_phase: TwoPhaseReplay,
     /// The WAL that is being replayed, and the WAL before it.
     pub(crate) at: (FileNumber, Option<FileNumber>),
-    /// Number of records of each.
+    /// Numbers of their records.
     pub(crate) records: (u64, u64),
 }
 
 impl FollowedWals {
-    /// No WAL is open.
+    /// A state without open WALs.
     pub(crate) fn new(mode: WalReplayMode) -> FollowedWals {
         FollowedWals {
             mode,
@@ -93,7 +92,7 @@ impl FollowedWals {
         }
     }
 
-    /// Forgets what was replayed: all wanted WALs are replayed again, from the front.
+    /// Forgets the progress: all wanted WALs are replayed again, from the start.
     pub(crate) fn begin_again(&mut self) {
         let seen = std::mem::take(&mut self.seen);
         *self = FollowedWals { seen, ..FollowedWals::new(self.mode) };
@@ -125,7 +124,7 @@ impl FollowedWals {
         self.wals.contains_key(&number)
     }
 
-    /// WALs that replay has not come to the end of, oldest first.
+    /// WALs whose end the replay has not reached, oldest first.
     pub(crate) fn unfinished(&self) -> Vec<FileNumber> {
         self.wals.iter().filter(|(_, wal)| !wal.is_done).map(|(number, _)| *number).collect()
     }

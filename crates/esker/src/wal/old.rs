@@ -1,15 +1,15 @@
 //! WALs that no family needs and that are still on disk: in the WAL directory or its archive.
 //!
 //! In: files that the database releases, readers that hold files, the age and size of the archive.
-//! Out: which files go into the archive, and which are deleted. No I/O here: `instance/purge.rs`
-//! carries it out.
+//! Out: the files to archive, and the files to delete. `instance/purge.rs` does the I/O.
 //!
 //! Invariants
-//!  1. While a reader holds file N, no file numbered N or more is deleted, nor written over. It may
-//!     go into the archive.
-//!  2. A file stays listed until it is deleted: a list made under the lock of the WALs misses none.
+//!  1. While a reader holds file N, no file numbered N or higher is deleted or overwritten. Files
+//!     may still move into the archive.
+//!  2. A file stays listed until it is deleted: a list that is made under the lock of the WALs is
+//!     complete.
 //!  3. Bytes behind the cut of a file are no records of this database: a failed write, or damage at
-//!     which a recovery stopped. They do not get into the archive.
+//!     which a recovery stopped. They are not archived.
 
 use crate::options::DbOptions;
 use esker_base::FileNumber;
@@ -20,7 +20,7 @@ use std::ops::Bound;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ArchivedWal {
     pub(crate) bytes: u64,
-    /// When it was last written, in seconds since 1970.
+    /// The time of the last write, in seconds since 1970.
     pub(crate) modified: u64,
 }
 
@@ -30,20 +30,20 @@ pub(crate) struct OldWals {
     /// `WAL_ttl_seconds` and `WAL_size_limit_MB` in bytes; 0: no bound.
     ttl_seconds: u64,
     size_limit: u64,
-    /// In the WAL directory.
+    /// Old WALs in the WAL directory.
     retired: BTreeSet<FileNumber>,
     archived: BTreeMap<FileNumber, ArchivedWal>,
-    /// The sum of their bytes.
+    /// Bytes of the archived files.
     archived_bytes: u64,
-    /// Length of the part of a file that holds records of this database; files without an entry
-    /// hold them to their end.
+    /// Length of the part of a file with records of this database. In a file without an entry, that
+    /// is the whole file.
     cuts: BTreeMap<FileNumber, u64>,
     /// Readers by the oldest file that each needs.
     held: BTreeMap<FileNumber, usize>,
 }
 
 impl OldWals {
-    /// Without files.
+    /// A list without files.
     pub(crate) fn new(options: &DbOptions) -> OldWals {
         OldWals {
             ttl_seconds: options.wal_ttl_seconds,
@@ -52,12 +52,12 @@ impl OldWals {
         }
     }
 
-    /// Whether files go into the archive before they are deleted.
+    /// Whether files are archived before they are deleted.
     pub(crate) fn archives(&self) -> bool {
         self.ttl_seconds > 0 || self.size_limit > 0
     }
 
-    /// A reader needs `number` and all later files.
+    /// Notes that a reader needs `number` and all later files.
     pub(crate) fn hold(&mut self, number: FileNumber) {
         *self.held.entry(number).or_default() += 1;
     }
@@ -83,7 +83,7 @@ impl OldWals {
         self.held.keys().next().is_some_and(|oldest| *oldest <= number)
     }
 
-    /// Only the first `bytes` of a file hold records of this database.
+    /// Notes that only the first `bytes` of a file hold records of this database.
     pub(crate) fn cut(&mut self, number: FileNumber, bytes: u64) {
         self.cuts.insert(number, bytes);
     }
@@ -93,12 +93,12 @@ impl OldWals {
         self.cuts.get(&number).copied()
     }
 
-    /// No family needs the file in the WAL directory any more.
+    /// Notes that no family needs the file in the WAL directory.
     pub(crate) fn retire(&mut self, number: FileNumber) {
         self.retired.insert(number);
     }
 
-    /// The file is in the archive.
+    /// Notes that the file is in the archive.
     pub(crate) fn note_archived(&mut self, number: FileNumber, file: ArchivedWal) {
         self.retired.remove(&number);
         self.cuts.remove(&number);
@@ -108,20 +108,20 @@ impl OldWals {
         }
     }
 
-    /// The file is deleted.
+    /// Notes that the file was deleted.
     pub(crate) fn forget(&mut self, number: FileNumber) {
         self.retired.remove(&number);
         self.cuts.remove(&number);
     }
 
-    /// Files that the archive is to take, oldest first. They stay listed until
-    /// [`OldWals::note_archived`] or [`OldWals::forget`].
+    /// Files to archive, oldest first. They stay listed until [`OldWals::note_archived`] or
+    /// [`OldWals::forget`].
     pub(crate) fn to_archive(&self) -> Vec<FileNumber> {
         if self.archives() { self.retired.iter().copied().collect() } else { Vec::new() }
     }
 
-    /// Takes the files of the WAL directory that are to be deleted, oldest first. `last`: no reader
-    /// will read any more.
+    /// Takes the files of the WAL directory that should be deleted, oldest first. `last`: no
+    /// further reads will come.
     pub(crate) fn take_deletable(&mut self, last: bool) -> Vec<FileNumber> {
         if self.archives() {
             return Vec::new();
@@ -132,8 +132,8 @@ impl OldWals {
         gone
     }
 
-    /// Takes the files of the archive that are too old at `now`, in seconds, or too many, oldest
-    /// first. Cost: one step for each file taken.
+    /// Takes the archived files that are too old at `now` (in seconds), or whose bytes exceed the
+    /// limit, oldest first. Cost: one step for each file taken.
     pub(crate) fn take_expired(&mut self, now: u64) -> Vec<FileNumber> {
         let mut gone = Vec::new();
         while let Some((&number, &file)) = self.archived.first_key_value() {
@@ -152,7 +152,7 @@ impl OldWals {
         self.size_limit > 0 && self.archived_bytes > self.size_limit
     }
 
-    /// The file of the archive with this number.
+    /// The archived file with this number.
     pub(crate) fn archived(&self, number: FileNumber) -> Option<ArchivedWal> {
         self.archived.get(&number).copied()
     }

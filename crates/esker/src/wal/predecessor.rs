@@ -1,38 +1,39 @@
-//! The first record of a WAL whose predecessor is not synced yet: where that one ended.
+//! The first record of a WAL whose predecessor is not synced yet. It states the predecessor's end.
 //!
-//! A crash may take the end of a WAL, cut between two records, and leave the beginning of the next:
-//! nothing looks damaged, but records are missing. RocksDB 10 detects that by a record type of its
-//! own (`track_and_verify_wals`), at which older versions stop. Here it is a write batch without
-//! operations that carries log data, which every RocksDB skips.
+//! A crash may lose the end of a WAL, cut between two records, and keep the start of the next WAL:
+//! no record looks damaged, but some are missing. RocksDB 10 detects this by a record type of its
+//! own (`track_and_verify_wals`), at which older versions stop. Esker writes a batch that has only
+//! log data, which every RocksDB skips.
 //!
-//! In: number of the predecessor, the sequence number due after its last record, and its number of
-//! records, as steps of prepared transactions take no numbers. Out: a batch; and back.
+//! In: the predecessor's number, the sequence number due after its last record, and its number of
+//! records, because steps of prepared transactions take no sequence numbers. Out: a batch; and
+//! back.
 //!
-//! A WAL that replaces a failed one begins with copies of the sections prepared there. It records
-//! that in the same way, with a number that is never due. Until the MANIFEST releases the failed
-//! WAL, that one counts and not the copies. It may hold the commit of a copied section that was
-//! refused, or have lost earlier records.
+//! A WAL that replaces a failed one begins with copies of the sections prepared there. It states
+//! this in the same way, with a sequence number that is never due. Until the MANIFEST releases the
+//! failed WAL, that WAL counts and the copies do not: it may hold a refused commit of a copied
+//! section, or have lost earlier records.
 
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_format::write_batch::{BatchOp, WriteBatch, WriteBatchView};
 
 const MAGIC: &[u8] = b"esker.wal.predecessor";
 
-/// A WAL's statement about the one before it.
+/// A WAL's statement about the preceding WAL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Predecessor {
     pub(crate) number: FileNumber,
-    /// Of the first record that is not in it.
+    /// The sequence number due after the predecessor's last record.
     pub(crate) due: SequenceNumber,
-    /// Number of records in it; `None`: that was not known when this was written.
+    /// Number of records in the predecessor; `None`: it was unknown at the time of writing.
     pub(crate) records: Option<u64>,
 }
 
-/// Due after a WAL that has failed.
+/// The `due` number for a failed WAL.
 const NEVER: SequenceNumber = SequenceNumber(u64::MAX);
 
 impl Predecessor {
-    /// One whose end is not known.
+    /// The statement about a failed WAL, whose end is unknown.
     pub(crate) fn that_failed(number: FileNumber) -> Predecessor {
         Predecessor { number, due: NEVER, records: None }
     }
@@ -41,7 +42,7 @@ impl Predecessor {
         self.due == NEVER
     }
 
-    /// The batch that says so, ahead of the one numbered `next`.
+    /// The statement as a batch that precedes the batch numbered `next`.
     pub(crate) fn to_batch(self, next: SequenceNumber) -> Result<WriteBatch> {
         let records = self.records.map(u64::to_le_bytes);
         let records = records.as_ref().map_or(&[][..], |bytes| bytes);
