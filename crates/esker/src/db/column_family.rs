@@ -195,7 +195,7 @@ impl Db {
         Ok(made.into_iter().map(|cf| ColumnFamilyHandle { cf }).collect())
     }
 
-    /// Creates and locks the directories that only these new families use.
+    /// Creates and holds the directories that only these new families use.
     pub(super) fn take_directories(&self, families: &[ColumnFamilyDescriptor]) -> Result<()> {
         let engine = self.engine();
         let own = families.iter().filter(|family| !family.options.cf_paths.is_empty());

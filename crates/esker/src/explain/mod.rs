@@ -27,11 +27,11 @@ use esker_table::ScansAhead;
 use lookup::ExplainedLookup;
 use watch::Watch;
 
-/// The rows that a scan is to give.
+/// The rows that a scan should return.
 #[derive(Clone, Default)]
 pub struct ExplainScan {
-    /// The key to start from; without one, the first key, or the last if `reverse`. Bounds are in
-    /// the read options.
+    /// The key at which the scan starts; `None`: the first key, or the last if `reverse`. Bounds
+    /// are in the read options.
     pub from: Option<Vec<u8>>,
     /// Maximum number of rows.
     pub rows: u64,
@@ -45,12 +45,12 @@ esker_base::debug_with_text!(ExplainScan {
     reverse,
 });
 
-/// A family whose reads are to be explained, and their options.
+/// A family whose reads are explained, and the read options.
 pub(crate) struct Explainer<'e> {
     db: &'e DbInner,
     cf: &'e ColumnFamily,
     options: &'e ReadOptions,
-    /// When the explanation began.
+    /// The time at which the explanation began.
     start: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Cursors that count their steps, for scans that are explained.
+//! Cursors that count their steps, for explained scans.
 //!
 //! Invariant: a watched cursor behaves as the cursor inside it.
 
@@ -105,7 +105,7 @@ impl WatchedIter {
         result
     }
 
-    /// The same for calls that leave the cursor where it is.
+    /// Counts a call that does not move the cursor.
     fn look<'i, R>(&'i self, look: impl FnOnce(&'i dyn ScanIterator) -> R) -> R {
         let counting = Counting::begin(&self.watch);
         let result = look(&*self.iter);
@@ -170,7 +170,7 @@ impl InternalIterator for WatchedIter {
 
 impl ScanIterator for WatchedIter {
     forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, passed, go_on, release);
-    // No runs: each step is a call that is counted.
+    // This cursor gives no decoded runs, so that each step is a counted call.
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
         advance, pass);
 

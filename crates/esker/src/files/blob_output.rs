@@ -25,7 +25,7 @@ pub(crate) struct BlobOutput<'a> {
     /// Values of at least this many bytes go into blob files; `None`: no values.
     min_bytes: Option<u64>,
     current: Option<BlobFileBuilder>,
-    /// Of the whole current file, with `file_checksum_gen_factory`.
+    /// The checksum of the current file, if there is a `file_checksum_gen_factory`.
     checksum: Option<PendingChecksum>,
     pub(crate) finished: Vec<BlobFileAddition>,
     pub(crate) created: Vec<FileNumber>,
@@ -40,7 +40,7 @@ impl std::fmt::Debug for BlobOutput<'_> {
 }
 
 impl<'a> BlobOutput<'a> {
-    /// For tables that go to `level`. Nothing is created before there is a value for it.
+    /// The blob files of tables for `level`. Creates no file before the first value for it.
     pub(crate) fn new(
         context: OutputContext<'a>,
         level: usize,
@@ -61,17 +61,17 @@ impl<'a> BlobOutput<'a> {
         }
     }
 
-    /// Writes nothing into blob files.
+    /// An output that writes no blob files.
     pub(crate) fn none(context: OutputContext<'a>) -> BlobOutput<'a> {
         let mut output = BlobOutput::new(context, 0, || FileNumber(0));
         output.min_bytes = None;
         output
     }
 
-    /// Adds an entry to `table`, with its value in a blob file if it is a plain one and large
+    /// Adds an entry to `table`, with its value in a blob file if it is a plain value and large
     /// enough.
     /// # Errors
-    /// `IoError`, and those of [`TableOutput::add`].
+    /// `IoError`, and errors of [`TableOutput::add`].
     #[inline]
     pub(crate) fn add(&mut self, table: &mut TableOutput, internal_key: &[u8], value: &[u8]) -> Result<()> {
         match self.min_bytes {
@@ -83,7 +83,7 @@ impl<'a> BlobOutput<'a> {
         }
     }
 
-    /// Puts a value into the current blob file; `key` and `index` are then the entry for the table.
+    /// Puts a value into the current blob file. Fills `key` and `index`, the entry for the table.
     fn put(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
         if self.current.is_none() {
             let number = (self.new_number)();
@@ -115,7 +115,7 @@ impl<'a> BlobOutput<'a> {
 
     /// Ends the current file, if there is one, and syncs it.
     /// # Errors
-    /// `IoError`; the files are then of no use.
+    /// `IoError`; the files are then useless.
     pub(crate) fn finish(&mut self) -> Result<()> {
         let Some(builder) = self.current.take() else { return Ok(()) };
         let number = builder.number();

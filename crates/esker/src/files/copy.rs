@@ -1,15 +1,15 @@
-//! Files that come from elsewhere or go elsewhere, by hard link where that can be.
+//! Takes files over from other places, and puts files there, by hard link if possible.
 
 use esker_base::{Error, ErrorKind, Result, SubCode};
 use esker_env::{FileSystem, SequentialFile};
 use std::path::Path;
 
-/// Bytes that are copied at once.
+/// Bytes that are copied in one step.
 const COPY_BYTES: usize = 1 << 20;
 
 /// Calls `act` with the table's path or, if no file is there, with the path under LevelDB's name.
 /// # Errors
-/// Those of `act`; of the first name, if the table is under neither.
+/// Errors of `act`; if no file has either name, the error of the first.
 pub(crate) fn under_either_name<T>(path: &Path, act: impl Fn(&Path) -> Result<T>) -> Result<T> {
     match act(path) {
         Err(first) if first.subcode() == SubCode::PathNotFound => {
@@ -22,7 +22,7 @@ pub(crate) fn under_either_name<T>(path: &Path, act: impl Fn(&Path) -> Result<T>
     }
 }
 
-/// Links `to` to the file `from`, or copies it where the file system has no links between the two.
+/// Makes `to` a hard link to the file `from`, or a copy if the file system cannot link them.
 /// # Errors
 /// `IoError` · `Corruption` if the file ends before its size.
 pub(crate) fn link_or_copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
@@ -35,7 +35,7 @@ pub(crate) fn link_or_copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Resul
 /// [`link_or_copy`], which also syncs a linked file: its writer may not have done so. The name is
 /// durable after a sync of the directory.
 /// # Errors
-/// Those of [`link_or_copy`].
+/// Errors of [`link_or_copy`].
 pub(crate) fn take_over(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
     match fs.link_file(from, to) {
         Err(e) if e.kind() == ErrorKind::NotSupported => copy_file(fs, from, to, fs.file_size(from)?),
@@ -55,7 +55,7 @@ pub(crate) fn sync_file(fs: &dyn FileSystem, path: &Path) -> Result<()> {
 /// Copies the first `bytes` bytes and syncs them; the name is durable after a sync of the
 /// directory.
 /// # Errors
-/// `IoError` · `Corruption` if there are fewer.
+/// `IoError` · `Corruption` if the file is shorter.
 pub(crate) fn copy_file(fs: &dyn FileSystem, from: &Path, to: &Path, bytes: u64) -> Result<()> {
     let source = fs.new_sequential_file(from)?;
     let mut target = fs.new_writable_file(to)?;
@@ -64,9 +64,9 @@ pub(crate) fn copy_file(fs: &dyn FileSystem, from: &Path, to: &Path, bytes: u64)
     target.close()
 }
 
-/// Hands the first `bytes` bytes of `source`, the file at `path`, to `take`, piece by piece.
+/// Passes the first `bytes` bytes of `source`, the file at `path`, to `take`, piece by piece.
 /// # Errors
-/// `IoError` · `Corruption` if there are fewer · those of `take`.
+/// `IoError` · `Corruption` if the file is shorter · errors of `take`.
 pub(crate) fn read_chunks(
     mut source: Box<dyn SequentialFile>,
     path: &Path,

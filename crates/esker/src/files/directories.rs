@@ -1,7 +1,7 @@
 //! Directories for tables and blob files besides the database's own (`db_paths`, `cf_paths`).
 //!
-//! In: the paths of families. Out: the directories exist, are held, belong to no other database,
-//! and no file number that occurs there is given again.
+//! In: the paths of families. Out: the directories exist, are held open, belong to no other
+//! database, and no file number in them is used again.
 //!
 //! Source: RocksDB `db/db_impl/db_impl_open.cc` (`DBImpl::Open`), `db/db_impl/db_impl_files.cc`
 //! (`CollectAllDBPaths`).
@@ -12,7 +12,7 @@ use esker_env::FileSystem;
 use esker_format::file_name::{FilePaths, FileType, current_file_name, identity_file_name, parse_file_name};
 use std::path::{Path, PathBuf};
 
-/// The directories of these families without `db`, the database's own, each once.
+/// The directories of these families, each once, without `db`, the database's own.
 pub(crate) fn other_directories<'a>(
     db: &Path,
     families: impl IntoIterator<Item = &'a FilePaths>,
@@ -26,10 +26,10 @@ pub(crate) fn other_directories<'a>(
     directories
 }
 
-/// Makes the directories for the database in `db`, holds them, and marks the numbers of the files
-/// that are there as used.
+/// Creates the directories for the database in `db`, holds them, and marks the numbers of files in
+/// them as used.
 /// # Errors
-/// `InvalidArgument`: one of them is another database's own directory, whose tables would be
+/// `InvalidArgument`: one of them is the directory of another database, whose tables would be
 /// deleted as obsolete · `IoError`.
 pub(crate) fn take_directories(
     fs: &dyn FileSystem,
@@ -42,7 +42,7 @@ pub(crate) fn take_directories(
         fs.hold_also(&[directory])?;
         check_ours(fs, db, directory)?;
         for name in fs.children(directory)?.into_iter().filter(|name| is_data_file(name)) {
-            // Larger ones were never given out.
+            // Larger numbers were never given out.
             if let Some((_, number)) = parse_file_name(&name).filter(|(_, n)| n.0 <= u64::MAX / 2) {
                 numbers.mark_used(number);
             }
@@ -73,7 +73,7 @@ pub(crate) fn check_ours(fs: &dyn FileSystem, db: &Path, directory: &Path) -> Re
     if !fs.file_exists(&current_file_name(directory))? {
         return Ok(());
     }
-    // By another name it may be `db`: then it has the same IDENTITY.
+    // `directory` may be `db` under another name: then both have the same IDENTITY.
     match (identity(fs, directory)?, identity(fs, db)?) {
         (Some(there), here) if Some(&there) != here.as_ref() => {
             let what = "option db_paths or cf_paths: it is the directory of another database";

@@ -11,30 +11,30 @@ use esker_base::{Error, Result};
 use esker_env::{FileSystem, WritableFile};
 use std::path::Path;
 
-/// Bytes that are read at once.
+/// Bytes that are read in one step.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// A checksum and the name of its function.
 pub(crate) type FileChecksum = (Vec<u8>, String);
 
-/// A file being written whose bytes all go into a checksum.
+/// A file that is being written. All its bytes go into a checksum.
 struct ChecksummedFile {
     inner: Box<dyn WritableFile>,
     generator: Arc<Mutex<Box<dyn FileChecksumGenerator>>>,
 }
 
-/// Where the checksum of a file that is written can be had when all of it is.
+/// The checksum of a file that is being written, available when the file is complete.
 pub(crate) struct PendingChecksum(Arc<Mutex<Box<dyn FileChecksumGenerator>>>);
 
 impl PendingChecksum {
-    /// Nothing is appended any more.
+    /// The checksum of the whole file. The caller appends no more bytes.
     pub(crate) fn finish(self) -> FileChecksum {
         let mut generator = self.0.lock();
         (generator.finalize(), generator.name().to_owned())
     }
 }
 
-/// The file, and where its checksum will be, if the factory makes one.
+/// Wraps `file`, and returns the pending checksum, if the factory makes one.
 pub(crate) fn checksummed(
     factory: Option<&FileChecksumGenFactoryRef>,
     path: &Path,
@@ -48,8 +48,8 @@ pub(crate) fn checksummed(
     (Box::new(ChecksummedFile { inner: file, generator }), Some(pending))
 }
 
-/// The checksum of the file at `path`, read with direct I/O if `is_direct`, by the function of that
-/// name. An empty name means the factory's own function.
+/// The checksum of the file at `path`, read with direct I/O if `is_direct`, by the named function.
+/// An empty name means the factory's own function.
 /// # Errors
 /// `InvalidArgument` if the factory lacks the function · `IoError`.
 pub(crate) fn checksum_of_file(
@@ -112,7 +112,7 @@ fn generator(
     })
 }
 
-/// Upper-case digits, as RocksDB prints checksums.
+/// Hexadecimal text with upper-case digits, as RocksDB prints checksums.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }

@@ -1,7 +1,7 @@
 //! Decides which files of a directory are obsolete.
 //!
 //! In: a file's name and the [`KeepSet`], which names all needed files. Out: whether the file may
-//! be deleted. Pure, so that the rule can be tested name by name.
+//! be deleted. The rule does no I/O, so it can be tested name by name.
 //!
 //! Invariant: a name that is not one of RocksDB's is never obsolete: users keep things in database
 //! directories.
@@ -23,9 +23,9 @@ pub(crate) struct KeepSet {
     /// Tables and blob files that some version names, or that a failed MANIFEST write may have
     /// named.
     pub(crate) live: HashSet<FileNumber>,
-    /// WALs numbered at least this are needed.
+    /// The lowest number of a needed WAL.
     pub(crate) min_wal: FileNumber,
-    /// Old WALs kept to be written over.
+    /// Old WALs that are kept to be overwritten.
     pub(crate) recyclable_wals: HashSet<FileNumber>,
     /// The MANIFEST that CURRENT names.
     pub(crate) manifest: FileNumber,
@@ -46,21 +46,21 @@ impl KeepSet {
     }
 }
 
-/// Whether a database put the file at `path` where it waits to be deleted.
+/// Whether the file at `path` is trash: a database's file that waits for its deletion.
 pub(crate) fn is_trash(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(is_trash_name)
 }
 
-/// Whether `name` is that of a database's file, with the suffix. RocksDB puts a number between the
-/// two if a file of that name waits already.
+/// Whether `name` is the name of a database's file with the trash suffix. RocksDB puts a number
+/// before the suffix if trash of that name exists already.
 pub(crate) fn is_trash_name(name: &str) -> bool {
     let Some(deleted) = name.strip_suffix(TRASH_SUFFIX) else { return false };
     parse_file_name(deleted.trim_end_matches(|c: char| c.is_ascii_digit())).is_some()
         || parse_file_name(deleted).is_some()
 }
 
-/// Whether the file called `name` may be deleted. Numbers say nothing: a file that the MANIFEST
-/// does not name may have any.
+/// Whether the file called `name` may be deleted. The number alone does not matter: a file that the
+/// MANIFEST does not name may have any number.
 pub(crate) fn is_obsolete(name: &str, keep: &KeepSet) -> bool {
     if is_trash_name(name) {
         return true;

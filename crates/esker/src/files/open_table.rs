@@ -1,4 +1,4 @@
-//! From a file of a version to its open table.
+//! Opens the table of a version's file.
 
 use crate::version::FileMeta;
 use crate::version::file_meta::FileStats;
@@ -6,10 +6,10 @@ use esker_base::sync::Arc;
 use esker_base::{Error, Result};
 use esker_table::{ReadPace, TableCache, TableFile, TableReadOptions, TableReadTier, TableReader};
 
-/// The open table of `file`. If all tables stay open (`max_open_files` = -1), the file itself
-/// remembers it and no lock is taken after the first time; else the table cache is asked.
+/// The open table of `file`. If all tables stay open (`max_open_files` = -1), the `FileMeta` keeps
+/// the table, and only the first call takes a lock. Otherwise the table cache keeps it.
 /// # Errors
-/// Those of opening a table: `Corruption` and `IoError` name the file, `NotSupported` the feature.
+/// `Corruption` and `IoError` name the file, `NotSupported` the feature.
 #[inline]
 pub(crate) fn open_file<'f>(tables: &TableCache, file: &'f FileMeta) -> Result<TableRef<'f>> {
     if let Some(reader) = file.open_table() {
@@ -18,10 +18,10 @@ pub(crate) fn open_file<'f>(tables: &TableCache, file: &'f FileMeta) -> Result<T
     open_anew(tables, file)
 }
 
-/// [`open_file`] at a pace: before it opens a table it waits until the tail may be read, if the
-/// MANIFEST says how long that is.
+/// [`open_file`] at a limited rate: before it opens a table, it waits until the rate limiter allows
+/// the read of the tail, if the MANIFEST has the tail's length.
 /// # Errors
-/// Those of opening a table: `Corruption` and `IoError` name the file, `NotSupported` the feature.
+/// `Corruption` and `IoError` name the file, `NotSupported` the feature.
 pub(crate) fn open_at_pace<'f>(
     tables: &TableCache,
     file: &'f FileMeta,
@@ -35,7 +35,7 @@ pub(crate) fn open_at_pace<'f>(
     open_file(tables, file)
 }
 
-/// As `open_file`, for reads under a guard, which wait for nothing: none if the table is not open.
+/// [`open_file`] for reads under a guard, which must not wait: `None` if the table is not open.
 #[inline]
 pub(crate) fn opened_file<'f>(tables: &TableCache, file: &'f FileMeta) -> Option<TableRef<'f>> {
     match file.open_table() {
@@ -44,9 +44,10 @@ pub(crate) fn opened_file<'f>(tables: &TableCache, file: &'f FileMeta) -> Option
     }
 }
 
-/// As `open_file`, as far as these options let a read go.
+/// [`open_file`] within the limits of these read options.
 /// # Errors
-/// As `open_file` · `Incomplete` if the table is not open, and no file may be read · `TimedOut`.
+/// Errors of `open_file` · `Incomplete`: the table is not open, and no file may be read ·
+/// `TimedOut`.
 #[inline]
 pub(crate) fn open_for<'f>(
     tables: &TableCache,
@@ -89,12 +90,12 @@ fn open_anew<'f>(tables: &TableCache, file: &'f FileMeta) -> Result<TableRef<'f>
     Ok(TableRef::Counted(reader))
 }
 
-/// A table for the time of a read.
+/// An open table, held during a read.
 #[derive(Debug)]
 pub(crate) enum TableRef<'f> {
-    /// The file keeps it open.
+    /// The `FileMeta` keeps the table open.
     Kept(&'f Arc<TableReader>),
-    /// The table cache may close it meanwhile.
+    /// A reference of its own: the table cache may drop the table meanwhile.
     Counted(Arc<TableReader>),
 }
 

@@ -1,12 +1,11 @@
 //! Compares the entries added to a table with those read from it: `paranoid_file_checks`,
 //! `verify_output_flags`.
 //!
-//! In: entries as the writer gets them, then as the finished file gives them. Out: whether they are
-//! equal.
+//! In: entries as the writer got them, then entries as the finished file has them. Out: whether
+//! they are equal.
 //! Source: RocksDB `db/output_validator.h`.
 //!
-//! Invariant: point entries count in their order; range tombstones, which may come in any order,
-//! without it.
+//! Invariant: the order of point entries counts; range tombstones may come in any order.
 
 use super::type_of;
 use crate::options::{ColumnFamilyOptions, VerifyOutputFlags};
@@ -23,7 +22,7 @@ pub(super) struct Verification {
 }
 
 impl Verification {
-    /// As the options want it, of the output of a compaction, or of a flush.
+    /// The verification that the options ask for, for the output of a compaction or of a flush.
     pub(super) fn wanted(options: &ColumnFamilyOptions, is_compaction: bool) -> Verification {
         let whose = match is_compaction {
             true => VerifyOutputFlags::ENABLE_FOR_LOCAL_COMPACTION,
@@ -47,7 +46,7 @@ pub(super) struct WrittenFile {
 }
 
 impl WrittenFile {
-    /// Counts an entry in.
+    /// Adds an entry.
     pub(super) fn add(&mut self, internal_key: &[u8], value: &[u8]) {
         if type_of(internal_key) == Some(ValueType::RangeDeletion) {
             let hash = hash64_with_seed(value, hash64_with_seed(internal_key, 0));

@@ -6,7 +6,7 @@ use esker_base::{PinnedBytes, Result};
 use esker_memtable::MemValue;
 use esker_table::TableValue;
 
-/// A value where it lies.
+/// A value in place: in a memtable or a block.
 pub(crate) enum LentValue<'a> {
     Memtable(MemValue<'a>),
     Table(TableValue<'a>),
@@ -22,7 +22,7 @@ impl LentValue<'_> {
         }
     }
 
-    /// The bytes, kept alive: no copy.
+    /// The bytes, kept alive without a copy.
     #[inline]
     pub(crate) fn pin(&self) -> PinnedBytes {
         match self {
@@ -34,9 +34,9 @@ impl LentValue<'_> {
 
 /// The result for a key.
 pub(crate) enum Answer<'a> {
-    /// A plain value, where it lies.
+    /// A plain value, in place.
     Lent(LentValue<'a>),
-    /// Anything else.
+    /// Any other result: a merged or fetched value, no value, or an error.
     Made(Result<Option<PinnedBytes>>),
 }
 

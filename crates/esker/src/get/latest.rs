@@ -1,9 +1,9 @@
 //! The newest write of a key, for conflict checks of transactions.
 //!
 //! In: a super version and a sequence number. Out: whether a newer write is there. Deletions of all
-//! kinds are writes, and so are range tombstones over the key.
+//! kinds count as writes, range tombstones over the key, too.
 //!
-//! Invariant: an answer is given only if no later write can have disappeared, or been bypassed.
+//! Invariant: an answer is given only if every later write is still in the sources that were asked.
 //! Memtables keep all their entries, but know nothing of ingested files. Tables keep entries newer
 //! than a live snapshot.
 //!
@@ -110,9 +110,9 @@ pub(crate) fn range_written_since(
     Ok(false)
 }
 
-/// Whether `key`, without a timestamp, was written after `since`, or at a newer timestamp than this
-/// one. In each memtable and table the version with the newest timestamp counts, which must be the
-/// newest by number, too, and range tombstones.
+/// Whether `key`, which has no timestamp, was written after `since` or at a timestamp newer than
+/// `timestamp`. Checks, in each memtable and table, range tombstones and the version with the
+/// newest timestamp, which is also the newest by sequence number.
 /// # Errors
 /// `Corruption` · `IoError` of tables.
 pub(crate) fn timestamped_written_since(

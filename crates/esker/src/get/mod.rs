@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`point`] (one key of an open database), [`search`] (the key through memtables,
 //! then files), [`saver`] (the state of a lookup), [`answer`] (its result), [`batch`] (many keys at
-//! one point in time), [`multi_get`] (those of one family, source by source), [`latest`] (whether a
-//! key was written since).
+//! one point in time), [`multi_get`] (many keys of one family, source by source), [`latest`]
+//! (conflict checks: the newest write of a key).
 
 pub(crate) mod answer;
 pub(crate) mod batch;

@@ -1,13 +1,13 @@
-//! Many keys of one family: memtables, then levels, each searched for all open keys.
+//! Reads many keys of one family: searches memtables, then levels, each for all open keys.
 //!
 //! In: a super version of the family and keys at one sequence number. Out: for each key the result
-//! of `get`, but plain values are lent in place, without a count.
+//! of `get`, but plain values are lent in place, without a reference count.
 //!
-//! Under a guard the batch waits for nothing: keys that would have to wait are suspended, the
-//! others go on to their end. `multi_get/waiting.rs` finishes the suspended keys.
+//! Under a guard the batch never waits: keys that would have to wait are suspended, and the other
+//! keys are finished. `multi_get/waiting.rs` finishes the suspended keys.
 //!
 //! Invariants
-//!  1. Keys ascend and differ if there are files to search; so do the open ones, in every step.
+//!  1. If there are files to search, keys ascend and differ; so do the open keys in every step.
 //!  2. A key goes through the sources in the order of `get`, and leaves at the first that settles
 //!     it.
 //!  3. An error settles the keys that needed the failed read.
@@ -31,9 +31,9 @@ use esker_memtable::{MemTable, Seen};
 use esker_table::{BatchVisitor, Missing, TableValue};
 use smallvec::SmallVec;
 
-/// Calls `settle` once with the answer for each of `keys` (by its index), in any order, except for
-/// those that would have to wait: `suspend` gets them. The keys ascend and differ, unless the
-/// search ends in the memtables.
+/// Calls `settle` once with the answer for each of `keys` (by its index), in any order. Keys that
+/// would have to wait go to `suspend` instead. The keys ascend and differ, unless the search ends
+/// in the memtables.
 pub(crate) fn multi_get(
     super_version: &SuperVersion,
     (context, guard): (&ReadContext<'_>, &Guard),
@@ -73,7 +73,7 @@ pub(crate) fn multi_get(
 
 /// Batches of up to this many keys allocate nothing.
 const FEW: usize = 16;
-/// Keys for which less is made ready.
+/// Batches of up to this many keys get smaller buffers.
 const FEWER: usize = 4;
 
 struct Batch<'b> {
@@ -82,9 +82,9 @@ struct Batch<'b> {
     guard: &'b Guard,
     keys: &'b [LookupKey],
     savers: &'b mut [Saver],
-    /// Numbers of the keys that are not settled.
+    /// Indexes of the keys that are not settled.
     open: SmallVec<[u32; FEW]>,
-    /// Those suspended, and where.
+    /// The suspended keys, each with its position.
     suspended: Vec<(u32, SuspendedAt)>,
     settle: &'b mut dyn FnMut(usize, Answer<'_>),
 }
@@ -108,7 +108,8 @@ fn save(saver: &mut Saver, i: u32, seen: Seen<'_>, settle: &mut dyn FnMut(usize,
 impl Batch<'_> {
     fn search_memtables(&mut self) {
         for mem in self.super_version.memtables() {
-            // Mostly so beside files; the batch does not see entries that come in now.
+            // An active memtable is often empty; the batch does not see entries that are inserted
+            // now.
             if mem.has_no_points() && !mem.has_range_tombstones() {
                 continue;
             }
@@ -134,7 +135,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Key after key in a memtable that may find something wrong with itself.
+    /// Asks a memtable with checks for one key after the other: each may give an error.
     #[cold]
     fn ask_checked(&mut self, mem: &Arc<MemTable>) {
         for &i in &self.open {
@@ -196,7 +197,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Cuts the open keys into runs that lie in one file each.
+    /// Divides the open keys into groups that lie in one file each, and searches the files.
     fn search_sorted_level(&mut self, number: usize, level: &Level) {
         let icmp = self.super_version.version.icmp();
         let open = std::mem::take(&mut self.open);
@@ -221,7 +222,7 @@ impl Batch<'_> {
         self.close_settled();
     }
 
-    /// Asks the files behind `index` for a key whose versions may go on there.
+    /// Asks the files behind `index` for a key whose versions may continue there.
     fn follow(&mut self, number: usize, level: &Level, mut index: usize, i: u32) {
         let icmp = self.super_version.version.icmp();
         let user_key = self.keys[i as usize].user_key();
@@ -278,7 +279,7 @@ impl Batch<'_> {
     }
 }
 
-/// Hands a table's entries to the savers.
+/// Passes a table's entries to the savers.
 struct Visitor<'v> {
     savers: &'v mut [Saver],
     settle: &'v mut dyn FnMut(usize, Answer<'_>),

@@ -5,7 +5,8 @@
 //!
 //! Invariants
 //!  1. The super version is taken before the sequence number.
-//!  2. No file is read under an epoch guard: a search that needs one holds its super version first.
+//!  2. No file is read under an epoch guard: a search that needs a file first takes a reference to
+//!     its super version.
 
 use super::answer::Answer;
 use super::search::{PointSearch, ReadContext};
@@ -27,12 +28,12 @@ pub(crate) struct PointRead<'a> {
     /// Unwritten operations over the database.
     pub(crate) own: Option<&'a OwnWrites>,
     pub(crate) statistics: Option<&'a Statistics>,
-    /// As an entity: [`ReadContext::entities`].
+    /// Whether merged answers are entities: [`ReadContext::entities`].
     pub(crate) entities: bool,
 }
 
 impl DbInner {
-    /// The value of `key`, counted and timed as the statistics ask.
+    /// The value of `key`. Updates counts and times in the statistics.
     /// # Errors
     /// See `Db::get_pinned_opt`.
     pub(crate) fn get(
@@ -117,7 +118,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// The same at a snapshot of a secondary.
+    /// [`PointRead::find`] at a snapshot of a secondary.
     #[cold]
     fn find_in(
         &self,
@@ -135,8 +136,7 @@ impl DbInner {
         _ = PointSearch::new(super_version, &context, &lookup).find(settle);
     }
 
-    /// The value of `key` as of the timestamp that `options` name, and the timestamp it was written
-    /// with.
+    /// The value of `key` as of the timestamp that `options` name, and the timestamp of its write.
     #[cold]
     pub(crate) fn get_timestamped(
         &self,

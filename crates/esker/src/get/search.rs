@@ -1,12 +1,13 @@
-//! Searches one key: memtables, then levels.
+//! Searches for one key: in memtables, then in levels.
 //!
 //! In: a super version of the family and a key at a sequence number. Out: its value, lent or
-//! pinned. Sources are searched newest first, and the search ends at the first that settles the
-//! answer; range tombstones met on the way cover everything older.
+//! pinned. Sources are searched newest first, and the search ends at the first source that settles
+//! the answer. A range tombstone of a source hides all older entries.
 //!
-//! A search under a guard waits for nothing, because the guard keeps alive everything that other
-//! threads release meanwhile. At a block that is not in memory it is suspended ([`SuspendedGet`]).
-//! It continues ([`PointSearch::resume`]) when the super version is held and the guard is gone.
+//! A search under a guard never waits, because the guard keeps alive everything that other threads
+//! release meanwhile. At a block that is not in memory it is suspended ([`SuspendedGet`]). It
+//! continues ([`PointSearch::resume`]) after the caller has taken a reference to the super version
+//! and released the guard.
 //!
 //! Source: RocksDB `db/version_set.cc` (`Version::Get`), `db/memtable.cc`.
 
@@ -31,16 +32,16 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) tables: &'a TableCache,
     pub(crate) options: &'a TableReadOptions,
     pub(crate) ignore_range_deletions: bool,
-    /// Only the memtables (`ReadTier::Memtable`).
+    /// Searches only the memtables (`ReadTier::Memtable`).
     pub(crate) memtables_only: bool,
     /// Searches only the files (`ReadTier::Persisted`, if memtables may have writes without WAL).
     pub(crate) files_only: bool,
     pub(crate) statistics: Option<&'a Statistics>,
-    /// The guard that the read is under; without one it may wait for files.
+    /// The guard under which the read runs; without one the read may wait for files.
     pub(crate) guard: Option<&'a Guard>,
-    /// A read that goes on does so only if the block that it was missing has not to be waited for.
+    /// Whether a resumed read continues only if its missing block is available without a wait.
     pub(crate) if_resident: bool,
-    /// Merged answers are entities: [`AnswerFinish::entity`]. A plain value is lent all the same.
+    /// Merged answers are entities: [`AnswerFinish::entity`]. A plain value is still lent.
     pub(crate) entities: bool,
 }
 
@@ -86,7 +87,7 @@ impl<'a> ReadContext<'a> {
         }
     }
 
-    /// The open table of `file`; none if that would have to be waited for.
+    /// The open table of `file`; `None` if the read would have to wait for it.
     #[inline]
     pub(super) fn table<'f>(&self, file: &'f FileMeta) -> Result<Option<TableRef<'f>>> {
         match self.guard {
@@ -96,22 +97,23 @@ impl<'a> ReadContext<'a> {
     }
 }
 
-/// A search that would have had to wait under its guard.
+/// A search that stopped because it would have to wait under its guard.
 #[derive(Debug)]
 pub(crate) struct SuspendedGet {
     pub(crate) saver: Saver,
-    /// Where it goes on; none if only the answer is left to be made.
+    /// The position at which it continues; `None` if only the answer is still to be made.
     pub(crate) at: Option<SuspendedAt>,
 }
 
 impl SuspendedGet {
-    /// The file that it waits for, and where in it; none if that is not known.
+    /// The file for which the search waits, and the offset in it if known; `None` if the file is
+    /// unknown.
     pub(crate) fn block(&self) -> Option<(FileNumber, Option<u64>)> {
         self.at.map(|at| (at.file, at.missing.and_then(|missing| missing.block_offset())))
     }
 }
 
-/// A place among the files of a super version.
+/// A position among the files of a super version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SuspendedAt {
     pub(crate) level: usize,
@@ -130,7 +132,7 @@ pub(crate) struct PointSearch<'a> {
 }
 
 impl<'a> PointSearch<'a> {
-    /// Nothing is searched yet.
+    /// A search that has not begun.
     #[inline]
     pub(crate) fn new(
         super_version: &'a SuperVersion,
@@ -140,8 +142,8 @@ impl<'a> PointSearch<'a> {
         PointSearch { super_version, context, key, saver: Saver::new() }
     }
 
-    /// Looks first into the writes in `own`, which lie over everything in the super version;
-    /// `own_key` is the key as they number it.
+    /// Searches the writes in `own` first, which are newer than the whole super version; `own_key`
+    /// is the key with their sequence number.
     pub(crate) fn over(mut self, own: &Arc<MemTable>, own_key: &LookupKey) -> PointSearch<'a> {
         let saver = &mut self.saver;
         if !self.context.ignore_range_deletions {
@@ -156,10 +158,11 @@ impl<'a> PointSearch<'a> {
     }
 
     /// Calls `settle` once with the value of the key, or the error; a plain value is lent in place,
-    /// without a count. A suspended search has not called it yet.
+    /// without a reference count. A suspended search has not called it yet.
     ///
-    /// The result is the value or none · `Corruption` and `IoError`, which name the file ·
-    /// `Incomplete` if the tier forbids needed I/O · the errors of [`Saver::finish`].
+    /// The result is the value, or none if the key has none · `Corruption` and `IoError`, which
+    /// name the file · `Incomplete` if the tier forbids needed I/O · the errors of
+    /// [`Saver::finish`].
     #[inline]
     pub(crate) fn find(mut self, settle: &mut impl FnMut(Answer<'_>)) -> Option<SuspendedGet> {
         let context = self.context;
@@ -178,8 +181,8 @@ impl<'a> PointSearch<'a> {
         self.settle_or_suspend(at, settle)
     }
 
-    /// Ends a search that was suspended. The context has no guard. Returns the search, with its
-    /// progress, if it may go on `if_resident` only and cannot.
+    /// Ends a suspended search. The context has no guard. Returns the search, with its progress, if
+    /// it may continue only `if_resident` and cannot.
     #[cold]
     pub(crate) fn resume(
         mut self,
@@ -198,7 +201,7 @@ impl<'a> PointSearch<'a> {
             if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file) {
                 match self.search_file((level, &**file, at.missing), settle) {
                     Step::GoOn if context.if_resident => {
-                        // The next files must not block, either.
+                        // The search must not block at the next files, either.
                         let guard = epoch::pin();
                         let under = ReadContext { guard: Some(&guard), ..*context };
                         let saver = std::mem::replace(&mut self.saver, Saver::new());
@@ -261,7 +264,7 @@ impl<'a> PointSearch<'a> {
         }
     }
 
-    /// Searches file after file. Where it would block, it stops and returns the place.
+    /// Searches file after file. If it would block, it stops and returns its position.
     fn search_files(
         &mut self,
         candidates: Candidates<'_>,
@@ -330,14 +333,14 @@ impl<'a> PointSearch<'a> {
     }
 }
 
-/// The step after a file was searched.
+/// The next step after a file was searched.
 enum Step {
     GoOn,
     End,
     Wait(SuspendedAt),
 }
 
-/// Takes a version that a memtable shows. Whether older ones are wanted.
+/// Takes a version from a memtable. Returns whether older versions are needed.
 #[inline(always)]
 fn take(
     saver: &mut Saver,

@@ -6,7 +6,7 @@
 //! Invariants
 //!  1. A table's description is checked against the table: its keys lie within the bounds, and
 //!     tables of one level below 0 do not overlap.
-//!  2. A table that no MANIFEST can name is deleted again.
+//!  2. A table is deleted again if no MANIFEST can name it.
 //!
 //! Source: RocksDB `db/import_column_family_job.cc`.
 
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Import<'a> {
     engine: &'a Engine,
     icmp: InternalKeyComparator,
-    /// The new family's.
+    /// The new family's directories.
     paths: FilePaths,
     files: Vec<Imported>,
     is_named: bool,
@@ -95,7 +95,7 @@ impl<'a> Import<'a> {
         self.files.iter().map(|f| f.metadata.largest_seqno).max().unwrap_or_default()
     }
 
-    /// Names the tables as those of `id`.
+    /// The edit that adds the tables to family `id`.
     pub(crate) fn edit(&self, id: ColumnFamilyId) -> VersionEdit {
         VersionEdit {
             column_family: id,
@@ -104,12 +104,12 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// The MANIFEST names the tables, or may.
+    /// Notes that the MANIFEST names the tables, or may name them.
     pub(crate) fn set_named(&mut self) {
         self.is_named = true;
     }
 
-    /// Removes the names that the tables came under.
+    /// Removes the tables' names in the export.
     pub(crate) fn remove_sources(&self) {
         for file in &self.files {
             if let Err(e) = self.engine.fs().delete_file(&file.source) {
@@ -174,7 +174,7 @@ impl<'a> Import<'a> {
         })
     }
 
-    /// The keys in the table lie within the bounds it is said to have.
+    /// Checks that the keys in the table lie within the bounds of its description.
     fn check_bounds(&self, file: &LiveFileMetaData, reader: &Arc<TableReader>) -> Result<()> {
         for bound in [&file.smallest, &file.largest] {
             ParsedInternalKey::parse(bound)
@@ -189,7 +189,7 @@ impl<'a> Import<'a> {
                 None => Err(Error::invalid_argument("File contain no entries")),
             };
         }
-        // Range tombstones may reach out of a table; its bounds say how far they count.
+        // Range tombstones may reach beyond the bounds, which then limit them.
         let smallest = key::user_key(&file.smallest);
         let before = self.icmp.compare_user_keys(key::user_key(entries.key()), smallest).is_lt();
         entries.seek_to_last();
@@ -222,7 +222,7 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// Epochs from 1 on, in the order that the tables had them: deeper levels are older.
+    /// Numbers epochs from 1 on, in the tables' old order: deeper levels are older.
     fn give_epochs(&mut self) {
         let mut order: Vec<&mut Imported> = self.files.iter_mut().collect();
         order.sort_by_key(|f| {
@@ -247,7 +247,7 @@ impl Drop for Import<'_> {
     }
 }
 
-/// If it cannot be deleted, the next open removes it: no MANIFEST names its number.
+/// A file that cannot be deleted is removed by the next open: no MANIFEST names its number.
 fn delete_if_there(engine: &Engine, fs: &dyn esker_env::FileSystem, path: &Path) {
     if let Ok(true) = fs.file_exists(path)
         && let Err(e) = fs.delete_file(path)

@@ -1,19 +1,19 @@
-//! Ingestion: tables made elsewhere become part of the database, all at once.
+//! Ingestion: adds tables that were written outside the database, all at once.
 //!
-//! In: files of `SstFileWriter`, by family. Out: the same files in the deepest levels that they fit
-//! into, under one sequence number that is newer than everything they overlap.
+//! In: files of `SstFileWriter`, by family. Out: the files in the deepest levels into which they
+//! fit, under a sequence number that is newer than all entries that they overlap.
 //!
-//! Steps: `prepare.rs` check, link or copy → as write leader: flush memtables that overlap →
+//! Steps: `prepare.rs` check, link or copy → as write leader: flush overlapping memtables →
 //! `place.rs` level by level → MANIFEST → publish the new versions → publish the sequence number.
 //!
 //! Invariants
 //!  1. All files of a call appear together, also after a crash.
 //!  2. An earlier snapshot sees none of them: their sequence number is newer than any published
 //!     one, and is published after the versions that hold them.
-//!  3. While places are decided and logged, no write runs and the MANIFEST is locked, so no level
-//!     changes under them. No compaction that would write to their places begins either.
-//!  4. Ingestion ends before the database is closed: afterwards another process may have the
-//!     directory and hand out the same file numbers.
+//!  3. While levels are chosen and logged, no write runs and the MANIFEST is locked, so no level
+//!     changes. No compaction begins that would write into the files' ranges.
+//!  4. A close waits for ingestions: afterwards another process may open the directory and use the
+//!     same file numbers.
 //!
 //! Source: RocksDB `db/external_sst_file_ingestion_job.cc`.
 
@@ -51,9 +51,9 @@ pub(crate) struct FamilyFiles<'a> {
     pub(crate) checksum_func_names: &'a [String],
 }
 
-/// Takes all files of all families in.
+/// Ingests all files of all families.
 /// # Errors
-/// See `Db::ingest_external_files`; nothing was taken in then.
+/// See `Db::ingest_external_files`; nothing is ingested then.
 pub(crate) fn ingest(
     engine: &Arc<Engine>,
     write_path: &WritePath,
@@ -93,7 +93,7 @@ pub(crate) fn ingest(
     }
     if options.move_files {
         for file in &prepared {
-            // The database has the file under its own name.
+            // The database has the file under a name of its own, so a failure is only logged.
             if let Err(e) = engine.fs().delete_file(&file.source) {
                 esker_base::info_log!(engine.info_log, Warn, "Could not remove an ingested file: {e}");
             }
@@ -117,13 +117,13 @@ fn install(
     together: bool,
     options: &IngestExternalFileOptions,
 ) -> Result<()> {
-    // The end of a recycled WAL looks like damage. Recovery goes on to the next WAL only if that
-    // begins with the next sequence number. The files take one number away, so no older WAL may be
-    // needed.
+    // The end of a recycled WAL looks like damage. Recovery continues with the next WAL only if
+    // that WAL begins with the next sequence number. The ingested files use up a number, so no
+    // older WAL may be needed.
     let recycled = engine.options.recycle_log_file_num > 0;
     let overlapped = families_with_overlap(prepared);
     if !overlapped.is_empty() {
-        // A write came after the check.
+        // A write has come after the check, and overlaps.
         check_blocking_flush(options)?;
     }
     let overlapped = if recycled { engine.family_ids() } else { overlapped };
@@ -159,8 +159,7 @@ fn install(
         if let Some(family) = state.family_mut(id) {
             family.version = version;
             family.memtables.ingested = newest;
-            // Entries without a sequence number of their own may lie where scans have found
-            // nothing.
+            // Ingested entries may lie in deleted runs that scans remember.
             family.deleted_run_memory = Arc::new(family.deleted_run_memory.fresh());
         }
         publish_super_version(engine, &mut state, id);
@@ -182,12 +181,12 @@ fn install(
     Ok(())
 }
 
-/// Where the files will be: compactions that begin meanwhile know nothing of them, and would write
-/// over their range.
+/// The reserved ranges of the files, so that no compaction begins that would write into them.
 struct ReservedPlaces(Vec<(ColumnFamilyId, RunningId)>);
 
 impl ReservedPlaces {
-    /// Of files that have their levels. In level 0 files may overlap.
+    /// Reserves the ranges of files whose levels are chosen. Files of level 0 need no range: they
+    /// may overlap.
     fn new(state: &mut DbState, prepared: &[PreparedFiles<'_>]) -> ReservedPlaces {
         let reserve = |file: &PreparedFiles<'_>| {
             let family = state.family_mut(file.cf.id)?;
@@ -197,13 +196,13 @@ impl ReservedPlaces {
     }
 
     fn release(self, engine: &Engine, state: &mut DbState) {
-        // The last one first: there may be thousands.
+        // The last reservation first, which is cheap: there may be thousands.
         for (id, place) in self.0.iter().rev() {
             if let Some(family) = state.family_mut(*id) {
                 family.running.finish(*place);
             }
         }
-        // They may have been in the way.
+        // The reservations may have blocked compactions.
         for id in self.0.iter().map(|(id, _)| *id).collect::<BTreeSet<_>>() {
             queue_if_due(engine, state, id, engine.oldest_snapshot_at_release());
         }
@@ -211,7 +210,7 @@ impl ReservedPlaces {
     }
 }
 
-/// An edit for each family, and the newest sequence number after them.
+/// An edit for each family, and the newest sequence number of the files.
 fn plan(
     engine: &Engine,
     state: &DbState,
@@ -232,7 +231,7 @@ fn plan(
         let style = family.compaction_options.compaction_style;
         let has_levels = matches!(style, CompactionStyle::Level | CompactionStyle::Universal);
         let at = if together || !has_levels {
-            // Level 0 orders them by age, and FIFO has no other.
+            // Level 0 orders files by age, and FIFO has only level 0.
             IngestPlace { level: 0, overlaps: true }
         } else {
             place(&family.version, &family.running, base_level, file.smallest(), file.largest())
@@ -259,8 +258,8 @@ fn plan(
 
 /// Files that overlap each other get one sequence number each, in the given order; all others share
 /// one. A snapshot taken during the installation, and an iterator that moves to the newer super
-/// version, must not see the file later. So a file that overlaps nothing gets a number too, where
-/// it may.
+/// version, must not see the file later. So a file without overlaps gets a number, too, if the
+/// options allow it.
 fn sequence_for(
     at: IngestPlace,
     last: SequenceNumber,
@@ -313,8 +312,8 @@ fn holds_any(mem: &Arc<MemTable>, icmp: &InternalKeyComparator, smallest: &[u8],
     if entries.valid() && icmp.compare_plain_keys(key::user_key(entries.key()), largest).is_le() {
         return true;
     }
-    // One that ends at the first key, whenever that is, is not over it; one that begins at the last
-    // is.
+    // A tombstone that ends at the first key, with any timestamp, does not cover it; one that
+    // begins at the last key does.
     let (first, last) = (icmp.last_version(smallest), icmp.last_version(icmp.split_timestamp(largest).0));
     mem.num_range_deletes() > 0
         && mem.range_tombstones().iter().any(|set| set.overlaps(&first, &last, icmp, SequenceNumber::MAX))

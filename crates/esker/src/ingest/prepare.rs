@@ -1,8 +1,8 @@
-//! A file before it is ingested: opened, checked, and linked or copied into the database's
+//! Prepares a file for ingestion: opens and checks it, and links or copies it into the database's
 //! directory.
 //!
 //! Invariant: until the MANIFEST names it, a file in the directory belongs to [`PreparedFiles`],
-//! and dropping that deletes it.
+//! whose drop deletes it.
 //!
 //! Source: RocksDB `ExternalSstFileIngestionJob::Prepare`, `GetIngestedFileInfo`.
 
@@ -24,11 +24,11 @@ use esker_format::version_edit::FileMetaData;
 use esker_table::{TableFile, TableReadOptions, TableReader, TableReaderOptions};
 use std::path::{Path, PathBuf};
 
-/// A file that is ready to be named by the MANIFEST.
+/// A file that the MANIFEST can name.
 pub(super) struct PreparedFiles<'a> {
     engine: &'a Engine,
     pub(super) cf: Arc<ColumnFamily>,
-    /// Where it came from.
+    /// The file's path before the ingestion.
     pub(super) source: PathBuf,
     pub(super) number: FileNumber,
     smallest: Bound,
@@ -38,19 +38,19 @@ pub(super) struct PreparedFiles<'a> {
     checksum: Option<FileChecksum>,
     pub(super) file_size: u64,
     pub(super) num_entries: u64,
-    /// It deletes keys or ranges: compactions may be worth while for what that hides.
+    /// Whether the file deletes keys or ranges: these may make compactions worthwhile.
     has_deletions: bool,
-    /// Its sequence number and level.
+    /// The sequence number and (`level`) the level that the file gets.
     pub(super) sequence: SequenceNumber,
     pub(super) level: usize,
-    /// The MANIFEST names it, or may.
+    /// Whether the MANIFEST names the file, or may name it.
     pub(super) is_named: bool,
 }
 
 /// The caller's checksums of one family's files.
 pub(super) struct GivenChecksums<'a> {
     factory: Option<&'a FileChecksumGenFactoryRef>,
-    /// Empty, or one for each file.
+    /// The checksums: none, or one for each file.
     checksums: &'a [Vec<u8>],
     functions: &'a [String],
 }
@@ -58,7 +58,7 @@ pub(super) struct GivenChecksums<'a> {
 impl<'a> GivenChecksums<'a> {
     /// The checksums that the caller gave.
     /// # Errors
-    /// `InvalidArgument` if there are some, but not one checksum and one function for each file.
+    /// `InvalidArgument`: there are checksums, but not one checksum and one function for each file.
     pub(super) fn new(engine: &'a Engine, family: &FamilyFiles<'a>) -> Result<GivenChecksums<'a>> {
         let factory = engine.options.file_checksum_gen_factory.as_ref();
         let (checksums, functions) = (family.checksums, family.checksum_func_names);
@@ -77,12 +77,12 @@ impl<'a> GivenChecksums<'a> {
 struct Bound {
     user_key: Vec<u8>,
     kind: ValueType,
-    /// The key itself is not in the file: a range deletion ends there.
+    /// Whether the key is not in the file, because a range deletion ends there.
     exclusive: bool,
 }
 
 impl<'a> PreparedFiles<'a> {
-    /// Opens and checks the file, and brings it into the directory.
+    /// Opens and checks the file, and links or copies it into the directory.
     /// # Errors
     /// `InvalidArgument`: not a file of `SstFileWriter`, empty, or of another comparator ·
     /// `Corruption` · `NotSupported`: it cannot be moved, and must not be copied · `IoError`.
@@ -95,7 +95,8 @@ impl<'a> PreparedFiles<'a> {
     ) -> Result<PreparedFiles<'a>> {
         let fs = engine.fs().as_ref();
         if !family_options.persist_user_defined_timestamps {
-            // The family's tables have no timestamps, and all versions in a file would become one.
+            // The family's tables have no timestamps, so all versions of a key in the file would
+            // become one.
             let what = "ingestion into a column family with persist_user_defined_timestamps=false";
             return Err(Error::not_supported(what));
         }
@@ -130,7 +131,7 @@ impl<'a> PreparedFiles<'a> {
             is_named: true,
         };
         let target = prepared.path();
-        // From here on there may be a file to delete.
+        // From here on, a drop may have a file to delete.
         prepared.is_named = false;
         match (options.move_files, options.failed_move_fall_back_to_copy) {
             (true, true) => take_over(fs, source, &target)?,
@@ -140,13 +141,13 @@ impl<'a> PreparedFiles<'a> {
         Ok(prepared)
     }
 
-    /// Its place in the family's first path.
+    /// The file's path in the family's first directory.
     fn path(&self) -> PathBuf {
         self.cf.tables.paths().table(0, self.number)
     }
 
-    /// Makes the checksum of file `i` of its family, or takes the given one; `verify` also makes it
-    /// then and compares. Without a factory there is none.
+    /// Takes the given checksum of file `i` of its family, or computes it; with `verify`, computes
+    /// and compares a given checksum. Without a factory the file has none.
     /// # Errors
     /// `InvalidArgument` if the factory lacks the function · `Corruption` if the file has another
     /// checksum · `IoError`.
@@ -185,8 +186,9 @@ impl<'a> PreparedFiles<'a> {
         Ok(())
     }
 
-    /// Opens the table under its number and sequence number, if it has deletions: only of open
-    /// tables it is found out what their deletions hide. A failure is logged; reads will tell it.
+    /// Opens the table under its number and sequence number, if it has deletions: only in open
+    /// tables does the engine measure the bytes that deletions hide. A failure is only logged;
+    /// reads will report it.
     pub(super) fn open_deletions(&self) {
         if !self.has_deletions {
             return;
@@ -197,7 +199,7 @@ impl<'a> PreparedFiles<'a> {
         }
     }
 
-    /// For listeners.
+    /// The description for listeners.
     pub(super) fn info(&self) -> ExternalFileIngestionInfo {
         let meta = self.metadata(self.sequence, 0, 0);
         let reader = self.cf.tables.reader(&TableFile { meta: &meta, level: Some(self.level) });
@@ -210,12 +212,12 @@ impl<'a> PreparedFiles<'a> {
         }
     }
 
-    /// First user key.
+    /// The file's first user key.
     pub(super) fn smallest(&self) -> &[u8] {
         &self.smallest.user_key
     }
 
-    /// Last user key; a range deletion's end counts as in the range.
+    /// The file's last user key; the end of a range deletion counts, too.
     pub(super) fn largest(&self) -> &[u8] {
         &self.largest.user_key
     }
@@ -259,7 +261,7 @@ impl Drop for PreparedFiles<'_> {
         self.cf.tables.evict(self.number);
         let path = self.path();
         let fs = self.engine.fs();
-        // If it cannot be deleted, the next open removes it: no MANIFEST names its number.
+        // A file that cannot be deleted is removed by the next open: no MANIFEST names its number.
         if let Ok(true) = fs.file_exists(&path)
             && let Err(e) = fs.delete_file(&path)
         {
@@ -268,7 +270,7 @@ impl Drop for PreparedFiles<'_> {
     }
 }
 
-/// The file's range, if it is one to ingest.
+/// Checks whether the file can be ingested, and returns its range.
 fn check(
     reader: &Arc<TableReader>,
     icmp: &InternalKeyComparator,
@@ -314,7 +316,8 @@ fn check(
             exclusive,
         };
         let first = tombstones.fragment(0).start;
-        // The newest timestamp sorts before all versions of the key, which are not hidden.
+        // The bound with the newest timestamp sorts before all versions of the end key, which the
+        // tombstone does not hide.
         let end = tombstones.fragment(tombstones.len() - 1).end;
         let last = icmp.first_version(icmp.split_timestamp(end).0);
         bounds = Some(match bounds {
@@ -344,9 +347,9 @@ fn point_bound(internal_key: &[u8]) -> Result<Bound> {
     Ok(Bound { user_key: parsed.user_key.to_vec(), kind: parsed.value_type, exclusive: false })
 }
 
-/// Refuses a range that ends before it begins. Esker's reads skip it. RocksDB's reads would take
-/// it, and ranges that overlap it, for other ranges than were written, so the database could not be
-/// handed back. No writer of such files writes one.
+/// Refuses a range that ends before it begins. Esker's reads skip such a range. RocksDB's reads
+/// would misread it and ranges that overlap it, so RocksDB could not use the database afterwards.
+/// No known writer writes such a range.
 fn check_range_deletion(tombstone: &RangeTombstone, icmp: &InternalKeyComparator) -> Result<()> {
     if icmp.compare_plain_keys(&tombstone.start, &tombstone.end).is_le() {
         return Ok(());

@@ -1,28 +1,27 @@
-//! Automatic recovery from a background error that may pass: calls [`DbInner::resume`] on a thread
-//! of its own.
+//! Automatic recovery from a transient background error: calls [`DbInner::resume`] on a thread of
+//! its own.
 //!
 //! In: a recovery that was planned when an error came into force (`Engine::set_background_error`).
-//! Out: the error is lifted, or the recovery has given up and the error stays until `resume` is
-//! called; listeners are told.
+//! Out: the error is lifted, or the recovery has given up, and the error stays until the user calls
+//! `resume`. Listeners are told.
 //!
 //! | error | first attempt | then | attempts |
 //! |---|---|---|---|
 //! | of a flush or a write | at once | after each `bgerror_resume_retry_interval` | `max_bgerror_resume_count` |
-//! | of a compaction (soft) | after the interval: it only begins anew | | |
-//! | a full disk | after five seconds | after five seconds each | as long as it is full |
+//! | of a compaction (soft) | after the interval: the compaction is retried | | |
+//! | a full disk | after five seconds | after five seconds each | while the disk is full |
 //!
 //! Source: RocksDB `db/error_handler.cc` (`RecoverFromRetryableBGIOError`). For a full disk
-//! `file/sst_file_manager_impl.cc`, which asks how much is free; this module tries instead.
+//! `file/sst_file_manager_impl.cc`, which checks the free space; this module tries instead.
 //!
 //! Invariants
-//!  1. There is one recovery at a time, on one thread; the next one begins only after waiting for
-//!     the end of the last.
-//!  2. Waits use the condition variable of all threads that wait for a change of state: closing
-//!     ends them.
-//!  3. Where the system refuses the thread, the error stays, and `Engine::start_refused_threads`
+//!  1. There is one recovery at a time, on one thread; the next one begins only after the end of
+//!     the last.
+//!  2. Waits use the condition variable of the state, so that a close ends them.
+//!  3. If the system refuses the thread, the error stays, and `Engine::start_refused_threads`
 //!     begins the recovery later.
-//!  4. The thread holds the engine, not the database: dropping the last handle closes the database,
-//!     and waits for the thread.
+//!  4. The thread holds the engine and not the database, so the drop of the last handle closes the
+//!     database and waits for the thread.
 
 use super::DbInner;
 use super::resume::resume;
@@ -39,7 +38,7 @@ use std::time::Duration;
 /// Pause between two attempts while the disk is full: RocksDB's number.
 const FULL_DISK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Enables recovery from errors that may pass.
+/// Enables automatic recovery from transient errors.
 pub(crate) fn enable_auto_resume(db: &DbInner) {
     let (engine, path) = (Arc::downgrade(&db.engine), Arc::downgrade(&db.write_path));
     let begin = move |error| {
@@ -52,7 +51,7 @@ pub(crate) fn enable_auto_resume(db: &DbInner) {
 
 /// Starts the thread. REQUIRES: a recovery is planned, and no other runs.
 fn begin(engine: &Arc<Engine>, path: Weak<WritePath>, error: Error) {
-    // Its last step was to report its end.
+    // The last recovery's thread has reported its end, so this wait is short.
     end_auto_resume(engine);
     let weak = Arc::downgrade(engine);
     let of_thread = error.clone();
@@ -76,7 +75,7 @@ fn begin(engine: &Arc<Engine>, path: Weak<WritePath>, error: Error) {
     }
 }
 
-/// Wakes the callers that wait for a recovery: none is planned any more.
+/// Wakes callers that wait for the end of a recovery.
 fn say_ended(engine: &Engine) {
     engine.state.lock().background_error.recovery_ended();
     engine.state_changed.notify_all();
@@ -86,13 +85,13 @@ fn say_ended(engine: &Engine) {
 /// closing. Called under no lock.
 pub(super) fn end_auto_resume(engine: &Engine) {
     let thread = engine.recovery.thread.lock().take();
-    // A listener may drop the last handle.
+    // A listener on this thread may drop the last handle, and the thread must not wait for itself.
     if let Some(thread) = thread.filter(|thread| thread.thread().id() != current().id()) {
         thread.join().expect("a recovery does not panic");
     }
 }
 
-/// The life of the thread. Listeners have been told that recovery from `error` begins.
+/// The thread's function. Listeners have been told that the recovery from `error` begins.
 fn run(engine: &Arc<Engine>, path: &WritePath, mut error: Error) {
     loop {
         esker_base::info_log!(engine.info_log, Info, "Recovering from a background error: {error}");
@@ -110,7 +109,7 @@ fn run(engine: &Arc<Engine>, path: &WritePath, mut error: Error) {
         if has_failed {
             break;
         }
-        // From here on another thread may begin, if this one has nothing else to do.
+        // If no recovery is planned, another thread may begin one from here on.
         let Some((next, reason)) = planned(engine) else { return };
         if !engine.may_recover(&next, reason) {
             break;
@@ -120,7 +119,7 @@ fn run(engine: &Arc<Engine>, path: &WritePath, mut error: Error) {
     say_ended(engine);
 }
 
-/// The error to recover from next. With `None` no recovery is planned any more.
+/// The error of the next recovery; `None` ends the planned recovery.
 fn planned(engine: &Engine) -> Option<(Error, ErrorReason)> {
     let mut state = engine.state.lock();
     let error = state.background_error.passing().map(|(error, reason)| (error.clone(), reason));
@@ -131,9 +130,9 @@ fn planned(engine: &Engine) -> Option<(Error, ErrorReason)> {
     error
 }
 
-/// Tries until the recovery succeeds or gives up. Returns the number of attempts.
+/// Repeats attempts until the recovery succeeds or gives up. Returns the number of attempts.
 /// # Errors
-/// The last attempt's error, if the error in force will not pass · `Aborted` after too many
+/// The last attempt's error, if the error in force is not transient · `Aborted` after too many
 /// attempts · `ShutdownInProgress`.
 fn recover(engine: &Arc<Engine>, path: &WritePath, error: &Error) -> (u64, Result<()>) {
     let options = &engine.options;
@@ -159,7 +158,7 @@ fn recover(engine: &Arc<Engine>, path: &WritePath, error: &Error) -> (u64, Resul
         };
         let in_force = engine.state.lock().background_error.current().cloned();
         error = match in_force {
-            // A caller has called `resume` since.
+            // A call of `resume` has lifted the error.
             None => return (attempts, Ok(())),
             Some(error) if may_pass(&error) && !engine.is_shutting_down() => error,
             Some(_) => return (attempts, Err(failed)),
@@ -170,12 +169,12 @@ fn recover(engine: &Arc<Engine>, path: &WritePath, error: &Error) -> (u64, Resul
     }
 }
 
-/// Whether only time, or deletions, can help.
+/// Whether space is lacking: only time or deletions can help.
 fn lacks_space(error: &Error) -> bool {
     matches!(error.subcode(), SubCode::NoSpace | SubCode::SpaceLimit)
 }
 
-/// Waits for `pause`, or until there is no error any more.
+/// Waits for `pause`, or until the error is lifted.
 /// # Errors
 /// `ShutdownInProgress`.
 fn wait(engine: &Engine, pause: Duration) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Closing: no new work starts, running work ends promptly, nothing acknowledged is lost.
+//! Closing: no new work starts, running work ends promptly, no acknowledged write is lost.
 //!
 //! Memtables: data in a WAL stays there and is replayed at the next open. Data written without a
 //! WAL is flushed first unless `avoid_flush_during_shutdown`. Source: RocksDB
@@ -18,7 +18,7 @@ use esker_env::Clock;
 impl DbInner {
     /// See `Db::close`.
     /// # Errors
-    /// Those of `Db::close`.
+    /// Errors of `Db::close`.
     pub(crate) fn close(&self) -> Result<()> {
         let engine = &self.engine;
         engine.check_process()?;
@@ -28,17 +28,17 @@ impl DbInner {
         let flushed = self.cancel_jobs();
         // Jobs see the flag and stop at the next key or file.
         engine.wait_for_jobs();
-        // A recovery may lead writes, and begin a WAL.
+        // A recovery may lead writes and begin a WAL, so it ends first.
         end_auto_resume(engine);
         wait_for_calls(engine);
         if !engine.read_only {
             end_options_files(engine);
         }
-        // As the write leader: a write that was let in before the flag went up is finished first.
+        // As the write leader: a write that began before the flag was set finishes first.
         let lead = self.write_path.lead_alone();
         let closed = engine.wals.lock().close();
         drop(lead);
-        // A recovery from a write's error, which finds the flag and does nothing.
+        // A write's error may have started a recovery, which finds the flag and does nothing.
         end_auto_resume(engine);
         let mut settled = Ok(());
         if !engine.read_only {
@@ -46,7 +46,7 @@ impl DbInner {
             purge::settle_and_purge_last(engine);
             engine.end_file_tracking();
         }
-        // The next owner may replace every file: reads that begin from here on are refused.
+        // The next owner may replace all files, so reads that begin from here on are refused.
         engine.open_tag.store(0, Ordering::Relaxed);
         esker_base::info_log!(engine.info_log, Info, "Shutdown complete");
         *engine.lock.lock() = None;
@@ -55,7 +55,7 @@ impl DbInner {
 
     /// See `Db::cancel_all_background_work`.
     /// # Errors
-    /// Those of `Db::cancel_all_background_work`.
+    /// Errors of `Db::cancel_all_background_work`.
     pub(crate) fn cancel_all_background_work(&self, wait: bool) -> Result<()> {
         self.engine.check_process()?;
         let flushed = self.cancel_jobs();
@@ -73,10 +73,10 @@ impl DbInner {
             return Ok(());
         }
         engine.tell_shutdown();
-        // A caller that paused background work and closes does not wait for it to go on.
+        // A close ends pauses by callers.
         engine.state.lock().paused = 0;
         let flushed = if engine.read_only { Ok(()) } else { self.flush_unlogged() };
-        // Under the lock that waiters hold while they check, so that none misses it.
+        // Set under the lock that waiters hold while they check, so that no waiter misses it.
         let state = engine.state.lock();
         engine.shutting_down.store(true, Ordering::Release);
         state.cancel_manual_compactions();
@@ -101,8 +101,8 @@ impl DbInner {
         self.write_path.flush_all(FlushReason::ShutDown)
     }
 
-    /// Whether the WAL holds timestamps without saying so, as the target version requires: later
-    /// versions would misread the keys.
+    /// Whether the WAL has keys with timestamps but no record of their size, as the target version
+    /// requires: later versions would misread the keys.
     fn has_ambiguous_wal(&self, options: &DbOptions) -> bool {
         let has_timestamps = |state: &DbState| {
             let mut families = state.families.values();
@@ -112,8 +112,8 @@ impl DbInner {
     }
 }
 
-/// Waits until long calls have seen the flag and stopped. They delete their new files again while
-/// the directory is still this database's.
+/// Waits until long calls have seen the flag and stopped. They delete their new files while the
+/// directory still belongs to this database.
 fn wait_for_calls(engine: &Engine) {
     let mut state = engine.state.lock();
     while state.calls_under_way > 0 {
@@ -121,9 +121,9 @@ fn wait_for_calls(engine: &Engine) {
     }
 }
 
-/// Dropped after all other parts of a database. Families give their super versions to the epoch,
-/// and with them memtables, block caches and open tables. Without this they would stay until other
-/// code in the process moves the epoch on.
+/// Dropped after all other parts of a database. Dropped families leave their super versions, with
+/// memtables, block caches and open tables, to a deferred free. Without this value they would stay
+/// until other code in the process advances the epoch.
 pub(crate) struct ReleaseAll(pub(crate) Arc<dyn Clock>);
 
 impl Drop for ReleaseAll {
@@ -141,7 +141,7 @@ impl Drop for DbInner {
     fn drop(&mut self) {
         if !self.engine.owner.is_here() {
             // A forked child has neither the threads nor the locks of these parts, and the files
-            // are the parent's.
+            // belong to the parent.
             std::mem::forget((self.engine.clone(), self.write_path.clone()));
             return;
         }

@@ -1,11 +1,11 @@
 //! The open database that all handles, iterators and snapshots share, until the last of them is
 //! gone.
 //!
-//! In: an engine and its write path, made by `db/open.rs`. Out: facts that reads ask for (the
-//! present point in time, whether a family or a snapshot is this database's own), and the ends of
-//! its life: errors lifted, files deleted, the database closed.
+//! In: an engine and its write path, made by `db/open.rs`. Out: facts for reads (the current
+//! sequence number, whether a family or a snapshot belongs to this database); recovery from errors,
+//! deletion of files, and the close.
 //!
-//! Reading order: this file, [`close`], `purge` (which files go, and when), `resume` and
+//! Reading order: this file, [`close`], `purge` (deletes obsolete files), `resume` and
 //! `auto_resume` (after a background error), `options_file` (OPTIONS follows each change).
 
 mod auto_resume;
@@ -31,13 +31,13 @@ use esker_base::{Error, Result, SequenceNumber};
 use std::any::Any;
 use std::fmt;
 
-/// State that all handles share. Dropping it closes the database. On a cache line of its own: each
+/// State that all handles share. Its drop closes the database. It has a cache line of its own: each
 /// iterator and snapshot changes its counts, and every read and write loads the values behind it.
 #[repr(align(128))]
 pub(crate) struct DbInner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) write_path: Arc<WritePath>,
-    /// Dropped last.
+    /// Dropped last, after all other fields.
     pub(crate) _last: ReleaseAll,
 }
 
@@ -58,7 +58,7 @@ impl SnapshotOwner for DbInner {
             return;
         }
         let oldest = engine.snapshots.release(ticket, || engine.visible_sequence());
-        // As in RocksDB, the end of an iterator is no reason to rewrite files.
+        // As in RocksDB, the end of an iterator does not start compactions.
         if ticket.is_of_user() {
             engine.snapshot_released(oldest);
         }
@@ -70,7 +70,7 @@ impl DbInner {
     pub(crate) fn hold_now(self: &Arc<Self>, holder: Holder) -> Snapshot {
         let engine = &self.engine;
         if !engine.owner.is_here() {
-            // Every read with it fails.
+            // Every read with this snapshot fails.
             return Snapshot::new(
                 engine.visible_sequence(),
                 Ticket::NONE,
@@ -110,7 +110,7 @@ impl DbInner {
         Snapshot::with_pinned(sequence, ticket, owner, Box::new(pinned))
     }
 
-    /// The super version that a snapshot of a secondary reads; `None`: the present one.
+    /// The super version that a snapshot of a secondary reads; `None`: the current one.
     #[inline]
     pub(crate) fn super_version_at(
         &self,
@@ -156,8 +156,8 @@ impl DbInner {
         options.snapshot.as_ref().map_or_else(|| self.engine.visible_sequence(), Snapshot::sequence)
     }
 
-    /// A super version of `cf` and the sequence number to read it at: that of `held` if given, else
-    /// as the options say. The super version has every entry visible at that number.
+    /// A super version of `cf` and the sequence number of the read: that of `held` if given, else
+    /// the one of the options. The super version has every entry visible at that number.
     pub(crate) fn pinned_read_point(
         &self,
         cf: &ColumnFamily,
@@ -168,17 +168,18 @@ impl DbInner {
             if let Some(super_version) = self.super_version_at(snapshot, cf) {
                 return (super_version, snapshot.sequence());
             }
-            // All super versions since the number was taken have every entry visible at it.
+            // All super versions since the number was taken have every entry that is visible at it.
             return (cf.pinned_super_version(), snapshot.sequence());
         }
-        // On a secondary both change under this lock: a newer version lacks what an older number
-        // sees.
+        // On a secondary both change under this lock: a newer version may lack entries that an
+        // older number sees.
         let _published = self.engine.secondary.as_ref().map(|_| self.engine.state.lock());
         loop {
             let super_version = cf.pinned_super_version();
             esker_base::probe!("read_point:super_version");
             let sequence = self.read_sequence(options);
-            // Otherwise a memtable installed meanwhile may have entries visible at the number.
+            // If not, a memtable that was installed meanwhile may have entries that are visible at
+            // the number.
             if cf.super_version.holds(&super_version) {
                 return (super_version, sequence);
             }

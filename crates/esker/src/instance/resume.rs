@@ -16,7 +16,7 @@ use esker_base::{Error, Result, SequenceNumber, Severity, SubCode};
 impl DbInner {
     /// See `Db::resume`.
     /// # Errors
-    /// Those of `Db::resume`.
+    /// Errors of `Db::resume`.
     pub(crate) fn resume(&self) -> Result<()> {
         let _under_way = UnderWay::begin(&self.engine)?;
         self.forget_quarantined();
@@ -37,12 +37,12 @@ impl DbInner {
     }
 }
 
-/// Tries to lift the error in force. Waits while another thread does.
+/// Tries to lift the error in force. Waits while another thread tries.
 /// # Errors
-/// Those of `Db::resume`.
+/// Errors of `Db::resume`.
 pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()> {
     let mut state = engine.state.lock();
-    // The failed job may still be clearing up, and other jobs may have met the same error.
+    // The failed job may still be cleaning up, and other jobs may have met the same error.
     while state.background_error.resuming || is_clearing_up(engine, &state) {
         engine.check_open()?;
         engine.wait_for_change(&mut state);
@@ -63,10 +63,10 @@ pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()>
     drop(state);
     esker_base::info_log!(engine.info_log, Info, "Resuming after a background error");
     let flushed = if error.severity() == Severity::SoftError && !wal_damaged {
-        // The failed work begins anew, and nothing else has stopped.
+        // Only the failed work has stopped, and will be retried.
         engine.manifest.lock().settle()
     } else {
-        // Threads that wait for the end of this recovery must not wait for ever.
+        // Threads that wait for the end of this recovery must not wait forever, even after a panic.
         contained("a recovery", Severity::FatalError, || {
             engine.manifest.lock().settle()?;
             write_path.recover_from_error(wal_damaged, FlushReason::ErrorRecovery)?;
@@ -84,7 +84,7 @@ pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()>
     };
     if result.is_ok() {
         engine.allow_writes();
-        // A failed compaction is in no queue any more, and writes may be waiting for it.
+        // A failed compaction is in no queue, and writes may wait for it.
         let oldest_snapshot = engine.oldest_snapshot_at_release();
         let families: Vec<_> = state.families.keys().copied().collect();
         for family in families {
@@ -111,7 +111,7 @@ fn pass_failed_numbers(engine: &Engine) -> Result<()> {
     Ok(())
 }
 
-/// Whether a job is at work that began before the error in force, or met it.
+/// Whether a job is still running that began before the error in force, or met it.
 fn is_clearing_up(engine: &Engine, state: &DbState) -> bool {
     let error = &state.background_error;
     let jobs = if error.stops_flushes() { engine.jobs_scheduled(state) } else { state.compactions_scheduled };

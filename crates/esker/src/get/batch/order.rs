@@ -1,12 +1,12 @@
-//! In which order the keys of a batch are read, and which of them were named before.
+//! The order in which the keys of a batch are read, and the search for repeated keys.
 
 use super::Keys;
 use esker_base::comparator::{KeyOrder, head};
 use smallvec::SmallVec;
 
 /// A key's place in the order in which a batch is read. From the top: the index of its super
-/// version, 32 bits; a number that sorts as the key does where two of them differ, 64 bits; its
-/// number in the batch, 32 bits. One number, because numbers are sorted several times as fast.
+/// version, 32 bits; its head, 64 bits, which sorts as the key does if two heads differ; its index
+/// in the batch, 32 bits. All in one number, because numbers sort several times as fast.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ordered(u128);
 
@@ -15,11 +15,11 @@ impl Ordered {
     pub(super) fn new(super_version: usize, head: u64, key: usize) -> Ordered {
         Ordered((super_version as u128) << 96 | u128::from(head) << 32 | key as u128)
     }
-    /// Most keys that a short number can tell apart.
+    /// Most keys that a short number can distinguish.
     pub(super) const MOST_SHORT: usize = 1 << 16;
 
-    /// The key's place among those of one family, as a number that is sorted in half the time: 48
-    /// bits of the head.
+    /// The key's place among the keys of one family, as a number with 48 bits of the head, which
+    /// sorts in half the time.
     #[inline]
     pub(super) fn short(head: u64, key: usize) -> u64 {
         head >> 16 << 16 | key as u64
@@ -42,11 +42,11 @@ impl Ordered {
     }
 }
 
-/// Stays on the stack while a batch has few keys.
+/// The order of a batch; on the stack for up to 32 keys.
 pub(super) type Order = SmallVec<[Ordered; 32]>;
 
-/// A number, of the bytes from `from` on, that sorts as `order` does wherever two of them differ;
-/// the same for all keys of an order that is not known.
+/// A number from the bytes at `from` and after, which sorts as `order` does if two numbers differ.
+/// In an unknown order, all keys have the same number.
 #[inline]
 pub(super) fn head_of(order: KeyOrder, user_key: &[u8], from: usize) -> u64 {
     let head = head(user_key, from);
@@ -57,9 +57,9 @@ pub(super) fn head_of(order: KeyOrder, user_key: &[u8], from: usize) -> u64 {
     }
 }
 
-/// One more than the number of the last key of a batch that fell into each slot, as its last 8
-/// bytes have it. Two keys in one slot hide each other: a key that is named again is mostly found
-/// to be, where sorting finds each but costs more than a search of a memtable.
+/// For each slot, the index plus one of the last key that fell into it; a key's last 8 bytes choose
+/// its slot. Two keys in one slot hide each other, so most repeated keys are found. A sort would
+/// find all, but costs more than a search of a memtable.
 pub(super) struct Named<const SLOTS: usize>([u32; SLOTS]);
 
 impl<const SLOTS: usize> Named<SLOTS> {
@@ -68,7 +68,8 @@ impl<const SLOTS: usize> Named<SLOTS> {
         Named([0; SLOTS])
     }
 
-    /// The number of a key like key `i`, if one was here.
+    /// The index of an earlier key equal to key `i`, if its slot has one. Otherwise puts key `i`
+    /// into the slot.
     #[inline]
     pub(super) fn before(&mut self, keys: &impl Keys, i: usize) -> Option<usize> {
         let key = keys.key(i);

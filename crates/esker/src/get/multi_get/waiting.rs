@@ -1,15 +1,15 @@
-//! The keys of a batch that have to wait for files.
+//! Finishes the keys of a batch that have to wait for files.
 //!
-//! In: a held super version and suspended keys, each with its place. Out: their answers. It goes
-//! level by level. The files of the level's open keys are planned one after the other, and searched
-//! as far as their missing blocks are in the kernel's memory. Then the remaining blocks of all keys
-//! are read together, and the keys are searched. Level 0 goes file by file. With `async_io` all
+//! In: a held super version and suspended keys, each with its position. Out: their answers. The
+//! search goes level by level, in level 0 file by file. It plans the files of the level's open keys
+//! one after the other, and searches those whose missing blocks are in the kernel's memory. Then it
+//! reads the remaining blocks of all keys together, and searches their files. With `async_io` all
 //! levels are planned at once: the batch waits once, and may read blocks that newer levels make
 //! superfluous.
 //!
 //! Invariants
 //!  1. No guard is held.
-//!  2. A key takes part from the place where it was suspended, and until it is done.
+//!  2. A key takes part from the position where it was suspended until it is done.
 
 use crate::cf::SuperVersion;
 use crate::files::open_table::open_for;
@@ -21,8 +21,8 @@ use esker_base::Error;
 use esker_format::key::{LookupKey, ParsedInternalKey};
 use esker_table::{BatchVisitor, LookupPlan, Missing, TableValue, read_plans};
 
-/// Gives `settle` the answer for each of `keys` (by its number), once. `suspended` says how far
-/// each has come. The keys ascend and differ.
+/// Gives `settle` the answer for each of `keys` (by its number), once. `suspended` gives the
+/// progress of each key. The keys ascend and differ.
 #[cold]
 pub(crate) fn resume_multi_get(
     super_version: &SuperVersion,
@@ -56,16 +56,16 @@ struct Waiting<'b> {
     context: &'b ReadContext<'b>,
     keys: &'b [LookupKey],
     savers: Vec<Saver>,
-    /// Where each takes part from; none once it has come there.
+    /// The position from which each key takes part; `None` after the search has reached it.
     places: Vec<Option<SuspendedAt>>,
     settle: &'b mut dyn FnMut(usize, Answer<'_>),
 }
 
-/// Keys that are to be asked of one file.
+/// Keys for which one file is searched.
 struct Group<'f> {
     level: usize,
     file: &'f FileMeta,
-    /// Its number in the level.
+    /// The file's index in the level.
     index: usize,
     which: Vec<(u32, Option<Missing>)>,
 }
@@ -129,7 +129,7 @@ impl<'b> Waiting<'b> {
         (!which.is_empty()).then_some(Group { level: 0, file, index, which })
     }
 
-    /// The keys by the file of the level that each lies in.
+    /// The keys, grouped by the file of the level in which each lies.
     fn groups_of_level(&mut self, number: usize, level: &'b Level) -> Vec<Group<'b>> {
         let icmp = self.super_version.version.icmp();
         let mut groups: Vec<Group<'_>> = Vec::new();
@@ -163,7 +163,7 @@ impl<'b> Waiting<'b> {
             let plan = self.plan(&group, &mut failed);
             let has_plan = plan.is_some();
             if let Some(mut plan) = plan {
-                // Groups of several levels are searched in the order of these only.
+                // Groups of several levels must be searched in the order of the levels.
                 if !self.context.options.async_io {
                     let mut visitor = OpenOnly { savers: &mut self.savers, settle: self.settle };
                     plan.search_resident(self.context.options, self.keys, &mut visitor);
@@ -175,7 +175,7 @@ impl<'b> Waiting<'b> {
         read_plans(&mut plans, self.context.options);
         let mut plans = plans.into_iter();
         for (group, failed, before, has_plan) in planned {
-            // A key that a newer level has finished does not fail any more.
+            // A key that a newer level has finished cannot fail.
             failed.into_iter().for_each(|(i, e)| self.fail(i, e));
             if has_plan && let Some(plan) = plans.next() {
                 self.search(plan);
@@ -224,7 +224,8 @@ impl<'b> Waiting<'b> {
         Some(reader.plan(self.context.options, self.keys, &group.which, failed))
     }
 
-    /// Asks the files behind the group's for the key whose versions may go on there: the last one.
+    /// Asks the files behind the group's file for the group's last key, whose versions may continue
+    /// there.
     fn follow(&mut self, group: &Group<'_>) {
         let (super_version, icmp) = (self.super_version, self.super_version.version.icmp());
         let Some(&(last, _)) = group.which.last() else { return };
@@ -250,8 +251,8 @@ impl<'b> Waiting<'b> {
     }
 }
 
-/// Hands a table's entries to the savers of keys that are not done: others may have been planned
-/// with them.
+/// Passes a table's entries to the savers of unfinished keys. The plan may contain keys that are
+/// done meanwhile.
 struct OpenOnly<'v> {
     savers: &'v mut [Saver],
     settle: &'v mut dyn FnMut(usize, Answer<'_>),
