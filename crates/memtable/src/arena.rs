@@ -109,10 +109,14 @@ pub(crate) struct Arena {
     nodes: Mutex<Chunk>,
     blocks: Mutex<Blocks>,
     allocated: AtomicUsize,
+    /// The part of `allocated` that chunks and large requests have taken.
+    carved: AtomicUsize,
     /// The part of `allocated` that the budget knows: 0 while there is only a first block. Changed
     /// under `blocks`.
     budgeted: AtomicUsize,
     block_bytes: usize,
+    /// Where growth is expected to end. Blocks end there, too.
+    expected_bytes: usize,
     huge_pages: bool,
     budget: Option<Arc<dyn MemoryBudget>>,
 }
@@ -127,8 +131,10 @@ impl Arena {
             nodes: Mutex::new(Chunk::EMPTY),
             blocks: Mutex::new(Blocks { all: Vec::new(), current: Chunk::EMPTY }),
             allocated: AtomicUsize::new(0),
+            carved: AtomicUsize::new(0),
             budgeted: AtomicUsize::new(0),
             block_bytes: block_bytes.max(FIRST_BLOCK_BYTES),
+            expected_bytes: usize::MAX,
             huge_pages,
             budget: None,
         }
@@ -144,9 +150,21 @@ impl Arena {
         self
     }
 
+    /// Fits the last blocks to growth up to `bytes`: little is left unused there.
+    pub(crate) fn expecting(mut self, bytes: usize) -> Arena {
+        self.expected_bytes = bytes;
+        self
+    }
+
     /// Bytes that were asked of the allocator for blocks.
     pub(crate) fn allocated(&self) -> usize {
         self.allocated.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of blocks that records and nodes have taken; a chunk counts whole.
+    #[inline]
+    pub(crate) fn carved(&self) -> usize {
+        self.carved.load(Ordering::Relaxed)
     }
 
     /// Bytes reported to the budget.
@@ -218,8 +236,8 @@ impl Arena {
         let mut blocks = self.blocks.lock();
         // A small memtable gets small chunks, so that its unused memory stays a small part of it.
         let chunk_bytes =
-            (self.allocated() / 16).next_power_of_two().clamp(FIRST_BLOCK_BYTES / 4, MAX_CHUNK_BYTES);
-        if layout.size() + layout.align() > chunk_bytes / 4 {
+            (self.allocated() / 32).next_power_of_two().clamp(FIRST_BLOCK_BYTES / 4, MAX_CHUNK_BYTES);
+        if layout.size() + layout.align() > chunk_bytes / 8 {
             // The rest of the chunk can still serve small requests.
             return self.carve(&mut blocks, layout);
         }
@@ -228,7 +246,14 @@ impl Arena {
         chunk.take(layout).ok_or_else(|| out_of_memory(layout.size()))
     }
 
+    /// Takes `layout` from the newest block, or from a new one.
     fn carve(&self, blocks: &mut Blocks, layout: Layout) -> Result<NonNull<u8>> {
+        let place = self.carve_uncounted(blocks, layout)?;
+        self.carved.fetch_add(layout.size(), Ordering::Relaxed);
+        Ok(place)
+    }
+
+    fn carve_uncounted(&self, blocks: &mut Blocks, layout: Layout) -> Result<NonNull<u8>> {
         if let Some(place) = blocks.current.take(layout) {
             return Ok(place);
         }
@@ -243,10 +268,12 @@ impl Arena {
 
     fn next_block_bytes(&self) -> usize {
         let allocated = self.allocated();
-        if self.huge_pages && allocated >= HUGE_FROM_BYTES {
-            return self.block_bytes.next_multiple_of(HUGE_PAGE_BYTES);
+        let left = self.expected_bytes.saturating_sub(allocated).max(FIRST_BLOCK_BYTES);
+        let huge = self.block_bytes.next_multiple_of(HUGE_PAGE_BYTES);
+        if self.huge_pages && allocated >= HUGE_FROM_BYTES && left >= huge {
+            return huge;
         }
-        allocated.next_power_of_two().clamp(FIRST_BLOCK_BYTES, self.block_bytes)
+        allocated.next_power_of_two().clamp(FIRST_BLOCK_BYTES, self.block_bytes).min(left)
     }
 
     fn new_block(&self, blocks: &mut Blocks, len: usize) -> Result<NonNull<u8>> {

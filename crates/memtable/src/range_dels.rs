@@ -119,6 +119,12 @@ impl RangeDels {
         self.arena.allocated() + self.arena.overhead() + self.view_bytes.load(Ordering::Relaxed)
     }
 
+    /// The part of them that tombstones and fragments use, without the rest of the newest block.
+    #[inline]
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.arena.carved() + self.view_bytes.load(Ordering::Relaxed)
+    }
+
     #[inline]
     fn newest(&self) -> Option<&Entry> {
         // SAFETY: entries are complete before their address is stored and stay as long as the

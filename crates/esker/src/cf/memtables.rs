@@ -17,8 +17,8 @@ use std::collections::VecDeque;
 /// The limits at which a memtable is flushed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemTableLimits {
-    /// `write_buffer_size`.
-    pub(crate) bytes: usize,
+    /// `write_buffer_size`, and as in RocksDB six tenths of an arena block more.
+    bytes: usize,
     /// `memtable_max_range_deletions`; 0: any number.
     range_deletions: u32,
 }
@@ -27,10 +27,22 @@ impl MemTableLimits {
     /// The limits of a family with these options.
     #[inline]
     pub(crate) fn of(options: &ColumnFamilyOptions) -> MemTableLimits {
+        let over = options.arena_block_size.min(options.write_buffer_size / 8) / 5 * 3;
         MemTableLimits {
-            bytes: options.write_buffer_size,
+            bytes: options.write_buffer_size.saturating_add(over),
             range_deletions: options.memtable_max_range_deletions,
         }
+    }
+
+    /// Bytes that a full memtable uses.
+    pub(crate) fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the memtable uses as many bytes as it may.
+    #[inline]
+    pub(crate) fn has_too_many_bytes(self, mem: &MemTable) -> bool {
+        mem.used_bytes() >= self.bytes
     }
 
     /// Whether it holds `memtable_max_range_deletions` or more.
@@ -210,3 +222,7 @@ impl MemTables {
             + self.immutables.iter().map(|i| i.mem.approximate_memory_usage()).sum::<usize>()
     }
 }
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;

@@ -243,7 +243,8 @@ option_struct! {
         /// Refuse writes to the family. Not built: setting it is refused. Default false. Fixed.
         disallow_memtable_writes: bool = false, fixed;
 
-        /// Bytes in a memtable before it is switched. Default 64 MiB. Mutable.
+        /// Bytes that the entries of a memtable use before it is switched; as in RocksDB it takes
+        /// six tenths of an arena block more. Default 64 MiB. Mutable.
         write_buffer_size: usize = 64 << 20, mutable;
         /// Memtables, active and immutable, at which writes stop. Default 2. Mutable.
         max_write_buffer_number: i32 = 2, mutable;

@@ -3,6 +3,7 @@
 //! manager.
 
 use super::{Family, Found, Repair, RepairSummary};
+use crate::cf::MemTableLimits;
 use crate::db;
 use crate::files::OutputContext;
 use crate::flush::{BuildTable, TableBuildJob};
@@ -33,12 +34,12 @@ struct Replayed {
     no_table_lost: bool,
     /// The tables have all entries of WALs below this number.
     flushed_before: FileNumber,
-    write_buffer_size: usize,
+    limits: MemTableLimits,
 }
 
 impl Replayed {
     fn is_full(&self) -> bool {
-        self.mem.approximate_memory_usage() >= self.write_buffer_size
+        self.limits.has_too_many_bytes(&self.mem)
     }
 }
 
@@ -96,7 +97,7 @@ impl Repair {
             old,
             no_table_lost: self.summary.tables_lost.is_empty(),
             flushed_before: FileNumber(0),
-            write_buffer_size: family.descriptor.options.write_buffer_size,
+            limits: MemTableLimits::of(&family.descriptor.options),
         }
     }
 

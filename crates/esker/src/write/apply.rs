@@ -141,7 +141,7 @@ impl<'g> Target<'g> {
         if value_type.is_point_deletion() && mem.has_sampled_deletions() {
             self.engine.deletions_sampled.store(true, Ordering::Relaxed);
         }
-        mem.approximate_memory_usage() >= limits.bytes
+        limits.has_too_many_bytes(mem)
             || (value_type == ValueType::RangeDeletion && limits.has_too_many_range_deletions(mem))
     }
 

@@ -261,7 +261,7 @@ fn full_families(engine: &Engine) -> (Vec<ColumnFamilyId>, Vec<ColumnFamilyId>) 
     let (mut full, mut range_deletions) = (Vec::new(), Vec::new());
     for family in state.families.values() {
         let (mem, limits) = (&family.memtables.active, MemTableLimits::of(&family.options));
-        if mem.approximate_memory_usage() >= limits.bytes {
+        if limits.has_too_many_bytes(mem) {
             full.push(family.cf.id);
         } else if limits.has_too_many_range_deletions(mem) {
             range_deletions.push(family.cf.id);

@@ -8,6 +8,7 @@
 
 use super::WritePath;
 use super::queue::Leader;
+use crate::cf::MemTableLimits;
 use crate::engine::{DbState, Engine, ErrorReason, maybe_schedule, publish_super_versions, queue_flushes};
 use crate::observe::FlushReason;
 use crate::options::{ColumnFamilyOptions, DbOptions};
@@ -110,6 +111,7 @@ pub(crate) fn new_memtable(
     let memtable_options = MemTableOptions {
         id,
         arena_block_size: options.arena_block_size,
+        expected_bytes: MemTableLimits::of(options).bytes(),
         earliest_sequence: earliest,
         budget: db.write_buffer_manager.clone().map(|manager| manager as Arc<dyn MemoryBudget>),
         checks: Checks {

@@ -70,3 +70,18 @@ fn a_large_arena_gets_whole_huge_pages() {
     assert!(huge.len() >= 5);
     assert!(huge.iter().all(|(_, layout)| layout.size() == HUGE_PAGE_BYTES));
 }
+
+#[test]
+fn the_last_blocks_of_an_arena_fit_the_growth_it_expects() {
+    for expected in [100_000, 300_000, 5 << 20] {
+        let arena = Arena::new(1 << 20, true).expecting(expected);
+        while arena.carved() < expected {
+            arena.allocate_record(50, &ShardStats::NONE).unwrap();
+        }
+        let (allocated, unused) = (arena.allocated(), arena.allocated() - arena.carved());
+        assert!(unused <= expected / 8, "{unused} of {allocated} bytes are unused");
+        // An arena takes more than it expects, too.
+        (0..1000).for_each(|_| assert!(arena.allocate_record(500, &ShardStats::NONE).is_ok()));
+        assert!(arena.carved() >= expected + 400_000 && arena.allocated() >= arena.carved());
+    }
+}

@@ -11,6 +11,7 @@
 //!     database is read-only.
 
 use super::{Recovery, ReplayRun, ReplayedFamily};
+use crate::cf::MemTableLimits;
 use crate::files::OutputContext;
 use crate::flush::{BuildTable, BuiltTable, TableBuildJob};
 use crate::schedule::map_in_parallel;
@@ -128,7 +129,7 @@ impl ReplayedFamily {
         }
         self.mem.add(sequence, entry.value_type, entry.key, entry.value)?;
         let was_full = self.is_full;
-        self.is_full = self.mem.approximate_memory_usage() >= self.descriptor.options.write_buffer_size;
+        self.is_full = MemTableLimits::of(&self.descriptor.options).has_too_many_bytes(&self.mem);
         Ok(self.is_full && !was_full)
     }
 
