@@ -21,7 +21,8 @@ use crate::memory::{
 };
 use crate::table_options::rocksdb_block_based_table_options_t;
 use esker::options::{
-    CompressionType, Statistics, StatsLevel, TargetVersion, load_latest_options, options_from_string,
+    CompressionType, Env, Statistics, StatsLevel, TargetVersion, load_latest_options_from,
+    options_from_string,
 };
 use esker::{ColumnFamilyOptions, DbOptions, DbPath, Error, Options, Result};
 use libc::{c_char, c_int, c_uchar};
@@ -595,7 +596,7 @@ pub unsafe extern "C" fn rocksdb_get_options_from_string(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_load_latest_options(
     db_path: *const c_char,
-    _env: *mut rocksdb_env_t,
+    env: *mut rocksdb_env_t,
     _ignore_unknown_options: bool,
     cache: *mut rocksdb_cache_t,
     db_options: *mut *mut rocksdb_options_t,
@@ -605,9 +606,13 @@ pub unsafe extern "C" fn rocksdb_load_latest_options(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        let loaded = load_latest_options(path(db_path)?)?;
+        let env = env.as_ref().map_or_else(Env::default, |env| env.env.clone());
+        let mut loaded = load_latest_options_from(env.fs.as_ref(), path(db_path)?)?;
+        loaded.db.env = env;
         let give_family = |(_, family): &(String, ColumnFamilyOptions)| {
             let mut options = rocksdb_options_t { cf: family.clone(), ..rocksdb_options_t::new() };
+            // As in RocksDB, the MANIFEST refuses a default in the place of a client's comparator.
+            options.cf.unresolved.retain(|(option, _)| option != "comparator");
             if let Some(cache) = cache.as_ref() {
                 options.cf.table.block_cache = Some(cache.cache.clone());
             }

@@ -2,7 +2,7 @@
 //! for.
 
 use crate::options::{ColumnFamilyOptions, DbOptions};
-use crate::version::FamilyDescriptor;
+use crate::version::{DEFAULT_COLUMN_FAMILY_NAME, FamilyDescriptor};
 use esker_base::sync::Arc;
 use esker_base::{Error, Result};
 use esker_cache::Role;
@@ -89,7 +89,11 @@ pub(crate) fn make_consistent(
     options: &DbOptions,
     family: &mut ColumnFamilyDescriptor,
 ) -> Result<Vec<String>> {
-    let named = |e: Error| e.at(format_args!("column family '{}'", family.name));
+    // Of the only family that most databases have, RocksDB's words come alone.
+    let named = |e: Error| match family.name.as_str() {
+        DEFAULT_COLUMN_FAMILY_NAME => e,
+        name => e.at(format_args!("column family '{name}'")),
+    };
     family.options.take_paths(options).map_err(named)?;
     family.options.validate().map_err(named)?;
     family.options.validate_target(options).map_err(named)?;

@@ -16,7 +16,7 @@ use super::beside_owner::open_current_manifest;
 use super::builder::{Built, VersionBuilder};
 use super::file_meta::ObsoleteFiles;
 use super::manifest::{ManifestReader, read_current};
-use super::recover::{AtomicGroup, OpenFamily, Recovered, recover};
+use super::recover::{AtomicGroup, OpenFamily, Recovered, in_manifest, recover};
 use super::{FamilyDescriptor, Version, VersionSet, VersionSetFamily};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
@@ -58,14 +58,14 @@ impl VersionSet {
                 edits.push(edit.clone());
                 Ok(())
             };
-            tail.group.add(edit, &mut keep).map_err(|e| e.at(tail.reader.path().display()))?;
+            tail.group.add(edit, &mut keep).map_err(|e| in_manifest(e, tail.reader.path()))?;
         }
         let is_open = |edit: &VersionEdit| self.families.contains_key(&edit.column_family);
         let lacks_epoch = |edit: &VersionEdit| edit.new_files.iter().any(|(_, f)| f.epoch_number == 0);
         if edits.iter().any(|edit| is_open(edit) && lacks_epoch(edit)) {
             return self.read_whole();
         }
-        let followed = self.apply(&edits).map_err(|e| e.at(tail.reader.path().display()))?;
+        let followed = self.apply(&edits).map_err(|e| in_manifest(e, tail.reader.path()))?;
         self.tail = Some(tail);
         Ok(followed)
     }

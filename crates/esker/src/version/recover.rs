@@ -15,10 +15,11 @@ use super::file_meta::ObsoleteFiles;
 use super::manifest::ManifestReader;
 use super::{FamilyDescriptor, FileMeta, Version, VersionSetOptions, timestamps};
 use esker_base::sync::Arc;
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, SubCode};
 use esker_format::file_name;
 use esker_format::version_edit::VersionEdit;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::Path;
 
 /// The content of a MANIFEST.
 #[derive(Debug)]
@@ -54,9 +55,9 @@ pub(super) fn recover(
 ) -> Result<Recovered> {
     let mut replay = Replay::new(options, families)?;
     while let Some(edit) = reader.next_edit()? {
-        group.add(edit, &mut |e| replay.apply(e)).map_err(|e| e.at(reader.path().display()))?;
+        group.add(edit, &mut |e| replay.apply(e)).map_err(|e| in_manifest(e, reader.path()))?;
     }
-    let recovered = replay.finish(obsolete).map_err(|e| e.at(reader.path().display()))?;
+    let recovered = replay.finish(obsolete).map_err(|e| in_manifest(e, reader.path()))?;
     // A reader beside the owner opens the files instead: the owner may delete them.
     if !options.read_only {
         for family in &recovered.families {
@@ -64,6 +65,12 @@ pub(super) fn recover(
         }
     }
     Ok(recovered)
+}
+
+/// An error of the MANIFEST at `path`. The path stands in front of it, unless the caller's options
+/// are wrong: RocksDB's words then come alone.
+pub(super) fn in_manifest(error: Error, path: &Path) -> Error {
+    if error.kind() == ErrorKind::InvalidArgument { error } else { error.at(path.display()) }
 }
 
 /// Holds edits back until their group is complete.

@@ -13,11 +13,6 @@ fn rocksdb(dir: &TempDir, family: &str) -> Result<RocksDb, String> {
     RocksDb::open(dir.path(), "create_if_missing=true", &[FamilySpec::new("default", family)])
 }
 
-/// The text behind the kind; Esker puts the place before it.
-fn words(text: &str) -> &str {
-    text.strip_prefix("Invalid argument: ").expect("an invalid argument")
-}
-
 #[test]
 fn another_comparator_is_refused_in_rocksdbs_words() {
     let Some(()) = require("RocksDB", RocksDb::available()) else { return };
@@ -25,7 +20,7 @@ fn another_comparator_is_refused_in_rocksdbs_words() {
     drop(rocksdb(&dir, "comparator=rocksdb.ReverseBytewiseComparator").unwrap());
     let theirs = rocksdb(&dir, "").unwrap_err();
     let ours = Db::open(&options(), dir.path()).unwrap_err().to_string();
-    assert!(ours.ends_with(words(&theirs)), "{ours}, RocksDB: {theirs}");
+    assert_eq!(ours, theirs);
 }
 
 #[test]
@@ -36,7 +31,7 @@ fn a_codec_that_is_not_there_is_refused_in_rocksdbs_words() {
     let mut options = options();
     options.cf.compression = CompressionType::Xpress;
     let ours = Db::open(&options, dir.path()).unwrap_err().to_string();
-    assert!(ours.contains(words(&theirs)), "{ours}, RocksDB: {theirs}");
+    assert!(ours.starts_with(&theirs), "{ours}, RocksDB: {theirs}");
 }
 
 #[test]
