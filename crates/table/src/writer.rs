@@ -479,6 +479,9 @@ impl TableBuilder {
             let compression = self.options.compression;
             self.properties.compression_name =
                 setup::manager_and_codecs(compression, self.sink.any_compressed);
+            // RocksDB 7.8, which reads older formats, does not write them.
+            self.properties.key_smallest_seqno = self.seqnos.map(|(low, _)| low);
+            self.properties.key_largest_seqno = Some(self.seqnos.map_or(0, |(_, high)| high));
         }
         let properties = self.properties.encode();
         meta.insert(meta_index::PROPERTIES, self.sink.write_plain(properties)?);

@@ -357,6 +357,24 @@ fn versions_of_a_key_are_shown_newest_first_across_blocks() {
     }
 }
 
+#[test]
+fn tables_of_format_7_say_between_which_numbers_their_keys_lie() {
+    let entries: Vec<_> = [9, 4, 7]
+        .iter()
+        .zip(b'a'..)
+        .map(|(s, key)| (internal_key(&[key], SequenceNumber(*s), ValueType::Value), Vec::new()))
+        .collect();
+    let bounds = |version, entries: &[_]| {
+        let table = BlockBasedTableOptions { format_version: version, ..Default::default() };
+        let (bytes, _) = write_table(builder_options(table), entries.to_vec()).unwrap();
+        let reader = open_bytes(&bytes, with_filters()).unwrap();
+        (reader.properties().key_smallest_seqno, reader.properties().key_largest_seqno)
+    };
+    assert_eq!(bounds(7, &entries), (Some(4), Some(9)));
+    // RocksDB 7.8 writes none.
+    assert_eq!(bounds(5, &entries), (None, None));
+}
+
 type Cached = (Arc<TableReader>, Arc<esker_table::BlockCache>, Vec<(Vec<u8>, Vec<u8>)>);
 
 fn cached_reader(cache_index: bool) -> Cached {
