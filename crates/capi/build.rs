@@ -69,7 +69,8 @@ fn written_by_hand() -> BTreeSet<String> {
 ///
 /// A section begins with `[TYPE PREFIX…]`: the Rust type behind the pointer, and the first parts of
 /// the functions' names. A line `NAME = PLACE` gives the field that the functions PREFIX + NAME
-/// access. A line `NAME ~ DEFAULT` gives a value that is kept and has no effect.
+/// access. A line `NAME ~ DEFAULT` gives a value that is kept and has no effect. A line
+/// `NAME ? PLACE` gives a hint; its numbers without a name are kept, too.
 fn accessors(
     table: &str,
     functions: &BTreeMap<&str, &Function>,
@@ -85,9 +86,11 @@ fn accessors(
             prefixes = words.collect();
             continue;
         }
-        let (name, place) = match (line.split_once(" = "), line.split_once(" ~ ")) {
-            (Some((name, place)), _) => (name.trim(), Place::Field(place.trim())),
-            (_, Some((name, default))) => (name.trim(), Place::Held(default.trim())),
+        let words: Vec<&str> = line.splitn(3, ' ').collect();
+        let (name, place) = match words[..] {
+            [name, "=", place] => (name, Place::Field(place.trim())),
+            [name, "~", default] => (name, Place::Held(default.trim())),
+            [name, "?", place] => (name, Place::Hint(place.trim())),
             _ if line.is_empty() => continue,
             _ => panic!("accessors.txt: '{line}' is neither a section, a field nor a held value"),
         };
@@ -108,6 +111,7 @@ fn accessors(
 enum Place<'a> {
     Field(&'a str),
     Held(&'a str),
+    Hint(&'a str),
 }
 
 fn accessor(function: &Function, object: &str, name: &str, place: &Place<'_>) -> String {
@@ -128,6 +132,14 @@ fn accessor(function: &Function, object: &str, name: &str, place: &Place<'_>) ->
         }
         ([value], "libc::c_void", Place::Held(_)) => {
             head(&format!(", value: {value}"), "") + &format!("crate::field::hold(object, \"{name}\", value)")
+        }
+        ([value], "libc::c_void", Place::Hint(place)) => {
+            head(&format!(", value: {value}"), "")
+                + &format!("crate::field::set_hint(object, \"{name}\", value, |object| &mut object.{place})")
+        }
+        ([], result, Place::Hint(place)) => {
+            head("", &format!(" -> {result}"))
+                + &format!("crate::field::hint(object, \"{name}\", |object| &object.{place})")
         }
         ([], result, Place::Field(place)) => {
             head("", &format!(" -> {result}"))

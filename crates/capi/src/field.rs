@@ -89,6 +89,43 @@ pub(crate) unsafe fn held<O: Object, C: HeldValue>(pointer: *const O, name: &'st
     bits.map_or(default, C::from_bits)
 }
 
+/// Sets a hint. A number without a name is kept, and is no hint.
+pub(crate) unsafe fn set_hint<O: Object, C: HeldValue + Copy, F: Field<C> + Default>(
+    pointer: *mut O,
+    name: &'static str,
+    value: C,
+    field: impl FnOnce(&mut O) -> &mut F,
+) {
+    answer((), || {
+        let object = object_mut(pointer)?;
+        let field = field(object);
+        let is_named = field.store(value).is_ok();
+        if !is_named {
+            *field = F::default();
+        }
+        if let Some(held) = object.held() {
+            held.remove(name);
+            if !is_named {
+                held.insert(name, value.to_bits());
+            }
+        }
+        Ok(())
+    });
+}
+
+/// The hint's number, named or kept.
+pub(crate) unsafe fn hint<O: Object, C: HeldValue + Default, F: Field<C> + Default + PartialEq>(
+    pointer: *const O,
+    name: &'static str,
+    field: impl FnOnce(&O) -> &F,
+) -> C {
+    answer(C::default(), || {
+        let field = field(object(pointer)?);
+        let number = field.load();
+        Ok(if *field == F::default() { held(pointer, name, number) } else { number })
+    })
+}
+
 /// A C value that is kept as 64 bits.
 pub trait HeldValue {
     /// The value's bits.

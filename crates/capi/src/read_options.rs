@@ -5,7 +5,7 @@
 
 use crate::callbacks::ClientState;
 use crate::field::{Held, Object};
-use crate::memory::{answer, bytes, destroy, give, object_mut};
+use crate::memory::{answer, bytes, destroy, give, lend, object, object_mut, put};
 use crate::snapshot::rocksdb_snapshot_t;
 use crate::table_properties::rocksdb_table_properties_t;
 use esker::ReadOptions;
@@ -23,7 +23,7 @@ pub struct rocksdb_readoptions_t {
     timestamp: Kept,
     iter_start_ts: Kept,
     /// The caller's name for the request. It has no effect.
-    pub(crate) request_id: Vec<u8>,
+    pub(crate) request_id: Option<Vec<u8>>,
     pub(crate) held: Held,
 }
 
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn rocksdb_readoptions_create() -> *mut rocksdb_readoption
         lower_bound: Kept::NONE,
         timestamp: Kept::NONE,
         iter_start_ts: Kept::NONE,
-        request_id: Vec::new(),
+        request_id: None,
         held: Held::new(),
     })
 }
@@ -153,10 +153,27 @@ pub unsafe extern "C" fn rocksdb_readoptions_set_managed(
 ) {
 }
 
+/// NULL if the request has no name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_get_request_id(
+    options: *mut rocksdb_readoptions_t,
+    len: *mut usize,
+) -> *const c_char {
+    answer(std::ptr::null(), || {
+        Ok(match &object(options)?.request_id {
+            Some(name) => lend(name, len),
+            None => {
+                put(len, 0);
+                std::ptr::null()
+            }
+        })
+    })
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_readoptions_clear_request_id(options: *mut rocksdb_readoptions_t) {
     answer((), || {
-        object_mut(options)?.request_id.clear();
+        object_mut(options)?.request_id = None;
         Ok(())
     });
 }

@@ -95,6 +95,35 @@ fn statistics_have_the_numbers_of_each_shims_release() {
 }
 
 #[test]
+fn getters_give_the_numbers_that_setters_took_also_without_a_name() {
+    // SAFETY: the objects are created here and destroyed once.
+    unsafe {
+        let options = rocksdb_options_create();
+        for number in [2, 8, 1, 0] {
+            rocksdb_options_set_last_level_temperature(options, number);
+            assert_eq!(rocksdb_options_get_last_level_temperature(options), number);
+        }
+        assert!((*options).refused.is_empty());
+        rocksdb_options_destroy(options);
+
+        let read = rocksdb_readoptions_create();
+        let name = |read| {
+            let mut len = 9;
+            let name = rocksdb_readoptions_get_request_id(read, &mut len);
+            (!name.is_null()).then(|| bytes(name, len).to_vec()).ok_or(len)
+        };
+        assert_eq!(name(read), Err(0));
+        rocksdb_readoptions_set_request_id(read, c"id-7".as_ptr(), 4);
+        assert_eq!(name(read).unwrap(), b"id-7");
+        rocksdb_readoptions_set_request_id(read, c"".as_ptr(), 0);
+        assert_eq!(name(read).unwrap(), b"");
+        rocksdb_readoptions_clear_request_id(read);
+        assert_eq!(name(read), Err(0));
+        rocksdb_readoptions_destroy(read);
+    }
+}
+
+#[test]
 fn a_shims_options_write_files_that_its_release_reads() {
     use esker::options::{CompressionType, TargetVersion};
     type CreateTable = unsafe extern "C" fn() -> *mut rocksdb_block_based_table_options_t;
