@@ -43,7 +43,12 @@ impl Db {
         if !options.allow_write_stall {
             self.inner.write_path.wait_for_flush_room(&ids)?;
         }
-        self.inner.write_path.flush(&ids, FlushReason::ManualFlush, options.wait)
+        let write_path = &self.inner.write_path;
+        write_path.flush(&ids, FlushReason::ManualFlush, options.wait)?;
+        if options.wait && options.listener_wait {
+            write_path.wait_for_flush_listeners(&ids)?;
+        }
+        Ok(())
     }
 
     /// Makes every write so far durable. Does not wait for room, as writes do.

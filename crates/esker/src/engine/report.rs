@@ -127,7 +127,7 @@ impl Engine {
         self.last_job_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn listeners(&self) -> &[Arc<dyn EventListener>] {
+    pub(crate) fn listeners(&self) -> &[Arc<dyn EventListener>] {
         &self.options.listeners
     }
 

@@ -56,6 +56,8 @@ pub(crate) struct DbState {
     pub(crate) histories: Histories,
 
     pub(crate) flush_queue: VecDeque<FlushRequest>,
+    /// Flush jobs whose tables are live, with their families, while listeners are told.
+    pub(crate) flushes_told: Vec<(u64, ColumnFamilyId)>,
     pub(crate) compaction_queue: VecDeque<ColumnFamilyId>,
     pub(crate) manual_compactions: Vec<QueuedManualCompaction>,
     pub(crate) next_manual_id: u64,

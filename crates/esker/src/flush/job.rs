@@ -118,7 +118,7 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
         // Before the memtables are released, so that callers who wait for that see the error.
         engine.stop_at_space_limit();
     }
-    let dropped = match built.and_then(|()| install(engine, request, &parts, &files)) {
+    let dropped = match built.and_then(|()| install(engine, job, request, &parts, &files)) {
         Ok(dropped) => dropped,
         Err(e) => {
             discard(engine, parts.iter().zip(&files));
@@ -126,6 +126,7 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
             return Err(e);
         }
     };
+    let _telling = Telling { engine, job };
     discard(engine, dropped.iter().map(|i| (&parts[*i], &files[*i])));
     let micros = engine.env.clock.monotonic_micros().saturating_sub(start);
     for (i, (part, built)) in parts.iter().zip(&files).enumerate() {
@@ -137,6 +138,23 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
     }
     engine.tell_stall_changes();
     Ok(())
+}
+
+/// Ends the time in which a job tells listeners of its end.
+struct Telling<'a> {
+    engine: &'a Engine,
+    job: u64,
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        let mut state = self.engine.state.lock();
+        let told = state.flushes_told.len();
+        state.flushes_told.retain(|(job, _)| *job != self.job);
+        if state.flushes_told.len() < told {
+            self.engine.state_changed.notify_all();
+        }
+    }
 }
 
 fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
@@ -214,6 +232,7 @@ fn discard<'a>(engine: &Engine, made: impl Iterator<Item = (&'a Part, &'a BuiltT
 /// meanwhile.
 fn install(
     engine: &Arc<Engine>,
+    job: u64,
     request: &FlushRequest,
     parts: &[Part],
     files: &[BuiltTable],
@@ -250,6 +269,9 @@ fn install(
             family.memtables.retire(part.memtables.len(), history);
             state.history_changed(part.cf.id, before);
         }
+    }
+    if !engine.listeners().is_empty() {
+        state.flushes_told.extend(parts.iter().map(|part| (job, part.cf.id)));
     }
     let mut changed = engine.trim_histories(&mut state);
     changed.extend(parts.iter().map(|part| part.cf.id));

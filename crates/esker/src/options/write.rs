@@ -108,11 +108,14 @@ pub struct FlushOptions {
     /// Flush at once even if that stalls writers. Default false: the flush waits until it would
     /// not.
     pub allow_write_stall: bool,
+    /// With `wait`: return when listeners were told of the end of the flush, too. Do not set it in
+    /// a listener, which would wait for itself. Default false.
+    pub listener_wait: bool,
 }
 
 impl Default for FlushOptions {
     fn default() -> Self {
-        FlushOptions { wait: true, allow_write_stall: false }
+        FlushOptions { wait: true, allow_write_stall: false, listener_wait: false }
     }
 }
 
@@ -120,6 +123,7 @@ esker_base::setters! {
     FlushOptions {
         wait: bool;
         allow_write_stall: bool;
+        listener_wait: bool;
     }
 }
 

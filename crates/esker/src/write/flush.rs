@@ -103,6 +103,21 @@ impl WritePath {
         }
     }
 
+    /// Waits until the flushes of these families that are done have told listeners so.
+    /// # Errors
+    /// `ShutdownInProgress`.
+    pub(crate) fn wait_for_flush_listeners(&self, families: &[ColumnFamilyId]) -> Result<()> {
+        let engine = &self.engine;
+        let mut state = engine.state.lock();
+        let is_asked_for = |(_, id): &&(u64, ColumnFamilyId)| families.contains(id);
+        let done: Vec<_> = state.flushes_told.iter().filter(is_asked_for).copied().collect();
+        while done.iter().any(|flush| state.flushes_told.contains(flush)) {
+            engine.check_open()?;
+            engine.wait_for_change(&mut state);
+        }
+        Ok(())
+    }
+
     /// Flushes everything in memory and waits.
     /// # Errors
     /// The background error in force, or the flush's error · `ShutdownInProgress`.

@@ -7,8 +7,10 @@ use esker::observe::{
     ManualFlushInfo, MemTableInfo, SubcompactionJobInfo,
 };
 use esker::options::CompressionType;
-use esker::{ColumnFamilyDescriptor, CompactionOptions, Db, Env, Options, SstFileWriter};
+use esker::{ColumnFamilyDescriptor, CompactionOptions, Db, Env, FlushOptions, Options, SstFileWriter};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Writes down what it is told.
 #[derive(Default)]
@@ -270,4 +272,28 @@ fn infos_describe_tables_and_blob_files() {
     let ingested = infos.ingested.lock().unwrap().pop().unwrap();
     assert_eq!(ingested.table_properties.num_entries, 1);
     assert_eq!(ingested.table_properties.comparator_name, "leveldb.BytewiseComparator");
+}
+
+/// Takes its time over the end of a flush.
+#[derive(Default)]
+struct Slow(AtomicUsize);
+
+impl EventListener for Slow {
+    fn on_flush_completed(&self, _info: &FlushJobInfo) {
+        Env::default().clock.sleep(Duration::from_millis(50));
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_flush_that_waits_for_listeners_returns_after_them() {
+    let told = Arc::new(Slow::default());
+    let mut options = options().0;
+    options.db.listeners = vec![told.clone()];
+    let db = Db::open(&options, "/db").unwrap();
+    for n in 1..=3 {
+        db.put("key", n.to_string()).unwrap();
+        db.flush_opt(&FlushOptions::default().listener_wait(true), &[&db.default_column_family()]).unwrap();
+        assert_eq!(told.0.load(Ordering::SeqCst), n);
+    }
 }

@@ -288,7 +288,7 @@ impl Life {
                 self.unlogged.entry((name, key)).or_insert_with(|| vec![None]).push(Some(value));
             }
             70..78 => {
-                let wait = FlushOptions { wait: true, allow_write_stall: true };
+                let wait = FlushOptions { wait: true, allow_write_stall: true, ..Default::default() };
                 // Else no other WAL is begun.
                 let has_entries =
                     opened_as.db().int_property_cf(&family, "rocksdb.num-entries-active-mem-table").unwrap()

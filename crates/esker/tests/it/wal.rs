@@ -166,7 +166,11 @@ impl EventListener for SwitchDuringFlush {
             for i in 0..40 {
                 db.put_cf(&other, format!("{i}"), [7; 100]).unwrap();
             }
-            db.flush_opt(&FlushOptions { wait: false, allow_write_stall: true }, &[&other]).unwrap();
+            db.flush_opt(
+                &FlushOptions { wait: false, allow_write_stall: true, ..Default::default() },
+                &[&other],
+            )
+            .unwrap();
         }
     }
 
@@ -236,7 +240,8 @@ fn an_ingested_file_is_not_ahead_of_a_wal_whose_flush_waits() {
     for i in 0..40 {
         db.put_cf(&other, format!("{i}"), [7; 100]).unwrap();
     }
-    db.flush_opt(&FlushOptions { wait: false, allow_write_stall: true }, &[&other]).unwrap();
+    db.flush_opt(&FlushOptions { wait: false, allow_write_stall: true, ..Default::default() }, &[&other])
+        .unwrap();
     let third = db.create_column_family("third", &options.cf).unwrap();
     let mut writer = SstFileWriter::new(&options);
     writer.open("/file").unwrap();
@@ -275,7 +280,8 @@ fn imported_tables_are_not_ahead_of_a_wal_whose_flush_waits() {
     for i in 0..40 {
         db.put_cf(&other, format!("{i}"), [7; 100]).unwrap();
     }
-    db.flush_opt(&FlushOptions { wait: false, allow_write_stall: true }, &[&other]).unwrap();
+    db.flush_opt(&FlushOptions { wait: false, allow_write_stall: true, ..Default::default() }, &[&other])
+        .unwrap();
     let with = ImportColumnFamilyOptions::default();
     db.create_column_family_with_import(&with, "third", &options.cf, &exported).unwrap();
     for seed in 0..200 {

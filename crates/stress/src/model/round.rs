@@ -667,7 +667,7 @@ impl Round {
         let chosen: Vec<usize> = (0..self.specs.len()).filter(|_| self.rng.bool()).collect();
         self.note(Event::Other(format!("flush {chosen:?}, wait {wait}")));
         let handles: Vec<&ColumnFamilyHandle> = chosen.iter().map(|&f| &self.handles[f]).collect();
-        let options = FlushOptions { wait, allow_write_stall: true };
+        let options = FlushOptions { wait, allow_write_stall: true, ..FlushOptions::default() };
         self.db().flush_opt(&options, &handles).map_err(refused("flush"))?;
         if let Some(journal) = self.journal.as_ref().filter(|_| wait) {
             journal.flushed(&chosen, self.settings.db.atomic_flush);

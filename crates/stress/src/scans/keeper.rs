@@ -16,7 +16,8 @@ pub(super) fn keep(round: &Round, number: usize, mut rng: fastrand::Rng) -> Outc
         let family = rng.usize(..round.specs.len());
         match rng.u8(..32) {
             0..10 => {
-                let options = FlushOptions { wait: rng.bool(), allow_write_stall: true };
+                let options =
+                    FlushOptions { wait: rng.bool(), allow_write_stall: true, ..FlushOptions::default() };
                 let flushed = round.db.flush_opt(&options, &[&round.handles[family]]);
                 flushed.map_err(|e| format!("flush: {e}"))?;
             }

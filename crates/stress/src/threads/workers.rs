@@ -180,7 +180,11 @@ pub(super) fn maintain(shared: &Shared, _index: usize, mut rng: fastrand::Rng) -
         let family = if rng.bool() { &shared.first } else { &shared.second };
         match rng.u8(..10) {
             0..=4 => {
-                let options = FlushOptions { wait: rng.bool(), allow_write_stall: rng.bool() };
+                let options = FlushOptions {
+                    wait: rng.bool(),
+                    allow_write_stall: rng.bool(),
+                    ..FlushOptions::default()
+                };
                 shared.db.flush_opt(&options, &[family]).map_err(|e| format!("flush: {e}"))?;
             }
             5..=7 => {

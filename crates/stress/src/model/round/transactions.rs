@@ -322,7 +322,7 @@ impl Round {
         // A write, because a flush of a memtable releases the WAL.
         self.write_one(OperationKind::Put)?;
         let handles: Vec<_> = self.handles.iter().collect();
-        let options = FlushOptions { wait: true, allow_write_stall: true };
+        let options = FlushOptions { wait: true, allow_write_stall: true, ..FlushOptions::default() };
         self.db().flush_opt(&options, &handles).map_err(|e| format!("flush at the end: {e}"))?;
         self.db().wait_for_background_work().map_err(|e| format!("wait_for_background_work: {e}"))?;
         self.check_wals()
