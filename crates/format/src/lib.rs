@@ -33,6 +33,7 @@ pub mod meta_index;
 pub mod options_file;
 pub mod properties;
 pub mod range_del;
+pub mod trace;
 pub mod trailer;
 pub mod unique_id;
 pub mod version_edit;
