@@ -49,6 +49,7 @@ pub mod oxrocksdb;
 pub mod perf;
 pub mod read_options;
 pub mod reads;
+pub mod replay;
 pub mod snapshot;
 pub mod sst;
 pub mod storage_info;
@@ -76,6 +77,7 @@ pub mod accessors {
     use crate::options::*;
     use crate::perf::*;
     use crate::read_options::*;
+    use crate::replay::*;
     use crate::sst::*;
     use crate::storage_info::*;
     use crate::table_kinds::*;

@@ -25,6 +25,7 @@ use super::options::*;
 use super::perf::*;
 use super::read_options::*;
 use super::reads::*;
+use super::replay::*;
 use super::snapshot::*;
 use super::sst::*;
 use super::storage_info::*;

@@ -49,6 +49,7 @@ pub mod file_writer;
 pub mod forked;
 pub mod fs;
 pub mod info_log;
+pub mod io_trace;
 pub mod mem;
 pub mod posix;
 pub mod random;

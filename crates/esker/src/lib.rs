@@ -152,6 +152,7 @@ pub mod observe;
 pub mod options;
 mod picker;
 mod repair;
+mod replayer;
 mod scan;
 mod schedule;
 mod snapshot;
@@ -159,6 +160,7 @@ mod sst_file_reader;
 mod sst_file_writer;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 mod ttl;
 pub mod txn;
 mod version;
@@ -188,6 +190,7 @@ pub use options::{
     ReadTier, WaitForCompactOptions, WalReadOptions, WalRecoveryMode, WriteOptions,
 };
 pub use repair::{RepairSummary, repair_db};
+pub use replayer::{ReplayOptions, ReplayedAnswer, ReplayedQuery, Replayer};
 pub use scan::{DbIterator, Entries, EntryCursor, KeyRange, KeyValue, MultiScan, Scan};
 pub use snapshot::Snapshot;
 pub use sst_file_reader::{ParsedEntryInfo, SstFileIterator, SstFileReader};

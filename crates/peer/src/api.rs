@@ -44,7 +44,10 @@ opaque!(
     Checkpoint,
     DbPath,
     WalReadOptions,
-    WalIter
+    WalIter,
+    TraceOptions,
+    ReplayOptions,
+    Replayer
 );
 
 /// `rocksdb_slice_t`: bytes that RocksDB owns.
@@ -389,6 +392,32 @@ c_functions! {
         dbpath_destroy(path: *mut DbPath);
         options_set_db_paths(options: *mut Options, paths: *const *const DbPath, count: usize);
         options_set_cf_paths(options: *mut Options, paths: *const *const DbPath, count: usize);
+        start_trace(
+            db: *mut Database, env: *mut Env, env_options: *const EnvOptions,
+            options: *const TraceOptions, path: *const c_char, error: ErrorPtr,
+        );
+        end_trace(db: *mut Database, error: ErrorPtr);
+        start_block_cache_trace(
+            db: *mut Database, env: *mut Env, env_options: *const EnvOptions,
+            options: *const TraceOptions, path: *const c_char, error: ErrorPtr,
+        );
+        end_block_cache_trace(db: *mut Database, error: ErrorPtr);
+        start_io_trace(
+            db: *mut Database, env: *mut Env, env_options: *const EnvOptions,
+            options: *const TraceOptions, path: *const c_char, error: ErrorPtr,
+        );
+        end_io_trace(db: *mut Database, error: ErrorPtr);
+        replay_options_create() -> *mut ReplayOptions;
+        replay_options_destroy(options: *mut ReplayOptions);
+        replay_options_set_num_threads(options: *mut ReplayOptions, threads: u32);
+        replay_options_set_fast_forward(options: *mut ReplayOptions, fast_forward: f64);
+        new_default_replayer(
+            db: *mut Database, families: *mut *mut Family, count: usize, env: *mut Env,
+            env_options: *const EnvOptions, path: *const c_char, error: ErrorPtr,
+        ) -> *mut Replayer;
+        replayer_prepare(replayer: *mut Replayer, error: ErrorPtr);
+        replayer_replay(replayer: *mut Replayer, options: *const ReplayOptions, error: ErrorPtr);
+        replayer_destroy(replayer: *mut Replayer);
         readoptions_set_iter_start_ts(options: *mut ReadOptions, timestamp: *const c_char, len: usize);
     }
 }

@@ -46,7 +46,8 @@ mod transactions;
 pub use api::{LIBRARY_7, default_library, library_10, load_library};
 pub use contents::Contents;
 pub use library::{
-    CursorOptions, FamilySpec, RocksCursor, RocksDb, RocksSnapshot, RocksUpdates, WriteFlags, write_sst_file,
+    CursorOptions, FamilySpec, RocksCursor, RocksDb, RocksSnapshot, RocksUpdates, TraceOf, WriteFlags,
+    write_sst_file,
 };
 pub use model_ops::{ModelOps, PeerOp};
 pub use option_set::Preset;

@@ -9,10 +9,12 @@
 //!  2. A string or buffer that RocksDB gives is copied and freed at once.
 
 mod cursor;
+mod traces;
 mod unknown;
 mod updates;
 
 pub use cursor::{CursorOptions, RocksCursor};
+pub use traces::TraceOf;
 pub use updates::RocksUpdates;
 
 use crate::api::{Api, Database, Family, Iter, NEEDS_11, Options, SnapshotPtr, api};

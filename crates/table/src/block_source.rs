@@ -14,6 +14,7 @@ use crate::embedded;
 use crate::long_scan::LongScans;
 use crate::options::{TableReadOptions, TableReadTier};
 use crate::readahead::{ReadPace, Readahead, ReadaheadState};
+use crate::trace::TracedTable;
 use esker_base::stats::Statistics;
 use esker_base::sync::epoch::Guard;
 use esker_base::{Buffer, Error, ErrorKind, Result};
@@ -152,6 +153,8 @@ pub(crate) struct BlockSource {
     pub(crate) identity: (u64, u64),
     pub(crate) index_priority: CachePriority,
     pub(crate) statistics: Option<Arc<Statistics>>,
+    /// For traces: the table's place. Tables outside a database have none.
+    pub(crate) traced: Option<Box<TracedTable>>,
     /// The clock of reads' deadlines.
     pub(crate) clock: Arc<dyn Clock>,
     /// Shape of index blocks, once it is known: then they are prepared for fast searches.
@@ -217,6 +220,7 @@ impl BlockSource {
     pub(crate) fn cached(&self, handle: BlockHandle, kind: BlockKind) -> Option<BlockRef> {
         let block = self.cache.as_ref()?.lookup(&self.key(handle))?;
         counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
+        self.trace_access(handle, kind, &block, true, false);
         Some(block)
     }
 
@@ -231,6 +235,7 @@ impl BlockSource {
     ) -> Option<BlockLoan<'g>> {
         let block = self.cache.as_ref()?.lookup_under(&self.key(handle), guard)?;
         counts::cache_hit(self.statistics.as_ref(), kind, || block.memory_usage());
+        self.trace_access(handle, kind, &block, true, false);
         Some(block)
     }
 
@@ -338,6 +343,7 @@ impl BlockSource {
         kind: BlockKind,
     ) -> BlockRef {
         let charge = block.memory_usage();
+        self.trace_access(handle, kind, &block, false, true);
         // A full cache with a strict limit does not make the block unreadable.
         let block = cache
             .create_standalone(self.key(handle), block, charge, kind.role())
@@ -372,6 +378,9 @@ impl BlockSource {
         options: &TableReadOptions,
         is_read: bool,
     ) -> Result<BlockRef> {
+        if self.cache.is_some() {
+            self.trace_access(handle, kind, &block, !is_read, !options.fill_cache);
+        }
         match &self.cache {
             Some(cache) if options.fill_cache && kind != BlockKind::Meta => {
                 let priority = if kind == BlockKind::Data { CachePriority::Low } else { self.index_priority };

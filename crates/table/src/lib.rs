@@ -7,7 +7,7 @@
 //! Reading order: [`options`], [`TableBuilder`] (`writer.rs`), [`TableReader`] (`open.rs`,
 //! `reader.rs`), its blocks (`block_source.rs`, [`tier`], `readahead.rs`, `index_walker.rs`,
 //! `filter.rs`), [`TableIter`], `verify.rs`, [`TableCache`] (a family's tables by file number,
-//! within [`OpenFiles`]), [`blob`] (values in files of their own).
+//! within [`OpenFiles`]), [`blob`] (values in files of their own), [`trace`].
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -33,6 +33,7 @@ mod residence;
 mod scans_ahead;
 mod table_cache;
 pub mod tier;
+pub mod trace;
 mod verify;
 mod warm;
 mod writer;

@@ -14,6 +14,7 @@ use crate::options::TableReaderOptions;
 use crate::readahead::ScanLength;
 use crate::reader::{TableReader, missing};
 use crate::residence::{Metadata, Residence, pin_partitions};
+use crate::trace::TracedTable;
 use esker_base::merge_operator::check_operands_of;
 use esker_base::prefix::{self, SliceTransformRef};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
@@ -239,11 +240,19 @@ fn first_source(tail: &Tail, options: &TableReaderOptions, footer: Footer) -> Bl
         index_priority: if high { CachePriority::High } else { CachePriority::Low },
         index_shape: None,
         statistics: options.statistics.clone(),
+        traced: traced(options),
         clock: options.clock.clone(),
         has_embedded_blobs: false,
         protection_bytes: options.block_protection_bytes_per_key,
         long_scans: LongScans::default(),
     }
+}
+
+/// The table's place, for traces.
+fn traced(options: &TableReaderOptions) -> Option<Box<TracedTable>> {
+    let (tracer, family_name) = options.tracer.clone()?;
+    let level = options.level.and_then(|level| u32::try_from(level).ok()).unwrap_or(u32::MAX);
+    Some(Box::new(TracedTable { tracer, family_name, level, number: options.file_number }))
 }
 
 /// Reads the properties. Ingestion may have written a sequence number into the block after its

@@ -15,6 +15,7 @@
 
 use crate::blob::BlobFileReader;
 use crate::reader::TableReader;
+use crate::trace::BlockCacheTracer;
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::{Error, FileNumber, Result, SubCode};
@@ -41,6 +42,8 @@ pub struct OpenFiles {
     has_other_owner: AtomicBool,
     follows_owner: AtomicBool,
     held: Mutex<Held>,
+    /// Traces accesses to their blocks.
+    tracer: Arc<BlockCacheTracer>,
 }
 
 /// Open files of another owner, by number.
@@ -81,10 +84,16 @@ impl OpenFiles {
             has_other_owner: AtomicBool::new(false),
             follows_owner: AtomicBool::new(false),
             held: Mutex::default(),
+            tracer: Arc::default(),
         });
         let closer: Weak<OpenFiles> = Arc::downgrade(&open_files);
         descriptors::add_closer(closer);
         open_files
+    }
+
+    /// The tracer of accesses to their blocks.
+    pub fn tracer(&self) -> &Arc<BlockCacheTracer> {
+        &self.tracer
     }
 
     /// Says that another process owns the files, and may delete them. `follows`: the database

@@ -4,6 +4,7 @@
 
 use crate::block_source::BlockCache;
 use crate::cache_options::{CacheUsageOptions, MetadataCacheOptions, PrepopulateBlockCache};
+use crate::trace::BlockCacheTracer;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::Statistics;
@@ -386,6 +387,8 @@ pub struct TableReaderOptions {
     pub expected_unique_id: Option<[u64; 2]>,
     /// Counts cache hits, filters and reads.
     pub statistics: Option<Arc<Statistics>>,
+    /// The tracer of its database, and the name of its column family.
+    pub tracer: Option<(Arc<BlockCacheTracer>, Arc<str>)>,
     /// The clock for deadlines of reads; by default the machine's.
     pub clock: Arc<dyn Clock>,
     /// The length of the tail from the MANIFEST, so that one read gets everything behind the data
@@ -417,6 +420,7 @@ impl TableReaderOptions {
             largest_key: None,
             expected_unique_id: None,
             statistics: None,
+            tracer: None,
             clock: Arc::new(SystemClock),
             tail_size: 0,
             block_protection_bytes_per_key: 0,

@@ -15,6 +15,7 @@ use crate::block_source::BlockCache;
 use crate::open_files::OpenFiles;
 use crate::options::{BlockBasedTableOptions, TableReadOptions, TableReaderOptions};
 use crate::reader::TableReader;
+use crate::trace::{BlockCacheTracer, called_by};
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::{Statistics, Ticker, record_tick};
@@ -25,6 +26,7 @@ use esker_cache::Role;
 use esker_env::{Clock, FileSystem, RandomAccessFile};
 use esker_format::file_name::{FilePaths, leveldb_table_file_name, table_file_name};
 use esker_format::key::InternalKeyComparator;
+use esker_format::trace::TableReaderCaller;
 use esker_format::version_edit::FileMetaData;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,6 +53,8 @@ pub struct TableCacheOptions {
     /// Bytes up to which a table in level 0 counts as flushed when its index and filter may be
     /// pinned: one and a half memtables.
     pub max_file_size_for_l0_meta_pin: u64,
+    /// The family's name, for traces.
+    pub family_name: Arc<str>,
     /// Counts opened files, cache hits and filters.
     pub statistics: Option<Arc<Statistics>>,
     /// The clock for deadlines of reads.
@@ -172,6 +176,8 @@ impl TableCache {
         options.tail_size = meta.tail_size;
         options.statistics = self.options.statistics.clone();
         options.clock = self.options.clock.clone();
+        options.tracer = Some((self.options.open_files.tracer().clone(), self.options.family_name.clone()));
+        let _opening = called_by(TableReaderCaller::Prefetch, None);
         options.block_protection_bytes_per_key = self.block_protection.load(Ordering::Relaxed);
         record_tick(&self.options.statistics, Ticker::NoFileOpens, 1);
         let opened = self.open_file(meta).and_then(|file| TableReader::open(file, options));
@@ -238,6 +244,11 @@ impl TableCache {
     #[inline]
     pub fn blobs(&self) -> &Arc<BlobSource> {
         &self.blobs
+    }
+
+    /// The tracer of accesses to blocks, the same for all families of a database.
+    pub fn tracer(&self) -> &Arc<BlockCacheTracer> {
+        self.options.open_files.tracer()
     }
 
     /// The directories of the family's files.

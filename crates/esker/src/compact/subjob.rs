@@ -28,7 +28,9 @@ use esker_format::cursor::InternalIterator;
 use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::key;
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
+use esker_format::trace::TableReaderCaller;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
+use esker_table::trace::called_by;
 use esker_table::{ReadPace, TableReadOptions, TableReader};
 
 /// State shared by all subcompactions of a job.
@@ -71,6 +73,7 @@ pub(super) struct SubjobResult {
 
 /// Compacts the user keys from `start` (inclusive) to `end` (exclusive).
 pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Option<Vec<u8>>) -> SubjobResult {
+    let _calls = called_by(TableReaderCaller::Compaction, None);
     let (engine, plan) = (context.engine, context.plan);
     let compression = output_compression(plan, context.options);
     let output_context = OutputContext {

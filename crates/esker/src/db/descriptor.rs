@@ -117,6 +117,7 @@ pub(crate) fn family_tables(
         open_files: open_files.clone(),
         max_file_size_for_l0_meta_pin: family.options.write_buffer_size as u64 / 2 * 3,
         verify_unique_ids: options.verify_sst_unique_id_in_manifest,
+        family_name: family.name.as_str().into(),
         statistics: options.statistics.clone(),
         clock: options.env.clock.clone(),
         blob_cache: family.options.blob_cache.clone(),

@@ -1,14 +1,19 @@
-//! The head of a LOG: versions, files and options of an opening, in RocksDB's lines.
+//! The LOG of an opening, and its head: versions, files and options, in RocksDB's lines.
 //!
 //! In: options made consistent, directories, the families to open. Out: lines for the LOG, which
 //! repeats them at the head of each file that follows. Source: RocksDB `db/db_impl/db_impl.cc`
 //! (`DumpRocksDBBuildVersion`, `DumpSupportInfo`), `db/db_info_dumper.cc`.
 
 use super::descriptor::ColumnFamilyDescriptor;
+use super::opening::OpenMode;
 use crate::options::{ColumnFamilyOptions, CompressionType, DbOptions};
+use esker_base::Result;
+use esker_base::logger::InfoLog;
+use esker_base::sync::Arc;
 use esker_env::FileSystem;
+use esker_env::info_log::{InfoLogFile, InfoLogOptions};
 use esker_env::system::hostname;
-use esker_format::file_name::{FileType, parse_file_name};
+use esker_format::file_name::{self, FileType, parse_file_name};
 use std::path::Path;
 
 /// Options of this many families are written, as by RocksDB.
@@ -100,4 +105,36 @@ fn supported() -> Vec<String> {
     lines.push("Fast CRC32 is chosen at run time, where the processor has it".to_owned());
     lines.push("Jemalloc supported: 0".to_owned());
     lines
+}
+
+/// Opens the LOG. The options may give one; otherwise it is in the database's directory or, for a
+/// secondary, in the secondary's own. A read-only database has none.
+/// # Errors
+/// `IoError`.
+pub(super) fn open_info_log(
+    options: &DbOptions,
+    path: &Path,
+    mode: OpenMode,
+    secondary: Option<&Path>,
+) -> Result<Arc<dyn InfoLog>> {
+    if let Some(log) = &options.info_log {
+        return Ok(log.clone());
+    }
+    if let Some(dir) = secondary {
+        options.env.fs.create_dir_if_missing(dir)?;
+    } else if mode == OpenMode::ReadOnly {
+        return Ok(Arc::new(esker_base::logger::NoInfoLog));
+    }
+    let path = secondary.unwrap_or(path);
+    let file = match &options.db_log_dir {
+        Some(dir) => dir.join(file_name::info_log_name_elsewhere(path)),
+        None => file_name::info_log_file_name(path),
+    };
+    let file_options = InfoLogOptions {
+        level: options.info_log_level,
+        max_log_file_size: options.max_log_file_size as u64,
+        log_file_time_to_roll: options.log_file_time_to_roll as u64,
+        keep_log_file_num: options.keep_log_file_num,
+    };
+    Ok(Arc::new(InfoLogFile::open(&options.env, &file, file_options)?))
 }

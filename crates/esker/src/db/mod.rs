@@ -8,7 +8,8 @@
 //! `column_family` (families in options, and handles), `reads`, `multi_get`, `scans`, `ranges`,
 //! `snapshots`, `own_writes`, `entities` and `explain`, `writes` (with `batch_arg`), `maintenance`
 //! (with `ingest`, `import`, `live_files`, `verify`, `history`), `updates` (the WAL for users),
-//! `set_options`, `properties` and `stats_dump`, `compaction_timer`, `close`, `resume`, `destroy`.
+//! `set_options`, `properties` and `stats_dump`, `traces`, `compaction_timer`, `close`, `resume`,
+//! `destroy`.
 
 pub(crate) mod batch_arg;
 mod catch_up;
@@ -44,6 +45,7 @@ mod scans;
 mod set_options;
 mod snapshots;
 mod stats_dump;
+mod traces;
 mod updates;
 mod verify;
 mod writes;
@@ -69,6 +71,7 @@ pub(crate) use writes::check_timestamp;
 use crate::engine::Engine;
 use crate::instance::DbInner;
 use esker_base::sync::Arc;
+use esker_env::Env;
 use std::fmt;
 use std::path::Path;
 
@@ -83,6 +86,11 @@ impl Db {
     /// The database's directory.
     pub fn path(&self) -> &Path {
         &self.inner.engine.path
+    }
+
+    /// The environment of its files.
+    pub fn env(&self) -> &Env {
+        &self.inner.engine.env
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {

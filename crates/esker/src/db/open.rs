@@ -26,6 +26,7 @@ use crate::files::{is_data_file, names_if_there, other_directories, take_directo
 use crate::instance::{DbInner, ReleaseAll, enable_auto_resume, purge_directory};
 use crate::options::{DbOptions, Feature};
 use crate::schedule::Scheduler;
+use crate::trace::Traces;
 use crate::version::beside_owner::{OwnersProgress, read_beside_owner};
 use crate::version::{LogOptions, Version, VersionSet, VersionSetOptions, check_family_name};
 use crate::wal::{
@@ -36,7 +37,7 @@ use esker_base::logger::{InfoLog, InfoLogLevel};
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, SubCode};
-use esker_env::info_log::{InfoLogFile, InfoLogOptions};
+use esker_env::io_trace::{IoTracer, TracedFileSystem};
 use esker_env::system::unsynced_directory;
 use esker_env::{FileLock, FileSystem, random};
 use esker_format::compression::CompressionType;
@@ -140,6 +141,8 @@ struct Opening {
     tag: u64,
     /// Shared by all attempts. Files of the owner that one attempt opened stay open for the next.
     open_files: Arc<OpenFiles>,
+    /// Traces the operations on its files.
+    io_tracer: Arc<IoTracer>,
 }
 
 impl Opening {
@@ -174,8 +177,10 @@ impl Opening {
             }
             lock = Some(options.env.fs.lock_file(&file_name::lock_file_name(&path))?);
         }
+        let io_tracer = IoTracer::new(options.env.clock.clone());
+        options.env.fs = Arc::new(TracedFileSystem::new(options.env.fs, io_tracer.clone()));
         let secondary = secondary.map(|dir| fs.absolute_path(dir)).transpose()?;
-        let info_log = open_info_log(&options, &path, mode, secondary.as_deref())?;
+        let info_log = log_header::open_info_log(&options, &path, mode, secondary.as_deref())?;
         let tag = NEXT_TAG.fetch_add(1, Ordering::Relaxed);
         let open_files = OpenFiles::new(table_capacity(&options));
         if mode == OpenMode::ReadOnly {
@@ -195,6 +200,7 @@ impl Opening {
             leftovers: None,
             tag,
             open_files,
+            io_tracer,
         })
     }
 
@@ -601,6 +607,7 @@ impl Opening {
             state,
             wals,
             prepared,
+            traces: Traces::new(self.open_files.tracer().clone(), self.io_tracer.clone()),
             lock: self.lock.take(),
         }))
     }
@@ -765,34 +772,4 @@ fn remains(file: &Path) -> Error {
 
 fn does_not_exist(path: &Path) -> Error {
     Error::invalid_argument(format!("{}: does not exist (create_if_missing is false)", path.display()))
-}
-
-/// Opens the LOG. The options may give one; otherwise it is in the database's directory or, for a
-/// secondary, in the secondary's own. A read-only database has none.
-fn open_info_log(
-    options: &DbOptions,
-    path: &Path,
-    mode: OpenMode,
-    secondary: Option<&Path>,
-) -> Result<Arc<dyn InfoLog>> {
-    if let Some(log) = &options.info_log {
-        return Ok(log.clone());
-    }
-    if let Some(dir) = secondary {
-        options.env.fs.create_dir_if_missing(dir)?;
-    } else if mode == OpenMode::ReadOnly {
-        return Ok(Arc::new(esker_base::logger::NoInfoLog));
-    }
-    let path = secondary.unwrap_or(path);
-    let file = match &options.db_log_dir {
-        Some(dir) => dir.join(file_name::info_log_name_elsewhere(path)),
-        None => file_name::info_log_file_name(path),
-    };
-    let file_options = InfoLogOptions {
-        level: options.info_log_level,
-        max_log_file_size: options.max_log_file_size as u64,
-        log_file_time_to_roll: options.log_file_time_to_roll as u64,
-        keep_log_file_num: options.keep_log_file_num,
-    };
-    Ok(Arc::new(InfoLogFile::open(&options.env, &file, file_options)?))
 }

@@ -5,6 +5,8 @@ use crate::engine::{ScrubState, Scrubber};
 use crate::files::open_table::open_file;
 use crate::files::{under_either_name, verify_file_checksum};
 use esker_base::{Error, FileNumber, Result};
+use esker_format::trace::TableReaderCaller;
+use esker_table::trace::called_by;
 
 /// A table that compactions leave alone because it is damaged: see [`Db::quarantined_tables`].
 #[derive(Clone)]
@@ -88,6 +90,7 @@ impl Db {
     /// The first `Corruption` or `IoError`, which names the file.
     pub fn verify_checksum(&self) -> Result<()> {
         self.engine().check_process()?;
+        let _calls = called_by(TableReaderCaller::UserVerifyChecksum, None);
         for family in self.engine().families.all() {
             let super_version = family.pinned_super_version();
             for (_, file) in super_version.version.all_files() {

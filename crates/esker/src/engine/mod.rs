@@ -6,7 +6,7 @@
 //! Reading order: `state` (the fields under the db mutex, with `totals` and `history`), this file,
 //! `install` (publishes a job's result), `secondary` (the state of an engine that follows a
 //! primary), `jobs` (starts jobs), `stall`, `covered`, `background_error`, `scrub`, `space`;
-//! `report`, `counters`, `under_way` and `parts` help them.
+//! `traces`, `report`, `counters`, `under_way` and `parts` help them.
 //!
 //! Locks, in the order in which they may be taken (docs/locking.md): write lead → manifest → state
 //! → wals → small ones. MANIFEST and table I/O never happens under `state`.
@@ -33,6 +33,7 @@ mod space;
 mod stall;
 mod state;
 mod totals;
+mod traces;
 mod under_way;
 
 use background_error::must_be_in_force;
@@ -56,6 +57,7 @@ use crate::files::OutputContext;
 use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::schedule::Scheduler;
 use crate::snapshot::LiveSnapshots;
+use crate::trace::Traces;
 use crate::version::{Numbers, VersionSet};
 use crate::wal::{PreparedSections, Wals};
 use esker_base::logger::InfoLog;
@@ -144,8 +146,11 @@ pub(crate) struct Engine {
     pub(crate) options_in_force: RwLock<Arc<DbOptions>>,
     /// The number of this database among those that the process has open.
     pub(crate) tag: u64,
-    /// `tag` while the database is open, then 0. Reads compare it with their family's tag.
+    /// `tag` while the database is open, then 0. Reads compare it with their family's tag. Another
+    /// number while reads and writes are traced: `trace::TRACED` is part of it.
     pub(crate) open_tag: AtomicU64,
+    /// The traces under way.
+    pub(crate) traces: Traces,
     pub(crate) scheduler: Scheduler,
     pub(crate) purger: Arc<Purger>,
     pub(crate) families: ColumnFamilySet,

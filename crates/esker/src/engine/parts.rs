@@ -8,6 +8,7 @@ use crate::cf::ColumnFamilySet;
 use crate::options::DbOptions;
 use crate::schedule::Scheduler;
 use crate::snapshot::LiveSnapshots;
+use crate::trace::Traces;
 use crate::version::{Numbers, VersionSet};
 use crate::wal::{PreparedSections, Wals};
 use esker_base::logger::InfoLog;
@@ -39,6 +40,7 @@ pub(crate) struct EngineParts {
     pub(crate) state: DbState,
     pub(crate) wals: Wals,
     pub(crate) prepared: PreparedSections,
+    pub(crate) traces: Traces,
     pub(crate) lock: Option<Box<dyn FileLock>>,
 }
 
@@ -72,6 +74,7 @@ impl Engine {
             info_log: parts.info_log,
             tag: parts.tag,
             open_tag: AtomicU64::new(parts.tag),
+            traces: parts.traces,
             scheduler: parts.scheduler,
             families: parts.families,
             numbers: parts.numbers,

@@ -18,8 +18,10 @@ use esker_base::{FileNumber, Result, SequenceNumber, Severity};
 use esker_format::cursor::ScanIterator;
 use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::range_del::FragmentedRangeTombstones;
+use esker_format::trace::TableReaderCaller;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_memtable::MemTable;
+use esker_table::trace::called_by;
 use published::Published;
 
 /// Builds tables for one family.
@@ -69,6 +71,7 @@ impl BuildTable<'_> {
     /// `InvalidArgument` from a merge operator · `Aborted` if a merge operator or a comparator
     /// panicked · `ShutdownInProgress`.
     pub(crate) fn run(&self, job: &TableBuildJob<'_>) -> Result<BuiltTable> {
+        let _calls = called_by(TableReaderCaller::Flush, None);
         let mut blobs = match self.numbers {
             Some(numbers) => BlobOutput::new(self.output, 0, || numbers.new_file_number()),
             None => BlobOutput::none(self.output),

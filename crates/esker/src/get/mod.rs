@@ -12,5 +12,6 @@ pub(crate) mod multi_get;
 pub(crate) mod point;
 pub(crate) mod saver;
 pub(crate) mod search;
+mod traced;
 
 pub use batch::MultiGetOutput;

@@ -86,8 +86,34 @@ impl DbInner {
         key: &[u8],
         settle: &mut impl FnMut(Answer<'_>),
     ) -> Result<()> {
+        if self.may_be_traced(read.cf) {
+            return self.find_traced(read, key, settle);
+        }
+        self.engine.check_process()?;
+        self.find_checked(read, key, settle)
+    }
+
+    /// The same while the database is traced.
+    #[cold]
+    #[inline(never)]
+    fn find_traced(
+        &self,
+        read: &PointRead<'_>,
+        key: &[u8],
+        settle: &mut impl FnMut(Answer<'_>),
+    ) -> Result<()> {
+        let _get = self.trace_get(read.cf, read.options, key)?;
+        self.find_checked(read, key, settle)
+    }
+
+    #[inline]
+    fn find_checked(
+        &self,
+        read: &PointRead<'_>,
+        key: &[u8],
+        settle: &mut impl FnMut(Answer<'_>),
+    ) -> Result<()> {
         let PointRead { options, cf, own, statistics, entities } = *read;
-        self.check_family(cf)?;
         if let Some(snapshot) = &options.snapshot {
             self.check_own(snapshot)?;
             if let Some(super_version) = self.super_version_at(snapshot, cf) {
@@ -144,6 +170,7 @@ impl DbInner {
         cf: &ColumnFamily,
         key: &[u8],
     ) -> Result<Option<(PinnedBytes, Vec<u8>)>> {
+        let _get = if self.may_be_traced(cf) { self.trace_get(cf, options, key)? } else { None };
         self.timestamped(options, cf, key)?.get(key)
     }
 

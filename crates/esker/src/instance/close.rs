@@ -48,6 +48,7 @@ impl DbInner {
         }
         // The next owner may replace all files, so reads that begin from here on are refused.
         engine.open_tag.store(0, Ordering::Relaxed);
+        engine.end_traces();
         esker_base::info_log!(engine.info_log, Info, "Shutdown complete");
         *engine.lock.lock() = None;
         flushed.and(closed).and(settled)

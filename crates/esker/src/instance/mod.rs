@@ -24,6 +24,7 @@ use crate::cf::{ColumnFamily, SuperVersion};
 use crate::engine::{Engine, PinnedSuperVersions};
 use crate::options::{ReadOptions, ReadTier};
 use crate::snapshot::{Holder, Snapshot, SnapshotOwner, Ticket};
+use crate::trace::TRACED;
 use crate::write::WritePath;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
@@ -145,6 +146,21 @@ impl DbInner {
     #[inline]
     pub(crate) fn check_family(&self, cf: &ColumnFamily) -> Result<()> {
         if cf.database != self.engine.open_tag.load(Ordering::Relaxed) {
+            return self.check_traced_family(cf);
+        }
+        self.engine.check_process()
+    }
+
+    /// Whether the database is traced, or `check_family` fails.
+    #[inline]
+    pub(crate) fn may_be_traced(&self, cf: &ColumnFamily) -> bool {
+        cf.database != self.engine.open_tag.load(Ordering::Relaxed)
+    }
+
+    /// `check_family` while reads are traced, or when it fails.
+    #[cold]
+    pub(crate) fn check_traced_family(&self, cf: &ColumnFamily) -> Result<()> {
+        if cf.database | TRACED != self.engine.open_tag.load(Ordering::Relaxed) {
             return Err(no_such_family(&self.engine, cf));
         }
         self.engine.check_process()

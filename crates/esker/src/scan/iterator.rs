@@ -21,6 +21,7 @@ mod idle;
 mod planned;
 mod runs;
 mod timestamped;
+mod traced;
 mod watch;
 
 use crate::cf::{ColumnFamily, SuperVersion};
@@ -177,6 +178,9 @@ impl DbIterator {
         if !self.is_here() {
             return;
         }
+        if self.is_traced() {
+            self.trace_end(false);
+        }
         let start = self.db.engine.start_timing();
         self.leave_ranges();
         self.catch_up();
@@ -190,6 +194,9 @@ impl DbIterator {
         if !self.is_here() {
             return;
         }
+        if self.is_traced() {
+            self.trace_end(true);
+        }
         let start = self.db.engine.start_timing();
         self.leave_ranges();
         self.catch_up();
@@ -202,6 +209,9 @@ impl DbIterator {
     pub fn seek(&mut self, target: impl AsRef<[u8]>) {
         if !self.is_here() {
             return;
+        }
+        if self.is_traced() {
+            self.trace_seek(target.as_ref(), false);
         }
         let start = self.db.engine.start_timing();
         if self.planned.is_some() {
@@ -217,6 +227,9 @@ impl DbIterator {
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
         if !self.is_here() {
             return;
+        }
+        if self.is_traced() {
+            self.trace_seek(target.as_ref(), true);
         }
         let start = self.db.engine.start_timing();
         if self.planned.is_some() {

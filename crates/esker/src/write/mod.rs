@@ -34,6 +34,7 @@ pub(crate) use switch::new_memtable;
 
 use crate::engine::{CommittedGroup, Engine, ErrorReason};
 use crate::options::{DbOptions, WriteOptions};
+use crate::trace::Query;
 use crate::wal::Wals;
 use esker_base::stats::{Histogram, Ticker};
 use esker_base::sync::Arc;
@@ -231,6 +232,16 @@ impl WritePath {
         result.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
     }
 
+    /// Gives a group's batches to the trace, before any read sees them. The operations of prepared
+    /// transactions come with their commits.
+    #[cold]
+    fn trace(&self, own: &WriteRequest, group: &[Follower]) {
+        let applied = std::iter::once(own).chain(group.iter().map(|f| &f.request));
+        for batch in applied.filter_map(WriteRequest::applied).filter(|batch| !batch.is_empty()) {
+            self.engine.traces.add(|| Query::Write(batch.data()));
+        }
+    }
+
     /// Removes the group's record from the WAL, and its prepared sections from the list.
     fn take_back(&self, own: &WriteRequest, group: &[Follower]) -> Result<()> {
         if own.disable_wal {
@@ -309,6 +320,9 @@ impl Sink for WritePath {
 
     fn publish(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>) {
         self.resolve_sections(own, group);
+        if self.engine.open_tag.load(Ordering::Relaxed) != self.engine.tag {
+            self.trace(own, group);
+        }
         self.engine.numbers.set_last_sequence(SequenceNumber(numbers.end.0 - 1));
         if self.engine.deletions_sampled.load(Ordering::Relaxed) {
             self.engine.queue_pre_scans_in_memory(Take::Due);

@@ -83,6 +83,7 @@ mod storage_info;
 mod styles;
 mod table_filter;
 mod timestamps;
+mod traces;
 mod transactions;
 mod ttl;
 mod updates;

@@ -39,6 +39,7 @@ mod sst_file_reader;
 mod tables;
 mod timed;
 mod timestamps;
+mod traces;
 mod transactions;
 mod ttl;
 mod universal;

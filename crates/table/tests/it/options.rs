@@ -569,6 +569,7 @@ fn readers_are_opened_once_and_can_be_forgotten() {
             paths: esker_format::file_name::FilePaths::one("/db"),
             open_files: OpenFiles::new(Some(3)),
             verify_unique_ids: true,
+            family_name: "default".into(),
             statistics: None,
             clock: Arc::new(esker_env::SystemClock),
             blob_cache: None,

@@ -1,0 +1,373 @@
+//! A file system that reports its operations to a sink, for I/O traces.
+//!
+//! In: a file system, and the operations on it. Out: the same operations; a report of each, while
+//! there is a sink. Names of operations are those of RocksDB's functions.
+//!
+//! Cost without a sink: a relaxed load and a call through a pointer for each operation.
+
+use crate::clock::Clock;
+use crate::direct::Alignment;
+use crate::fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
+use esker_base::sync::Mutex;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::{Error, Result};
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One operation that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct IoOperation<'a> {
+    /// Microseconds since 1970 at which it began.
+    pub began_at: u64,
+    /// Its name.
+    pub operation: &'a str,
+    /// Nanoseconds that it took.
+    pub nanos: u64,
+    /// The error that it returned.
+    pub error: Option<&'a Error>,
+    /// The file's name, without directories.
+    pub file_name: &'a str,
+    /// Bytes of the file.
+    pub file_size: Option<u64>,
+    /// Bytes that were read or written.
+    pub len: Option<u64>,
+    /// The place in the file.
+    pub offset: Option<u64>,
+}
+
+/// Takes operations. Called under a lock, from any thread.
+pub trait IoSink: Send {
+    /// One operation.
+    fn add(&mut self, operation: &IoOperation<'_>);
+    /// Takes note that no operation follows.
+    /// # Errors
+    /// The first error of the sink.
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// Hands operations to a sink, while there is one.
+pub struct IoTracer {
+    is_on: AtomicBool,
+    sink: Mutex<Option<Box<dyn IoSink>>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for IoTracer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IoTracer").field("is_on", &self.is_on).finish_non_exhaustive()
+    }
+}
+
+/// The facts about an operation besides its time and result.
+#[derive(Default)]
+struct Facts {
+    file_size: Option<u64>,
+    len: Option<u64>,
+    offset: Option<u64>,
+}
+
+impl IoTracer {
+    /// Without a sink.
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<IoTracer> {
+        Arc::new(IoTracer { is_on: AtomicBool::new(false), sink: Mutex::new(None), clock })
+    }
+
+    /// Begins with this sink. False, and nothing is changed, if there is one already.
+    pub fn begin(&self, sink: Box<dyn IoSink>) -> bool {
+        let mut place = self.sink.lock();
+        if place.is_some() {
+            return false;
+        }
+        *place = Some(sink);
+        self.is_on.store(true, Ordering::Relaxed);
+        true
+    }
+
+    /// Ends, if there is a sink.
+    /// # Errors
+    /// The first error of the sink.
+    pub fn end(&self) -> Result<()> {
+        self.is_on.store(false, Ordering::Relaxed);
+        self.sink.lock().take().map_or(Ok(()), |mut sink| sink.finish())
+    }
+
+    #[inline]
+    fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn report<T>(
+        &self,
+        operation: &str,
+        path: &Path,
+        call: impl FnOnce() -> Result<T>,
+        facts: impl FnOnce(&T) -> Facts,
+    ) -> Result<T> {
+        let (began_at, start) = (self.clock.now_micros(), self.clock.monotonic_nanos());
+        let result = call();
+        let nanos = self.clock.monotonic_nanos().saturating_sub(start);
+        let Facts { file_size, len, offset } = result.as_ref().map_or_else(|_| Facts::default(), facts);
+        let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+        let error = result.as_ref().err();
+        let done =
+            IoOperation { began_at, operation, nanos, error, file_name: &file_name, file_size, len, offset };
+        if let Some(sink) = self.sink.lock().as_mut() {
+            sink.add(&done);
+        }
+        result
+    }
+
+    #[inline]
+    fn trace<T>(&self, operation: &str, path: &Path, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.is_on() { self.report(operation, path, call, |_| Facts::default()) } else { call() }
+    }
+}
+
+/// A file system whose operations are reported.
+#[derive(Debug)]
+pub struct TracedFileSystem {
+    inner: Arc<dyn FileSystem>,
+    tracer: Arc<IoTracer>,
+}
+
+impl TracedFileSystem {
+    /// Reports the operations on `inner` to `tracer`.
+    pub fn new(inner: Arc<dyn FileSystem>, tracer: Arc<IoTracer>) -> TracedFileSystem {
+        TracedFileSystem { inner, tracer }
+    }
+
+    fn sequential(&self, path: &Path, file: Box<dyn SequentialFile>) -> Box<dyn SequentialFile> {
+        Box::new(TracedSequentialFile { inner: file, path: path.to_owned(), tracer: self.tracer.clone() })
+    }
+
+    fn random_access(&self, file: Arc<dyn RandomAccessFile>) -> Arc<dyn RandomAccessFile> {
+        Arc::new(TracedRandomAccessFile { inner: file, tracer: self.tracer.clone() })
+    }
+
+    fn writable(
+        &self,
+        operation: &str,
+        path: &Path,
+        make: impl FnOnce() -> Result<Box<dyn WritableFile>>,
+    ) -> Result<Box<dyn WritableFile>> {
+        let inner = self.tracer.trace(operation, path, make)?;
+        Ok(Box::new(TracedWritableFile { inner, path: path.to_owned(), tracer: self.tracer.clone() }))
+    }
+}
+
+impl FileSystem for TracedFileSystem {
+    fn new_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
+        let file = self.tracer.trace("NewSequentialFile", path, || self.inner.new_sequential_file(path))?;
+        Ok(self.sequential(path, file))
+    }
+    fn new_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
+        let file = self.tracer.trace("NewRandomAccessFile", path, || self.inner.new_random_access_file(path));
+        Ok(self.random_access(file?))
+    }
+    fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        self.writable("NewWritableFile", path, || self.inner.new_writable_file(path))
+    }
+    fn create_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        self.writable("NewWritableFile", path, || self.inner.create_writable_file(path))
+    }
+    fn reopen_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        self.writable("ReopenWritableFile", path, || self.inner.reopen_writable_file(path))
+    }
+    fn new_direct_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
+        let make = || self.inner.new_direct_sequential_file(path);
+        Ok(self.sequential(path, self.tracer.trace("NewSequentialFile", path, make)?))
+    }
+    fn new_direct_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
+        let make = || self.inner.new_direct_random_access_file(path);
+        Ok(self.random_access(self.tracer.trace("NewRandomAccessFile", path, make)?))
+    }
+    fn new_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
+        self.writable("NewWritableFile", path, || self.inner.new_direct_writable_file(path, buffer_bytes))
+    }
+    fn create_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
+        self.writable("NewWritableFile", path, || self.inner.create_direct_writable_file(path, buffer_bytes))
+    }
+    fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>> {
+        self.writable("ReuseWritableFile", new, || self.inner.reuse_writable_file(new, old))
+    }
+    fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
+        self.inner.new_directory(path)
+    }
+    fn file_exists(&self, path: &Path) -> Result<bool> {
+        self.inner.file_exists(path)
+    }
+    fn children(&self, dir: &Path) -> Result<Vec<String>> {
+        self.tracer.trace("GetChildren", dir, || self.inner.children(dir))
+    }
+    fn delete_file(&self, path: &Path) -> Result<()> {
+        self.tracer.trace("DeleteFile", path, || self.inner.delete_file(path))
+    }
+    fn create_dir_if_missing(&self, path: &Path) -> Result<()> {
+        self.tracer.trace("CreateDirIfMissing", path, || self.inner.create_dir_if_missing(path))
+    }
+    fn delete_dir(&self, path: &Path) -> Result<()> {
+        self.tracer.trace("DeleteDir", path, || self.inner.delete_dir(path))
+    }
+    fn file_size(&self, path: &Path) -> Result<u64> {
+        let call = || self.inner.file_size(path);
+        if !self.tracer.is_on() {
+            return call();
+        }
+        let facts = |size: &u64| Facts { file_size: Some(*size), ..Facts::default() };
+        self.tracer.report("GetFileSize", path, call, facts)
+    }
+    fn link_count(&self, path: &Path) -> Result<u64> {
+        self.inner.link_count(path)
+    }
+    fn modification_time(&self, path: &Path) -> Result<u64> {
+        self.inner.modification_time(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.tracer.trace("RenameFile", to, || self.inner.rename(from, to))
+    }
+    fn link_file(&self, existing: &Path, new: &Path) -> Result<()> {
+        self.tracer.trace("LinkFile", new, || self.inner.link_file(existing, new))
+    }
+    fn hold_directories(&self, paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {
+        self.inner.hold_directories(paths)
+    }
+    fn hold_also(&self, paths: &[&Path]) -> Result<()> {
+        self.inner.hold_also(paths)
+    }
+    fn check_may_change(&self, path: &Path) -> Result<()> {
+        self.inner.check_may_change(path)
+    }
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.inner.lock_file(path)
+    }
+    fn absolute_path(&self, path: &Path) -> Result<PathBuf> {
+        self.inner.absolute_path(path)
+    }
+    fn free_space(&self, path: &Path) -> Result<u64> {
+        self.inner.free_space(path)
+    }
+    fn truncate(&self, path: &Path, size: u64) -> Result<()> {
+        self.tracer.trace("Truncate", path, || self.inner.truncate(path, size))
+    }
+}
+
+struct TracedSequentialFile {
+    inner: Box<dyn SequentialFile>,
+    path: PathBuf,
+    tracer: Arc<IoTracer>,
+}
+
+impl SequentialFile for TracedSequentialFile {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        if !self.tracer.is_on() {
+            return self.inner.read(buf);
+        }
+        let facts = |n: &usize| Facts { len: Some(*n as u64), ..Facts::default() };
+        self.tracer.report("Read", &self.path, || self.inner.read(buf), facts)
+    }
+    fn skip(&mut self, bytes: u64) -> Result<()> {
+        self.inner.skip(bytes)
+    }
+}
+
+#[derive(Debug)]
+struct TracedRandomAccessFile {
+    inner: Arc<dyn RandomAccessFile>,
+    tracer: Arc<IoTracer>,
+}
+
+impl TracedRandomAccessFile {
+    #[cold]
+    fn report(&self, operation: &str, offset: u64, read: impl FnOnce() -> Result<usize>) -> Result<usize> {
+        let facts = |n: &usize| Facts { len: Some(*n as u64), offset: Some(offset), ..Facts::default() };
+        self.tracer.report(operation, self.inner.path(), read, facts)
+    }
+}
+
+impl RandomAccessFile for TracedRandomAccessFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if !self.tracer.is_on() {
+            return self.inner.read_at(offset, buf);
+        }
+        self.report("Read", offset, || self.inner.read_at(offset, buf))
+    }
+    fn read_vectored_at(&self, offset: u64, bufs: &mut [&mut [u8]]) -> Result<usize> {
+        if !self.tracer.is_on() {
+            return self.inner.read_vectored_at(offset, bufs);
+        }
+        self.report("MultiRead", offset, || self.inner.read_vectored_at(offset, bufs))
+    }
+    fn alignment(&self) -> Option<Alignment> {
+        self.inner.alignment()
+    }
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        // Reads through a descriptor pass this file by.
+        if self.tracer.is_on() { None } else { self.inner.descriptor() }
+    }
+    fn never_waits(&self) -> bool {
+        self.inner.never_waits()
+    }
+    fn prefetch(&self, offset: u64, bytes: u64) {
+        self.inner.prefetch(offset, bytes);
+        if self.tracer.is_on() {
+            self.report("Prefetch", offset, || Ok(bytes as usize)).unwrap_or_default();
+        }
+    }
+    fn read_anew(&self, offset: u64, bytes: u64) {
+        self.inner.read_anew(offset, bytes);
+    }
+    fn size(&self) -> Result<u64> {
+        self.inner.size()
+    }
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+}
+
+struct TracedWritableFile {
+    inner: Box<dyn WritableFile>,
+    path: PathBuf,
+    tracer: Arc<IoTracer>,
+}
+
+impl WritableFile for TracedWritableFile {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        if !self.tracer.is_on() {
+            return self.inner.append(data);
+        }
+        let offset = self.inner.file_size();
+        let facts =
+            |(): &()| Facts { len: Some(data.len() as u64), offset: Some(offset), ..Facts::default() };
+        self.tracer.report("Append", &self.path, || self.inner.append(data), facts)
+    }
+    fn flush(&mut self) -> Result<()> {
+        self.tracer.trace("Flush", &self.path, || self.inner.flush())
+    }
+    fn sync(&mut self) -> Result<()> {
+        self.tracer.trace("Sync", &self.path, || self.inner.sync())
+    }
+    fn fsync(&mut self) -> Result<()> {
+        self.tracer.trace("Fsync", &self.path, || self.inner.fsync())
+    }
+    fn range_sync(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        self.tracer.trace("RangeSync", &self.path, || self.inner.range_sync(offset, bytes))
+    }
+    fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        self.inner.preallocate(offset, bytes)
+    }
+    fn append_in_place(&mut self, block: u64) -> Result<()> {
+        self.inner.append_in_place(block)
+    }
+    fn truncate(&mut self, size: u64) -> Result<()> {
+        self.tracer.trace("Truncate", &self.path, || self.inner.truncate(size))
+    }
+    fn close(&mut self) -> Result<()> {
+        self.tracer.trace("Close", &self.path, || self.inner.close())
+    }
+    fn file_size(&self) -> u64 {
+        self.inner.file_size()
+    }
+}
