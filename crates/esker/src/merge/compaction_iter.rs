@@ -9,19 +9,20 @@
 //! its *head*. From newest to oldest:
 //!  - a head is kept, unless a tombstone of its stripe hides it; then its whole stripe is hidden;
 //!  - entries behind a head are dropped; single deletions stay until they meet their own value;
-//!  - a deletion in the oldest stripe is dropped where no deeper level can hold the key, and one at
-//!    the bottommost level if no older entry of the key follows and no transaction may look for it;
-//!  - a single deletion and the value right behind it in its stripe annihilate each other;
+//!  - a deletion in the oldest stripe is dropped if no deeper level can hold the key; at the
+//!    bottommost level, if no older entry of the key follows and no transaction may check it for
+//!    conflicts;
+//!  - a single deletion and the next older entry, a value in its stripe, are both dropped;
 //!  - merge operands are combined with each other, and with the value below them if it is in the
 //!    same stripe or if there is none anywhere;
-//!  - two entries with one sequence number and type count once: a repair may find a table beside
-//!    its compaction's outputs;
+//!  - two entries with one sequence number and type count once: a repair may find both a table and
+//!    the outputs of its compaction;
 //!  - at the bottommost level, sequence numbers that all snapshots see become zero.
 //!
 //! Invariants
-//!  1. While an output is shown, the input stands on the entry it comes from (`Source::Input`,
-//!     `Source::Changed`) or behind everything that was used up for it.
-//!  2. `closed` is the stripe of the current user key whose head has been dealt with.
+//!  1. While an output is shown, the input is at the output's entry (`Source::Input`,
+//!     `Source::Changed`) or behind all entries that the output has used.
+//!  2. `closed` is the stripe of the current user key whose head has been processed.
 
 mod blobs;
 mod history;
@@ -45,21 +46,20 @@ use esker_format::range_del::RangeTombstone;
 use esker_table::blob::BlobReader;
 use std::fmt;
 
-/// Answers whether no level below the output level can hold a user key. Asked in key order.
+/// Returns whether no level below the output level can hold a user key. Called in key order.
 pub(crate) type KeyNotExistsBeyond = Box<dyn FnMut(&[u8]) -> bool + Send>;
 
-/// The facts that a flush or compaction works with.
+/// The inputs and options of a flush or compaction.
 pub(crate) struct CompactionIteratorOptions {
-    /// Ascending.
+    /// Live snapshots, ascending.
     pub snapshots: Vec<SequenceNumber>,
     /// The oldest sequence number that a transaction may check for conflicts; `MAX`: none.
     pub earliest_write_conflict_snapshot: SequenceNumber,
-    /// Combines merge operands; without one they are kept as they are.
+    /// Combines merge operands; without it operands are kept unchanged.
     pub merge_operator: Option<MergeOperatorRef>,
-    /// Where values in blob files are read that operands apply to or the filter judges; without it,
-    /// both leave them alone.
+    /// Reads blob values for operands and the filter; without it, neither uses such values.
     pub blobs: Option<BlobReader>,
-    /// Entries may refer to blob files: each that goes has to be counted.
+    /// Whether entries may refer to blob files, so that dropped references are counted.
     pub counts_blobs: bool,
     /// Judges values and operands that no snapshot sees.
     pub compaction_filter: Option<Box<dyn CompactionFilter>>,
@@ -68,36 +68,36 @@ pub(crate) struct CompactionIteratorOptions {
     /// Whether the filter also judges the newest version of a key when a snapshot sees it, as
     /// RocksDB 6 and later do; such snapshots are then no longer repeatable.
     pub filter_ignores_snapshots: bool,
-    /// No deeper level holds anything in the key range of the compaction. Never for a flush.
+    /// Whether no deeper level holds keys in the range of the compaction. False for a flush.
     pub bottommost: bool,
-    /// Sequence numbers stay even where all snapshots see them.
+    /// Whether sequence numbers stay even if all snapshots see them.
     pub keep_sequence_numbers: bool,
-    /// User keys end in timestamps at which reads may ask: versions at different ones are different
-    /// keys, nothing is inferred from one for another, and range tombstones are carried through.
-    /// Needs `keep_sequence_numbers`.
+    /// Whether user keys end in timestamps at which reads may ask. Versions with different
+    /// timestamps are then independent keys, and range tombstones pass through unchanged. Needs
+    /// `keep_sequence_numbers`.
     pub keep_history: bool,
-    /// With `keep_history`: no read uses a timestamp before this one; `None`: any.
+    /// With `keep_history`: the oldest readable timestamp; `None`: no bound.
     pub full_history_ts_low: Option<Vec<u8>>,
-    /// With `keep_history`: the range tombstones of all inputs, as they are stored.
+    /// With `keep_history`: the range tombstones of all inputs, as stored.
     pub stored_tombstones: Vec<RangeTombstone>,
-    /// For a flush: always false.
+    /// Whether no deeper level can hold a key; always false for a flush.
     pub key_not_exists_beyond_output_level: KeyNotExistsBeyond,
-    /// Drops the preferred sequence number of values, for readers that do not know them.
+    /// Whether values lose their preferred sequence numbers, for readers that do not know them.
     pub plain_timed_values: bool,
-    /// Entities have all columns in place, also those that were in blob files. Needs `blobs`.
+    /// Whether entities get all columns in place, including columns from blob files. Needs `blobs`.
     pub whole_entities: bool,
     /// The range tombstones of all inputs, with the same snapshots.
     pub range_dels: RangeDelAggregator,
     /// The first user key of this (sub)compaction.
     pub lower_bound: Option<Vec<u8>>,
-    /// The first user key beyond it.
+    /// The first user key beyond the (sub)compaction.
     pub upper_bound: Option<Vec<u8>>,
     /// Set to stop it: shutdown, or a cancelled manual compaction.
     pub cancelled: Option<Arc<AtomicBool>>,
 }
 
 impl CompactionIteratorOptions {
-    /// Options of a flush: nothing is known of deeper levels, no filter, all keys.
+    /// Options of a flush: without knowledge of deeper levels, without a filter, for all keys.
     pub(crate) fn new(icmp: &InternalKeyComparator, snapshots: Vec<SequenceNumber>) -> Self {
         CompactionIteratorOptions {
             range_dels: RangeDelAggregator::new(icmp.clone(), snapshots.clone()),
@@ -123,8 +123,7 @@ impl CompactionIteratorOptions {
         }
     }
 
-    /// Keeps entries that tell transactions with a snapshot, in their conflict checks, that a key
-    /// was written since.
+    /// Keeps entries that transactions with a snapshot need in their conflict checks.
     pub(crate) fn keep_conflicts(&mut self) {
         self.earliest_write_conflict_snapshot =
             self.snapshots.first().copied().unwrap_or(SequenceNumber::MAX);
@@ -141,7 +140,7 @@ impl fmt::Debug for CompactionIteratorOptions {
     }
 }
 
-/// Counts of entries by outcome. Names in brackets: RocksDB's `CompactionIterationStats`.
+/// Counts of entries by outcome. In brackets: RocksDB's `CompactionIterationStats`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct CompactionIteratorStats {
     /// Entries read (`num_input_records`).
@@ -152,27 +151,27 @@ pub(crate) struct CompactionIteratorStats {
     pub key_bytes_in: u64,
     /// Bytes of their values.
     pub value_bytes_in: u64,
-    /// Entries shown.
+    /// Entries that were output.
     pub records_out: u64,
     /// Entries behind a newer one of the same user key.
     pub older_out: u64,
-    /// Hidden by a newer version (`num_record_drop_hidden`).
+    /// Entries hidden by a newer version (`num_record_drop_hidden`).
     pub dropped_hidden: u64,
     /// Deletions with nothing left to delete (`num_record_drop_obsolete`).
     pub dropped_obsolete: u64,
-    /// Hidden by a range tombstone (`num_record_drop_range_del`).
+    /// Entries hidden by a range tombstone (`num_record_drop_range_del`).
     pub dropped_range_del: u64,
-    /// Removed by the filter (`num_record_drop_user`).
+    /// Entries removed by the filter (`num_record_drop_user`).
     pub dropped_by_filter: u64,
-    /// Of those, removed in ways after which older versions may reappear.
+    /// Entries removed by the filter in a way after which older versions may reappear.
     pub may_reappear: u64,
     /// Deletions dropped above the bottommost level (`num_optimized_del_drop_obsolete`).
     pub optimized_deletions: u64,
     /// Single deletions that met something else than one value (`num_single_del_mismatch`).
     pub single_deletion_mismatches: u64,
-    /// Merge operands that went into something else.
+    /// Merge operands that were combined into another entry.
     pub operands_merged: u64,
-    /// Times that the merge operator refused; the operands were kept.
+    /// Refusals of the merge operator, after which the operands were kept.
     pub merge_failures: u64,
 }
 
@@ -196,25 +195,25 @@ impl std::ops::AddAssign for CompactionIteratorStats {
     }
 }
 
-/// Where the value of the output is.
+/// The location of the output's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
     /// No output.
     None,
-    /// The input's value; the input must be moved on.
+    /// The input's value; the next step must move the input.
     Input,
-    /// In `changed`; the input must be moved on.
+    /// In `changed`; the next step must move the input.
     Changed,
-    /// Empty; the input has been moved on.
+    /// The value is empty; the input has moved already.
     Empty,
-    /// Output i of `queue`; the input has been moved on.
+    /// Output i of `queue`; the input has moved already.
     Queue(usize),
 }
 
-/// Output that was made, not read.
+/// Outputs that were computed and not read from the input.
 #[derive(Debug, Default)]
 struct Queue {
-    /// Sequence and type, and the value's end in `bytes`; newest first.
+    /// Packed sequence number and type, and the value's end in `bytes`; newest first.
     entries: Vec<(u64, usize)>,
     bytes: Vec<u8>,
 }
@@ -247,17 +246,18 @@ pub(crate) struct CompactionIterator<I = Box<dyn InternalIterator>> {
     icmp: InternalKeyComparator,
     input: I,
     options: CompactionIteratorOptions,
-    /// The user key dealt with, once `has_user_key`.
+    /// The current user key, if `has_user_key`.
     user_key: Vec<u8>,
     has_user_key: bool,
-    /// With `keep_history`.
+    /// The state of `keep_history`.
     history: KeyHistory,
     closed: Option<usize>,
-    /// Sequence number and type of the last entry that was used up, if it was of this user key.
+    /// Sequence number and type of the last used entry, if it has this user key.
     last_used: Option<u64>,
-    /// Something has been shown of this user key.
+    /// Whether an entry of this user key was output.
     shown: bool,
-    /// The value that follows a single deletion kept for transactions: shown without its bytes.
+    /// Whether the next entry is the value of a single deletion that is kept for transactions: it
+    /// is output without its bytes.
     clear_next: bool,
     /// After `RemoveAndSkipUntil`: entries that no snapshot sees are dropped before this user key.
     skip_until: Option<Vec<u8>>,
@@ -285,7 +285,7 @@ impl<I> fmt::Debug for CompactionIterator<I> {
 }
 
 impl<I: InternalIterator> CompactionIterator<I> {
-    /// A cursor over `input`, which still has entries that tombstones hide. Not valid until
+    /// A cursor over `input`, which includes entries that tombstones hide. Not valid until
     /// [`seek_to_first`](Self::seek_to_first).
     pub(crate) fn new(
         icmp: InternalKeyComparator,
@@ -328,16 +328,16 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.find_output();
     }
 
-    /// Whether it shows an output.
+    /// Whether there is a current output.
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         self.source != Source::None
     }
 
-    /// The error that ended it, if one did.
+    /// The error that ended the cursor, if there is one.
     /// # Errors
-    /// Those of the inputs · `Corruption` for malformed entries · `ShutdownInProgress` if it was
-    /// cancelled. Nothing written so far may be installed.
+    /// Errors of the inputs · `Corruption` for malformed entries · `ShutdownInProgress` if it was
+    /// cancelled. The outputs so far must then not be installed.
     pub(crate) fn status(&self) -> Result<()> {
         self.status.clone()
     }
@@ -348,7 +348,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         &self.key
     }
 
-    /// Its user key. REQUIRES: `valid()`.
+    /// The output's user key. REQUIRES: `valid()`.
     #[inline]
     pub(crate) fn user_key(&self) -> &[u8] {
         key::user_key(&self.key)
@@ -365,7 +365,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
     }
 
-    /// Whether this is its user key's first output: an output file may end only before such one.
+    /// Whether this is the first output of its user key: a file may end only before a first output.
     #[inline]
     pub(crate) fn is_first_of_user_key(&self) -> bool {
         self.is_first_of_user_key
@@ -409,7 +409,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.find_output();
     }
 
-    /// Deals with entries until there is an output, or none is left.
+    /// Processes entries until there is an output, or until the input ends.
     fn find_output(&mut self) {
         self.source = Source::None;
         while self.source == Source::None && self.input.valid() {
@@ -431,7 +431,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
     }
 
-    /// Hides an output that relied on the input's end when an error ended the input.
+    /// Drops an output that relied on the input's end if the input has ended by an error.
     fn check_lookahead(&self) -> Result<()> {
         match self.source {
             Source::Empty | Source::Queue(_) if !self.input.valid() => self.input.status(),
@@ -439,10 +439,10 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
     }
 
-    /// Moves the input on, and counts the entry it leaves.
+    /// Moves the input, and counts the entry that it leaves.
     #[inline]
     fn consume(&mut self) {
-        // A damaged entity or blob index is kept as it is; its reader reports it.
+        // A damaged entity or blob index is kept unchanged; a later read reports it.
         let key = self.input.key();
         let packed = key::trailer(key);
         self.stats.records_in += 1;
@@ -489,7 +489,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
 
     fn deal_with(&mut self, head: Head) -> Result<()> {
         if self.clear_next {
-            // The value whose single deletion was kept just before.
+            // This is the value of the single deletion that was just kept.
             self.clear_next = false;
             self.closed = Some(head.stripe);
             self.consume();
@@ -540,7 +540,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         Ok(())
     }
 
-    /// Shows an entry of the current user key.
+    /// Outputs an entry of the current user key.
     fn show(&mut self, sequence: SequenceNumber, value_type: ValueType, source: Source) {
         let visible_to_all = stripe(&self.options.snapshots, sequence) == 0;
         let holds_value =
@@ -564,7 +564,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.show(SequenceNumber(packed >> 8), value_type, Source::Queue(i));
     }
 
-    /// No snapshot sees entries of this stripe.
+    /// Whether no snapshot sees entries of this stripe.
     fn is_tip(&self, stripe: usize) -> bool {
         stripe == self.options.snapshots.len()
     }
@@ -584,7 +584,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
     }
 
     /// Whether the input's entry repeats the last one of the current user key. Sequence number 0
-    /// names no write: many entries end with it.
+    /// proves no repetition: many entries get it.
     fn is_there_twice(&self, sequence: SequenceNumber, value_type: ValueType) -> bool {
         self.last_used == Some(pack(sequence, value_type)) && sequence > SequenceNumber::ZERO
     }
@@ -620,7 +620,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.carry_out(head, decision)
     }
 
-    /// A value in a blob file: it is fetched if the filter is to judge it.
+    /// Outputs a value in a blob file; fetches it if the filter judges it.
     fn filter_blob(&mut self, head: Head) -> Result<()> {
         let decision = match (&self.options.compaction_filter, &self.options.blobs) {
             (Some(filter), Some(blobs)) if self.is_judged(head) => {
@@ -663,7 +663,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         Ok(())
     }
 
-    /// An entity, with the columns that are in blob files if these may be written so.
+    /// Outputs an entity; with `whole_entities`, fetches its columns from blob files.
     fn keep_entity(&mut self, head: Head) -> Result<()> {
         let blobs = self.options.blobs.as_ref().filter(|_| self.options.whole_entities);
         let whole = match blobs {
@@ -681,7 +681,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
         Ok(())
     }
 
-    /// Drops what no snapshot sees up to `target`, as the filter asks; older versions may reappear.
+    /// Drops entries that no snapshot sees, up to `target`, as the filter asks. Older versions may
+    /// reappear.
     fn remove_and_skip(&mut self, head: Head, target: Vec<u8>) {
         if self.icmp.compare_user_keys(&target, &self.user_key).is_le() {
             return self.show(head.sequence, head.value_type, Source::Input);
@@ -709,7 +710,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.is_tip(head.stripe)
     }
 
-    /// A deletion that heads its stripe. `consumed`: the input has been moved off it.
+    /// Keeps or drops a deletion that heads its stripe. `consumed`: the input has left it already.
     fn keep_deletion(&mut self, head: Head, consumed: bool) -> Result<()> {
         if head.stripe == 0 && self.nothing_beyond() {
             self.drop_obsolete();
@@ -726,7 +727,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         if !consumed {
             self.consume();
         }
-        // It is needed only for versions that older snapshots see.
+        // The deletion is needed only for versions that older snapshots see.
         let older = loop {
             match self.peek()? {
                 Some(next) if next.stripe == head.stripe => {
@@ -749,12 +750,13 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.stats.optimized_deletions += u64::from(!self.options.bottommost);
     }
 
-    /// A single deletion that the input has left. `hidden`: a newer version heads its stripe.
+    /// Matches a single deletion, which the input has left, with the next entry. `hidden`: a newer
+    /// version heads its stripe.
     fn match_single_deletion(&mut self, head: Head, hidden: bool) -> Result<()> {
         let next = self.peek_behind_twins()?;
         match next.filter(|next| next.stripe == head.stripe).map(|next| next.value_type) {
             Some(older @ (ValueType::SingleDeletion | ValueType::Deletion)) => {
-                // The older one deletes whatever this one could.
+                // The older single deletion deletes every value that this one could.
                 self.stats.dropped_obsolete += 1;
                 self.stats.single_deletion_mismatches += u64::from(older == ValueType::Deletion);
                 if !hidden {
@@ -762,7 +764,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
                 }
             }
             Some(ValueType::Merge) => {
-                // Not one write but several: only a deletion surely hides them all.
+                // There were several writes, and only a deletion surely hides them all.
                 self.stats.single_deletion_mismatches += 1;
                 return self.keep_deletion(head, true);
             }
@@ -784,8 +786,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
         Ok(())
     }
 
-    /// Whether a deletion may go, and a single deletion with its value: no transaction needs to see
-    /// that the key was written.
+    /// Whether a deletion, or a single deletion with its value, may be dropped: no transaction
+    /// needs it in a conflict check.
     fn may_annihilate(&self, sequence: SequenceNumber) -> bool {
         let conflict = self.options.earliest_write_conflict_snapshot;
         let oldest = self.options.snapshots.first().copied();

@@ -1,13 +1,13 @@
 //! The files of a sorted level as one sorted run.
 //!
 //! In: files that do not overlap, in key order, and an opener of files. Out: one cursor over their
-//! entries ([`LevelIterator`]) and one over their range tombstones ([`LevelTombstones`]). The two
-//! are apart because a file's tombstones go on hiding entries of deeper levels after the file's
-//! last own entry has been passed.
+//! entries ([`LevelIterator`]) and one over their range tombstones ([`LevelTombstones`]). They are
+//! separate because a file's tombstones still hide entries of deeper levels after the file's last
+//! own entry.
 //!
 //! Invariants
 //!  1. `current` is the open cursor of file `index`, or `None`.
-//!  2. Files are opened only when a key within their bounds is sought or a step leads into them.
+//!  2. A file is opened only by a seek to a key within its bounds, or by a step into it.
 
 use super::range_del::{Cover, FileBounds, RunTombstones, TombstoneSource};
 use crate::version::FileMeta;
@@ -24,14 +24,14 @@ use std::ops::Bound;
 
 /// The facts about a file that are needed before it is opened.
 pub(crate) trait LevelFile: Send + Sync {
-    /// Its lower bound, an internal key.
+    /// The file's lower bound, an internal key.
     fn smallest(&self) -> &[u8];
-    /// Its upper bound, an internal key; exclusive if it ends in [`RANGE_END_SENTINEL`].
+    /// The file's upper bound, an internal key; exclusive if it ends in [`RANGE_END_SENTINEL`].
     fn largest(&self) -> &[u8];
-    /// False if it is known to hold no range tombstones.
+    /// False if the file is known to hold no range tombstones.
     fn may_have_range_dels(&self) -> bool;
-    /// Whether the scan that found `known` saw the file, and nothing in the file is newer than that
-    /// scan.
+    /// Whether the scan that found `known` saw the file, and no entry of the file is newer than
+    /// that scan.
     fn was_seen(&self, known: &KnownDeletedRun<'_>) -> bool;
 }
 
@@ -67,9 +67,9 @@ impl LevelFile for FileMeta {
 
 /// An open file.
 pub(crate) struct OpenedFile {
-    /// Its entries.
+    /// A cursor over the file's entries.
     pub iter: Box<dyn ScanIterator>,
-    /// Its range tombstones, not cut to its bounds; `None` if it has none.
+    /// The file's range tombstones, not clipped to its bounds; `None` if it has none.
     pub range_dels: Option<Arc<FragmentedRangeTombstones>>,
 }
 
@@ -79,28 +79,28 @@ impl fmt::Debug for OpenedFile {
     }
 }
 
-/// Opens files, mostly from the table cache.
+/// Opens files, mostly through the table cache.
 pub(crate) trait FileOpener<F>: Send + Sync {
-    /// A cursor over `file`, not positioned, and its tombstones.
+    /// Opens `file`: a cursor, not positioned, and its tombstones.
     /// # Errors
-    /// Those of opening the table: the scan stops with them.
+    /// Errors of opening the table, which end the scan.
     fn open(&self, file: &F) -> Result<OpenedFile>;
-    /// The tombstones alone. Default: opens.
+    /// Only the file's tombstones. Default: opens the file.
     /// # Errors
     /// As [`open`](Self::open).
     fn range_dels(&self, file: &F) -> Result<Option<Arc<FragmentedRangeTombstones>>> {
         Ok(self.open(file)?.range_dels)
     }
-    /// Takes the cursor over `file` of a level that is not read any more, wherever it may stand; it
-    /// has not failed. Default: drops it.
+    /// Takes the cursor over `file` when its level is closed. The cursor has not failed, and may be
+    /// at any position. Default: drops it.
     fn keep(&self, _file: &F, _iter: Box<dyn ScanIterator>) {}
-    /// A cursor over `file` that it was given to keep, to be given bounds and positioned. Default:
-    /// none.
+    /// Returns a cursor over `file` that `keep` took. The caller sets its bounds and positions it.
+    /// Default: none.
     fn take_kept(&self, _file: &F) -> Option<Box<dyn ScanIterator>> {
         None
     }
-    /// Whether a scan that wants nothing but keys with the prefix of `wanted` is known to want
-    /// neither `user_key` nor anything that lies beyond it. Default: that is not known.
+    /// For a scan over the prefix of `wanted`: whether it surely needs neither `user_key` nor any
+    /// key beyond. Default: false.
     fn has_other_prefix(&self, _user_key: &[u8], _wanted: &[u8]) -> bool {
         false
     }
@@ -142,7 +142,7 @@ impl<F: LevelFile, O: FileOpener<F>> fmt::Debug for LevelIterator<F, O> {
 }
 
 impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
-    /// Over `files`, in key order and not overlapping. Opens none of them yet.
+    /// A cursor over `files`, which are in key order and do not overlap. Opens no file.
     pub(crate) fn new(icmp: InternalKeyComparator, files: Arc<[F]>, opener: Arc<O>) -> LevelIterator<F, O> {
         let index = files.len();
         let (current, upper_bound, wanted_prefix_of) = (None, None, None);
@@ -150,7 +150,7 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
     }
 
     /// Makes file `index` the current one; `usize::MAX` and `files.len()` are beyond the ends.
-    /// False if there is none.
+    /// Returns false if there is no such file.
     fn enter(&mut self, index: usize) -> bool {
         if index >= self.files.len() {
             self.current = None;
@@ -161,7 +161,7 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
             self.index = index;
             let file = &self.files[index];
             let kept = self.opener.take_kept(file);
-            // A reused cursor has the bounds of the level that it comes from.
+            // A reused cursor has the bounds of its former level.
             let is_kept = kept.is_some();
             match kept.map_or_else(|| self.opener.open(file).map(|opened| opened.iter), Ok) {
                 Ok(mut iter) => {
@@ -182,7 +182,7 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
         true
     }
 
-    /// From a file that has run out, to the first entry of the next that has one.
+    /// Moves from the end of a file to the first entry of the next file that has entries.
     fn settle_forward(&mut self) {
         while let Some(iter) = &self.current
             && !iter.valid()
@@ -204,7 +204,7 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
         }
     }
 
-    /// As `settle_forward`, to the last entry of the one before.
+    /// Moves from the start of a file to the last entry of the previous file that has entries.
     fn settle_backward(&mut self) {
         while let Some(iter) = &self.current
             && !iter.valid()
@@ -226,7 +226,7 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
         }
     }
 
-    /// One entry on; whether it is valid then.
+    /// Moves one entry forward; returns whether the cursor is then valid.
     #[inline]
     fn step_forward(&mut self) -> bool {
         let within_file = self.current.as_mut().is_some_and(|iter| iter.next_key().is_some());
@@ -236,7 +236,7 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
         }
     }
 
-    /// One entry back; whether it is valid then.
+    /// Moves one entry backward; returns whether the cursor is then valid.
     #[inline]
     fn step_backward(&mut self) -> bool {
         let within_file = self.current.as_mut().is_some_and(|iter| iter.prev_key().is_some());
@@ -255,8 +255,9 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
         }
     }
 
-    /// Whether the file, and all files beyond it, have other prefixes than the wanted keys:
-    /// prefixes lie together. Files whose filters exclude the prefix would otherwise lead into it.
+    /// Whether the file, and all files beyond it, have only other prefixes than the wanted keys:
+    /// keys of one prefix are contiguous. Without this check, files whose filters exclude the
+    /// prefix would lead the scan into ever further files.
     fn lies_beyond_prefix(&self, index: usize, forward: bool) -> bool {
         let (Some(wanted), Some(file)) = (&self.wanted_prefix_of, self.files.get(index)) else {
             return false;
@@ -267,7 +268,7 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
             && self.opener.has_other_prefix(edge, wanted)
     }
 
-    /// Whether all files from the current one to the one with `known.run_end` were seen.
+    /// Whether `known` saw all files from the current one to the one with `known.run_end`.
     fn were_seen(&self, known: &KnownDeletedRun<'_>, forward: bool) -> bool {
         let reaches_into = |file: &F| {
             let (start, end) = (key::user_key(file.smallest()), key::user_key(file.largest()));
@@ -334,7 +335,7 @@ impl<F: LevelFile, O: FileOpener<F>> InternalIterator for LevelIterator<F, O> {
 
     fn seek_for_prev(&mut self, target: &[u8]) {
         self.status = Ok(());
-        // The last file that does not begin behind the target.
+        // The last file that does not begin after the target.
         let behind = self.files.partition_point(|f| self.icmp.compare(f.smallest(), target).is_le());
         if self.enter(behind.wrapping_sub(1))
             && let Some(iter) = &mut self.current
@@ -462,19 +463,20 @@ impl<F: LevelFile, O: FileOpener<F>> ScanIterator for LevelIterator<F, O> {
     }
 }
 
-/// The range tombstones of a sorted level, each cut to its file's bounds.
+/// The range tombstones of a sorted level, each clipped to its file's bounds.
 pub(crate) struct LevelTombstones<F, O> {
     icmp: InternalKeyComparator,
     files: Arc<[F]>,
     opener: Arc<O>,
     snapshot: SequenceNumber,
-    /// The file whose user keys hold the window, or the one that follows the gap in which it lies.
+    /// The file whose user keys contain the window, or the file after the gap with the window.
     index: usize,
     in_gap: bool,
     /// The tombstones of file `loaded`, if it has any.
     run: Option<RunTombstones>,
     loaded: usize,
-    /// The window is the last user key of file `index`, which goes on in the next one.
+    /// Whether the window is the last user key of file `index`, whose versions continue in the next
+    /// file.
     shared_edge: bool,
 }
 
@@ -488,8 +490,8 @@ impl<F, O> fmt::Debug for LevelTombstones<F, O> {
 }
 
 impl<F: LevelFile, O: FileOpener<F>> LevelTombstones<F, O> {
-    /// Of `files`, in key order and not overlapping, as `snapshot` sees them. Opens none of them
-    /// yet.
+    /// The tombstones of `files` that `snapshot` sees. The files are in key order and do not
+    /// overlap. Opens no file.
     pub(crate) fn new(
         icmp: InternalKeyComparator,
         files: Arc<[F]>,
@@ -534,7 +536,7 @@ impl<F: LevelFile, O: FileOpener<F>> LevelTombstones<F, O> {
         order.is_lt() || (order.is_eq() && key::trailer(largest) == RANGE_END_SENTINEL)
     }
 
-    /// The first file that does not end before `user_key`; scans mostly find it beside the last
+    /// The first file that does not end before `user_key`; scans mostly find it next to the last
     /// one.
     fn find(&self, user_key: &[u8]) -> usize {
         let (i, len) = (self.index, self.files.len());
@@ -608,8 +610,7 @@ impl<F: LevelFile, O: FileOpener<F>> TombstoneSource for LevelTombstones<F, O> {
         }
         match &self.run {
             Some(run) => run.window(),
-            // Nothing is hidden up to the next file; that file decides about a user key that both
-            // have.
+            // No key is hidden up to the next file, which decides about a user key that both have.
             None => {
                 let next = self.files.get(self.index + 1).map(|f| key::user_key(f.smallest()));
                 (Bound::Included(start), next.map_or(Bound::Unbounded, Bound::Excluded))
@@ -626,7 +627,7 @@ impl<F: LevelFile, O: FileOpener<F>> TombstoneSource for LevelTombstones<F, O> {
     }
 }
 
-/// Puts a copy of `key` in the place of another, into its memory if it fits.
+/// Replaces `bound` by a copy of `key`, in the same memory if it fits.
 pub(crate) fn set_bound(bound: &mut Option<Vec<u8>>, key: Option<&[u8]>) {
     match (bound.as_mut(), key) {
         (Some(bound), Some(key)) => {

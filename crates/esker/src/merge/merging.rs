@@ -1,28 +1,27 @@
 //! Merges many sorted runs into one, without entries that newer range tombstones hide.
 //!
 //! In: one cursor per sorted run, newest run first, each with its tombstones if it has any. Out:
-//! one cursor over all entries in internal-key order, in both directions. Idea of skipping whole
-//! ranges: RocksDB `table/merging_iterator.cc`; the mechanism here is different (below).
+//! one cursor over all entries in internal-key order, in both directions. RocksDB's
+//! `table/merging_iterator.cc` also skips whole ranges, by another mechanism.
 //!
 //! The child with the next entry is held outside the heap, so that a run of entries from one child
-//! costs one comparison each. Heap nodes carry the first 16 bytes of the user key for the built-in
-//! orders.
+//! costs one comparison each. For the built-in orders, heap nodes have the first 16 bytes of the
+//! user key.
 //!
 //! Tombstones: around the current key there is a *span* of user keys within which no tombstone
-//! begins or ends. Inside it one number per child says which entries are hidden, so an entry costs
-//! one comparison with the span's end. At its end the sources are asked again. An entry hidden by a
-//! tombstone of a newer run makes its child seek to the tombstone's end instead of stepping:
-//! everything that the older run has in between is hidden as well. Under a tombstone of its own run
-//! a child steps, and skips the deleted runs that it knows (`merging/skip.rs`).
+//! begins or ends. Within it, one number per child tells which entries are hidden, so an entry
+//! costs one comparison with the span's end. At that end the sources are asked again. An entry
+//! hidden by a tombstone of a newer run makes its child seek to the tombstone's end instead of
+//! stepping: all entries of the older run in between are hidden as well. Under a tombstone of its
+//! own run a child steps, and skips the deleted runs that it knows (`merging/skip.rs`).
 //!
 //! Invariants
-//!  1. Every valid child but the current one is in the heap, once; moving forward (backward) each
-//!     is at its first (last) entry that is not before (behind) the current one, or at one further
-//!     on if tombstones hide those between.
+//!  1. Every valid child but the current one is in the heap, once; moving forward (backward), each
+//!     is at its first (last) entry that is not before (behind) the current entry, or at a later
+//!     one if tombstones hide the entries between.
 //!  2. For one user key, the entries of a newer run have larger sequence numbers than those of an
 //!     older run.
-//!  3. `depth` sources, those of the newest children, are located at the span; 0 means there is no
-//!     span.
+//!  3. The sources of the newest `depth` children are located at the span; 0: there is no span.
 
 mod ahead;
 mod exchange;
@@ -40,17 +39,18 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
 
-/// Hidden entries of a run to step over before a skip is tried: it costs about as much as 20 steps.
+/// Hidden entries of a run that are stepped over before a skip is tried: a skip costs about as much
+/// as 20 steps.
 const OWN_STEPS: u32 = 8;
-/// Between two tries that led nowhere.
+/// Most steps between two unsuccessful tries.
 const MAX_OWN_STEPS: u32 = 64;
 
 /// One sorted run of a merge.
 pub(crate) struct MergeChild {
-    /// Its entries.
+    /// A cursor over the run's entries.
     pub iter: Box<dyn ScanIterator>,
-    /// Its range tombstones, if it has any; they hide older entries of this run and of all older
-    /// ones.
+    /// The run's range tombstones, if it has any. They hide older entries of this run and of all
+    /// older runs.
     pub tombstones: Option<Box<dyn TombstoneSource>>,
 }
 
@@ -76,7 +76,8 @@ impl fmt::Debug for MergeChild {
     }
 }
 
-/// The children, newest first, as one cursor: a lone child without tombstones is returned as it is.
+/// Merges the children, newest first, into one cursor. A single child without tombstones is
+/// returned unchanged.
 pub(crate) fn merge_children(
     icmp: &InternalKeyComparator,
     mut children: Vec<MergeChild>,
@@ -87,35 +88,34 @@ pub(crate) fn merge_children(
     Box::new(MergingIterator::new(icmp.clone(), children))
 }
 
-/// A valid child, with as much of its key as decides most comparisons.
+/// A valid child, with the prefix of its key that decides most comparisons.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Not kept up in the current node: a node is compared only when it comes from a step, or from
-    /// the heap.
+    /// Out of date in the current node: a node is compared only after a step, or in the heap.
     prefix: u128,
     child: usize,
 }
 
-/// The cursor over all of them.
+/// The merged cursor over all children.
 pub(crate) struct MergingIterator {
     icmp: InternalKeyComparator,
     children: Vec<MergeChild>,
     heap: Vec<Node>,
     current: Option<Node>,
     forward: bool,
-    /// A child has skipped since all were positioned.
+    /// Whether a child has skipped since all children were positioned.
     skipped: bool,
-    /// The reader's sequence number: only entries visible to it are wanted; `None`: all entries.
+    /// The reader's sequence number: only entries visible to it are needed; `None`: all entries.
     reader: Option<SequenceNumber>,
-    /// Entries that the tombstones of their own run hide and that were stepped over, since a skip
-    /// was tried last.
+    /// Entries since the last try of a skip that were stepped over because tombstones of their own
+    /// run hide them.
     own_hidden: u32,
-    /// The number of them at which to try.
+    /// The value of `own_hidden` at which a skip is tried.
     skip_after: u32,
-    /// The child that has lent the value that was left.
+    /// The child whose lent value was left.
     left: usize,
     cover_span: Option<CoverSpan>,
-    /// Scratch: the key to seek children to.
+    /// Scratch: the target of seeks in children.
     target: Vec<u8>,
     status: Result<()>,
 }
@@ -131,7 +131,7 @@ impl fmt::Debug for MergingIterator {
 }
 
 impl MergingIterator {
-    /// Over these children, newest first. Not valid until positioned.
+    /// A cursor over these children, newest first. Not valid until positioned.
     pub(crate) fn new(icmp: InternalKeyComparator, children: Vec<MergeChild>) -> MergingIterator {
         let covered = children.iter().any(|c| c.tombstones.is_some());
         let cover_span = covered.then(|| CoverSpan::new(children.len()));
@@ -153,7 +153,7 @@ impl MergingIterator {
         }
     }
 
-    /// Declares a reader at `sequence` that wants only visible entries: deleted runs may be
+    /// Declares a reader at `sequence` that needs only visible entries, so that deleted runs may be
     /// skipped.
     pub(crate) fn read_at(&mut self, sequence: SequenceNumber) {
         self.reader = Some(sequence).filter(|sequence| *sequence < SequenceNumber::MAX);
@@ -177,7 +177,8 @@ impl MergingIterator {
         self.status = Err(error);
     }
 
-    /// Puts child `i`, just positioned, onto the end of the heap's vector. False if it failed.
+    /// Appends child `i`, which has just been positioned, to the heap's vector. Returns false if it
+    /// failed.
     fn collect(&mut self, i: usize) -> bool {
         match node_of(&self.icmp, &self.children, i) {
             Some(node) => self.heap.push(node),
@@ -191,7 +192,7 @@ impl MergingIterator {
         true
     }
 
-    /// Orders the collected nodes and shows the first entry that is not hidden.
+    /// Orders the collected nodes, and moves to the first entry that is not hidden.
     fn start(&mut self) {
         for i in (0..self.heap.len() / 2).rev() {
             self.sift_down(i);
@@ -200,7 +201,7 @@ impl MergingIterator {
         self.skip_hidden();
     }
 
-    /// Shows the right entry after the current child has moved to `node`.
+    /// Restores the order after the current child has moved to `node`.
     #[inline]
     fn settle(&mut self, node: Node) {
         match self.heap.first() {
@@ -212,7 +213,7 @@ impl MergingIterator {
         }
     }
 
-    /// Goes on without child `i`, which has run out or failed.
+    /// Continues without child `i`, which has ended or failed.
     #[cold]
     fn settle_without(&mut self, i: usize) {
         match self.children[i].iter.status() {
@@ -228,7 +229,7 @@ impl MergingIterator {
         let iter = &mut self.children[i].iter;
         let key = if self.forward { iter.next_key() } else { iter.prev_key() };
         match key {
-            // A single child needs no comparison.
+            // A single valid child needs no comparison.
             Some(_) if self.heap.is_empty() => {}
             Some(key) => {
                 let node = Node { prefix: prefix_of(self.icmp.order(), key::user_key(key)), child: i };
@@ -265,8 +266,8 @@ impl MergingIterator {
         }
     }
 
-    /// Whether `a` comes first in the direction of travel. Equal keys: the newer run first when
-    /// moving forward.
+    /// Whether `a` comes first in the direction of travel. Of equal keys, the newer run's comes
+    /// first when moving forward.
     #[inline]
     fn before(&self, a: &Node, b: &Node) -> bool {
         let order = a.prefix.cmp(&b.prefix).then_with(|| self.compare_keys(a, b));
@@ -279,7 +280,7 @@ impl MergingIterator {
         self.icmp.compare(key(a), key(b)).then_with(|| a.child.cmp(&b.child))
     }
 
-    /// Turns round at the current entry: all other children go to their side of it.
+    /// Reverses the direction at the current entry: all other children move to its other side.
     #[cold]
     fn turn(&mut self) {
         let Some(current) = self.current else { return };
@@ -313,7 +314,7 @@ impl MergingIterator {
         self.current = Some(current);
     }
 
-    /// Moves on while the current entry is hidden.
+    /// Moves past hidden entries.
     #[inline]
     fn skip_hidden(&mut self) {
         if self.cover_span.is_some() {
@@ -362,8 +363,8 @@ impl MergingIterator {
         } else {
             iter.seek_for_prev(&self.target)
         }
-        // A run that is in order ends up there; one that is not might be sent back and forth for
-        // ever.
+        // In an ordered run, this seek reaches the target. In a damaged run, seeks could go back
+        // and forth forever.
         let order = iter.valid().then(|| self.icmp.compare(iter.key(), &self.target));
         if order.is_some_and(|order| if self.forward { order.is_lt() } else { order.is_gt() }) {
             return self
@@ -376,8 +377,8 @@ impl MergingIterator {
     }
 
     /// Moves the current child `c` off an entry that a tombstone of its own run hides. Newer
-    /// entries may lie under the tombstone, so it steps; after some steps it tries to leave the
-    /// deleted run as a whole.
+    /// entries may lie under the tombstone, so it steps; after some steps it tries to skip the
+    /// whole deleted run.
     fn leave_own(&mut self, c: usize) {
         self.own_hidden += 1;
         let Some(snapshot) = self.reader.filter(|_| self.own_hidden >= self.skip_after) else {
@@ -396,8 +397,8 @@ impl MergingIterator {
         }
     }
 
-    /// Sets `target` to the farthest end of the ranges around the span that runs newer than `c`
-    /// hide; false if they hide nothing.
+    /// Sets `target` to the farthest end of the ranges around the span that tombstones of runs
+    /// newer than `c` hide. Returns false if they hide nothing.
     fn farthest_cover(&mut self, c: usize) -> bool {
         let Some(cover_span) = &mut self.cover_span else { return false };
         let mut found = false;
@@ -419,7 +420,8 @@ impl MergingIterator {
             found = true;
         }
         if found {
-            // Before all entries of that user key: there forward, below it backward.
+            // The target before all entries of the user key: forward it is the first entry there,
+            // backward the last one before.
             append_internal_key(&mut self.target, &[], SequenceNumber::MAX, ValueType::SEEK);
         }
         found
@@ -552,7 +554,7 @@ impl ScanIterator for MergingIterator {
     #[inline]
     fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
         if self.cover_span.is_some() {
-            // Leaving hidden entries may move the same child again.
+            // A step past hidden entries may move the same child again.
             left.keep(self);
             return self.prev_key();
         }
@@ -625,8 +627,8 @@ fn node_of(icmp: &InternalKeyComparator, children: &[MergeChild], i: usize) -> O
     iter.valid().then(|| Node { prefix: prefix_of(icmp.order(), key::user_key(iter.key())), child: i })
 }
 
-/// A number that orders keys as `order` does wherever two of them differ; equal for all keys if the
-/// order is not known.
+/// A number that sorts as `order` does if two numbers differ; equal for all keys if the order is
+/// unknown.
 #[inline]
 fn prefix_of(order: KeyOrder, user_key: &[u8]) -> u128 {
     let first = match user_key.first_chunk::<16>() {
@@ -644,9 +646,9 @@ fn prefix_of(order: KeyOrder, user_key: &[u8]) -> u128 {
     }
 }
 
-/// The span around the current key, and the entries hidden in it.
+/// The span around the current key, and the covers within it.
 struct CoverSpan {
-    /// Number of children whose tombstones have been looked at; see invariant 3.
+    /// Number of children whose tombstones have been located; see invariant 3.
     depth: usize,
     low: BoundBuf,
     high: BoundBuf,
@@ -654,7 +656,7 @@ struct CoverSpan {
     own: Vec<Cover>,
     /// The cover over each child's entries: by its own tombstones and those of all newer children.
     joint: Vec<Cover>,
-    /// Scratch.
+    /// Scratch: the end of a covered range.
     end: Vec<u8>,
 }
 
@@ -670,10 +672,10 @@ impl CoverSpan {
         }
     }
 
-    /// Whether `joint[c]` holds at `user_key`. If the span does not reach there, it is forgotten.
+    /// Whether `joint[c]` holds at `user_key`. Drops the span if it does not reach `user_key`.
     #[inline]
     fn knows(&mut self, icmp: &InternalKeyComparator, c: usize, user_key: &[u8], forward: bool) -> bool {
-        // A span was entered from one side and is left at the other.
+        // A span is entered from one side and left at the other.
         let inside = self.depth > 0
             && if forward { self.high.is_above(icmp, user_key) } else { self.low.is_below(icmp, user_key) };
         if !inside {
@@ -744,7 +746,7 @@ impl BoundBuf {
         }
     }
 
-    /// Becomes the lower of itself and `bound`, both upper bounds.
+    /// Takes over `bound` if it is lower. Both are upper bounds.
     fn lower(&mut self, icmp: &InternalKeyComparator, bound: Bound<&[u8]>) {
         let (kind, key) = split(bound);
         if kind == BoundKind::Unbounded {
@@ -761,7 +763,7 @@ impl BoundBuf {
         }
     }
 
-    /// Becomes the higher of itself and `bound`, both lower bounds.
+    /// Takes over `bound` if it is higher. Both are lower bounds.
     fn raise(&mut self, icmp: &InternalKeyComparator, bound: Bound<&[u8]>) {
         let (kind, key) = split(bound);
         if kind == BoundKind::Unbounded {

@@ -1,7 +1,7 @@
-//! Merges operands to a value.
+//! Merges operands into a value.
 //!
 //! In: the operands of one user key, and the value below them if there is one. Out: the value, or
-//! an error. Reads meet operands newest first, the operator wants them oldest first;
+//! an error. Reads meet operands newest first, and the operator takes them oldest first:
 //! [`MergeOperands`] reverses them.
 
 use esker_base::merge_operator::{MergeOperator, MergeOperatorRef};
@@ -10,9 +10,9 @@ use smallvec::SmallVec;
 
 /// Merges `operands`, oldest first and at least one, onto `existing`.
 /// # Errors
-/// `InvalidArgument` without an operator: open the database with the one it was written with ·
-/// `Corruption` with sub-code `MergeOperatorFailed` if the operator refuses; the operands stay
-/// stored.
+/// `InvalidArgument` without an operator: the caller must open the database with the operator that
+/// wrote it · `Corruption` with sub-code `MergeOperatorFailed` if the operator refuses; the
+/// operands stay stored.
 pub(crate) fn full_merge(
     operator: Option<&MergeOperatorRef>,
     user_key: &[u8],
@@ -43,7 +43,7 @@ fn operator_failed(operator: &dyn MergeOperator, user_key: &[u8], operands: usiz
     .with_subcode(SubCode::MergeOperatorFailed)
 }
 
-/// Operands of one user key, copied into one buffer that is used again for the next key.
+/// Operands of one user key, copied into one buffer, which is reused for the next key.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct MergeOperands {
     bytes: Vec<u8>,
@@ -51,24 +51,24 @@ pub(crate) struct MergeOperands {
 }
 
 impl MergeOperands {
-    /// None yet.
+    /// A list without operands.
     pub(crate) fn new() -> MergeOperands {
         MergeOperands::default()
     }
 
-    /// Bytes of operands for which it has memory.
+    /// Bytes of memory for operands.
     pub(crate) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Forgets them, keeps the memory.
+    /// Removes all operands, and keeps the memory.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// One more.
+    /// Adds an operand.
     pub(crate) fn push(&mut self, operand: &[u8]) {
         self.bytes.extend_from_slice(operand);
         self.ends.push(self.bytes.len());
@@ -80,7 +80,7 @@ impl MergeOperands {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no operands.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -95,7 +95,7 @@ impl MergeOperands {
         &self.bytes[start..self.ends[i]]
     }
 
-    /// All, in the order pushed.
+    /// All operands, in the order pushed.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
         (0..self.len()).map(|i| self.operand(i))
     }

@@ -1,4 +1,4 @@
-//! The effect of range tombstones: for scans, run by run; for flush and compaction, over all
+//! The effect of range tombstones: for scans, run by run; for flushes and compactions, over all
 //! inputs.
 //!
 //! In: the fragments of memtables and files, with the files' bounds. Out: for scans
@@ -6,8 +6,8 @@
 //! [`RangeDelAggregator`]. Bytes and bounds: `docs/format/range-del.md`; RocksDB
 //! `db/range_del_aggregator.h`.
 //!
-//! A tombstone acts only within its file's bounds. Beyond them the same tombstone may have been
-//! compacted away together with the entries it hid, and newer entries with zeroed sequence numbers
+//! A tombstone applies only within its file's bounds. Beyond them, a compaction may have dropped
+//! the same tombstone with the entries that it hid, and newer entries with zeroed sequence numbers
 //! may lie there.
 
 mod aggregator;
@@ -20,27 +20,26 @@ pub(crate) use truncated::{FileBounds, RunTombstones};
 use esker_base::{Result, SequenceNumber};
 use std::ops::Bound;
 
-/// The hidden sequence numbers at a user key: all below `below`, and those in
-/// `edge_from..edge_to`.
+/// The hidden sequence numbers at a user key: all below `below`, and those in `edge_from..edge_to`.
 ///
-/// The second part is for one case only: a user key whose versions go on in the next file of the
+/// The second part is for one case only: a user key whose versions continue in the next file of the
 /// level. The first file's tombstones hide only the versions in that file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Cover {
-    /// Everything older than this is hidden; zero hides nothing.
+    /// All entries older than this are hidden; zero hides none.
     pub below: SequenceNumber,
     /// First sequence number of a hidden range.
     pub edge_from: SequenceNumber,
-    /// End of that range, exclusive.
+    /// End of the hidden range, exclusive.
     pub edge_to: SequenceNumber,
 }
 
 impl Cover {
-    /// Hides nothing.
+    /// A cover that hides nothing.
     pub(crate) const NONE: Cover =
         Cover { below: SequenceNumber::ZERO, edge_from: SequenceNumber::ZERO, edge_to: SequenceNumber::ZERO };
 
-    /// Hides everything older than `seq`.
+    /// A cover that hides all entries older than `seq`.
     #[inline]
     pub(crate) fn below(seq: SequenceNumber) -> Cover {
         Cover { below: seq, ..Cover::NONE }
@@ -65,16 +64,16 @@ impl Cover {
 }
 
 /// The range tombstones of one sorted run, as a snapshot sees them: a cursor over *windows* of user
-/// keys within which the same is hidden everywhere.
+/// keys. Within a window the cover is the same everywhere.
 pub(crate) trait TombstoneSource: Send {
     /// Moves to the window of `user_key`, in either direction, and returns its cover.
     /// # Errors
-    /// Those of opening the file of `user_key`; the scan must stop.
+    /// Errors of opening the file of `user_key`; the scan must stop.
     fn locate(&mut self, user_key: &[u8]) -> Result<Cover>;
-    /// The window located last. Both ends may be tighter than need be.
+    /// The window that was located last. It may be smaller than the largest possible one.
     fn window(&self) -> (Bound<&[u8]>, Bound<&[u8]>);
-    /// Appends the end (exclusive) of the hidden range that goes on from the window located last.
-    /// REQUIRES: `locate` said that all below some sequence number is hidden.
+    /// Appends the end (exclusive) of the hidden range that continues from the window located last.
+    /// REQUIRES: the cover of that window hides all entries below some sequence number.
     fn covered_until(&self, end: &mut Vec<u8>);
     /// Appends the start (inclusive) of the hidden range that leads up to the window located last.
     /// REQUIRES: that window is hidden, as for [`covered_until`](Self::covered_until).

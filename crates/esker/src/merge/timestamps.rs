@@ -1,8 +1,8 @@
-//! Adapts keys with user-defined timestamps for tables and memtables that differ from their family:
-//! tables that store no timestamps, and memtables whose tables will store none.
+//! Adapts keys for families with user-defined timestamps whose tables store none: reads of such
+//! tables, and flushes into them.
 //!
-//! In: cursors and range tombstones of such tables. Out: the same with the oldest timestamp; for a
-//! flush, entries without.
+//! In: cursors and range tombstones without timestamps. Out: the same with the oldest timestamp.
+//! For a flush: entries without timestamps.
 
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber};
@@ -20,7 +20,7 @@ pub(crate) struct PaddedIter<I> {
 }
 
 impl<I: InternalIterator> PaddedIter<I> {
-    /// `icmp` is the order of keys with timestamps.
+    /// Wraps `iter`; `icmp` is the order of keys with timestamps.
     pub(crate) fn new(iter: I, icmp: &InternalKeyComparator) -> PaddedIter<I> {
         PaddedIter { iter, oldest: icmp.min_timestamp().to_vec(), key: Vec::new() }
     }
@@ -35,8 +35,8 @@ impl<I: InternalIterator> PaddedIter<I> {
         }
     }
 
-    /// The target in the cursor below for `target`: all versions follow a newer timestamp, and none
-    /// an older one.
+    /// The inner cursor's target for `target`: a stored key counts as its version with the oldest
+    /// timestamp.
     fn target(&self, target: &[u8]) -> Vec<u8> {
         let (user_key, trailer) = split_trailer(target);
         let (plain, timestamp) = user_key.split_at(user_key.len().saturating_sub(self.oldest.len()));
@@ -86,16 +86,17 @@ impl<I: InternalIterator> InternalIterator for PaddedIter<I> {
 
 impl<I: ScanIterator> ScanIterator for PaddedIter<I> {
     forward_cursor!(self => self.iter; passed, go_on, release);
-    // Runs, bounds and prefixes speak of stored keys. A deletion deletes older timestamps only.
+    // Runs, bounds and prefixes are those of stored keys, so they are not passed on. A deletion
+    // hides only older timestamps.
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value,
         set_upper_bound, set_wanted_prefix_of, look_ahead, advance, pass, deleted_run_end, was_seen,
         skip_deleted_run);
 }
 
-/// A forward cursor over a memtable's entries as its table will have them: at the oldest timestamp.
+/// A forward cursor over a memtable's entries in the form of its table: with the oldest timestamp.
 ///
-/// The cursors it is merged with must be treated alike. Newer timestamps must have newer sequence
-/// numbers, as RocksDB asks of such families.
+/// All cursors of the merge must be wrapped in this way. Newer timestamps must have newer sequence
+/// numbers, as RocksDB requires for these families.
 pub(crate) struct TimestampsDropped<I> {
     iter: I,
     oldest: Vec<u8>,
@@ -103,7 +104,7 @@ pub(crate) struct TimestampsDropped<I> {
 }
 
 impl<I: InternalIterator> TimestampsDropped<I> {
-    /// `icmp` is the order of keys with timestamps.
+    /// Wraps `iter`; `icmp` is the order of keys with timestamps.
     pub(crate) fn new(iter: I, icmp: &InternalKeyComparator) -> TimestampsDropped<I> {
         TimestampsDropped { iter, oldest: icmp.min_timestamp().to_vec(), key: Vec::new() }
     }
@@ -158,7 +159,7 @@ impl<I: ScanIterator> ScanIterator for TimestampsDropped<I> {
         skip_deleted_run);
 }
 
-/// The tombstone as a table without timestamps has it, with the oldest timestamp put back.
+/// The tombstone as read from a table without timestamps: with the oldest timestamp.
 pub(crate) fn at_oldest_timestamp(
     mut tombstone: RangeTombstone,
     icmp: &InternalKeyComparator,
@@ -176,8 +177,8 @@ pub(crate) fn replace_timestamp(user_key: &mut [u8], timestamp: &[u8]) {
     }
 }
 
-/// The range tombstones of a table as its family has keys: with timestamps, the oldest where the
-/// table has none.
+/// The range tombstones of a table, with timestamps if the family has them: the oldest one if the
+/// table stores none.
 pub(crate) fn stored_tombstones(reader: &TableReader, icmp: &InternalKeyComparator) -> Vec<RangeTombstone> {
     let mut stored = reader.stored_range_tombstones().to_vec();
     if reader.lacks_timestamps() {
@@ -189,7 +190,7 @@ pub(crate) fn stored_tombstones(reader: &TableReader, icmp: &InternalKeyComparat
     stored
 }
 
-/// A cursor over a table whose keys have timestamps whether they are stored or not.
+/// A cursor over a table whose keys have timestamps even if the table stores none.
 pub(crate) fn table_iter(
     reader: &Arc<TableReader>,
     options: TableReadOptions,
@@ -198,14 +199,14 @@ pub(crate) fn table_iter(
     with_timestamps(reader.iter(options), icmp)
 }
 
-/// The same of a cursor that is there.
+/// Wraps a table's cursor in the same way.
 pub(crate) fn with_timestamps(iter: TableIter, icmp: &InternalKeyComparator) -> Box<dyn ScanIterator> {
     if iter.reader().lacks_timestamps() { Box::new(PaddedIter::new(iter, icmp)) } else { Box::new(iter) }
 }
 
-/// Whether a table's filter admits versions of `key`, which is without a timestamp.
+/// Whether a table's filter admits versions of `key`, which has no timestamp.
 /// # Errors
-/// Those of reading the filter.
+/// Errors of reading the filter.
 pub(crate) fn may_hold(
     reader: &TableReader,
     options: &TableReadOptions,
@@ -216,7 +217,8 @@ pub(crate) fn may_hold(
     reader.filter_lets_pass(options, &key::seek_key(&first, SequenceNumber::MAX))
 }
 
-/// The newest timestamp in these memtables; empty if they hold nothing, or keys have none.
+/// The newest timestamp in these memtables; empty if they have no entries, or keys have no
+/// timestamps.
 pub(crate) fn newest_timestamp(memtables: &[Arc<MemTable>], icmp: &InternalKeyComparator) -> Vec<u8> {
     let mut newest = Vec::new();
     let mut note = |user_key: &[u8]| {

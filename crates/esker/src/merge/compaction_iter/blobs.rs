@@ -1,7 +1,7 @@
 //! References to blob files that enter and leave a flush or compaction.
 //!
 //! In: entries. Out: for each blob file, the number and bytes of its records that entries refer to.
-//! References that enter and do not leave are garbage. Source: RocksDB
+//! References of inputs that no output has are garbage. Source: RocksDB
 //! `db/blob/blob_garbage_meter.cc`.
 
 use esker_base::{FileNumber, Result, ValueType};
@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 pub(crate) struct BlobTally(BTreeMap<FileNumber, (u64, u64)>);
 
 impl BlobTally {
-    /// Counts the references of this entry, if it has any.
+    /// Counts the blob references of this entry.
     /// # Errors
-    /// `Corruption` in its blob index or entity.
+    /// `Corruption`: the entry's blob index or entity is damaged.
     #[inline]
     pub(crate) fn count(&mut self, value_type: ValueType, user_key: &[u8], value: &[u8]) -> Result<()> {
         match value_type {

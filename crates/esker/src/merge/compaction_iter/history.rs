@@ -1,11 +1,11 @@
 //! Versions of keys with user-defined timestamps, in a flush or compaction.
 //!
-//! In: versions of a key without its timestamp, newest timestamp first; the timestamp before which
-//! no read happens any more. Out: the versions that no read can reach.
+//! In: versions of one key, newest timestamp first; the oldest readable timestamp. Out: the
+//! versions that no read can reach.
 //!
-//! Of the versions older than that timestamp only the newest matters, with the sequence numbers
-//! that see it: a reader that sees older ones sees that one, too, and goes no further, unless it is
-//! an operand.
+//! Of the versions below that timestamp, only the newest matters to readers that see its sequence
+//! number. A reader that sees an older version sees the newest one, too, and stops there unless it
+//! is an operand.
 //!
 //! Source: RocksDB `db/compaction/compaction_iterator.cc` (`full_history_ts_low_`).
 
@@ -19,16 +19,16 @@ use esker_format::range_del::RangeTombstone;
 /// The state for the versions of one key.
 #[derive(Debug, Default)]
 pub(super) struct KeyHistory {
-    /// The key, without its timestamp; none before the first.
+    /// The key, without its timestamp; `None` before the first key.
     key: Option<Vec<u8>>,
     /// The stripe of a version that replaces all older ones for the readers that see it.
     closed: Option<usize>,
-    /// As `key`, of the last version that was shown.
+    /// The key of the last output version, without its timestamp.
     last_shown: Option<Vec<u8>>,
 }
 
 impl KeyHistory {
-    /// Whether another key has been shown before than this one, its timestamp left out.
+    /// Whether the last output had another key, timestamps left out.
     pub(super) fn is_another_plain_key(&mut self, icmp: &InternalKeyComparator, user_key: &[u8]) -> bool {
         let (plain, _) = icmp.split_timestamp(user_key);
         let is_another = self.last_shown.as_deref() != Some(plain);
@@ -40,7 +40,7 @@ impl KeyHistory {
 }
 
 impl<I: InternalIterator> CompactionIterator<I> {
-    /// Skips the input's version if no reader can reach it. With `keep_history` and
+    /// Skips the input's version if no reader can reach it. Used with `keep_history` and
     /// `full_history_ts_low`.
     pub(super) fn is_trimmed(&mut self, head: Head) -> bool {
         let Some(low) = &self.options.full_history_ts_low else { return false };
@@ -71,7 +71,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         is_obsolete
     }
 
-    /// Carries an entry through with the versions it hides, unless the filter drops it.
+    /// Outputs an entry with the versions that it hides, unless the filter drops it.
     pub(super) fn carry_through(&mut self, head: Head) -> Result<()> {
         if self.is_skipped(head) {
             self.stats.dropped_by_filter += 1;
@@ -80,7 +80,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
         match head.value_type {
             ValueType::Merge => {
-                // It does not replace older versions.
+                // An operand does not replace older versions.
                 self.closed = None;
                 return self.carry_operand_through(head);
             }
@@ -94,7 +94,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         Ok(())
     }
 
-    /// An operand, as the filter wants it.
+    /// Outputs an operand, as the filter decides.
     fn carry_operand_through(&mut self, head: Head) -> Result<()> {
         let operand = self.input.value();
         let filter = self.options.compaction_filter.as_ref().filter(|_| self.is_tip(head.stripe));
@@ -110,15 +110,15 @@ impl<I: InternalIterator> CompactionIterator<I> {
                 self.changed = changed;
                 self.show(head.sequence, ValueType::Merge, Source::Changed);
             }
-            // The others make no sense for an operand.
+            // Other decisions have no meaning for an operand.
             _ => self.show(head.sequence, ValueType::Merge, Source::Input),
         }
         Ok(())
     }
 
-    /// Puts a deletion at the timestamp of a version that the filter has removed, off which the
-    /// input has been moved: without it the version before would be back. It goes where any other
-    /// deletion would, too.
+    /// Puts a deletion at the timestamp of a version that the filter has removed: otherwise the
+    /// previous version would reappear. The input has left the version. The deletion is dropped
+    /// where any other deletion would be.
     pub(super) fn delete_version(&mut self, head: Head, deletion: ValueType) {
         let (_, timestamp) = self.icmp.split_timestamp(&self.user_key);
         let low = self.options.full_history_ts_low.as_deref();
@@ -131,13 +131,13 @@ impl<I: InternalIterator> CompactionIterator<I> {
     }
 }
 
-/// Whether a family with history keeps this type because it has a meaning only with older versions.
+/// Whether a family with history keeps entries of this type because they need older versions.
 pub(super) fn is_carried_through(value_type: ValueType) -> bool {
     value_type.is_point_deletion() || matches!(value_type, ValueType::Merge | ValueType::ValuePreferredSeqno)
 }
 
-/// The part of a tombstone with timestamps from `lower` to `upper`, whose timestamps count for
-/// nothing.
+/// The part of a tombstone with timestamps from `lower` to `upper`; timestamps of these bounds are
+/// ignored.
 pub(crate) fn clipped(
     tombstone: &RangeTombstone,
     icmp: &InternalKeyComparator,

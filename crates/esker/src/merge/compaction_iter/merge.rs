@@ -1,7 +1,7 @@
 //! Merge operands in a flush or compaction.
 //!
-//! In: the input at the newest operand of a stripe. Out: one value, or fewer operands, or all of
-//! them unchanged if they cannot be combined; the input is behind them.
+//! In: the input at the newest operand of a stripe. Out: one value, or fewer operands, or all
+//! operands unchanged if they cannot be combined. The input is then behind them.
 
 use super::timed::split_timed_value;
 use super::{CompactionIterator, Head};
@@ -18,7 +18,7 @@ use std::borrow::Cow;
 enum Base {
     /// A value.
     Value,
-    /// A value with a time behind it.
+    /// A value with a preferred sequence number.
     Timed,
     /// A blob index: operands apply to the value in the blob file.
     Blob,
@@ -28,23 +28,24 @@ enum Base {
     Deletion,
     /// A range tombstone hides the rest of the stripe.
     RangeDeletion,
-    /// Nothing, on no level.
+    /// No entry, on any level.
     Nothing,
-    /// An older stripe, a deeper level, or a value that cannot be merged onto.
+    /// The base is in an older stripe or a deeper level, or it is a value onto which operands
+    /// cannot be merged.
     Unknown,
 }
 
-/// Some neighbouring operands, combined.
+/// A combination of neighbouring operands.
 struct Part<'a> {
-    /// The sequence number of the newest of them.
+    /// The sequence number of the newest operand.
     newest: SequenceNumber,
     operand: Cow<'a, [u8]>,
-    /// The operator does not combine it with the older one before it.
+    /// Whether the operator does not combine it with the older part before it.
     is_apart: bool,
 }
 
 impl<I: InternalIterator> CompactionIterator<I> {
-    /// Combines the operands from `head`, on which the input stands, down to the end of the stripe.
+    /// Combines the operands from `head`, at which the input is, down to the end of the stripe.
     pub(super) fn merge(&mut self, head: Head) -> Result<()> {
         self.operands.clear();
         self.operand_sequences.clear();
@@ -57,7 +58,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         if !merged {
             self.keep_operands();
         }
-        // Only a merge onto it uses the entry below up; otherwise it is still needed.
+        // Only a merge uses the base entry; otherwise the entry is still needed.
         if base == Base::Unknown || (!merged && base != Base::RangeDeletion) {
             self.closed = None;
         }
@@ -118,7 +119,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
 
     /// Queues the result of the operands, if they can be combined.
     /// # Errors
-    /// Those of reading a blob file; `Corruption` in a timed value.
+    /// Errors of reading a blob file; `Corruption` in a timed value.
     fn merge_onto(&mut self, base: Base) -> Result<bool> {
         if self.options.merge_operator.is_none() {
             return Ok(false);
@@ -148,7 +149,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
                 Ok(true)
             }
             Err(_) => {
-                // Reads of the key fail as before; the operands stay until the operator is mended.
+                // Reads of the key keep failing; the operands stay until the operator is corrected.
                 self.stats.merge_failures += 1;
                 Ok(false)
             }
@@ -189,7 +190,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
     }
 
-    /// Queues the operator's combinations of neighbouring operands. False if it can combine none.
+    /// Queues the operator's combinations of neighbouring operands. Returns false if it combines
+    /// none.
     fn merge_partially(&mut self) -> bool {
         let Some(operator) = &self.options.merge_operator else { return false };
         let count = self.operands.len();
@@ -199,9 +201,9 @@ impl<I: InternalIterator> CompactionIterator<I> {
         let join = |left: &Part<'_>, right: &Part<'_>| {
             operator.partial_merge(&self.user_key, &left.operand, &right.operand)
         };
-        // Oldest first, each part more than twice as long as the next one that it may be joined
-        // with. So each byte is copied a few times only, for any number of operands. Joined one by
-        // one onto the first, an appending operator would copy all earlier bytes for each operand.
+        // Oldest first. Each part is more than twice as long as the next part with which it may be
+        // joined, so each byte is copied only a few times. If operands were joined one by one, an
+        // appending operator would copy all earlier bytes for each operand.
         let mut parts: Vec<Part<'_>> = Vec::new();
         for i in (0..count).rev() {
             let operand = Cow::Borrowed(self.operands.operand(i));
@@ -235,7 +237,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         true
     }
 
-    /// Queues the operands as they are.
+    /// Queues the operands unchanged.
     fn keep_operands(&mut self) {
         for (i, operand) in self.operands.iter().enumerate() {
             self.queue.push(self.operand_sequences[i], ValueType::Merge, operand);

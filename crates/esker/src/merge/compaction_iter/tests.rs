@@ -22,7 +22,7 @@ fn bottommost(list: &[u64]) -> CompactionIteratorOptions {
     CompactionIteratorOptions { bottommost: true, ..options(list) }
 }
 
-/// Joins with `+`; refuses "bad".
+/// An operator that joins with `+` and refuses "bad".
 struct Join {
     partial: bool,
 }
@@ -46,7 +46,7 @@ fn compacted(lines: &[&str], options: CompactionIteratorOptions) -> Vec<String> 
     out
 }
 
-/// A script's line as `text` shows it.
+/// A line of a script, in the form of `text`.
 fn shown(line: &str) -> String {
     line.as_bytes().escape_ascii().to_string()
 }
@@ -103,7 +103,8 @@ fn a_single_deletion_and_its_value_annihilate_within_a_stripe() {
 
 #[test]
 fn a_single_deletion_below_a_newer_value_still_waits_for_its_own() {
-    // The value it deletes may lie deeper; once the newer value is gone it would come back.
+    // The value that it deletes may lie deeper. Without the single deletion, it would reappear
+    // after the newer value is gone.
     assert_eq!(compacted(&["a@7 put 7", "a@5 sd"], options(&[])), ["a@7 put 7", "a@5 sd"]);
     assert_eq!(compacted(&["a@7 put 7", "a@5 sd", "a@3 put 3"], options(&[])), ["a@7 put 7"]);
     assert_eq!(compacted(&["a@9 sd", "a@7 put 7", "a@5 sd"], options(&[])), ["a@5 sd"]);
@@ -118,7 +119,7 @@ fn a_transaction_that_may_check_for_conflicts_still_sees_the_key_written() {
     let lines = ["a@5 sd", "a@4 put 4", "b@1 put 1"];
     assert_eq!(compacted(&lines, with_conflict(2)), ["a@5 sd", "a@4 put", "b@1 put 1"]);
     assert_eq!(compacted(&lines, with_conflict(6)), ["b@1 put 1"]);
-    // A newer version that is kept shows as much.
+    // A kept newer version proves the write as well.
     assert_eq!(compacted(&["a@7 put 7", "a@5 sd", "a@4 put 4"], with_conflict(2)), ["a@7 put 7"]);
 }
 
@@ -138,7 +139,7 @@ fn operands_are_combined_as_far_as_is_known() {
     assert_eq!(compacted(&lines, bottommost(&[])), ["a@0 put 7+8+9"]);
     assert_eq!(compacted(&lines, options(&[8])), ["a@9 merge 9", "a@8 put 7+8"]);
     assert_eq!(compacted(&["a@9 merge 9", "a@8 merge 8", "a@7 del"], options(&[])), ["a@9 put 8+9"]);
-    // Deeper levels are not known: the result is one operand, not a value.
+    // Deeper levels are unknown, so the result is an operand and not a value.
     assert_eq!(compacted(&["a@9 merge 9", "a@8 merge 8"], options(&[])), ["a@9 merge 8+9"]);
     assert_eq!(compacted(&["a@9 merge 9", "a@8 merge 8"], bottommost(&[])), ["a@0 put 8+9"]);
     assert_eq!(compacted(&["a@9 merge 9"], bottommost(&[3])), ["a@9 put 9"]);
@@ -148,7 +149,7 @@ fn operands_are_combined_as_far_as_is_known() {
     assert_eq!(compacted(&lines, apart), lines);
 }
 
-/// Joins, and counts the bytes that it is given; nothing is joined that would be longer than
+/// An operator that joins, and counts the bytes that it gets. It refuses results longer than
 /// `longest`.
 struct Counting {
     longest: usize,
@@ -199,11 +200,11 @@ fn an_entry_that_is_there_twice_is_taken_once() {
     let history =
         CompactionIteratorOptions { keep_history: true, keep_sequence_numbers: true, ..options(&[]) };
     assert_eq!(compacted(&lines, history), ["a@9 merge 9", "a@8 merge 8", "a@7 put 7"]);
-    // A single deletion does not go because of its twin, and takes its value along.
+    // A repeated single deletion counts once: it stays alone, and is dropped with its value.
     assert_eq!(compacted(&["a@9 sd", "a@9 sd"], options(&[])), ["a@9 sd"]);
     let lines = ["a@9 sd", "a@9 sd", "a@8 put 8", "a@8 put 8", "b@1 put 1"];
     assert_eq!(compacted(&lines, options(&[])), ["b@1 put 1"]);
-    // Number 0 is what all have in the end.
+    // All entries get number 0 in the end, so equal numbers prove no repetition.
     let lines = ["a@0 merge 2", "a@0 merge 1"];
     assert_eq!(compacted(&lines, options(&[])), ["a@0 merge 1+2"]);
 }
@@ -251,13 +252,13 @@ fn a_timed_value_gets_its_sequence_number_where_nothing_older_can_be_seen() {
     assert_eq!(compacted(&[timed, "a@5 put old"], kept(&[])), ["a@3 put z"]);
     // A snapshot sees the older version, and would see the newer one, too.
     assert_eq!(compacted(&[timed, "a@5 put old"], kept(&[5])), [shown(timed), shown("a@5 put old")]);
-    // In the middle of the tree something older may lie below.
+    // In the middle of the tree, older versions may lie below.
     assert_eq!(compacted(&[timed], options(&[])), [shown(timed)]);
-    // A range tombstone that the value is newer than must not hide it.
+    // A range tombstone that is older than the value must not hide it.
     let mut covered = kept(&[]);
     covered.range_dels.add(&tombstones(&[("a", "c", 6)]), None);
     assert_eq!(compacted(&[timed], covered), [shown(timed)]);
-    // The time that is wanted is never newer than the write.
+    // A preferred sequence number newer than the write is ignored.
     assert_eq!(compacted(&["a@2 timed z\u{3}\0\0\0\0\0\0\0"], kept(&[])), ["a@2 put z"]);
     assert_eq!(compacted(&["b@9 merge m", "b@8 timed z\u{3}\0\0\0\0\0\0\0"], options(&[])), ["b@9 put z+m"]);
 }
@@ -283,9 +284,9 @@ fn what_comes_in_of_a_blob_file_and_does_not_go_out_is_garbage() {
     assert_eq!(out, ["a@9 put alpha+m", "b@7 del"]);
     let garbage = iter.blobs_in().garbage(&kept);
     assert_eq!(garbage.len(), 1);
-    // Two records of 32 bytes, a key of one and a value of five.
+    // Two records of 32 header bytes, a key of one byte and a value of five.
     assert_eq!((garbage[0].garbage_blob_count, garbage[0].garbage_blob_bytes), (2, 2 * 38));
-    // A value that stays is no garbage.
+    // A value that stays is not garbage.
     assert!(iter.blobs_in().garbage(iter.blobs_in()).is_empty());
 }
 
@@ -298,7 +299,7 @@ fn a_filter_judges_values_in_blob_files() {
     assert_eq!(compacted(&lines, filter), [shown(lines[0]), shown("b@8 del")]);
 }
 
-/// Does what the value says.
+/// A filter that does what the value says.
 struct Obedient;
 impl CompactionFilter for Obedient {
     fn name(&self) -> &str {
@@ -360,7 +361,7 @@ fn the_filter_may_skip_to_a_later_key_over_what_no_snapshot_sees() {
     let lines = ["a@9 put skip to d", "a@3 put 3", "b@9 put 9", "b@4 put 4", "d@7 put 7"];
     assert_eq!(compacted(&lines, filtered(&[])), ["d@7 put 7"]);
     assert_eq!(compacted(&lines, filtered(&[5])), ["a@3 put 3", "b@4 put 4", "d@7 put 7"]);
-    // Never backward.
+    // The filter cannot skip backward.
     assert_eq!(compacted(&["d@9 put skip to d"], filtered(&[])), ["d@9 put skip to d"]);
 }
 

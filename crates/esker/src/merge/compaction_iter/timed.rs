@@ -7,9 +7,9 @@ use esker_base::{Error, Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
 
 impl<I: InternalIterator> CompactionIterator<I> {
-    /// A value that wants an older sequence number than it was written with. It gets it where all
-    /// older versions are here and hidden by it, unless a range tombstone would then hide it.
-    /// RocksDB `db/compaction/compaction_iterator.cc`.
+    /// Outputs a value with a preferred, older sequence number. The value gets that number if all
+    /// older versions are among the inputs and hidden by it, unless a range tombstone would then
+    /// hide it. RocksDB `db/compaction/compaction_iterator.cc`.
     pub(super) fn settle_timed_value(&mut self, head: Head) -> Result<()> {
         let (value, preferred) = split_timed_value(self.input.value(), &self.user_key)?;
         let sequence = preferred.min(head.sequence);
@@ -23,7 +23,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.keep_timed_value(head)
     }
 
-    /// A value that keeps its place: with its preferred sequence number, if that may be written.
+    /// Outputs a value under its own sequence number, with its preferred number if readers know
+    /// these.
     pub(super) fn keep_timed_value(&mut self, head: Head) -> Result<()> {
         if self.options.plain_timed_values {
             let (value, _) = split_timed_value(self.input.value(), &self.user_key)?;
@@ -37,7 +38,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
     }
 }
 
-/// Where the user's part of a timed value ends, and the sequence number it wants.
+/// The end of the user's part of a timed value, and its preferred sequence number.
 pub(super) fn split_timed_value(value: &[u8], user_key: &[u8]) -> Result<(usize, SequenceNumber)> {
     match value.split_last_chunk::<8>() {
         Some((user_value, preferred)) => {

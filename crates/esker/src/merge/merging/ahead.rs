@@ -1,10 +1,10 @@
-//! Decodes ahead in a merge, as far as its current child comes first.
+//! Decodes entries ahead in a merge, while the current child comes first.
 //!
-//! In: the current child. Out: a run of its entries that all lie before those of the other
-//! children, and within the span in which nothing of it is hidden. So one comparison is made for a
-//! run, not for each entry.
+//! In: the current child. Out: a run of its entries that all lie before the other children's
+//! entries, within a span in which none of them is hidden. So a run costs one comparison, not one
+//! for each entry.
 //!
-//! Invariant: while there is a run, no child moves; the current one is at the run's first entry.
+//! Invariant: while there is a run, no child moves; the current child is at the run's first entry.
 
 use super::{BoundKind, MergingIterator, Node, prefix_of};
 use crate::merge::range_del::Cover;
@@ -38,7 +38,7 @@ impl MergingIterator {
         self.skip_hidden();
     }
 
-    /// Whether tombstones are known to hide nothing of the current child in the span.
+    /// Whether no tombstone hides entries of the current child in the span, as far as is known.
     fn shows_all_of_current(&self) -> bool {
         match (&self.cover_span, self.current) {
             (Some(cover_span), Some(Node { child: i, .. })) => {
@@ -48,8 +48,8 @@ impl MergingIterator {
         }
     }
 
-    /// Calls `ask` with the current child and the limits of its run: the next child's entry, and
-    /// the end of the span.
+    /// Calls `ask` with the current child and the two limits of its run: the next child's entry,
+    /// and the end of the span.
     fn ask_current(
         &mut self,
         ahead: &DecodeAhead<'_>,

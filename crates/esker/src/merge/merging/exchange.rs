@@ -1,22 +1,21 @@
-//! Exchanges children of a merge for those of a newer super version; most stay the same.
+//! Replaces children of a merge by those of a newer super version, and keeps unchanged ones.
 //!
-//! In: children that go, children that come. Out: the same merge, at the same position. Kept
-//! children are neither moved nor read, so the cost depends on the changes only.
+//! In: children to remove and to add. Out: the merge, at the same position. Kept children are
+//! neither moved nor read, so the cost depends on the changes only.
 //!
 //! Invariants
-//!  1. A kept child stays at its first (last) entry that is not before (behind) the position, or
-//!     further on where range tombstones hide the entries between; a fresh one is positioned there.
-//!  2. If a child has skipped since all were positioned, all are positioned anew. The entries it
-//!     skipped (`skip_deleted_run`) hide nothing of older children at their positions. A fresh
-//!     older child may have entries in between that the skipped deletions hid: two children skip a
-//!     range together, the newer with deletions and the older with values, and only the older is
-//!     exchanged.
+//!  1. A kept child stays at its first (last) entry that is not before (behind) the position, or at
+//!     a later one if range tombstones hide the entries between. A new child is positioned there.
+//!  2. If a child has skipped a deleted run since all were positioned, all are positioned anew. At
+//!     their positions, older children have no entries that the skipped deletions hide, but a new
+//!     older child may have some. Example: a newer child with deletions and an older one with
+//!     values skip a range together, and only the older one is replaced.
 
 use super::{CoverSpan, MergeChild, MergingIterator, node_of};
 use esker_format::cursor::InternalIterator;
 
 impl MergingIterator {
-    /// A merge after a caller has moved one of its children.
+    /// A merge whose order must be restored, because a caller has moved one of its children.
     pub(crate) fn unsettled(mut self) -> MergingIterator {
         self.skipped = true;
         self
@@ -28,9 +27,9 @@ impl MergingIterator {
     }
 
     /// Removes the children at the ascending indexes `gone` and adds those of `fresh`, each with
-    /// its index afterwards, ascending. With a position, an internal key, and a direction it is
-    /// there afterwards: forward at or after it, else at or before it; it must have been there
-    /// before. Without, it is invalid.
+    /// its index afterwards, ascending. Given a position (an internal key) and a direction, the
+    /// merge is there afterwards: forward at or after the key, else at or before it. It must have
+    /// been there before. Without a position, it is invalid.
     pub(crate) fn exchange(
         &mut self,
         gone: &[usize],
@@ -63,11 +62,12 @@ impl MergingIterator {
         self.skip_hidden();
     }
 
-    /// Replaces children, and renames the nodes of those that are kept.
+    /// Replaces children, and updates the indexes in the nodes of kept children.
     fn replace(&mut self, gone: &[usize], fresh: Vec<(usize, MergeChild)>) {
         const FRESH: usize = usize::MAX;
         let before = self.children.len();
-        // While the children are there by which the others are ordered.
+        // Nodes are removed while the children are still present, because the order of nodes
+        // depends on them.
         for &at in gone {
             self.drop_node(at);
         }
@@ -91,7 +91,7 @@ impl MergingIterator {
         self.cover_span = covered.then(|| CoverSpan::new(self.children.len()));
     }
 
-    /// Takes the node of the child that is called `child` out of the merge.
+    /// Removes the node of child `child` from the merge.
     fn drop_node(&mut self, child: usize) {
         if self.current.is_some_and(|node| node.child == child) {
             self.current = None;
@@ -115,7 +115,7 @@ impl MergingIterator {
         }
     }
 
-    /// Positions all children at `place`, those too that have skipped.
+    /// Positions all children at `place`, including those that have skipped.
     fn resume(&mut self, place: &[u8], forward: bool) {
         self.reset(forward);
         for child in &mut self.children {
@@ -128,7 +128,7 @@ impl MergingIterator {
         self.regroup();
     }
 
-    /// Orders all children anew after some have moved on.
+    /// Orders all children anew after some have moved.
     pub(super) fn regroup(&mut self) {
         self.heap.clear();
         self.current = None;

@@ -1,12 +1,12 @@
 //! Skips runs of deleted keys in a merge.
 //!
-//! In: the current child's deleted run, and a range in which a reader finds nothing. Out: children
-//! that have moved on.
+//! In: the current child's deleted run, and a remembered range in which a reader finds no key. Out:
+//! children that have moved past them.
 //!
-//! Invariant: entries skipped in one child hide nothing that is shown of an older one. A deleted
-//! run is skipped up to the first user key that an older child has in it; a remembered range only
-//! together with all older children. So entries may stay skipped only while the older children stay
-//! in place: exchanging children positions all of them again.
+//! Invariant: entries that are skipped in one child hide no entry that an older child still shows.
+//! A deleted run is skipped up to the first user key that an older child has in it. A remembered
+//! range is skipped only together with all older children. So a skip is valid only while the older
+//! children stay in place: an exchange of children positions all of them again.
 
 use super::{MergingIterator, Node};
 use esker_base::SequenceNumber;
@@ -42,9 +42,9 @@ impl MergingIterator {
         skipped
     }
 
-    /// Moves children in the range to its end, oldest first, while a scan saw all their entries up
-    /// to there, or the range is true for this very snapshot. Returns whether the current child
-    /// moved, and whether any did.
+    /// Moves children in the range to its end, oldest first. Stops at a child with entries that the
+    /// range's scan did not see, unless the range is for this very snapshot. Returns whether the
+    /// current child moved, and whether any did.
     fn leave_known(
         &mut self,
         snapshot: SequenceNumber,
@@ -66,7 +66,8 @@ impl MergingIterator {
                 continue;
             }
             if known.sequence != snapshot && !iter.was_seen(known, forward) {
-                // Entries that stay here may be hidden by entries of newer children.
+                // Entries of newer children may hide the entries that stay here, so newer children
+                // stay, too.
                 break;
             }
             if forward {
@@ -80,8 +81,8 @@ impl MergingIterator {
         (current_moved, any_moved)
     }
 
-    /// Moves child `c`, which is in a deleted run of its own, to the run's end. If an older child
-    /// has a user key in the run, stops at the first: the run's deletion of that key may be needed.
+    /// Moves child `c`, which is in a deleted run of its own, to the run's end. Stops at the first
+    /// user key that an older child has in the run: the run's deletion of that key may be needed.
     pub(super) fn leave_run(&mut self, snapshot: SequenceNumber, forward: bool, c: usize) -> SkipDistance {
         let icmp = &self.icmp;
         let nearer = |a: &[u8], b: &[u8]| {
@@ -104,8 +105,8 @@ impl MergingIterator {
         if !forward && !nearer(here, run_end) {
             return SkipDistance::No;
         }
-        // Forward, before all entries of the key at which it stops, or behind all of the run's
-        // last; backward, to the oldest entry of either.
+        // The target: forward, before all entries of the key at which it stops, or behind the run's
+        // last key; backward, the oldest entry of either key.
         self.target.clear();
         push_place(&mut self.target, stop.unwrap_or(run_end), forward && stop.is_some());
         let skipped = if stop.is_some() { SkipDistance::Near } else { SkipDistance::Far };

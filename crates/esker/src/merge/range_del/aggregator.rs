@@ -4,15 +4,15 @@
 //! that they hide from all readers, and the tombstones of each output file. Source: RocksDB
 //! `db/range_del_aggregator.h`.
 //!
-//! Snapshots cut sequence numbers into *stripes*: no reader tells entries between two neighbouring
-//! snapshots apart. A tombstone hides an older entry from all readers only within its own stripe.
-//! Over each key only the newest tombstone of each stripe is needed. So each stripe with tombstones
-//! has a set of its own, of the newest ones only.
+//! Snapshots cut sequence numbers into *stripes*: no reader distinguishes entries between two
+//! neighbouring snapshots. A tombstone hides an older entry from all readers only within its own
+//! stripe. Over each key only the newest tombstone of each stripe is needed. So each stripe with
+//! tombstones has a set of its own, with only the newest tombstones.
 //!
 //! For n tombstones of any shape, and any number of snapshots: O(n log n) time, O(n) memory, and at
-//! most 2n tombstones in the outputs, plus one for each place at which an output cuts one.
+//! most 2n tombstones in the outputs, plus one for each cut of a tombstone by an output's end.
 //!
-//! Invariant: `stripes` holds everything that was added, or is `None`.
+//! Invariant: `stripes` holds all tombstones that were added, or is `None`.
 
 use super::FileBounds;
 use esker_base::SequenceNumber;
@@ -28,7 +28,7 @@ struct Edge {
     fragments: Arc<FragmentedRangeTombstones>,
 }
 
-/// The tombstones of one input, which act within its bounds.
+/// The tombstones of one input, which apply within its bounds.
 #[derive(Debug)]
 struct Input {
     fragments: Arc<FragmentedRangeTombstones>,
@@ -38,10 +38,10 @@ struct Input {
 /// The newest tombstones of one stripe.
 #[derive(Debug)]
 struct Stripe {
-    /// Number of older snapshots.
+    /// The stripe's number: the number of older snapshots.
     number: usize,
     newest: FragmentedRangeTombstones,
-    /// The position of the key that was asked for last.
+    /// The position of the last requested key.
     position: usize,
 }
 
@@ -49,22 +49,22 @@ struct Stripe {
 #[derive(Debug)]
 pub(crate) struct RangeDelAggregator {
     icmp: InternalKeyComparator,
-    /// Ascending.
+    /// Live snapshots, ascending.
     snapshots: Vec<SequenceNumber>,
     inputs: Vec<Input>,
     edges: Vec<Edge>,
-    /// By number.
+    /// The stripes, by number.
     stripes: Option<Vec<Stripe>>,
 }
 
 impl RangeDelAggregator {
-    /// None yet. `snapshots`: the live ones, ascending.
+    /// An aggregator without tombstones. `snapshots`: the live snapshots, ascending.
     pub(crate) fn new(icmp: InternalKeyComparator, snapshots: Vec<SequenceNumber>) -> RangeDelAggregator {
         debug_assert!(snapshots.is_sorted(), "snapshots come in order");
         RangeDelAggregator { icmp, snapshots, inputs: Vec::new(), edges: Vec::new(), stripes: None }
     }
 
-    /// Adds those of one input: a memtable (no bounds) or a file.
+    /// Adds the tombstones of one input: a memtable (without bounds) or a file.
     pub(crate) fn add(&mut self, fragments: &Arc<FragmentedRangeTombstones>, bounds: Option<&FileBounds>) {
         self.stripes = None;
         self.inputs.push(Input { fragments: Arc::clone(fragments), bounds: bounds.cloned() });
@@ -80,7 +80,7 @@ impl RangeDelAggregator {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no tombstones.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.inputs.is_empty()
@@ -117,10 +117,10 @@ impl RangeDelAggregator {
         })
     }
 
-    /// The tombstones that an output file for the user keys `[lower, upper)` must hold, cut to
-    /// them, in the order in which they are written: by start, then newest first. Those of one
-    /// stripe do not overlap. At the `bottommost` level those that every snapshot sees are left
-    /// out: the entries that they hid are gone.
+    /// The tombstones that an output file for the user keys `[lower, upper)` must hold, clipped to
+    /// these keys, in the order in which they are written: by start, then newest first. Tombstones
+    /// of one stripe do not overlap. At the `bottommost` level, tombstones that every snapshot sees
+    /// are left out: the entries that they hid are gone.
     pub(crate) fn tombstones_for_output(
         &mut self,
         lower: Option<&[u8]>,
@@ -153,7 +153,7 @@ impl RangeDelAggregator {
     }
 }
 
-/// The stripes, made of all inputs if need be.
+/// The stripes; builds them from all inputs if they are missing.
 fn built<'s>(
     stripes: &'s mut Option<Vec<Stripe>>,
     inputs: &[Input],
@@ -176,7 +176,7 @@ fn built<'s>(
     })
 }
 
-/// Number of snapshots older than `sequence`. Without snapshots everything is in stripe 0; all
+/// Number of snapshots older than `sequence`. Without snapshots all entries are in stripe 0; all
 /// snapshots see the entries of stripe 0.
 #[inline]
 pub(crate) fn stripe(snapshots: &[SequenceNumber], sequence: SequenceNumber) -> usize {
@@ -187,7 +187,7 @@ pub(crate) fn stripe(snapshots: &[SequenceNumber], sequence: SequenceNumber) -> 
     }
 }
 
-/// The part of a tombstone within the bounds.
+/// The part of a tombstone within the given bounds.
 fn clip<'a>(
     icmp: &InternalKeyComparator,
     tombstone: RangeTombstoneRef<'a>,

@@ -1,6 +1,6 @@
-//! The tombstones of one memtable or file, cut to the file's bounds.
+//! The tombstones of one memtable or file, clipped to the file's bounds.
 //!
-//! In: fragments, in one set or several, the file's smallest and largest internal keys, a snapshot.
+//! In: one or more sets of fragments, the file's smallest and largest internal keys, a snapshot.
 //! Out: windows ([`TombstoneSource`]), and the cover of single keys. Rules for bounds:
 //! `docs/format/range-del.md`.
 
@@ -11,28 +11,27 @@ use esker_format::key::{self, InternalKeyComparator, RANGE_END_SENTINEL};
 use esker_format::range_del::FragmentedRangeTombstones;
 use std::ops::Bound;
 
-/// Covered ranges of several sets that touch are joined this often; then the caller asks again from
-/// where they end.
+/// Most joins of adjacent covered ranges from several sets; then the caller asks again from their
+/// end.
 const MAX_JOINED: usize = 32;
 
-/// Where the tombstones of a file act, in user keys.
+/// The user keys at which the tombstones of a file apply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct FileBounds {
     smallest: Vec<u8>,
     largest: Vec<u8>,
-    /// `None`: nothing at `largest` itself. Else: there, only versions from this sequence number
-    /// on.
+    /// `None`: the tombstones hide nothing at `largest` itself. Otherwise they hide, at `largest`,
+    /// only versions from this sequence number on.
     edge_from: Option<SequenceNumber>,
 }
 
 impl FileBounds {
-    /// From a file's bounds as the MANIFEST has them (internal keys; the type bytes may be unknown
-    /// ones).
+    /// Takes a file's bounds from the MANIFEST (internal keys, whose type bytes may be unknown).
     pub(crate) fn new(smallest: &[u8], largest: &[u8]) -> FileBounds {
         let trailer = key::trailer(largest);
-        // A largest key of sequence s ends the tombstones just behind (u, s). One of sequence zero
-        // ends them before itself, as in RocksDB: nothing that is hidden can have lost its sequence
-        // number.
+        // A largest key with sequence number s ends the tombstones just behind (u, s). One with
+        // number zero ends them before itself, as in RocksDB: no hidden entry can have lost its
+        // sequence number.
         let edge_from = (trailer != RANGE_END_SENTINEL).then_some(SequenceNumber((trailer >> 8).max(1)));
         FileBounds {
             smallest: key::user_key(smallest).to_vec(),
@@ -46,23 +45,24 @@ impl FileBounds {
         &self.smallest
     }
 
-    /// The user key at which they end.
+    /// The user key at which the tombstones end.
     pub(crate) fn largest(&self) -> &[u8] {
         &self.largest
     }
 
-    /// The versions of `largest()` that they hide: none, or those from this sequence number on.
+    /// The versions of `largest()` that the tombstones hide: none, or those from this sequence
+    /// number on.
     pub(crate) fn edge_from(&self) -> Option<SequenceNumber> {
         self.edge_from
     }
 }
 
-/// Where a window lies.
+/// The location of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     /// Before the file's bounds.
     Below,
-    /// Beyond them.
+    /// Beyond the file's bounds.
     Above,
     /// The single user key at the upper bound.
     Edge,
@@ -91,7 +91,7 @@ impl Set {
         (newest > SequenceNumber::ZERO).then_some((i, newest))
     }
 
-    /// Where the range ends, or begins, that is covered without a gap around `position`.
+    /// The end (or start) of the range around `position` that is covered without a gap.
     fn reach(&self, position: usize, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
         let (i, _) = self.covering(position, snapshot)?;
         let boundary = match forward {
@@ -101,7 +101,7 @@ impl Set {
         Some(self.fragments.boundary(boundary))
     }
 
-    /// The same for a range that goes on at the user key `end`, or leads up to it.
+    /// The same, for a range that continues at the user key `end`, or leads up to it.
     fn reach_from(
         &self,
         end: &[u8],
@@ -127,7 +127,7 @@ pub(crate) struct RunTombstones {
 }
 
 impl RunTombstones {
-    /// Those of a file that `snapshot` sees; without `bounds` they act everywhere.
+    /// The tombstones of a file that `snapshot` sees; without `bounds` they apply everywhere.
     pub(crate) fn new(
         icmp: InternalKeyComparator,
         fragments: Arc<FragmentedRangeTombstones>,
@@ -138,7 +138,7 @@ impl RunTombstones {
         RunTombstones { icmp, sets, bounds, snapshot, place: Place::Inside }
     }
 
-    /// Those of a memtable, in any number of sets, that `snapshot` sees.
+    /// The tombstones of a memtable, in any number of sets, that `snapshot` sees.
     pub(crate) fn of_memtable(
         icmp: InternalKeyComparator,
         sets: Vec<Arc<FragmentedRangeTombstones>>,
@@ -156,7 +156,7 @@ impl RunTombstones {
         there.cover(user_key)
     }
 
-    /// Moves the place, and the sets' positions, to `user_key`.
+    /// Moves `place` and the sets' positions to `user_key`.
     fn find(&mut self, user_key: &[u8]) {
         if let Some(bounds) = &self.bounds {
             if self.icmp.compare_user_keys(user_key, &bounds.smallest).is_lt() {
@@ -176,7 +176,7 @@ impl RunTombstones {
         }
     }
 
-    /// The cover at `user_key`, whose window was found.
+    /// The cover at `user_key`, whose window [`RunTombstones::find`] has found.
     fn cover(&self, user_key: &[u8]) -> Cover {
         match self.place {
             Place::Inside => {
@@ -233,7 +233,7 @@ impl RunTombstones {
         if self.sets.len() == 1 {
             return farthest;
         }
-        // Another set may go on where this one ends.
+        // Another set may continue where this one ends.
         for _ in 0..MAX_JOINED {
             let before = farthest;
             for set in &self.sets {

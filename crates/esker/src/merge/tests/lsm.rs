@@ -65,7 +65,7 @@ impl File {
         key::trailer(&self.largest) == RANGE_END_SENTINEL
     }
 
-    /// Whether some user key may be in both.
+    /// Whether some user key may be in both files.
     fn meets(&self, other: &File, icmp: &InternalKeyComparator) -> bool {
         let before = |a: &File, b: &File| {
             let order = icmp.compare_user_keys(key::user_key(&a.largest), key::user_key(&b.smallest));
@@ -104,17 +104,17 @@ pub(super) type Change = String;
 pub(super) struct Lsm {
     pub(super) icmp: InternalKeyComparator,
     pub(super) rng: fastrand::Rng,
-    /// Sorted.
+    /// The memtable's entries, sorted.
     mem: Vec<(Vec<u8>, Vec<u8>)>,
     mem_range_dels: Vec<RangeTombstone>,
     /// Level 0 newest first; the others by key.
     pub(super) levels: Vec<Vec<Arc<File>>>,
     /// Live snapshots, ascending.
     pub(super) snapshots: Vec<SequenceNumber>,
-    /// Old RocksDB versions let a user key go on in the next file and wrote tombstones beyond a
-    /// file's bounds.
+    /// Whether files end as in old RocksDB versions: a user key may continue in the next file, and
+    /// tombstones may reach beyond a file's bounds.
     old_cuts: bool,
-    /// The findings of pre-scans, at any snapshot.
+    /// Deleted runs that pre-scans have found, at any snapshot.
     deleted_run_memory: Arc<DeletedRunMemory>,
     last_file: Cell<u64>,
     pub(super) dropped: CompactionIteratorStats,
@@ -154,7 +154,7 @@ impl Lsm {
         self.mem.insert(at, (key, value.to_vec()));
     }
 
-    /// For walks over all children.
+    /// The memory of deleted runs, for walks over all children.
     pub(super) fn deleted_run_memory(&self) -> DeletedRunMemoryRef {
         let newest_file = self.levels.iter().flatten().map(|f| f.number).max().unwrap_or(FileNumber(0));
         DeletedRunMemoryRef { ranges: Arc::clone(&self.deleted_run_memory), newest_file }
@@ -198,15 +198,15 @@ impl Lsm {
         }
     }
 
-    /// Breaks some files, or mends all.
+    /// Damages some files, or repairs all.
     pub(super) fn set_broken(&mut self, broken: bool) {
         for file in self.levels.iter().flatten() {
             file.broken.store(broken && self.rng.u8(..4) == 0, Ordering::Relaxed);
         }
     }
 
-    /// All point entries that no tombstone visible at `snapshot` hides, by comparing each with
-    /// each.
+    /// All point entries that no tombstone visible at `snapshot` hides, by a comparison of each
+    /// entry with each tombstone.
     pub(super) fn entries_not_hidden(&self, snapshot: SequenceNumber) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut entries = self.mem.clone();
         let files = || self.levels.iter().flatten();
@@ -227,7 +227,7 @@ impl Lsm {
         entries
     }
 
-    /// One random change that must not change what anybody sees.
+    /// Makes one random change that no reader may notice.
     pub(super) fn change(&mut self) -> Change {
         match self.rng.u8(..10) {
             0..=2 => self.flush(),
@@ -283,7 +283,7 @@ impl Lsm {
         format!("level 0 {from}..{to}")
     }
 
-    /// The oldest files of level 0 into level 1.
+    /// Compacts the oldest files of level 0 into level 1.
     fn compact_level_0(&mut self) -> Change {
         let count = self.levels[0].len();
         if count == 0 {
@@ -314,7 +314,7 @@ impl Lsm {
         format!("level {level} {from}..{to} into {}", level + 1)
     }
 
-    /// Everything into the last level, as one compaction.
+    /// Compacts all files into the last level, as one compaction.
     pub(super) fn compact_all(&mut self) -> Change {
         self.flush();
         let mut inputs = Vec::new();
@@ -328,7 +328,7 @@ impl Lsm {
     }
 
     fn compact_into(&mut self, mut inputs: Vec<Arc<File>>, level: usize, may_move: bool) {
-        // Grow until no file of the output level meets an input and is not one.
+        // Adds files of the output level until none that overlaps an input is missing.
         loop {
             let (meeting, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.levels[level])
                 .into_iter()
@@ -343,7 +343,7 @@ impl Lsm {
             self.insert_sorted(level, inputs);
             return;
         }
-        // Outputs may fill the gaps between the inputs: files in there take part as well.
+        // Outputs may fill the gaps between the inputs, so files in the gaps are inputs, too.
         let spanned = span(&self.icmp, &inputs);
         let (within, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.levels[level]).into_iter().partition(|f| f.meets(&spanned, &self.icmp));
@@ -442,7 +442,7 @@ impl Lsm {
     }
 
     /// A file as a compaction writes it, up to `upper`, with the tombstones of the files before and
-    /// behind. Those that go on there are stored beyond the file's bounds if cuts are old ones.
+    /// behind. With `old_cuts`, tombstones that continue there are stored beyond the file's bounds.
     fn file(
         &self,
         entries: Vec<(Vec<u8>, Vec<u8>)>,
@@ -461,19 +461,19 @@ impl Lsm {
         bounds.sort_by(|a, b| self.icmp.compare(a, b));
         let (mut smallest, mut largest) = (bounds.first()?.clone(), bounds.last()?.clone());
         if goes_on {
-            // The first user key has begun in the file before.
+            // The first user key began in the previous file.
             smallest.clone_from(&entries[0].0);
         }
         let mut stored = tombstones;
         if let (Some(last), Some(upper)) = (entries.last(), upper)
             && self.icmp.same_user_key(key::user_key(&last.0), upper)
         {
-            // The user key goes on in the next file: the bound is the last entry.
+            // The user key continues in the next file, so the bound is the last entry.
             largest = last.0.clone();
         }
         if self.old_cuts {
             for t in &mut stored {
-                // They go on; the bounds cut them.
+                // The tombstones continue; the bounds clip them.
                 if next.iter().any(|n| n.seq == t.seq && n.start == t.end) {
                     t.end = self.beyond(&t.end, true);
                 }
@@ -495,7 +495,7 @@ impl Lsm {
         }))
     }
 
-    /// A key beyond all others, behind them or before them.
+    /// A key behind all other keys, or before them.
     fn beyond(&self, key: &[u8], behind: bool) -> Vec<u8> {
         let ascending = self.icmp.compare_user_keys(b"", b"~").is_lt();
         let far = if ascending == behind { &b"~~"[..] } else { &b""[..] };
@@ -515,7 +515,7 @@ impl Lsm {
     }
 }
 
-/// As a table writer notes them.
+/// The deleted runs, as a table writer finds them.
 fn deleted_runs(
     icmp: &InternalKeyComparator,
     entries: &[(Vec<u8>, Vec<u8>)],

@@ -1,4 +1,4 @@
-//! Random lives of a tree, and random walks of cursors over it.
+//! Random changes of a tree, and random walks of cursors over it.
 
 use super::super::MergingIterator;
 use super::lsm::Lsm;
@@ -111,7 +111,8 @@ impl Writer {
         Op::Put(self.key(rng), value(rng))
     }
 
-    /// A value only where there is none, under keys that see nothing else but range deletions.
+    /// Writes a value only under a key without one. These keys get no other operations except range
+    /// deletions.
     fn single_delete_op(&self, history: &History, rng: &mut fastrand::Rng) -> Op {
         let mut key = self.key(rng);
         key.push(b's');
@@ -138,7 +139,7 @@ fn key(rng: &mut fastrand::Rng, keys: u8) -> Vec<u8> {
     key
 }
 
-/// A state of the model as an iterator with bounds and prefix must show it.
+/// A state of the model, as an iterator with bounds and a prefix must show it.
 struct Shown<'a> {
     icmp: &'a InternalKeyComparator,
     rows: Vec<&'a (Vec<u8>, Vec<u8>)>,
@@ -153,7 +154,7 @@ impl Shown<'_> {
     }
 }
 
-/// With `broken` files a step may fail, but must not show anything wrong.
+/// Walks a user's cursor. With `broken` files a step may fail, but must not show a wrong entry.
 fn walk_users(
     lsm: &Lsm,
     state: &State,
@@ -264,7 +265,7 @@ fn walk_users(
     count
 }
 
-/// Puts fresh cursors in the place of some, all or none.
+/// Replaces some, all or none of the children by new cursors.
 fn exchange_some(
     merged: &mut MergingIterator,
     place: Option<(&[u8], bool)>,
@@ -279,7 +280,7 @@ fn exchange_some(
     merged.exchange(&gone, fresh, place);
 }
 
-/// Skips of runs of deleted keys in all walks.
+/// Number of skips of deleted runs in all walks.
 pub(super) static SKIPS: AtomicU64 = AtomicU64::new(0);
 
 fn show(entry: &(Vec<u8>, Vec<u8>)) -> String {
@@ -287,7 +288,7 @@ fn show(entry: &(Vec<u8>, Vec<u8>)) -> String {
     format!("{}={}", entry.0.escape_ascii(), entry.1[..end].escape_ascii())
 }
 
-/// The merge itself, against a comparison of each entry with each tombstone.
+/// Walks the merge itself, and compares it with the entries that no tombstone hides.
 fn walk_internals(lsm: &Lsm, snapshot: SequenceNumber, rng: &mut fastrand::Rng, broken: bool) -> u64 {
     let icmp = &lsm.icmp;
     let expected = lsm.entries_not_hidden(snapshot);
