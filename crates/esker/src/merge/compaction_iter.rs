@@ -65,10 +65,10 @@ pub(crate) struct CompactionIteratorOptions {
     pub compaction_filter: Option<Box<dyn CompactionFilter>>,
     /// The level that the filter sees.
     pub filter_level: usize,
-    /// Whether the filter also judges the newest version of a key when a snapshot sees it, as
-    /// RocksDB 6 and later do; such snapshots are then no longer repeatable.
+    /// Whether the filter also judges a key's newest version if a snapshot sees it, as in RocksDB 6
+    /// and later; reads of that snapshot may then change.
     pub filter_ignores_snapshots: bool,
-    /// Whether no deeper level holds keys in the range of the compaction. False for a flush.
+    /// Whether no deeper level has keys of the compaction's range; false for a flush.
     pub bottommost: bool,
     /// Whether sequence numbers stay even if all snapshots see them.
     pub keep_sequence_numbers: bool,
@@ -147,9 +147,9 @@ pub(crate) struct CompactionIteratorStats {
     pub records_in: u64,
     /// Point deletions among them (`num_input_deletion_records`).
     pub deletions_in: u64,
-    /// Bytes of their internal keys.
+    /// Bytes of the entries' internal keys.
     pub key_bytes_in: u64,
-    /// Bytes of their values.
+    /// Bytes of the entries' values.
     pub value_bytes_in: u64,
     /// Entries that were output.
     pub records_out: u64,
@@ -564,7 +564,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.show(SequenceNumber(packed >> 8), value_type, Source::Queue(i));
     }
 
-    /// Whether no snapshot sees entries of this stripe.
+    /// Whether no snapshot sees this stripe.
     fn is_tip(&self, stripe: usize) -> bool {
         stripe == self.options.snapshots.len()
     }
@@ -681,8 +681,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         Ok(())
     }
 
-    /// Drops entries that no snapshot sees, up to `target`, as the filter asks. Older versions may
-    /// reappear.
+    /// Drops entries that no snapshot sees, up to `target`. Older versions may reappear.
     fn remove_and_skip(&mut self, head: Head, target: Vec<u8>) {
         if self.icmp.compare_user_keys(&target, &self.user_key).is_le() {
             return self.show(head.sequence, head.value_type, Source::Input);
@@ -786,8 +785,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         Ok(())
     }
 
-    /// Whether a deletion, or a single deletion with its value, may be dropped: no transaction
-    /// needs it in a conflict check.
+    /// Whether no transaction needs a deletion in a conflict check, so that it may be dropped.
     fn may_annihilate(&self, sequence: SequenceNumber) -> bool {
         let conflict = self.options.earliest_write_conflict_snapshot;
         let oldest = self.options.snapshots.first().copied();

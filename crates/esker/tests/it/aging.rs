@@ -14,12 +14,12 @@ const HOUR: u64 = 60 * 60;
 /// A time at which databases are opened, in microseconds: not zero, which stands for "unknown".
 const START: u64 = 1_000_000 * 1_000_000;
 
-/// Tells of compactions that are done.
+/// Sends the reason of each finished compaction.
 struct Done(Mutex<Sender<CompactionReason>>);
 
 impl EventListener for Done {
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {
-        // The receiver is gone when the database is closed.
+        // The receiver may be gone when the database closes.
         self.0.lock().unwrap().send(info.compaction_reason).unwrap_or_default();
     }
 }
@@ -48,7 +48,7 @@ impl Aging {
         Db::open(&self.options, "/db").unwrap()
     }
 
-    /// Lets time pass without writes.
+    /// Advances the clock without writes.
     fn wait(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds));
         self.options.db.env.timer.look();
@@ -77,7 +77,7 @@ fn files(db: &Db) -> Vec<usize> {
 fn old_data_goes_down_level_by_level_without_writes() {
     let aging = Aging::new(CompactionStyle::Level, 10 * HOUR, 0);
     let mut options = aging.options.clone();
-    // Level 0 goes into level 1, not at once into the last.
+    // Level 0 is compacted into level 1, not directly into the last level.
     options.cf.level_compaction_dynamic_level_bytes = false;
     options.cf.num_levels = 4;
     let db = Db::open(&options, "/db").unwrap();
@@ -92,7 +92,7 @@ fn old_data_goes_down_level_by_level_without_writes() {
     db.wait_for_background_work().unwrap();
     assert_eq!(files(&db)[..4], [1, 0, 0, 1], "it is not old yet");
     aging.wait(4 * HOUR);
-    // It moves through the empty levels, and is merged in the last one.
+    // The file moves through the empty levels, and is merged in the last one.
     assert_eq!([(); 3].map(|()| aging.next()), [CompactionReason::Ttl; 3]);
     db.wait_for_background_work().unwrap();
     assert_eq!(files(&db)[..4], [0, 0, 0, 1]);
@@ -170,8 +170,8 @@ fn fifo_keeps_a_merged_file_until_all_of_it_is_old() {
     }
     assert_eq!(aging.next(), CompactionReason::FifoReduceNumFiles);
     assert_eq!(files(&db)[0], 1);
-    // Twelve hours after the first write, three after the last of the file: each flush looks for
-    // what is old.
+    // It is twelve hours after the first write, and three after the file's last: each flush checks
+    // for old files.
     db.put("hour12", "value").unwrap();
     db.flush().unwrap();
     db.wait_for_background_work().unwrap();
@@ -200,7 +200,7 @@ fn fifo_files_that_were_merged_by_hand_keep_no_others_from_growing_old() {
     db.compact_files(&Default::default(), &family, &numbers[..2], 0).unwrap();
     assert_eq!(aging.next(), CompactionReason::ManualCompaction);
     aging.clock.advance(Duration::from_secs(5 * HOUR));
-    // Thirteen hours: all three are older than ten, whenever their files were made.
+    // After thirteen hours, all three keys are older than ten hours, although their files are not.
     db.put("four", "value").unwrap();
     db.flush().unwrap();
     db.wait_for_background_work().unwrap();

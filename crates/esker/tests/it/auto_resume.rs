@@ -1,5 +1,4 @@
-//! After an error that may pass the database goes on by itself, as often and as long as options and
-//! listeners let it.
+//! Automatic recovery after a transient error, within the limits of options and listeners.
 
 use esker::internals::env::fault::OpKind;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
@@ -10,7 +9,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-/// Longer than a test may take.
+/// An interval, in microseconds, that is longer than any test.
 const NEVER: u64 = 3_600_000_000;
 
 /// Events that listeners receive.
@@ -44,12 +43,12 @@ struct Scene {
     statistics: Arc<Statistics>,
 }
 
-/// `interval` in microseconds.
+/// A database whose disk can fail. `interval`: microseconds between attempts.
 fn scene(count: i32, interval: u64, lets_recover: bool) -> Scene {
     scene_with(count, interval, lets_recover).1
 }
 
-/// And the options.
+/// [`scene`], with the database's options.
 fn scene_with(count: i32, interval: u64, lets_recover: bool) -> (Options, Scene) {
     let disk = CrashFs::new();
     let fs = FaultFs::new(Arc::new(disk.clone()));
@@ -77,7 +76,7 @@ impl Scene {
         }
     }
 
-    /// The error that was recovered from, and what was left.
+    /// The error of the finished recovery, and the error that remains.
     fn ended(&self) -> (Error, Option<Error>) {
         match self.told.recv().unwrap() {
             Told::End(info) => (info.old_bg_error, info.new_bg_error),
@@ -160,8 +159,8 @@ fn it_gives_up_after_so_many_attempts() {
     scene.db.put("b", "2").unwrap();
 }
 
-/// Each attempt writes all memtables. Files that it leaves would fill the disk, all the more where
-/// a full disk is the failure.
+/// Each attempt writes all memtables. Files that it left behind would fill the disk, and a full
+/// disk may be the very failure.
 #[test]
 fn attempts_that_cannot_write_the_manifest_leave_no_files_behind() {
     let scene = scene(5, 1000, true);
@@ -231,7 +230,7 @@ fn an_error_that_will_not_pass_ends_it() {
     let (_, new) = scene.ended();
     assert!(!new.unwrap().is_retryable());
     assert_eq!(scene.db.background_error().map(|e| e.is_retryable()), Some(false));
-    // Nor does one begin for it.
+    // No recovery begins for this error.
     scene.fs.clear_rules();
     assert_eq!(scene.counts([Ticker::ErrorHandlerAutoresumeCount]), [1]);
     scene.db.resume().unwrap();
@@ -262,7 +261,7 @@ fn closing_ends_it() {
         scene.begun();
         if drops {
             let Scene { db, told, .. } = scene;
-            // The last handle, as listeners hold none.
+            // This is the last handle: listeners hold none.
             drop(db);
             assert!(matches!(told.recv().unwrap(), Told::End(info) if info.new_bg_error.is_some()));
         } else {
@@ -285,7 +284,7 @@ fn resume_by_hand_ends_it() {
     scene.db.resume().unwrap();
     assert!(scene.ended().1.is_none());
     scene.db.put("b", "2").unwrap();
-    // The next one is recovered from as the first.
+    // The database recovers from the next error, too.
     scene.fs.add_rule(tables());
     scene.fail_flush();
     scene.begun();
@@ -293,7 +292,7 @@ fn resume_by_hand_ends_it() {
     assert!(scene.db.background_error().is_none());
 }
 
-/// From the first compaction on, the first tables cannot be made.
+/// When the first compaction begins, makes the creation of tables fail for a while.
 struct FailCompactions {
     fs: FaultFs,
     rule: Mutex<Option<FaultRule>>,

@@ -1,4 +1,4 @@
-//! The background jobs that run at the same time.
+//! Background jobs that run concurrently.
 
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::cache::{Cache, CacheOptions};
@@ -23,7 +23,7 @@ fn files(db: &Db, level: usize) -> usize {
     db.live_files().iter().filter(|file| file.level == level).count()
 }
 
-/// The first compaction goes on when the second has begun.
+/// Holds the first compaction until a second one has begun.
 #[derive(Default)]
 struct InPairs {
     is_armed: AtomicBool,
@@ -77,7 +77,7 @@ fn compactions_of_one_family_run_side_by_side() {
     assert_eq!(db.get("key0000").unwrap().as_deref(), Some(&b"value1"[..]));
 }
 
-/// The first flush goes on when the job of a second one has come and gone.
+/// Holds the first flush until the job of a second one has ended.
 #[derive(Default)]
 struct Outlast {
     db: OnceLock<Weak<Db>>,
@@ -118,7 +118,7 @@ fn a_flush_that_is_asked_for_during_another_one_comes_after_it() {
         }
     }
     db.put("asked for", "").unwrap();
-    // One memtable: too few to be flushed without being asked for.
+    // There is one memtable: too few for an automatic flush.
     db.flush_opt(&FlushOptions { wait: false, ..FlushOptions::default() }, &[&db.default_column_family()])
         .unwrap();
     outlast.may_go_on.store(true, Ordering::SeqCst);
@@ -127,7 +127,8 @@ fn a_flush_that_is_asked_for_during_another_one_comes_after_it() {
     assert_eq!(files(&db, 0), 2);
 }
 
-/// No flush would begin by itself: each family waits for a second memtable, and writers for memory.
+/// No flush would begin automatically: each family waits for a second memtable, and writers wait
+/// for memory.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a writer who waits for ever is left behind")]
 fn writers_who_wait_for_memory_have_memtables_flushed_that_wait_for_more() {
@@ -147,7 +148,7 @@ fn writers_who_wait_for_memory_have_memtables_flushed_that_wait_for_more() {
     assert!((0..3000).all(|i| db.get(format!("key{i}")).unwrap().is_some()));
 }
 
-/// Lets the family be dropped when it has been asked about ten keys.
+/// A filter that has the family dropped after ten keys.
 struct Dropping {
     asked: AtomicUsize,
     ten: Sender<()>,
@@ -222,7 +223,7 @@ fn compactions_read_at_the_pace_of_a_limiter_for_reads() {
                 RateLimiterMode::WritesOnly => (0, bytes()),
                 RateLimiterMode::AllIo => (inputs, bytes()),
             };
-            // The tables are open.
+            // The tables are open already, so only data blocks count.
             let least = (read + written) * 9 / 10;
             assert!(
                 (least..=read * 5 / 4 + written).contains(&low),
@@ -233,7 +234,8 @@ fn compactions_read_at_the_pace_of_a_limiter_for_reads() {
     }
 }
 
-/// And before it opens one of them, and reads the parts of its index.
+/// The limiter is also asked before a compaction opens a table and reads the partitions of its
+/// index.
 #[test]
 fn compactions_open_tables_and_read_indexes_at_the_pace_of_a_limiter_for_reads() {
     for index_type in [IndexType::BinarySearch, IndexType::TwoLevel] {
@@ -243,7 +245,7 @@ fn compactions_open_tables_and_read_indexes_at_the_pace_of_a_limiter_for_reads()
         options.db.max_open_files = 20;
         options.db.compaction_readahead_size = 0;
         options.cf.compression = CompressionType::None;
-        // Each block alone.
+        // Each block is read alone.
         options.cf.table.max_auto_readahead_size = 0;
         options.cf.table.index_type = index_type;
         options.cf.table.cache_index_and_filter_blocks = true;
@@ -266,8 +268,8 @@ fn compactions_open_tables_and_read_indexes_at_the_pace_of_a_limiter_for_reads()
         let before = limiter.total_bytes_through(Some(IoPriority::Low));
         db.compact_range(None, None).unwrap();
         let read = limiter.total_bytes_through(Some(IoPriority::Low)) - before;
-        // All bytes of the files, whose tails hold the index, and the index again, as nothing
-        // caches it.
+        // All bytes of the files, including the index, and the index a second time, as it is not
+        // cached.
         let wanted = files + index * 9 / 10..files + index * 3 / 2;
         assert!(wanted.contains(&read), "{index_type:?}: {read}, not {wanted:?}: {data}, {index}, {files}");
         db.close().unwrap();

@@ -46,7 +46,7 @@ fn tables_are_backed_up_once_and_each_backup_is_its_point_in_time() {
     let mut backups = engine(&fs);
     for round in 0..4 {
         write(&db, round);
-        // The last one takes its WAL along.
+        // The last backup includes the WAL.
         let id = backups
             .create_new_backup_with_metadata(&db, format!("round {round}").as_bytes(), round < 3)
             .unwrap();
@@ -61,7 +61,7 @@ fn tables_are_backed_up_once_and_each_backup_is_its_point_in_time() {
     assert_eq!(infos[2].app_metadata, b"round 2");
     for (round, info) in infos.iter().enumerate() {
         backups.verify_backup(info.backup_id, true).unwrap();
-        // Over what an earlier restoration has left.
+        // Restores over the files of an earlier restoration.
         backups.restore_db_from_backup(info.backup_id, "/restored", "/restored").unwrap();
         let db = Db::open(&options(&fs), "/restored").unwrap();
         for other in 0..4 {
@@ -69,7 +69,7 @@ fn tables_are_backed_up_once_and_each_backup_is_its_point_in_time() {
         }
         db.close().unwrap();
     }
-    // As RocksDB archives WALs: they are of another history from now on.
+    // RocksDB archives WALs; after a restoration they belong to another history.
     let archived = Path::new("/latest/archive/000003.log");
     fs.create_dir_if_missing(archived.parent().unwrap()).unwrap();
     fs.new_writable_file(archived).unwrap().close().unwrap();
@@ -167,7 +167,7 @@ fn a_restoration_that_loses_power_leaves_the_backup_or_no_database() {
     let mut backups = BackupEngine::open(&backup_dir()).unwrap();
     write(&db, 0);
     db.flush().unwrap();
-    // In the WAL.
+    // These entries are only in the WAL.
     write(&db, 1);
     backups.create_new_backup(&db, false).unwrap();
     write(&db, 2);
@@ -189,8 +189,7 @@ fn a_restoration_that_loses_power_leaves_the_backup_or_no_database() {
         let mut options = options.clone();
         options.db.create_if_missing = false;
         options.db.env = Env::with_fs(left);
-        // Nothing had been touched, the power failed before anything was durable, or there is no
-        // database.
+        // The directory is untouched, or without durable changes, or it has no database.
         match Db::open(&options, "/db") {
             Ok(db) => {
                 let rounds = [0, 1, 2, 3].map(|round| holds(&db, round));
@@ -204,7 +203,7 @@ fn a_restoration_that_loses_power_leaves_the_backup_or_no_database() {
     assert!(met > 100);
 }
 
-/// It has the name and the size that the next one gives its file.
+/// The left file has the name and size of the next backup's file.
 #[test]
 fn what_a_failed_backup_has_left_is_not_taken_for_the_file_it_should_be() {
     let fs = Arc::new(MemFs::new());
@@ -226,8 +225,8 @@ fn what_a_failed_backup_has_left_is_not_taken_for_the_file_it_should_be() {
     assert!(holds(&Db::open(&options(&fs), "/restored").unwrap(), 0));
 }
 
-/// A database that is restored hands out the same file numbers again, and files of one writer have
-/// one session.
+/// A restored database uses the same file numbers again, and files of one writer have the same
+/// session.
 #[test]
 fn an_ingested_file_is_backed_up_though_an_earlier_backup_has_another_of_its_number_writer_and_size() {
     let fs = Arc::new(MemFs::new());
@@ -250,7 +249,7 @@ fn an_ingested_file_is_backed_up_though_an_earlier_backup_has_another_of_its_num
         let is_it = |f: &esker::LiveFileMetaData| f.file.smallest_key == b"ingested";
         let file = db.live_files().into_iter().find(is_it).unwrap().file;
         made.push((value, backups.create_new_backup(&db, true).unwrap(), (file.file_number, file.size)));
-        // Files that are there already, under any name, are not copied again.
+        // Files that exist already, under any name, are not copied again.
         let files = shared_files(&fs);
         backups.create_new_backup(&db, true).unwrap();
         assert_eq!(shared_files(&fs), files);
@@ -266,7 +265,7 @@ fn an_ingested_file_is_backed_up_though_an_earlier_backup_has_another_of_its_num
     }
 }
 
-/// About 1 MiB in tables.
+/// A database with about 1 MiB in tables.
 fn large(options: &Options) -> Db {
     let db = Db::open(options, "/large").unwrap();
     let mut rng = fastrand::Rng::with_seed(1);
@@ -328,7 +327,7 @@ fn backups_and_restores_keep_to_their_rates() {
     engine.create_new_backup(&db, true).unwrap();
     let size = engine.backup_infos()[0].size;
     let through = |limiter: &RateLimiter| limiter.total_bytes_through(None);
-    // CURRENT is written, not read.
+    // CURRENT is written anew, so it is not read.
     assert!(through(&backing) > size - 100 && through(&backing) <= size, "{} of {size}", through(&backing));
     engine.verify_backup(1, true).unwrap();
     assert!(through(&backing) > 2 * size - 200);
@@ -351,7 +350,7 @@ fn destroy_old_data_deletes_every_backup_at_open() {
     let mut engine = BackupEngine::open(&backups).unwrap();
     engine.create_new_backup(&db, true).unwrap();
     engine.create_new_backup(&db, false).unwrap();
-    // One of them is corrupt.
+    // One of the backups is corrupt.
     let fs = options.db.env.fs.clone();
     fs.delete_file(Path::new("/backups/private/2/CURRENT")).unwrap();
     drop(engine);

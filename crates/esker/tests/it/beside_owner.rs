@@ -1,9 +1,9 @@
-//! Databases that are opened for reading while another process has them open and writes: this test
-//! binary started again.
+//! Databases that are opened for reading while another process writes to them. The test starts this
+//! binary again as the owner.
 //!
-//! The owner writes a number to all keys of three families at once, again and again. It flushes,
+//! The owner writes one number to all keys of three families at once, again and again. It flushes,
 //! compacts, collects garbage and rolls its MANIFEST all the time. A reader must find one number
-//! everywhere, at least as large as the reader before it found, and no error.
+//! everywhere, at least as large as the previous reader's number, and no error.
 #![allow(clippy::disallowed_methods, reason = "a process that waits for another")]
 
 use esker::options::WalRecoveryMode;
@@ -34,7 +34,7 @@ fn families() -> Vec<ColumnFamilyDescriptor> {
     FAMILIES.iter().map(family).collect()
 }
 
-/// Not a test of its own: the owner, if there is a directory.
+/// Not a test of its own: plays the owner, if it is given a directory.
 #[test]
 fn own_a_database() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };
@@ -61,7 +61,7 @@ fn own_a_database() {
     }
 }
 
-/// Ends with the test.
+/// The owner's process, which ends with the test.
 struct Owner(Child);
 
 impl Drop for Owner {
@@ -85,7 +85,7 @@ fn start_owner(dir: &Path, recycles: bool) -> Owner {
     owner
 }
 
-/// The number that all keys have.
+/// The number that all keys must have.
 fn number(db: &Db) -> u64 {
     let mut numbers = Vec::new();
     for name in FAMILIES {
@@ -113,7 +113,7 @@ fn read_beside(recycles: bool) {
     for round in 0..30 {
         let mut options =
             DbOptions { max_open_files: if round % 2 == 0 { -1 } else { 20 }, ..DbOptions::default() };
-        // That mode cannot tell old records of a recycled WAL from damage.
+        // This recovery mode cannot tell old records of a recycled WAL from damage.
         if round % 3 == 0 && !recycles {
             options.wal_recovery_mode = WalRecoveryMode::AbsoluteConsistency;
         }
@@ -122,7 +122,7 @@ fn read_beside(recycles: bool) {
         assert!(seen >= last, "{seen} after {last}");
         last = seen;
         if round % 5 == 1 {
-            // By now the owner has deleted every file that there was.
+            // After this time the owner has deleted all files of the beginning.
             std::thread::sleep(Duration::from_millis(300));
             assert_eq!(number(&db), seen);
             db.verify_checksum().unwrap();

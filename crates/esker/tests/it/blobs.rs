@@ -1,5 +1,5 @@
-//! Blob files as an option: which values go into them, which ones garbage collection moves, when
-//! they are deleted, which ones survive.
+//! Blob files as an option: the values that go into them, the values that garbage collection moves,
+//! and the deletion of files.
 
 use crate::compat::put_entity_with_a_blob;
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
@@ -36,7 +36,7 @@ fn fill(db: &Db, round: usize, keys: impl Iterator<Item = usize>) {
     db.flush().unwrap();
 }
 
-/// `round_of(n)` wrote key n last; `None`: it is not there.
+/// Checks all values. Round `round_of(n)` wrote key n last; `None`: the key is absent.
 fn check(db: &Db, round_of: impl Fn(usize) -> Option<usize>) {
     let mut iter = db.iter().unwrap();
     iter.seek_to_first();
@@ -68,8 +68,8 @@ fn blob_files(options: &Options, dir: &str) -> Vec<String> {
     names
 }
 
-/// Waits until these are deleted: other tests' threads may be under guards that keep the versions
-/// which name them.
+/// Waits until these files are deleted: threads of other tests may hold guards that keep the
+/// versions with these files alive.
 fn wait_for_the_end_of(names: &[String], options: &Options) {
     while blob_files(options, "/db").iter().any(|name| names.contains(name)) {
         epoch::collect();
@@ -88,7 +88,7 @@ fn large_values_go_into_blob_files_and_come_back() {
     let tables: u64 = db.live_files().iter().map(|f| f.file.size).sum();
     assert!(tables < 50 * 100, "{tables} bytes of tables, although the large values are elsewhere");
     db.create_checkpoint("/copy", 0).unwrap();
-    // A rewrite leaves the values where they are.
+    // A rewrite of the tables leaves the values in place.
     rewrite(&db);
     assert_eq!(blob_files(&options, "/db"), files);
     db.close().unwrap();
@@ -183,7 +183,7 @@ fn enough_garbage_makes_tables_be_compacted() {
     fill(&db, 1, 0..100);
     rewrite(&db);
     let first = blob_files(&options, "/db");
-    // Half of the large values, and the compaction that finds it out.
+    // Overwrites half of the large values; the compaction then counts their garbage.
     fill(&db, 2, (0..100).filter(|n| n % 4 == 0));
     db.compact_range(None, None).unwrap();
     db.wait_for_background_work().unwrap();
@@ -235,8 +235,8 @@ fn a_repair_keeps_the_blob_files_that_tables_name() {
     db.close().unwrap();
 }
 
-/// A crash leaves the inputs of a compaction beside its outputs, and without a MANIFEST they look
-/// alike. Each value in a blob file then has two references, and becomes garbage twice.
+/// A crash leaves both inputs and outputs of a compaction, which without a MANIFEST cannot be told
+/// apart. Each value in a blob file then has two references, and counts as garbage twice.
 #[test]
 fn what_two_tables_refer_to_after_a_repair_stays_until_both_are_gone() {
     let options = options();
@@ -285,7 +285,7 @@ fn a_crash_loses_no_value_that_a_flush_has_taken() {
     db.close().unwrap();
 }
 
-/// Drops the keys from `m` to `n`.
+/// A filter that drops the keys from `m` to `n`.
 struct Skips;
 
 impl CompactionFilter for Skips {
@@ -328,7 +328,7 @@ fn what_a_filter_skips_is_garbage_as_well() {
     db.close().unwrap();
 }
 
-/// Ends a compaction that comes again and again.
+/// Fails the test if compactions repeat without end.
 #[derive(Default)]
 struct ForcedGc(AtomicUsize);
 
@@ -344,11 +344,11 @@ impl EventListener for ForcedGc {
 #[test]
 fn columns_of_entities_leave_the_blob_files_that_are_to_go() {
     let mut options = options();
-    // Else they come in place as soon as they are compacted.
+    // With an older target, compactions would put the columns in place.
     options.db.compatible_with = TargetVersion::V11;
     let db = Db::open(&options, "/db").unwrap();
     let large = put_entity_with_a_blob(&db);
-    // FIFO deletes the table with the values: nothing but the entity is left.
+    // FIFO deletes the table with the values, so only the entity is left.
     let sizes: Vec<u64> = db.live_files().iter().map(|f| f.file.size).collect();
     assert_eq!(sizes.len(), 2);
     db.close().unwrap();

@@ -1,5 +1,5 @@
-//! The engine on each kind of block cache, with plenty of room and with so little that blocks die
-//! at once.
+//! The engine on each kind of block cache, with plenty of room, and with so little that blocks are
+//! evicted at once.
 
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::{CacheOptions, CacheType};
@@ -37,7 +37,7 @@ fn value(i: u32, round: u32) -> Vec<u8> {
 }
 
 /// The value of `count` once it settles. Unused super versions, and their blocks, are freed when
-/// the epoch moves on. Other tests of this process hold it back for a while.
+/// the epoch moves on. Other tests of this process may delay that.
 fn settled<T: PartialEq>(count: impl Fn() -> T) -> T {
     let mut last = count();
     let mut same = 0;
@@ -51,7 +51,7 @@ fn settled<T: PartialEq>(count: impl Fn() -> T) -> T {
     last
 }
 
-/// Gets and scans from several threads while another writes, with iterators and pinned values that
+/// Gets and scans in several threads while another thread writes. Iterators and pinned values
 /// outlive their blocks' stay in the cache.
 fn use_it(db: &Db) {
     let mut model = BTreeMap::new();
@@ -112,7 +112,7 @@ fn every_cache_serves_the_engine_with_room_and_without() {
     }
 }
 
-/// Both say the same, once background work and other tests' guards let them.
+/// Waits until both give the same: background work and other tests' guards may delay that.
 fn agree<T: PartialEq + std::fmt::Debug>(one: impl Fn() -> T, other: impl Fn() -> T) {
     for _ in 0..100_000 {
         if one() == other() {

@@ -1,5 +1,5 @@
-//! Checksums of entries in blocks in memory: nothing is different while memory keeps what was read,
-//! and what has changed is told as `Corruption` with file and offset, and not shown.
+//! Checksums of entries in blocks in memory. Reads are unchanged while memory is sound; a changed
+//! entry gives `Corruption` with file and offset, and is never shown.
 
 use esker::internals::base::probe::Probes;
 use esker::internals::env::MemFs;
@@ -32,8 +32,8 @@ fn fill(fs: &MemFs) {
     db.flush().unwrap();
 }
 
-/// Damages a byte in the `nth` block that comes into memory from now on, behind its checksums, and
-/// counts those that come.
+/// Damages a byte in the `nth` block that is read into memory from now on, after its checksums were
+/// made. Counts the blocks.
 fn damage(probes: &Probes, nth: usize, at: usize) -> Arc<AtomicUsize> {
     let came = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&came);
@@ -53,7 +53,7 @@ fn is_told(error: &Error) {
     assert!(parts.iter().all(|part| text.contains(part)), "{text}");
 }
 
-/// Reads all keys in each way. Gives the number of failed gets; other answers are right.
+/// Reads all keys in each way. Returns the number of failed gets; all other answers must be right.
 fn read(db: &Db) -> usize {
     let expected = |n: u32| (!(100..110).contains(&n)).then(|| vec![n as u8; 50]);
     let mut failed = 0;
@@ -115,7 +115,7 @@ fn a_changed_byte_in_a_cached_block_is_an_error_of_the_keys_that_need_it() {
     let fs = MemFs::new();
     fill(&fs);
     let probes = Probes::new();
-    // Meta index, properties, range tombstones; index; then data blocks.
+    // The order of blocks: meta index, properties, range tombstones, index, data blocks.
     let came = damage(&probes, usize::MAX, 0);
     let db = Db::open(&options(&fs, 8), "/db").unwrap();
     db.get(key(0)).unwrap();
@@ -130,10 +130,10 @@ fn a_changed_byte_in_a_cached_block_is_an_error_of_the_keys_that_need_it() {
         match opened {
             Ok(db) => {
                 let failed = read(&db);
-                // The properties are taken out at once, and read again when they are damaged.
+                // Properties are decoded at once, and read again if they are damaged.
                 assert!(failed > 0 || block == 1, "block {block}: nobody noticed");
-                // Of a data block, its keys; of an index, those of the blocks that it can no longer
-                // tell.
+                // A damaged data block loses its keys; a damaged index, the keys of the blocks that
+                // it cannot name.
                 assert!(failed < 60 || block < at_open, "block {block}: {failed} keys");
             }
             Err(e) => {

@@ -62,9 +62,9 @@ fn read_all(db: &Db, options: &ReadOptions) {
     }
 }
 
-/// The small cache does not hold the table; the tier below does. After two rounds nearly everything
-/// comes from memory: keys depend on the session, and a small clock whose places for a key are full
-/// lets one go.
+/// The small cache cannot hold the table, but the tier below can. After two rounds nearly all
+/// blocks come from memory: not all, because a small clock cache evicts a block if the slots for a
+/// key are full.
 #[test]
 fn blocks_that_were_given_up_come_back_from_the_compressed_tier() {
     for text in [
@@ -112,7 +112,7 @@ fn file_tier(fs: &Arc<dyn FileSystem>) -> Arc<FileSecondaryCache> {
     Arc::new(FileSecondaryCache::open(options).unwrap())
 }
 
-/// A restart of the process: another cache, the same directory, the same tables.
+/// After a restart of the process there is a new cache over the same directory and tables.
 #[test]
 fn a_file_tier_serves_blocks_after_a_restart() {
     let fs = Arc::new(MemFs::new());
@@ -137,8 +137,8 @@ fn a_file_tier_serves_blocks_after_a_restart() {
         }
         db.close().unwrap();
         drop((db, options, cache));
-        // Unused super versions hold it until the epoch moves on; then its directory's lock is
-        // released.
+        // Unused super versions hold the tier until the epoch advances; then its directory's lock
+        // is released.
         while Arc::strong_count(&tier) > 1 {
             epoch::collect();
             std::thread::yield_now();
@@ -197,8 +197,8 @@ fn one_capacity_is_divided_while_databases_work() {
         }
         cache.set_capacity(400 << 10);
     });
-    // A thread of the pool may still be dropping a memtable, and then it is at what others have
-    // changed meanwhile.
+    // A thread of the pool may still be dropping a memtable, with charges that others have changed
+    // meanwhile.
     let is_settled = || {
         let charged = cache.role_stats().bytes(Role::WriteBuffer) as usize;
         let below = cache.secondary().unwrap().capacity();
@@ -214,8 +214,8 @@ fn one_capacity_is_divided_while_databases_work() {
     }
 }
 
-/// Index and filter of level 0 stay while their reader lives, charged, though the cache has no room
-/// for anything.
+/// Index and filter of level 0 stay cached and charged while their reader lives, even if the cache
+/// has no room.
 #[test]
 fn pinned_index_and_filter_stay() {
     for (pinning, l0, stays) in [
@@ -241,7 +241,7 @@ fn pinned_index_and_filter_stay() {
         if stays {
             assert!(cache.pinned_usage() > 2000, "{pinning:?}: {}", cache.pinned_usage());
         }
-        // So do those of a table that its first reader opens.
+        // Index and filter also stay if a read opens the table.
         db.close().unwrap();
         drop(db);
         let mut few_open = options.clone();
@@ -254,8 +254,7 @@ fn pinned_index_and_filter_stay() {
     }
 }
 
-/// And those of a table that a compaction has put into level 0, from the time on when it is
-/// there.
+/// Index and filter of a table that a compaction writes into level 0 stay, too.
 #[test]
 fn index_and_filter_of_what_is_merged_within_level_0_stay() {
     for (pins, num_levels, stays) in [(true, 1, true), (false, 1, false), (true, 7, false)] {
@@ -294,8 +293,8 @@ fn a_flush_warms_the_cache() {
             let misses = ticker(&options, Ticker::BlockCacheDataMiss);
             read_all(&db, &ReadOptions::default());
             let missed = ticker(&options, Ticker::BlockCacheDataMiss) - misses;
-            // An insert may find all its places taken and drive another out, which is counted: how
-            // often depends on the keys' hashes, and they on the session's random id.
+            // An insert may find all its slots taken and evict another block, which is counted. The
+            // number depends on the keys' hashes, and so on the session's random id.
             let most = if warm { cache.crowded_count() as u64 } else { u64::MAX };
             assert!(missed <= most, "{prepopulate:?}: {missed} misses, {most} displaced");
             assert!(missed < 100 || !warm, "{prepopulate:?}: {missed}");
@@ -339,7 +338,7 @@ fn a_strict_limit_holds() {
         assert!(cache.role_stats().bytes(Role::BlockBasedTableReader) > 500);
         let all = cache.capacity() - cache.usage();
         read_all(&db, &ReadOptions::default());
-        // Everything is taken: data is served without the cache, index and filter are refused.
+        // All room is taken: data is read without the cache, index and filter are refused.
         cache.erase_unreferenced();
         let rest = cache.capacity() - cache.usage();
         let hog = cache.reserve(Role::Misc, rest.min(all) - 100).unwrap();
@@ -351,7 +350,7 @@ fn a_strict_limit_holds() {
             }
             assert!(cache.usage() <= cache.capacity(), "{cache_type:?}: {cache:?}");
         }
-        // Reads without fill take no room.
+        // Reads without `fill_cache` take no room.
         read_all(&db, &ReadOptions::default().fill_cache(false));
         assert!(cache.usage() <= cache.capacity());
         drop(hog);
@@ -370,7 +369,7 @@ fn a_write_buffer_manager_flushes_before_its_bound() {
     let db = Db::open(&options, "/db").unwrap();
     for i in 0..30_000 {
         db.put(key(i), value(i)).unwrap();
-        // One block of an arena, 1 MiB at most, may have been taken since the manager was asked.
+        // An arena may have allocated one block, of 1 MiB at most, since the manager was asked.
         assert!(manager.mutable_memtable_memory_usage() <= 2 << 20, "{manager:?}");
         assert!(manager.dummy_entries_in_cache_usage() > 0);
     }
@@ -381,7 +380,7 @@ fn a_write_buffer_manager_flushes_before_its_bound() {
     db.close().unwrap();
 }
 
-/// As where a manager of that size is given; with one, that counts.
+/// The option works as a manager of that size. If a manager is given, the option is ignored.
 #[test]
 fn db_write_buffer_size_bounds_the_memtables_of_all_families() {
     for given in [false, true] {
@@ -406,7 +405,7 @@ fn db_write_buffer_size_bounds_the_memtables_of_all_families() {
             db.put_cf(&families[i as usize % 4], key(i), value(i)).unwrap();
             most = most.max(in_memory());
         }
-        // A block of each arena may have been taken since it was asked.
+        // Each arena may have allocated a block since the manager was asked.
         let bound = (1 << 20) + 4 * (64 << 10);
         assert_eq!(most > bound, given, "{most} bytes");
         db.close().unwrap();

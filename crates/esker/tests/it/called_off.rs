@@ -1,5 +1,5 @@
-//! A listener may clear an error: the database goes on, callers that wait for the failed work get
-//! the error, and the work is done again.
+//! A listener may clear an error: the database continues, callers that wait for the failed work get
+//! the error, and the work is retried.
 
 use esker::internals::env::fault::OpKind;
 use esker::internals::env::{FaultFs, FaultRule, MemFs};
@@ -10,10 +10,10 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes.
+/// Longer than any step of these tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Calls errors off while it is told to, and notes when it was asked.
+/// A listener that clears errors while its flag is set, and notes the times of its calls.
 struct Careless {
     calls_off: AtomicBool,
     asked: Mutex<Vec<Instant>>,
@@ -51,7 +51,7 @@ fn no_table() -> FaultRule {
     FaultRule::fail(&[OpKind::Create]).on_name(".sst").retryable(true)
 }
 
-/// The result of `work`, which must not take for ever.
+/// The result of `work`, which must end within [`PATIENCE`].
 #[expect(clippy::disallowed_methods, reason = "who waits for ever is left behind")]
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = channel();
@@ -78,7 +78,7 @@ fn who_waits_for_a_flush_whose_error_is_called_off_is_told_and_it_is_done_again(
         let error = in_time(move || waiting.flush()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IoError);
         assert!(db.background_error().is_none());
-        // Without another request, and without writes.
+        // The flush succeeds without another request and without writes.
         wait_until(|| db.live_files().len() == 1);
         assert_eq!(listener.asked.lock().unwrap().len(), 1);
         db.put("key", "again").unwrap();
@@ -120,7 +120,7 @@ fn work_whose_error_is_called_off_is_not_tried_again_without_a_pause() {
     for value in ["one", "two"] {
         db.put("key", value).unwrap();
         if value == "two" {
-            // The second table is a flush's; those after it are the compaction's.
+            // The second table belongs to a flush; later ones belong to the compaction.
             fs.add_rule(no_table().nth(1).times(2));
         }
         db.flush().unwrap();

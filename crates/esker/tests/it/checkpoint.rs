@@ -24,7 +24,7 @@ fn open(options: &Options, path: &str) -> Db {
     Db::open_cf(&options.db, path, families(options)).unwrap()
 }
 
-/// One number under one key in both families, in one batch.
+/// Writes one number, under a key of its own and a shared key, in both families as one batch.
 fn write(db: &Db, number: u32) {
     let other = db.column_family("other").unwrap();
     let mut batch = WriteBatch::new();
@@ -176,7 +176,7 @@ fn nobody_waits_while_the_files_of_a_checkpoint_are_named() {
     let (writer, was_there) = (db.clone(), Arc::new(AtomicBool::new(false)));
     let comes = was_there.clone();
     probes.on("live_cut:name_files", move |path| {
-        // Other tests come by, too.
+        // The probe is also hit by other tests.
         if path.downcast_ref::<PathBuf>().is_some_and(|path| path == Path::new("/named")) {
             comes.store(true, Ordering::Relaxed);
             // No lock of the database is held, its MANIFEST's included, and no writer waits.

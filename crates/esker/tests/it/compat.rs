@@ -1,4 +1,4 @@
-//! A downgrade that is interrupted leaves the database whole, and the next one goes on.
+//! An interrupted downgrade leaves the database sound, and the next one continues it.
 
 use esker::compat::{downgrade, inspect};
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FileSystem, OpKind};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 const DIR: &str = "/db";
 
-/// Tables as RocksDB 11 lays them out.
+/// Options for tables in formats that need RocksDB 11.
 fn new_layouts() -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
@@ -48,7 +48,7 @@ fn contents(options: &Options, disk: CrashFs) -> Vec<(Vec<u8>, Vec<u8>)> {
     found
 }
 
-/// Five tables and a WAL.
+/// A disk with a database of five tables and a WAL.
 fn filled() -> CrashFs {
     let disk = CrashFs::new();
     let mut options = new_layouts();
@@ -72,7 +72,7 @@ fn filled() -> CrashFs {
 fn a_downgrade_that_is_killed_leaves_everything_and_goes_on() {
     let before = filled();
     let expected = contents(&new_layouts(), before.crash_clone(&CrashChoices::process_kill()));
-    // A power loss on the way may lose writes that were not synced before.
+    // A power loss during the downgrade may lose writes that were not synced before.
     let disk = before.crash_clone(&CrashChoices::keep_flushed());
     let fs = FaultFs::new(Arc::new(disk.clone()));
     let crashes: Arc<Mutex<Vec<CrashFs>>> = Arc::default();
@@ -98,14 +98,14 @@ fn a_downgrade_that_is_killed_leaves_everything_and_goes_on() {
     fs.clear_hook();
     assert_eq!(done.rewritten, ["default"]);
     assert_eq!(contents(&new_layouts(), disk), expected);
-    // Once it is done, none does.
+    // After the downgrade, a power loss loses no write.
     let disk = before.crash_clone(&CrashChoices::process_kill());
     run(Arc::new(disk.clone())).unwrap();
     assert_eq!(contents(&new_layouts(), disk.crash_clone(&CrashChoices::lose_unsynced())), expected);
     let crashes = std::mem::take(&mut *crashes.lock().unwrap());
     assert!(crashes.len() > 40, "{} points", crashes.len());
-    // Each crash costs three openings: every fifth crash is enough, because the order of threads
-    // differs from run to run.
+    // Each crash costs three openings. Every fifth crash is enough: the order of threads differs
+    // between runs.
     for (at, crashed) in crashes.into_iter().enumerate().filter(|(at, _)| at % 5 == 0) {
         let noted = load_latest_options_from(&crashed, Path::new(DIR)).unwrap();
         let is_compacted = !noted.families[0].1.disable_auto_compactions;
@@ -218,7 +218,7 @@ fn entities_with_columns_in_blob_files_are_made_whole_by_a_downgrade() {
     db.verify_checksum().unwrap();
 }
 
-/// FIFO deletes the oldest table when there is too much: a single one would be all there is.
+/// FIFO deletes the oldest table if there are too many bytes: a single table would hold all data.
 #[test]
 fn tables_of_a_fifo_family_are_downgraded_one_by_one() {
     let disk = CrashFs::new();
@@ -239,7 +239,7 @@ fn tables_of_a_fifo_family_are_downgraded_one_by_one() {
     };
     let oldest = age(&db);
     drop(db);
-    // The write in the WAL exceeds the limit, and one of the tables goes for it.
+    // The write in the WAL exceeds the limit, so one of the tables is deleted.
     options.cf.compaction_options_fifo.max_table_files_size = bytes;
     let done = downgrade(&options.db, DIR, families(&options), TargetVersion::V7_8).unwrap();
     assert_eq!(done.rewritten, ["default"]);

@@ -1,4 +1,5 @@
-//! `delete_files_in_ranges`: which tables go, and that everybody sees what is left.
+//! `delete_files_in_ranges`: the tables that it deletes, and the contents that readers see
+//! afterwards.
 
 use esker::internals::base::probe::Probes;
 use esker::internals::env::{FaultFs, FaultRule, FileSystem, MemFs, OpKind};
@@ -39,7 +40,7 @@ fn move_to(db: &Db, level: i32) {
     db.compact_range_opt(&options, &db.default_column_family(), None, None).unwrap();
 }
 
-/// A table that moves as it is stays as large as it is.
+/// Options of a compaction that rewrites: a moved table would keep its size.
 fn rewriting() -> CompactRangeOptions {
     CompactRangeOptions {
         bottommost_level_compaction: BottommostLevelCompaction::Force,
@@ -81,7 +82,8 @@ fn rows_backward(mut iter: DbIterator) -> Vec<(Vec<u8>, Vec<u8>)> {
     rows
 }
 
-/// Another test's read may hold on to the last super version of a file briefly.
+/// Waits until all data files are deleted: a read of another test may hold the last super version
+/// briefly.
 fn wait_until_no_data_is_left(fs: &MemFs, db: &Db) {
     let is_data = |name: &String| name.ends_with(".sst") || name.ends_with(".blob");
     for _ in 0..100_000 {
@@ -118,7 +120,7 @@ fn tables_that_lie_within_a_range_go_and_all_others_stay() {
             }
             db.flush().unwrap();
             if level == 4 {
-                // Down to the level above what is in the last one, file by file.
+                // Moves the files, one by one, to the level above the last one.
                 let all: Vec<_> =
                     db.live_files().iter().filter(|f| f.level == 0).map(|f| f.file_number).collect();
                 db.compact_files(&Default::default(), &default, &all, 4).unwrap();
@@ -126,12 +128,12 @@ fn tables_that_lie_within_a_range_go_and_all_others_stay() {
                 move_to(&db, 6);
             }
         }
-        // Scans find out where nothing is, and one stands in the middle.
+        // Scans remember deleted runs, and one iterator is in the middle of the range.
         let held = db.iter().unwrap();
         let before = (tables(&db), rows(db.iter().unwrap()));
         let include_end = rng.bool();
         let draw = |rng: &mut fastrand::Rng| {
-            // An end that some table has, more often than not.
+            // Most ends are bounds of a table.
             let ends: Vec<_> = before.0.iter().flat_map(|(_, _, a, b)| [a.clone(), b.clone()]).collect();
             let one = |rng: &mut fastrand::Rng| match rng.u8(..4) {
                 0 => None,
@@ -158,7 +160,7 @@ fn tables_that_lie_within_a_range_go_and_all_others_stay() {
             ranges.iter().map(|(a, b)| RangeOpt { start: a.as_deref(), limit: b.as_deref() }).collect();
         let gone = db.delete_files_in_ranges(&default, &borrowed, include_end).unwrap();
         assert_eq!(gone, before.0.len() - numbers(&db).len());
-        // Keys of two tables: both stay if one does.
+        // Two tables share a key: both stay if one does.
         assert!(numbers(&db).is_superset(&expected), "{ranges:?}");
         assert!(parted || numbers(&db) == expected, "{ranges:?} {include_end} of {:?}", before.0);
 
@@ -175,7 +177,7 @@ fn tables_that_lie_within_a_range_go_and_all_others_stay() {
         assert_eq!(rows(db.iter().unwrap()), now);
         db.compact_range(None, None).unwrap();
         assert_eq!(rows(db.iter().unwrap()), now, "nothing that was hidden comes back when it is compacted");
-        // With all tables all blob files go.
+        // With all tables, all blob files are deleted.
         db.delete_files_in_ranges(&db.default_column_family(), &[RangeOpt::default()], true).unwrap();
         assert_eq!((rows(db.iter().unwrap()), tables(&db).len()), (Vec::new(), 0));
         wait_until_no_data_is_left(&fs, &db);
@@ -186,7 +188,7 @@ fn tables_that_lie_within_a_range_go_and_all_others_stay() {
 fn what_deleted_tables_hid_is_seen_again_also_where_scans_had_found_nothing() {
     let mut options = options(Arc::new(MemFs::new()));
     options.cf.target_file_size_base = 64 << 20;
-    // Scans step over the deletions, and remember that.
+    // Scans step over the deletions, and remember the run.
     options.cf.deleted_run_block_min_entries = 0;
     options.cf.deleted_run_memory_min_keys = 1;
     let db = Db::open(&options, "/db").unwrap();
@@ -199,7 +201,7 @@ fn what_deleted_tables_hid_is_seen_again_also_where_scans_had_found_nothing() {
     db.flush().unwrap();
     let deletions = db.live_files().iter().find(|f| f.level == 0).unwrap().file_number;
     db.compact_files(&Default::default(), &default, &[deletions], 3).unwrap();
-    // In a newer file, so that scans still have something to step over.
+    // In a newer file, so that scans still have deletions to step over.
     for n in 100..120 {
         db.delete(key(n)).unwrap();
     }
@@ -246,7 +248,7 @@ fn tables_stay_when_the_manifest_cannot_be_written_and_go_when_it_can() {
     let error = db.delete_files_in_ranges(&default, &[RangeOpt::default()], true).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IoError, "{error}");
     assert_eq!((numbers(&db), rows(db.iter().unwrap()).len()), (before.clone(), 400));
-    // They are free for compactions and for another try.
+    // The files are free for compactions and for another call.
     db.compact_range_opt(&rewriting(), &default, None, None).unwrap();
     assert!(numbers(&db).is_disjoint(&before));
     assert!(db.delete_files_in_ranges(&default, &[RangeOpt::default()], true).unwrap() > 3);
@@ -265,12 +267,12 @@ fn no_compaction_takes_a_table_that_is_about_to_go() {
     let probes = Probes::new();
     let (compactor, begun) = (db.clone(), compaction.clone());
     probes.on("delete_files:picked", move |_| {
-        // Other tests come by, too.
+        // The probe is also hit by other tests.
         if thread::current().id() == here {
             let (db, files) = (compactor.clone(), Vec::from_iter(numbers(&compactor)));
             let compact =
                 move || db.compact_files(&Default::default(), &db.default_column_family(), &files, 6);
-            // Refused at once; if it were not, it would wait for this very deletion.
+            // The call is refused at once: otherwise it would wait for this very deletion.
             let (tell, told) = channel();
             thread::spawn(move || tell.send(compact()));
             *begun.lock().unwrap() = told.recv_timeout(Duration::from_secs(2)).ok();

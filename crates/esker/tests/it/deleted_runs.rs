@@ -1,5 +1,4 @@
-//! Runs of deleted keys are stepped through at most once, wherever the deletions and what they hide
-//! lie.
+//! Deleted runs are stepped through at most once, wherever the deletions and the hidden values lie.
 
 use esker::comparator::BytewiseComparator;
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
@@ -12,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// All but the first and the last are deleted.
+/// Number of keys. All but the first and the last are deleted.
 const KEYS: usize = 3000;
-/// Entries that a scan may step over on its way across.
+/// Entries that a scan may step over in a known run.
 const FEW: u64 = 60;
 
-/// Where the deletions are, and what they hide.
+/// The places of the deletions and of the values that they hide.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Layout {
     AllInTheMemtable,
@@ -29,7 +28,7 @@ enum Layout {
 struct Scene {
     db: Db,
     statistics: Arc<Statistics>,
-    /// Sees all values.
+    /// A snapshot that sees all values.
     before: Snapshot,
 }
 
@@ -73,7 +72,7 @@ fn at(iter: &DbIterator) -> Option<String> {
     iter.item().map(|(key, _)| String::from_utf8(key.to_vec()).unwrap())
 }
 
-/// Crosses the run in each way, and says how many entries were stepped over each time.
+/// Crosses the run in each way, and returns the number of entries that each scan stepped over.
 fn cross(scene: &Scene, options: &ReadOptions) -> Vec<u64> {
     let (first, last) = (Some(key(0)), Some(key(KEYS - 1)));
     let mut skipped = Vec::new();
@@ -124,7 +123,7 @@ fn a_run_is_stepped_through_once() {
             again.iter().all(|&n| n < at_first.min(4 * FEW)),
             "{layout:?}: first {found:?}, then {again:?}"
         );
-        // The snapshot sees everything.
+        // The snapshot sees all keys.
         let options = ReadOptions::new().snapshot(&scene.before);
         let mut iter = scene.db.iter_opt(options, &scene.db.default_column_family()).unwrap();
         iter.seek_to_first();
@@ -200,7 +199,7 @@ fn what_a_batch_deletes_is_there_for_all_others() {
     for i in 0..KEYS {
         deleting.delete_cf(family.id(), key(i).as_bytes()).unwrap();
     }
-    // Of as many operations: it reads at the same number as the other.
+    // A batch with as many operations, so that it reads at the same sequence number as the other.
     let mut writing = WriteBatchWithIndex::new(Arc::new(BytewiseComparator), true);
     for i in 0..20 {
         writing.delete_cf(family.id(), key(i).as_bytes()).unwrap();
@@ -213,7 +212,8 @@ fn what_a_batch_deletes_is_there_for_all_others() {
         let mut iter = deleting.iter_with_base(&db, &ReadOptions::new(), &family).unwrap();
         iter.seek(key(0));
         assert!(!iter.valid(), "the batch has deleted everything");
-        // The database has deleted the keys; the snapshot still shows them, below the batch's own.
+        // The database has deleted the keys; the snapshot still shows them, under the batch's own
+        // writes.
         let mut iter = db.iter().unwrap();
         iter.seek(key(0));
         iter.next();
@@ -258,7 +258,7 @@ fn what_an_iterator_has_skipped_stays_hidden_when_older_files_are_rewritten_unde
             bottommost_level_compaction: BottommostLevelCompaction::Force,
             ..CompactRangeOptions::default()
         };
-        // Nothing but the file with the values is in this range.
+        // Only the file with the values lies in this range.
         let (begin, end) = (key(0), key(5));
         let (begin, end) = (Some(begin.as_bytes()), Some(end.as_bytes()));
         db.compact_range_opt(&rewrite, &db.default_column_family(), begin, end).unwrap();
@@ -272,8 +272,8 @@ fn what_an_iterator_has_skipped_stays_hidden_when_older_files_are_rewritten_unde
     }
 }
 
-/// A value of `skip` takes everything along up to the last key, deletions that hide older values,
-/// too.
+/// A filter: at a value `skip` it drops all entries up to the last key, including deletions that
+/// hide older values.
 struct SkipAll;
 
 impl CompactionFilter for SkipAll {
@@ -339,8 +339,8 @@ fn an_explained_scan_remembers_nothing_beside_a_memtable_that_it_did_not_see() {
     (1..KEYS - 1).for_each(|i| db.delete(key(i)).unwrap());
     db.flush().unwrap();
     db.put(key(0), "again").unwrap();
-    // Between the look at what there is and the look at what may be seen of it, a memtable is
-    // switched and written to.
+    // Between the reads of the super version and of the sequence number, a memtable is switched and
+    // written to.
     let probes = Probes::new();
     let (other, here, done) = (db.clone(), thread::current().id(), AtomicBool::new(false));
     probes.on("read_point:super_version", move |_| {

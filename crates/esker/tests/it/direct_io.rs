@@ -1,5 +1,5 @@
 //! `use_direct_reads` and `use_direct_io_for_flush_and_compaction`: the same answers and the same
-//! files, past the page cache.
+//! files as through the page cache.
 
 use esker::internals::env::fault::{FaultRule, OpKind};
 use esker::internals::env::{CrashFs, FaultFs, FileSystem, MemFs, PosixFileSystem};
@@ -46,7 +46,7 @@ fn write(db: &Db, model: &mut Model, rng: &mut fastrand::Rng) {
     db.flush().unwrap();
 }
 
-/// All ways to read give what the model has.
+/// Checks all ways to read against the model.
 fn check(db: &Db, model: &Model, rng: &mut fastrand::Rng) {
     let rows = || model.iter().map(|(k, v)| (k.clone(), v.clone()));
     for readahead_size in [0, 5000] {
@@ -90,8 +90,7 @@ fn check(db: &Db, model: &Model, rng: &mut fastrand::Rng) {
     assert_eq!(found, expected);
 }
 
-/// A life of a database with these options, and of its backup, its checkpoint and a file that is
-/// ingested.
+/// Runs a database with these options, with a backup, a checkpoint and an ingested file.
 fn live(fs: &Arc<dyn FileSystem>, dir: &Path, is_direct: (bool, bool), seed: u64) -> Model {
     let (options, path) = (options(fs, is_direct), dir.join("db"));
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -150,7 +149,7 @@ fn databases_past_the_page_cache_hold_and_show_the_same() {
         ];
         for fs in systems {
             let mut model = live(&fs, Path::new("/"), is_direct, seed as u64);
-            // And by who reads through the page cache, or not.
+            // The files can also be read with the opposite options.
             check_all(&fs, Path::new("/"), (!is_direct.0, !is_direct.1), &mut model);
         }
     }
@@ -180,7 +179,7 @@ fn real_disks_give_the_same_or_say_why_not() {
     }
 }
 
-/// Answered when the database is opened, new or not, not when the first table is made.
+/// The refusal comes at the opening, of a new or an old database, and not with the first table.
 #[test]
 fn a_file_system_without_direct_io_is_refused_by_the_options_name() {
     for (is_direct, name) in

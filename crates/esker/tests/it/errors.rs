@@ -1,4 +1,5 @@
-//! After errors and crashes: acknowledged writes are there, and nothing comes back out of order.
+//! After errors and crashes, acknowledged writes are present, and no write is there without the
+//! earlier ones.
 
 use esker::internals::env::fault::OpKind;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
@@ -63,7 +64,7 @@ fn what_is_written_after_a_damaged_wal_and_resume_survives_and_the_failed_write_
     let db = open(&Options::default(), Arc::new(fs.clone())).unwrap();
     db.put("before", "1").unwrap();
     for round in 0..2 {
-        // In the second round there is nothing in memory to flush.
+        // In the second round memtables are empty.
         fs.add_rule(FaultRule::short_write(None).on_name(".log"));
         db.put("failed", "x").unwrap_err();
         assert!(db.put("refused", "x").is_err());
@@ -81,8 +82,8 @@ fn what_is_written_after_a_damaged_wal_and_resume_survives_and_the_failed_write_
     }
 }
 
-/// The first flush goes on when a WAL has failed. A write that queues a memtable afterwards goes on
-/// when some flush is done.
+/// Holds the first flush until a WAL has failed. Holds a write that queues a memtable afterwards
+/// until some flush is done.
 #[derive(Default)]
 struct FlushBeforeAnother {
     wal_failed: AtomicBool,
@@ -119,8 +120,8 @@ fn a_death_at_any_file_operation_of_a_recovery_from_a_damaged_wal_leaves_what_op
     let synced = WriteOptions { sync: true, ..WriteOptions::default() };
     db.put_opt(&synced, &db.default_column_family(), "a", "1").unwrap();
     db.put_opt(&synced, &second, "b", "2").unwrap();
-    // One family has a memtable that could not be flushed, the other one only what is still written
-    // to; both need the older WAL.
+    // One family has a memtable whose flush failed, the other only an active one; both need the
+    // older WAL.
     db.flush_opt(&FlushOptions { wait: false, ..FlushOptions::default() }, &[&second]).unwrap();
     fs.add_rule(FaultRule::short_write(Some(12)).on_name(".log"));
     db.put("failed", "x").unwrap_err();
@@ -134,7 +135,7 @@ fn a_death_at_any_file_operation_of_a_recovery_from_a_damaged_wal_leaves_what_op
     fs.on_op(move |op| {
         let disk = disk.crash_clone(&CrashChoices::process_kill());
         if disk.file_exists(&damaged).unwrap() {
-            // A record of five bytes, which another checksum has.
+            // A record of five bytes with a wrong checksum.
             disk.new_writable_file(&damaged).unwrap().append(b"\xab\xab\xab\xab\x05\0\x01other").unwrap();
         }
         leaves.lock().unwrap().push((op.to_string(), disk));
@@ -166,7 +167,7 @@ fn an_atomic_flush_of_an_empty_family_flushes_the_others() {
     assert_eq!(again.get("a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
-/// On a full disk it is tried again and again.
+/// On a full disk the flush is retried again and again.
 #[test]
 fn a_flush_that_fails_leaves_no_tables_and_blob_files() {
     let fs = FaultFs::new(Arc::new(CrashFs::new()));
@@ -181,8 +182,8 @@ fn a_flush_that_fails_leaves_no_tables_and_blob_files() {
         names.filter(|name| name.ends_with(".sst") || name.ends_with(".blob")).count()
     };
     let second_table = || FaultRule::fail(&[OpKind::Create]).on_name(".sst").nth(1).no_space();
-    // It is unknown whether the MANIFEST has the record: the files stay until another one is in
-    // force.
+    // It is unknown whether the MANIFEST has the record, so the files stay until another MANIFEST
+    // is in force.
     let manifest = || FaultRule::fail(&[OpKind::Sync]).on_name("MANIFEST");
     for (round, (rule, left)) in [(second_table(), 0), (manifest(), 4)].into_iter().enumerate() {
         let before = files();
@@ -233,8 +234,8 @@ fn merges_are_applied_once_though_recovery_filled_memtables_and_keeps_wals() {
     }
 }
 
-/// The first attempt to resume makes a WAL and fails; the second makes another. The first one is an
-/// old file, recycled, and its records must not end a recovery.
+/// The first attempt to resume makes a WAL and fails; the second makes another. The first WAL is a
+/// recycled old file, whose records must not end a recovery.
 #[test]
 fn a_second_resume_forgets_the_recycled_wal_of_the_first() {
     let disk = CrashFs::new();
@@ -263,8 +264,8 @@ fn a_second_resume_forgets_the_recycled_wal_of_the_first() {
     }
 }
 
-/// When a compaction begins, waits until no other job for compactions is at work or in the queue,
-/// and lets no table be made.
+/// When a compaction begins, waits until no other compaction job runs or is queued, and then makes
+/// the creation of tables fail.
 struct FailAlone {
     db: OnceLock<Weak<Db>>,
     fs: FaultFs,
@@ -283,7 +284,7 @@ impl EventListener for FailAlone {
     }
 }
 
-/// A database with four files in level 0 that could not be compacted; nothing is in memory.
+/// A database with four files in level 0 whose compaction failed, and empty memtables.
 fn with_failed_compaction(rule: FaultRule) -> (Arc<Db>, FaultFs) {
     let fs = FaultFs::new(Arc::new(CrashFs::new()));
     let rule = Mutex::new(Some(rule.on_name(".sst").forever()));
@@ -324,7 +325,7 @@ fn flushes_go_on_after_an_error_that_keeps_compactions_only_from_running() {
     let (db, _fs) = with_failed_compaction(FaultRule::fail(&[OpKind::Create]).retryable(true));
     let error = db.background_error().unwrap();
     assert_eq!(error.severity(), Severity::SoftError);
-    // Level 0 is full, and nothing will make room: writers get the error.
+    // Level 0 is full, and no job will make room: writers get the error.
     assert_eq!(db.put("a", "5").unwrap_err().kind(), error.kind());
     db.flush().unwrap();
     db.set_options(&db.default_column_family(), &[("level0_stop_writes_trigger", "40")]).unwrap();

@@ -1,4 +1,4 @@
-//! A family that one database exports is a family of another afterwards.
+//! A family that one database exports becomes a family of another.
 
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
@@ -89,7 +89,7 @@ fn an_exported_family_is_imported_as_it_was() {
         let family = db.create_column_family("source", &options.cf).unwrap();
         let mut model = Model::new();
         write(&db, &family, &mut model, &mut rng, "a");
-        // A table whose keys read as of the number that only the MANIFEST has.
+        // A table whose sequence number only the MANIFEST has.
         let mut writer = SstFileWriter::new(&options);
         writer.open("/ingested").unwrap();
         for n in (0..1000).step_by(rng.usize(7..300)) {
@@ -107,7 +107,7 @@ fn an_exported_family_is_imported_as_it_was() {
         drop(snapshot);
         write(&db, &family, &mut model.clone(), &mut rng, "unseen");
 
-        // Into an almost empty database, whose numbers are behind; or into the same one.
+        // The target is an almost empty database with lower sequence numbers, or the same database.
         let target = if rng.bool() { db.clone() } else { Db::open(&options, "/other").unwrap() };
         let numbers = |db: &Db| db.latest_sequence_number();
         let move_files = rng.bool();
@@ -244,7 +244,7 @@ fn moved_tables_of_an_import_are_durable_though_nobody_has_synced_them() {
     let mut options = options();
     options.db.env = Env::with_fs(Arc::new(disk.clone()));
     let (db, mut export) = exported(&options);
-    // The export has come from elsewhere.
+    // The export was brought from another place.
     disk.create_dir_if_missing(Path::new("/brought")).unwrap();
     for file in &mut export.files {
         let name = file.relative_filename.clone();

@@ -1,6 +1,5 @@
-//! A scan with a failed read shows the right entries up to there, and reports the error. It never
-//! shows an older version in the place of one that could not be read, nor takes a failure for the
-//! end.
+//! A scan with a failed read shows the right entries before it, and reports the error. It never
+//! shows an older version instead of an unreadable one, and never takes a failure for the end.
 
 use crate::timestamps::rewrite;
 use esker::internals::env::mem::MemFs;
@@ -11,7 +10,7 @@ use esker::{
 use esker_testkit::seed::for_each_seed;
 use std::sync::Arc;
 
-/// Each entry in a block of its own, none of them cached or read ahead.
+/// Options that put each entry into a block of its own, without cache and readahead.
 fn options(fs: &FaultFs, comparator: &str) -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
@@ -27,13 +26,13 @@ fn options(fs: &FaultFs, comparator: &str) -> Options {
 
 type Row = (Vec<u8>, Vec<u8>);
 
-/// The way of a scan.
+/// The direction and kind of a scan.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     forward: bool,
     to_and_fro: bool,
     detaches: bool,
-    /// There is a newer file behind the second row.
+    /// Whether a newer file appears after the second row.
     changes_super_version: bool,
 }
 
@@ -78,7 +77,7 @@ fn rows(db: &Db, iter: &mut DbIterator, way: Way) -> (Vec<Row>, bool) {
     (rows, iter.status().is_ok())
 }
 
-/// Has each read of such a scan of the tables and blob files that are there fail in turn.
+/// Makes each read of tables and blob files in such a scan fail in turn.
 fn check(fs: &FaultFs, db: &Db, read: &ReadOptions, ways: &[Way]) {
     let family = db.default_column_family();
     let new = || db.iter_opt(read.clone(), &family).unwrap();
@@ -101,7 +100,7 @@ fn check(fs: &FaultFs, db: &Db, read: &ReadOptions, ways: &[Way]) {
                 let told = format!("read {nth} of {reads}, {times} times, {way:?}, {read:?}");
                 assert!(expected.starts_with(&found), "{found:?} is not the start of {expected:?}: {told}");
                 assert!(!is_whole || found.len() == expected.len(), "a failure seems to be the end: {told}");
-                // It is as good as new.
+                // Afterwards the iterator works as a new one.
                 assert_eq!(rows(db, &mut iter, way), (expected.clone(), true), "{told}");
             }
         }
@@ -185,7 +184,7 @@ fn scans_with_timestamps_of_which_a_read_fails_show_nothing_wrong() {
     });
 }
 
-/// Rows of each range, and how many of them came to their end.
+/// Rows of each range, and the number of ranges that were read to their end.
 fn rows_of_ranges(db: &Db, args: &MultiScanArgs) -> Vec<(Vec<Row>, bool)> {
     let mut scans = db.new_multi_scan(ReadOptions::default(), &db.default_column_family(), args).unwrap();
     let mut all = Vec::new();

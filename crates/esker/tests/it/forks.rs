@@ -1,4 +1,4 @@
-//! Forked children: the parent's things stay the parent's, and a child's own databases work.
+//! Forked children: a child cannot use or harm the parent's databases, and its own databases work.
 #![expect(
     clippy::disallowed_methods,
     reason = "processes, threads and files of the system are what is tested"
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A child that has not ended by then hangs.
+/// Time after which a child counts as hung.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn options() -> Options {
@@ -31,7 +31,7 @@ fn synced() -> WriteOptions {
     WriteOptions { sync: true, ..WriteOptions::default() }
 }
 
-/// Names, sizes and contents of the files in `dir`, but for the LOG.
+/// Names, sizes and contents of the files in `dir`, except the LOG.
 fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let mut names = PosixFileSystem.children(dir).unwrap();
     names.sort();
@@ -73,7 +73,7 @@ fn a_child_that_ends_normally_leaves_the_parents_writes_alone() {
     let recovered = Db::open(&options(), copied.path()).unwrap();
     let missing = (0..89).filter(|i| recovered.get(format!("after{i}")).unwrap().is_none()).count();
     assert_eq!(missing, 0, "acknowledged with sync");
-    // The parent goes on.
+    // The parent continues to write.
     for i in 0..89 {
         db.put(format!("later{i}"), [9; 1000]).unwrap();
     }
@@ -125,7 +125,7 @@ fn calls_that_go_through(db: &Db, dir: &Path) -> Vec<&'static str> {
     let is_refused = |e: &Error| e.kind() == ErrorKind::NotSupported && e.message().contains("forked child");
     let through = results.iter().filter(|(_, result)| !result.as_ref().is_err_and(is_refused));
     let mut through: Vec<_> = through.map(|(name, _)| *name).collect();
-    // Calls without a result do nothing, and wait for nothing.
+    // Calls without a result do nothing, and do not wait.
     db.disable_file_deletions();
     db.pause_background_work();
     let silent = [
@@ -234,8 +234,8 @@ fn the_parent_goes_on_with_what_a_child_has_dropped() {
     writer.put("l", [1; 100_000]).unwrap();
     let (child_db, child_named, child_writer) = (&db, &mut named, &mut writer);
     let mut child = fork(|| {
-        // Ends them as values that go out of scope end. (The values behind the references are the
-        // child's copy.)
+        // Drops the values, as at the end of a scope. (The values behind the references are the
+        // child's copies.)
         let own = child_db.begin_transaction();
         let locked = own.put("free", "2").is_ok();
         u8::from(locked || child_named.rollback().is_err() && child_writer.finish().is_ok())
@@ -250,7 +250,8 @@ fn the_parent_goes_on_with_what_a_child_has_dropped() {
     assert_eq!(db.db().get("l").unwrap().unwrap().len(), 100_000);
 }
 
-/// Opens, fills, flushes, compacts and closes a database of its own; whether all is there.
+/// Opens, fills, flushes, compacts and closes a database of its own; returns whether all entries
+/// are there.
 fn uses_its_own(options: &Options, dir: &Path) -> Result<bool> {
     let db = Db::open(options, dir)?;
     for round in 0..4 {
@@ -282,7 +283,7 @@ fn a_daemon_that_used_the_default_environment_opens_a_database() {
         let mut child = fork(|| {
             let path = dir.path().join(format!("child{i}"));
             let used = uses_its_own(&options, &path);
-            // And a daemon forks twice.
+            // A daemon forks twice.
             let mut grandchild = fork(|| {
                 let path = dir.path().join(format!("grandchild{i}"));
                 u8::from(!uses_its_own(&options, &path).is_ok_and(|is_all| is_all))

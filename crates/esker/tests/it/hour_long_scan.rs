@@ -1,4 +1,5 @@
-//! A long scan beside writes holds nothing that the database itself does not need.
+//! A long scan, while others write, keeps no files and no memory alive that the database itself
+//! does not need.
 
 use crate::obsolete_files::live_tables;
 use esker::internals::env::mem::MemFs;
@@ -37,7 +38,7 @@ fn held_by_readers(db: &Db) -> (u64, u64, u64) {
     )
 }
 
-/// Others write until another super version is there.
+/// Writes until there is a new super version.
 fn change_super_version(db: &Db, round: u32) {
     let before = live_tables(db);
     for i in 0..200 {
@@ -53,8 +54,8 @@ fn step(iter: &mut DbIterator, forward: bool, expected: u32) {
     if forward { iter.next() } else { iter.prev() }
 }
 
-/// Scans all keys, a part of them between one super version and the next, and looks after each
-/// part.
+/// Scans all keys in parts, with a change of the super version between two parts. Calls `look`
+/// after each part.
 fn scan(options: ReadOptions, forward: bool, mut look: impl FnMut(&Db)) {
     let db = database();
     let mut iter = db.iter_opt(options, &db.default_column_family()).unwrap();
@@ -77,7 +78,7 @@ fn scan(options: ReadOptions, forward: bool, mut look: impl FnMut(&Db)) {
     iter.status().unwrap();
 }
 
-/// Waits until readers hold nothing. Reads go on meanwhile: other tests of this process may hold
+/// Waits until readers hold nothing. Reads continue meanwhile: other tests of this process may hold
 /// entries for a while.
 fn wait_until_nothing_is_held(db: &Db) {
     for _ in 0..10_000 {

@@ -1,4 +1,4 @@
-//! WALs behind families that are written to little or no more.
+//! WALs that idle or rarely written families hold back.
 
 use esker::internals::env::mem::MemFs;
 use esker::observe::{EventListener, FlushJobInfo, FlushReason};
@@ -21,8 +21,8 @@ impl EventListener for WalFlushes {
 
 const MIB: u64 = 1 << 20;
 
-/// A database with this many families of small keys and a hot one, the default family, with buffers
-/// of 1 MiB.
+/// A database with `families` families that have a few small keys, and a hot one, the default
+/// family. Write buffers have 1 MiB.
 fn with_hot_family(families: usize) -> (Db, Vec<ColumnFamilyHandle>, Arc<WalFlushes>) {
     let counter = Arc::<WalFlushes>::default();
     let mut options = Options::default();
@@ -39,7 +39,7 @@ fn with_hot_family(families: usize) -> (Db, Vec<ColumnFamilyHandle>, Arc<WalFlus
     (db, families, counter)
 }
 
-/// Bytes and number of the WALs there are.
+/// Bytes and number of the WALs.
 fn wals(db: &Db) -> (u64, usize) {
     let (fs, dir) = (db.db_options().env.fs.clone(), Path::new("/db"));
     let mut names = fs.children(dir).unwrap();
@@ -47,8 +47,8 @@ fn wals(db: &Db) -> (u64, usize) {
     (names.iter().map(|name| fs.file_size(&dir.join(name)).unwrap_or(0)).sum(), names.len())
 }
 
-/// RocksDB's rule allows four times what all write buffers may hold, 600 MiB here, and 512 MiB a
-/// family by default.
+/// RocksDB's rule allows four times the bytes of all write buffers: 600 MiB here, and 512 MiB for
+/// each family by default.
 #[test]
 fn wals_behind_idle_families_are_a_small_multiple_of_what_memtables_hold() {
     const FAMILIES: usize = 75;
@@ -60,7 +60,8 @@ fn wals_behind_idle_families_are_a_small_multiple_of_what_memtables_hold() {
         let (bytes, count) = wals(&db);
         (most, most_wals) = (most.max(bytes), most_wals.max(count));
     }
-    // 16 MiB, 256 KiB a family, twice the memtables, and what is written until flushes have ended.
+    // The limit is 16 MiB, 256 KiB for each family and twice the memtables; further bytes are
+    // written until the flushes end.
     assert!(most < 60 * MIB, "{} MiB in {most_wals} WALs", most / MIB);
     let flushes = counter.0.load(Ordering::Relaxed);
     assert!(flushes <= FAMILIES as u64 + 2, "{flushes} flushes of families with one key");
@@ -84,8 +85,8 @@ fn families_that_are_written_to_now_and_then_are_flushed_at_most_eight_times_for
     assert!(flushes <= 8 * MEBIBYTES, "{flushes} flushes for {MEBIBYTES} MiB");
 }
 
-/// As RocksDB has it: the families that hold the oldest WAL back are flushed when all WALs have
-/// more.
+/// As in RocksDB, families that hold back the oldest WAL are flushed when all WALs exceed the
+/// limit.
 #[test]
 fn a_limit_of_wals_that_the_user_has_set_is_kept() {
     let (db, idle, counter) = with_hot_family(3);

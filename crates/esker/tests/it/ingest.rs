@@ -1,4 +1,4 @@
-//! Files made elsewhere become part of the database, at one point in time, newest of all.
+//! Ingested files become part of the database at one point in time, newer than all its entries.
 
 use esker::comparator::Comparator;
 use esker::internals::base::probe::Probes;
@@ -61,7 +61,7 @@ fn a_scan_passes_a_deletion_without_a_number() {
     assert_eq!(found, [("b".into(), "new".into()), ("c".into(), "old".into())]);
 }
 
-/// A second link may be a table of a database.
+/// The second link may be a table of another database.
 #[test]
 fn a_file_that_is_replaced_keeps_its_other_links() {
     let dir = esker_testkit::TempDir::new("replaced-table");
@@ -94,8 +94,7 @@ fn key(n: usize) -> String {
     format!("key{n:04}")
 }
 
-/// A file with these keys and this value, and perhaps a range deletion that hides `hole` in what
-/// lies below.
+/// A file with these keys and this value, and perhaps a range deletion over `hole`.
 fn file(options: &Options, path: &str, keys: &[usize], value: &str, hole: Option<(usize, usize)>) -> PathBuf {
     let mut writer = SstFileWriter::new(options);
     writer.open(path).unwrap();
@@ -210,7 +209,7 @@ fn a_file_goes_as_deep_as_it_can() {
     assert_eq!(db.get(key(2)).unwrap(), None);
 }
 
-/// As one sorted run: a run for each file would stop writers.
+/// The files form one sorted run: a run for each file would stop writers.
 #[test]
 fn files_beside_each_other_are_one_run_of_universal_compaction() {
     let mut options = options();
@@ -304,7 +303,7 @@ fn what_cannot_be_ingested_is_refused_and_changes_nothing() {
     drop(writer);
     assert!(!fs.file_exists(Path::new("/open")).unwrap(), "a table that is not finished is deleted");
 
-    // A table of a database is not one to ingest.
+    // A table that a database wrote cannot be ingested.
     db.flush().unwrap();
     let own = db.live_files().remove(0).file;
     let e = db
@@ -317,8 +316,7 @@ fn what_cannot_be_ingested_is_refused_and_changes_nothing() {
     assert!(e.to_string().contains("External file version not found"), "{e}");
 }
 
-/// A comparator that calls itself what it is not: whatever it lets into a file is said to be in the
-/// order of bytes.
+/// A comparator under the bytewise comparator's name: its files claim to be in byte order.
 struct Backwards;
 
 impl Comparator for Backwards {
@@ -331,8 +329,7 @@ impl Comparator for Backwards {
     }
 }
 
-/// RocksDB reads other ranges out of such a file than it holds: it would miss keys that were not
-/// deleted.
+/// RocksDB misreads the ranges of such a file, and would hide keys that were not deleted.
 #[test]
 fn a_file_with_a_range_deletion_that_ends_before_it_begins_is_refused() {
     let options = options();
@@ -380,8 +377,8 @@ fn files_of_several_families_come_together_or_not_at_all() {
         let taken = db.ingest_external_files(&Default::default(), &args);
         let met = faults.fault_count() > 0;
         faults.clear_rules();
-        // The power fails: an acknowledged ingestion is there, and never one family's file without
-        // the other's.
+        // After a power failure, an acknowledged ingestion is present, and never one family's file
+        // without the other's.
         options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::lose_unsynced())));
         drop((handles, db));
         let db = Db::open_cf(&options.db, "/db", families()).unwrap();
@@ -445,7 +442,7 @@ fn a_write_behind_an_ingestion_that_failed_is_newer_than_its_file() {
     faults.clear_rules();
     db.delete(key(1)).unwrap();
     db.sync_wal().unwrap();
-    // The record of the MANIFEST has come to the medium all the same.
+    // The MANIFEST's record has reached the medium all the same.
     options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
     drop(db);
     let db = Db::open(&options, "/db").unwrap();
@@ -482,7 +479,7 @@ fn a_file_of_which_a_read_fails_is_refused() {
 fn a_compaction_that_begins_during_an_ingestion_leaves_its_place_alone() {
     let options = options();
     let db = Arc::new(Db::open(&options, "/db").unwrap());
-    // Two files of a level that leave room between them, and what compacts them into one.
+    // Two files of a level with a gap between them, and files that make a compaction merge them.
     for (from, level) in [(100, 6), (300, 6), (100, 0), (300, 0)] {
         for n in from..from + 10 {
             db.put(key(n), format!("{level}")).unwrap();
@@ -503,7 +500,7 @@ fn a_compaction_that_begins_during_an_ingestion_leaves_its_place_alone() {
             db.compact_files(&CompactionOptions::default(), &db.default_column_family(), &files, 6)
         };
         *begun.lock().unwrap() = Some(std::thread::spawn(compact));
-        // As long as it takes to begin, if nothing keeps it from that.
+        // Time in which the compaction would begin if it were not blocked.
         std::thread::sleep(std::time::Duration::from_millis(200));
     });
     db.ingest_external_file(&[between]).unwrap();
@@ -517,7 +514,7 @@ fn a_compaction_that_begins_during_an_ingestion_leaves_its_place_alone() {
     db.put("and it takes writes", "still").unwrap();
 }
 
-/// Looks until it is so; nothing is asked of the database that would have it look for work.
+/// Waits until `is_so`, without a call that would make the database search for work.
 #[expect(clippy::disallowed_methods, reason = "nobody tells")]
 pub(crate) fn becomes(is_so: impl Fn() -> bool) -> bool {
     (0..500).any(|_| {
@@ -537,7 +534,7 @@ fn what_is_due_after_an_ingestion_or_an_import_is_compacted_though_nothing_else_
     let default = db.default_column_family();
     for n in 0..5 {
         let file = file(&options, &format!("/file{n}"), &[1, 9], "value", None);
-        // The first goes down by itself.
+        // The first file moves down by itself.
         db.ingest_external_file(&[file]).unwrap();
     }
     assert!(becomes(|| level0(&default) == 0), "{} files in level 0", level0(&default));
@@ -567,7 +564,7 @@ fn closed_meanwhile(probe: &str, options: &Options, take_in: impl FnOnce(&Db) ->
     let opener = next.clone();
     probes.on(probe, move |_| {
         if std::thread::current().id() != this {
-            return; // another test's
+            return; // a file of another test
         }
         let (db, options) = (closer.clone(), options_of_next.clone());
         let close_and_go_on = move || {
@@ -582,7 +579,7 @@ fn closed_meanwhile(probe: &str, options: &Options, take_in: impl FnOnce(&Db) ->
         *opener.lock().unwrap() = Some(std::thread::spawn(close_and_go_on));
         let refused = || closer.put("", "").is_err_and(|e| e.kind() == ErrorKind::ShutdownInProgress);
         assert!(becomes(refused));
-        // As long as it takes to go on, if nothing keeps it from that.
+        // Time in which the close would end if it did not wait.
         std::thread::sleep(std::time::Duration::from_millis(500));
     });
     let refused = take_in(&db);
@@ -640,7 +637,7 @@ fn writers_do_not_wait_for_a_flush_that_is_not_allowed_though_what_overlaps_came
     assert_eq!(db.get(key(5)).unwrap().as_deref(), Some(&b"written"[..]));
 }
 
-/// It goes over to the newer super version, which has the file.
+/// The iterator changes to the newer super version, which has the file.
 #[test]
 fn an_iterator_does_not_see_a_file_that_came_after_it_though_snapshots_need_not_agree() {
     let options = options();

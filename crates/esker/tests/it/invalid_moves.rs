@@ -1,5 +1,4 @@
-//! A step of an iterator that is not valid leaves it not valid, of every kind of iterator and in
-//! every state.
+//! A step of an invalid iterator leaves it invalid, for every kind of iterator and in every state.
 
 use esker::internals::env::mem::MemFs;
 use esker::txn::{BatchIterator, TransactionIterator};
@@ -29,7 +28,7 @@ fn options() -> Options {
 
 /// A name, and the moves of an iterator.
 type Way<'a> = (&'a str, &'a dyn Fn(&mut dyn Moves));
-/// The same for iterators of databases.
+/// A name, and the moves of a database's iterator.
 type DbWay<'a> = (&'a str, &'a dyn Fn(&mut DbIterator));
 
 /// The moves that all iterators have.
@@ -84,7 +83,7 @@ moves! {
     BatchIterator, _iter => false;
 }
 
-/// Steps, in every order of three, from where it is not valid.
+/// Makes all sequences of three steps from an invalid state.
 fn check_steps(iter: &mut dyn Moves, what: &str) {
     assert!(!iter.valid(), "{what}");
     let had_failed = iter.has_failed();
@@ -101,7 +100,7 @@ fn check_steps(iter: &mut dyn Moves, what: &str) {
     }
 }
 
-/// All ways not to be valid, and that it can be positioned afterwards.
+/// Checks all invalid states, and that the iterator can be positioned afterwards.
 fn check(iter: &mut dyn Moves, what: &str) {
     check_steps(iter, &format!("{what}, never positioned"));
     let ways: [Way<'_>; 7] = [
@@ -143,7 +142,7 @@ fn check(iter: &mut dyn Moves, what: &str) {
     }
 }
 
-/// Values, entities, operands and deletions, in blob files, files and memory.
+/// Writes values, entities, operands and deletions into blob files, tables and memtables.
 fn fill(db: &Db) {
     let family = db.default_column_family();
     for round in 0..3 {
@@ -239,7 +238,7 @@ fn a_step_from_nowhere_leads_nowhere_in_detached_and_refreshed_iterators_and_ove
             check(&mut iter, what);
         }
     }
-    // A refresh takes the place from one that had one.
+    // A refresh makes a positioned iterator invalid.
     let mut iter = db.iter().unwrap();
     iter.seek(key(10));
     assert!(iter.valid());

@@ -15,7 +15,7 @@ const KEYS: u32 = 60;
 
 fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
     let n = rng.u32(..KEYS);
-    // Some are prefixes of others.
+    // Some keys are prefixes of others.
     if n.is_multiple_of(7) { format!("{:02}", n / 7).into() } else { format!("{:02}{n:02}", n / 7).into() }
 }
 
@@ -24,8 +24,8 @@ fn two_keys(rng: &mut fastrand::Rng) -> (Vec<u8>, Vec<u8>) {
     if a <= b { (a, b) } else { (b, a) }
 }
 
-/// The first of the planned ranges from `next` on that a seek to `target` begins; those before it
-/// are over then.
+/// The first planned range, from `next` on, that a seek to `target` enters; earlier ranges are then
+/// over.
 pub(crate) fn enter_range(
     args: &MultiScanArgs,
     next: &mut usize,
@@ -42,14 +42,14 @@ pub(crate) fn enter_range(
     Some((start.to_vec(), limit.map(<[u8]>::to_vec)))
 }
 
-/// An iterator and where it should be.
+/// An iterator and its expected position.
 struct Used {
     iter: DbIterator,
     options: ReadOptions,
     model: Arc<Model>,
     at: Option<Vec<u8>>,
     bounds: Bounds,
-    /// Ranges that it was told of, the next one, and whether they are scanned backward.
+    /// Planned ranges, and the index of the next one.
     told: Option<(MultiScanArgs, usize)>,
 }
 
@@ -70,7 +70,7 @@ impl Used {
         Used { iter, options, model: model.clone(), at: None, bounds, told: None }
     }
 
-    /// The first or last key within the bounds that fits.
+    /// The first or last key within the bounds for which `fits` holds.
     fn find(&self, forward: bool, fits: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
         let (lower, upper) = &self.bounds;
         let is_within = |key: &&Vec<u8>| {
@@ -87,7 +87,7 @@ impl Used {
         self.bounds = (self.options.iterate_lower_bound.clone(), self.options.iterate_upper_bound.clone());
     }
 
-    /// A seek enters a range, or leaves all.
+    /// Models a seek: it enters a range, or drops the plan.
     fn enter(&mut self, target: &[u8], reverse: bool) {
         let Some((args, next)) = &mut self.told else { return };
         match enter_range(args, next, target, reverse) {
@@ -175,7 +175,7 @@ impl Used {
         self.check();
     }
 
-    /// Mostly where a range begins, if there are some.
+    /// A seek target: mostly the start of a planned range, if there are ranges.
     fn target(&self, reverse: bool, rng: &mut fastrand::Rng) -> Vec<u8> {
         match &self.told {
             Some((args, next)) if rng.u8(..4) > 0 => {

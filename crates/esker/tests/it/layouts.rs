@@ -1,5 +1,5 @@
-//! Every layout of tables, and every way to read them, shows what a map holds: odd keys, odd sizes,
-//! options that change from one opening to the next.
+//! Every layout of tables and every way to read them shows the contents of a map, with odd keys,
+//! odd sizes, and other options at each opening.
 
 use esker::comparator::{Comparator, ComparatorRef};
 use esker::internals::base::prefix;
@@ -32,7 +32,7 @@ fn random_options(rng: &mut Rng, env: &Env, order: &ComparatorRef) -> Options {
     cf.comparator = order.clone();
     cf.merge_operator = esker::builtin::merge_operator("stringappend");
     cf.prefix_extractor = match rng.u8(..6) {
-        // Prefixes must lie together.
+        // Keys of one prefix must be contiguous in the order.
         _ if order.name() == "by-length" => None,
         0 => None,
         1 => Some(prefix::fixed(1)),
@@ -163,7 +163,7 @@ fn random_options(rng: &mut Rng, env: &Env, order: &ComparatorRef) -> Options {
     options
 }
 
-/// Of few letters, so that many share prefixes; now and then none, or long.
+/// A key of few different letters, so that many share prefixes; sometimes an empty or long one.
 fn random_key(rng: &mut Rng) -> Vec<u8> {
     let length = pick(rng, &[0, 1, 2, 3, 4, 5, 5, 5, 6, 6, 6, 8, 9, 12, 40, 300]);
     let letters = pick(rng, &[&[0, 0xFF, b'a', b'b'][..], b"abc"]);
@@ -178,11 +178,11 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
 struct Model {
     map: BTreeMap<Vec<u8>, Vec<u8>>,
     order: ComparatorRef,
-    /// That of the last write, if keys have timestamps.
+    /// The timestamp of the last write, if keys have timestamps.
     time: Option<u64>,
 }
 
-/// By length, then bytes.
+/// Orders keys by length, then by bytes.
 struct ByLength;
 
 impl Comparator for ByLength {
@@ -195,7 +195,7 @@ impl Comparator for ByLength {
 }
 
 impl Model {
-    /// The timestamp of the next write, where there are any.
+    /// The timestamp of the next write, if keys have timestamps.
     fn tick(&mut self) -> Option<[u8; 8]> {
         self.time = self.time.map(|time| time + 1);
         self.time.map(u64::to_le_bytes)
@@ -210,7 +210,7 @@ impl Model {
         self.plain_order().compare(a, b).is_lt()
     }
 
-    /// Keys in the family's order, of those within the bounds.
+    /// The keys within the bounds, in the family's order.
     fn keys(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Vec<&Vec<u8>> {
         let mut keys: Vec<_> = (self.map.keys())
             .filter(|key| {
@@ -331,7 +331,7 @@ fn check_scan(db: &Db, options: &Options, model: &Model, rng: &mut Rng) {
     }
 }
 
-/// Some writes of all kinds.
+/// Makes some writes of all kinds.
 fn write(db: &Db, model: &mut Model, rng: &mut Rng) {
     let (options, family) = (WriteOptions::default(), db.default_column_family());
     for _ in 0..pick(rng, &[1, 10, 60, 150]) {
@@ -378,7 +378,7 @@ fn write(db: &Db, model: &mut Model, rng: &mut Rng) {
     }
 }
 
-/// Takes a table in that was written with these options.
+/// Ingests a table that was written with the options `of_writer`.
 fn ingest(db: &Db, of_writer: &Options, model: &mut Model, rng: &mut Rng) {
     let keys: BTreeMap<Vec<u8>, Vec<u8>> = (0..pick(rng, &[1, 10, 100]))
         .map(|_| (random_key(rng), rng.u64(..).to_string().into_bytes()))
@@ -433,7 +433,7 @@ fn every_layout_shows_what_was_written() {
     });
 }
 
-/// Filters and indexes of parts lead to the part that has the key, wherever they were cut.
+/// Partitioned filters and indexes lead to the partition with the key, wherever they are cut.
 #[test]
 fn parts_of_filters_and_indexes_are_found_by_keys_with_timestamps() {
     for name in ["leveldb.BytewiseComparator.u64ts", "rocksdb.ReverseBytewiseComparator.u64ts"] {

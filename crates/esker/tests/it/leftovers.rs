@@ -1,4 +1,4 @@
-//! Nothing that no reader sees stays: after `compact_range`, and by itself after everything was
+//! Entries that no reader sees disappear: by `compact_range`, and automatically after all keys were
 //! deleted.
 
 use esker::builtin::string_append;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Ends a database whose compactions do not end.
+/// Fails the test if compactions repeat without end.
 #[derive(Default)]
 struct Compactions(AtomicUsize);
 
@@ -36,7 +36,7 @@ fn options(style: CompactionStyle) -> Options {
     options.db.listeners = vec![Arc::new(Compactions::default())];
     options.cf.compaction_style = style;
     options.cf.merge_operator = Some(string_append(","));
-    // Writers that wait for a compaction would wait for ever where only `compact_range` compacts.
+    // Only `compact_range` compacts here, so writers must not wait for a compaction.
     options.cf.level0_slowdown_writes_trigger = 10_000;
     options.cf.level0_stop_writes_trigger = 10_000;
     options
@@ -59,11 +59,11 @@ fn compact(db: &Db, bottommost_level_compaction: BottommostLevelCompaction) {
     db.compact_range_opt(&how, &db.default_column_family(), None, None).unwrap();
 }
 
-/// Each case and style: writes with `write`, gives its snapshots back, compacts. `left` entries
+/// For each case and style: writes with `write`, releases its snapshots, compacts. `left` entries
 /// must remain.
 fn after_compact_range(left: u64, write: impl Fn(&Db) -> Vec<Snapshot>) {
     for (style, way) in STYLES.into_iter().flat_map(|style| WAYS.map(|way| (style, way))) {
-        // Snapshots go before the first compaction, or between it and the next one.
+        // Snapshots are released before the first compaction, or between it and the next one.
         for go_early in [true, false] {
             let db = Db::open(&by_hand(style), "/db").unwrap();
             let mut snapshots = write(&db);
@@ -208,7 +208,8 @@ fn table_and_blob_bytes(db: &Db) -> u64 {
     number("live-sst-files-size") + number("live-blob-file-size")
 }
 
-/// Fills a database, has `delete` delete everything and flushes: nothing may be left, by itself.
+/// Fills a database, deletes all keys by `delete`, and flushes. Automatic compactions must remove
+/// all entries.
 fn all_goes_by_itself(options: &Options, fill: impl Fn(&Db), delete: impl Fn(&Db)) {
     let db = Db::open(options, "/db").unwrap();
     fill(&db);
@@ -239,7 +240,7 @@ fn tables_under_a_range_deletion_go_by_themselves() {
     for style in [CompactionStyle::Level, CompactionStyle::Universal] {
         let mut options = options(style);
         all_goes_by_itself(&options, fill, |db| db.delete_range("key", "kez").unwrap());
-        // Many tables on several levels.
+        // A small buffer gives many tables on several levels.
         options.cf.write_buffer_size = 64 << 10;
         options.cf.target_file_size_base = 16 << 10;
         options.cf.max_bytes_for_level_base = 32 << 10;
@@ -285,7 +286,7 @@ fn what_can_go_goes_when_the_database_is_opened_again() {
     }
 }
 
-/// Deletions that are few beside what they lie over start nothing, and what is started ends.
+/// A small share of deletions starts no compaction, and started compactions come to an end.
 #[test]
 fn compactions_for_what_can_go_cost_no_more_than_they_free() {
     for style in [CompactionStyle::Level, CompactionStyle::Universal] {
@@ -301,13 +302,13 @@ fn compactions_for_what_can_go_cost_no_more_than_they_free() {
             // Flushes count as compactions into level 0.
             stats["compaction.Sum.CompCount"].parse::<f64>().unwrap() - flushes
         };
-        // A tenth is deleted, one flush after the other.
+        // Deletes a tenth of the keys, in many flushes.
         for n in 0..20 {
             (n * 10..n * 10 + 10).for_each(|n| db.delete(format!("key{n:05}")).unwrap());
             db.flush().unwrap();
         }
         assert_eq!(compactions(21.0), 0.0, "{style:?}");
-        // Then nearly everything.
+        // Then deletes nearly all keys.
         (200..1900).for_each(|n| db.delete(format!("key{n:05}")).unwrap());
         db.flush().unwrap();
         let count = compactions(22.0);
@@ -398,19 +399,19 @@ fn deletions_in_memory_and_of_ranges_count_against_keys_in_files() {
     fill(&db);
     db.flush().unwrap();
     assert_eq!(keys(), 2000);
-    // In memory first, then in a file.
+    // The deletions are in memory first, then in a file.
     (0..500).for_each(|n| db.delete(format!("key{n:05}")).unwrap());
     assert_eq!(keys(), 1500);
     db.flush().unwrap();
     assert_eq!(keys(), 1500);
     db.compact_range(None, None).unwrap();
     assert_eq!(keys(), 1500);
-    // Of many files most lie within the range.
+    // Most of the many files lie within the range.
     db.delete_range("key01000", "kez").unwrap();
     assert!((440..560).contains(&keys()), "{}", keys());
     db.flush().unwrap();
     assert!((440..560).contains(&keys()), "{}", keys());
-    // Later writes count.
+    // Later writes must stay.
     (1500..1700).for_each(|n| db.put(format!("key{n:05}"), "again").unwrap());
     assert!((640..760).contains(&keys()), "{}", keys());
     db.flush().unwrap();
@@ -419,7 +420,7 @@ fn deletions_in_memory_and_of_ranges_count_against_keys_in_files() {
     assert_eq!(keys(), 700);
 }
 
-/// Counts compactions that read or wrote nothing: files went unread.
+/// Counts compactions that read and wrote no entries: they delete files unread.
 #[derive(Default)]
 struct Unread(AtomicUsize);
 
@@ -450,7 +451,7 @@ fn ingest(db: &Db, options: &Options, model: &mut Keys, rng: &mut fastrand::Rng,
     db.ingest_external_file(&[&path]).unwrap();
 }
 
-/// One step of a history, in the database and in the model.
+/// Makes one step of a history in the database and in the model.
 fn step(db: &Db, options: &Options, model: &mut Keys, rng: &mut fastrand::Rng, step: usize) {
     match rng.u8(..20) {
         0..=8 => {

@@ -1,5 +1,5 @@
-//! Limits of the process: no threads, few descriptors. Each scene runs in a child, this test binary
-//! started again, as limits hold for a whole process.
+//! Limits of the process: no threads, few descriptors. Limits hold for a whole process, so each
+//! scene runs in a child: this test binary, started again.
 
 #![allow(
     clippy::disallowed_methods,
@@ -17,9 +17,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const DIRECTORY: &str = "ESKER_TEST_LIMITS_DIR";
-/// A scene that takes longer hangs.
+/// Time after which a scene counts as hung.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Root may start threads whatever the limit says.
+/// The user of the children: for root, the limit on threads does not hold.
 const NOBODY: u32 = 61_234;
 
 /// The directory of the scene, in the child.
@@ -32,7 +32,7 @@ fn directory() -> Option<PathBuf> {
 fn run_in_child(scene: &str) {
     let dir = TempDir::new("limits");
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
-    // The other user may not be allowed into the directory of this binary.
+    // The other user may lack access to the directory of this binary.
     let program = dir.path().join("program");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let mut command = Command::new(program);

@@ -1,5 +1,4 @@
-//! Listeners are told of everything that their methods are there for: what, how often, in which
-//! order.
+//! The events that listeners get: their contents, number and order.
 
 use esker::internals::env::mem::MemFs;
 use esker::observe::{
@@ -12,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Writes down what it is told.
+/// A listener that records its calls as text.
 #[derive(Default)]
 struct Told(Mutex<Vec<String>>);
 
@@ -20,8 +19,8 @@ impl Told {
     fn note(&self, text: String) {
         self.0.lock().unwrap().push(text);
     }
-    /// The events after all jobs have ended, flushes first: a caller that waits for a flush goes on
-    /// before listeners are told of it.
+    /// The events after all jobs have ended, flushes first: a caller that waits for a flush
+    /// continues before listeners are told.
     fn take(&self, db: &Db) -> Vec<String> {
         db.wait_for_background_work().unwrap();
         let mut told = std::mem::take(&mut *self.0.lock().unwrap());
@@ -168,7 +167,7 @@ fn files_from_outside_and_families_that_are_flushed_together() {
     assert_eq!(*told.0.lock().unwrap(), ["shutdown"], "once");
 }
 
-/// Keeps the infos that it is given.
+/// A listener that keeps the infos of its calls.
 #[derive(Default)]
 struct Infos {
     flushes: Mutex<Vec<FlushJobInfo>>,
@@ -274,7 +273,7 @@ fn infos_describe_tables_and_blob_files() {
     assert_eq!(ingested.table_properties.comparator_name, "leveldb.BytewiseComparator");
 }
 
-/// Takes its time over the end of a flush.
+/// A listener that sleeps at the end of a flush.
 #[derive(Default)]
 struct Slow(AtomicUsize);
 

@@ -1,11 +1,11 @@
 //! Plain values, entities, operands, values in blob files and entries that a compaction filter
-//! changes or drops, in families that come and go. Held iterators, gets and entities must show the
-//! contents of a map.
+//! changes or drops, in families that are created and dropped. Held iterators, gets and entities
+//! must show the contents of a map.
 //!
 //! Keys for which `is_junk` is true belong to the filter: it may keep, remove or skip them, and
-//! they are not compared. In others it changes letters, and these are compared as if all had been
-//! changed. Keys for which `is_single` is true are put only while absent, and deleted by single
-//! deletions.
+//! they are not compared. In other values it changes letters, and these are compared as if all
+//! letters had been changed. Keys for which `is_single` is true are put only while absent, and
+//! deleted by single deletions.
 
 use crate::iterator_uses::enter_range;
 use esker::compaction_filter::{CompactionFilter, FilterDecision};
@@ -36,7 +36,7 @@ fn is_single(key: &[u8]) -> bool {
     key.get(1) == Some(&b'7') && !is_junk(key)
 }
 
-/// As if the filter had seen all of it.
+/// The bytes after the filter has changed all letters.
 fn changed(bytes: &[u8]) -> Vec<u8> {
     bytes
         .iter()
@@ -60,7 +60,7 @@ fn value(rng: &mut Rng) -> Vec<u8> {
     value
 }
 
-/// Says whether there was something below.
+/// A merge operator whose results tell whether there was a value below.
 struct Told;
 
 impl MergeOperator for Told {
@@ -77,7 +77,7 @@ impl MergeOperator for Told {
     }
 }
 
-/// See the head of the file.
+/// The compaction filter that the head of the file describes.
 struct Whims(AtomicU64);
 
 impl Whims {
@@ -170,7 +170,7 @@ struct Family {
     model: Arc<Model>,
 }
 
-/// A snapshot and what each family has in it.
+/// A snapshot, and the contents of each family in it.
 #[derive(Clone)]
 struct ReadPoint {
     snapshot: Snapshot,
@@ -230,7 +230,7 @@ fn seen(columns: impl IntoIterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>)
     columns.into_iter().map(|(name, value)| (name.as_ref().to_vec(), changed(value.as_ref()))).collect()
 }
 
-/// An iterator and where it should be.
+/// An iterator and its expected position.
 struct Used {
     iter: DbIterator,
     family: ColumnFamilyId,
@@ -393,7 +393,7 @@ impl Used {
                 }
             }
         }
-        // Nobody knows which of the filter's keys are there.
+        // It is unknown which of the filter's keys exist.
         while self.iter.valid() && is_junk(self.iter.key()) && !self.iter.is_detached() {
             if forward { self.iter.next() } else { self.iter.prev() }
         }
@@ -648,7 +648,7 @@ impl ModelRun {
         let handle = self.db().create_column_family(NAMES[at], &options).unwrap();
         let dropped =
             std::mem::replace(&mut self.families[at], Family { handle, options, model: Arc::default() });
-        // Iterators that follow new writes may not have come to the last of them yet.
+        // Tailing iterators may not have reached the last writes yet.
         self.dropped.push(dropped);
     }
 

@@ -1,4 +1,4 @@
-//! Batches of reads give what reads one by one give.
+//! Batches of reads give the same results as single reads.
 
 use esker::builtin::string_append;
 use esker::comparator::ReverseBytewiseComparator;
@@ -50,8 +50,8 @@ pub(crate) fn open(options: &Options, path: &Path, rng: &mut fastrand::Rng) -> D
     Db::open_cf(&options.db, path, families).unwrap()
 }
 
-/// Takes from nothing to everything out of memory, so that keys of a batch wait at every step of a
-/// read.
+/// Chooses how much of the tables stays in memory, from all to nothing, so that keys of a batch
+/// wait at every step of a read.
 fn keep_little_in_memory(table: &mut BlockBasedTableOptions, rng: &mut fastrand::Rng) {
     let capacity = [0, 2 << 10, 20 << 10, 8 << 20][rng.usize(..4)];
     table.block_cache = Some(Arc::new(Cache::new(&CacheOptions::with_capacity(capacity)).unwrap()));
@@ -64,7 +64,7 @@ fn keep_little_in_memory(table: &mut BlockBasedTableOptions, rng: &mut fastrand:
     }
 }
 
-/// Short and long, with and without eight common bytes.
+/// Key `n`: short or long, with or without eight common bytes.
 pub(crate) fn key(n: u64) -> Vec<u8> {
     match n % 3 {
         0 => format!("{n:03}").into_bytes(),
@@ -75,7 +75,7 @@ pub(crate) fn key(n: u64) -> Vec<u8> {
 
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Ends of a range in the family's order.
+/// The ends of a random range, in the family's order.
 fn range(reverse: bool, rng: &mut fastrand::Rng) -> (Vec<u8>, Vec<u8>) {
     let (a, b) = (key(rng.u64(..KEYS)), key(rng.u64(..KEYS)));
     if (a < b) == reverse { (b, a) } else { (a, b) }
@@ -207,7 +207,7 @@ fn batches_give_what_the_model_and_single_reads_give() {
     for_each_seed("multi_get", 10, |_, mut rng| {
         let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
         options.db.max_open_files = if rng.bool() { 12 } else { -1 };
-        // Blocks of many keys, which are walked through, and of few.
+        // Blocks with many keys, which are searched key by key, or with few.
         options.cf.table.block_size = [128, 128, 1024, 4096][rng.usize(..4)];
         options.cf.table.block_restart_interval = [1, 4, 16][rng.usize(..3)];
         batches_agree(&mut rng, &options, Path::new("/db"), 40);
@@ -301,7 +301,8 @@ fn the_cache_only_tier_fails_the_keys_that_would_be_read_from_files() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
     let mut options = options(fs.clone());
     options.cf.table.block_size = 1;
-    // One that keeps whatever there is room for: a clock may find all places of a key taken.
+    // An LRU cache keeps all blocks for which it has room; a clock cache may find all slots of a
+    // key taken.
     options.cf.table.block_cache = Some(Arc::new(Cache::lru(&CacheOptions::with_capacity(1 << 20)).unwrap()));
     let db = Db::open(&options, "/db").unwrap();
     let keys: Vec<[u8; 8]> = (0u64..100).map(u64::to_be_bytes).collect();
@@ -322,8 +323,8 @@ fn the_cache_only_tier_fails_the_keys_that_would_be_read_from_files() {
     fs.clear_hook();
 }
 
-/// One key's error is its own, also with the blocks of all levels read at once. The error of an
-/// older file does not touch keys that newer files have.
+/// An error concerns only its key, even if blocks of all levels are read at once. An error of an
+/// older file does not affect keys that newer files have.
 #[test]
 fn errors_of_older_files_do_not_touch_keys_of_newer_ones() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
@@ -343,7 +344,7 @@ fn errors_of_older_files_do_not_touch_keys_of_newer_ones() {
     only_every_other_key_is_there(&db, &keys);
 }
 
-/// The others fail, since what they are in cannot be read.
+/// Checks that the other keys fail: their files cannot be read.
 fn only_every_other_key_is_there(db: &Db, keys: &[[u8; 8]]) {
     for async_io in [false, true] {
         let options = ReadOptions { async_io, ..ReadOptions::default() };
@@ -356,7 +357,7 @@ fn only_every_other_key_is_there(db: &Db, keys: &[[u8; 8]]) {
     }
 }
 
-/// The same where the older table cannot be opened.
+/// The errors come from an older table that cannot be opened.
 #[test]
 fn tables_that_cannot_be_opened_do_not_touch_keys_of_newer_ones() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
@@ -439,8 +440,8 @@ fn keys_that_come_twice_get_their_value_twice() {
     }
 }
 
-/// Keys in order and repeated, most of them named several times, some with the ends of others. They
-/// lie in memtables, in cached files and in files that reads wait for.
+/// The keys are sorted and repeated: most occur several times, and some end like others. They lie
+/// in memtables, in cached files and in files that reads wait for.
 #[test]
 fn keys_named_again_and_again_get_what_get_gives() {
     for_each_seed("keys named again", 12, |seed, mut rng| {
@@ -452,7 +453,7 @@ fn keys_named_again_and_again_get_what_get_gives() {
         }
         let path = if rng.bool() { "/db" } else { "/dba" };
         let db = Db::open(&options, path).unwrap();
-        // Every second one ends as the one before it does.
+        // Every second key ends like the key before it.
         let key = |n: u64| format!("{}{:08}", ["", "before-"][(n % 2) as usize], n / 2).into_bytes();
         let (in_files, all) = (rng.bool(), 60);
         for _ in 0..all * 2 {
@@ -494,7 +495,7 @@ fn a_block_that_no_cache_keeps_is_read_once_for_all_keys_of_a_batch() {
         let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
         options.cf.table.block_size = 16 << 10;
         options.cf.table.no_block_cache = no_block_cache;
-        // Of one of them the file says that it never waits, of the other it does not.
+        // One file reports that reads never wait, the other does not.
         for path in ["/db", "/dba"] {
             let db = Db::open(&options, path).unwrap();
             let keys: Vec<String> = (0..60).map(|n| format!("key{n:02}")).collect();
@@ -512,7 +513,7 @@ fn a_block_that_no_cache_keeps_is_read_once_for_all_keys_of_a_batch() {
     }
 }
 
-/// Whether such a file of a `FaultFs` says that it never waits.
+/// Whether a `FaultFs` file at this path reports that reads never wait.
 fn never_waits(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().iter().fold(0, |sum, byte| sum ^ byte) & 1 == 0
 }
@@ -524,7 +525,7 @@ fn what_older_files_have_to_be_waited_for_is_read_together() {
     options.cf.table.filter_policy = None;
     let db = Db::open(&options, "/db").unwrap();
     let family = db.default_column_family();
-    // The older file has to be waited for, the newer one has not, and says nothing of its keys.
+    // Reads wait for the older file, and not for the newer one, whose filter admits no key.
     let put_into_one_that = |waits: bool, from: u64| loop {
         (from..200).step_by(2).for_each(|n| db.put(format!("key{n:03}"), n.to_string()).unwrap());
         db.flush().unwrap();
@@ -579,7 +580,7 @@ fn a_range_that_ends_before_it_begins_is_refused_and_an_empty_one_deletes_nothin
         assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"value"[..]));
         db.flush().unwrap();
     }
-    // From the first key to beyond all that there are.
+    // The range covers all keys.
     db.delete_range("", "c").unwrap();
     assert_eq!(db.get("b").unwrap(), None);
 }

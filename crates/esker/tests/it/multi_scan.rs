@@ -1,4 +1,4 @@
-//! Planned scans give what scans one by one give.
+//! Planned scans give the same rows as single scans.
 
 use crate::multi_get::{KEYS, Model, change, key, open, options, settle};
 use esker::internals::base::prefix;
@@ -30,7 +30,7 @@ fn expected(model: &Model, (start, limit): Range<'_>, descending: bool, reverse:
     rows
 }
 
-/// Ranges that ascend in the family's order; now and then they touch.
+/// Random ranges that ascend in the family's order; some touch.
 fn ranges(descending: bool, rng: &mut fastrand::Rng) -> MultiScanArgs {
     let mut ends: Vec<_> = (0..2 + rng.usize(..20)).map(|_| key(rng.u64(..KEYS + 20))).collect();
     ends.sort();
@@ -56,8 +56,8 @@ fn ranges(descending: bool, rng: &mut fastrand::Rng) -> MultiScanArgs {
     args
 }
 
-/// Rows of the iterator's range, which was entered just now; maybe not all, and now and then a step
-/// back.
+/// Reads rows of the range that the iterator has just entered: perhaps not all, sometimes with a
+/// step back.
 fn walk(iter: &mut DbIterator, reverse: bool, expected: &Rows, rng: &mut fastrand::Rng) {
     let (mut at, mut steps) = (0, 0);
     loop {
@@ -102,7 +102,7 @@ fn check(
     assert!(counts.most_held_bytes <= most, "{counts:?} of {most}");
     assert!(counts.ranges as usize <= args.ranges.len(), "{counts:?}");
 
-    // The same, by hand, with ranges left out, and an iterator that has stood somewhere.
+    // The same with `prepare`, with skipped ranges, on an iterator that was positioned before.
     let mut iter = db.iter_opt(read, family).unwrap();
     iter.seek(key(rng.u64(..KEYS)));
     iter.prepare(&args).unwrap();
@@ -159,7 +159,7 @@ fn scans_give_what_the_model_gives_while_files_change() {
             if let Some((snapshot, models)) = kept.get(rng.usize(..kept.len().max(1))) {
                 check(&db, &families[f], (&models[f], Some(snapshot)), &mut |_| {}, &mut rng);
             }
-            // Writes and moves meanwhile do not show.
+            // Concurrent writes and compactions have no effect.
             let seen = models[f].clone();
             let held = db.snapshot();
             let mut disturb = |rng: &mut fastrand::Rng| {
@@ -171,7 +171,7 @@ fn scans_give_what_the_model_gives_while_files_change() {
     });
 }
 
-/// Keys of eight bytes, each in a block of its own, in files of a hundred.
+/// A database with keys of eight bytes, each in a block of its own, a hundred in each file.
 fn cold(fs: Arc<dyn FileSystem>, path: &Path) -> Db {
     let mut options = options(FaultFs::new(fs.clone()));
     options.db.env = Env::with_fs(fs);
@@ -222,7 +222,7 @@ fn blocks_of_all_ranges_and_files_come_with_a_few_reads() {
 #[test]
 fn what_is_in_the_cache_costs_no_readahead_batch() {
     let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
-    // A clock cache may put a block out for another one of its bucket, however much room there is.
+    // A clock cache may evict a block for another one of its bucket, even if it has room.
     let cache = CacheOptions {
         cache_type: CacheType::Lru,
         num_shard_bits: 0,
@@ -250,8 +250,8 @@ fn a_block_that_cannot_be_read_ends_its_range_alone() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
     let db = cold(Arc::new(fs.clone()), Path::new("/db"));
     let mut scans = db.new_multi_scan(ReadOptions::default(), &db.default_column_family(), &tens(0)).unwrap();
-    // One block of the readahead batch, which has 110, and the same one when the scan comes to it:
-    // with what lies behind it, and alone.
+    // A block of the readahead batch, which has 110 blocks, fails; then it fails again when the
+    // scan reaches it, read with later blocks or alone.
     for nth in [55, 110, 111] {
         fs.add_rule(FaultRule::fail(&[OpKind::Read]).on_name(".sst").nth(nth));
     }
@@ -402,8 +402,8 @@ fn planned_ranges_of_an_iterator_with_bounds_are_whole_beyond_these() {
             iter.status().unwrap();
             keys
         };
-        // A range that begins below the lower bound of the iterator shows nothing there, unless it
-        // is read backward.
+        // A range that begins below the iterator's lower bound shows no row below it, unless it is
+        // read backward.
         if reverse {
             assert_eq!(keys("c"), [b"a"]);
             assert_eq!(keys("z"), [b"y", b"x"]);

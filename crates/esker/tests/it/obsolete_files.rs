@@ -1,5 +1,5 @@
-//! Files that no super version names go, whichever reader held the last super version and however
-//! idle the database is then.
+//! Files that no super version names are deleted, whichever reader held the last one, even if the
+//! database is idle.
 
 use esker::internals::base::probe::Probes;
 use esker::internals::base::sync::epoch;
@@ -46,8 +46,8 @@ pub(crate) fn live_tables(db: &Db) -> BTreeSet<String> {
     db.live_files().into_iter().map(|f| f.file.relative_filename.trim_start_matches('/').to_owned()).collect()
 }
 
-/// Waits until only live tables are on disk. Reads go on meanwhile, as in any process that uses a
-/// database; no job runs.
+/// Waits until only live tables are on disk. Reads continue meanwhile, as in any process that uses
+/// a database; no job runs.
 fn wait_until_only_live_tables_are_left(fs: &MemFs, db: &Db) {
     for _ in 0..10_000 {
         for i in 0..300_u32 {
@@ -62,7 +62,7 @@ fn wait_until_only_live_tables_are_left(fs: &MemFs, db: &Db) {
     panic!("on disk {:?}, live {:?}", tables_on_disk(fs), live_tables(db));
 }
 
-/// Drops a family when its flush begins.
+/// A listener that drops a family when its flush begins.
 #[derive(Default)]
 struct DropAtFlush {
     family: Mutex<Option<(Db, ColumnFamilyHandle)>>,
@@ -146,8 +146,8 @@ fn the_end_of_an_iterator_has_nothing_rewritten() {
     drop(iter);
     db.wait_for_background_work().unwrap();
     assert_eq!(live_tables(&db), before);
-    // A snapshot's end does: files of the last level lose what only it kept, and their sequence
-    // numbers.
+    // The end of a snapshot starts jobs: files of the last level lose entries that only it kept,
+    // and their sequence numbers.
     drop(db.snapshot());
     db.wait_for_background_work().unwrap();
     assert_ne!(live_tables(&db), before);
@@ -155,8 +155,8 @@ fn the_end_of_an_iterator_has_nothing_rewritten() {
 
 #[test]
 fn what_nobody_needs_any_more_is_gone_when_the_database_is_closed() {
-    // The last super version of the inputs ends when no job runs any more. Reads of other tests may
-    // hold on to it meanwhile.
+    // The last super version of the inputs ends when no job runs. Reads of other tests may hold it
+    // meanwhile.
     for _ in 0..50 {
         let fs = Arc::new(MemFs::new());
         let db = database(&fs);
@@ -199,8 +199,8 @@ fn idle_threads<'s>(scope: &'s std::thread::Scope<'s, '_>, db: &Db, threads: usi
     ends
 }
 
-/// Fills a database and compacts it, beside idle threads that have read it. Then `settle` is all
-/// that moves anything on, and no table is there that is not live.
+/// Fills a database and compacts it, beside idle threads that have read it. Then only `settle`
+/// advances the epoch, and only live tables may be left.
 fn check_tables_behind_a_compaction(rounds: u32, settle: impl Fn(&Db)) {
     for round in 0..rounds {
         let fs = Arc::new(MemFs::new());
@@ -349,7 +349,7 @@ fn no_file_goes_after_file_deletions_were_disabled_beside_a_purge() {
 fn the_last_call_that_enables_deletions_returns_when_obsolete_files_are_gone() {
     let fs = Arc::new(MemFs::new());
     let mut options = options(&fs);
-    // A compaction that nobody waits for may hold its inputs a little longer.
+    // An automatic compaction may hold its inputs a little longer.
     options.cf.disable_auto_compactions = true;
     let db = Db::open(&options, "/db").unwrap();
     for round in 0..4 {
@@ -374,7 +374,7 @@ fn the_last_call_that_enables_deletions_returns_when_obsolete_files_are_gone() {
     assert_eq!(left, files, "a closed database leaves its directory alone");
 }
 
-/// Copies the directory whenever a table goes.
+/// A file system that copies the directory whenever a table is deleted.
 #[derive(Default)]
 struct Copier {
     db: Mutex<Option<Db>>,

@@ -1,11 +1,11 @@
 //! One database through many lives: closed, killed or without power, and opened again under other
 //! options each time.
 //!
-//! Each opening draws anew: the treatment of damage in WALs, recycled WALs, manual flushes of WALs,
-//! flushes at open or close, atomic flushes, limits of WALs and MANIFESTs, transactions. An opening
-//! for reading goes before each. Afterwards the logged contents are those of one point in time, no
-//! earlier than the last durable one. Unlogged contents are not older than their last flush.
-//! Prepared transactions are there.
+//! Each opening has random options: the treatment of damage in WALs, recycled WALs, manual flushes
+//! of WALs, flushes at open or close, atomic flushes, limits of WALs and MANIFESTs, transactions. A
+//! read-only opening comes before each. Afterwards the logged contents are those of one point in
+//! time, no earlier than the last durable one. Unlogged contents are not older than their last
+//! flush. Prepared transactions are still prepared.
 
 use esker::internals::env::{CrashChoices, CrashFs};
 use esker::options::WalRecoveryMode;
@@ -27,7 +27,8 @@ struct Logged {
     prepared: BTreeMap<String, Contents>,
 }
 
-/// The values that a key written without a WAL may have: the last one in a table, and all since.
+/// The values that a key written without a WAL may have: the last value in a table, and all later
+/// values.
 type Unlogged = BTreeMap<(String, String), Vec<Option<String>>>;
 
 struct Life {
@@ -37,7 +38,7 @@ struct Life {
     families: BTreeSet<String>,
     next_family: u32,
     next_value: u32,
-    /// Each point in time since the last opening, and the one that nothing can take back.
+    /// Each point in time since the last opening; `floor` is the index of the last durable one.
     points: Vec<Logged>,
     floor: usize,
     killed_floor: usize,
@@ -289,7 +290,7 @@ impl Life {
             }
             70..78 => {
                 let wait = FlushOptions { wait: true, allow_write_stall: true, ..Default::default() };
-                // Else no other WAL is begun.
+                // Without entries, no other WAL is begun.
                 let has_entries =
                     opened_as.db().int_property_cf(&family, "rocksdb.num-entries-active-mem-table").unwrap()
                         > 0;
@@ -323,7 +324,7 @@ impl Life {
                 self.families.insert(name);
             }
             84..86 if name != "default" => {
-                // A prepared transaction that writes to it could not be committed.
+                // A prepared transaction that writes to the family could not be committed.
                 if self.last().prepared.values().any(|ops| ops.keys().any(|(f, _)| *f == name)) {
                     return;
                 }

@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Panics while it is told to.
+/// Panics while its flag is set.
 #[derive(Default)]
 struct Touchy(AtomicBool);
 
@@ -71,7 +71,8 @@ impl EventListener for Touchy {
     }
 }
 
-/// Panics when it is told that a recovery has ended, and of memtables while it is told to.
+/// A listener that panics at the end of a recovery, and, while its flag is set, at sealed
+/// memtables.
 struct Ticklish {
     touchy: Touchy,
     told: Mutex<Sender<()>>,
@@ -200,7 +201,7 @@ fn a_comparator_that_panics_in_a_write_stops_writes_and_keeps_no_writer_waiting(
     let db = Db::open(&options, "/db").unwrap();
     db.put("a", "1").unwrap();
     comparator.set(true);
-    // Some lead, some follow: each gets the error.
+    // Some writers lead and some follow: each gets the error.
     let errors = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..8)
             .map(|i| {
@@ -215,14 +216,14 @@ fn a_comparator_that_panics_in_a_write_stops_writes_and_keeps_no_writer_waiting(
     assert_eq!(db.get("a").unwrap().unwrap(), b"1");
     assert_eq!(count(&db), 1);
     db.close().unwrap();
-    // No write that failed comes back.
+    // No failed write reappears.
     let db = Db::open(&options, "/db").unwrap();
     assert_eq!(db.get("a").unwrap().unwrap(), b"1");
     assert_eq!(count(&db), 1);
     db.put("b", "2").unwrap();
 }
 
-/// No table can be made, once.
+/// The next creation of a table fails.
 fn no_table() -> FaultRule {
     FaultRule::fail(&[OpKind::Create]).on_name(".sst").retryable(true).times(1)
 }
@@ -238,7 +239,7 @@ fn listeners_that_panic_do_not_keep_a_database_from_going_on_by_itself() {
     for round in 0..3 {
         db.put(format!("key{round}"), "value").unwrap();
         fs.add_rule(no_table());
-        // It has the error, or has waited until there is none.
+        // The flush returns the error, or waits until it is lifted.
         _ = db.flush();
         told.recv().unwrap();
     }
@@ -273,7 +274,7 @@ fn a_listener_that_panics_in_resume_keeps_nobody_waiting() {
     assert_eq!(db.get_cf(&other, "key").unwrap().unwrap(), b"value");
 }
 
-/// Panics when it is told of an error.
+/// A listener that panics when it is told of an error.
 struct Nervous;
 
 impl EventListener for Nervous {

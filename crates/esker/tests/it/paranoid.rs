@@ -49,7 +49,7 @@ impl Disk {
         });
     }
 
-    /// The error is of the changed table, which is gone again.
+    /// Checks that the error names the changed table, and that this table is deleted.
     fn check_refused(&self, error: &Error, tables: &[String]) {
         let changed = self.changed.lock().unwrap().clone().expect("a table was written");
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
@@ -95,11 +95,11 @@ fn is_filled(db: &Db, value: &str) -> bool {
 
 type Change = fn(Vec<u8>) -> Vec<u8>;
 
-/// Changes to a table that holds `fill("new")`, behind its writer's back: its blocks have no
+/// Changes to a table with `fill("new")` that its writer does not notice: its blocks have no
 /// checksums.
 const CHANGES: [Change; 2] = [
     |bytes| replaced(bytes, b"new300", b"old300"),
-    // The end of the range tombstone.
+    // Changes the end of the range tombstone.
     |bytes| replaced(bytes, b"key0020", b"key0021"),
 ];
 
@@ -173,7 +173,7 @@ fn a_table_that_recovery_writes_is_read_back() {
     assert!(is_filled(&disk.open(true).unwrap(), "new"));
 }
 
-/// The findings of each kind of verification, in flushes and in compactions.
+/// Checks the findings of each kind of verification, in flushes and in compactions.
 #[test]
 fn verify_output_flags_find_what_they_are_for_where_they_are_enabled() {
     type Flags = VerifyOutputFlags;

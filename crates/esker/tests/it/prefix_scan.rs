@@ -1,4 +1,4 @@
-//! Prefix scans see every key of their prefix, whatever filters say about other prefixes.
+//! Prefix scans see every key of their prefix, even if filters exclude other prefixes.
 
 use esker::internals::base::perf_context::{PerfContext, PerfLevel, set_perf_level};
 use esker::internals::base::prefix;
@@ -108,7 +108,7 @@ fn a_prefix_scan_sees_its_prefix_whatever_extractor_its_files_were_written_and_o
                         expected,
                         "opened with {at_open}, written with {old}, read with {new}"
                     );
-                    // An open iterator goes on with the extractor that it was opened with.
+                    // An open iterator keeps the extractor with which it was opened.
                     change(at_open);
                     put_and_flush(&db, &["zz"]);
                 }
@@ -117,7 +117,7 @@ fn a_prefix_scan_sees_its_prefix_whatever_extractor_its_files_were_written_and_o
     }
 }
 
-/// Filters without whole keys have the prefix of every key that has one.
+/// A filter without whole keys has the prefixes of all keys that have one.
 #[test]
 fn gets_ask_filters_of_prefixes_where_there_are_no_whole_keys() {
     for partitioned in [None, Some(false), Some(true)] {
@@ -155,8 +155,7 @@ fn gets_ask_filters_of_prefixes_where_there_are_no_whole_keys() {
         }
         let (checked, useful) = asked();
         assert!(checked > 8000, "{partitioned:?}: {checked}");
-        // The file with the prefix, for each get, and what filters of 20 bits a key let pass for
-        // nothing.
+        // Each get reads the file with the prefix; filters of 20 bits a key admit few others.
         assert!(checked - useful < 1500, "{partitioned:?}: {useful} of {checked}");
         let keys: Vec<String> = (0..600).flat_map(|n| [format!("{n:03}a"), format!("{n:03}c")]).collect();
         let (checked, useful) = asked();
@@ -172,7 +171,7 @@ fn gets_ask_filters_of_prefixes_where_there_are_no_whole_keys() {
     }
 }
 
-/// Files behind the one where a prefix would be have other prefixes, and are not read.
+/// Files behind the absent prefix's position have other prefixes, and are not read.
 #[test]
 fn a_scan_of_a_prefix_that_is_not_there_reads_no_block() {
     let statistics = Arc::new(Statistics::new());
@@ -270,7 +269,7 @@ fn a_hash_memtable_is_found_by_seeks_and_in_total_order_only() {
     }
 }
 
-/// A scan that does not see a memtable learns nothing of what the memtable holds.
+/// A scan that skips a memtable must not remember a deleted run: the memtable may have keys in it.
 #[test]
 fn a_scan_past_a_hash_memtable_remembers_no_deleted_run() {
     let mut options = Options::default();

@@ -1,5 +1,5 @@
 //! A compaction that meets a damaged table quarantines it: writes, other compactions and reads of
-//! what is whole go on, nothing is dropped, and nothing newer gets below it.
+//! sound blocks continue, no entry is dropped, and no newer entry moves below it.
 
 use esker::builtin;
 use esker::internals::env::fault::OpKind;
@@ -82,7 +82,7 @@ fn replace(fs: &MemFs, path: &Path, bytes: &[u8]) {
     file.close().unwrap();
 }
 
-/// Flips a bit in the file; gives what it was.
+/// Flips a bit in the file; returns its former bytes.
 fn damage(fs: &MemFs, path: &Path, at: usize) -> Vec<u8> {
     let whole = bytes_of(fs, path);
     let mut bytes = whole.clone();
@@ -91,8 +91,8 @@ fn damage(fs: &MemFs, path: &Path, at: usize) -> Vec<u8> {
     whole
 }
 
-/// A closed database with one table, in which the block with `key` is damaged; gives the table and
-/// its bytes.
+/// A closed database with one table, in which the block with a key is damaged; returns the table
+/// and its right bytes.
 fn with_damaged_table(fs: &MemFs, options: &Options, keys: usize) -> (PathBuf, Vec<u8>) {
     let db = Db::open(options, "/db").unwrap();
     write(&db, 0..keys, 0);
@@ -105,7 +105,7 @@ fn with_damaged_table(fs: &MemFs, options: &Options, keys: usize) -> (PathBuf, V
     (path, whole)
 }
 
-/// The keys that cannot be read; the others have the values of this version.
+/// The keys that cannot be read. Checks that the others have the values of this version.
 fn unreadable(db: &Db, keys: std::ops::Range<usize>, version: usize) -> Vec<usize> {
     let read = |n: &usize| match db.get(key(*n)) {
         Ok(found) => {
@@ -128,7 +128,7 @@ fn a_damaged_table_is_quarantined_and_everything_else_goes_on() {
     let name = path.file_name().unwrap().to_str().unwrap();
     let db = Db::open(&options, "/db").unwrap();
     assert!(db.quarantined_tables().is_empty());
-    // Beside it, so that level 0 is due.
+    // Writes beside the damaged table, so that level 0 is due.
     write(&db, (0..1000).step_by(99), 0);
     db.wait_for_background_work().unwrap();
     let told = heard.take();
@@ -143,7 +143,7 @@ fn a_damaged_table_is_quarantined_and_everything_else_goes_on() {
     let lost = unreadable(&db, 0..1000, 0);
     assert!(lost.contains(&500) && lost.len() < 20, "{lost:?}");
 
-    // Writes, flushes, and compactions of what it does not overlap.
+    // Writes, flushes and compactions beside the damaged table continue.
     for version in 1..5 {
         write(&db, 2000..2300, version);
     }
@@ -159,7 +159,7 @@ fn a_damaged_table_is_quarantined_and_everything_else_goes_on() {
     )
     .unwrap();
     assert!(db.live_files().iter().any(|f| f.level > 0));
-    // Of what it overlaps, they end with its error.
+    // Compactions that overlap it end with its error.
     let refused = db.compact_range(None, None).unwrap_err();
     assert_eq!(
         (refused.kind(), refused.to_string().contains(name)),
@@ -169,7 +169,7 @@ fn a_damaged_table_is_quarantined_and_everything_else_goes_on() {
     assert_eq!(unreadable(&db, 0..1000, 0), lost);
     assert!(heard.take().is_empty(), "it is told once");
 
-    // As long as it is damaged, another attempt finds it out again.
+    // While the table is damaged, each further attempt finds the damage again.
     db.resume().unwrap();
     assert_eq!(db.compact_range(None, None).unwrap_err().kind(), ErrorKind::Corruption);
     db.wait_for_background_work().unwrap();
@@ -182,8 +182,7 @@ fn a_damaged_table_is_quarantined_and_everything_else_goes_on() {
     assert!(unreadable(&db, 0..1000, 0).is_empty() && db.quarantined_tables().is_empty());
 }
 
-/// Level 0 does not fill up until writes stop, whatever lies below the damaged table or is written
-/// over it.
+/// Level 0 does not grow until writes stop, even if entries are written over the damaged table.
 #[test]
 fn writes_over_a_damaged_table_go_on_for_long() {
     let fs = MemFs::new();
@@ -218,7 +217,7 @@ fn who_would_wait_for_a_compaction_over_a_damaged_table_gets_its_error() {
     let refused = (1..10).find_map(|version| write(version).err()).expect("level 0 fills up").to_string();
     assert!(refused.contains(path.file_name().unwrap().to_str().unwrap()), "{refused}");
     assert_eq!(db.quarantined_tables().len(), 1);
-    // Nothing is lost, and all goes on when it is healed.
+    // No entry is lost, and all work continues after the table is repaired.
     replace(&fs, &path, &whole);
     db.resume().unwrap();
     db.wait_for_background_work().unwrap();
@@ -245,8 +244,8 @@ fn a_failed_write_to_the_manifest_is_not_laid_to_a_damaged_table() {
     assert!(db.live_files().iter().all(|file| file.level > 0));
 }
 
-/// A value in a blob file that a compaction has to move on and cannot read: its table stays where
-/// it is, and so does the blob file.
+/// A compaction must rewrite a blob value that it cannot read: its table stays in place, and so
+/// does the blob file.
 #[test]
 fn a_table_with_a_damaged_value_in_a_blob_file_is_quarantined() {
     let fs = MemFs::new();
@@ -275,7 +274,7 @@ fn a_table_with_a_damaged_value_in_a_blob_file_is_quarantined() {
     for n in (0..100).filter(|n| *n != 50) {
         assert_eq!(db.get(key(n)).unwrap(), Some(expected(n)), "key {n}");
     }
-    // Writes, flushes, and compactions of what it does not overlap.
+    // Writes, flushes and compactions beside the damaged table continue.
     for version in 1..5 {
         write(&db, 2000..2300, version);
     }
@@ -294,7 +293,7 @@ fn a_table_with_a_damaged_value_in_a_blob_file_is_quarantined() {
     db.verify_checksum().unwrap();
 }
 
-/// The disk is whole; a read from it was not.
+/// The disk is sound, but one read from it gave bad bytes.
 #[test]
 fn a_read_that_is_damaged_once_fails_no_flush_no_compaction_and_no_batch() {
     let mut flipped = 0;
@@ -326,7 +325,7 @@ fn a_read_that_is_damaged_once_fails_no_flush_no_compaction_and_no_batch() {
     assert!(flipped > 20, "{flipped}");
 }
 
-/// A database whose tables and blob files are damaged again and again, beside a map.
+/// A database whose tables and blob files are damaged again and again, and a map as its model.
 struct ModelRun {
     fs: MemFs,
     options: Options,
@@ -397,8 +396,8 @@ impl ModelRun {
         }
     }
 
-    /// All is as in the model, or is an error and lies in a damaged table, or in a damaged blob
-    /// file.
+    /// Checks that each read gives the model's value, or an error if its table or blob file is
+    /// damaged.
     fn check(&self, db: &Db) {
         let is_damaged = |number: FileNumber| {
             self.damaged
@@ -419,8 +418,8 @@ impl ModelRun {
                     let named = |p: &PathBuf| text.contains(&*p.file_name().unwrap().to_string_lossy());
                     if text.contains(".blob") {
                         assert!(self.damaged.keys().any(named), "{name}: {e}");
-                        // The head of a blob file has no checksum: another version is one that is
-                        // not known.
+                        // The head of a blob file has no checksum: damage may look like an unknown
+                        // version.
                         assert!(matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotSupported), "{e}");
                         continue;
                     }
@@ -480,7 +479,7 @@ fn damage_is_an_error_where_it_is_and_nothing_is_lost_when_it_is_healed() {
             for _ in 0..model_run.rng.usize(2..16) {
                 model_run.write(&db);
                 match model_run.rng.u8(..10) {
-                    // It may be refused; no more than that.
+                    // The call may be refused, but must do no harm.
                     0 => drop(db.compact_range(None, None)),
                     1 => db.resume().unwrap(),
                     _ => {}

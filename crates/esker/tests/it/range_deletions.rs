@@ -22,7 +22,7 @@ fn options(counting: &Arc<CountingComparator>) -> Options {
     options
 }
 
-/// `n` range deletions over as many keys; every fifth key is written again later.
+/// Makes `n` range deletions over as many keys. Every fifth key is written again later.
 fn delete(db: &Db, shape: RangeShape, n: u32, with_snapshots: bool) -> Vec<Snapshot> {
     let mut snapshots = Vec::new();
     for i in 0..n {
@@ -68,8 +68,8 @@ fn contents(db: &Db, snapshots: &[Snapshot]) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
     all
 }
 
-/// Comparisons of a flush, a reopening from the WAL, and two compactions, each of all that was
-/// deleted.
+/// Comparisons of a flush, of a reopening from the WAL, and of two compactions, each over all
+/// deletions.
 fn costs(shape: RangeShape, n: u32, with_snapshots: bool) -> [u64; 4] {
     let counting = Arc::new(CountingComparator::default());
     let options = options(&counting);
@@ -104,7 +104,7 @@ fn flushes_reopenings_and_compactions_of_n_range_deletions_cost_n_log_n_in_every
                 .iter()
                 .zip(few.into_iter().zip(many))
             {
-                // Four times as many, and the logarithm of it: 4.8 times.
+                // Four times as many deletions, times the growth of the logarithm: 4.8 times.
                 assert!(many < 7 * few + 1000, "{name}, {what}: {few} comparisons, then {many}");
             }
         }
@@ -112,7 +112,8 @@ fn flushes_reopenings_and_compactions_of_n_range_deletions_cost_n_log_n_in_every
 }
 
 /// Comparisons of a new iterator and its seeks to the middle and to both ends, after each of `n`
-/// range deletions; counted over the last tenth. The keys are in the same memtable or in a file.
+/// range deletions; counted for the last tenth of the deletions. The keys are in the same memtable
+/// or in a file.
 fn cost_of_iterators(shape: RangeShape, n: u32, is_flushed: bool, with_snapshot: bool) -> u64 {
     let counting = Arc::new(CountingComparator::default());
     let db = Db::open(&options(&counting), "/db").unwrap();
@@ -152,14 +153,14 @@ fn an_iterator_after_each_range_deletion_costs_no_more_for_those_before_it() {
             let cost = |n| cost_of_iterators(shape, n, is_flushed, with_snapshot);
             let [few, many] = [300, 2400].map(cost);
             let what = format!("{name}, flushed: {is_flushed}, at a snapshot: {with_snapshot}");
-            // Of a leaf of the memtable that is covered in part, each record may be looked up.
+            // In a partly covered leaf of the memtable, each record may be looked up.
             assert!(many < 2 * few + 30_000, "{what}: {few} comparisons each, then {many}");
         }
     }
 }
 
-/// The user of a queue sees the right keys at each end. Meanwhile keys are written and deleted, one
-/// by one and in ranges, and some are written anew.
+/// Iterators see the right keys at both ends of a queue while keys are written and deleted, one by
+/// one and in ranges, and some are written again.
 #[test]
 fn iterators_over_a_memtable_show_what_is_there_while_ranges_are_deleted_and_written_anew() {
     for_each_seed("a queue by ranges", 6, |_, mut rng| {
@@ -212,7 +213,7 @@ fn iterators_over_a_memtable_show_what_is_there_while_ranges_are_deleted_and_wri
                 check_ends(&mut db.iter_opt(options, &family).unwrap(), model);
             }
         }
-        // Without range deletions there is what they alone have deleted.
+        // With `ignore_range_deletions`, keys are visible that only ranges have deleted.
         let options = ReadOptions { ignore_range_deletions: true, ..ReadOptions::new() };
         let mut iter = db.iter_opt(options, &family).unwrap();
         iter.seek_to_first();

@@ -25,7 +25,7 @@ fn tier(read_tier: ReadTier) -> ReadOptions {
     ReadOptions { read_tier, ..ReadOptions::default() }
 }
 
-/// The results of point reads of `keys`, after checking that every kind gives the same.
+/// The results of point reads of `keys`. Checks that every kind of read gives the same.
 fn read_all_ways(db: &Db, options: &ReadOptions, keys: &[&str]) -> Vec<Result<Option<String>, ErrorKind>> {
     let family = db.default_column_family();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -102,7 +102,7 @@ fn the_cache_only_tier_opens_no_table() {
         db.put(key, "value").unwrap();
         db.flush().unwrap();
     }
-    // The block of each is in the cache.
+    // The block of each key is in the cache.
     keys.iter().for_each(|key| assert!(db.get(key).unwrap().is_some()));
     let cached = tier(ReadTier::BlockCache);
     fs.on_op(|op| assert!(!matches!(op.kind, OpKind::Read | OpKind::Open), "{op:?}"));
@@ -121,7 +121,7 @@ fn the_cache_only_tier_opens_no_table() {
     fs.clear_hook();
 }
 
-/// Past its deadline a read gives what it has in memory, and waits for no file.
+/// After its deadline a read still returns values from memory, and waits for no file.
 #[test]
 fn a_read_past_its_deadline_waits_for_no_file() {
     let (fs, clock) = (fault_fs(), Arc::new(MockClock::new(1_000_000)));
@@ -141,7 +141,7 @@ fn a_read_past_its_deadline_waits_for_no_file() {
     let keys = ["key07", "new", "key99", "blob"];
     let until =
         |micros| ReadOptions { deadline: Some(Duration::from_micros(micros)), ..ReadOptions::default() };
-    // Sleeping moves the clock on.
+    // Sleep advances the clock.
     const NOW: u64 = 1 << 40;
     clock.set_micros(NOW);
     let there: Vec<_> = ["value", "value", "value", &"b".repeat(100)].map(|v| Ok(Some(v.to_owned()))).into();
@@ -170,7 +170,7 @@ fn a_read_past_its_deadline_waits_for_no_file() {
     assert_eq!(iter.status().unwrap_err().kind(), ErrorKind::TimedOut);
 }
 
-/// However far a scan is told to read ahead, it reads no further than the file goes.
+/// A scan reads ahead no further than the file's end, whatever the option says.
 #[test]
 fn as_much_read_ahead_as_can_be_asked_for_is_the_whole_file() {
     let fs = fault_fs();

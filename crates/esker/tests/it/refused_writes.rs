@@ -1,4 +1,5 @@
-//! Writes that memtables refuse: no WAL keeps them, later writes go on, and the directory opens.
+//! Writes that memtables refuse: no WAL keeps them, later writes succeed, and the directory can be
+//! opened.
 
 use esker::internals::base::comparator::Comparator;
 use esker::internals::env::{CrashChoices, CrashFs};
@@ -11,11 +12,10 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicBool};
 
-/// The most bytes of a key and a value together, as the page of the format says.
+/// Most bytes of a key and a value together, as in the page on the format.
 const MAX_ENTRY_BYTES: usize = u32::MAX as usize - 64;
 
-/// Panics at every key that begins with "bad", also in a recovery, unless it was told to be
-/// patient.
+/// Panics at every key that begins with "bad", also in a recovery, while `is_patient` is false.
 #[derive(Default)]
 struct Picky {
     is_patient: AtomicBool,
@@ -73,7 +73,7 @@ fn put_bad(db: &Db, picky: &ColumnFamilyHandle, options: &WriteOptions) -> Error
     db.write_opt(options, &mut batch).unwrap_err()
 }
 
-/// Before `resume` no write is taken: a part of the failed one is in memtables.
+/// Before `resume`, writes are refused: a part of the failed one is in memtables.
 #[test]
 fn writes_go_on_after_resume_without_a_write_that_a_memtable_refused() {
     for (recycled, unlogged, prefix) in [(0, false, "k"), (2, false, "k"), (0, true, "k"), (0, false, "")] {
@@ -146,7 +146,7 @@ fn a_refused_write_is_no_conflict_after_resume() {
     assert_eq!(db.db().get("half").unwrap().unwrap(), b"new");
 }
 
-/// No memtable has an entry of it, so that nothing has to be recovered from.
+/// No memtable has an entry of the write, so no recovery is needed.
 #[cfg(debug_assertions)]
 #[test]
 fn a_write_that_finds_no_memory_at_its_first_entry_stops_nothing() {
@@ -235,8 +235,7 @@ fn no_wal_keeps_a_write_that_a_memtable_refused() {
     }
 }
 
-/// The commit is refused, not the section: that is what was prepared, and what a caller may roll
-/// back.
+/// Only the commit is refused: the section stays prepared, and the caller may roll it back.
 #[test]
 fn a_commit_that_a_memtable_refused_leaves_its_section_prepared() {
     let comparator = Arc::<Picky>::default();
@@ -267,7 +266,7 @@ fn a_commit_that_a_memtable_refused_leaves_its_section_prepared() {
     db.put("later", "value").unwrap();
 }
 
-/// The allocator has no block for the memtable, at one block after the other of a large batch.
+/// The allocator refuses the memtable a block, at each block of a large batch in turn.
 #[cfg(debug_assertions)]
 #[test]
 fn a_write_that_finds_no_memory_is_in_no_wal() {
@@ -314,7 +313,7 @@ fn a_write_that_finds_no_memory_is_in_no_wal() {
     assert!(refusals > 3, "{refusals}");
 }
 
-/// Zeros that nothing reads take no memory.
+/// Zeroed pages that are not read take no memory.
 #[test]
 fn an_entry_beyond_the_limit_is_refused_before_anything_is_written() {
     let (_disk, options, families) = picky(Arc::default());

@@ -1,4 +1,4 @@
-//! A database without MANIFEST and CURRENT comes back from its tables and WALs.
+//! A repair restores a database without MANIFEST and CURRENT from its tables and WALs.
 
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
@@ -74,7 +74,7 @@ fn fill(options: &Options, path: &Path) -> Vec<Vec<(String, String)>> {
         let (begin, end) = (format!("key{:04}", 20 * round), format!("key{:04}", 20 * round + 10));
         db.delete_range(begin, end).unwrap();
         match round {
-            // The others stay in the WAL, which then has what these tables have too.
+            // The other families stay in the WAL, which also has the entries of these tables.
             0 | 2 => db.flush_opt(&Default::default(), &[&db.default_column_family(), &merging]).unwrap(),
             1 => db.flush_opt(&Default::default(), &[&reverse]).unwrap(),
             _ => {}
@@ -128,7 +128,7 @@ fn a_family_whose_timestamps_are_in_memory_only_comes_back_as_one() {
         let write = WriteOptions::default();
         let (mut db_options, path_of) = (options.db.clone(), |i: u64| format!("k{i:02}"));
         db_options.create_missing_column_families = true;
-        // The other family keeps the WAL.
+        // The other family needs the WAL, so it stays.
         let plain = ColumnFamilyDescriptor::new("plain", ColumnFamilyOptions::default());
         let both = [default[0].clone(), plain.clone()];
         let db = Db::open_cf(&db_options, path, both.to_vec()).unwrap();
@@ -191,7 +191,7 @@ fn a_family_whose_timestamps_are_in_memory_only_comes_back_as_one() {
     }
 }
 
-/// Those of them that the database has: nothing but the WAL tells of a family without tables.
+/// The families that the database has: only the WAL names a family without tables.
 fn db_families(
     options: &Options,
     path: &Path,
@@ -201,7 +201,7 @@ fn db_families(
     all.into_iter().filter(|family| names.contains(&family.name)).collect()
 }
 
-/// Such tables say that they are in no family, or in the one they come from, and nothing of their
+/// Tables of this kind name no family, or the one from which they come, and do not contain their
 /// age.
 #[test]
 fn ingested_and_imported_tables_keep_their_family_and_age_if_the_manifest_can_be_read() {
@@ -258,7 +258,7 @@ fn ingested_and_imported_tables_keep_their_family_and_age_if_the_manifest_can_be
     }
 }
 
-/// Its tables are still there, because a handle holds it.
+/// The family's tables are still on disk, because a handle holds it.
 #[test]
 fn a_dropped_family_stays_dropped_if_the_manifest_can_be_read() {
     let path = Path::new("/db");
@@ -298,7 +298,7 @@ fn a_dropped_family_stays_dropped_if_the_manifest_can_be_read() {
 #[test]
 fn operands_joined_by_a_flush_are_not_taken_from_the_wal_again() {
     let mut options = options();
-    // A compaction takes the sequence numbers away that tell what the table has of the WAL.
+    // A compaction would zero the sequence numbers that show which WAL entries the table has.
     options.cf.disable_auto_compactions = true;
     let path = Path::new("/db");
     let mut db_options = options.db.clone();
@@ -474,8 +474,7 @@ fn a_manifest_that_was_only_begun_is_not_taken_for_the_newest() {
         let db = Db::open_cf(&db_options, path, families()).unwrap();
         db.put_cf(&db.column_family("only in a WAL").unwrap(), "key", "value").unwrap();
         drop(db);
-        // As when power fails while the next open writes its MANIFEST, or a repair that was tried
-        // before.
+        // The state after a power failure while an open or an earlier repair writes its MANIFEST.
         let manifests = fs.children(path).unwrap().into_iter().filter(|name| name.starts_with("MANIFEST"));
         let manifest = path.join(manifests.max().unwrap());
         let mut beginning = vec![0; begun_with];
@@ -513,7 +512,7 @@ fn wals_from_before_there_was_a_wal_dir_are_read_where_they_are() {
     assert_eq!(db.get("key").unwrap().unwrap(), b"from a WAL beside the tables");
     db.close().unwrap();
     drop(db);
-    // A directory by two names has its WALs once.
+    // A directory with two names has each WAL once.
     options.cf.merge_operator = esker::builtin::merge_operator("stringappend");
     options.db.wal_dir = None;
     let db = Db::open(&options, path).unwrap();
@@ -538,8 +537,8 @@ fn a_repair_that_failed_or_was_cut_short_is_done_again_and_loses_nothing() {
         options.db.wal_dir = wal_dir.map(Into::into);
         let expected = fill(&options, path);
         lose(&disk, path, gone);
-        // A power loss on the way may lose writes that were not synced before; after the repair it
-        // loses none.
+        // A power loss during the repair may lose writes that were not synced before; after the
+        // repair it loses none.
         let killed = disk.crash_clone(&CrashChoices::process_kill());
         options.db.env = Env::with_fs(Arc::new(killed.clone()));
         repair_db(&options, path, &families(&options)).unwrap();
@@ -565,8 +564,8 @@ fn a_repair_that_failed_or_was_cut_short_is_done_again_and_loses_nothing() {
             }
             let db = Db::open_cf(&options.db, path, families(&options))
                 .unwrap_or_else(|e| panic!("step {step}: {repaired:?}, then {e}"));
-            // A table that cannot be read this time is not damaged for that. A part of a WAL that
-            // cannot be read is left out, and reported.
+            // A table whose read fails once does not count as damaged. A part of a WAL that cannot
+            // be read is left out, and reported.
             assert!(
                 repaired.as_ref().is_ok_and(|told| told.tables_lost.is_empty() && told.blobs_lost.is_empty())
                     || repaired.is_err(),
@@ -586,8 +585,7 @@ fn a_repair_that_failed_or_was_cut_short_is_done_again_and_loses_nothing() {
     }
 }
 
-/// Without what it says a family that was dropped would be there again, and what had been compacted
-/// away.
+/// Without the MANIFEST's facts, a dropped family and compacted entries would reappear.
 #[test]
 fn a_manifest_that_cannot_be_read_for_once_is_not_taken_for_damaged() {
     let path = Path::new("/db");
@@ -613,9 +611,10 @@ fn a_manifest_that_cannot_be_read_for_once_is_not_taken_for_damaged() {
     }
 }
 
-/// A process died while a copy was made of the directory. The copy has tables that a compaction had
-/// replaced, and those of a dropped family. One table has an older value of a key whose newest
-/// value has lost its sequence number. Returns the options, and the contents of the default family.
+/// Simulates a process that died while its directory was copied. The copy has tables that a
+/// compaction had replaced, and tables of a dropped family. One table has an older value of a key
+/// whose newest value has lost its sequence number. Returns the options, and the contents of the
+/// default family.
 fn with_given_up_tables(disk: &CrashFs) -> (Options, Vec<(String, String)>) {
     let mut options = options();
     options.db.env = Env::with_fs(Arc::new(disk.clone()));
@@ -632,7 +631,7 @@ fn with_given_up_tables(disk: &CrashFs) -> (Options, Vec<(String, String)>) {
     db.put("overwritten", "new").unwrap();
     db.delete("key0001").unwrap();
     db.flush().unwrap();
-    // Only the older one is held.
+    // Only the older table is held.
     let newest = db.live_files().into_iter().max_by_key(|file| file.file_number).unwrap();
     db.compact_range_opt(&all, &default, None, None).unwrap();
     db.flush_opt(&Default::default(), &[&db.column_family("merging").unwrap()]).unwrap();
@@ -668,7 +667,7 @@ fn what_was_given_up_stays_so_though_a_table_of_another_family_is_lost() {
     drop(db);
     let fs = options.db.env.fs.clone();
     flip_a_bit(fs.as_ref(), &path.join(&of_merging.relative_filename));
-    // All of it was flushed.
+    // All entries were flushed.
     for wal in fs.children(path).unwrap().iter().filter(|name| name.ends_with(".log")) {
         fs.delete_file(&path.join(wal)).unwrap();
     }
@@ -721,7 +720,7 @@ fn what_was_given_up_stays_so_when_a_repair_is_done_again() {
     }
 }
 
-/// Nothing says any more that the older one was dropped.
+/// No readable record says that the older family was dropped.
 #[test]
 fn families_of_one_name_come_back_under_two() {
     let disk = CrashFs::new();

@@ -49,14 +49,14 @@ fn options(rng: &mut fastrand::Rng) -> Options {
     options
 }
 
-/// One cursor, its expected contents and its expected place.
+/// One cursor, its expected contents and its expected position.
 struct Watched {
     iter: DbIterator,
     model: Arc<Model>,
     snapshot: Option<Snapshot>,
     bounds: (Option<String>, Option<String>),
     by_prefix: bool,
-    /// The entries that the last seek may show, and the place in them.
+    /// The entries that the last seek may show; `at` is the position in them.
     shown: Vec<(String, String)>,
     at: Option<usize>,
 }
@@ -124,7 +124,7 @@ impl Watched {
         if self.by_prefix
             && let Some(at) = self.at
         {
-            // An end's prefix is the one to stay in.
+            // The prefix at an end becomes the prefix to stay in.
             let found = self.shown[at].0.clone();
             self.allow(Some(&found));
             self.at = self.shown.iter().position(|(key, _)| *key == found);
@@ -152,7 +152,7 @@ impl Watched {
     }
 }
 
-/// The database and what it should hold.
+/// The database and its expected contents.
 struct History {
     options: Options,
     db: Db,
@@ -160,7 +160,7 @@ struct History {
     files: usize,
     snapshots: Vec<(Snapshot, Arc<Model>)>,
     watched: Vec<Watched>,
-    /// Every move of a cursor finds another super version than the one before.
+    /// Whether the super version changes before every move of a cursor.
     changes_super_versions: bool,
     answers: u64,
 }
@@ -181,8 +181,7 @@ impl History {
         }
     }
 
-    /// Keys of these are put when they are not there and single-deleted, nothing else but deleted
-    /// by ranges.
+    /// Whether key `i` is put only while absent, and deleted only by single deletions and ranges.
     fn is_single(i: usize) -> bool {
         i % 10 == 7
     }
@@ -268,7 +267,7 @@ impl History {
                 let change = rng.usize(0..5).to_string();
                 let name =
                     ["max_sequential_skip_in_iterations", "deleted_run_block_min_entries"][rng.usize(..2)];
-                // Not all of them can be changed.
+                // Some of the options cannot be changed.
                 drop(self.db.set_options(&family, &[(name, &change)]));
             }
             7..10 => self.snapshots.push((self.db.snapshot(), Arc::new(self.model.clone()))),
@@ -314,7 +313,7 @@ impl History {
         watched.at = None;
     }
 
-    /// A batch's own writes over the database, at now or at a snapshot, both ways.
+    /// Reads a batch's own writes over the database, as of now or a snapshot, in both directions.
     fn look_through_a_batch(&self, rng: &mut fastrand::Rng) {
         let (mut own, mut options, mut model) =
             (WriteBatchWithIndex::default(), ReadOptions::new(), self.model.clone());
@@ -356,7 +355,7 @@ impl History {
             let skips = rng.usize(0..5).to_string();
             return self.db.set_options(&family, &[("max_sequential_skip_in_iterations", &skips)]).unwrap();
         }
-        // A key that all are before.
+        // A key behind all others.
         self.db.put("999", format!("{step}")).unwrap();
         self.model.insert("999".to_owned(), format!("{step}"));
         self.db.flush().unwrap();

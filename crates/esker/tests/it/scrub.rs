@@ -1,5 +1,5 @@
-//! Damage in a table is found by scrubbing before anybody reads it, and stays where it is:
-//! everything else goes on.
+//! Scrubbing finds damage in a table before a read does. The damaged table stays in place, and all
+//! other work continues.
 
 use esker::internals::base::probe::Probes;
 use esker::internals::env::{FileSystem, MemFs};
@@ -12,14 +12,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 const KEYS: usize = 2000;
-/// So fast that no test waits for it.
+/// A rate so high that no test waits for it.
 const FAST: u64 = 1 << 40;
 
 struct Listener(Mutex<Sender<(BackgroundErrorReason, Error)>>);
 
 impl EventListener for Listener {
     fn on_background_error(&self, reason: BackgroundErrorReason, error: &mut Option<Error>) {
-        // The receiver is gone when the test is over.
+        // The receiver may be gone when the test ends.
         self.0.lock().unwrap().send((reason, error.clone().unwrap())).ok();
     }
 }
@@ -98,7 +98,7 @@ fn tables_without_damage_are_read_again_and_again_and_nothing_is_said() {
     let db = Db::open(&options, "/db").unwrap();
     fill(&db);
     let bytes: u64 = tables(&fs).iter().map(|path| fs.file_size(path).unwrap()).sum();
-    // Two more passes have seen the table, whenever the first began.
+    // After two more passes, one complete pass has seen the table.
     let passes = db.scrub_state().unwrap().passes;
     while db.scrub_state().unwrap().passes < passes + 2 {
         std::thread::yield_now();
@@ -141,7 +141,7 @@ fn a_damaged_block_is_told_and_everything_else_goes_on() {
 
     let lost = unreadable(&db);
     assert!(lost.contains(&1050) && lost.len() < 100 && lost.is_sorted_by(|a, b| a + 1 == *b), "{lost:?}");
-    // A scan that ends before it, one from behind it, and batches with it.
+    // A scan that ends before the damage, one that begins behind it, and batches over it.
     let (first, last) = (lost[0], lost[lost.len() - 1]);
     let scan = |options: ReadOptions| {
         let mut iter = db.iter_opt(options, &db.default_column_family()).unwrap();
@@ -159,7 +159,7 @@ fn a_damaged_block_is_told_and_everything_else_goes_on() {
     let answers = db.multi_get(&[key(0), key(1050), key(KEYS - 1)]);
     assert_eq!(answers.iter().map(|a| a.is_ok()).collect::<Vec<_>>(), [true, false, true]);
 
-    // It may be written over, and is right from then on, flushed or not.
+    // The lost keys may be written again, and are then right, flushed or not.
     for n in lost {
         db.put(key(n), value(n)).unwrap();
     }
@@ -198,7 +198,7 @@ fn blob_files_are_read_too_and_damage_in_one_costs_only_its_value() {
     assert!(heard.try_recv().is_err(), "it is told once");
 }
 
-/// Panics when it is told of damage.
+/// A listener that panics when it is told of damage.
 struct Nervous;
 
 impl EventListener for Nervous {
@@ -241,7 +241,7 @@ fn a_pass_does_not_go_through_all_files_for_each() {
     let lists = Arc::new(AtomicU64::new(0));
     let counted = lists.clone();
     probes.on("scrub:list", move |path| {
-        // Other tests come by, too.
+        // The probe is also hit by other tests.
         let is_ours = path.downcast_ref::<PathBuf>().is_some_and(|path| path == Path::new("/counted"));
         counted.fetch_add(u64::from(is_ours), Ordering::Relaxed);
     });
@@ -253,6 +253,6 @@ fn a_pass_does_not_go_through_all_files_for_each() {
     let lists = lists.load(Ordering::Relaxed);
     let state = db.scrub_state().unwrap();
     assert!(state.tables >= FILES, "{state:?}");
-    // All files, and then whether there are new ones.
+    // Each pass lists all files once, and then checks for new ones.
     assert!(lists <= 2 * (state.passes + 1), "{lists} in {state:?}");
 }

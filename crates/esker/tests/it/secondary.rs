@@ -1,4 +1,4 @@
-//! Secondary instances: databases that follow another one's files.
+//! Secondary instances: databases that follow a primary's files.
 #![allow(clippy::disallowed_methods, reason = "a test that waits for the primary's purge")]
 
 mod campaign;
@@ -56,7 +56,7 @@ fn all(db: &Db) -> Pairs {
     pairs(db, &db.default_column_family(), ReadOptions::default())
 }
 
-/// As `test_open_as_secondary` of rust-rocksdb.
+/// The scenario of rust-rocksdb's `test_open_as_secondary`.
 #[test]
 fn a_secondary_sees_what_the_primary_had_at_the_last_catch_up() {
     let dir = TempDir::new("secondary");
@@ -76,7 +76,7 @@ fn a_secondary_sees_what_the_primary_had_at_the_last_catch_up() {
     assert_eq!(secondary.get("key1").unwrap().unwrap(), b"value2");
 }
 
-/// As `test_open_cf_descriptors_as_secondary` of rust-rocksdb.
+/// The scenario of rust-rocksdb's `test_open_cf_descriptors_as_secondary`.
 #[test]
 fn a_secondary_opens_some_of_the_families() {
     let dir = TempDir::new("secondary");
@@ -377,7 +377,8 @@ fn tables_and_blob_files_that_the_primary_has_deleted_stay_readable_until_the_ne
     }
 }
 
-/// An open descriptor keeps the space of a deleted file. No call helps to close it.
+/// An open descriptor keeps the space of a deleted file. Waits until all are closed, without
+/// further calls.
 fn wait_until_deleted_files_are_closed(dir: &Path) {
     let begin = Instant::now();
     while deleted_and_open(dir) > 0 {
@@ -540,7 +541,7 @@ fn damage_is_told_and_the_secondary_goes_on_once_the_primary_has_flushed() {
     fs.truncate(&path, 0).unwrap();
     fs.reopen_writable_file(&path).unwrap().append(&whole).unwrap();
 
-    // The primary may be writing the record.
+    // The primary may still be writing the record.
     secondary.try_catch_up_with_primary().unwrap();
     assert_eq!(all(&secondary).len(), 1);
     // A later WAL has records; the default family needs the damaged one.
@@ -630,7 +631,7 @@ fn a_failed_catch_up_leaves_what_was_seen_and_the_next_one_succeeds() {
     assert!(failures > 10, "{failures}");
 }
 
-/// Has the n-th operation from now on fail.
+/// Makes the n-th operation from now on fail.
 fn fail_nth(fs: &FaultFs, n: u64) {
     use esker::internals::env::fault::FaultRule;
     fs.add_rule(FaultRule::fail_any().nth(n));

@@ -1,4 +1,4 @@
-//! Options changed while the database runs are in force, on disk, and refused as a whole.
+//! Changed options are in force and on disk, and an invalid change is refused as a whole.
 
 use esker::internals::cache::{Cache, CacheOptions, Role};
 use esker::internals::env::mem::MemFs;
@@ -70,8 +70,7 @@ fn database_options_change_too() {
     assert_eq!(db.get("7").unwrap().as_deref(), Some(&b"v"[..]));
 }
 
-/// Memtables that wait for more of them before they are flushed may be as many as stop writers
-/// under the new options.
+/// Memtables that wait for a common flush may be enough to stop writers under the new options.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a writer who waits for ever is left behind")]
 fn memtables_that_a_change_makes_due_are_flushed() {
@@ -94,7 +93,7 @@ fn memtables_that_a_change_makes_due_are_flushed() {
     assert!(waiting() < 2);
 }
 
-/// Numbers that OPTIONS files took are in no MANIFEST.
+/// The MANIFEST does not have the numbers that OPTIONS files took.
 #[test]
 fn the_newest_options_file_is_that_of_the_last_time_it_was_opened() {
     let mut options = options();
@@ -113,7 +112,7 @@ fn the_newest_options_file_is_that_of_the_last_time_it_was_opened() {
     }
 }
 
-/// Where index and filter of a table live is decided when it is opened.
+/// The place of a table's index and filter in memory is decided when the table is opened.
 #[test]
 fn tables_written_after_a_change_of_their_options_are_also_opened_with_it() {
     let mut options = options();
@@ -133,7 +132,7 @@ fn tables_written_after_a_change_of_their_options_are_also_opened_with_it() {
     assert_eq!(write(), 1, "the index of the table that was written then is in the cache");
 }
 
-/// Numbers that mean "never" are not multiplied beyond what there is.
+/// Huge numbers that mean "never" must not overflow.
 #[test]
 fn numbers_without_end_do_not_overflow() {
     let mut options = options();
@@ -147,7 +146,7 @@ fn numbers_without_end_do_not_overflow() {
     assert_eq!((sealed, flushed.as_str()), (0, "0"), "the WAL is not too long");
 }
 
-/// RocksDB's `SetBufferSize` ends a stall. Here no flush is going to.
+/// RocksDB's `SetBufferSize` ends a stall. Here no flush would end it.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a writer who waits for ever is left behind")]
 fn writers_who_wait_for_memory_go_on_when_there_may_be_more_of_it() {

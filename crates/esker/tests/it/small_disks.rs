@@ -82,7 +82,7 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// `None` if this process may not mount, which is said.
+    /// Mounts a file system. `None` if this process may not mount; a message says so.
     fn new(kind: &str, mebibytes: u64) -> Option<Mounted> {
         let dir = TempDir::new(kind);
         let at = dir.join("at");
@@ -104,7 +104,7 @@ impl Mounted {
         Some(Mounted { dir, at })
     }
 
-    /// Takes space until this much is left, and says where.
+    /// Fills the disk until `left` bytes remain; returns the path of the filler.
     fn fill(&self, left: u64) -> PathBuf {
         let filler = self.at.join("filler");
         let mut file = std::fs::File::create(&filler).unwrap();
@@ -162,7 +162,7 @@ fn a_small_database_opens_on_a_disk_with_little_room_or_leaves_it_as_it_was() {
     }
 }
 
-/// At each place where the disk may become full while a database is made or opened.
+/// The disk becomes full at each possible step of creating or opening a database.
 #[test]
 fn a_failed_opening_leaves_no_file_behind() {
     let mut failures = 0;
@@ -196,7 +196,7 @@ fn a_failed_opening_leaves_no_file_behind() {
             faults.no_space_after(None);
             match opened {
                 Ok(_) => break,
-                // The new MANIFEST names what was made.
+                // The new MANIFEST is in force and names the new files.
                 Err(_) if current() != in_force => break,
                 Err(e) => {
                     failures += 1;

@@ -55,13 +55,13 @@ impl Scene {
     }
 }
 
-/// A new table of about 4 KiB.
+/// Writes a table of about 4 KiB.
 fn add_table(db: &Db, name: &str) {
     (0..4).for_each(|i| db.put(format!("{name}{i}"), [b'v'; 1_000]).unwrap());
     db.flush().unwrap();
 }
 
-/// Waits for jobs that no call waits for.
+/// Waits until `condition` holds: no call waits for these jobs.
 fn until(condition: impl Fn() -> bool) {
     while !condition() {
         std::thread::yield_now();
@@ -72,7 +72,8 @@ fn compact(db: &Db) -> esker::Result<()> {
     db.compact_range(None::<&[u8]>, None::<&[u8]>)
 }
 
-/// A rate at which the first file goes and the second one waits longer than any test.
+/// A deletion rate at which the first file is deleted, and the second one waits longer than any
+/// test.
 fn slow() -> SstFileManagerOptions {
     SstFileManagerOptions { rate_bytes_per_sec: 1, max_trash_db_ratio: 100.0, ..Default::default() }
 }

@@ -1,4 +1,4 @@
-//! Tables of compactions end where a partitioner says.
+//! Compactions end their tables where a partitioner says.
 
 use esker::internals::env::mem::MemFs;
 use esker::options::{
@@ -38,11 +38,11 @@ fn tables_end_where_a_fixed_prefix_changes_and_moves_are_refused_across_it() {
     let db = Db::open(&options, "/db").unwrap();
     fill(&db, 0);
     assert_eq!(tables(&db).len(), 1, "flushes are not partitioned");
-    // One table into empty levels: a move, but for its three prefixes.
+    // One table goes into empty levels: it would move, but has three prefixes.
     db.compact_range(None, None).unwrap();
     let of = |level, user: &str| (level, format!("{user}/00"), format!("{user}/19"));
     assert_eq!(tables(&db), [of(6, "anna"), of(6, "bert"), of(6, "cleo")]);
-    // Tables of one prefix move.
+    // Tables with one prefix move.
     let family = db.default_column_family();
     fill(&db, 1);
     db.compact_range(None, None).unwrap();
@@ -67,10 +67,11 @@ fn tables_end_where_a_fixed_prefix_changes_and_moves_are_refused_across_it() {
     assert!(printed.contains("SstPartitionerFixedPrefixFactory"), "{printed}");
 }
 
-/// Whether it is full, and manual; output level, smallest and largest key.
+/// The context of a partitioner: whether the compaction is full, and manual; output level, smallest
+/// and largest key.
 type Made = (bool, bool, usize, String, String);
 
-/// Ends tables before keys that end in `0`, and writes down what it is asked.
+/// Ends tables before keys that end in `0`, and records its calls.
 #[derive(Default)]
 struct Tens {
     made: Mutex<Vec<Made>>,
@@ -114,7 +115,7 @@ fn a_partitioner_of_the_user_sees_neighbouring_keys_and_its_compaction() {
     assert_eq!(made, [(true, true, 6, "anna/00".to_owned(), "cleo/19".to_owned())]);
     assert_eq!(tables(&db).len(), 6);
     assert!(tables(&db).iter().all(|(_, smallest, _)| smallest.ends_with('0')));
-    // Reopened without it: its name is in the OPTIONS file, but an open does not need it.
+    // Reopens without the partitioner: the OPTIONS file has its name, but an open does not need it.
     db.close().unwrap();
     drop(db);
     options.cf.sst_partitioner_factory = None;

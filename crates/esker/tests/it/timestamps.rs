@@ -1,4 +1,4 @@
-//! Families with user-defined timestamps: every point in time is read as a model has it, through
+//! Families with user-defined timestamps: reads at every point in time match a model, through
 //! flushes, compactions and reopenings.
 
 mod counted;
@@ -52,11 +52,11 @@ enum Event {
     Put(String, String),
     Delete(String),
     Merge(String, String),
-    /// Of these keys in the family's order, the first included.
+    /// A deletion of the keys between two keys in the family's order, the first included.
     DeleteRange(String, String),
 }
 
-/// Keys and values as of `point`, with the timestamps of the newest writes that count.
+/// Keys and values as of `point`, with the timestamps of the newest visible writes.
 fn state(history: &[(u64, Event)], point: u64) -> BTreeMap<String, (String, u64)> {
     let mut state: BTreeMap<String, (String, u64)> = BTreeMap::new();
     for (time, event) in history.iter().filter(|(time, _)| *time <= point) {
@@ -70,7 +70,7 @@ fn state(history: &[(u64, Event)], point: u64) -> BTreeMap<String, (String, u64)
             }
             Event::DeleteRange(a, b) => {
                 let (low, high) = (a.min(b), a.max(b));
-                // Backwards the first key is the larger one, and the last is not in it either.
+                // In a reversed order the first key is the larger one; the last is still excluded.
                 let gone =
                     |key: &String| if a <= b { key >= low && key < high } else { key > low && key <= high };
                 state.retain(|key, _| !gone(key));
@@ -84,7 +84,7 @@ fn check(db: &Db, history: &[(u64, Event)], point: u64, is_reverse: bool) {
     check_by(TimestampFormat::STOCK, db, history, point, is_reverse);
 }
 
-/// Both directions, seeks and gets, with timestamps as `format` has them.
+/// Checks scans in both directions, seeks and gets, with timestamps of this `format`.
 fn check_by(format: TimestampFormat, db: &Db, history: &[(u64, Event)], point: u64, is_reverse: bool) {
     let at = |point| format.at(point);
     let mut expected: Vec<_> = state(history, point).into_iter().collect();
@@ -149,7 +149,7 @@ fn apply_by(format: TimestampFormat, db: &Db, time: u64, event: &Event) {
     .unwrap();
 }
 
-/// All of the default family, into new files.
+/// Rewrites the default family into new files.
 pub(crate) fn rewrite(db: &Db) {
     let options = CompactRangeOptions {
         bottommost_level_compaction: BottommostLevelCompaction::Force,
@@ -248,7 +248,7 @@ fn timestamps_in_memory_only_end_with_the_flush() {
     check_newest(&db, 100);
     db.close().unwrap();
     drop(db);
-    // The MANIFEST says it; the option need not.
+    // The MANIFEST records it; the option need not.
     options.cf.persist_user_defined_timestamps = true;
     let db = Db::open(&options, "/db").unwrap();
     check_newest(&db, u64::MAX);
@@ -286,7 +286,7 @@ fn a_timestamp_is_wanted_where_there_are_some_and_nowhere_else() {
 }
 
 /// Versions from `from` to `to` as an iterator with `iter_start_ts` shows them, forward: key,
-/// timestamp, value or none.
+/// timestamp, and value or `None`.
 fn versions(db: &Db, from: u64, to: u64) -> Vec<(String, u64, Option<String>)> {
     let options = ReadOptions { iter_start_ts: Some(ts(from).to_vec()), ..at(to) };
     let mut iter = db.iter_opt(options, &db.default_column_family()).unwrap();
@@ -313,7 +313,7 @@ fn versions(db: &Db, from: u64, to: u64) -> Vec<(String, u64, Option<String>)> {
     iter.status().unwrap();
     backward.reverse();
     assert_eq!(backward, forward, "backward from {from} to {to}");
-    // To and fro, from every place.
+    // Moves forward and backward from every position.
     iter.seek_to_first();
     for (i, here) in forward.iter().enumerate() {
         assert_eq!(&item(&iter), here);
@@ -425,7 +425,7 @@ fn history_before_a_timestamp_goes_and_is_refused() {
         assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
         let lower = db.increase_full_history_ts_low(&family, &ts(389)).unwrap_err();
         assert_eq!(lower.kind(), ErrorKind::InvalidArgument);
-        // Of what was written before, a version of each key is left, and operands.
+        // Of the earlier writes, one version of each key is left, and operands.
         let before = versions_stored(&db).into_iter().filter(|(_, time)| *time < 390).count();
         assert!(before <= 20 + 60, "{before} of {}", history.len());
     });
@@ -537,11 +537,11 @@ fn a_move_with_timestamps_passes_no_more_than_it_may() {
             assert_eq!(iter.valid(), !is_too_few);
             assert_eq!(iter.status().is_err_and(|e| e.kind() == ErrorKind::Incomplete), is_too_few);
         }
-        // The next move counts anew.
+        // The next move starts a new count.
         iter.seek("ab0");
         iter.next();
         assert_eq!(iter.key(), b"ab2");
-        // Not what is looked for alone.
+        // The filter must not be asked for the prefix alone.
         assert_eq!(db.get_opt(&options, &family, "b50").unwrap(), None);
         assert_eq!(db.get_entity(&options, &family, "b50").unwrap(), None);
     }
@@ -552,7 +552,7 @@ fn batches_with_timestamps_keep_to_the_options_of_gets() {
     let fs = esker::internals::env::FaultFs::new(Arc::new(MemFs::new()));
     let db = of_prefixes(Arc::new(fs.clone()));
     let family = db.default_column_family();
-    // Those behind the limit.
+    // Keys beyond the limit fail.
     let limited = ReadOptions { value_size_soft_limit: 7, ..at(2) };
     let kinds = |keys: &[&str], options: &ReadOptions| -> Vec<_> {
         let values = db.multi_get_opt(options, &family, keys).into_iter();
@@ -567,7 +567,7 @@ fn batches_with_timestamps_keep_to_the_options_of_gets() {
     let entities: Vec<_> =
         entities.into_iter().map(|v| v.map(|v| v.is_some()).map_err(|e| e.kind())).collect();
     assert_eq!(entities, [Ok(true), Ok(true), aborted]);
-    // Gets do not look at it.
+    // Gets ignore the option.
     let tailing = ReadOptions { tailing: true, ..at(2) };
     assert!(db.get_opt(&tailing, &family, "aa0").unwrap().is_some());
     assert!(db.get_entity(&tailing, &family, "aa0").unwrap().is_some());
@@ -595,7 +595,7 @@ fn a_timestamp_is_refused_by_batches_where_keys_have_none() {
     }
 }
 
-/// An absent key is not looked for beyond its place, however much lies behind it.
+/// A search for an absent key ends at its position, however many entries follow.
 #[test]
 fn an_entity_that_is_not_there_costs_no_more_than_a_value_that_is_not() {
     let fs = esker::internals::env::FaultFs::new(Arc::new(MemFs::new()));
@@ -642,7 +642,7 @@ fn a_step_over_a_key_of_many_versions_does_not_read_them_all() {
     assert!(read < 10, "{read} blocks");
 }
 
-/// A key is looked for in the files that may hold it.
+/// A get searches only files that may hold the key.
 #[test]
 fn gets_with_timestamps_ask_filters() {
     for (in_memory_only, partitioned) in [(false, false), (false, true), (true, false)] {
@@ -750,7 +750,7 @@ fn wals_tell_of_no_family_that_was_dropped() {
         }
         db.put_with_ts(&WriteOptions::default(), &db.default_column_family(), "key", &ts(1), "value")
             .unwrap();
-        // Else the next file may say where this one ends.
+        // Otherwise the next file may record where this one ends.
         db.sync_wal().unwrap();
         db.flush().unwrap();
         db.put_with_ts(&WriteOptions::default(), &db.default_column_family(), "key", &ts(2), "value")

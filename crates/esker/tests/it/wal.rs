@@ -40,7 +40,7 @@ fn writes_behind_a_recycled_wal_survive_though_one_between_them_was_not_logged()
     let mut options = options();
     options.db.recycle_log_file_num = 2;
     let db = Db::open(&options, "/db").unwrap();
-    // The first files are long, and come to an end with records of before when they are used again.
+    // The first files are long, so they end with old records when they are recycled.
     for round in 0..4 {
         for i in 0..100 {
             db.put(format!("{round}-{i}"), "value").unwrap();
@@ -98,7 +98,7 @@ fn a_recycled_wal_ends_with_its_last_record_once_another_is_begun() {
 
 #[test]
 fn a_wal_from_before_the_open_is_not_written_over() {
-    // Its records may lack the log number by which a recycled file's new records are told from its
+    // Its records may lack the log number that distinguishes new records of a recycled file from
     // old ones.
     let mut options = options();
     let db = Db::open(&options, "/db").unwrap();
@@ -120,7 +120,7 @@ fn a_wal_from_before_the_open_is_not_written_over() {
     assert!(!wals(&options).contains(&before[0]), "it is deleted, not kept for recycling");
 }
 
-/// Those of a database in `/db` with a key in a WAL, which has been closed.
+/// Options of a closed database in `/db` with a key in a WAL.
 fn options_of_closed_database(wal_dir: &str) -> Options {
     let mut options = options();
     options.db.wal_dir = Some(wal_dir.into());
@@ -147,8 +147,8 @@ fn destroying_takes_the_wals_wherever_they_are_and_nothing_else() {
     }
 }
 
-/// While "default" is flushed, writes for "other" fill a WAL, and another is begun; keeps what a
-/// crash leaves once "default" is in its table and "other" is not.
+/// While "default" is flushed, writes for "other" fill a WAL, and another one begins. Keeps the
+/// disk of a crash when "default" is in its table and "other" is not.
 #[derive(Default)]
 struct SwitchDuringFlush {
     db: OnceLock<Weak<Db>>,
@@ -192,7 +192,8 @@ impl EventListener for SwitchDuringFlush {
     }
 }
 
-/// The end of the WAL in the middle may be lost. It holds nothing for the family that has tables.
+/// A crash may lose the end of the WAL in the middle, which has no entries of the family with
+/// tables.
 #[test]
 fn a_family_is_not_ahead_of_a_wal_that_was_closed_while_it_was_flushed() {
     let disk = CrashFs::new();
@@ -220,7 +221,7 @@ fn a_family_is_not_ahead_of_a_wal_that_was_closed_while_it_was_flushed() {
     }
 }
 
-/// The file goes to a family that was made after the WAL was begun that an earlier write needs.
+/// The file goes to a family that is younger than the WAL with an earlier write.
 #[test]
 fn an_ingested_file_is_not_ahead_of_a_wal_whose_flush_waits() {
     let disk = CrashFs::new();
@@ -258,7 +259,7 @@ fn an_ingested_file_is_not_ahead_of_a_wal_whose_flush_waits() {
     db.continue_background_work().unwrap();
 }
 
-/// As with an ingested file.
+/// Imported tables must wait like an ingested file.
 #[test]
 fn imported_tables_are_not_ahead_of_a_wal_whose_flush_waits() {
     let disk = CrashFs::new();
@@ -327,7 +328,7 @@ fn a_wal_that_is_needed_and_not_in_wal_dir_is_named() {
     assert!(Db::open(&options, "/db").unwrap().get("b").unwrap().is_some());
 }
 
-/// Whether or not the job that deletes files had its turn before.
+/// Holds whether or not the job that deletes files has run before.
 #[test]
 fn closing_deletes_wals_that_nobody_needs() {
     for _ in 0..30 {
@@ -345,7 +346,7 @@ fn closing_deletes_wals_that_nobody_needs() {
     }
 }
 
-/// A family that has fallen idle with fewer memtables than one flush waits for.
+/// The family is idle, and has fewer memtables than one flush waits for.
 #[test]
 fn memtables_that_wait_for_more_do_not_hold_wals_back_beyond_their_limit() {
     let fs = Arc::new(MemFs::new());
@@ -391,7 +392,7 @@ fn the_options_file_says_where_the_wals_are_and_that_of_a_checkpoint_does_not() 
     db.put("key", "later").unwrap();
     db.close().unwrap();
     drop(db);
-    // As tools open it.
+    // Opens the database as tools do.
     for (dir, value, wal_dir) in [("/copy", "value", None), ("/db", "later", Some("/wals"))] {
         let loaded = load_latest_options_from(&disk, Path::new(dir)).unwrap();
         assert_eq!(loaded.db.wal_dir.as_deref(), wal_dir.map(Path::new), "{dir}");
@@ -402,7 +403,7 @@ fn the_options_file_says_where_the_wals_are_and_that_of_a_checkpoint_does_not() 
     }
 }
 
-/// RocksDB keeps old ones there, if it is told to (`WAL_ttl_seconds`).
+/// RocksDB keeps old WALs in the archive if `WAL_ttl_seconds` is set.
 #[test]
 fn destroying_takes_archived_wals_too() {
     for wal_dir in ["/db", "/wals"] {
@@ -441,8 +442,7 @@ fn a_wal_dir_that_is_not_there_is_named_by_who_only_reads() {
     assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"only in the WAL"[..]));
 }
 
-/// A flush releases the memtables that were queued for the limit, and with them the reason for
-/// more.
+/// One flush releases the memtables that were queued for the limit, so no further flush is needed.
 #[test]
 fn wals_beyond_their_limit_are_flushed_once() {
     let mut options = options();
@@ -457,7 +457,8 @@ fn wals_beyond_their_limit_are_flushed_once() {
     assert!((8..=10).contains(&flushes), "{flushes} flushes for a MB");
 }
 
-/// The next open would meet the damage again, with a mode that refuses it or drops what follows.
+/// Otherwise the next open would meet the damage again, perhaps in a mode that refuses it or drops
+/// later records.
 #[test]
 fn damage_that_was_tolerated_once_does_not_stay() {
     use esker::options::WalRecoveryMode;
@@ -515,7 +516,7 @@ fn who_forgets_the_wal_dir_is_told_and_loses_nothing() {
         error.kind() == ErrorKind::InvalidArgument && error.message().contains("wal_dir /wals"),
         "{error}"
     );
-    // Nor does that say anything of a checkpoint, which has its own.
+    // A checkpoint has WALs of its own, so the option does not concern it.
     let copy = Db::open(&forgetful, "/copy").unwrap();
     assert_eq!(copy.get("b").unwrap().unwrap(), b"logged");
     let db = Db::open(&options, "/db").unwrap();
@@ -523,7 +524,7 @@ fn who_forgets_the_wal_dir_is_told_and_loses_nothing() {
     db.put("c", "logged").unwrap();
     drop(db);
     assert!(Db::open(&forgetful, "/db").is_err());
-    // It is allowed on purpose.
+    // With this option the opening is allowed.
     let mut meant = forgetful.clone();
     meant.db.wal_dir = Some("/db".into());
     drop(Db::open(&meant, "/db").unwrap());
@@ -531,7 +532,7 @@ fn who_forgets_the_wal_dir_is_told_and_loses_nothing() {
     assert_eq!(["b", "c"].map(|key| db.get(key).unwrap().is_some()), [true, false]);
 }
 
-/// RocksDB finds out that a range is inverted when it has logged the write, and refuses it then.
+/// RocksDB detects an inverted range after it has logged the write, and then refuses the write.
 #[test]
 fn a_logged_range_deletion_that_ends_before_it_begins_is_damage_in_every_recovery_mode() {
     use esker::internals::format::log::{LogEvent, LogReader, LogWriter, SliceSource};

@@ -1,5 +1,5 @@
-//! Descriptors run out (`RLIMIT_NOFILE`): unused tables are closed, and failed work is done when
-//! there are descriptors again.
+//! Descriptors run out (`RLIMIT_NOFILE`): unused tables are closed, and failed work is repeated
+//! when descriptors are available again.
 
 use super::{directory, run_in_child};
 use esker::{Db, ErrorKind, Options, SubCode};
@@ -32,7 +32,7 @@ fn key(n: usize) -> String {
     format!("key{n:04}")
 }
 
-/// A table, and perhaps a blob file, for each key.
+/// Writes a table, and perhaps a blob file, for each key.
 fn fill(db: &Db, keys: std::ops::Range<usize>) {
     for n in keys {
         db.put(key(n), format!("value {n}")).unwrap();
@@ -78,7 +78,7 @@ fn what_needs_more_descriptors_fails_and_is_done_when_they_can_be_had() {
     std::fs::create_dir_all(&dir).unwrap();
     let db = Db::open(&options(-1, false), Path::new(&dir).join("db")).unwrap();
     for n in 0..TABLES {
-        // Tables that overlap: they are merged together, and scanned together.
+        // Overlapping tables are merged together and scanned together.
         db.put("a", "first").unwrap();
         db.put("z", "last").unwrap();
         fill(&db, n..n + 1);
@@ -101,7 +101,7 @@ fn what_needs_more_descriptors_fails_and_is_done_when_they_can_be_had() {
     assert_eq!(failed.kind(), ErrorKind::IoError, "{failed}");
     assert!(failed.is_retryable() && failed.message().contains("Too many open files"), "{failed}");
     check(&db, 0..TABLES);
-    // So has a compaction.
+    // A compaction has all its inputs open, too.
     let failed = db.compact_range(None, None).unwrap_err();
     assert!(failed.message().contains("Too many open files"), "{failed}");
     db.put("more", "1").unwrap();
@@ -128,9 +128,9 @@ fn databases_and_the_application_share_the_descriptors() {
     let (a, b) = (open("a", -1), open("b", 10_000));
     fill(&a, 0..TABLES);
     fill(&b, 0..TABLES);
-    // A part of the limit is the application's.
+    // A part of the limit is left for the application.
     let mut own: Vec<File> = (0..16).map(|_| File::open("/dev/null").unwrap()).collect();
-    // It takes the rest, too.
+    // The application takes the remaining descriptors, too.
     own.extend(std::iter::from_fn(|| File::open("/dev/null").ok()));
     for db in [&a, &b] {
         check(db, 0..TABLES);
@@ -144,7 +144,7 @@ fn databases_and_the_application_share_the_descriptors() {
     }
 }
 
-/// It could not keep a descriptor of each table.
+/// The reader cannot keep a descriptor of each table.
 #[test]
 fn a_reader_is_told_that_the_owner_has_deleted_a_file() {
     let Some(dir) = directory() else {
@@ -153,7 +153,7 @@ fn a_reader_is_told_that_the_owner_has_deleted_a_file() {
     limit_descriptors(FEW);
     let db = Db::open(&options(-1, false), &dir).unwrap();
     for n in 0..TABLES {
-        // Tables that overlap are not moved.
+        // Overlapping tables are merged and not moved.
         db.put("a", "first").unwrap();
         db.put("z", "last").unwrap();
         fill(&db, n..n + 1);

@@ -1,7 +1,7 @@
 //! Random histories of a primary, with a secondary that follows it in the same process.
 //!
 //! After each catch-up the secondary must show what the primary shows, family by family. Iterators
-//! and snapshots of earlier catch-ups must go on showing what was seen then.
+//! and snapshots of earlier catch-ups must keep showing the contents of that time.
 
 use super::{Pairs, pairs};
 use esker::builtin::string_append;
@@ -23,9 +23,10 @@ struct Round {
     family: ColumnFamilyOptions,
     primary: Option<Db>,
     secondary: Option<Db>,
-    /// Of the secondary: each family that it was opened with, and what it shows if it was dropped.
+    /// The secondary's families since its opening; for a dropped one, the contents that it must
+    /// keep showing.
     followed: BTreeMap<String, (ColumnFamilyHandle, Option<Pairs>)>,
-    /// Families that were dropped or made since the secondary was opened.
+    /// Families that were dropped or created since the secondary was opened.
     strangers: Vec<String>,
     kept: Vec<Kept>,
     written: u64,
@@ -186,7 +187,7 @@ impl Round {
         let secondary = self.secondary.clone().unwrap();
         for name in &self.strangers {
             if let Some((handle, dropped @ None)) = self.followed.get_mut(name) {
-                // It goes on showing the state of the catch-up before.
+                // The handle keeps showing the state of the previous catch-up.
                 *dropped = Some(show(&secondary, handle));
             }
         }

@@ -1,7 +1,7 @@
-//! A secondary of a primary in another process, which writes as fast as it can and is killed: this
-//! test binary started again.
+//! A secondary of a primary in another process, which writes as fast as it can and is killed. The
+//! test starts this binary again as the primary.
 //!
-//! The primary writes a number to all keys of three families at once, flushes, compacts, collects
+//! The primary writes one number to all keys of three families at once, flushes, compacts, collects
 //! garbage and rolls its MANIFEST all the time. After each catch-up the secondary must find one
 //! number everywhere, never a smaller one than before, and no error.
 #![allow(clippy::disallowed_methods, reason = "a process that waits for another")]
@@ -39,7 +39,7 @@ fn number_of(value: &[u8]) -> u64 {
     u64::from_be_bytes(value[..8].try_into().unwrap())
 }
 
-/// Not a test of its own: the primary, if there is a directory.
+/// Not a test of its own: plays the primary, if it is given a directory.
 #[test]
 fn be_a_primary() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };
@@ -59,8 +59,8 @@ fn be_a_primary() {
                 value.extend(std::iter::repeat_with(|| random.u8(..)).take(300));
                 batch.put_cf(family.id(), key.to_be_bytes(), &value).unwrap();
             }
-            // One byte for each number since the last that ten divides: a lost or doubled operand
-            // shows.
+            // One byte for each number since the last multiple of ten: a lost or doubled operand is
+            // visible.
             if number % 10 == 0 {
                 batch.put_cf(family.id(), b"tally", b"").unwrap();
             } else {
@@ -101,7 +101,7 @@ impl Drop for Primary {
     }
 }
 
-/// The number that all keys have.
+/// The number that all keys must have.
 fn number(db: &Db, options: &ReadOptions) -> u64 {
     let mut numbers = Vec::new();
     for name in FAMILIES {
@@ -153,7 +153,7 @@ fn follow(recycles: bool) {
                 kept.push((db.snapshot(), seen));
             }
             if begin.elapsed() > Duration::from_millis(900) && primary.is_some() {
-                // Another one goes on, beside the same secondary.
+                // Another primary continues, beside the same secondary.
                 drop(primary.take());
                 db.try_catch_up_with_primary().unwrap();
                 last = number(&db, &now);

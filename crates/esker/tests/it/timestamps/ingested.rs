@@ -1,4 +1,4 @@
-//! Files that come from elsewhere with timestamps.
+//! Ingested files with timestamps.
 
 use super::{Event, NAMES, apply, at, check, options, rewrite, ts};
 use esker::options::TargetVersion;
@@ -60,7 +60,7 @@ fn files_that_are_ingested_may_part_the_versions_of_a_key() {
         assert_eq!(found.each_ref().map(Option::as_deref), expected, "{what}");
     };
     check("ingested");
-    // Older versions of a key that is in a memtable, and newer ones.
+    // Files with older and with newer versions of a key in a memtable.
     db.put_with_ts(&WriteOptions::default(), &family, "d", &ts(6), "d6").unwrap();
     let around = [file("/older", &[("d", 5, Some("d5"))]), file("/newer", &[("d", 8, Some("d8"))])];
     for path in around {
@@ -175,7 +175,7 @@ fn a_range_deletion_within_the_versions_of_one_key_deletes_nothing() {
     assert_eq!(get(&Db::open(&options, "/db").unwrap()).as_deref(), Some(&b"v"[..]));
 }
 
-/// Writes these events into a file, in the order of their times; range deletions come first.
+/// Writes these events into a file, in the order of their timestamps; range deletions come first.
 fn write_file(options: &Options, path: &str, events: &[(u64, Event)]) {
     let mut writer = SstFileWriter::new(options);
     writer.open(path).unwrap();

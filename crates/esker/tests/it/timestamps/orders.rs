@@ -1,5 +1,4 @@
-//! Families whose comparators order timestamps otherwise than as little-endian numbers of eight
-//! bytes.
+//! Families whose comparators do not order timestamps as little-endian numbers of eight bytes.
 
 use super::{Event, apply_by, check_by, rewrite, state};
 use esker::comparator::{Comparator, ComparatorRef};
@@ -16,9 +15,9 @@ use esker_testkit::timestamps::TimestampFormat;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The operations of an engine with timestamps of a format.
+/// Operations of an engine, with timestamps in a given format.
 pub(crate) trait Stamped {
-    /// Reads as of `time`.
+    /// Sets the timestamp of reads to `time`.
     fn at(self, time: u64) -> ReadOptions;
     fn comparator(self) -> ComparatorRef;
     fn options(self) -> Options;
@@ -44,7 +43,7 @@ impl Stamped for TimestampFormat {
     }
 }
 
-/// Keys by their bytes, then timestamps, newest first.
+/// Orders keys by their bytes, then timestamps, newest first.
 struct KeysAndTimes {
     format: TimestampFormat,
     has_timestamps: bool,
@@ -65,7 +64,7 @@ impl Comparator for KeysAndTimes {
     }
 }
 
-/// The same, for timestamps whose ends are neither all zeros nor all ones.
+/// [`KeysAndTimes`] with other smallest and largest timestamps than all zeros and all ones.
 struct WithEnds(KeysAndTimes, [Vec<u8>; 2]);
 
 impl Comparator for WithEnds {
@@ -89,7 +88,7 @@ impl Comparator for WithEnds {
     }
 }
 
-/// A family that is written, maintained and opened again, and what was written to it.
+/// A family that is written, maintained and reopened, with the history of its writes.
 struct Campaign {
     format: TimestampFormat,
     options: Options,
@@ -97,7 +96,7 @@ struct Campaign {
     history: Vec<(u64, Event)>,
     /// The time of the last write.
     now: u64,
-    /// No read is as of a time before this one.
+    /// The oldest time of reads.
     low: u64,
     files: u32,
 }
@@ -167,7 +166,7 @@ impl Campaign {
         self.db = Db::open(&self.options, "/db").unwrap();
     }
 
-    /// A file whose versions are all newer than those that are there.
+    /// Ingests a file whose versions are all newer than the existing ones.
     fn ingest(&mut self, rng: &mut fastrand::Rng) {
         self.files += 1;
         let path = format!("/file{}", self.files);
@@ -353,7 +352,7 @@ fn check_newest(format: TimestampFormat, db: &Db, point: u64, expected: &[(Strin
     assert_eq!(found, expected);
 }
 
-/// Ends of timestamps, and their order, that contradict each other.
+/// A comparator whose smallest and largest timestamps contradict its order.
 struct Contradiction {
     bytes: usize,
     min: Vec<u8>,

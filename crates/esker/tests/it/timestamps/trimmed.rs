@@ -4,8 +4,8 @@ use super::{NAMES, at, options, rewrite, ts};
 use crate::ingest::becomes;
 use esker::{Db, WriteOptions};
 
-/// One key in the last level, with versions at these timestamps; nothing but a snapshot that has
-/// gone keeps any of them.
+/// One key in the last level, with versions at these timestamps; only a released snapshot kept
+/// them.
 fn database(timestamps: &[u64]) -> Db {
     let mut options = options(NAMES[0]);
     options.cf.merge_operator = None;
@@ -33,7 +33,8 @@ fn what_nobody_may_read_any_more_goes_from_the_last_level() {
     let family = db.default_column_family();
     let before = file_of_key(&db);
     assert_eq!(before.1, 3);
-    // Not while the file has a version that is not older: the file would be due again each time.
+    // The file is not compacted while it has a version at or above the bound: it would be due again
+    // each time.
     for low in [3, 5] {
         db.increase_full_history_ts_low(&family, &ts(low)).unwrap();
         db.wait_for_background_work().unwrap();
@@ -42,7 +43,7 @@ fn what_nobody_may_read_any_more_goes_from_the_last_level() {
     db.increase_full_history_ts_low(&family, &ts(6)).unwrap();
     assert!(becomes(|| file_of_key(&db).1 == 1), "{:?}", file_of_key(&db));
     assert_eq!(db.get_opt(&at(6), &family, "key").unwrap().as_deref(), Some(&b"v5"[..]));
-    // And not again.
+    // The file is not compacted again.
     db.wait_for_background_work().unwrap();
     let after = file_of_key(&db);
     db.increase_full_history_ts_low(&family, &ts(9)).unwrap();

@@ -1,8 +1,8 @@
-//! Prepared transactions over crashes in the middle of recoveries: from an error of the disk, and
-//! of an opening.
+//! Prepared transactions after crashes in the middle of a recovery from a disk error or of an
+//! opening.
 //!
-//! Steps of a transaction take no sequence numbers of their own, so that numbers alone do not tell
-//! whether one is missing.
+//! Steps of a transaction take no sequence numbers of their own, so sequence numbers alone do not
+//! show whether a step is missing.
 
 use super::options;
 use esker::internals::env::crash::{CrashKind, Keep, Tail};
@@ -33,7 +33,7 @@ fn prepared(db: &TransactionDb, name: &str, key: &str, sync: bool) -> Transactio
     txn
 }
 
-/// The disks that a crash before each operation of `work` would leave.
+/// The disks after a crash before each operation of `work`.
 fn crashes(fs: &FaultFs, disk: &CrashFs, choices: CrashChoices, work: impl FnOnce()) -> Vec<CrashFs> {
     let (left, copied) = (Arc::new(Mutex::new(Vec::new())), disk.clone());
     let caught = left.clone();
@@ -49,8 +49,8 @@ fn crashes(fs: &FaultFs, disk: &CrashFs, choices: CrashChoices, work: impl FnOnc
     left
 }
 
-/// The WAL that replaces one that has failed begins with sections, numbered behind what the write
-/// that failed would have been.
+/// A WAL that replaces a failed one begins with copies of sections, numbered after the failed
+/// write.
 #[test]
 fn an_opening_that_is_cut_short_behind_a_failed_write_may_be_begun_again() {
     let disk = CrashFs::new();
@@ -100,8 +100,7 @@ fn no_prepared_transaction_is_ahead_of_earlier_writes_when_an_opening_is_cut_sho
     }
 }
 
-/// The sections of a WAL that has failed are written again, and durably, before what else was in it
-/// is in tables.
+/// The sections of a failed WAL are copied durably before tables get its other entries.
 #[test]
 fn no_prepared_transaction_is_ahead_of_earlier_writes_while_a_failed_wal_is_replaced() {
     for choices in [CrashChoices::lose_unsynced(), CrashChoices::keep_flushed()] {
@@ -126,8 +125,7 @@ fn no_prepared_transaction_is_ahead_of_earlier_writes_while_a_failed_wal_is_repl
     }
 }
 
-/// The commit is whole in the WAL whose sync has failed, and was refused: so the section is written
-/// again.
+/// The failed WAL has the whole commit, which was refused: so the section is copied.
 #[test]
 fn no_transaction_is_both_committed_and_prepared_while_a_failed_wal_is_replaced() {
     for choices in [CrashChoices::process_kill(), CrashChoices::keep_flushed()] {
@@ -148,7 +146,7 @@ fn no_transaction_is_both_committed_and_prepared_while_a_failed_wal_is_replaced(
     }
 }
 
-/// The end of a WAL that is full is lost, cut behind a record, and the next one is not.
+/// A crash loses the end of a full WAL, cut behind a record, but not the next WAL.
 #[test]
 fn no_later_write_is_there_without_the_step_that_ended_the_wal_before() {
     let cut = |seed| CrashChoices {
@@ -190,8 +188,8 @@ fn no_later_write_is_there_without_the_step_that_ended_the_wal_before() {
     assert!(lost > 20, "{lost}");
 }
 
-/// The section's WAL would go with the family; the rollback is in the current one, which was not
-/// synced.
+/// The section's WAL would be deleted with the family; the rollback is in the current WAL, which
+/// was not synced.
 #[test]
 fn a_transaction_is_not_rolled_back_before_what_was_written_before_that() {
     for commits in [false, true] {

@@ -1,7 +1,8 @@
-//! Isolation levels: Hermitage's anomalies by name, and random histories searched for circles.
+//! Isolation levels: Hermitage's anomalies by name, and random histories that are searched for
+//! cycles.
 //!
 //! Everything runs in one thread, one operation after the other. A transaction that would have to
-//! wait gives up. Source of the scripts: Hermitage (Martin Kleppmann), of the circles: Adya, "Weak
+//! wait fails. Source of the scripts: Hermitage (Martin Kleppmann), of the cycles: Adya, "Weak
 //! Consistency", 1999.
 
 use super::options;
@@ -127,11 +128,11 @@ impl Txn {
     }
 }
 
-/// A script that says whether the anomaly was seen; an error means that it was prevented.
+/// A script that returns whether the anomaly was seen; an error means that it was prevented.
 type Script = fn(&Engine, IsolationLevel) -> Result<bool>;
 
-/// Runs `script` with both kinds of transactions at all levels; `allowed` are those at which the
-/// anomaly happens.
+/// Runs `script` with both kinds of transactions at all levels; `allowed` are the levels at which
+/// the anomaly happens.
 fn check(script: Script, allowed: &[IsolationLevel]) {
     for level in LEVELS {
         for engine in Engine::both() {
@@ -418,16 +419,16 @@ type Writer = Option<usize>;
 /// The operations of a transaction in a random history.
 #[derive(Default)]
 struct Done {
-    /// Versions of others that it saw, by key.
+    /// Versions of other transactions that it read, with their keys.
     reads: Vec<(String, Writer)>,
     writes: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Edge {
-    /// The second wrote over, or read, a write of the first.
+    /// The second transaction read or overwrote a write of the first.
     Follows,
-    /// The second wrote over what the first had read.
+    /// The second transaction overwrote a version that the first had read.
     Overwrites,
 }
 
@@ -442,7 +443,7 @@ struct History {
 const KEYS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 impl History {
-    /// One random operation of a random transaction.
+    /// Makes one random operation of a random transaction.
     fn step(&mut self, engine: &Engine, level: IsolationLevel, rng: &mut fastrand::Rng) {
         if self.running.len() < 4 && rng.u8(..4) == 0 {
             self.running.insert(self.next, (engine.begin(level), Done::default()));
@@ -513,7 +514,7 @@ impl History {
         edges
     }
 
-    /// Whether there is a circle with at most `max_overwrites` steps of overwriting.
+    /// Whether there is a cycle with at most `max_overwrites` edges of kind `Overwrites`.
     fn has_circle(&self, max_overwrites: usize) -> bool {
         let mut next: BTreeMap<usize, Vec<(usize, Edge)>> = BTreeMap::new();
         for (from, to, edge) in self.edges() {
@@ -567,7 +568,7 @@ fn random_histories_have_no_circle_that_their_level_forbids() {
             }
         }
     });
-    // The search finds what weaker levels allow.
+    // The search must find the cycles that weaker levels allow.
     if std::env::var_os("SEED").is_none() {
         assert!(circles["ReadCommitted"] > 10 && circles["Snapshot"] > 0, "{circles:?}");
         assert_eq!(circles["Serializable"], 0);

@@ -1,4 +1,4 @@
-//! Transactions with locks: visibility, locked keys, and ends.
+//! Transactions with locks: visibility, locked keys, commits and rollbacks.
 
 use super::{open, options, until_waits};
 use esker::txn::{Endpoint, LockMode, Locking, TransactionState, WritePolicy};
@@ -12,7 +12,7 @@ fn begin(db: &TransactionDb) -> Transaction {
     begin_with(db, |_| {})
 }
 
-/// Waits for no lock unless told otherwise.
+/// Begins a transaction that does not wait for locks, unless `set` changes that.
 fn begin_with(db: &TransactionDb, set: impl FnOnce(&mut TransactionOptions)) -> Transaction {
     let mut options = TransactionOptions { lock_timeout: 0, ..TransactionOptions::default() };
     set(&mut options);
@@ -172,7 +172,7 @@ fn a_shared_lock_is_shared_and_can_be_made_exclusive_by_who_has_it_alone() {
     second.undo_get_for_update(&family, "a");
     first.put("a", "1").unwrap();
     assert_eq!(kind(read(&mut second)), TIMED_OUT);
-    // It has written the key: the lock stays.
+    // The transaction has written the key: the lock stays.
     first.undo_get_for_update(&family, "a");
     assert_eq!(kind(read(&mut second)), TIMED_OUT);
     first.commit().unwrap();
@@ -421,7 +421,7 @@ fn an_expired_transaction_can_only_be_rolled_back() {
     assert_eq!(kind(txn.commit()).0, ErrorKind::Expired);
     txn.set_name(b"late").unwrap();
     assert_eq!(kind(txn.prepare()).0, ErrorKind::Expired);
-    // Its locks are for who wants them.
+    // Others may steal the locks of an expired transaction.
     begin_with(&db, |options| options.lock_timeout = 600_000).put("a", "2").unwrap();
     txn.rollback().unwrap();
     assert_eq!(db.db().get("a").unwrap(), None);
@@ -441,7 +441,7 @@ fn a_transaction_that_is_over_takes_nothing_any_more() {
     assert_eq!(kind(txn.prepare()), INVALID);
     assert_eq!(kind(txn.set_name(b"late")), INVALID);
     assert_eq!(kind(txn.rollback_to_save_point()), INVALID);
-    // One that was rolled back before it was prepared may go on.
+    // A transaction that was rolled back before its prepare may continue.
     let txn = begin(&db);
     txn.put("a", "2").unwrap();
     txn.rollback().unwrap();
@@ -482,7 +482,7 @@ fn what_cannot_be_is_refused() {
     assert_eq!(kind(db.db().write(&mut batch)), INVALID);
 }
 
-/// Keys would be taken for keys that end in a timestamp.
+/// Otherwise the end of a key would be taken for its timestamp.
 #[test]
 fn what_cannot_be_done_with_timestamps_is_refused_by_name_and_nothing_is_locked() {
     let db = open();
@@ -532,7 +532,7 @@ fn too_many_locks_are_refused_and_given_back() {
     let txn_options = TransactionDbOptions { max_lock_memory: 2000, ..TransactionDbOptions::default() };
     let db = TransactionDb::open(&options(), &txn_options, "/db").unwrap();
     let keeper = begin(&db);
-    // Every second key, so that the other's locks cannot be joined.
+    // Locks every second key, so that the other transaction's locks cannot be joined.
     let txn = begin(&db);
     let refused = (0..1000).find_map(|i| {
         keeper.put(format!("{:04}", 2 * i), "1").err().or(txn.put(format!("{:04}", 2 * i + 1), "1").err())

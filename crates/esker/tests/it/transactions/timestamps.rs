@@ -1,4 +1,5 @@
-//! Transactions in families with user-defined timestamps: written without, committed with one.
+//! Transactions in families with user-defined timestamps: written without a timestamp, committed
+//! with one.
 
 use super::options;
 use crate::timestamps::orders::Stamped as _;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 const INVALID: ErrorKind = ErrorKind::InvalidArgument;
 
-/// With a family `stamped`.
+/// Opens a database with a family `stamped`, whose keys have timestamps.
 fn open_with(options: &Options, txn_options: &TransactionDbOptions) -> (TransactionDb, ColumnFamilyHandle) {
     let mut options = options.clone();
     options.db.create_missing_column_families = true;
@@ -129,7 +130,7 @@ fn own_writes_are_read_whatever_the_timestamp_and_others_as_of_it() {
     assert_eq!(get(&mut txn, "a", 99), None);
     let all = txn.multi_get(&at(20), &family, &["a", "m"]);
     assert_eq!(all.iter().map(|value| value.as_ref().unwrap().is_some()).collect::<Vec<_>>(), [false, true]);
-    // As in RocksDB, there is no reading without a timestamp, own writes or not.
+    // As in RocksDB, a read needs a timestamp, even if it only meets own writes.
     for key in ["a", "m", "none"] {
         let error = txn.get_opt(&ReadOptions::default(), &family, key).unwrap_err();
         assert_eq!(error.kind(), INVALID);
@@ -159,7 +160,7 @@ fn what_is_newer_than_the_read_timestamp_is_a_conflict() {
         for key in ["gone", "r1"] {
             assert_eq!(for_update(&mut txn, &family, key).unwrap_err().kind(), ErrorKind::Busy, "{key}");
             assert_eq!(txn.put_cf(&family, key, "2").unwrap_err().kind(), ErrorKind::Busy, "{key}");
-            // Nothing is locked by that.
+            // The failed calls have locked no key.
             begin(&db).put_cf(&family, key, "2").unwrap();
         }
         txn.put_untracked(&family, "gone", "2").unwrap();
@@ -268,7 +269,7 @@ fn timestamps_of_another_size_are_refused_at_open() {
     assert_eq!(db.create_column_family("short", &other).unwrap_err().kind(), INVALID);
 }
 
-/// Timestamps of 4 bytes.
+/// A comparator with timestamps of 4 bytes.
 #[derive(Debug)]
 struct Short;
 
@@ -284,7 +285,7 @@ impl esker::comparator::Comparator for Short {
     }
 }
 
-/// In whichever order they are set.
+/// The two timestamps may be set in either order.
 #[test]
 fn the_commit_timestamp_is_newer_than_the_one_that_was_read() {
     let (db, family) = open();
@@ -301,7 +302,7 @@ fn the_commit_timestamp_is_newer_than_the_one_that_was_read() {
     assert_eq!(read(db.db(), &family, "key", 21), Some(("later".to_owned(), 21)));
 }
 
-/// Versions at an earlier timestamp may be gone.
+/// Versions at an earlier timestamp may have been dropped.
 #[test]
 fn nothing_is_validated_at_a_timestamp_before_the_history_that_is_left() {
     let (db, family) = open();
@@ -330,7 +331,7 @@ fn families_without_timestamps_are_not_read_as_of_one_over_own_writes_either() {
     }
 }
 
-/// The number whose eight bytes `clock` has briefly.
+/// The number whose eight bytes are the timestamp of `point` in the format `clock`.
 fn number(clock: TimestampFormat, point: u64) -> u64 {
     u64::from_le_bytes(clock.timestamp(point).try_into().unwrap())
 }
@@ -396,7 +397,7 @@ fn a_commit_is_newer_than_what_was_read_in_each_family_that_it_writes_to() {
     let (db, families) = open_clocks(&options(), &clocks);
     let txn = begin(&db);
     txn.set_read_timestamp_for_validation(100).unwrap();
-    // Newer in the first family only.
+    // The timestamp is newer in the first family only.
     txn.set_commit_timestamp(200).unwrap();
     for family in &families {
         txn.put_cf(family, "key", "value").unwrap();

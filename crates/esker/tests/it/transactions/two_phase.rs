@@ -1,4 +1,4 @@
-//! Prepared transactions: which ones survive, and how long their WALs stay.
+//! Prepared transactions: their survival, and the time for which their WALs stay.
 
 use super::options;
 use esker::internals::env::fault::OpKind;
@@ -116,7 +116,7 @@ fn without_allow_2pc_a_wal_with_a_prepared_transaction_is_refused() {
     assert_eq!(db.db().get("a").unwrap().unwrap(), b"one");
 }
 
-/// No family needs the WAL that it is in.
+/// No family needs the WAL with the section.
 #[test]
 fn nor_is_a_prepared_transaction_lost_whose_wal_is_old() {
     let options = options();
@@ -143,7 +143,7 @@ fn nor_is_a_prepared_transaction_lost_whose_wal_is_old() {
     assert_eq!(db.get("a").unwrap().unwrap(), b"one");
 }
 
-/// The file of the section is recycled, and that of the commit is deleted.
+/// The WAL of the section is recycled, and the WAL of the commit is deleted.
 #[test]
 fn what_was_committed_into_a_family_that_is_gone_is_not_prepared_again() {
     let mut options = options();
@@ -174,7 +174,7 @@ fn what_was_committed_into_a_family_that_is_gone_is_not_prepared_again() {
     assert_eq!(db.db().get("a").unwrap().unwrap(), b"later");
 }
 
-/// The WAL of the section has gone, that of the commit has not, for another family needs it.
+/// The WAL of the section is gone. The WAL of the commit stays, because another family needs it.
 #[test]
 fn the_commit_of_what_is_in_tables_needs_no_allow_2pc() {
     let disk = CrashFs::new();
@@ -206,14 +206,14 @@ fn the_wal_of_a_section_stays_until_what_was_committed_is_in_tables() {
     let db = open(&options);
     let other = db.create_column_family("f", &options.cf).unwrap();
     let one = prepared(&db, "one", "a");
-    // The section's WAL is needed by nothing else.
+    // Only the section needs its WAL.
     for i in 0..3 {
         db.put("b", i.to_string()).unwrap();
         db.db().flush().unwrap();
     }
     assert_eq!(wals(&options), 4);
     one.commit().unwrap();
-    // Into a table goes the other family only.
+    // Only the other family is flushed.
     db.put_cf(&other, "x", "1").unwrap();
     db.db().flush_opt(&FlushOptions::default(), &[&other]).unwrap();
     let crashed = on(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
@@ -233,8 +233,7 @@ fn the_wal_of_a_section_stays_until_what_was_committed_is_in_tables() {
 }
 
 /// Waiting writers share a record. Here it holds a write and a rollback, whose section is in a WAL
-/// that is gone. It must not be taken for a rollback under another policy, where ops take no
-/// numbers of their own.
+/// that is gone. It must not be taken for a rollback of another policy, whose ops take no numbers.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "nobody tells that somebody is in line")]
 fn writes_around_a_rollback_are_there_after_a_crash() {
@@ -246,7 +245,7 @@ fn writes_around_a_rollback_are_there_after_a_crash() {
     let mut one = prepared(&db, "one", "a");
     db.put("x", "1").unwrap();
     db.db().flush().unwrap();
-    // The next append is held up until the others are queued behind it.
+    // Holds the next append until the other writers are queued behind it.
     let gate = Arc::new((std::sync::Mutex::new(false), std::sync::Condvar::new()));
     let (held, waits) = (Arc::new(std::sync::atomic::AtomicBool::new(false)), gate.clone());
     let first = held.clone();
@@ -296,8 +295,8 @@ fn writes_around_a_rollback_are_there_after_a_crash() {
     assert_eq!(found, expected.map(|value| value.map(|v| v.as_bytes().to_vec())));
 }
 
-/// Only the section says how many numbers the commit took, and its WAL is gone: the next WAL begins
-/// where it may.
+/// Only the section shows how many numbers the commit took, and its WAL is gone. So the first
+/// number of the next WAL is accepted as it is.
 #[test]
 fn a_wal_may_end_in_the_commit_of_a_section_that_is_in_tables() {
     let disk = CrashFs::new();
@@ -309,7 +308,7 @@ fn a_wal_may_end_in_the_commit_of_a_section_that_is_in_tables() {
     let two = prepared(&db, "two", "b");
     db.put("x", "2").unwrap();
     one.commit().unwrap();
-    // The next WAL begins before this one is synced, and says so.
+    // The next WAL begins before this one is synced, and records that.
     db.db().pause_background_work();
     db.db()
         .flush_opt(
@@ -320,7 +319,8 @@ fn a_wal_may_end_in_the_commit_of_a_section_that_is_in_tables() {
     db.put("x", "3").unwrap();
     db.db().continue_background_work().unwrap();
     db.db().wait_for_background_work().unwrap();
-    // The section of the one is gone, its commit lies behind that of the other, and a WAL follows.
+    // The first transaction's section is gone, its commit follows the other's, and a further WAL
+    // follows.
     assert_eq!(wals(&options), 2);
     let crashed = on(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
     drop((one, two, db));
@@ -331,7 +331,7 @@ fn a_wal_may_end_in_the_commit_of_a_section_that_is_in_tables() {
     assert_eq!(db.db().get("b").unwrap().unwrap(), b"two");
 }
 
-/// The MANIFEST names the oldest WAL that sections may need; it may have gone since, when they were
+/// The MANIFEST names the oldest WAL that sections may need; that WAL may be gone after they were
 /// resolved.
 #[test]
 fn a_wal_may_follow_one_that_only_a_resolved_section_needed() {
@@ -340,7 +340,7 @@ fn a_wal_may_follow_one_that_only_a_resolved_section_needed() {
     let db = open(&options);
     let one = prepared(&db, "one", "a");
     db.put("x", "1").unwrap();
-    // The next WAL begins before this one is synced, and says so.
+    // The next WAL begins before this one is synced, and records that.
     db.db().pause_background_work();
     let family = db.db().default_column_family();
     db.db().flush_opt(&FlushOptions { wait: false, ..FlushOptions::default() }, &[&family]).unwrap();
@@ -430,7 +430,7 @@ fn after_any_crash_each_transaction_is_prepared_or_over_and_whole() {
                 }
             }
         }
-        // Everything about transactions was synced.
+        // All steps of transactions were synced.
         let crashed = disk.crash_clone(&CrashChoices::random(seed));
         let again = open(&on(Arc::new(crashed)));
         for (n, fate) in fates.iter().enumerate() {
@@ -451,7 +451,7 @@ fn after_any_crash_each_transaction_is_prepared_or_over_and_whole() {
 fn attempts_behind_a_damaged_wal_do_not_pile_up_wals_beside_prepared_transactions() {
     let tables = || FaultRule::fail(&[OpKind::Create]).on_name(".sst").retryable(true);
     let syncs = || FaultRule::fail(&[OpKind::Sync]).on_name(".log").retryable(true);
-    // The damaged one, the one with what is prepared, and an empty one if the flush came so far.
+    // The damaged WAL, the WAL with prepared sections, and an empty one if the flush got so far.
     for (rules, most) in [(vec![syncs(), tables().forever()], 3), (vec![syncs().forever()], 2)] {
         let disk = CrashFs::new();
         let fs = FaultFs::new(Arc::new(disk.clone()));
