@@ -16,7 +16,7 @@ fn main() -> esker::Result<()> {
     db.put("day", "Monday")?;
     let monday = engine.create_new_backup(&db, true)?;
     db.put("day", "Tuesday")?;
-    engine.create_new_backup(&db, true)?; // Files that have not changed are shared.
+    engine.create_new_backup(&db, true)?; // Unchanged files are shared.
     for info in engine.backup_infos() {
         println!("backup {}: {} bytes", info.backup_id, info.size);
     }

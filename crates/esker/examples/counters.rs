@@ -28,7 +28,7 @@ fn main() -> esker::Result<()> {
     options.cf.merge_operator = Some(builtin::uint64_add());
     let db = Db::open(&options, &dir)?;
 
-    // Threads may merge the same key at once: nothing is read, so nothing is lost.
+    // Threads may merge the same key at once: a merge reads no value, so no count is lost.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| (0..250).try_for_each(|_| db.merge("visits", 1u64.to_le_bytes())));

@@ -24,7 +24,7 @@ fn main() -> esker::Result<()> {
         println!("{} is {}", String::from_utf8_lossy(key), String::from_utf8_lossy(value));
         iter.next();
     }
-    // An iterator that met an error stops like one that came to its end: ask it.
+    // An iterator also stops at an error: its status tells.
     iter.status()?;
 
     drop((iter, db));

@@ -8,8 +8,8 @@ use esker::{Db, Options};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Decimal numbers of any length, by value. The name is stored: an order must never change under
-/// its name.
+/// Orders decimal numbers of any length by value. The database stores the comparator's name, so the
+/// order behind a name must never change.
 struct ByNumber;
 
 impl Comparator for ByNumber {

@@ -12,13 +12,13 @@ fn main() -> esker::Result<()> {
     let writer = Db::open(&options, &dir)?;
     writer.put("news", "first")?;
 
-    // A reader takes no lock. It sees what was written by the time it opened, the WAL included.
+    // A reader takes no lock. It sees all writes before its opening, those in the WAL included.
     let reader = Db::open_for_read_only(&options, &dir)?;
     writer.put("news", "second")?;
     assert_eq!(reader.get("news")?.as_deref(), Some(&b"first"[..]));
     assert!(reader.put("news", "mine").is_err());
 
-    // A secondary follows the writer. Its own LOG lies elsewhere.
+    // A secondary follows the writer. Its own LOG is in another directory.
     let of_secondary = dir.with_extension("secondary");
     let secondary = Db::open_as_secondary(&options, &dir, &of_secondary)?;
     writer.put("news", "third")?;

@@ -5,7 +5,7 @@
 
 use esker::{Db, Options, RangeOpt, ReadOptions};
 
-/// Big-endian numbers sort as numbers.
+/// A key for a sensor and a second. Big-endian bytes sort as the numbers do.
 fn key(sensor: u16, second: u64) -> [u8; 10] {
     let mut key = [0; 10];
     key[..2].copy_from_slice(&sensor.to_be_bytes());
@@ -42,9 +42,9 @@ fn main() -> esker::Result<()> {
 
     println!("sensor 1, newest first: {:?}", newest(&db, 1, 5)?);
 
-    // One tombstone hides all that is older than second 9000, however much that is.
+    // One tombstone hides all values older than second 9000, however many there are.
     db.delete_range(key(1, 0), key(1, 9_000))?;
-    // Whole files within the range go at once; the rest goes when compactions come to it.
+    // Files completely within the range are deleted at once; compactions remove the other values.
     let (start, limit) = (key(1, 0), key(1, 9_000));
     let old = RangeOpt { start: Some(&start), limit: Some(&limit) };
     db.delete_files_in_ranges(&db.default_column_family(), &[old], false)?;

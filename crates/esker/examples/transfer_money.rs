@@ -9,14 +9,14 @@ fn balance(text: Option<Vec<u8>>) -> u64 {
     text.and_then(|text| String::from_utf8(text).ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// Moves `amount` if it is there. Gives whether it was.
+/// Moves `amount` if `from` has it. Returns whether it did.
 fn transfer(db: &TransactionDb, from: &str, to: &str, amount: u64) -> esker::Result<bool> {
     let options = TransactionOptions { deadlock_detect: true, ..TransactionOptions::default() };
     let transaction = db.begin_transaction_opt(&WriteOptions::default(), &options);
     let source = balance(transaction.get_for_update(from)?);
     let target = balance(transaction.get_for_update(to)?);
     if source < amount {
-        return Ok(false); // Dropped, it is rolled back.
+        return Ok(false); // the drop rolls the transaction back
     }
     transaction.put(from, (source - amount).to_string())?;
     transaction.put(to, (target + amount).to_string())?;

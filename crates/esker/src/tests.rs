@@ -4,7 +4,7 @@ use esker_base::comparator::Comparator;
 use std::cmp::Ordering;
 use std::sync::atomic::{self, AtomicU64};
 
-/// Bytewise; counts comparisons, and shortens no key.
+/// A bytewise comparator that counts comparisons and shortens no key.
 #[derive(Debug, Default)]
 pub(crate) struct CountingComparator(AtomicU64);
 

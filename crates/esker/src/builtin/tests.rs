@@ -64,7 +64,7 @@ fn put_max_xor_and_sortlist() {
     assert_eq!(merge_operator("sortlist").unwrap().partial_merge(b"", b"1,5", b"5,7").unwrap(), b"1,5,5,7");
 }
 
-/// Partial merges of an engine must not change the value: any split into neighbours gives the same.
+/// Partial merges must not change the value: any split into neighbours gives the same result.
 #[test]
 fn partial_merges_never_change_the_value() {
     let mut rng = esker_testkit::seed::rng("partial_merges");

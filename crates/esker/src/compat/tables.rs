@@ -1,4 +1,4 @@
-//! Features that a table needs of its reader.
+//! Features that a table's readers must support.
 
 use super::{CompatReport, table_path};
 use crate::options::Feature;
@@ -59,7 +59,7 @@ pub(super) fn inspect(
         options.largest_seqno = Some(meta.largest_seqno);
         match TableReader::open(file, options) {
             Ok(reader) => inspect_blocks(&reader, &mut features)?,
-            // Its features are known, and every reader must support them.
+            // The table's features are known: every reader must support them.
             Err(e) if features.contains(&Feature::EmbeddedBlobs) => report.notes.push(e.to_string()),
             Err(e) => return Err(e),
         }

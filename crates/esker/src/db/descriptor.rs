@@ -1,5 +1,5 @@
-//! A family as it is given: its name and options, made consistent, and the table cache that it asks
-//! for.
+//! A family as the caller describes it: its name, its options, which are made consistent, and its
+//! table cache.
 
 use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::version::{DEFAULT_COLUMN_FAMILY_NAME, FamilyDescriptor};
@@ -25,9 +25,9 @@ use std::path::Path;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ColumnFamilyDescriptor {
-    /// Its name; the family that every database has is `default`.
+    /// The family's name; every database has the family `default`.
     pub name: String,
-    /// Its options.
+    /// The family's options.
     pub options: ColumnFamilyOptions,
 }
 
@@ -37,12 +37,12 @@ impl ColumnFamilyDescriptor {
         ColumnFamilyDescriptor { name: name.into(), options }
     }
 
-    /// Names of families, or names with options, or descriptors, as descriptors.
+    /// Converts names of families, names with options, or descriptors into descriptors.
     pub(crate) fn list(families: impl IntoIterator<Item = impl Into<Self>>) -> Vec<Self> {
         families.into_iter().map(Into::into).collect()
     }
 
-    /// As the MANIFEST of the database in `db` takes it.
+    /// The descriptor for the MANIFEST of the database in `db`.
     pub(crate) fn for_manifest(&self, db: &Path) -> FamilyDescriptor {
         let mut descriptor = FamilyDescriptor::new(self.name.clone());
         descriptor.comparator = self.options.comparator.clone();
@@ -68,14 +68,15 @@ impl From<String> for ColumnFamilyDescriptor {
     }
 }
 
-/// A name and its options, as [`LoadedOptions::families`](crate::options::LoadedOptions) has them.
+/// A name and its options, in the form of
+/// [`LoadedOptions::families`](crate::options::LoadedOptions).
 impl<N: Into<String>> From<(N, ColumnFamilyOptions)> for ColumnFamilyDescriptor {
     fn from((name, options): (N, ColumnFamilyOptions)) -> Self {
         ColumnFamilyDescriptor::new(name, options)
     }
 }
 
-/// A copy.
+/// A clone of the descriptor.
 impl From<&ColumnFamilyDescriptor> for ColumnFamilyDescriptor {
     fn from(descriptor: &ColumnFamilyDescriptor) -> Self {
         descriptor.clone()
@@ -89,7 +90,7 @@ pub(crate) fn make_consistent(
     options: &DbOptions,
     family: &mut ColumnFamilyDescriptor,
 ) -> Result<Vec<String>> {
-    // Of the only family that most databases have, RocksDB's words come alone.
+    // For `default`, the only family of most databases, the message has only RocksDB's words.
     let named = |e: Error| match family.name.as_str() {
         DEFAULT_COLUMN_FAMILY_NAME => e,
         name => e.at(format_args!("column family '{name}'")),

@@ -1,4 +1,4 @@
-//! The background jobs: the engine decides when they run, this file defines their work.
+//! The work of the background jobs; the engine decides when they run.
 
 use super::catch_up::close_obsolete_files;
 use crate::engine::{Engine, Jobs, Purger, maybe_schedule};
@@ -6,7 +6,7 @@ use crate::instance::{settle_and, settle_and_purge};
 use crate::{compact, flush};
 use esker_base::sync::Arc;
 
-/// Makes the jobs known and starts those that recovery left work for.
+/// Registers the jobs, and starts those for which recovery left work.
 pub(super) fn start(engine: &Arc<Engine>) {
     let limits = engine.job_limits();
     engine.scheduler.ensure_threads(limits.flushes, limits.compactions);
@@ -17,13 +17,13 @@ pub(super) fn start(engine: &Arc<Engine>) {
     maybe_schedule(engine, &mut engine.state.lock());
 }
 
-/// From now on a secondary closes each file that no super version needs.
+/// Lets a secondary close each file that no super version needs.
 pub(super) fn start_of_secondary(engine: &Arc<Engine>) {
     start_purger(engine, |engine| settle_and(engine, close_obsolete_files));
 }
 
-/// Has `purge` called for obsolete files. Dropping the last super version with a file asks for it,
-/// even in the reader of an old iterator.
+/// Lets `purge` run for obsolete files. The drop of the last super version with a file requests a
+/// purge, even in the reader of an old iterator.
 fn start_purger(engine: &Arc<Engine>, purge: fn(&Engine)) {
     Purger::start(engine, purge);
     let purger = engine.purger.clone();

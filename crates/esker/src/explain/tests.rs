@@ -152,7 +152,7 @@ fn it_is_printed_for_people_and_for_programs() {
     assert!(json.contains("\"left_out\": [{\"source\": \"memtable"), "{json}");
 }
 
-/// Sum of the times in the lines one level in, and the time in the head, in microseconds.
+/// The sum of the times in the lines of the first level, and the time in the head, in microseconds.
 fn told_micros(told: &str) -> (f64, f64) {
     let micros = |line: &str| {
         let before = line.split(" µs").next()?;
@@ -169,7 +169,7 @@ fn the_lines_of_an_explanation_add_up_to_the_whole() {
         db.put(format!("key{n:05}"), "value").unwrap();
     }
     db.flush().unwrap();
-    // A queue that is nearly empty: the run of deleted keys takes the time.
+    // In a nearly empty queue, the deleted run takes the time.
     (0..19_990).for_each(|n| db.delete(format!("key{n:05}")).unwrap());
     let (family, read) = (db.default_column_family(), ReadOptions::default());
     let scan = ExplainScan { from: None, rows: 1, reverse: false };

@@ -1,9 +1,8 @@
-//! Files: written, brought in from elsewhere, and no longer needed.
+//! Files: their writing, their ingestion, and their deletion.
 //!
 //! Reading order: `table_output` and `blob_output` (the files of a job), `written` (their checks),
-//! `file_checksum`, [`open_table`] (a file's open table), `copy` (links and copies),
-//! `directories` (those of `db_paths` and `cf_paths`), `obsolete` (which files of a directory may
-//! go).
+//! `file_checksum`, [`open_table`] (a file's open table), `copy` (links and copies), `directories`
+//! (`db_paths` and `cf_paths`), `obsolete` (the files that may be deleted).
 
 mod blob_output;
 mod copy;

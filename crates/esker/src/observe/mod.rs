@@ -1,7 +1,7 @@
 //! The engine's reports about itself: events, LOG lines, statistics as text, properties.
 //!
-//! In: plain values from the code that does the work. Out: calls, lines and text. Nothing here
-//! takes a lock or looks anything up: the caller does, and passes its findings.
+//! In: plain values from the code that does the work. Out: calls, lines and text. The module takes
+//! no lock and looks up no facts: the caller does, and passes them.
 
 mod cache_stats;
 mod compaction_stats;

@@ -39,7 +39,7 @@ impl CompressionOptions {
         ];
         let mut options = CompressionOptions::default();
         let parts: Vec<&str> = text.split(':').collect();
-        // Six fields end in `enabled`: `parallel_threads` came later and stands before it.
+        // With six fields, the sixth is `enabled`: `parallel_threads` was added later, before it.
         let enabled_is_sixth = parts.len() == 6;
         for (i, (name, part)) in NAMES.iter().zip(&parts).enumerate() {
             let name = if enabled_is_sixth && i == 5 { "enabled" } else { name };
@@ -73,7 +73,7 @@ impl OptionValue for CompressionOptions {
         log_fields(name, &self.log_fields(), lines);
     }
 
-    /// Only names that RocksDB 7.8 knows too.
+    /// Prints only names that RocksDB 7.8 also knows.
     fn print(&self) -> String {
         format!(
             "{{max_dict_bytes={};zstd_max_train_bytes={};max_dict_buffer_bytes={};use_zstd_dict_trainer={};\

@@ -133,7 +133,7 @@ enum_names!(PrepopulateBlockCache {
     FlushAndCompaction = "kFlushAndCompaction",
 });
 
-/// `{top_level_index_pinning=kAll;unpartitioned_pinning=kFallback;…}`.
+/// Text: `{top_level_index_pinning=kAll;unpartitioned_pinning=kFallback;…}`.
 impl OptionValue for MetadataCacheOptions {
     fn parse(text: &str) -> Result<MetadataCacheOptions> {
         let mut options = MetadataCacheOptions::default();
@@ -166,7 +166,7 @@ impl OptionValue for MetadataCacheOptions {
     }
 }
 
-/// `nullptr`, `bloomfilter:10:false`, `ribbonfilter:10:-1`.
+/// Text: `nullptr`, `bloomfilter:10:false` or `ribbonfilter:10:-1`, say.
 impl OptionValue for Option<FilterPolicy> {
     fn parse(text: &str) -> Result<Option<FilterPolicy>> {
         FilterPolicy::parse(object_name(text))

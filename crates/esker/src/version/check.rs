@@ -10,8 +10,8 @@ use esker_format::key::{InternalKeyComparator, TRAILER_BYTES};
 use esker_format::version_edit::FileMetaData;
 use std::cmp::Ordering;
 
-/// Checks order, bounds and blob files of the changes since `base`, which was checked. Reads no
-/// file.
+/// Checks order, bounds and blob files of the changes since `base`, which was checked before. Reads
+/// no file.
 /// # Errors
 /// `Corruption`, naming level and files.
 pub(crate) fn check_next_version(base: &Version, version: &Version) -> Result<()> {
@@ -46,12 +46,12 @@ fn check_bounds(level: usize, f: &FileMeta, icmp: &InternalKeyComparator) -> Res
     Ok(())
 }
 
-/// Newest first: by epoch, then by sequence numbers, then by number.
+/// Orders files newest first: by epoch, then by sequence numbers, then by file number.
 pub(super) fn newest_first(a: &FileMeta, b: &FileMeta) -> Ordering {
     b.epoch_number.cmp(&a.epoch_number).then_with(|| newest_first_by_sequence(a, b))
 }
 
-/// Newest first as it was before there were epochs.
+/// Orders files newest first without epochs, as older RocksDB versions do.
 pub(super) fn newest_first_by_sequence(a: &FileMetaData, b: &FileMetaData) -> Ordering {
     (b.largest_seqno, b.smallest_seqno, b.number).cmp(&(a.largest_seqno, a.smallest_seqno, a.number))
 }

@@ -6,8 +6,8 @@ use super::set::{VersionSet, VersionSetFamily};
 use esker_base::ColumnFamilyId;
 use esker_format::version_edit::VersionEdit;
 
-/// Edits that lead from nothing to the current versions. The edits that the caller appends behind
-/// them carry the counters.
+/// Edits that lead from an empty set to the current versions. The caller appends edits with the
+/// counters.
 pub(super) fn edits(set: &VersionSet) -> Vec<VersionEdit> {
     let max = set.max_column_family;
     let mut edits = vec![VersionEdit {
@@ -22,7 +22,7 @@ pub(super) fn edits(set: &VersionSet) -> Vec<VersionEdit> {
     edits
 }
 
-/// Name and comparator. Nothing else belongs into an edit that adds a family.
+/// The edit that adds a family: only its name and comparator may be in it.
 fn describe(family: &VersionSetFamily) -> VersionEdit {
     let d = family.descriptor();
     VersionEdit {
@@ -34,7 +34,7 @@ fn describe(family: &VersionSetFamily) -> VersionEdit {
     }
 }
 
-/// Said only where there are timestamps.
+/// The flag for the MANIFEST; `None` for a family without timestamps.
 pub(super) fn persist_timestamps(d: &super::FamilyDescriptor) -> Option<bool> {
     (d.comparator.timestamp_size() > 0).then_some(d.persist_user_defined_timestamps)
 }

@@ -1,5 +1,5 @@
-//! Bounds of tables whose user timestamps are not persisted: they have timestamps in memory, but
-//! not in a MANIFEST.
+//! Bounds of tables that store no user timestamps: the bounds have timestamps in memory, but not in
+//! a MANIFEST.
 //!
 //! Source: RocksDB `db/version_edit_handler.cc`, `db/version_edit.cc` (custom tag 16).
 
@@ -8,8 +8,8 @@ use esker_format::key;
 use esker_format::version_edit::{FileMetaData, VersionEdit};
 use std::borrow::Cow;
 
-/// Gives the bounds the oldest timestamp, or, if a range tombstone ends the file, the newest: so it
-/// stays exclusive.
+/// Appends the oldest timestamp to the bounds. An upper bound from a range tombstone gets the
+/// newest, so that it stays exclusive.
 pub(super) fn pad(file: &mut FileMetaData, comparator: &dyn Comparator) {
     let oldest = comparator.min_timestamp();
     insert(&mut file.smallest, &oldest);
@@ -22,7 +22,7 @@ fn insert(bound: &mut Vec<u8>, timestamp: &[u8]) {
     bound.splice(at..at, timestamp.iter().copied());
 }
 
-/// The edit as a MANIFEST has it.
+/// The edit in the form of a MANIFEST, without these timestamps.
 pub(crate) fn stripped(edit: &VersionEdit, timestamp_size: usize) -> Cow<'_, VersionEdit> {
     let concerned = |f: &FileMetaData| f.user_defined_timestamps_not_persisted;
     if timestamp_size == 0 || !edit.new_files.iter().any(|(_, f)| concerned(f)) {

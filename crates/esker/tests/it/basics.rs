@@ -1,4 +1,4 @@
-//! The first hour of a user.
+//! The calls of a user's first hour: open, write, read, families.
 
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{FaultFs, OpKind};
@@ -32,7 +32,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
 }
 
-/// RocksDB has no snapshots then, and refuses the option beside concurrent writes.
+/// With this option, RocksDB has no snapshots, and refuses concurrent writes.
 #[test]
 fn a_family_with_inplace_updates_loses_no_version_that_a_snapshot_sees() {
     let fs = std::sync::Arc::new(esker::internals::env::mem::MemFs::new());
@@ -272,7 +272,7 @@ fn many_families_are_made_with_one_write_of_the_manifest_and_one_options_file() 
         assert_eq!(family.name(), format!("family{i:03}"));
         db.put_cf(family, "key", format!("{i}")).unwrap();
     }
-    // Names that are taken, or there twice: none is made.
+    // If a name is taken or given twice, no family is created.
     for wrong in [[descriptor(300), descriptor(7)], [descriptor(300), descriptor(300)]] {
         let error = db.create_column_families(&wrong).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);

@@ -1,4 +1,5 @@
-//! Blocks have at most 4 GiB, as their offsets have 32 bits. A probe stands in for so much data.
+//! Blocks have at most 4 GiB, as their offsets have 32 bits. A probe lowers the limit, so that
+//! little data is enough.
 #![cfg(debug_assertions)]
 
 use esker::internals::base::probe::Probes;
@@ -8,16 +9,16 @@ use esker_testkit::TempDir;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The family that the limit holds for: other tests run beside these.
+/// The family with the limit; other tests run at the same time.
 const FAMILY: &str = "limited";
 
-/// Index blocks and blocks of range deletions of the family have at most `bytes` bytes.
+/// Limits index blocks and blocks of range deletions of the family to `bytes` bytes.
 struct Limit {
     _probes: Probes,
     bytes: Arc<AtomicUsize>,
 }
 
-/// A database and its family.
+/// A database with the limited family.
 struct Limited {
     db: Db,
     family: ColumnFamilyHandle,

@@ -1,4 +1,4 @@
-//! Iterators that go over to a super version in which the key they stand on is no more.
+//! Iterators that change to a super version without their current key.
 
 use esker::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::env::mem::MemFs;
@@ -20,7 +20,7 @@ fn at(db: &Db, key: &str) -> DbIterator {
     iter
 }
 
-/// The keys from a step on.
+/// The keys that an iterator shows from its next step on.
 fn after_a_step(mut iter: DbIterator, forward: bool) -> Vec<String> {
     let mut found = Vec::new();
     loop {
@@ -76,7 +76,7 @@ fn steps_from_a_key_that_fifo_has_dropped_lead_to_its_neighbours() {
     assert_eq!(after_a_step(detached, false), ["e", "d", "c", "a"]);
 }
 
-/// Removes the keys with an odd number; when it is first asked, an iterator is made.
+/// A filter that removes keys with an odd number. Its first call makes an iterator.
 struct RemoveOdd {
     db: OnceLock<Arc<Db>>,
     made: Mutex<Option<DbIterator>>,
@@ -116,7 +116,8 @@ fn a_step_from_a_key_that_a_filter_removes_meanwhile_passes_no_other_one() {
     assert_eq!(after_a_step(iter, true), ["2", "4"]);
 }
 
-/// A newer super version may have dropped what they show, or have it where they do not look.
+/// A newer super version may have dropped entries that they show, or have them in places that they
+/// do not read.
 #[test]
 fn iterators_that_do_not_see_all_that_there_is_stay_at_their_super_version() {
     let read = [

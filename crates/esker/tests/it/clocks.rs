@@ -65,7 +65,7 @@ fn fifo_deletes_a_file_from_the_future_when_its_time_is_over() {
     };
     assert_eq!(flush_at(NOON, "a"), 1);
     assert_eq!(flush_at(NOON - 2 * HOUR, "b"), 2);
-    // "a" was written before "b", so that its time is over, too.
+    // "a" was written before "b", so it is expired, too.
     assert_eq!(flush_at(NOON - HOUR / 2, "c"), 1);
     assert_eq!(flush_at(NOON + 2 * HOUR, "d"), 1);
     db.close().unwrap();

@@ -1,4 +1,4 @@
-//! A closed database releases its directory for good: the next owner is alone there.
+//! A closed database releases its directory for good: the next owner has it alone.
 
 use crate::ingest::becomes;
 use esker::internals::base::probe::Probes;
@@ -19,7 +19,7 @@ fn options() -> Options {
     options
 }
 
-/// Names and sizes of what is in a directory, but for the info log.
+/// Names and sizes of the files in a directory, except the LOG.
 fn files(options: &Options, dir: &str) -> BTreeMap<String, u64> {
     let fs = &options.db.env.fs;
     let names = fs.children(Path::new(dir)).unwrap().into_iter().filter(|name| !name.starts_with("LOG"));
@@ -118,7 +118,7 @@ fn reads_that_begin_after_the_close_are_refused_and_what_was_open_goes_on() {
     db.close().unwrap();
 }
 
-/// A copy of the directory goes on when another thread closes the database.
+/// A checkpoint is being copied when another thread closes the database.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "nobody tells that nothing goes on")]
 fn a_checkpoint_ends_before_its_database_is_closed() {
@@ -130,7 +130,7 @@ fn a_checkpoint_ends_before_its_database_is_closed() {
     let (closer, thread, is_closed) = (db.clone(), closing.clone(), closed.clone());
     probes.on("live_cut:name_files", move |_| {
         if std::thread::current().id() != this {
-            return; // another test's
+            return; // a hit by another test
         }
         let (db, closed) = (closer.clone(), is_closed.clone());
         *thread.lock().unwrap() = Some(std::thread::spawn(move || {
@@ -139,7 +139,7 @@ fn a_checkpoint_ends_before_its_database_is_closed() {
         }));
         let refused = || closer.put("", "").is_err_and(|e| e.kind() == ErrorKind::ShutdownInProgress);
         assert!(becomes(refused));
-        // As long as it takes to close, if nothing keeps it from that.
+        // Time in which the close would end if it did not wait.
         std::thread::sleep(std::time::Duration::from_millis(300));
         assert!(!is_closed.load(Ordering::SeqCst));
     });

@@ -1,4 +1,4 @@
-//! Collectors of table properties: their properties get into tables, and files they mark are
+//! Collectors of table properties: tables store their properties, and files that they mark are
 //! compacted.
 
 use esker::internals::env::mem::MemFs;
@@ -20,7 +20,7 @@ impl EventListener for Reasons {
     }
 }
 
-/// Nothing but a mark begins a compaction.
+/// Options with which only a mark starts a compaction.
 fn options(style: CompactionStyle, factory: impl TablePropertiesCollectorFactory + 'static) -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
@@ -79,7 +79,7 @@ fn a_table_of_few_deletions_or_a_small_one_is_left() {
     }
 }
 
-/// Counts kinds of entries; does not like one of the values.
+/// A collector that counts kinds of entries, and marks files with a certain value.
 struct Census;
 #[derive(Default)]
 struct Counts {

@@ -65,7 +65,7 @@ fn a_wal_that_is_cut_anywhere_gives_its_first_writes() {
     }
     let (path, bytes) = wal(&fs);
     assert_eq!(bytes[6], 9, "it begins with the kind of its compression");
-    // As a killed process leaves it.
+    // Cuts the WAL as a killed process may leave it.
     let copy = |cut: usize| {
         let left = Arc::new(MemFs::new());
         left.create_dir_if_missing(Path::new("/db")).unwrap();

@@ -25,7 +25,7 @@ fn holds(db: &Db, value: &str) -> bool {
     (0..200).all(|i| db.get(format!("{i:04}")).unwrap().is_some_and(|v| v == value.repeat(20).as_bytes()))
 }
 
-/// Another process makes a database at this path, with tables, and closes it.
+/// Creates another process's database at this path, with tables, and closes it.
 fn another_makes_one(path: &Path) {
     let mut other = fork(|| {
         let db = Db::open(&options(), path).unwrap();
@@ -39,7 +39,8 @@ fn another_makes_one(path: &Path) {
     assert_eq!(other.wait(PATIENCE), Some(0));
 }
 
-/// `db` was replaced at `path` by another process's database.
+/// Checks that `db`, replaced at `path` by another database, stops writing and leaves the other's
+/// files alone.
 fn stops_and_leaves_the_other_alone(db: Db, path: &Path) {
     let synced = esker::WriteOptions { sync: true, ..esker::WriteOptions::default() };
     let family = db.default_column_family();
@@ -48,7 +49,7 @@ fn stops_and_leaves_the_other_alone(db: Db, path: &Path) {
     drop(family);
     let e = db.flush().unwrap_err();
     assert!(e.message().contains("is not there any more"), "a flush: {e}");
-    // Entries in memory can be read still.
+    // Entries in memory are still readable.
     assert!(holds(&db, "ours"));
     drop(db);
     let db = Db::open(&options(), path).unwrap();

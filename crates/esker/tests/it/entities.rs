@@ -1,5 +1,4 @@
-//! Wide columns: written by every way there is, read by every way there is, through flushes and
-//! compactions.
+//! Wide columns: all ways to write them and all ways to read them, through flushes and compactions.
 
 use esker::internals::env::mem::MemFs;
 use esker::stats::{Statistics, Ticker};

@@ -1,5 +1,5 @@
-//! A change whose write to the MANIFEST failed does not come into force later: neither after the
-//! database was closed, nor after `resume` and the death of the process.
+//! A change whose write to the MANIFEST failed does not appear later: neither after a close, nor
+//! after `resume` and a crash.
 
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
 use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, Options, RangeOpt, Result, SstFileWriter};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 type Change = fn(&Db, &ColumnFamilyHandle, &Options) -> Result<()>;
 
-/// Changes that nothing but the MANIFEST makes durable.
+/// Changes that only the MANIFEST makes durable.
 const CHANGES: [(&str, Change); 4] = [
     ("ingest", |db, _, _| db.ingest_external_file(&["/outside"])),
     ("create", |db, _, options| db.create_column_family("new", &options.cf).map(drop)),

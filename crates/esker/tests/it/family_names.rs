@@ -1,4 +1,4 @@
-//! Names that a column family may have, and those that RocksDB cannot live with.
+//! Names that a column family may have, and names that RocksDB refuses.
 
 use esker::compat::inspect;
 use esker::internals::base::FileNumber;

@@ -1,5 +1,5 @@
-//! Answers of filters of tables and memtables, as `PerfContext` counts them: false positives are a
-//! fingerprint of a schema.
+//! Answers of filters of tables and memtables, as `PerfContext` counts them: the number of false
+//! positives identifies a filter's scheme.
 
 use esker::internals::env::mem::MemFs;
 use esker::options::FilterPolicy;
@@ -66,7 +66,7 @@ fn filters_of_memtables_rule_out_absent_keys_and_nothing_else() {
         let (maybe, never) = (counts.bloom_memtable_hit_count, counts.bloom_memtable_miss_count);
         assert_eq!(maybe + never, if has_filter { 8_000 } else { 0 });
         assert!(!has_filter || (3_950..=4_000).contains(&never), "{never} of 4,000 absent keys");
-        // A range tombstone answers for keys that the filter rules out.
+        // A range tombstone hides keys that the filter rules out.
         let family = db.default_column_family();
         db.delete_range(format!("{:06}", 1_500), format!("{:06}", 3_000)).unwrap();
         check(1_500);

@@ -1,5 +1,5 @@
-//! A handle belongs to one open database: calls of another refuse it, whatever family of theirs has
-//! the same id.
+//! A handle belongs to one open database: calls of another database refuse it, even if that
+//! database has a family with the same id.
 
 use esker::internals::env::{FileSystem, MemFs};
 use esker::internals::internal_iterator;

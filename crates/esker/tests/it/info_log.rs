@@ -5,7 +5,7 @@ use esker::{Db, Env, Options};
 use std::path::Path;
 use std::sync::Arc;
 
-/// As RocksDB names them: several databases may have theirs in one directory.
+/// The names are RocksDB's, so that several databases may have their LOG in one directory.
 #[test]
 fn logs_in_a_directory_of_their_own_have_the_databases_name() {
     let mut options = Options::default();
@@ -116,7 +116,7 @@ fn options_of_ten_families_are_written() {
     drop(db);
 }
 
-/// Headers alone are no reason to begin another file.
+/// Headers alone must not start another file.
 #[test]
 fn a_log_that_is_smaller_than_its_headers_is_rolled_by_what_follows() {
     let mut options = Options::new().create_if_missing(true);

@@ -1,4 +1,4 @@
-//! A database is not opened with a merge operator that would misread what another has written.
+//! A database refuses to open with a merge operator that would misread another operator's operands.
 
 use esker::internals::env::FileSystem;
 use esker::internals::env::mem::MemFs;
@@ -18,7 +18,7 @@ fn options(fs: &Arc<MemFs>, operator: &str) -> Options {
     options
 }
 
-/// Operands of `stringappend`, in a table or in the WAL.
+/// A database with operands of `stringappend`, in a table or in the WAL.
 fn written(flush: bool) -> Arc<MemFs> {
     let fs = Arc::new(MemFs::new());
     let db = Db::open(&options(&fs, "stringappend"), "/db").unwrap();
@@ -32,7 +32,7 @@ fn written(flush: bool) -> Arc<MemFs> {
     fs
 }
 
-/// All tables are read, none is moved.
+/// Compacts all tables by rewriting them.
 fn rewrite(db: &Db) -> esker::Result<()> {
     let options = CompactRangeOptions {
         bottommost_level_compaction: BottommostLevelCompaction::Force,

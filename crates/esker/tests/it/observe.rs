@@ -97,7 +97,7 @@ fn events_pair_up_and_tickers_add_up() {
     assert!(!db.map_property("rocksdb.cfstats").unwrap().is_empty());
     assert!(!db.map_property("rocksdb.dbstats").unwrap().is_empty());
     assert_eq!(db.map_property("rocksdb.levelstats").unwrap()["L0.num_files"], "0");
-    // `cargo xtask long caches` runs this on others.
+    // `cargo xtask long caches` runs this test on other caches.
     if std::env::var_os("ESKER_TEST_BLOCK_CACHE").is_none() {
         assert_eq!(db.int_property("rocksdb.block-cache-capacity"), Some(32 << 20));
     }
@@ -119,12 +119,12 @@ fn events_pair_up_and_tickers_add_up() {
     assert!(alive.is_subset(&made) && alive.is_disjoint(&heard.tables_deleted));
 }
 
-/// Sends every line to the test.
+/// An info log that sends every line to the test.
 struct Lines(Mutex<Sender<String>>);
 
 impl InfoLog for Lines {
     fn log(&self, _level: InfoLogLevel, args: std::fmt::Arguments<'_>) {
-        // A test that has seen enough listens no more.
+        // The receiver may be gone: a test that has seen enough drops it.
         self.0.lock().unwrap().send(args.to_string()).unwrap_or_default();
     }
     fn level(&self) -> InfoLogLevel {

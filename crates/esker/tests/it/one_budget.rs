@@ -36,7 +36,8 @@ fn with_blobs(cache: &Arc<BlockCache>, blobs: &Arc<BlockCache>) -> Options {
     options
 }
 
-/// Super versions that other tests' threads hold back give their files' charges back later.
+/// Waits until `is_so`: other tests' threads may delay the release of super versions and of their
+/// files' charges.
 fn wait_for(is_so: impl Fn() -> bool) {
     while !is_so() {
         epoch::collect();
@@ -96,7 +97,7 @@ fn tables_that_a_strict_limit_has_no_room_for_cannot_be_added_or_opened() {
     db.close().unwrap();
 }
 
-/// Two families share a blob cache: it is charged once, whatever comes in and goes.
+/// Two families share a blob cache: it is charged once, whatever is inserted and evicted.
 #[test]
 fn all_that_a_blob_cache_uses_is_charged() {
     let (blocks, blobs) = (cache(4 << 20, false), cache(1 << 20, false));

@@ -107,12 +107,12 @@ fn tables_and_blob_files_together_are_as_many_open_as_the_option_says() {
     let dir = TempDir::new("open_files");
     let mut options = Options::default();
     options.db.create_if_missing = true;
-    // Ten of them for other files, as in RocksDB.
+    // Ten of these are for other files, as in RocksDB.
     options.db.max_open_files = 30;
     options.cf.disable_auto_compactions = true;
     options.cf.enable_blob_files = true;
     let db = Db::open(&options, dir.path()).unwrap();
-    // A table and a blob file for each key.
+    // Writes a table and a blob file for each key.
     for n in 0..30 {
         db.put(format!("key{n}"), "value").unwrap();
         db.flush().unwrap();
@@ -137,7 +137,7 @@ fn all_families_together_keep_as_many_tables_open_as_the_option_says() {
     options.db.create_if_missing = true;
     options.db.create_missing_column_families = true;
     options.db.env = Env::with_fs(Arc::new(MemFs::new()));
-    // Ten of them for other files, as in RocksDB.
+    // Ten of these are for other files, as in RocksDB.
     options.db.max_open_files = 20;
     let statistics = Arc::new(Statistics::default());
     options.db.statistics = Some(statistics.clone());

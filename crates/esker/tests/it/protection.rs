@@ -1,5 +1,5 @@
-//! Checksums of entries in batches and memtables: nothing is different while memory keeps what was
-//! written, and what has changed is told as `Corruption`, and not shown.
+//! Checksums of entries in batches and memtables. All is unchanged while memory is sound; a changed
+//! entry gives `Corruption`, and is never shown.
 
 use esker::internals::base::entry_checksum::EntryChecksum;
 use esker::internals::base::probe::Probes;
@@ -87,7 +87,7 @@ fn with_checksums_everything_is_as_without() {
             assert_eq!(value.unwrap().map(|v| v.to_vec()).as_ref(), found.get(&full));
         }
         drop(db);
-        // From the WAL, and then from tables.
+        // Reads the entries from the WAL, and then from tables.
         let db = open(&options);
         assert_eq!(contents(&db, true), found);
         db.flush().unwrap();

@@ -1,4 +1,4 @@
-//! Files that a compaction cannot make any better are not compacted for that, again and again.
+//! Files that a compaction cannot improve are not compacted again and again.
 
 use esker::internals::base::merge_operator::MergeOperator;
 use esker::internals::env::mem::MemFs;
@@ -7,7 +7,8 @@ use esker::{Db, Env, Options, WriteOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts compactions for what snapshots had kept; ends those that do not end by themselves.
+/// Counts compactions of entries that snapshots had kept; fails the test if they repeat without
+/// end.
 #[derive(Default)]
 struct Rewrites(AtomicUsize);
 
@@ -40,8 +41,8 @@ fn options() -> (Options, Arc<Rewrites>) {
     (options, rewrites)
 }
 
-/// Compacts what `write` writes, half of it under a snapshot; how often that is compacted once more
-/// when the snapshot has gone.
+/// Compacts the entries of `write`, half of them under a snapshot. Returns the number of further
+/// compactions after the snapshot's release.
 fn rewrites(options: &Options, rewrites: &Rewrites, write: impl Fn(&Db, u64)) -> usize {
     let db = Db::open(options, "/db").unwrap();
     let before = rewrites.0.load(Ordering::SeqCst);

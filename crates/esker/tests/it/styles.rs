@@ -1,4 +1,4 @@
-//! Universal and FIFO compaction, and going from one style to another.
+//! Universal and FIFO compaction, and changes from one style to another.
 
 use esker::internals::env::mem::MemFs;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions, CompactionStyle, CompressionType};
@@ -93,7 +93,7 @@ fn universal_stops_writers_for_a_while_only_however_wide_its_merges_should_be() 
         let written = db.put_opt(&at_once, &db.default_column_family(), &key, &value);
         assert!(written.is_ok(), "round {round}: {written:?}");
         db.flush().unwrap();
-        // A compaction is due for everything that stops writers.
+        // Everything that stops writers makes a compaction due.
         db.wait_for_background_work().unwrap();
     }
     assert_eq!(contents(&db).len(), 60);
@@ -130,7 +130,7 @@ fn fifo_forgets_the_oldest_files() {
     }
     let kept = contents(&db);
     assert!(!kept.is_empty() && kept.len() < model.len());
-    // The newest file's entries are all there.
+    // All entries of the newest file are present.
     for i in (0..150).filter(|i| i % 10 != 9) {
         let key = format!("key{:05}", (i * 37 + 29 * 101) % 2000);
         assert_eq!(kept.get(&key), model.get(&key), "{key}");

@@ -14,7 +14,7 @@ fn open() -> Db {
     Db::open(&options, "/db").unwrap()
 }
 
-/// A table of this many keys that begin with `prefix`.
+/// Writes a table of `keys` keys that begin with `prefix`.
 fn table(db: &Db, prefix: &str, keys: usize) {
     (0..keys).for_each(|i| db.put(format!("{prefix}{i:03}"), prefix).unwrap());
     db.flush().unwrap();
@@ -48,7 +48,7 @@ fn iterators_leave_out_the_tables_that_a_filter_refuses_and_gets_do_not() {
         properties.num_entries < 10
     });
     let all = ReadOptions::new();
-    // An iterator over all leaves its cursor to the next one.
+    // An iterator over all tables leaves its cursor to the next iterator.
     assert_eq!(count(&db, &all), 54);
     assert_eq!(count(&db, &small), 4);
     assert_eq!(count(&db, &all), 54);
@@ -56,7 +56,7 @@ fn iterators_leave_out_the_tables_that_a_filter_refuses_and_gets_do_not() {
     let family = db.default_column_family();
     assert!(db.get_opt(&small, &family, "many001").unwrap().is_some());
     assert_eq!(count(&db, &small.clone().lower_bound("few001").upper_bound("fewz")), 2);
-    // In levels, and as planned scans.
+    // The filter also works for levels and for planned scans.
     db.compact_range(None, None).unwrap();
     db.put("new", "1").unwrap();
     assert_eq!(count(&db, &small), 5);

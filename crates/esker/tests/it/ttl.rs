@@ -1,4 +1,4 @@
-//! Databases whose values have times, and are dropped when these are over.
+//! TTL databases: values have a time, and compactions drop expired ones.
 
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::env::MockClock;
@@ -8,7 +8,7 @@ use esker::{ColumnFamilyDescriptor, DbWithTtl, Env, ErrorKind, OpenMode, Options
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After the day that TTL databases began.
+/// A time after the earliest timestamp of TTL databases.
 const START: u64 = 1_700_000_000 * 1_000_000;
 
 fn options(clock: &Arc<MockClock>) -> Options {
@@ -75,7 +75,7 @@ fn values_are_dropped_by_compactions_when_their_time_is_over() {
 
     db.base_db().close().unwrap();
     drop(db);
-    // The times are in the values: a reopening may give them another life.
+    // The times of writing are in the values, so a reopening may set another TTL.
     db = open(&options, [1000, 50]);
     compact(&db);
     assert_eq!(db.get("late").unwrap().as_deref(), Some(&b"2"[..]));
@@ -127,7 +127,7 @@ fn the_options_that_a_database_with_times_has_saved_open_it_again() {
     merge(&db, "and another one");
     let value = || db.get("list").unwrap().map(|value| String::from_utf8(value).unwrap());
     assert_eq!(value().as_deref(), Some("a long operand,and another one"));
-    // It has its filter, too.
+    // The new family has the TTL filter, too.
     clock.advance(Duration::from_secs(101));
     compact(&db);
     compact(&db);
@@ -144,7 +144,7 @@ fn the_options_of_an_open_family_with_times_may_be_those_of_another_one() {
     let of_first = base.options_cf(&base.default_column_family());
     let third = db.create_column_family_with_ttl("third", &of_first, 0).unwrap();
     let mut batch = WriteBatch::new();
-    // As a time, its end would be an early one.
+    // The last four bytes of the value would be an early time.
     batch.put_cf(third.id(), b"key", b"value\x01\x01\x01\x01").unwrap();
     batch.put_cf(third.id(), b"empty", b"").unwrap();
     batch.merge_cf(third.id(), b"list", b"an operand").unwrap();

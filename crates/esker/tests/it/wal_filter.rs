@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 type Decide = dyn Fn(&WriteBatch) -> WalFilterDecision + Send + Sync;
 
-/// Decides by a function; keeps what it was told.
+/// A filter that decides by a function, and keeps its arguments.
 struct ByFunction {
     decide: Box<Decide>,
     families: Mutex<Vec<(String, u32, u64)>>,

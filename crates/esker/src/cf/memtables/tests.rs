@@ -24,7 +24,7 @@ const ROCKSDB: &[(usize, usize, u64, u64)] = &[
     (4 << 20, 1000, 3840, 3840),
 ];
 
-/// Fills a memtable; its entries, and the bytes it holds.
+/// Fills a memtable; returns the number of its entries, and its bytes.
 fn fill(write_buffer_size: usize, value: &[u8], is_ascending: bool) -> (u64, usize) {
     let mut options = Options::default();
     options.cf.write_buffer_size = write_buffer_size;

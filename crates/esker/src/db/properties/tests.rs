@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// A monitor asks every few seconds, and the answer walks over files and caches meanwhile.
+/// A monitor asks every few seconds, and the answer visits files and caches.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "who waits for ever is left behind")]
 fn what_is_told_of_files_and_caches_does_not_wait_for_the_db_mutex() {

@@ -1,4 +1,4 @@
-//! The release of a snapshot makes the database look once for compactions that waited for it.
+//! The release of a snapshot makes the database check once for compactions that waited for it.
 
 use crate::options::{CompactionStyle, Options};
 use crate::{Db, Env};
@@ -7,8 +7,8 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_env::mem::MemFs;
 
-/// Else each snapshot that is given back beside a writer would have a job look for a compaction
-/// that does not come.
+/// Otherwise each release of a snapshot, while others write, would make a job search for a
+/// compaction in vain.
 #[test]
 fn what_does_not_come_of_the_end_of_a_snapshot_is_not_asked_for_again() {
     for (style, preserve) in

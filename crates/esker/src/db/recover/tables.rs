@@ -1,12 +1,12 @@
 //! Level-0 tables that recovery writes while it replays WALs.
 //!
-//! In: families with memtables that are full, or too large together. Out: tables, numbered in the
-//! order in which the memtables filled. Several tables are written at once. The caller syncs the
+//! In: families whose memtables are full, or too large in total. Out: tables, numbered in the order
+//! in which the memtables filled. Several tables are written at once. The caller syncs the
 //! directory once, before the MANIFEST names them.
 //!
 //! Invariants
-//!  1. A batch costs its own entries, not the number of families: only families that the batch
-//!     wrote to are looked at.
+//!  1. The cost of a batch depends on its entries, not on the number of families: only families to
+//!     which it wrote are checked.
 //!  2. All memtables together stay near the bound of the write buffer manager, except when the
 //!     database is read-only.
 
@@ -25,7 +25,7 @@ use esker_env::rate_limiter::IoPriority;
 use esker_memtable::MemTable;
 use std::collections::BTreeSet;
 
-/// A memtable that takes no more entries, and the number of its table.
+/// A full memtable, and the number of its table.
 struct Sealed {
     family: ColumnFamilyId,
     mem: Arc<MemTable>,
@@ -34,8 +34,8 @@ struct Sealed {
 }
 
 impl ReplayRun<'_> {
-    /// Writes the memtables that the last batch filled, or else the largest half if all together
-    /// are too large.
+    /// Writes the memtables that the last batch filled, or, if all memtables together are too
+    /// large, the largest ones with half of the memory.
     pub(super) fn flush_full(&mut self) -> Result<()> {
         let mut due = std::mem::take(&mut self.full);
         if self.recovery.is_read_only() {
@@ -116,7 +116,7 @@ impl Recovery<'_> {
 }
 
 impl ReplayedFamily {
-    /// Adds an entry that `wal` holds. Whether the memtable has just reached `write_buffer_size`.
+    /// Adds an entry of `wal`. Returns whether the memtable has just reached `write_buffer_size`.
     pub(super) fn add(
         &mut self,
         wal: FileNumber,
@@ -133,7 +133,7 @@ impl ReplayedFamily {
         Ok(self.is_full && !was_full)
     }
 
-    /// Puts a fresh memtable in the place of the present one, which goes into table `number`.
+    /// Replaces the memtable by an empty one. The old one will become table `number`.
     fn seal(&mut self, recovery: &Recovery<'_>, number: FileNumber, earliest: SequenceNumber) -> Sealed {
         let options = &self.descriptor.options;
         let fresh = new_memtable(recovery.options, &self.icmp, options, self.next_memtable_id, earliest);

@@ -1,4 +1,4 @@
-//! A memtable without the entries of a write that failed.
+//! A memtable's entries without those of a failed write.
 //!
 //! In: a cursor over a memtable, and the newest sequence number that was published. Out: the same
 //! cursor without entries beyond that number.
@@ -14,7 +14,7 @@ pub(super) struct Published<I> {
 }
 
 impl<I: InternalIterator> Published<I> {
-    /// Not valid until positioned.
+    /// A cursor without entries newer than `newest`. Not valid until positioned.
     pub(super) fn new(iter: I, newest: SequenceNumber) -> Published<I> {
         Published { iter, newest }
     }
@@ -61,7 +61,7 @@ impl<I: InternalIterator> InternalIterator for Published<I> {
 
 impl<I: ScanIterator> ScanIterator for Published<I> {
     forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, passed, go_on, release);
-    // Entries ahead may be left out here.
+    // Decoded entries ahead could be among those left out, so this cursor decodes none.
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
         advance, pass, deleted_run_end, was_seen, skip_deleted_run);
 }

@@ -35,7 +35,7 @@ fn file(number: usize, lines: &[&str]) -> File {
     File { number, smallest, largest, entries, range_dels: None }
 }
 
-/// Remembers which files it opened; file `broken` cannot be.
+/// An opener that records the opened files; file `broken` cannot be opened.
 #[derive(Default)]
 struct Opener {
     opened: Mutex<Vec<usize>>,
@@ -124,7 +124,7 @@ fn a_file_that_cannot_be_opened_ends_the_scan_with_its_error() {
     assert!(iter.valid() && iter.status().is_ok());
 }
 
-/// Keeps the cursors of levels that go. They end at their upper bounds.
+/// An opener that keeps the cursors of closed levels. The cursors end at their upper bounds.
 #[derive(Default)]
 struct Keeper {
     opener: Opener,
@@ -182,7 +182,7 @@ fn a_kept_cursor_has_the_bounds_of_the_level_that_takes_it() {
     assert!(before.valid());
     drop(before);
     assert_eq!(keeper.kept.lock().len(), 1);
-    // Other neighbours, another place among them.
+    // The file has other neighbours and another index.
     let files: Arc<[File]> = Arc::new([
         file(3, &["a@1 put a"]),
         file(4, &["c@1 put c"]),
@@ -199,7 +199,7 @@ fn a_kept_cursor_has_the_bounds_of_the_level_that_takes_it() {
     }
     assert!(!after.valid() && after.status().is_ok());
     assert_eq!(*keeper.opener.opened.lock(), [1, 5]);
-    // A level that stands nowhere hands nothing over.
+    // A level without a position hands over no cursor.
     drop(after);
     assert!(keeper.kept.lock().is_empty());
 }
@@ -219,7 +219,7 @@ fn no_file_is_no_entry() {
     assert_eq!(tombstones.window(), (Bound::Unbounded, Bound::Unbounded));
 }
 
-/// d@1..f@1, where a tombstone `[e, z)@5` is cut to the file's bound.
+/// A file d@1..f@1, whose bound clips a tombstone `[e, z)@5`.
 fn with_tombstone(largest: Vec<u8>) -> Arc<[File]> {
     let mut files =
         [file(0, &["a@1 put a", "b@1 put b"]), file(1, &["d@1 put d", "f@1 put f"]), file(2, &["h@1 put h"])];
@@ -248,7 +248,7 @@ fn tombstones_act_up_to_the_bound_of_their_file_also_beyond_its_entries() {
     level.covered_until(&mut ends);
     level.covered_since(&mut ends);
     assert_eq!(ends, b"ge");
-    // Files that are known to have none are not opened.
+    // Files that are known to have no tombstones are not opened.
     assert!(opener.opened.lock().iter().all(|&number| number == 1));
 }
 

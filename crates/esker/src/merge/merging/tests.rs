@@ -104,13 +104,13 @@ fn what_a_newer_run_hides_is_sought_past_not_stepped_through() {
     let (steps, seeks) = (moves.steps.swap(0, Relaxed), moves.seeks.swap(0, Relaxed));
     assert!(steps <= 50 && seeks <= 10, "{steps} steps, {seeks} seeks");
 
-    // A seek into the hidden range goes to its end at once.
+    // A seek into the hidden range moves directly to its end.
     iter.seek(&seek_key(b"k06000", SequenceNumber::MAX));
     assert_eq!(text(iter.key(), iter.value()), "k09990@1 put v");
     assert_eq!((moves.steps.load(Relaxed), moves.seeks.load(Relaxed)), (0, 2));
 }
 
-/// A run whose keys are so much out of order that seeks do not get on.
+/// A run whose keys are so disordered that seeks do not advance.
 struct Misled(VecIter);
 
 impl InternalIterator for Misled {

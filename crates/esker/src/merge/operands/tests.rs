@@ -2,7 +2,7 @@ use super::*;
 use esker_base::ErrorKind;
 use std::sync::Arc;
 
-/// Shows the order in which it gets things; refuses "bad".
+/// An operator whose results show the order of its inputs; it refuses "bad".
 struct Join;
 impl MergeOperator for Join {
     fn name(&self) -> &str {

@@ -66,7 +66,7 @@ fn of_a_user_key_that_goes_on_in_the_next_file_only_this_files_versions_are_hidd
     assert_eq!(hidden, [4, 5, 6, 7, 8]);
     assert_eq!(hidden_below(&cut, "f"), 9);
     assert_eq!(cut.cover_at(b"h"), Cover::NONE);
-    // A bound of sequence zero ends them before itself.
+    // A bound with sequence number zero ends the tombstones before itself.
     let cut = source(&[("a", "z", 9)], Some(bounds(("c", 3), ("g", 0))), 9);
     assert!(!cut.cover_at(b"g").hides(SequenceNumber(0)) && cut.cover_at(b"g").hides(SequenceNumber(1)));
 
@@ -92,7 +92,7 @@ fn hidden_ranges_that_touch_are_one_range() {
         run.covered_until(&mut until);
         (since, until)
     };
-    // The snapshot does not see the third.
+    // The snapshot does not see the third tombstone.
     assert_eq!(ends(&mut run, b"b"), (b"a".to_vec(), b"e".to_vec()));
     assert_eq!(ends(&mut run, b"d"), (b"a".to_vec(), b"e".to_vec()));
     assert_eq!(ends(&mut run, b"i"), (b"h".to_vec(), b"k".to_vec()));
@@ -139,7 +139,8 @@ fn check_windows(run: &mut RunTombstones, rng: &mut fastrand::Rng) {
     }
 }
 
-/// Several sets hide what one set of all tombstones hides, as far in both directions.
+/// Checks that several sets hide the same as one set of all tombstones, with the same reach in both
+/// directions.
 fn check_reach(sets: &mut RunTombstones, whole: &mut RunTombstones) {
     for key in ('a'..='n').map(|key| key.to_string()) {
         let cover = sets.locate(key.as_bytes()).unwrap();
@@ -157,7 +158,7 @@ fn check_reach(sets: &mut RunTombstones, whole: &mut RunTombstones) {
     }
 }
 
-/// Comparisons that a compaction of `n` tombstones makes which asks of each key and writes `PARTS`
+/// Comparisons of a compaction with `n` tombstones that asks about each key and writes `PARTS`
 /// files.
 fn comparisons(shape: RangeShape, n: u32, snapshots: u32) -> u64 {
     const PARTS: u32 = 10;
@@ -184,7 +185,7 @@ fn comparisons(shape: RangeShape, n: u32, snapshots: u32) -> u64 {
         assert!(out.is_sorted_by(in_order), "in the order of a table");
         made += out.len();
     }
-    // One tombstone goes on in each part of a stripe.
+    // In each part of a stripe, one tombstone may continue from the part before.
     let most = 2 * n as usize + aggregator.snapshots().len() * PARTS as usize + PARTS as usize;
     assert!(made <= most, "{made} tombstones of {n}");
     counting.count()

@@ -13,11 +13,11 @@ use std::path::Path;
 /// A blob file in memory.
 pub(crate) struct Stored {
     pub(crate) reader: BlobReader,
-    /// Of the values in their order; as text, for scripts: so keep it to two small values.
+    /// Blob indexes of the values, in order, as text for scripts: two small values at most.
     pub(crate) indexes: Vec<String>,
 }
 
-/// These values in blob file 12.
+/// A blob file, number 12, with these values.
 pub(crate) fn stored(values: &[(&str, &str)]) -> Stored {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
     let dir = Path::new("/db");

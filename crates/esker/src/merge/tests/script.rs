@@ -17,7 +17,7 @@ const KINDS: [(&str, ValueType); 7] = [
     ("timed", ValueType::ValuePreferredSeqno),
 ];
 
-/// One entry.
+/// An entry from text.
 pub(crate) fn entry(text: &str) -> (Vec<u8>, Vec<u8>) {
     let mut parts = text.splitn(3, ' ');
     let (user_key, sequence) = parts.next().unwrap().split_once('@').unwrap();
@@ -27,12 +27,12 @@ pub(crate) fn entry(text: &str) -> (Vec<u8>, Vec<u8>) {
     (key, parts.next().unwrap_or("").into())
 }
 
-/// A run of them, which must be in order.
+/// Entries from lines, which must be in order.
 pub(crate) fn entries(lines: &[&str]) -> Entries {
     Arc::new(lines.iter().map(|line| entry(line)).collect())
 }
 
-/// A cursor over them.
+/// A cursor over the entries of lines.
 pub(crate) fn run(lines: &[&str]) -> VecIter {
     VecIter::new(&InternalKeyComparator::default(), entries(lines))
 }
@@ -46,7 +46,7 @@ pub(crate) fn text(key: &[u8], value: &[u8]) -> String {
     text.trim_end().to_owned()
 }
 
-/// All that a cursor shows, forward.
+/// All entries of a cursor, forward, as text.
 pub(crate) fn all(iter: &mut dyn InternalIterator) -> Vec<String> {
     let mut out = Vec::new();
     iter.seek_to_first();
@@ -57,7 +57,7 @@ pub(crate) fn all(iter: &mut dyn InternalIterator) -> Vec<String> {
     out
 }
 
-/// Tombstones `[start, end)@sequence`.
+/// The tombstones `[start, end)@sequence` of a list.
 pub(crate) fn tombstones(list: &[(&str, &str, u64)]) -> Arc<FragmentedRangeTombstones> {
     let owned = |(start, end, seq): &(&str, &str, u64)| {
         RangeTombstone::new(start.as_bytes(), end.as_bytes(), SequenceNumber(*seq))

@@ -44,8 +44,8 @@ fn tiers_are_made_from_text() {
         "{{capacity=4M;compressed_secondary_cache={{capacity=1M}};secondary_cache=file_secondary_cache://path={};capacity=8M}}",
         dir.display()
     );
-    // Without braces of its own the URI ends at the first semicolon: then the capacity is the
-    // cache's, and missing there.
+    // Without braces the URI ends at the first semicolon: the capacity then belongs to the cache,
+    // and the URI has none.
     assert!(block_cache_from_string(&text).is_err());
     let text = format!(
         "{{capacity=4M;compressed_secondary_cache={{capacity=1M}};secondary_cache={{id=file_secondary_cache;path={};capacity=8M}}}}",

@@ -54,7 +54,7 @@ fn changes_are_told_once() {
 
 #[test]
 fn no_more_files_are_kept_open_than_the_process_may_have() {
-    // A part is left to other files.
+    // A part of the limit is left for other files.
     let rest = |limit: i32| limit - (limit / 4).clamp(16, 512).min(limit / 2);
     let limit = esker_env::system::open_files_limit().map_or(0x40_0000, |n| rest(i32::try_from(n).unwrap()));
     let mut options = DbOptions::default().max_open_files(i32::MAX);
@@ -67,7 +67,7 @@ fn no_more_files_are_kept_open_than_the_process_may_have() {
     assert_eq!(all.max_open_files, -1, "all stay open, whatever that comes to");
 }
 
-/// With any value of a number option, `sanitize` settles at once and never panics.
+/// With any value of a number option, `sanitize` never panics, and a second call changes nothing.
 #[test]
 fn extreme_numbers_settle() {
     let db = DbOptions::default();

@@ -42,7 +42,7 @@ fn memtables_are_charged_to_the_cache_in_steps() {
     }
 }
 
-/// Changing the charge evicts, and an eviction drops values that readers have left behind: here
+/// A change of the charge evicts, and an eviction drops values that readers have released: here
 /// memory of the same manager.
 #[test]
 fn memory_that_is_given_back_while_the_charge_is_changed_is_uncharged() {
@@ -56,7 +56,7 @@ fn memory_that_is_given_back_while_the_charge_is_changed_is_uncharged() {
     let cache = tiered_block_cache(&CacheOptions::default(), &below, &division, None).unwrap();
     let manager = Arc::new(WriteBufferManager::with_cache(0, &cache, false));
     manager.reserve(8 * CHARGE_STEP);
-    // As with a retired super version's memtables: the collecting thread gives the memory back.
+    // The collecting thread frees the memory, as it does for memtables of an old super version.
     let later = Arc::clone(&manager);
     let guard = esker_base::sync::epoch::pin();
     let retired = esker_base::sync::epoch::Swap::new(Arc::new(GivesBack(later, 2 * CHARGE_STEP)));
@@ -66,7 +66,7 @@ fn memory_that_is_given_back_while_the_charge_is_changed_is_uncharged() {
     manager.free(4 * CHARGE_STEP);
     cache.update_tiered(None, Some(0.5), None).unwrap();
     while manager.memory_usage() > 2 * CHARGE_STEP {
-        // Another test's guard may keep it.
+        // Another test's guard may delay this.
         esker_base::sync::epoch::collect();
         std::thread::yield_now();
     }

@@ -1,4 +1,5 @@
-//! The entries of ranges against a sorted map: every range, order and way of taking from both ends.
+//! The entries of ranges against a sorted map: every range and order, with entries taken from both
+//! ends.
 
 use super::*;
 use crate::Db;
@@ -26,7 +27,7 @@ fn open(change: impl FnOnce(&mut Options)) -> Db {
     db
 }
 
-/// A comparator of the program's own, which the engine must ask.
+/// Sets a custom comparator, which the engine must call.
 fn by_bytes(options: &mut Options) {
     options.cf.comparator = esker_base::closures::comparator("tests.ByBytes", |a, b| a.cmp(b));
 }
@@ -39,7 +40,7 @@ fn key(entry: Result<KeyValue>) -> String {
     String::from_utf8(entry.unwrap().0).unwrap()
 }
 
-/// Takes entries by the bits of `turns`: a set one takes from the back.
+/// Takes entries by the bits of `turns`: a set bit takes from the back.
 fn taken<C: EntryCursor>(mut entries: Entries<C>, turns: u32) -> (Vec<String>, Vec<String>) {
     let (mut front, mut back) = (Vec::new(), Vec::new());
     for turn in 0.. {

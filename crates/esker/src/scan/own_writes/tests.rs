@@ -5,7 +5,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering::Relaxed;
 use esker_format::key::{InternalKeyComparator, internal_key};
 
-/// Somebody else writes one key again and again while a transaction goes on.
+/// Others write one key again and again while a transaction runs.
 #[test]
 fn what_is_too_new_of_a_key_is_sought_past() {
     const NEWER: u64 = 1000;

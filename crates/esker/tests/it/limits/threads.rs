@@ -1,5 +1,5 @@
-//! The system refuses threads (`RLIMIT_NPROC`): callers do the work themselves, and threads come
-//! when they can be had.
+//! The system refuses threads (`RLIMIT_NPROC`): callers do the work themselves, and threads start
+//! once the system allows them.
 
 use super::{directory, run_in_child, threads};
 use esker::internals::env::fault::OpKind;
@@ -67,7 +67,7 @@ fn a_database_without_threads_works_and_has_them_later() {
     db.close().unwrap();
     drop(db);
 
-    // Each of more than 32 tables is opened; helpers would do that.
+    // More than 32 tables are opened, for which helper threads would be started.
     let db = Db::open(&options(), &dir).unwrap();
     assert!(db.live_files().len() > 32, "{} tables", db.live_files().len());
     check(&db, 1);

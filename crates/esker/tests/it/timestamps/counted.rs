@@ -31,7 +31,7 @@ impl esker::comparator::Comparator for Counting {
     }
 }
 
-/// Options with that order, and how often it is asked by what is done.
+/// Options with that order, and a function that counts the comparisons of a piece of work.
 fn counting() -> (Options, impl Fn(&dyn Fn()) -> u64) {
     let asked: Arc<AtomicU64> = Arc::default();
     let mut options = options(NAMES[0]);

@@ -6,8 +6,8 @@ use esker::compaction_filter::{CompactionFilter, FilterDecision};
 use esker_testkit::seed::for_each_seed;
 use std::sync::Arc;
 
-/// Removes what begins with `x`, purges what begins with `p`, makes a `C` of each `c` that
-/// something begins with; from what begins with `s` on it skips to `k05`.
+/// Removes values that begin with `x`, purges those that begin with `p`, and changes a first `c`
+/// into `C`. At a value that begins with `s` it skips to `k05`.
 struct Judge;
 
 impl Judge {
@@ -35,7 +35,7 @@ impl CompactionFilter for Judge {
     }
 }
 
-/// The write once [`Judge`] has judged it; `None` if it goes.
+/// The write after [`Judge`] has judged it; `None` if it is dropped.
 fn judged(event: &Event) -> Option<Event> {
     let changed = |value: &str| match value.strip_prefix('c') {
         Some(rest) => format!("C{rest}"),

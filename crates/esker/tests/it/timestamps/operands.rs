@@ -1,4 +1,4 @@
-//! Operands of keys with timestamps where they are not alone, and where they are.
+//! Operands of keys with timestamps, with and without a value below them.
 
 use super::{NAMES, at, options, ts, versions};
 use esker::{Db, ErrorKind, SstFileReader, SstFileWriter, WriteOptions};

@@ -8,7 +8,7 @@ use esker_testkit::seed::for_each_seed;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most parts that a compaction was done in.
+/// The largest number of parts of a compaction.
 #[derive(Default)]
 struct MostParts(AtomicUsize);
 

@@ -8,7 +8,7 @@ use esker::{
 };
 use std::sync::Mutex;
 
-/// Waits for no lock.
+/// Begins a transaction that does not wait for locks.
 fn begin_with(db: &TransactionDb, set: impl FnOnce(&mut TransactionOptions)) -> Transaction {
     let mut options = TransactionOptions { lock_timeout: 0, ..TransactionOptions::default() };
     set(&mut options);
@@ -52,7 +52,7 @@ fn a_release_of_what_is_not_held_changes_nothing() {
     txn.commit().unwrap();
 }
 
-/// The type lets one thread at a time in; whichever that is, locks belong to the transaction.
+/// The type admits one thread at a time. Locks belong to the transaction, whichever thread uses it.
 #[test]
 fn a_transaction_in_the_hands_of_two_threads() {
     let db = open();
@@ -151,7 +151,7 @@ fn a_commit_after_the_expiration() {
     let thief = begin_with(&db, |_| {});
     thief.put("a", "2").unwrap();
     txn.rollback().unwrap();
-    // The stolen lock is still the thief's.
+    // The stolen lock still belongs to the other transaction.
     is(begin_with(&db, |_| {}).put("a", "3"), ErrorKind::TimedOut, SubCode::LockTimeout);
     thief.commit().unwrap();
     assert_eq!(db.db().get("a").unwrap().unwrap(), b"2");
@@ -179,7 +179,7 @@ fn limits_of_zero() {
     assert!(db.get_lock_status_data().is_empty());
 }
 
-/// Orders keys one way until it is told to order them the other way.
+/// A comparator that reverses its order when its flag is set.
 #[derive(Debug, Default)]
 struct Turning(std::sync::atomic::AtomicBool);
 

@@ -136,7 +136,7 @@ fn a_batch_over_a_database_reads_as_if_it_were_written() {
     ];
     let options = ReadOptions::default();
     let mut iter = batch.iter_with_base(&db, &options, &family).unwrap();
-    // Neither what others write nor what the batch gets later is seen by it.
+    // The iterator sees neither later writes of others nor later ops of the batch.
     db.put("aa", "late").unwrap();
     batch.put_cf(DEFAULT, b"j", b"late").unwrap();
     let item = |iter: &esker::txn::TransactionIterator| {
@@ -172,7 +172,7 @@ fn a_batch_over_a_database_reads_as_if_it_were_written() {
         let found = batch.get_from_batch_and_db(&db, &options, &family, key.as_bytes()).unwrap();
         assert_eq!(found, None, "{key}");
     }
-    // The late write is in the index by now; the iterator still does not see it.
+    // The late op is in the index by now, and the iterator still does not see it.
     assert!(batch.get_from_batch_and_db(&db, &options, &family, b"j").unwrap().is_some());
     iter.seek("i");
     assert_eq!(item(&iter), Some(owned(&expected[6])));

@@ -1,4 +1,4 @@
-//! Batches as a whole: made into transactions, over iterators, in the order of a family.
+//! Batches as a whole: turned into transactions, read over iterators, in the order of a family.
 
 use super::{open, options};
 use esker::comparator::ReverseBytewiseComparator;

@@ -75,7 +75,7 @@ fn a_transaction_locks_and_reads_entities_as_it_does_values() {
         columns(third.multi_get_entity(&read, &family, &["a"]).remove(0).unwrap()),
         pairs(&[("x", "1")])
     );
-    // A name twice: nothing is written.
+    // If a name occurs twice, no column is written.
     let twice: [(&[u8], &[u8]); 2] = [(b"x", b"1"), (b"x", b"2")];
     assert!(other.put_entity(&family, "a", &twice).is_err());
     other.commit().unwrap();
@@ -131,7 +131,8 @@ fn an_optimistic_transaction_finds_conflicts_of_entities() {
     assert_eq!(db.db().get("c").unwrap().unwrap(), b"3");
 }
 
-/// A snapshot that is taken before the lock misses what another transaction commits meanwhile.
+/// A snapshot that is taken before the lock misses writes that another transaction commits
+/// meanwhile.
 #[test]
 fn a_serializable_transaction_reads_groups_of_columns_as_they_are_once_it_has_their_locks() {
     let db = open();

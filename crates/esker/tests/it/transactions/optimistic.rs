@@ -73,7 +73,7 @@ fn every_kind_of_write_by_others_is_a_conflict() {
         assert_eq!(kind(reader_of_many.commit()), ErrorKind::Busy);
         assert_eq!(kind(remover.commit()), ErrorKind::Busy);
         untracked.commit().unwrap();
-        // It may start anew.
+        // The transaction may start anew.
         writer.rollback().unwrap();
         writer.put("k", "2").unwrap();
         writer.commit().unwrap();
@@ -122,7 +122,7 @@ fn flushed_memtables_are_kept_to_check_for_conflicts_and_what_is_gone_is_try_aga
         expected(reader.commit(), false);
         expected(writer.commit(), true);
         expected(remover.commit(), false);
-        // Reads do not ask them.
+        // Reads do not use history memtables.
         db.db().delete("a").unwrap();
         db.db().flush().unwrap();
         assert_eq!(db.db().get("a").unwrap(), None);
@@ -247,7 +247,7 @@ fn counters_that_are_read_and_written_by_many_threads_lose_nothing() {
     assert_eq!(db.db().get("n").unwrap().unwrap(), (THREADS * EACH).to_string().into_bytes());
 }
 
-/// Memtables know nothing of it.
+/// Memtables have no record of the ingested file.
 #[test]
 fn whether_an_ingested_file_is_in_the_way_cannot_be_said() {
     let options = options();
@@ -297,7 +297,7 @@ fn history_of_an_idle_database_goes_when_another_one_needs_the_memory() {
         busy.db().put(format!("{i:06}"), [b'x'; 800]).unwrap();
     }
     assert_eq!(kept(&idle), 0, "{} bytes of {bound}", manager.memory_usage());
-    // Transactions that began before memtables were released miss them; no other does.
+    // Only transactions that began before memtables were released need those memtables.
     let txn = idle.begin_transaction();
     txn.put("key", "value").unwrap();
     txn.commit().unwrap();
@@ -325,8 +325,8 @@ fn history_goes_before_writers_wait_for_memory() {
             most = most.max(manager.memory_usage());
             kept = kept.max(db.db().int_property("rocksdb.num-immutable-mem-table-flushed").unwrap_or(0));
         }
-        // The bound holds for full memtables and those that fill up meanwhile. Only writers that
-        // may wait keep to it while flushes are behind.
+        // The bound covers full memtables and the active ones. While flushes are behind, only
+        // writers that may wait keep to it.
         db.db().flush().unwrap();
         let most = if may_stall { most } else { manager.memory_usage() };
         assert!(most <= 2 * bound, "{most} bytes of memtables under a bound of {bound}");

@@ -1,4 +1,5 @@
-//! Damaged WALs, failed writes and crashes: the stream of changes has what the database has.
+//! Damaged WALs, failed writes and crashes: the stream of changes has the same changes as the
+//! database.
 
 use super::{archiving, error_after, flush, logs, options, rest, since};
 use esker::internals::env::fault::OpKind;
@@ -39,12 +40,12 @@ fn damage_in_an_archived_wal_is_an_error_and_nothing_behind_it_comes() {
     flush(&db);
     db.put("d", "4").unwrap();
     let archived = Path::new("/db/archive").join(wal.file_name().unwrap());
-    // In the second record.
+    // Damages the second record.
     flip(&options, &archived, 60_000);
     let error = error_after(&mut since(&db, 1), 1);
     assert!(error.contains("Corruption") && error.contains(".log: checksum mismatch"), "{error}");
     assert_eq!(rest(&mut since(&db, 4)), ["4: d0"]);
-    // The file that "d" is not in is damaged before any batch of it.
+    // The file without "d" is damaged before its first batch.
     flip(&options, &archived, 20);
     assert_eq!(rest(&mut since(&db, 4)), ["4: d0"]);
     let error = db.get_updates_since(esker::SequenceNumber(2), &Default::default()).unwrap_err();
@@ -174,7 +175,7 @@ fn a_repaired_database_keeps_its_archive() {
     let db = Db::open(&options, "/db").unwrap();
     let mut updates = since(&db, 1);
     assert_eq!(updates.next().map(|update| super::text(update.unwrap())).unwrap(), "1: a0");
-    // The repair has made a table of the other WAL, and moved it to `lost`.
+    // The repair has converted the other WAL into a table, and moved the WAL to `lost`.
     assert!(error_after(&mut updates, 0).contains("Gap in sequence numbers: no WAL has 2 "));
 }
 

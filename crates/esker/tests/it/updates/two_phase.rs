@@ -30,7 +30,7 @@ fn a_prepared_transaction_comes_with_its_commit_and_not_if_it_is_rolled_back() {
     let all = ["1: d0", "2: a0 b0", "4: e0"];
     assert_eq!(rest(&mut updates), all);
     assert_eq!(rest(&mut since(db.db(), 1)), all);
-    // The section is in a WAL before the one that the number is in.
+    // The section is in an earlier WAL than the sequence number.
     for sequence in [2, 3] {
         assert_eq!(rest(&mut since(db.db(), sequence)), all[1..]);
     }

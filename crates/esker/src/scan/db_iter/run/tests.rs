@@ -1,6 +1,6 @@
 use super::*;
 
-/// A scan of `steps` steps that finds no run.
+/// Models a scan of `steps` steps that finds no run.
 fn scan(eagerness: &mut Eagerness, steps: u32) {
     eagerness.begin();
     (0..steps).for_each(|_| _ = eagerness.is_due());
@@ -40,7 +40,7 @@ fn a_few_short_scans_are_enough_to_forget_long_ones() {
     (0..12).for_each(|_| scan(&mut eagerness, 1));
     eagerness.begin();
     assert!(!eagerness.goes_far(), "{}", eagerness.usual);
-    // Seeks without steps say nothing.
+    // Seeks without steps do not change the guess.
     let before = eagerness.usual;
     (0..10).for_each(|_| scan(&mut eagerness, 0));
     assert_eq!(eagerness.usual, before);

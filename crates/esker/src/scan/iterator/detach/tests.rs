@@ -1,4 +1,4 @@
-//! A detached iterator holds nothing, and goes on as if it had not been.
+//! A detached iterator holds no resources, and continues as if it had not been detached.
 
 use super::super::tests::{key, options};
 use super::super::*;
@@ -6,7 +6,7 @@ use crate::db::Db;
 
 const KEYS: usize = 100;
 
-/// Merged values, plain ones and large ones; deletions between.
+/// A database with merged, plain and large values, and deletions between them.
 fn open() -> Db {
     let db = Db::open(&options(), "/db").unwrap();
     for i in 0..KEYS {
@@ -24,7 +24,7 @@ fn open() -> Db {
     db
 }
 
-/// Readers of other tests may be in the way of the collection briefly.
+/// Waits until the super version is released: readers of other tests may delay that.
 fn is_released(super_version: &std::sync::Weak<SuperVersion>) -> bool {
     esker_base::sync::epoch::settle(100_000, std::thread::yield_now);
     super_version.upgrade().is_none()

@@ -1,14 +1,14 @@
-//! Memtables of RocksDB's hash kinds, which have no order of all keys.
+//! Cursors over memtables of RocksDB's hash kinds, which have no total order of keys.
 //!
-//! In: a cursor over a memtable. Out: the same cursor, which finds nothing from the first or the
-//! last key on. Esker's memtables are ordered, but programs rely on RocksDB's answer: an iterator
-//! without `total_order_seek` finds keys of such a memtable by seeks only.
+//! In: a cursor over a memtable. Out: the cursor, which finds no key when it is moved to the first
+//! or last key. Esker's memtables are ordered, but programs rely on RocksDB's answer: an iterator
+//! without `total_order_seek` finds keys of these memtables only by seeks.
 
 use crate::cf::SuperVersion;
 use crate::options::{MemtableFactory, ReadOptions};
 use esker_format::cursor::{InternalIterator, ScanIterator, forward_cursor, plain_cursor};
 
-/// Whether cursors of such a read find keys of memtables by seeks only.
+/// Whether the cursors of a read find keys of memtables only by seeks.
 pub(in crate::scan) fn memtables_by_prefix(super_version: &SuperVersion, options: &ReadOptions) -> bool {
     let family = &super_version.options;
     let is_hash =
@@ -16,7 +16,7 @@ pub(in crate::scan) fn memtables_by_prefix(super_version: &SuperVersion, options
     is_hash && family.prefix_extractor.is_some() && !options.total_order_seek && !options.auto_prefix_mode
 }
 
-/// A memtable's cursor that is positioned by seeks only.
+/// A memtable's cursor that only seeks can position.
 pub(super) struct ByPrefix<I> {
     iter: I,
     /// Whether the last move was to the first or the last key.
