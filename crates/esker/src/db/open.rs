@@ -235,59 +235,19 @@ impl Opening {
 
     fn try_to_run(&mut self, notes_options: bool) -> Result<Db> {
         let read_only = self.mode == OpenMode::ReadOnly;
-        let fs = self.options.env.fs.clone();
         let before_manifest = if read_only { Some(self.look_at_wals()?) } else { None };
         let followed_from = before_manifest.clone().filter(|_| self.secondary.is_some());
-        let (existing, in_file) = self.find_or_create(&fs)?;
+        let (existing, in_file) = self.find_or_create()?;
         let (mut present, missing) = self.split_families(existing)?;
-        let descriptors: Vec<_> = present.iter().map(|family| family.for_manifest(&self.path)).collect();
-        let mut manifest = VersionSet::recover(self.version_set_options(&fs), &descriptors)?;
-        if !read_only {
-            self.pass_over_left_files(&manifest)?;
-            // After the MANIFEST's files are found, so that a directory that is missing is not
-            // created.
-            let directories = self.other_directories();
-            take_directories(fs.as_ref(), &self.path, &directories, manifest.numbers())?;
-            self.leftovers.iter_mut().for_each(|leftovers| leftovers.add_data_directories(&directories));
-        }
+        let mut manifest = self.recover_manifest(&mut present)?;
         let db_id = self.agree_on_identity(&manifest, in_file)?;
         manifest.set_db_id(db_id.clone());
-        let in_manifest: HashMap<&str, _> = manifest.families().map(|f| (f.name(), f)).collect();
-        for family in &mut present {
-            // The MANIFEST says whether the family's tables keep timestamps; new ones do the same.
-            let in_manifest = in_manifest.get(family.name.as_str());
-            let persisted = in_manifest.is_none_or(|f| f.descriptor().persist_user_defined_timestamps);
-            family.options.persist_user_defined_timestamps = persisted;
-        }
-
         let tables = self.open_tables(&manifest, &present)?;
-        let former_operators = FormerOperators::of(fs.as_ref(), &self.path, &present);
-        former_operators.check_tables(&manifest, &tables)?;
-        let session_id = self.session_id.clone();
         esker_base::info_log!(self.info_log, Info, "DB ID: {db_id}");
-        let recovery = Recovery {
-            options: &self.options,
-            fs: &fs,
-            path: &self.path,
-            wal_dir: &self.wal_dir,
-            db_id: &db_id,
-            session_id: &session_id,
-            before_manifest,
-            info_log: &self.info_log,
-            tables: &tables,
-            former_operators: &former_operators,
-        };
-        let mut recovered = match &self.secondary {
-            None => recovery.run(&manifest, &present)?,
-            Some(_) => recovery.without_replay(&manifest, &present)?,
-        };
+        let mut recovered = self.recover_wals(&manifest, &present, &tables, &db_id, before_manifest)?;
         let follower = self.secondary.as_ref().map(|_| recovered.refused_operands());
 
-        let old = self.old_wals(&manifest, &recovered.cuts)?;
-        let mut wals = Wals::new(fs.clone(), self.wal_dir.clone(), self.wal_options(), old);
-        for family in manifest.families() {
-            wals.set_timestamp_size(family.id(), family.descriptor().comparator.timestamp_size());
-        }
+        let mut wals = self.new_wals(&manifest, &recovered)?;
         if !read_only {
             self.log_recovery(&mut manifest, &mut wals, &recovered)?;
             self.drop_identity_file()?;
@@ -298,7 +258,7 @@ impl Opening {
         }
         let states = self.family_states(&manifest, recovered, wals.current_number(), &tables);
         let follower = follower.map(|refused| new_follower(&self.options, &manifest, &states, refused));
-        let engine = self.build_engine(manifest, (wals, prepared), (states, follower), db_id, session_id);
+        let engine = self.build_engine(manifest, (wals, prepared), (states, follower), db_id);
         if let Some(before) = followed_from {
             first_replay(&engine, before)?;
         }
@@ -315,6 +275,70 @@ impl Opening {
             esker_base::info_log!(db.engine().info_log, Warn, "The file system of {} {what}", dir.display());
         }
         Ok(db)
+    }
+
+    /// The versions that the MANIFEST describes. Unless the database is read-only, takes the
+    /// directories of tables and blob files. Families get their persisted options from the MANIFEST.
+    fn recover_manifest(&mut self, present: &mut [ColumnFamilyDescriptor]) -> Result<VersionSet> {
+        let fs = self.options.env.fs.clone();
+        let descriptors: Vec<_> = present.iter().map(|family| family.for_manifest(&self.path)).collect();
+        let manifest = VersionSet::recover(self.version_set_options(&fs), &descriptors)?;
+        if self.mode != OpenMode::ReadOnly {
+            self.pass_over_left_files(&manifest)?;
+            // After the MANIFEST's files are found, so that a directory that is missing is not
+            // created.
+            let directories = self.other_directories();
+            take_directories(fs.as_ref(), &self.path, &directories, manifest.numbers())?;
+            self.leftovers.iter_mut().for_each(|leftovers| leftovers.add_data_directories(&directories));
+        }
+        let in_manifest: HashMap<&str, _> = manifest.families().map(|f| (f.name(), f)).collect();
+        for family in present {
+            // The MANIFEST says whether the family's tables keep timestamps; new ones do the same.
+            let in_manifest = in_manifest.get(family.name.as_str());
+            let persisted = in_manifest.is_none_or(|f| f.descriptor().persist_user_defined_timestamps);
+            family.options.persist_user_defined_timestamps = persisted;
+        }
+        Ok(manifest)
+    }
+
+    /// What the WALs hold beyond the MANIFEST's versions. A secondary replays them later.
+    fn recover_wals(
+        &self,
+        manifest: &VersionSet,
+        present: &[ColumnFamilyDescriptor],
+        tables: &BTreeMap<ColumnFamilyId, Arc<TableCache>>,
+        db_id: &str,
+        before_manifest: Option<BeforeManifest>,
+    ) -> Result<RecoveredDb> {
+        let fs = &self.options.env.fs;
+        let former_operators = FormerOperators::of(fs.as_ref(), &self.path, present);
+        former_operators.check_tables(manifest, tables)?;
+        let recovery = Recovery {
+            options: &self.options,
+            fs,
+            path: &self.path,
+            wal_dir: &self.wal_dir,
+            db_id,
+            session_id: &self.session_id,
+            before_manifest,
+            info_log: &self.info_log,
+            tables,
+            former_operators: &former_operators,
+        };
+        match &self.secondary {
+            None => recovery.run(manifest, present),
+            Some(_) => recovery.without_replay(manifest, present),
+        }
+    }
+
+    /// The WALs to write from now on, and the old ones that recovery has left.
+    fn new_wals(&self, manifest: &VersionSet, recovered: &RecoveredDb) -> Result<Wals> {
+        let old = self.old_wals(manifest, &recovered.cuts)?;
+        let mut wals = Wals::new(self.options.env.fs.clone(), self.wal_dir.clone(), self.wal_options(), old);
+        for family in manifest.families() {
+            wals.set_timestamp_size(family.id(), family.descriptor().comparator.timestamp_size());
+        }
+        Ok(wals)
     }
 
     /// The directories for tables and blob files of all families besides the database's own.
@@ -365,7 +389,8 @@ impl Opening {
 
     /// Whether there was a database, and the id in its IDENTITY. Makes a database if there was none
     /// and the options allow it.
-    fn find_or_create(&self, fs: &Arc<dyn FileSystem>) -> Result<(bool, Option<String>)> {
+    fn find_or_create(&self) -> Result<(bool, Option<String>)> {
+        let fs = &self.options.env.fs;
         let writable = self.mode == OpenMode::ReadWrite;
         let existing = fs.file_exists(&file_name::current_file_name(&self.path))?;
         if !existing && (!writable || !self.options.create_if_missing) {
@@ -581,7 +606,6 @@ impl Opening {
         (wals, prepared): (Wals, PreparedSections),
         (states, follower): (Vec<FamilyState>, Option<PrimaryFollower>),
         db_id: String,
-        session_id: String,
     ) -> Arc<Engine> {
         let numbers = manifest.numbers().clone();
         let families = ColumnFamilySet::new(states.iter().map(|s| s.cf.clone()));
@@ -597,7 +621,7 @@ impl Opening {
             scheduler: Scheduler::new(self.options.env.pool.clone(), self.tag),
             options: self.options.clone(),
             db_id,
-            session_id,
+            session_id: self.session_id.clone(),
             read_only: self.mode == OpenMode::ReadOnly,
             secondary: follower.map(Secondary::new),
             info_log: self.info_log.clone(),
