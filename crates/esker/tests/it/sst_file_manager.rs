@@ -3,8 +3,11 @@
 use esker::internals::base::stats::{Statistics, Ticker};
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{FileSystem, SystemClock};
-use esker::options::{CompressionType, SstFileManager, SstFileManagerOptions};
-use esker::{Db, Env, ErrorKind, Options, SstFileWriter, SubCode};
+use esker::options::{CompressionType, DbPath, SstFileManager, SstFileManagerOptions};
+use esker::{
+    ColumnFamilyDescriptor, CompactRangeOptions, Db, Env, ErrorKind, FlushOptions, Options, SstFileWriter,
+    SubCode,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,9 +40,9 @@ impl Scene {
         let mut bytes = 0;
         for dir in dirs.iter().map(Path::new) {
             let names = self.fs.children(dir).unwrap();
-            let tracked = names
-                .iter()
-                .filter(|name| [".sst", ".blob", ".sst.trash"].iter().any(|suffix| name.ends_with(suffix)));
+            let tracked = names.iter().filter(|name| {
+                [".sst", ".blob", ".sst.trash", ".blob.trash"].iter().any(|suffix| name.ends_with(suffix))
+            });
             bytes += tracked.map(|name| self.fs.file_size(&dir.join(name)).unwrap()).sum::<u64>();
         }
         bytes
@@ -109,6 +112,61 @@ fn the_total_is_that_of_all_tables_and_blob_files_of_all_databases() {
     assert_eq!(scene.manager.total_size(), scene.bytes(&["/one", "/two"]));
     drop((one, two));
     assert_eq!(scene.manager.tracked_files().len(), 0);
+}
+
+/// Three directories: `db_paths` of the database, `cf_paths` of a family that it is opened with,
+/// and those of a family that is made later.
+#[test]
+fn files_of_all_paths_are_tracked_until_they_are_deleted() {
+    let mut scene = scene(slow());
+    scene.options.db.create_missing_column_families = true;
+    scene.options.db.db_paths = vec![DbPath::new("/fast", u64::MAX)];
+    // Elsewhere than tables, so that no WAL becomes trash.
+    scene.options.db.wal_dir = Some("/wals".into());
+    scene.options.cf.enable_blob_files = true;
+    scene.options.cf.min_blob_size = 100;
+    let dirs = ["/db", "/fast", "/own", "/later"];
+    let in_path = |path: &str| scene.options.cf.clone().cf_paths(vec![DbPath::new(path, u64::MAX)]);
+    let families = [
+        ColumnFamilyDescriptor::new("default", scene.options.cf.clone()),
+        ColumnFamilyDescriptor::new("own", in_path("/own")),
+        ColumnFamilyDescriptor::new("later", in_path("/later")),
+    ];
+    let db = Db::open_cf(&scene.options.db, "/db", families[..2].to_vec()).unwrap();
+    drop(db.create_column_family("later", &families[2].options).unwrap());
+    let tracked_in = |dir: &str| scene.manager.tracked_files().keys().filter(|f| f.starts_with(dir)).count();
+    for name in ["default", "own", "later"] {
+        let family = db.column_family(name).unwrap();
+        for value in [b'1', b'2'] {
+            db.put_cf(&family, "a", [value; 10]).unwrap();
+            db.put_cf(&family, "b", [value; 3_000]).unwrap();
+            db.flush_opt(&FlushOptions::default(), &[&family]).unwrap();
+        }
+    }
+    assert_eq!(dirs.map(tracked_in), [0, 4, 4, 4]);
+    assert_eq!(scene.manager.total_size(), scene.bytes(&dirs));
+
+    // Its files become trash, where they are.
+    let own = db.column_family("own").unwrap();
+    db.drop_column_family(&own).unwrap();
+    drop(own);
+    db.wait_for_background_work().unwrap();
+    until(|| scene.manager.total_size() == scene.bytes(&dirs));
+    assert!(scene.trash("/own") >= 3, "one at most is deleted at this rate");
+    assert_eq!(scene.fs.children("/own".as_ref()).unwrap().len(), scene.trash("/own"));
+    drop(db);
+    assert_eq!(scene.manager.tracked_files().len(), 0, "a closed database counts no more");
+
+    let families = [families[0].clone(), families[2].clone()];
+    let db = Db::open_cf(&scene.options.db, "/db", families).unwrap();
+    assert_eq!(dirs.map(tracked_in), [0, 4, 0, 4]);
+    assert_eq!(scene.manager.total_size(), scene.bytes(&["/db", "/fast", "/later"]));
+    let later = db.column_family("later").unwrap();
+    db.compact_range_opt(&CompactRangeOptions::default(), &later, None, None).unwrap();
+    db.wait_for_background_work().unwrap();
+    until(|| scene.manager.total_size() == scene.bytes(&["/db", "/fast", "/later"]));
+    assert!(scene.trash("/later") >= 1);
+    assert_eq!(scene.trash("/fast"), 0);
 }
 
 #[test]
