@@ -1,7 +1,7 @@
 //! Export of one family's tables, for another database to import.
 //!
 //! In: a family of an open database, and a directory that does not exist yet. Out: a directory with
-//! its tables, and the metadata that `Db::create_column_family_with_import` takes.
+//! the family's tables, and the metadata that `Db::create_column_family_with_import` takes.
 //!
 //! Invariants
 //!  1. As with checkpoints, the directory gets its final name after everything in it is durable.

@@ -1,9 +1,9 @@
 //! Decides where the outputs of a compaction end.
 //!
-//! In: the keys of an output in order, and its size so far. Out: whether it should end before a
-//! key. An output ends at its target size, but preferably at the border of a grandparent: a file of
-//! the level below the output level. Then fewer outputs overlap a grandparent only at its border,
-//! and the next compaction down reads less.
+//! In: the keys of an output in order, and the output's size so far. Out: whether the output should
+//! end before a key. An output ends at its target size, but preferably at the border of a
+//! grandparent: a file of the level below the output level. An output that ends there overlaps
+//! fewer grandparents, so the next compaction down reads less.
 //! Source: RocksDB `db/compaction/compaction_outputs.cc` (`ShouldStopBefore`).
 
 use crate::picker::CompactionPlan;
@@ -21,7 +21,7 @@ pub(crate) struct OutputCutter {
     max_output_file_size: u64,
     max_compaction_bytes: u64,
     is_level0: bool,
-    /// The grandparent that the last key lies in or, if `in_gap`, before.
+    /// The grandparent in which the last key lies or, if `in_gap`, the one behind it.
     index: usize,
     in_gap: bool,
     seen_key: bool,
@@ -70,7 +70,8 @@ impl OutputCutter {
         stop
     }
 
-    /// Continues with a fresh output that begins with the key, which it was asked about.
+    /// Continues with a fresh output that begins with the key. REQUIRES: the last
+    /// `should_stop_before` was about this key.
     pub(crate) fn begin_output(&mut self, internal_key: &[u8]) {
         self.borders = 0;
         self.overlapped_bytes = self.overlapped_by(internal_key);
@@ -106,8 +107,8 @@ impl OutputCutter {
         crossed
     }
 
-    /// Whether the key lies behind the grandparent. At the grandparent's last user key, it does if
-    /// the next grandparent begins with that user key.
+    /// Whether the key lies behind the grandparent. A key with the grandparent's last user key
+    /// counts as behind if the next grandparent begins with the same user key.
     fn is_beyond(&self, key: &[u8], grandparent: &FileMeta) -> bool {
         match compare_bounds(&self.icmp, key, &grandparent.largest) {
             std::cmp::Ordering::Less => false,

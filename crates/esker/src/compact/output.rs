@@ -5,8 +5,8 @@
 //! Invariants
 //!  1. All versions of a user key are in one file, so that the files of a level stay disjoint by
 //!     user key.
-//!  2. A file's tombstones are clipped to the keys from its predecessor's cut to its own cut, so
-//!     the tombstones of two files never overlap, and no covered key is lost.
+//!  2. A file's tombstones are clipped to the keys from its predecessor's cut to its own cut. So
+//!     tombstones of two files never overlap, and no covered key is lost.
 
 use super::cut::OutputCutter;
 use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput, check_space_limit, type_of};

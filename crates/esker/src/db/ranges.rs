@@ -127,7 +127,8 @@ impl Db {
         }
         span.bound(&mut options);
         if options.pin_data {
-            // Without a snapshot, a second cursor could not be opened at the same point in time.
+            // `Entries` opens a second cursor to read from the back. With `pin_data`, both need a
+            // snapshot to read the same point in time.
             options.snapshot.get_or_insert_with(|| self.snapshot());
         }
         Entries::new(self.iter_opt(options, family), span)

@@ -8,11 +8,11 @@
 //! A range stays true: later writes, flushes and compactions do not change that nothing in `[a, b)`
 //! is visible at sequence number s. So a reader at S = s finds nothing there. A reader at S > s
 //! finds entries written between s and S, and nothing else. So it may skip the entries that existed
-//! when the range was found. These are entries of files that the scan saw, and of files that were
-//! compacted from such files, if no entry in the file is newer than s. A file's largest sequence
-//! number alone does not decide that, because compactions zero the numbers of entries that all
-//! snapshots see. So the file's number must also not exceed the newest one the scan saw: files with
-//! lower numbers that were installed later are compactions of known files. (Ingested files are not:
+//! when the range was found. These are entries of files that the scan saw and of files that were
+//! compacted from them, if no entry in the file is newer than s. A file's largest sequence number
+//! alone does not decide that, because compactions zero the numbers of entries that all snapshots
+//! see. So the file's number must also not exceed the newest one the scan saw: files with lower
+//! numbers that were installed later are compactions of known files. (Ingested files are not:
 //! invariant 1.) In memtables sequence numbers never change. Entries that are skipped in one sorted
 //! run may hide entries of an older run. So a run is skipped only together with all older runs that
 //! have entries in the range. A reader at S < s learns nothing.

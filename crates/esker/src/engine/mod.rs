@@ -146,8 +146,8 @@ pub(crate) struct Engine {
     pub(crate) options_in_force: RwLock<Arc<DbOptions>>,
     /// The number of this database among those that the process has open.
     pub(crate) tag: u64,
-    /// `tag` while the database is open, then 0. Reads compare it with their family's tag. Another
-    /// number while reads and writes are traced: `trace::TRACED` is part of it.
+    /// `tag` while the database is open, then 0. Reads compare it with their family's tag. While
+    /// reads and writes are traced, the bit `trace::TRACED` is added.
     pub(crate) open_tag: AtomicU64,
     /// The traces under way.
     pub(crate) traces: Traces,
@@ -174,9 +174,9 @@ pub(crate) struct Engine {
     /// are flushed to release some.
     pub(crate) wal_bytes: AtomicU64,
     pub(crate) wal_bytes_limit: AtomicU64,
-    /// Once the WALs have this many bytes, a write leader asks all families which of them hold WALs
-    /// back. Below it, either the families found are being flushed, or a prepared transaction holds
-    /// the WALs back.
+    /// WAL bytes at which a write leader asks all families again whether they hold WALs back. Until
+    /// then, the families that it found are being flushed, or a prepared transaction holds the WALs
+    /// back.
     pub(crate) wal_bytes_to_ask_at: AtomicU64,
     pub(crate) counters: EngineCounters,
     /// Whether a memtable is full: the next leader switches it.
@@ -196,8 +196,8 @@ pub(crate) struct Engine {
     pub(crate) state_changed: RankedCondvar,
     pub(crate) wals: RankedMutex<Wals>,
     pub(crate) snapshots: LiveSnapshots,
-    /// The lowest `bottommost_threshold` of families that compact by themselves. While the oldest
-    /// snapshot is not newer than it, the release of a snapshot makes no compaction due.
+    /// The lowest `bottommost_threshold` of families that compact by themselves. Until the oldest
+    /// snapshot is newer than this threshold, releases of snapshots make no compaction due.
     pub(crate) snapshot_threshold: AtomicU64,
     /// Prepared transactions that are neither committed nor rolled back.
     pub(crate) prepared: Mutex<PreparedSections>,
@@ -294,13 +294,13 @@ impl Engine {
     }
 
     /// The oldest sequence number at which a snapshot or iterator reads, now or later. Call it
-    /// under the db mutex, after reading a version. The snapshot list's lock excludes snapshots
-    /// that have a number and are not in the list yet.
+    /// under the db mutex, after reading a version. A snapshot takes its number and joins the list
+    /// under the list's lock, so this call misses none.
     pub(crate) fn oldest_reader(&self) -> SequenceNumber {
         self.snapshots.with(|list| list.oldest().unwrap_or_else(|| self.visible_sequence()))
     }
 
-    /// The context in which jobs write tables of this family, in its first path.
+    /// The context in which jobs write tables of this family, in the family's first path.
     pub(crate) fn output_context<'a>(
         &'a self,
         cf: &'a ColumnFamily,

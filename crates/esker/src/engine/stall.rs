@@ -2,8 +2,8 @@
 //!
 //! In: the condition of each family, of which the worst counts. Out: the time that a write must
 //! wait. Delayed writers share `delayed_write_rate`, which falls while the compaction debt grows
-//! and rises while it shrinks. A leader waits for its own bytes before it writes them, and the next
-//! writer for the bytes that the leader wrote for others.
+//! and rises while it shrinks. A leader waits for its own bytes before it writes them. For the
+//! bytes that a leader wrote for others, the next writer waits.
 //!
 //! Source of the rate rule: RocksDB `db/column_family.cc` (`RecalculateWriteStallConditions`),
 //! `db/write_controller.cc`.
@@ -35,8 +35,8 @@ pub(crate) struct StallState {
 #[derive(Debug, Default)]
 struct Credit {
     bytes: u64,
-    /// The time of the next refill; `None` before the first writer of a delay. If it is more than
-    /// one refill away, bytes already written are paid for until then.
+    /// The time of the next refill; `None` before the first writer of a delay. While it is more
+    /// than one refill ahead, the time until then pays for bytes that are already written.
     next_refill_micros: Option<u64>,
     last_debt: u64,
 }

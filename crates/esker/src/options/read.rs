@@ -65,7 +65,8 @@ pub struct ReadOptions {
     pub snapshot: Option<Snapshot>,
     /// Check block checksums on every read from a file. Default true.
     pub verify_checksums: bool,
-    /// Leave the blocks read in the block cache. Turn off for bulk scans. Default true.
+    /// Put blocks that the read loads from files into the block cache. Turn off for bulk scans.
+    /// Default true.
     pub fill_cache: bool,
     /// Places where the read may look. Default `ReadAll`.
     pub read_tier: ReadTier,
@@ -75,7 +76,7 @@ pub struct ReadOptions {
     pub iterate_upper_bound: Option<Vec<u8>>,
     /// Show keys that range deletions hide. Default false.
     pub ignore_range_deletions: bool,
-    /// Bytes an iterator reads ahead; 0: adapts to what it sees. Default 0.
+    /// Bytes that an iterator reads ahead; 0: it adapts to its reads. Default 0.
     pub readahead_size: usize,
     /// Accepted without effect: the read-ahead starts anew in each file. Default false.
     pub adaptive_readahead: bool,
@@ -85,12 +86,13 @@ pub struct ReadOptions {
     /// false.
     pub async_io: bool,
     /// See all keys, whatever the prefix extractor says. Default false: bounds or
-    /// `prefix_same_as_start` may let prefix filters skip files, but no key within them is ever
-    /// missed. An iterator over memtables of a hash kind needs it: see
+    /// `prefix_same_as_start` may let prefix filters skip files, but iterators never miss a key
+    /// within the bounds or the prefix. An iterator over memtables of a hash kind needs it: see
     /// [`MemtableFactory`](crate::options::MemtableFactory).
     pub total_order_seek: bool,
-    /// Prefix filters are always used where they prove safe. Has an effect only on memtables of a
-    /// hash kind, as `total_order_seek`. Default false.
+    /// Only makes iterators over memtables of a hash kind see all keys, as `total_order_seek` does:
+    /// iterators use prefix filters whenever that is safe, with or without this option. Default
+    /// false.
     pub auto_prefix_mode: bool,
     /// An iterator ends where the prefix of its seek key ends. Default false.
     pub prefix_same_as_start: bool,
@@ -132,7 +134,8 @@ pub struct ReadOptions {
     pub merge_operand_count_threshold: Option<usize>,
     /// Accepted without effect: `async_io` alone decides. Default true.
     pub optimize_multiget_for_io: bool,
-    /// Accepted without effect: the read-ahead follows what is read, not the bounds. Default true.
+    /// Accepted without effect: the read-ahead follows the blocks that are read, not the bounds.
+    /// Default true.
     pub auto_readahead_size: bool,
     /// Accepted without effect: values are always loaded. Default false.
     pub allow_unprepared_value: bool,

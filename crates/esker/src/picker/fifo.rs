@@ -67,7 +67,7 @@ fn is_expired(level0: &[Arc<FileMeta>], index: usize, context: &PickContext<'_>)
     let file = &level0[index];
     // A file's keys are at least as old as the file itself; the oldest ancestor's time says nothing
     // about the youngest keys of a merged file. They are also at least as old as the first key of
-    // the next newer file, a better bound for a file that was written long after its keys.
+    // the next newer file. That is a better bound for a file that was written long after its keys.
     let newer = index.checked_sub(1).map(|newer| level0[newer].oldest_ancestor_time).filter(|time| *time > 0);
     let newest = match file.file_creation_time {
         0 => file.oldest_ancestor_time,

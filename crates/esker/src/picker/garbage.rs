@@ -10,8 +10,8 @@
 //! dropped. RocksDB leaves both in place; Pebble has its delete-only and elision-only compactions.
 //!
 //! Invariants
-//!  1. Every entry of the files is older than each live snapshot: the compaction drops all entries
-//!     that are counted.
+//!  1. A file is picked only if all its entries are older than each live snapshot. So the
+//!     compaction really drops the entries that the picker counts.
 //!  2. Work is bounded. A compaction costs at most twice the bytes that it frees. Each one moves a
 //!     deletion down one level, and the last drops it. A file that loses nothing at the bottom is
 //!     settled ([`FileMeta::is_settled`]).
@@ -30,8 +30,8 @@ use esker_base::sync::Arc;
 
 /// Most files of a level that are checked, those with the most deletions first.
 const MOST_CANDIDATES: usize = 32;
-/// A file is a candidate, or is rewritten at the bottom, if at least one of this many entries can
-/// be dropped.
+/// A file is a candidate (at the bottom, it is rewritten) if at least the fraction 1/N of its
+/// entries can be dropped.
 const SHARE: u64 = 4;
 
 /// Idle files that are covered by range tombstones which every snapshot sees.
@@ -177,8 +177,8 @@ fn is_worth_it(
         _ => vec![Arc::clone(file)],
     };
     let Some((smallest, largest)) = range_of(version.icmp(), &files) else { return false };
-    // A file moves down through levels where it overlaps nothing; the first level with overlaps
-    // counts.
+    // A file moves unchanged through levels where it overlaps no file, so the first level with
+    // overlaps counts.
     let overlapped = |level| &version.files(level)[overlap_range(version, level, smallest, largest)];
     let below = (output_level..version.num_levels()).map(overlapped).find(|files| !files.is_empty());
     let user_key = esker_format::key::user_key;

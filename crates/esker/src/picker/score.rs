@@ -186,14 +186,14 @@ fn level0_score(
     }
     let mut score = score;
     if idle >= options.max_bytes_for_level_base {
-        // The estimate of pending bytes counts level 0 from here on, so level 0 must be due, or
-        // writes might stall without a compaction.
+        // With this many files, the estimate of pending bytes counts level 0. So level 0 must be
+        // due, or writes might stall without a compaction.
         score = score.max(1.01);
     }
     let base_max = sizes.max_bytes[sizes.base_level];
     if idle > base_max {
-        // If level 0 is larger than the base level, this is above 1 and the base level's own score
-        // is lower: level 0 goes first.
+        // If level 0 is larger than the base level, its score is above 1 and the base level's is
+        // lower: level 0 goes first.
         let base = weigher.weigh(version.levels()[sizes.base_level].weights());
         score = score.max(idle as f64 / base.max(base_max) as f64);
     }

@@ -186,10 +186,10 @@ impl<I: ScanIterator> DbIter<I> {
     }
 
     /// Changes to newer memtables and files at the same sequence number and position. The sequence
-    /// number is a live snapshot, so flushes and compactions have kept the entries that it sees,
-    /// except those that a compaction filter or FIFO removes. `exchange` puts the new sources into
-    /// the inner cursor and, given a position and a direction, moves it there; kept sources may
-    /// stay in place. The caller moves the cursor next.
+    /// number is a live snapshot, so flushes and compactions have kept its entries, except those
+    /// that a compaction filter or FIFO removes. `exchange` puts the new sources into the inner
+    /// cursor and, given a position and a direction, moves it there; kept sources may stay in
+    /// place. The caller moves the cursor next.
     pub(crate) fn rebase(
         &mut self,
         keep_alive: Option<KeepAlive>,

@@ -6,14 +6,15 @@
 //! timestamp; and that value's timestamp. Both directions, within bounds.
 //!
 //! For each user key the cursor reads the versions from the newest visible one, in either direction
-//! of travel: histories are short, so a second order would gain little.
+//! of travel: histories are short, so reading versions oldest first when moving backward would gain
+//! little.
 //!
 //! Invariants
 //!  1. While the cursor is valid, the inner cursor is at a version of the current user key or
 //!     behind all its versions.
 //!  2. Key and timestamp are copies; the value is a copy or keeps its owner alive.
-//!  3. Prefixes are those of keys without timestamps, and `max_skippable_internal_keys` counts the
-//!     entries of one move, as for keys without timestamps.
+//!  3. Prefixes are cut from keys without their timestamps. `max_skippable_internal_keys` limits
+//!     the entries of one move, as in families without timestamps.
 //!
 //! Source: RocksDB `db/db_iter.cc`; order of keys: `docs/format/internal-key.md`.
 
@@ -32,8 +33,8 @@ use std::fmt;
 pub(crate) struct TombstoneRun {
     /// Range tombstones whose ends have no timestamps.
     fragments: FragmentedRangeTombstones,
-    /// The file's first and last user key, without timestamps, and whether the last is exclusive:
-    /// its tombstones do not apply beyond them.
+    /// The file's first and last user key, without timestamps, and whether the last is exclusive.
+    /// The tombstones do not apply beyond these keys.
     bounds: Option<(Vec<u8>, Vec<u8>, bool)>,
 }
 
@@ -428,7 +429,8 @@ impl TimestampedIter {
                 if run > self.options.max_sequential_skip_in_iterations {
                     let behind = self.behind_all_of(&self.key);
                     self.iter.seek(&behind);
-                    // A deletion in an ingested file may have number 0: the seek stops at it again.
+                    // A deletion in an ingested file may have sequence number 0, as the seek's
+                    // target has. The seek then stops at it.
                     while self.iter.valid() && self.is_current() {
                         self.iter.next();
                     }

@@ -106,8 +106,7 @@ impl Level {
     }
 
     /// The sum of the weights of all files. Facts that are learned after the first call count only
-    /// in the next version of the level, so that no caller iterates over its files under the db
-    /// mutex.
+    /// in the next version of the level. So no caller iterates over its files under the db mutex.
     #[inline]
     pub fn weights(&self) -> &Weights {
         self.weights.get_or_init(|| self.files.iter().map(|f| Weights::of(f)).sum())

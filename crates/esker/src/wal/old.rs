@@ -8,8 +8,8 @@
 //!     may still move into the archive.
 //!  2. A file stays listed until it is deleted: a list that is made under the lock of the WALs is
 //!     complete.
-//!  3. Bytes behind the cut of a file are no records of this database: a failed write, or damage at
-//!     which a recovery stopped. They are not archived.
+//!  3. A file may be cut at an offset ([`OldWals::cut`]): bytes behind it belong to a failed write,
+//!     or follow damage at which a recovery stopped. They are not archived.
 
 use crate::options::DbOptions;
 use esker_base::FileNumber;

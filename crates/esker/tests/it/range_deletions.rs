@@ -159,7 +159,7 @@ fn an_iterator_after_each_range_deletion_costs_no_more_for_those_before_it() {
     }
 }
 
-/// Iterators see the right keys at both ends of a queue while keys are written and deleted, one by
+/// Iterators see the right keys at both ends of a queue. Meanwhile keys are written, deleted one by
 /// one and in ranges, and some are written again.
 #[test]
 fn iterators_over_a_memtable_show_what_is_there_while_ranges_are_deleted_and_written_anew() {

@@ -1,8 +1,7 @@
 //! Ranges of user keys in layers: sorted, disjoint within a layer, newest on top.
 //!
 //! In: ranges. Out: the range around a key that takes a reader farthest. Copies of a layer share
-//! its chunks, so a copy with one more range costs one chunk and the list of chunks, at any size of
-//! the layer.
+//! its chunks. So a copy with one more range costs one chunk and the list of chunks.
 //!
 //! Invariants
 //!  1. The ranges of a layer, chunk by chunk, are sorted and disjoint. No chunk is empty.

@@ -5,9 +5,9 @@
 //! through the whole run in memory.
 //!
 //! A run grows while it is written, mostly upward or downward. A pre-scan begins at the start of
-//! the remembered range around a sampled key, or at the start of the memtable's deletions before
-//! that range if they are few. It skips to the end of the remembered range and continues over the
-//! new part. Its range replaces the former one, so the whole run is one range again.
+//! the remembered range around a sampled key. If the memtable has few deletions before that range,
+//! it begins at the first of them. It skips to the end of the remembered range and continues over
+//! the new part. Its range replaces the former one, so the whole run is one range again.
 //!
 //! After a pre-scan of a fast-growing run the next one comes soon, with or without new samples. A
 //! scan right after the last deletion steps through all deletions since the last pre-scan.

@@ -45,8 +45,8 @@ impl Ordered {
 /// The order of a batch; on the stack for up to 32 keys.
 pub(super) type Order = SmallVec<[Ordered; 32]>;
 
-/// A number from the bytes at `from` and after, which sorts as `order` does if two numbers differ.
-/// In an unknown order, all keys have the same number.
+/// A number made of the key's bytes from offset `from` on. Two different numbers sort as their keys
+/// do in `order`; in an unknown order, all keys have the same number.
 #[inline]
 pub(super) fn head_of(order: KeyOrder, user_key: &[u8], from: usize) -> u64 {
     let head = head(user_key, from);
@@ -57,9 +57,9 @@ pub(super) fn head_of(order: KeyOrder, user_key: &[u8], from: usize) -> u64 {
     }
 }
 
-/// For each slot, the index plus one of the last key that fell into it; a key's last 8 bytes choose
-/// its slot. Two keys in one slot hide each other, so most repeated keys are found. A sort would
-/// find all, but costs more than a search of a memtable.
+/// A hash table that finds most repeated keys. A key's last 8 bytes choose its slot; the slot has
+/// the index of its last key, plus one. Different keys in one slot replace each other, so some
+/// repetitions are missed. A sort would find all, but costs more than a search of a memtable.
 pub(super) struct Named<const SLOTS: usize>([u32; SLOTS]);
 
 impl<const SLOTS: usize> Named<SLOTS> {

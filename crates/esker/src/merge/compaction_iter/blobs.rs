@@ -1,7 +1,7 @@
 //! References to blob files that enter and leave a flush or compaction.
 //!
 //! In: entries. Out: for each blob file, the number and bytes of its records that entries refer to.
-//! References of inputs that no output has are garbage. Source: RocksDB
+//! A reference that the inputs have and the outputs lack is garbage. Source: RocksDB
 //! `db/blob/blob_garbage_meter.cc`.
 
 use esker_base::{FileNumber, Result, ValueType};

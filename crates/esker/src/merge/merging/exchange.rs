@@ -6,10 +6,10 @@
 //! Invariants
 //!  1. A kept child stays at its first (last) entry that is not before (behind) the position, or at
 //!     a later one if range tombstones hide the entries between. A new child is positioned there.
-//!  2. If a child has skipped a deleted run since all were positioned, all are positioned anew. At
-//!     their positions, older children have no entries that the skipped deletions hide, but a new
-//!     older child may have some. Example: a newer child with deletions and an older one with
-//!     values skip a range together, and only the older one is replaced.
+//!  2. If a child has skipped a deleted run since all were positioned, all are positioned anew. A
+//!     skip relies on the older children that it saw: they have no entries that the skipped
+//!     deletions hide. A new older child may have some. Example: a child with deletions and an
+//!     older one with the values skip a range together, and only the older one is replaced.
 
 use super::{CoverSpan, MergeChild, MergingIterator, node_of};
 use esker_format::cursor::InternalIterator;
@@ -26,8 +26,8 @@ impl MergingIterator {
         self.children[at].tombstones.is_some()
     }
 
-    /// Removes the children at the ascending indexes `gone` and adds those of `fresh`, each with
-    /// its index afterwards, ascending. Given a position (an internal key) and a direction, the
+    /// Removes the children with the indexes `gone`, and adds those of `fresh`, each with the index
+    /// that it gets. Both lists ascend. Given a position (an internal key) and a direction, the
     /// merge is there afterwards: forward at or after the key, else at or before it. It must have
     /// been there before. Without a position, it is invalid.
     pub(crate) fn exchange(

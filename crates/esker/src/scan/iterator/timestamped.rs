@@ -1,5 +1,6 @@
 //! Iterators over families with user-defined timestamps: a cursor over the super version's sorted
-//! runs, with all range tombstones beside it. For a single key, only the runs that may hold it.
+//! runs, with all range tombstones beside it. The cursor for a single key has only the runs that
+//! may hold it.
 
 use super::internal_iterator;
 use crate::cf::{ColumnFamily, SuperVersion};
@@ -15,8 +16,8 @@ use esker_base::{Result, SequenceNumber};
 use esker_format::cursor::InternalIterator;
 use esker_table::blob::BlobReader;
 
-/// A cursor over a family with user-defined timestamps; for one key only the files that may hold it
-/// count.
+/// A cursor over a family with user-defined timestamps. Given a key, it reads only files that may
+/// hold it.
 pub(crate) fn new_timestamped_iter(
     cf: &ColumnFamily,
     super_version: &Arc<SuperVersion>,
@@ -63,8 +64,8 @@ fn parts(
     reader: &TombstoneReader<'_>,
 ) -> Result<Parts> {
     let sequence = reader.sequence;
-    // Bounds and prefixes lack timestamps, while files know only keys with timestamps. So the runs
-    // are opened without bounds.
+    // Bounds and prefixes lack timestamps, and keys in files have them. So the runs are opened
+    // without bounds.
     let all = ReadOptions {
         ignore_range_deletions: true,
         iterate_lower_bound: None,

@@ -173,8 +173,8 @@ fn a_manifest_of_many_tables_is_not_written_anew_with_each_edit() {
         fresh += log(&mut set, edit);
     }
     assert!(fresh <= 6, "{fresh} MANIFESTs for 200 tables");
-    // The number of tables is constant: edits fill five times the bytes of the tables before the
-    // next MANIFEST.
+    // The number of tables is constant, so the snapshot is, too: a new MANIFEST begins when edits
+    // have five times its bytes.
     fresh = 0;
     for _ in 0..2000 {
         let mut edit = add(&set, 0, "a", "b");
