@@ -278,7 +278,8 @@ impl Opening {
     }
 
     /// The versions that the MANIFEST describes. Unless the database is read-only, takes the
-    /// directories of tables and blob files. Families get their persisted options from the MANIFEST.
+    /// directories of tables and blob files. Families get their persisted options from the
+    /// MANIFEST.
     fn recover_manifest(&mut self, present: &mut [ColumnFamilyDescriptor]) -> Result<VersionSet> {
         let fs = self.options.env.fs.clone();
         let descriptors: Vec<_> = present.iter().map(|family| family.for_manifest(&self.path)).collect();
@@ -301,7 +302,7 @@ impl Opening {
         Ok(manifest)
     }
 
-    /// What the WALs hold beyond the MANIFEST's versions. A secondary replays them later.
+    /// Recovers the entries that only WALs have. A secondary replays its WALs later.
     fn recover_wals(
         &self,
         manifest: &VersionSet,
