@@ -7,7 +7,7 @@
 use crate::column_family::{descriptors, put_handles, rocksdb_column_family_handle_t};
 use crate::iterator::Cursor;
 use crate::listener::{HandleCell, no_handle};
-use crate::memory::{answer, attempt, destroy, give, object, path, slice};
+use crate::memory::{answer, attempt, bytes, destroy, give, object, path, slice};
 use crate::options::rocksdb_options_t;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbWithTtl, Error, ErrorKind,
@@ -250,6 +250,29 @@ pub unsafe extern "C" fn rocksdb_open_column_families_with_ttl(
         let db = DbWithTtl::open(&options.db, path(name)?, families.clone(), ttls, OpenMode::ReadWrite)?;
         put_handles(db.base_db(), &families, handles)?;
         Ok(rocksdb_t::with_ttl(db).give(cell))
+    })
+}
+
+/// Removes what was written after `trim_ts` in families with user-defined timestamps.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_open_and_trim_history(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    count: c_int,
+    names: *const *const c_char,
+    family_options: *const *const rocksdb_options_t,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    trim_ts: *mut c_char,
+    trim_ts_len: usize,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    attempt(errptr, std::ptr::null_mut(), || {
+        let (options, cell) = object(options)?.for_open()?;
+        let families = descriptors(count, names, family_options)?;
+        let trim_ts = bytes(trim_ts, trim_ts_len);
+        let db = Db::open_and_trim_history(&options.db, path(name)?, families.clone(), trim_ts)?;
+        put_handles(&db, &families, handles)?;
+        Ok(rocksdb_t::new(db).give(cell))
     })
 }
 

@@ -342,6 +342,11 @@ c_functions! {
 
     since 8: {
         cache_create_hyper_clock(capacity: usize, estimated_entry_charge: usize) -> *mut Cache;
+        open_and_trim_history(
+            options: *const Options, path: *const c_char, count: c_int, names: *const *const c_char,
+            family_options: *const *const Options, handles: *mut *mut Family, trim_ts: *mut c_char,
+            trim_ts_len: usize, error: ErrorPtr,
+        ) -> *mut Database;
         get_default_column_family_handle(db: *mut Database) -> *mut Family;
         wait_for_compact_options_create() -> *mut WaitOptions;
         wait_for_compact_options_destroy(options: *mut WaitOptions);

@@ -10,6 +10,7 @@
 
 mod cursor;
 mod traces;
+mod trimmed;
 mod unknown;
 mod updates;
 
@@ -92,6 +93,8 @@ enum Access<'a> {
     Read,
     /// As a secondary that writes its own files to this directory.
     Follow(&'a Path),
+    /// For writing, without entries that are newer than this timestamp.
+    Trim(&'a [u8]),
 }
 
 /// A database that RocksDB has open. Closed when dropped.
@@ -244,6 +247,13 @@ impl RocksDb {
                 // SAFETY: all three arrays have `count` elements, all strings end in NUL, all
                 // outlive the call.
                 unsafe { open(options, path, dir.as_ptr(), count, c_names, sets, out, error) }
+            }
+            Access::Trim(ts) => {
+                let open = api.open_and_trim_history.expect(NEEDS_11);
+                let (ts, len) = (ts.as_ptr().cast_mut().cast(), ts.len());
+                // SAFETY: all three arrays have `count` elements, all strings end in NUL, `len`
+                // bytes are at `ts`, all outlive the call, and it does not write to `ts`.
+                unsafe { open(options, path, count, c_names, sets, out, ts, len, error) }
             }
         })?;
         assert!(!db.is_null(), "RocksDB opened nothing and reported nothing");

@@ -24,6 +24,8 @@ pub(crate) struct ManualRange<'a> {
     /// Last user key, inclusive.
     pub(crate) end: Option<&'a [u8]>,
     pub(crate) options: &'a CompactRangeOptions,
+    /// Entries with a newer timestamp go: no file moves as it is.
+    pub(crate) trim_ts: Option<Arc<[u8]>>,
 }
 
 /// Moves every key of the range down to the deepest level that holds any of them, and waits. After
@@ -262,7 +264,9 @@ fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) 
                 }
                 engine.wait_for_change(&mut state);
             }
-            ManualStep::Run(plan) => {
+            ManualStep::Run(mut plan) => {
+                plan.trim_ts.clone_from(&range.trim_ts);
+                plan.is_trivial_move &= range.trim_ts.is_none();
                 let threads = range.options.max_subcompactions;
                 let canceled = range.options.canceled.clone().unwrap_or_default();
                 return Ok(Some(queue(engine, &mut state, *plan, threads, canceled)));

@@ -154,6 +154,7 @@ fn write_all(
     options.keep_history = keeps_history(context);
     let low = context.plan.version.full_history_ts_low();
     options.full_history_ts_low = (options.keep_history && !low.is_empty()).then(|| low.to_vec());
+    options.trim_ts.clone_from(&context.plan.trim_ts);
     options.stored_tombstones = stored_tombstones;
     options.plain_timed_values = !context.db_options.compatible_with.reads(Feature::TimedPut);
     options.whole_entities = !context.db_options.compatible_with.reads(Feature::EntityBlobs);
@@ -210,6 +211,11 @@ fn take_stored_tombstones(
     let icmp = &context.cf.icmp;
     let stored = stored_tombstones(reader, icmp).into_iter();
     if keeps_history(context) {
+        let newest = context.plan.trim_ts.as_deref();
+        let is_kept = |t: &RangeTombstone| {
+            newest.is_none_or(|ts| icmp.compare_timestamps(icmp.split_timestamp(&t.start).1, ts).is_le())
+        };
+        let stored = stored.filter(is_kept);
         let last = file.largest_is_exclusive().then(|| file.largest_user_key());
         kept.extend(stored.filter_map(|t| clipped(&t, icmp, Some(file.smallest_user_key()), last)));
     } else {

@@ -139,7 +139,10 @@ impl Db {
         }
         self.inner.write_path.flush(&[family.id()], FlushReason::ManualCompaction, true)?;
         let (begin, end) = (begin.as_deref(), end.as_deref());
-        crate::compact::compact_range(engine, &ManualRange { family: &family.cf, begin, end, options })
+        crate::compact::compact_range(
+            engine,
+            &ManualRange { family: &family.cf, begin, end, options, trim_ts: None },
+        )
     }
 
     /// Merges these tables of `family` ([`Db::live_files`] names them) into `output_level`, waits,

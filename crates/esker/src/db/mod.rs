@@ -4,12 +4,12 @@
 //! reads, `flush`, `compact` and `ingest` for maintenance. No room below names this one.
 //!
 //! Reading order: `opening` and `open` (with `open_tables`, `operands`, `recover`, `identity`,
-//! `leftovers`, `holding`, `log_header` and `jobs`), `catch_up` (secondaries), `descriptor` and
-//! `column_family` (families in options, and handles), `reads`, `multi_get`, `scans`, `ranges`,
-//! `snapshots`, `own_writes`, `entities` and `explain`, `writes` (with `batch_arg`), `maintenance`
-//! (with `ingest`, `import`, `live_files`, `verify`, `history`), `updates` (the WAL for users),
-//! `set_options`, `properties` and `stats_dump`, `traces`, `compaction_timer`, `close`, `resume`,
-//! `destroy`.
+//! `leftovers`, `holding`, `log_header` and `jobs`), `catch_up` (secondaries), `trim_history`,
+//! `descriptor` and `column_family` (families in options, and handles), `reads`, `multi_get`,
+//! `scans`, `ranges`, `snapshots`, `own_writes`, `entities` and `explain`, `writes` (with
+//! `batch_arg`), `maintenance` (with `ingest`, `import`, `live_files`, `verify`, `history`),
+//! `updates` (the WAL for users), `set_options`, `properties` and `stats_dump`, `traces`,
+//! `compaction_timer`, `close`, `resume`, `destroy`.
 
 pub(crate) mod batch_arg;
 mod catch_up;
@@ -46,6 +46,7 @@ mod set_options;
 mod snapshots;
 mod stats_dump;
 mod traces;
+mod trim_history;
 mod updates;
 mod verify;
 mod writes;

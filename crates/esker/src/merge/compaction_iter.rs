@@ -15,8 +15,7 @@
 //!  - a single deletion and the next older entry, a value in its stripe, are both dropped;
 //!  - merge operands are combined with each other, and with the value below them if it is in the
 //!    same stripe or if there is none anywhere;
-//!  - two entries with one sequence number and type count once: a repair may find both a table and
-//!    the outputs of its compaction;
+//!  - two entries with one sequence number and type count once: a repair may find an entry twice;
 //!  - at the bottommost level, sequence numbers that all snapshots see become zero.
 //!
 //! Invariants
@@ -78,6 +77,8 @@ pub(crate) struct CompactionIteratorOptions {
     pub keep_history: bool,
     /// With `keep_history`: the oldest readable timestamp; `None`: no bound.
     pub full_history_ts_low: Option<Vec<u8>>,
+    /// With `keep_history`: entries with a newer timestamp go, seen by a snapshot or not.
+    pub trim_ts: Option<Arc<[u8]>>,
     /// With `keep_history`: the range tombstones of all inputs, as stored.
     pub stored_tombstones: Vec<RangeTombstone>,
     /// Whether no deeper level can hold a key; always false for a flush.
@@ -113,6 +114,7 @@ impl CompactionIteratorOptions {
             keep_sequence_numbers: false,
             keep_history: false,
             full_history_ts_low: None,
+            trim_ts: None,
             stored_tombstones: Vec::new(),
             plain_timed_values: false,
             whole_entities: false,
@@ -381,9 +383,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
         &self.blobs_in
     }
 
-    /// The range tombstones that an output file for the user keys `[lower, upper)` must hold;
-    /// `None` is the end of this (sub)compaction. See
-    /// [`RangeDelAggregator::tombstones_for_output`].
+    /// The range tombstones of an output file for the user keys `[lower, upper)`; `None`: to the end
+    /// of this (sub)compaction. See [`RangeDelAggregator::tombstones_for_output`].
     pub(crate) fn tombstones_for_output(
         &mut self,
         lower: Option<&[u8]>,

@@ -67,6 +67,8 @@ pub(crate) struct CompactionPlan {
     pub is_deletion: bool,
     /// Whether outputs stay uncompressed, against the options.
     pub never_compress: bool,
+    /// Entries with a newer timestamp go; `None`: none do for that.
+    pub trim_ts: Option<Arc<[u8]>>,
     /// Whether no file below the output level overlaps the inputs (nor an older file, if that level
     /// is 0): deletions and old versions need not be kept.
     pub is_bottommost: bool,
@@ -236,6 +238,7 @@ impl Draft {
             is_trivial_move,
             is_deletion: false,
             never_compress: false,
+            trim_ts: None,
             is_bottommost,
             is_manual: reason == CompactionReason::ManualCompaction,
         }

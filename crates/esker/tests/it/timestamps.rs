@@ -7,6 +7,7 @@ mod judged;
 mod operands;
 pub(crate) mod orders;
 mod parts;
+mod trim_history;
 mod trimmed;
 
 use esker::internals::env::mem::MemFs;

@@ -150,6 +150,71 @@ fn histories_are_shown_and_trimmed_by_both() {
     });
 }
 
+#[test]
+fn both_open_a_database_as_it_was_at_a_timestamp() {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return;
+    }
+    seed::for_each_seed("trimmed openings", 4, |round, mut rng| {
+        // RocksDB also drops the history below a range deletion, which older reads come to.
+        let has_ranges = round % 2 == 0;
+        let dirs = [TempDir::new("trimmed_here"), TempDir::new("trimmed_there")];
+        let dbs = dirs.each_ref().map(|dir| Db::open(&options(), dir.path()).expect("opens"));
+        for time in 1..=300 {
+            let key = |n: u32| format!("k{n:02}");
+            let (kind, a, b) = (rng.u32(..12), rng.u32(..30), rng.u32(..30));
+            let flushes = rng.u32(..60) == 0;
+            for db in &dbs {
+                let (family, write) = (db.default_column_family(), WriteOptions::default());
+                match kind {
+                    0..3 => db.delete_with_ts(&write, &family, key(a), &ts(time)),
+                    3 if has_ranges => {
+                        let (first, last) = (key(a.min(b)), key(a.max(b)));
+                        db.delete_range_with_ts(&write, &family, first, last, &ts(time))
+                    }
+                    _ => db.put_with_ts(&write, &family, key(a), &ts(time), format!("v{time}")),
+                }
+                .expect("written");
+                if flushes {
+                    db.flush().expect("flushed");
+                }
+            }
+        }
+        for db in dbs {
+            db.close().expect("closes");
+        }
+        let newest = rng.u64(..302);
+        let families = [FamilySpec::new("default", format!("comparator={NAME};target_file_size_base=4096"))];
+        let there = RocksDb::open_and_trim_history(dirs[1].path(), "", &families, &ts(newest))
+            .expect("RocksDB 11.8.1 trims it");
+        let of_options = options();
+        let of_family = [("default", of_options.cf.clone())];
+        let here = Db::open_and_trim_history(&of_options.db, dirs[0].path(), of_family, &ts(newest))
+            .expect("Esker trims it");
+        if !has_ranges {
+            assert_eq!(
+                versions(&here, 0, u64::MAX),
+                versions_by_rocksdb(&there, 0, u64::MAX),
+                "round {round}"
+            );
+        }
+        let all = (0..newest + 3).step_by(7).chain([newest + 1, u64::MAX - 1]);
+        // RocksDB keeps some range deletions that are newer: it forgets more at later timestamps.
+        for point in all.filter(|_| !has_ranges).chain([newest]) {
+            let found = there.contents_at("default", &ts(point)).expect("read");
+            contents(&here, point).assert_same(&found, &format!("round {round} at {point} of {newest}"));
+        }
+        drop(there);
+        here.close().expect("closes");
+        drop(here);
+        // Each reads what the other has left.
+        let (here, there) =
+            (open_rocksdb(dirs[0].path()), Db::open(&options(), dirs[1].path()).expect("opens"));
+        let found = here.contents_at("default", &ts(newest)).expect("read");
+        contents(&there, newest).assert_same(&found, &format!("round {round}, afterwards"));
+    });
+}
+
 /// For each key, its writes at ascending times. `None` is a deletion.
 type History = BTreeMap<Vec<u8>, Vec<(u64, Option<Vec<u8>>)>>;
 

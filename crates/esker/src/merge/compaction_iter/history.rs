@@ -40,9 +40,17 @@ impl KeyHistory {
 }
 
 impl<I: InternalIterator> CompactionIterator<I> {
-    /// Skips the input's version if no reader can reach it. Used with `keep_history` and
-    /// `full_history_ts_low`.
+    /// Skips the input's version if it is newer than `trim_ts`, or if no reader can reach it. With
+    /// `keep_history`.
     pub(super) fn is_trimmed(&mut self, head: Head) -> bool {
+        if let Some(newest) = &self.options.trim_ts {
+            let (_, timestamp) = self.icmp.split_timestamp(&self.user_key);
+            if self.icmp.compare_timestamps(timestamp, newest).is_gt() {
+                self.stats.dropped_obsolete += 1;
+                self.consume();
+                return true;
+            }
+        }
         let Some(low) = &self.options.full_history_ts_low else { return false };
         let (plain, timestamp) = self.icmp.split_timestamp(&self.user_key);
         let history = &mut self.history;
