@@ -211,6 +211,11 @@ fn by_hand(corpus: &mut Corpus) {
     for index in [&b"\x01\x07\x20\x40\x04"[..], b"\x02\x09\x07\x20\x40\x00", b"\x00\x09value"] {
         corpus.add("blob_index", index);
     }
+    corpus.add(
+        "compaction_service",
+        b"\x01\0\0\0cf_name=64;snapshots=3:9;input_files=3030303030312E737374;output_level=6;db_id=;\
+        has_begin=false;begin=;has_end=true;end=6B;options_file_number=7;",
+    );
     corpus.add("deleted_runs", b"\0\x01\0\0\x40\x01\x80\0");
     corpus.add("range_del", b"\0\x01\x05\x07\x03\x08\x09\x01\x08\x02");
     corpus.add("stored_columns", b"\x01\x01\x01a\x01b");
