@@ -13,6 +13,7 @@
 use super::damage::{damaged_inputs, quarantine};
 use super::manual::manual_compaction_paused;
 use super::output::partitioner;
+use super::remote;
 use super::subjob::{self, SubjobContext, SubjobResult};
 use crate::cf::ColumnFamily;
 use crate::engine::{
@@ -200,7 +201,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
     }
     engine.tell_compaction_begin(job, &task.cf, plan);
     let snapshots = engine.snapshot_sequences();
-    let results = if plan.is_deletion { Vec::new() } else { run_subjobs(engine, task, job, &snapshots) };
+    let results = if plan.is_deletion { Vec::new() } else { run_all(engine, task, job, &snapshots) };
     let snapshots: Arc<[SequenceNumber]> = snapshots.into();
     let outcome = check_results(engine, task, &results).and_then(|()| {
         let mut edit = plan.edit();
@@ -257,6 +258,20 @@ fn is_paused(engine: &Engine, task: &Task) -> bool {
     task.manual.is_some() && task.cancelled.load(Ordering::Acquire) && !engine.is_shutting_down()
 }
 
+/// Runs all key ranges; again without the compaction service, if its workers have left entries of
+/// the inputs out.
+fn run_all(engine: &Arc<Engine>, task: &Task, job: u64, snapshots: &[SequenceNumber]) -> Vec<SubjobResult> {
+    let remote = engine.options.compaction_service.is_some();
+    let results = run_subjobs(engine, task, job, snapshots, remote);
+    let failed = results.iter().any(|r| r.result.is_some());
+    if failed || !remote::lacks_entries(engine, &task.cf, &task.plan, &results) {
+        return results;
+    }
+    let tables = results.iter().flat_map(|r| &r.created).copied();
+    engine.delete_outputs(&task.cf, task.plan.output_path, tables, std::iter::empty());
+    run_subjobs(engine, task, job, snapshots, false)
+}
+
 /// Runs all key ranges, each on a thread of its own if the system gives enough threads. Returns the
 /// results in the order of the ranges.
 fn run_subjobs(
@@ -264,6 +279,7 @@ fn run_subjobs(
     task: &Task,
     job: u64,
     snapshots: &[SequenceNumber],
+    remote: bool,
 ) -> Vec<SubjobResult> {
     let cuts = subcompaction_cuts(engine, task);
     let mut starts: Vec<Option<Vec<u8>>> = vec![None];
@@ -282,8 +298,10 @@ fn run_subjobs(
             plan: &task.plan,
             snapshots,
             cancelled: &task.cancelled,
+            elsewhere: None,
         };
-        subjob::run(&context, start, end)
+        let by_worker = if remote { remote::run(&context, (&start, &end)) } else { None };
+        by_worker.unwrap_or_else(|| subjob::run(&context, start, end))
     };
     let ranges: Vec<_> = starts.into_iter().zip(ends).collect();
     let next = AtomicUsize::new(0);

@@ -266,7 +266,10 @@ fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) 
             }
             ManualStep::Run(mut plan) => {
                 plan.trim_ts.clone_from(&range.trim_ts);
-                plan.is_trivial_move &= range.trim_ts.is_none();
+                // As in RocksDB, a service gets several files of level 0, which might overlap.
+                let is_for_service = engine.options.compaction_service.is_some()
+                    && plan.inputs.first().is_some_and(|first| first.level == 0 && first.files.len() > 1);
+                plan.is_trivial_move &= range.trim_ts.is_none() && !is_for_service;
                 let threads = range.options.max_subcompactions;
                 let canceled = range.options.canceled.clone().unwrap_or_default();
                 return Ok(Some(queue(engine, &mut state, *plan, threads, canceled)));

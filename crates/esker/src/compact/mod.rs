@@ -6,7 +6,8 @@
 //! Files: `job.rs` takes the work, runs the plan and installs the result · `subjob.rs` does one key
 //! range · `output.rs` writes files, `cut.rs` ends them · `damage.rs` finds damaged inputs ·
 //! `manual.rs` is `compact_range` and `compact_files`, `refit.rs` the former's `change_level` ·
-//! `delete_files.rs` is `delete_files_in_ranges`.
+//! `delete_files.rs` is `delete_files_in_ranges` · `remote.rs` gives work to the compaction
+//! service, `remote/accept.rs` takes its tables in, `remote/worker.rs` is the other side.
 //!
 //! Source: RocksDB `db/compaction/compaction_job.cc`, `db/db_impl/db_impl_compaction_flush.cc`.
 
@@ -17,6 +18,7 @@ mod job;
 mod manual;
 mod output;
 mod refit;
+mod remote;
 mod subjob;
 
 pub(crate) use delete_files::delete_files_in_ranges;
@@ -25,3 +27,4 @@ pub(crate) use manual::{
     ManualRange, check_may_run, compact_files, compact_range, disable_manual_compaction,
     enable_manual_compaction, suggest_compact_range,
 };
+pub(crate) use remote::{RemoteJob, run_for_another};

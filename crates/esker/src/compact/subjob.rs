@@ -31,7 +31,7 @@ use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use esker_format::trace::TableReaderCaller;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_table::trace::called_by;
-use esker_table::{ReadPace, TableReadOptions, TableReader};
+use esker_table::{ReadPace, TableCache, TableReadOptions, TableReader};
 
 /// State shared by all subcompactions of a job.
 pub(super) struct SubjobContext<'a> {
@@ -45,6 +45,8 @@ pub(super) struct SubjobContext<'a> {
     pub(super) plan: &'a CompactionPlan,
     pub(super) snapshots: &'a [SequenceNumber],
     pub(super) cancelled: &'a Arc<AtomicBool>,
+    /// The open tables of another directory that the outputs go to; `None`: the family's own.
+    pub(super) elsewhere: Option<&'a TableCache>,
 }
 
 /// The result of a subcompaction.
@@ -68,6 +70,8 @@ pub(super) struct SubjobResult {
     /// Bytes and number of values from blob files that the compaction wrote again.
     pub(super) blob_bytes_read: u64,
     pub(super) blobs_read: u64,
+    /// Whether a worker of the compaction service did it.
+    pub(super) is_remote: bool,
     pub(super) result: Option<esker_base::Error>,
 }
 
@@ -78,6 +82,7 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     let compression = output_compression(plan, context.options);
     let output_context = OutputContext {
         path_id: plan.output_path,
+        tables: context.elsewhere.unwrap_or(&context.cf.tables),
         ..engine.output_context(context.cf, context.db_options, context.options, context.job, IoPriority::Low)
     };
     let mut outputs = Outputs::new(output_context, context.plan, &engine.numbers, compression);
@@ -101,16 +106,7 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     let (blob_files, created_blobs) = (outputs.blobs.finished, outputs.blobs.created);
     let (files, blobs_out) = (outputs.finished, outputs.blobs_out);
     let (blob_bytes_read, blobs_read) = (outputs.blob_bytes_read, outputs.blobs_read);
-    let is_last = plan.is_bottommost || plan.reason == CompactionReason::BottommostFiles;
-    // Versions that a reader at a timestamp may still need go once `full_history_ts_low` passes
-    // them.
-    let low = plan.version.full_history_ts_low();
-    let icmp = &context.cf.icmp;
-    let is_old = |f: &&FileMetaData| {
-        f.max_timestamp.is_empty() || icmp.compare_timestamps(&f.max_timestamp, low).is_lt()
-    };
-    let all = files.iter().filter(|_| is_last && !keeps_young);
-    let kept_for_snapshots = all.filter(is_old).map(|f| f.number).collect();
+    let kept_for_snapshots = kept_for_snapshots(context, &files);
     let mut made = SubjobResult {
         files,
         kept_for_snapshots,
@@ -123,6 +119,7 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
         blobs_out,
         blob_bytes_read,
         blobs_read,
+        is_remote: false,
         result: result.err(),
     };
     let micros = engine.env.clock.monotonic_micros().saturating_sub(start_micros);
@@ -132,6 +129,22 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     });
     made.result = made.result.or(told.err());
     made
+}
+
+/// The outputs in which nothing was kept but for snapshots.
+pub(super) fn kept_for_snapshots(context: &SubjobContext<'_>, files: &[FileMetaData]) -> Vec<FileNumber> {
+    let plan = context.plan;
+    let is_last = plan.is_bottommost || plan.reason == CompactionReason::BottommostFiles;
+    if !is_last || may_be_recent(context) {
+        return Vec::new();
+    }
+    // Versions that a reader at a timestamp may still need go once `full_history_ts_low` passes
+    // them.
+    let (low, icmp) = (plan.version.full_history_ts_low(), &context.cf.icmp);
+    let is_old = |f: &&FileMetaData| {
+        f.max_timestamp.is_empty() || icmp.compare_timestamps(&f.max_timestamp, low).is_lt()
+    };
+    files.iter().filter(is_old).map(|f| f.number).collect()
 }
 
 fn write_all(

@@ -5,11 +5,11 @@
 //!
 //! Reading order: `opening` and `open` (with `open_tables`, `operands`, `recover`, `identity`,
 //! `leftovers`, `holding`, `log_header` and `jobs`), `catch_up` (secondaries), `trim_history`,
-//! `descriptor` and `column_family` (families in options, and handles), `reads`, `multi_get`,
-//! `scans`, `ranges`, `snapshots`, `own_writes`, `entities` and `explain`, `writes` (with
-//! `batch_arg`), `maintenance` (with `ingest`, `import`, `live_files`, `verify`, `history`),
-//! `updates` (the WAL for users), `set_options`, `properties` and `stats_dump`, `traces`,
-//! `compaction_timer`, `close`, `resume`, `destroy`.
+//! `open_and_compact`, `descriptor` and `column_family` (families in options, and handles),
+//! `reads`, `multi_get`, `scans`, `ranges`, `snapshots`, `own_writes`, `entities` and `explain`,
+//! `writes` (with `batch_arg`), `maintenance` (with `ingest`, `import`, `live_files`, `verify`,
+//! `history`), `updates` (the WAL for users), `set_options`, `properties` and `stats_dump`,
+//! `traces`, `compaction_timer`, `close`, `resume`, `destroy`.
 
 pub(crate) mod batch_arg;
 mod catch_up;
@@ -32,6 +32,7 @@ mod log_header;
 mod maintenance;
 mod multi_get;
 mod open;
+mod open_and_compact;
 mod open_tables;
 mod opening;
 mod operands;

@@ -55,50 +55,13 @@ static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
 const MOST_GIVEN_OUT: u64 = u64::MAX / 2;
 
 impl Db {
-    /// Opens the database for one piece of work, with options for that work. Leaves its OPTIONS
-    /// file unchanged.
-    /// # Errors
-    /// Those of [`Db::open`].
-    pub(crate) fn open_in_passing(
-        options: &DbOptions,
-        path: &Path,
-        families: Vec<ColumnFamilyDescriptor>,
-    ) -> Result<Db> {
-        Db::open_noting(options, path, families, OpenMode::ReadWrite, false)
-    }
-
-    /// See `Db::open_cf_as_secondary`.
-    /// # Errors
-    /// Those of `Db::open_cf_as_secondary`.
-    pub(super) fn open_following(
-        options: &DbOptions,
-        path: &Path,
-        secondary_path: &Path,
-        families: Vec<ColumnFamilyDescriptor>,
-    ) -> Result<Db> {
-        let mut options = options.clone();
-        // A secondary replays prepared sections when their transaction commits.
-        options.allow_2pc = true;
-        Db::open_in_mode(&options, path, families, (OpenMode::ReadOnly, Some(secondary_path)), false)
-    }
-
-    /// `notes_options`: whether an OPTIONS file records the options.
-    pub(super) fn open_noting(
-        options: &DbOptions,
-        path: &Path,
-        families: Vec<ColumnFamilyDescriptor>,
-        mode: OpenMode,
-        notes_options: bool,
-    ) -> Result<Db> {
-        Db::open_in_mode(options, path, families, (mode, None), notes_options)
-    }
-
     /// `secondary`: the directory of a secondary's own files.
-    fn open_in_mode(
+    pub(super) fn open_in_mode(
         options: &DbOptions,
         path: &Path,
         mut families: Vec<ColumnFamilyDescriptor>,
         (mode, secondary): (OpenMode, Option<&Path>),
+        reads: SecondaryReads,
         notes_options: bool,
     ) -> Result<Db> {
         let mut options = options.clone();
@@ -110,6 +73,7 @@ impl Db {
         }
         options.make_write_buffer_manager();
         let mut opening = Opening::new(options, path, families, (mode, secondary))?;
+        opening.reads = reads;
         opening.log_header();
         for change in changes {
             esker_base::info_log!(opening.info_log, Warn, "Options: {change}");
@@ -125,6 +89,13 @@ impl Db {
     }
 }
 
+/// The files that a secondary shows entries of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SecondaryReads {
+    TablesAndWals,
+    Tables,
+}
+
 /// A database that is being opened.
 struct Opening {
     options: DbOptions,
@@ -134,6 +105,7 @@ struct Opening {
     mode: OpenMode,
     /// The directory of a secondary's own files.
     secondary: Option<PathBuf>,
+    reads: SecondaryReads,
     lock: Option<Box<dyn FileLock>>,
     info_log: Arc<dyn InfoLog>,
     session_id: String,
@@ -194,6 +166,7 @@ impl Opening {
             families,
             mode,
             secondary,
+            reads: SecondaryReads::TablesAndWals,
             lock,
             info_log,
             session_id,
@@ -236,7 +209,9 @@ impl Opening {
     fn try_to_run(&mut self, notes_options: bool) -> Result<Db> {
         let read_only = self.mode == OpenMode::ReadOnly;
         let before_manifest = if read_only { Some(self.look_at_wals()?) } else { None };
-        let followed_from = before_manifest.clone().filter(|_| self.secondary.is_some());
+        let followed_from = before_manifest
+            .clone()
+            .filter(|_| self.secondary.is_some() && self.reads == SecondaryReads::TablesAndWals);
         let (existing, in_file) = self.find_or_create()?;
         let (mut present, missing) = self.split_families(existing)?;
         let mut manifest = self.recover_manifest(&mut present)?;

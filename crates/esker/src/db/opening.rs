@@ -2,6 +2,7 @@
 
 use super::Db;
 use super::descriptor::ColumnFamilyDescriptor;
+use super::open::SecondaryReads;
 use crate::options::{DbOptions, Options};
 use crate::version::VersionSet;
 use esker_base::Result;
@@ -229,5 +230,57 @@ impl Db {
     /// `IoError` if there is no database · `Corruption` in its MANIFEST.
     pub fn list_column_families(options: &DbOptions, path: impl AsRef<Path>) -> Result<Vec<String>> {
         VersionSet::list_column_families(options.env.fs.as_ref(), path.as_ref())
+    }
+
+    /// For work that has options of its own: with these the database is open once, and its OPTIONS
+    /// file stays what it is.
+    /// # Errors
+    /// Those of [`Db::open`].
+    pub(crate) fn open_in_passing(
+        options: &DbOptions,
+        path: &Path,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Db> {
+        Db::open_noting(options, path, families, OpenMode::ReadWrite, false)
+    }
+
+    /// See `Db::open_cf_as_secondary`.
+    /// # Errors
+    /// Those of `Db::open_cf_as_secondary`.
+    pub(super) fn open_following(
+        options: &DbOptions,
+        path: &Path,
+        secondary_path: &Path,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Db> {
+        let mut options = options.clone();
+        // Sections that a transaction has prepared are replayed with its commit.
+        options.allow_2pc = true;
+        let mode = (OpenMode::ReadOnly, Some(secondary_path));
+        Db::open_in_mode(&options, path, families, mode, SecondaryReads::TablesAndWals, false)
+    }
+
+    /// As a secondary, without the entries that are in WALs only.
+    /// # Errors
+    /// Those of `Db::open_cf_as_secondary`.
+    pub(super) fn open_for_job(
+        options: &DbOptions,
+        path: &Path,
+        secondary_path: &Path,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Db> {
+        let mode = (OpenMode::ReadOnly, Some(secondary_path));
+        Db::open_in_mode(options, path, families, mode, SecondaryReads::Tables, false)
+    }
+
+    /// `notes_options`: the OPTIONS file is to say what it is opened with.
+    pub(super) fn open_noting(
+        options: &DbOptions,
+        path: &Path,
+        families: Vec<ColumnFamilyDescriptor>,
+        mode: OpenMode,
+        notes_options: bool,
+    ) -> Result<Db> {
+        Db::open_in_mode(options, path, families, (mode, None), SecondaryReads::TablesAndWals, notes_options)
     }
 }

@@ -7,12 +7,12 @@
 use super::auto_resume::end_auto_resume;
 use super::options_file::end_options_files;
 use super::{DbInner, purge};
-use crate::engine::{DbState, Engine};
+use crate::engine::{DbState, Engine, contained};
 use crate::observe::FlushReason;
 use crate::options::{DbOptions, Feature};
-use esker_base::Result;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, epoch};
+use esker_base::{Result, Severity};
 use esker_env::Clock;
 
 impl DbInner {
@@ -83,6 +83,15 @@ impl DbInner {
         state.cancel_manual_compactions();
         drop(state);
         engine.state_changed.notify_all();
+        if let Some(service) = &engine.options.compaction_service {
+            let cancelled = contained("a compaction service", Severity::NoError, || {
+                service.cancel_awaiting_jobs();
+                Ok(())
+            });
+            if let Err(e) = cancelled {
+                esker_base::info_log!(engine.info_log, Warn, "Jobs may go on: {e}");
+            }
+        }
         let dump = engine.stats_dump_timer.lock().take();
         let look = engine.compaction_timer.lock().take();
         drop((dump, look));

@@ -276,6 +276,9 @@ option_struct! {
         /// Objects that are told of flushes, compactions, files, errors and stalls. Default none.
         /// Fixed.
         listeners: Vec<Arc<dyn EventListener>> = Vec::new(), object;
+        /// Runs compactions elsewhere. Compactions of which it makes nothing run here. Default
+        /// `None`. Fixed.
+        compaction_service: Option<Arc<dyn super::CompactionService>> = None, object;
         /// Where LOG lines go; `None`: the file LOG. Default `None`. Fixed.
         info_log: Option<Arc<dyn InfoLog>> = None, object;
         /// Files, clock and threads. Default: the machine's. Fixed.

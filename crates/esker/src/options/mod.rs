@@ -38,14 +38,16 @@
 //! Reading order: `table` (how an option is declared), `former` (names that are not fields), `db`
 //! and `cf` (the options), `table_options` (those of tables, by name; their struct is in
 //! `esker_table`), `styles` (of compaction styles), `paths` (directories for tables),
-//! `sst_partitioner`, `presets`, `closures`, `write_buffer_manager`, `file_checksum`, `wal_filter`,
-//! `hints`; `read`, `write` and `scan` (per call); `sanitize` (consistent or refused), `target`
-//! (what each RocksDB reads), `set` (changes while the database runs), `file` (OPTIONS files);
-//! `log` (lines of the LOG); `value`, `compression` and `cache_text` (values as text).
+//! `sst_partitioner`, `compaction_service`, `presets`, `closures`, `write_buffer_manager`,
+//! `file_checksum`, `wal_filter`, `hints`; `read`, `write` and `scan` (per call); `sanitize`
+//! (consistent or refused), `target` (what each RocksDB reads), `set` (changes while the database
+//! runs), `file` (OPTIONS files); `log` (lines of the LOG); `value`, `compression` and `cache_text`
+//! (values as text).
 
 mod cache_text;
 mod cf;
 mod closures;
+mod compaction_service;
 mod compression;
 mod db;
 mod file;
@@ -73,6 +75,10 @@ pub use cache_text::{block_cache_from_string, secondary_cache_from_string};
 pub use cf::{
     CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionFilterRef, CompactionPri, CompactionStyle,
     CompressionOptions, VerifyOutputFlags,
+};
+pub use compaction_service::{
+    CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
+    CompactionServiceOptionsOverride, CompactionServiceScheduleResponse, OpenAndCompactOptions,
 };
 pub use db::{DbOptions, HOSTNAME_FOR_DB_HOST_ID, TargetVersion, WalRecoveryMode};
 pub use esker_base::logger::{InfoLog, InfoLogLevel};

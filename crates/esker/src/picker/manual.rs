@@ -526,6 +526,40 @@ pub(crate) fn pick_files(
     Ok(draft.finish(version, options, &LevelSizes::new(version, options)))
 }
 
+/// Plans a job that another process has picked: exactly these files into `output_level`.
+/// # Errors
+/// `InvalidArgument`: no file was named, one is not in the version or below the output level, or
+/// there is no such level.
+pub(crate) fn pick_exactly(
+    version: &Arc<Version>,
+    options: &PickerOptions,
+    files: &[FileNumber],
+    output_level: usize,
+) -> Result<CompactionPlan> {
+    if output_level >= version.num_levels() {
+        let levels = version.num_levels();
+        return Err(Error::invalid_argument(format!(
+            "output level {output_level} of a family with {levels} levels"
+        )));
+    }
+    let named = check_named(version, files, output_level)?;
+    let of_level = |level| LevelFiles {
+        level,
+        files: version.files(level).iter().filter(|f| named.contains(&f.number)).cloned().collect(),
+    };
+    let draft = Draft {
+        inputs: (0..=output_level).map(of_level).collect(),
+        output_level,
+        reason: CompactionReason::ManualCompaction,
+        score: 0.0,
+        level0_disjoint: false,
+        output_path: Some(0),
+        may_move: false,
+        shrinks_at_bottom: false,
+    };
+    Ok(draft.finish(version, options, &LevelSizes::new(version, options)))
+}
+
 fn check_named(version: &Version, files: &[FileNumber], output_level: usize) -> Result<BTreeSet<FileNumber>> {
     let mut missing: BTreeSet<FileNumber> = files.iter().copied().collect();
     let named = missing.clone();

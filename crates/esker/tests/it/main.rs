@@ -68,6 +68,7 @@ mod quarantined;
 mod range_deletions;
 mod read_options;
 mod refused_writes;
+mod remote_compaction;
 mod repair;
 mod scan_histories;
 mod scrub;
