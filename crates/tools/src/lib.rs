@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod compaction_worker;
 mod compare;
 mod compat;
 #[cfg(feature = "benchmarks")]
@@ -54,6 +55,9 @@ enum Command {
     /// Shows a real database at work: load, read, scan, delete a range, kill -9, recover; and
     /// checks every answer
     Demo(demo::DemoArguments),
+    /// Runs a job of a compaction service: RocksDB's OpenAndCompact, as a process
+    #[command(name = "compaction_worker")]
+    CompactionWorker(compaction_worker::WorkerOptions),
     /// Whether two databases hold the same, and where they first differ
     Compare(compare::CompareOptions),
     /// The RocksDB versions that can open a database, and the features that need the newest
@@ -119,7 +123,8 @@ impl CommandLine {
     pub fn keeps_to_its_host(&self) -> bool {
         matches!(
             self.0,
-            Command::Compare(_)
+            Command::CompactionWorker(_)
+                | Command::Compare(_)
                 | Command::Compat(_)
                 | Command::Explain(_)
                 | Command::Ldb(_)
@@ -143,6 +148,7 @@ impl CommandLine {
     pub fn run(&self, host: &Host) -> u8 {
         let outcome = match &self.0 {
             Command::Demo(options) => demo::run(options),
+            Command::CompactionWorker(options) => compaction_worker::run(options, host),
             Command::Compare(options) => compare::run(options, host),
             Command::Compat(options) => compat::run(options, host),
             Command::Explain(options) => explain::run(options, host),
