@@ -47,7 +47,11 @@ opaque!(
     WalIter,
     TraceOptions,
     ReplayOptions,
-    Replayer
+    Replayer,
+    CompactionService,
+    JobInfo,
+    ScheduleResponse,
+    Override
 );
 
 /// `rocksdb_slice_t`: bytes that RocksDB owns.
@@ -65,6 +69,13 @@ pub(crate) type Compare =
 /// says whether it ends with a timestamp.
 pub(crate) type CompareWithout =
     unsafe extern "C" fn(*mut c_void, *const c_char, usize, c_uchar, *const c_char, usize, c_uchar) -> c_int;
+
+/// A compaction service's callback: takes a job.
+pub(crate) type ScheduleJob =
+    unsafe extern "C" fn(*mut c_void, *const JobInfo, *const c_char, usize) -> *mut ScheduleResponse;
+/// A compaction service's callback: waits for a job and gives its result.
+pub(crate) type WaitForJob =
+    unsafe extern "C" fn(*mut c_void, *const c_char, *mut *mut c_char, *mut usize) -> c_int;
 
 /// The place for a function's error: RocksDB leaves it null or stores a string to be freed.
 pub(crate) type ErrorPtr = *mut *mut c_char;
@@ -342,6 +353,22 @@ c_functions! {
 
     since 8: {
         cache_create_hyper_clock(capacity: usize, estimated_entry_charge: usize) -> *mut Cache;
+        compactionservice_create(
+            state: *mut c_void, destructor: unsafe extern "C" fn(*mut c_void), schedule: ScheduleJob,
+            name: *const c_char, wait: WaitForJob, cancel: Option<unsafe extern "C" fn(*mut c_void)>,
+            on_installation: unsafe extern "C" fn(*mut c_void, *const c_char, c_int),
+        ) -> *mut CompactionService;
+        options_set_compaction_service(options: *mut Options, service: *mut CompactionService);
+        compactionservice_jobinfo_t_get_db_name(info: *const JobInfo, len: *mut usize) -> *const c_char;
+        compactionservice_scheduleresponse_create(
+            id: *const c_char, status: c_int, error: ErrorPtr,
+        ) -> *mut ScheduleResponse;
+        compaction_service_options_override_create_from_options(options: *mut Options) -> *mut Override;
+        compaction_service_options_override_destroy(overrides: *mut Override);
+        open_and_compact(
+            path: *const c_char, output: *const c_char, job: *const c_char, job_len: usize,
+            len: *mut usize, overrides: *const Override, error: ErrorPtr,
+        ) -> *mut c_char;
         open_and_trim_history(
             options: *const Options, path: *const c_char, count: c_int, names: *const *const c_char,
             family_options: *const *const Options, handles: *mut *mut Family, trim_ts: *mut c_char,

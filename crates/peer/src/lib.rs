@@ -37,6 +37,7 @@ mod option_set;
 pub mod peer_process;
 pub mod peer_processes;
 pub mod reader;
+mod remote;
 mod stamped_order;
 pub mod step;
 pub mod timed;
@@ -51,6 +52,7 @@ pub use library::{
 };
 pub use model_ops::{ModelOps, PeerOp};
 pub use option_set::Preset;
+pub use remote::{RemoteWorker, open_and_compact};
 pub use tools::{InternalEntry, Tools};
 pub use transactions::{RocksTransaction, RocksTransactionDb, RocksWritePolicy};
 

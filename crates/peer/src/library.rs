@@ -62,7 +62,7 @@ impl FamilySpec {
         FamilySpec { own_order: Some((comparator.to_owned(), None)), ..self }
     }
 
-    fn options(&self, api: &'static Api) -> Result<OptionSet, String> {
+    pub(crate) fn options(&self, api: &'static Api) -> Result<OptionSet, String> {
         let mut options = OptionSet::parse(api, &self.options)?;
         if let Some((name, format)) = &self.own_order {
             options.order_by(match format {
@@ -88,7 +88,7 @@ pub struct WriteFlags {
 
 /// The kind of an open.
 #[derive(Clone, Copy)]
-enum Access<'a> {
+pub(crate) enum RocksAccess<'a> {
     Write,
     Read,
     /// As a secondary that writes its own files to this directory.
@@ -124,7 +124,7 @@ impl RocksDb {
     /// # Errors
     /// RocksDB's, as text.
     pub fn open(path: &Path, db_options: &str, families: &[FamilySpec]) -> Result<RocksDb, String> {
-        RocksDb::open_with(path, db_options, &[], families, Access::Write)
+        RocksDb::open_with(path, db_options, &[], families, RocksAccess::Write)
     }
 
     /// [`RocksDb::open`] with `db_paths`: directories of tables and their target sizes.
@@ -136,7 +136,7 @@ impl RocksDb {
         db_paths: &[(PathBuf, u64)],
         families: &[FamilySpec],
     ) -> Result<RocksDb, String> {
-        RocksDb::open_with(path, db_options, db_paths, families, Access::Write)
+        RocksDb::open_with(path, db_options, db_paths, families, RocksAccess::Write)
     }
 
     /// Opens the database in `path`, whose only family is the default one, with a preset of
@@ -147,7 +147,14 @@ impl RocksDb {
         let api = api()?;
         let mut set = OptionSet::parse(api, options)?;
         set.apply(preset);
-        RocksDb::open_raw(api, path, set.as_ptr(), vec!["default".to_owned()], &[set.as_ptr()], Access::Write)
+        RocksDb::open_raw(
+            api,
+            path,
+            set.as_ptr(),
+            vec!["default".to_owned()],
+            &[set.as_ptr()],
+            RocksAccess::Write,
+        )
     }
 
     /// Opens the database in `path` with these families, read-only.
@@ -158,7 +165,7 @@ impl RocksDb {
         db_options: &str,
         families: &[FamilySpec],
     ) -> Result<RocksDb, String> {
-        RocksDb::open_with(path, db_options, &[], families, Access::Read)
+        RocksDb::open_with(path, db_options, &[], families, RocksAccess::Read)
     }
 
     /// Opens these families of the database in `path` as a secondary. It writes its own files to
@@ -171,7 +178,7 @@ impl RocksDb {
         db_options: &str,
         families: &[FamilySpec],
     ) -> Result<RocksDb, String> {
-        RocksDb::open_with(path, db_options, &[], families, Access::Follow(secondary_path))
+        RocksDb::open_with(path, db_options, &[], families, RocksAccess::Follow(secondary_path))
     }
 
     /// Brings a secondary to the primary's present state.
@@ -187,7 +194,7 @@ impl RocksDb {
         db_options: &str,
         db_paths: &[(PathBuf, u64)],
         families: &[FamilySpec],
-        access: Access<'_>,
+        access: RocksAccess<'_>,
     ) -> Result<RocksDb, String> {
         let api = api()?;
         let mut options = OptionSet::parse(api, db_options)?;
@@ -210,17 +217,17 @@ impl RocksDb {
         let api = api()?;
         let loaded = LoadedOptionSet::load(api, path)?;
         let (options, of_families) = (loaded.db_options(), loaded.family_options());
-        RocksDb::open_raw(api, path, options, loaded.names(), of_families, Access::Write)
+        RocksDb::open_raw(api, path, options, loaded.names(), of_families, RocksAccess::Write)
     }
 
     /// Opens the database. The options must be live, one set for each family name.
-    fn open_raw(
+    pub(crate) fn open_raw(
         api: &'static Api,
         path: &Path,
         options: *const Options,
         names: Vec<String>,
         family_options: &[*const Options],
-        access: Access<'_>,
+        access: RocksAccess<'_>,
     ) -> Result<RocksDb, String> {
         assert_eq!(names.len(), family_options.len(), "options for each family");
         let path = c_path(path);
@@ -231,24 +238,24 @@ impl RocksDb {
         let (path, c_names, out) = (path.as_ptr(), name_ptrs.as_ptr(), handles.as_mut_ptr());
         let sets = family_options.as_ptr();
         let db = call(api, |error| match access {
-            Access::Read => {
+            RocksAccess::Read => {
                 let open = api.open_for_read_only_column_families;
                 // SAFETY: all three arrays have `count` elements, all strings end in NUL, all
                 // outlive the call.
                 unsafe { open(options, path, count, c_names, sets, out, 0, error) }
             }
-            Access::Write => {
+            RocksAccess::Write => {
                 // SAFETY: all three arrays have `count` elements, all strings end in NUL, all
                 // outlive the call.
                 unsafe { (api.open_column_families)(options, path, count, c_names, sets, out, error) }
             }
-            Access::Follow(dir) => {
+            RocksAccess::Follow(dir) => {
                 let (open, dir) = (api.open_as_secondary_column_families, c_path(dir));
                 // SAFETY: all three arrays have `count` elements, all strings end in NUL, all
                 // outlive the call.
                 unsafe { open(options, path, dir.as_ptr(), count, c_names, sets, out, error) }
             }
-            Access::Trim(ts) => {
+            RocksAccess::Trim(ts) => {
                 let open = api.open_and_trim_history.expect(NEEDS_11);
                 let (ts, len) = (ts.as_ptr().cast_mut().cast(), ts.len());
                 // SAFETY: all three arrays have `count` elements, all strings end in NUL, `len`

@@ -2,7 +2,7 @@
 //!
 //! In: a directory. Out: the database, opened as its OPTIONS file says as far as the library can.
 
-use super::{Access, FamilySpec, RocksDb};
+use super::{FamilySpec, RocksAccess, RocksDb};
 use crate::api::api;
 use crate::option_set::LoadedOptionSet;
 use esker_testkit::timestamps::TimestampFormat;
@@ -19,7 +19,7 @@ impl RocksDb {
     /// RocksDB's of the first attempt, as text.
     pub fn open_unknown(path: &Path, writes: bool, are_stamped: bool) -> Result<RocksDb, String> {
         let api = api()?;
-        let access = if writes { Access::Write } else { Access::Read };
+        let access = if writes { RocksAccess::Write } else { RocksAccess::Read };
         let orders = orders(path);
         let spec = |name: String| {
             let order = orders.get(&name).map_or("leveldb.BytewiseComparator", String::as_str).to_owned();

@@ -32,6 +32,7 @@ mod properties;
 mod range_deletions;
 mod recycled_wals;
 mod refused;
+mod remote_compaction;
 mod scans;
 mod second_reader;
 mod secondary;
