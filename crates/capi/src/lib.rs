@@ -59,6 +59,7 @@ pub mod table_properties;
 pub mod trace;
 pub mod transaction;
 pub mod transaction_db;
+pub mod user_defined_index;
 pub mod wal;
 pub mod wal_filter;
 pub mod write_options;

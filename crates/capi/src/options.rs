@@ -222,6 +222,7 @@ pub unsafe extern "C" fn rocksdb_options_set_block_based_table_factory(
     change(options, |options| {
         let table = object(table)?;
         options.refused.extend(table.refused.iter().cloned());
+        options.refused.extend(crate::user_defined_index::refusal(table));
         options.cf.table = table.table.clone();
         Ok(())
     });

@@ -24,6 +24,8 @@ pub struct rocksdb_readoptions_t {
     iter_start_ts: Kept,
     /// The caller's name for the request. It has no effect.
     pub(crate) request_id: Option<Vec<u8>>,
+    /// The name of a factory of user-defined indexes. It has no effect.
+    pub(crate) table_index: Option<&'static str>,
     pub(crate) held: Held,
 }
 
@@ -76,6 +78,7 @@ pub unsafe extern "C" fn rocksdb_readoptions_create() -> *mut rocksdb_readoption
         timestamp: Kept::NONE,
         iter_start_ts: Kept::NONE,
         request_id: None,
+        table_index: None,
         held: Held::new(),
     })
 }

@@ -14,6 +14,8 @@ pub struct rocksdb_block_based_table_options_t {
     pub table: BlockBasedTableOptions,
     pub(crate) held: Held,
     pub(crate) refused: Vec<String>,
+    /// The name of a factory of user-defined indexes.
+    pub(crate) user_defined_index: Option<&'static str>,
 }
 
 impl Object for rocksdb_block_based_table_options_t {

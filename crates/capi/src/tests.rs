@@ -1,6 +1,7 @@
 //! The declared signatures, and what a C program does first.
 
 mod transactions;
+mod user_defined_index;
 
 use super::accessors::*;
 use super::backup::*;
@@ -35,6 +36,7 @@ use super::table_properties::*;
 use super::trace::*;
 use super::transaction::*;
 use super::transaction_db::*;
+use super::user_defined_index::*;
 use super::wal::*;
 use super::wal_filter::*;
 use super::write_options::*;
