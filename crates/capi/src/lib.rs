@@ -49,6 +49,7 @@ pub mod oxrocksdb;
 pub mod perf;
 pub mod read_options;
 pub mod reads;
+pub mod remote_compaction;
 pub mod replay;
 pub mod snapshot;
 pub mod sst;

@@ -34,7 +34,7 @@ type OnMemtableSealed = Option<unsafe extern "C" fn(*mut c_void, *const rocksdb_
 
 /// The functions of a client.
 pub struct rocksdb_eventlistener_t {
-    callbacks: Arc<EventCallbacks>,
+    pub(crate) callbacks: Arc<EventCallbacks>,
 }
 
 /// The functions and their state. Databases that were opened with them share both.

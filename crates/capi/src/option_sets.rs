@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Makes checksums of whole files.
 #[derive(Debug)]
 pub struct rocksdb_file_checksum_gen_factory_t {
-    factory: FileChecksumGenFactoryRef,
+    pub(crate) factory: FileChecksumGenFactoryRef,
 }
 
 #[unsafe(no_mangle)]
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn rocksdb_options_add_compact_on_deletion_collector_facto
 /// Starts a new table where a prefix of the key changes.
 #[derive(Debug)]
 pub struct rocksdb_sst_partitioner_factory_t {
-    factory: SstPartitionerFactoryRef,
+    pub(crate) factory: SstPartitionerFactoryRef,
 }
 
 #[unsafe(no_mangle)]

@@ -1,5 +1,6 @@
 //! The declared signatures, and what a C program does first.
 
+mod remote_compaction;
 mod transactions;
 mod user_defined_index;
 
@@ -26,6 +27,7 @@ use super::options::*;
 use super::perf::*;
 use super::read_options::*;
 use super::reads::*;
+use super::remote_compaction::*;
 use super::replay::*;
 use super::snapshot::*;
 use super::sst::*;

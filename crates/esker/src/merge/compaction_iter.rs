@@ -71,9 +71,8 @@ pub(crate) struct CompactionIteratorOptions {
     pub bottommost: bool,
     /// Whether sequence numbers stay even if all snapshots see them.
     pub keep_sequence_numbers: bool,
-    /// Whether user keys end in timestamps at which reads may ask. Versions with different
-    /// timestamps are then independent keys, and range tombstones pass through unchanged. Needs
-    /// `keep_sequence_numbers`.
+    /// Whether user keys end in timestamps at which reads may ask: versions are independent keys, and
+    /// range tombstones pass through unchanged. Needs `keep_sequence_numbers`.
     pub keep_history: bool,
     /// With `keep_history`: the oldest readable timestamp; `None`: no bound.
     pub full_history_ts_low: Option<Vec<u8>>,
