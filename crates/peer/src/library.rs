@@ -91,9 +91,9 @@ pub struct WriteFlags {
 pub(crate) enum RocksAccess<'a> {
     Write,
     Read,
-    /// As a secondary that writes its own files to this directory.
+    /// As a secondary with this directory.
     Follow(&'a Path),
-    /// For writing, without entries that are newer than this timestamp.
+    /// Without entries that are newer than this timestamp.
     Trim(&'a [u8]),
 }
 
@@ -256,11 +256,10 @@ impl RocksDb {
                 unsafe { open(options, path, dir.as_ptr(), count, c_names, sets, out, error) }
             }
             RocksAccess::Trim(ts) => {
-                let open = api.open_and_trim_history.expect(NEEDS_11);
-                let (ts, len) = (ts.as_ptr().cast_mut().cast(), ts.len());
+                let (open, ts, len) = (api.open_and_trim_history, ts.as_ptr().cast_mut().cast(), ts.len());
                 // SAFETY: all three arrays have `count` elements, all strings end in NUL, `len`
                 // bytes are at `ts`, all outlive the call, and it does not write to `ts`.
-                unsafe { open(options, path, count, c_names, sets, out, ts, len, error) }
+                unsafe { open.expect(NEEDS_11)(options, path, count, c_names, sets, out, ts, len, error) }
             }
         })?;
         assert!(!db.is_null(), "RocksDB opened nothing and reported nothing");

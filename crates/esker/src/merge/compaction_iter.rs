@@ -64,14 +64,13 @@ pub(crate) struct CompactionIteratorOptions {
     pub compaction_filter: Option<Box<dyn CompactionFilter>>,
     /// The level that the filter sees.
     pub filter_level: usize,
-    /// Whether the filter also judges a key's newest version if a snapshot sees it, as in RocksDB 6
-    /// and later; reads of that snapshot may then change.
+    /// Whether the filter also judges newest versions that snapshots see: their reads may change.
     pub filter_ignores_snapshots: bool,
     /// Whether no deeper level has keys of the compaction's range; false for a flush.
     pub bottommost: bool,
     /// Whether sequence numbers stay even if all snapshots see them.
     pub keep_sequence_numbers: bool,
-    /// Whether user keys end in timestamps at which reads may ask: versions are independent keys, and
+    /// Whether user keys end in timestamps for reads: versions are independent keys, and
     /// range tombstones pass through unchanged. Needs `keep_sequence_numbers`.
     pub keep_history: bool,
     /// With `keep_history`: the oldest readable timestamp; `None`: no bound.
@@ -382,8 +381,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
         &self.blobs_in
     }
 
-    /// The range tombstones of an output file for the user keys `[lower, upper)`; `None`: to the end
-    /// of this (sub)compaction. See [`RangeDelAggregator::tombstones_for_output`].
+    /// The range tombstones of an output file for user keys `[lower, upper)`; `None`: without
+    /// end in this (sub)compaction. See [`RangeDelAggregator::tombstones_for_output`].
     pub(crate) fn tombstones_for_output(
         &mut self,
         lower: Option<&[u8]>,
