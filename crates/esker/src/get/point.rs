@@ -144,7 +144,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// [`PointRead::find`] at a snapshot of a secondary.
+    /// [`DbInner::find`] at a snapshot of a secondary.
     #[cold]
     fn find_in(
         &self,

@@ -131,7 +131,7 @@ fn wait_for_calls(engine: &Engine) {
     }
 }
 
-/// Dropped after all other parts of a database. Dropped families leave their super versions, with
+/// Dropped after all other parts of a database. A family's drop leaves its super version, with
 /// memtables, block caches and open tables, to a deferred free. Without this value they would stay
 /// until other code in the process advances the epoch.
 pub(crate) struct ReleaseAll(pub(crate) Arc<dyn Clock>);

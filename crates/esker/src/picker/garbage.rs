@@ -30,8 +30,8 @@ use esker_base::sync::Arc;
 
 /// Most files of a level that are checked, those with the most deletions first.
 const MOST_CANDIDATES: usize = 32;
-/// A file is a candidate (at the bottom, it is rewritten) if at least the fraction 1/N of its
-/// entries can be dropped.
+/// A file is a candidate (at the bottom, it is rewritten) if at least `1 / SHARE` of its entries
+/// can be dropped.
 const SHARE: u64 = 4;
 
 /// Idle files that are covered by range tombstones which every snapshot sees.
@@ -94,7 +94,7 @@ fn is_free(f: &FileMeta, context: &PickContext<'_>) -> bool {
 }
 
 /// Finds the candidates in advance, without regard to readers and running compactions. Otherwise
-/// [`find`] searches for them.
+/// [`free`] and [`is_much`] search for them.
 pub(super) fn prepare<'v>(version: &'v Version, options: &PickerOptions) -> &'v [Garbage] {
     version.garbage(|| match options.compaction_style {
         CompactionStyle::Level => worth_it(version, LevelSizes::new(version, options).base_level),

@@ -186,7 +186,7 @@ fn level0_score(
     }
     let mut score = score;
     if idle >= options.max_bytes_for_level_base {
-        // With this many files, the estimate of pending bytes counts level 0. So level 0 must be
+        // With this many bytes, the estimate of pending bytes counts level 0. So level 0 must be
         // due, or writes might stall without a compaction.
         score = score.max(1.01);
     }
