@@ -128,7 +128,7 @@ fn scaled(value: u64, part: u64, whole: u64) -> u64 {
 }
 
 /// Merges the newest files, as long as each further file lowers the cost per file removed. Takes no
-/// file larger than a memtable: such a file would grow on and never expire.
+/// file larger than a memtable: a larger one would keep growing and never expire.
 fn small_files(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
     let options = context.options;
     if !options.fifo.allow_compaction {

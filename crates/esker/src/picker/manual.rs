@@ -5,12 +5,12 @@
 //!
 //! A `compact_range` begins at the first level with files in the range and goes down level by
 //! level, in portions of about `max_compaction_bytes`. Then files of the last level are rewritten.
-//! [`ManualCompaction`] gives the next step.
+//! [`ManualCompaction`] plans each step.
 //!
-//! Invariant: afterwards no file of the range holds an entry that no snapshot saw when the call
-//! began, unless [`BottommostLevelCompaction::Skip`] left the last level alone. So a file that may
-//! lose entries does not move if nothing lies below it, and is rewritten if it is in the last level
-//! already. Its properties decide; a file with one value for each key stays.
+//! Invariant: afterwards no file of the range holds an entry that was hidden from all readers when
+//! the call began, unless [`BottommostLevelCompaction::Skip`] kept the last level as it was. So a
+//! file that may lose entries is rewritten instead of moved if no data lies below it, also if it is
+//! in the last level already. The file's properties tell; a file with one value for each key stays.
 
 use super::inputs::{
     any_busy, bytes_of, clean_cut, compare_bounds, end_at, idle_clean_cut, is_written_into, overlap_range,
@@ -31,42 +31,42 @@ use std::collections::BTreeSet;
 /// The next step of a `compact_range`.
 #[derive(Debug)]
 pub(crate) enum ManualStep {
-    /// Run this, then ask again with the new version. If it fails, give up.
+    /// Run this plan, then ask for the next step with the new version. If the plan fails, give up.
     Run(Box<CompactionPlan>),
-    /// Something that runs is in the way: ask again when it has ended.
+    /// A running job blocks the next step: ask again when the job has ended.
     Conflict,
-    /// There is nothing left to do.
+    /// The compaction is complete.
     Done,
 }
 
-/// A `compact_range` on its way.
+/// The progress of a `compact_range`.
 #[derive(Clone, Debug)]
 pub(crate) struct ManualCompaction {
     begin: Option<Vec<u8>>,
     end: Option<Vec<u8>>,
     bottommost: BottommostLevelCompaction,
-    /// The path id of its outputs; `None`: as the compaction style says.
+    /// The path id of the outputs; `None`: the one that the compaction style chooses.
     output_path: Option<u32>,
-    /// Live when it began, ascending.
+    /// Snapshots that were live when the call began, ascending.
     snapshots: Vec<SequenceNumber>,
-    /// Files from this number on were made after the start.
+    /// Files with this number or a higher one were written after the start.
     first_new_file: FileNumber,
     stage: Stage,
     arrived_at: Option<usize>,
-    /// Where the current stage goes on, inclusive; `None` = at `begin`.
+    /// The user key at which the current stage continues, inclusive; `None` = at `begin`.
     cursor: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// Nothing was looked at yet.
+    /// No level has been checked yet.
     Start,
-    /// Files of a level go down; where to is decided anew for each plan, as the base level may
-    /// move.
+    /// Files of a level move down. The output level is chosen anew for each plan, because the base
+    /// level may change.
     Down {
         from: usize,
     },
-    /// Everything above this level went down.
+    /// All files of the range above this level have moved down.
     Arrived {
         level: usize,
     },
@@ -79,9 +79,9 @@ enum Stage {
 }
 
 impl ManualCompaction {
-    /// Of the user keys `[begin, end]`, both inclusive, `None` = without end. `next_file` is the
-    /// number that the next new file will get; `snapshots`, ascending, are live. With
-    /// `exclusive_manual_compaction` the caller lets nothing else run until this is done.
+    /// A compaction of the user keys `[begin, end]`, both inclusive, `None` = open. `next_file` is
+    /// the number that the next new file will get; `snapshots`, ascending, are live. With
+    /// `exclusive_manual_compaction` the caller excludes all other compactions until the end.
     pub(crate) fn new(
         begin: Option<&[u8]>,
         end: Option<&[u8]>,
@@ -102,13 +102,12 @@ impl ManualCompaction {
         }
     }
 
-    /// The same, with outputs in the path with this id.
+    /// The compaction with its outputs in the path `output_path`.
     pub(crate) fn into_path(self, output_path: Option<u32>) -> ManualCompaction {
         ManualCompaction { output_path, ..self }
     }
 
-    /// The level in which the range is when there is nothing left to do; `None` if no file held any
-    /// of it.
+    /// The level of the range's files after the last step; `None` if no file had keys of the range.
     pub(crate) fn arrived_at(&self) -> Option<usize> {
         self.arrived_at
     }
@@ -144,7 +143,7 @@ impl ManualCompaction {
             return step;
         }
         if options.compaction_style == CompactionStyle::Fifo {
-            // FIFO merges nothing; old and excess files go by themselves.
+            // FIFO merges no files; automatic compactions delete old and excess files.
             return ManualStep::Done;
         }
         loop {
@@ -182,8 +181,9 @@ impl ManualCompaction {
         }
     }
 
-    /// Universal: all runs at once into the last level, for any range. `None` if only the last
-    /// level has files, and those that may lose entries remain.
+    /// The step for the universal style: all runs into the last level at once, for any range.
+    /// `None` if only the last level has files; files there that may lose entries remain to be
+    /// rewritten.
     fn next_of_runs(
         &mut self,
         version: &Arc<Version>,
@@ -246,7 +246,8 @@ impl ManualCompaction {
         }
     }
 
-    /// Without `Force`, files that this very call has written stay.
+    /// The files of the last level to rewrite: without `Force`, files that this call has written
+    /// stay.
     fn files_to_rewrite(&self, all: bool) -> Takes {
         match self.bottommost {
             BottommostLevelCompaction::Force => Takes::All,
@@ -260,7 +261,7 @@ impl ManualCompaction {
         (0..version.num_levels()).find(|&level| version.overlaps(level, begin, end))
     }
 
-    /// The stage that follows when everything is in `level` or below.
+    /// The stage that follows when all files of the range are in `level` or below.
     fn stage_from(&self, level: usize, version: &Version, options: &PickerOptions) -> Stage {
         if version.num_levels() < 2 {
             return Stage::Done;
@@ -300,7 +301,7 @@ pub(crate) enum Takes {
     Below(FileNumber),
     /// Files with a smaller number from which a compaction may drop entries.
     MayLoseEntries {
-        /// That number.
+        /// The exclusive bound of the file numbers.
         below: FileNumber,
     },
 }
@@ -308,17 +309,17 @@ pub(crate) enum Takes {
 /// One portion of a `compact_range`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ManualRequest<'a> {
-    /// Level whose files are to go.
+    /// The level of the input files.
     pub input_level: usize,
-    /// Where to; the same level to rewrite them. Levels in between must be empty.
+    /// The output level; the input level itself for a rewrite. Levels in between must be empty.
     pub output_level: usize,
     /// First user key, inclusive; `None` = from the start.
     pub begin: Option<&'a [u8]>,
     /// Last user key, inclusive; `None` = to the end.
     pub end: Option<&'a [u8]>,
-    /// The files that it takes.
+    /// The files that the portion takes.
     pub takes: Takes,
-    /// The path id of the outputs; `None`: as the compaction style says.
+    /// The path id of the outputs; `None`: the one that the compaction style chooses.
     pub output_path: Option<u32>,
     /// Live snapshots, ascending.
     pub snapshots: &'a [SequenceNumber],
@@ -329,13 +330,14 @@ pub(crate) struct ManualRequest<'a> {
 pub(crate) enum ManualPick {
     /// No file of the level lies in the range.
     Nothing,
-    /// Something that runs is in the way; ask again when it has ended.
+    /// A running job blocks the portion; ask again when the job has ended.
     Conflict,
-    /// Run this.
+    /// A plan to run.
     Plan {
         /// The plan to run.
         plan: Box<CompactionPlan>,
-        /// User key at which to go on, inclusive, if the plan does not cover the rest of the range.
+        /// The user key at which the next portion begins, inclusive, if the plan does not cover the
+        /// rest of the range.
         next_begin: Option<Vec<u8>>,
     },
 }
@@ -401,9 +403,9 @@ impl ManualRequest<'_> {
     }
 }
 
-/// The files of a sorted level that go at once, and whether no further ones remain: one, and more
-/// while they and their overlap in the output level stay within `max_compaction_bytes`. Files
-/// between new files are taken first.
+/// The files of a sorted level for one portion, and whether no further files remain. Takes one
+/// file, and more while they and the files that they overlap in the output level stay within
+/// `max_compaction_bytes`. Files between new files are taken first.
 fn portion(
     version: &Version,
     options: &PickerOptions,
@@ -414,7 +416,7 @@ fn portion(
     let from = rest.iter().position(|f| request.takes(version, f)).unwrap_or(rest.len());
     let rest = &rest[from..];
     let Some(first) = rest.first() else { return (Vec::new(), true) };
-    // The files they overlap, a range that only grows to the right.
+    // The files that they overlap: a range that only grows to the right.
     let mut below = if level == output_level {
         0..0
     } else {
@@ -438,7 +440,7 @@ fn portion(
     (rest[..count].to_vec(), !rest[count..].iter().any(|f| request.takes(version, f)))
 }
 
-/// The files and all that must go with them; `None` if some of it is being compacted.
+/// The files with all further inputs that they need; `None` if one of these is being compacted.
 fn with_all_needed(
     version: &Version,
     options: &PickerOptions,
@@ -464,8 +466,8 @@ fn key_behind(version: &Version, start: &LevelFiles) -> Option<Vec<u8>> {
     files.get(next).map(|f| f.smallest_user_key().to_vec())
 }
 
-/// Whether no two files of level 0 share a user key. Files with versions of one key are apart by
-/// internal keys only.
+/// Whether no two files of level 0 share a user key. Files that share a user key differ only by
+/// internal keys.
 pub(super) fn level0_is_disjoint(version: &Version) -> bool {
     let icmp = version.icmp();
     let mut files: Vec<&Arc<FileMeta>> = version.files(0).iter().collect();
@@ -473,7 +475,8 @@ pub(super) fn level0_is_disjoint(version: &Version) -> bool {
     files.windows(2).all(|w| compare_bounds(icmp, &w[0].largest, &w[1].smallest).is_lt())
 }
 
-/// Plans a `compact_files`: these files, and those that must go with them, into `output_level`.
+/// Plans a `compact_files`: these files, with all further inputs that they need, into
+/// `output_level`.
 /// # Errors
 /// `InvalidArgument`: no file was named, one is not in the version or below the output level, or
 /// this compaction style has no such level · the error of a needed file that is damaged ·
@@ -580,8 +583,8 @@ fn check_named(version: &Version, files: &[FileNumber], output_level: usize) -> 
     }
 }
 
-/// Level by level: the named files and those between them, and everything in the range that they
-/// and the levels above span: an output may reach over all of it.
+/// The inputs, level by level: the named files, the files between them, and all files in the range
+/// of these and of the inputs above. An output may cover that whole range.
 fn inputs_of_all_levels(
     version: &Version,
     named: BTreeSet<FileNumber>,

@@ -1,4 +1,4 @@
-//! WAL records as committed changes: what a reader of the WAL gets of each record.
+//! WAL records as committed changes: the operations that a reader of the WAL gets for each record.
 //!
 //! In: the records of WALs, in order. Out: for each the batch of operations that it committed, with
 //! their first sequence number. An operation of a two-phase transaction comes with the record of
