@@ -8,7 +8,8 @@ use super::subject::{Act, GrowthSubject, SIDE, VALUE};
 use esker::internals::env::fault::{FaultRule, OpKind};
 use esker::options::CompactionStyle;
 use esker::{
-    BackupEngine, BackupEngineOptions, DbIterator, IngestExternalFileOptions, Options, Result, WriteBatch,
+    BackupEngine, BackupEngineOptions, ColumnFamilyDescriptor, Db, DbIterator, IngestExternalFileOptions,
+    Options, Result, WriteBatch,
 };
 
 /// A kind of call.
@@ -110,6 +111,7 @@ pub(super) const ALL: &[Operation] = &[
         let options = BackupEngineOptions { env: s.options.db.env.clone(), ..BackupEngineOptions::new(path) };
         act(move |s| BackupEngine::open(&options)?.create_new_backup(s.db(), false).map(drop))
     }),
+    alone("catch up", catch_up),
     alone("close", |_| act(GrowthSubject::shut)),
     alone("open", |s| {
         s.close()?;
@@ -121,6 +123,24 @@ pub(super) const ALL: &[Operation] = &[
         act(move |_| esker::repair_db(&options, path, &families).map(drop))
     }),
 ];
+
+/// A secondary follows a put and a batch.
+fn catch_up(subject: &mut GrowthSubject) -> Result<Act> {
+    // A new WAL: a catch-up reads the rest of a WAL's block again.
+    subject.db().put("b", VALUE)?;
+    subject.db().flush()?;
+    let own = subject.fresh_path("secondary");
+    let (options, mut families) = (&subject.options.db, subject.families.clone());
+    families.push(ColumnFamilyDescriptor::new("default", subject.options.cf.clone()));
+    let secondary = Db::open_cf_as_secondary(options, subject.path(), own, families)?;
+    subject.db().put("b", VALUE)?;
+    batch(subject)?;
+    act(move |s| {
+        secondary.try_catch_up_with_primary()?;
+        s.keep(secondary);
+        Ok(())
+    })
+}
 
 fn act(act: impl FnOnce(&mut GrowthSubject) -> Result<()> + 'static) -> Result<Act> {
     Ok(Box::new(act))
