@@ -90,9 +90,9 @@ impl Db {
         &self.inner.engine.path
     }
 
-    /// The environment of its files.
+    /// The environment of its files, for other files such as traces.
     pub fn env(&self) -> &Env {
-        &self.inner.engine.env
+        &self.inner.engine.traces.env
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {

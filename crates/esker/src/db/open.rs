@@ -39,7 +39,7 @@ use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, SubCode};
 use esker_env::io_trace::{IoTracer, TracedFileSystem};
 use esker_env::system::unsynced_directory;
-use esker_env::{FileLock, FileSystem, random};
+use esker_env::{Env, FileLock, FileSystem, random};
 use esker_format::compression::CompressionType;
 use esker_format::file_name::{self, FileType, parse_file_name};
 use esker_format::version_edit::VersionEdit;
@@ -115,6 +115,8 @@ struct Opening {
     open_files: Arc<OpenFiles>,
     /// Traces the operations on its files.
     io_tracer: Arc<IoTracer>,
+    /// The environment without that tracer.
+    untraced: Env,
 }
 
 impl Opening {
@@ -149,7 +151,7 @@ impl Opening {
             }
             lock = Some(options.env.fs.lock_file(&file_name::lock_file_name(&path))?);
         }
-        let io_tracer = IoTracer::new(options.env.clock.clone());
+        let (untraced, io_tracer) = (options.env.clone(), IoTracer::new(options.env.clock.clone()));
         options.env.fs = Arc::new(TracedFileSystem::new(options.env.fs, io_tracer.clone()));
         let secondary = secondary.map(|dir| fs.absolute_path(dir)).transpose()?;
         let info_log = log_header::open_info_log(&options, &path, mode, secondary.as_deref())?;
@@ -174,6 +176,7 @@ impl Opening {
             tag,
             open_files,
             io_tracer,
+            untraced,
         })
     }
 
@@ -607,7 +610,11 @@ impl Opening {
             state,
             wals,
             prepared,
-            traces: Traces::new(self.open_files.tracer().clone(), self.io_tracer.clone()),
+            traces: Traces::new(
+                self.open_files.tracer().clone(),
+                self.io_tracer.clone(),
+                self.untraced.clone(),
+            ),
             lock: self.lock.take(),
         }))
     }

@@ -8,6 +8,7 @@
 use super::query::QueryTracer;
 use esker_base::Result;
 use esker_base::sync::{Arc, Mutex};
+use esker_env::Env;
 use esker_env::io_trace::IoTracer;
 use esker_format::trace::Query;
 use esker_table::trace::BlockCacheTracer;
@@ -21,12 +22,14 @@ pub(crate) struct Traces {
     queries: Mutex<Option<QueryTracer>>,
     pub(crate) block_cache: Arc<BlockCacheTracer>,
     pub(crate) io: Arc<IoTracer>,
+    /// The environment for the files of traces: a trace of I/O does not trace its own file.
+    pub(crate) env: Env,
 }
 
 impl Traces {
     /// None is under way.
-    pub(crate) fn new(block_cache: Arc<BlockCacheTracer>, io: Arc<IoTracer>) -> Traces {
-        Traces { queries: Mutex::new(None), block_cache, io }
+    pub(crate) fn new(block_cache: Arc<BlockCacheTracer>, io: Arc<IoTracer>, env: Env) -> Traces {
+        Traces { queries: Mutex::new(None), block_cache, io, env }
     }
 
     /// Whether gets look for a trace.

@@ -442,11 +442,11 @@ fn compactions_are_traced_and_sampling_keeps_whole_blocks() {
 }
 
 #[test]
-fn io_is_traced_with_its_places_and_errors() {
+fn io_is_traced_with_its_places_and_not_that_of_the_trace() {
     let env = env();
     let (db, _) = open(&env, "/db");
     let start = || {
-        let writer = new_file_trace_writer(&env, "/trace").unwrap();
+        let writer = new_file_trace_writer(db.env(), "/trace").unwrap();
         db.start_io_trace(&TraceOptions::default(), writer)
     };
     start().unwrap();
@@ -456,7 +456,8 @@ fn io_is_traced_with_its_places_and_errors() {
     db.put("a", "1").unwrap();
     db.flush().unwrap();
     db.get("a").unwrap();
-    assert!(db.env().fs.file_size("/db/absent".as_ref()).is_err());
+    // Enough for the trace's own file to be written to meanwhile.
+    (0..2_000).for_each(|i| db.put(format!("k{i}"), "1").unwrap());
     db.end_io_trace().unwrap();
     db.put("b", "1").unwrap();
     let records = binary_records(&env);
@@ -475,7 +476,5 @@ fn io_is_traced_with_its_places_and_errors() {
     let read = find("Read", ".sst");
     assert!(read.len.unwrap() > 0 && read.offset.is_some());
     find("Close", ".sst");
-    let failed = find("GetFileSize", "absent");
-    assert!(failed.io_status.starts_with(b"IO error"), "{}", failed.io_status.escape_ascii());
     assert!(!ops.iter().any(|op| op.file_name == b"trace"), "a trace does not trace itself");
 }
