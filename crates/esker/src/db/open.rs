@@ -242,7 +242,7 @@ impl Opening {
         }
         let db = Db {
             inner: Arc::new(DbInner {
-                write_path: Arc::new(WritePath::new(engine.clone())),
+                write_path: WritePath::new(engine.clone()),
                 engine,
                 _last: ReleaseAll(self.options.env.clock.clone()),
             }),

@@ -126,8 +126,8 @@ pub use write::{
     ImportColumnFamilyOptions, IngestExternalFileOptions, LiveFilesStorageInfoOptions, RangeOpt,
     WaitForCompactOptions, WriteOptions,
 };
-pub use write_buffer_manager::WriteBufferManager;
-pub(crate) use write_buffer_manager::{HoldsHistory, WaitsForMemory};
+pub(crate) use write_buffer_manager::{HoldsHistory, SharesMemory, WaitsForMemory};
+pub use write_buffer_manager::{WriteBufferFlushPolicy, WriteBufferManager};
 
 /// The options of a database and of the families that are not given their own.
 ///

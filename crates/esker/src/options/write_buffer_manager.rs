@@ -16,12 +16,46 @@
 //!  4. Waiters for memory are told when the bound changes.
 
 use super::DbOptions;
-use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use esker_base::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
 use esker_base::sync::{Mutex, Weak};
 use esker_cache::{Reservation, Role};
 use esker_memtable::MemoryBudget;
 use esker_table::{BlockCache, CachedBlock};
 use std::sync::Arc;
+
+/// The choice of the memtable that is flushed when memtables reach the bound. The numbers are
+/// RocksDB's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[repr(u8)]
+pub enum WriteBufferFlushPolicy {
+    /// The oldest active memtable of the database that writes: RocksDB's default.
+    Oldest = 0,
+    /// The largest active memtable of the database that writes.
+    #[default]
+    Largest = 1,
+    /// The largest active memtable of all databases that share the manager. If it is another
+    /// database's, that one flushes in the background, and the writer flushes its own only if
+    /// memtables reach the whole bound before.
+    LargestAcrossDbs = 2,
+}
+
+impl WriteBufferFlushPolicy {
+    /// The policy with this number, if there is one.
+    pub fn from_u8(number: u8) -> Option<WriteBufferFlushPolicy> {
+        use WriteBufferFlushPolicy as Policy;
+        [Policy::Oldest, Policy::Largest, Policy::LargestAcrossDbs]
+            .into_iter()
+            .find(|policy| *policy as u8 == number)
+    }
+}
+
+/// A database whose memtables count.
+pub(crate) trait SharesMemory: Send + Sync {
+    /// Bytes of its largest memtable that can be flushed; 0: none can.
+    fn largest_memtable(&self) -> usize;
+    /// Has that memtable flushed in the background. False if it has been asked to already.
+    fn flush_largest(self: Arc<Self>) -> bool;
+}
 
 /// Granularity of a charge, in bytes.
 const CHARGE_STEP: usize = 256 << 10;
@@ -46,6 +80,9 @@ pub struct WriteBufferManager {
     used_bytes: AtomicUsize,
     active_bytes: AtomicUsize,
     allow_stall: AtomicBool,
+    flush_policy: AtomicU8,
+    /// The databases that share it.
+    databases: Mutex<Vec<Weak<dyn SharesMemory>>>,
     charge: Option<Charge>,
     waiting: Mutex<Vec<Weak<dyn WaitsForMemory>>>,
     /// Databases that keep flushed memtables.
@@ -81,6 +118,8 @@ impl WriteBufferManager {
             used_bytes: AtomicUsize::new(0),
             active_bytes: AtomicUsize::new(0),
             allow_stall: AtomicBool::new(allow_stall),
+            flush_policy: AtomicU8::new(WriteBufferFlushPolicy::default() as u8),
+            databases: Mutex::new(Vec::new()),
             charge: None,
             waiting: Mutex::new(Vec::new()),
             histories: Mutex::new(Vec::new()),
@@ -113,6 +152,48 @@ impl WriteBufferManager {
         self.allow_stall.store(allow_stall, Ordering::Relaxed);
         let waiting = self.waiting.lock().clone();
         waiting.iter().filter_map(Weak::upgrade).for_each(|who| who.look_again());
+    }
+
+    /// The memtable that is flushed when memtables reach the bound.
+    ///
+    /// ```
+    /// use esker::options::{WriteBufferFlushPolicy, WriteBufferManager};
+    ///
+    /// let manager = WriteBufferManager::new(64 << 20, false);
+    /// assert_eq!(manager.flush_policy(), WriteBufferFlushPolicy::Largest);
+    /// manager.set_flush_policy(WriteBufferFlushPolicy::LargestAcrossDbs);
+    /// ```
+    pub fn flush_policy(&self) -> WriteBufferFlushPolicy {
+        WriteBufferFlushPolicy::from_u8(self.flush_policy.load(Ordering::Relaxed)).unwrap_or_default()
+    }
+
+    /// Changes the policy, for the next flush.
+    pub fn set_flush_policy(&self, policy: WriteBufferFlushPolicy) {
+        self.flush_policy.store(policy as u8, Ordering::Relaxed);
+    }
+
+    /// Adds a database to those that share the manager.
+    pub(crate) fn add_database(&self, database: Weak<dyn SharesMemory>) {
+        let mut databases = self.databases.lock();
+        databases.retain(|other| other.strong_count() > 0);
+        databases.push(database);
+    }
+
+    /// Whether another database than `own` flushes in its place: it has the largest memtable, and
+    /// begins to flush it, or has begun and memory has not reached the bound. Costs a look at the
+    /// families of each database. The caller holds no lock.
+    pub(crate) fn another_flushes(&self, own: &Arc<dyn SharesMemory>) -> bool {
+        let databases = self.databases.lock().clone();
+        let live = databases.iter().filter_map(Weak::upgrade);
+        let Some((bytes, largest)) =
+            live.map(|database| (database.largest_memtable(), database)).max_by_key(|(bytes, _)| *bytes)
+        else {
+            return false;
+        };
+        if bytes <= own.largest_memtable() || std::ptr::addr_eq(Arc::as_ptr(&largest), Arc::as_ptr(own)) {
+            return false;
+        }
+        largest.flush_largest() || self.bytes_over_bound() == 0
     }
 
     /// Registers `who` to be told when the bound changes. Call it before the check whether to wait.

@@ -24,6 +24,7 @@ mod flush;
 mod group;
 mod queue;
 mod room;
+mod shared_memory;
 mod switch;
 mod two_phase;
 
@@ -33,12 +34,12 @@ pub(crate) use queue::Leader;
 pub(crate) use switch::new_memtable;
 
 use crate::engine::{CommittedGroup, Engine, ErrorReason};
-use crate::options::{DbOptions, WriteOptions};
+use crate::options::{DbOptions, SharesMemory, WriteOptions};
 use crate::trace::Query;
 use crate::wal::Wals;
 use esker_base::stats::{Histogram, Ticker};
-use esker_base::sync::Arc;
-use esker_base::sync::atomic::Ordering;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::sync::{Arc, Weak};
 use esker_base::{Error, ErrorKind, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use esker_memtable::Take;
@@ -51,12 +52,25 @@ use std::ops::Range;
 pub(crate) struct WritePath {
     engine: Arc<Engine>,
     queue: WriteQueue,
+    /// Itself, for the write buffer manager.
+    myself: Weak<WritePath>,
+    /// Another database has asked for a flush that has not begun.
+    flush_asked: AtomicBool,
 }
 
 impl WritePath {
     /// The write path of this database.
-    pub(crate) fn new(engine: Arc<Engine>) -> WritePath {
-        WritePath { engine, queue: WriteQueue::default() }
+    pub(crate) fn new(engine: Arc<Engine>) -> Arc<WritePath> {
+        let path = Arc::new_cyclic(|myself| WritePath {
+            engine,
+            queue: WriteQueue::default(),
+            myself: myself.clone(),
+            flush_asked: AtomicBool::new(false),
+        });
+        if let Some(manager) = &path.engine.options.write_buffer_manager {
+            manager.add_database(Arc::downgrade(&path) as Weak<dyn SharesMemory>);
+        }
+        path
     }
 
     /// Writes `batch` and gives it back with its sequence number set.

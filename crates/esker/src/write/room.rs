@@ -107,8 +107,8 @@ impl WritePath {
         if let Some(manager) = &engine.options.write_buffer_manager
             && manager.should_flush()
         {
-            let largest = family_with_largest_memtable(engine);
-            self.switch_memtables(leader, &largest, FlushReason::WriteBufferManager)?;
+            let family = self.family_to_flush(manager.flush_policy());
+            self.switch_memtables(leader, &family, FlushReason::WriteBufferManager)?;
         }
         Ok(())
     }
@@ -304,17 +304,6 @@ fn families_holding_back(engine: &Engine, newest: Option<FileNumber>) -> Vec<Col
             && (!f.memtables.immutables.is_empty() || !f.memtables.active.is_empty())
     });
     holding.map(|f| f.cf.id).collect()
-}
-
-/// The family whose active memtable is the largest, if any has entries.
-fn family_with_largest_memtable(engine: &Engine) -> Vec<ColumnFamilyId> {
-    let state = engine.state.lock();
-    let largest = state
-        .families
-        .values()
-        .filter(|f| !f.memtables.active.is_empty())
-        .max_by_key(|f| f.memtables.active.approximate_memory_usage());
-    largest.map(|f| f.cf.id).into_iter().collect()
 }
 
 /// Whether the write buffer manager stops writers, and flushes of this database will free memory.

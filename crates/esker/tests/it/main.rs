@@ -77,6 +77,7 @@ mod set_options;
 mod settled;
 #[path = "../../src/tests.rs"]
 mod shared;
+mod shared_memory;
 mod small_disks;
 mod sst_file_manager;
 mod sst_partitioner;
