@@ -169,8 +169,8 @@ mod write;
 
 pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo, BackupStopper, CreateBackupOptions};
 pub use db::{
-    AttributeGroup, BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, IngestExternalFileArg,
-    OpenMode, QuarantinedTable, WalIterator, WideColumns, destroy_db, destroy_db_cf,
+    AttributeGroup, BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, GetOutput,
+    IngestExternalFileArg, OpenMode, QuarantinedTable, WalIterator, WideColumns, destroy_db, destroy_db_cf,
 };
 pub use engine::ScrubState;
 pub use esker_base::{

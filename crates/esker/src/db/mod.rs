@@ -6,10 +6,10 @@
 //! Reading order: `opening` and `open` (with `open_tables`, `operands`, `recover`, `identity`,
 //! `leftovers`, `holding`, `log_header` and `jobs`), `catch_up` (secondaries), `trim_history`,
 //! `open_and_compact`, `descriptor` and `column_family` (families in options, and handles),
-//! `reads`, `multi_get`, `scans`, `ranges`, `snapshots`, `own_writes`, `entities` and `explain`,
-//! `writes` (with `batch_arg`), `maintenance` (with `ingest`, `import`, `live_files`, `verify`,
-//! `history`), `updates` (the WAL for users), `set_options`, `properties` and `stats_dump`,
-//! `traces`, `compaction_timer`, `close`, `resume`, `destroy`.
+//! `reads`, `metadata_reads`, `multi_get`, `scans`, `ranges`, `snapshots`, `own_writes`, `entities`
+//! and `explain`, `writes` (with `batch_arg`), `maintenance` (with `ingest`, `import`,
+//! `live_files`, `verify`, `history`), `updates` (the WAL for users), `set_options`, `properties`
+//! and `stats_dump`, `traces`, `compaction_timer`, `close`, `resume`, `destroy`.
 
 pub(crate) mod batch_arg;
 mod catch_up;
@@ -30,6 +30,7 @@ mod leftovers;
 mod live_files;
 mod log_header;
 mod maintenance;
+mod metadata_reads;
 mod multi_get;
 mod open;
 mod open_and_compact;
@@ -62,6 +63,7 @@ pub use entities::{AttributeGroup, WideColumns};
 pub(crate) use identity::load_or_create_identity;
 pub use ingest::IngestExternalFileArg;
 pub(crate) use live_files::LiveCut;
+pub use metadata_reads::GetOutput;
 pub(crate) use open_tables::table_capacity;
 pub use opening::OpenMode;
 pub(crate) use recover::check_for_forgotten_wal_dir;

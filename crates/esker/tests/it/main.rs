@@ -48,6 +48,7 @@ mod listeners;
 mod manual_work;
 mod many_families;
 mod merge_operators;
+mod metadata_reads;
 mod mixed_values;
 mod multi_get;
 mod multi_scan;
