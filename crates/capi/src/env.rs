@@ -2,10 +2,11 @@
 
 use crate::cache::rocksdb_cache_t;
 use crate::memory::{answer, attempt, destroy, give, object, path, text};
+use crate::write_buffer_policy::give_manager;
 use esker::DbPath;
 use esker::options::{
     Env, InfoLog, InfoLogLevel, Priority, RateLimiter, RateLimiterMode, SstFileManager,
-    SstFileManagerOptions, WriteBufferManager,
+    SstFileManagerOptions, WriteBufferFlushPolicy, WriteBufferManager,
 };
 use libc::{c_char, c_int, c_uint, c_void};
 use std::fmt;
@@ -171,7 +172,7 @@ pub unsafe extern "C" fn rocksdb_write_buffer_manager_create(
     bytes: usize,
     allow_stall: bool,
 ) -> *mut rocksdb_write_buffer_manager_t {
-    give(rocksdb_write_buffer_manager_t { manager: Arc::new(WriteBufferManager::new(bytes, allow_stall)) })
+    give_manager(WriteBufferManager::new(bytes, allow_stall), WriteBufferFlushPolicy::Oldest)
 }
 
 #[unsafe(no_mangle)]
@@ -182,7 +183,7 @@ pub unsafe extern "C" fn rocksdb_write_buffer_manager_create_with_cache(
 ) -> *mut rocksdb_write_buffer_manager_t {
     answer(std::ptr::null_mut(), || {
         let manager = WriteBufferManager::with_cache(bytes, &object(cache)?.cache, allow_stall);
-        Ok(give(rocksdb_write_buffer_manager_t { manager: Arc::new(manager) }))
+        Ok(give_manager(manager, WriteBufferFlushPolicy::Oldest))
     })
 }
 

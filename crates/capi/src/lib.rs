@@ -41,6 +41,7 @@ pub mod listener;
 pub mod live_files;
 pub mod maintenance;
 pub mod memory;
+pub mod metadata_reads;
 pub mod multi_get;
 pub mod optimistic;
 pub mod option_sets;
@@ -63,6 +64,7 @@ pub mod transaction_db;
 pub mod user_defined_index;
 pub mod wal;
 pub mod wal_filter;
+pub mod write_buffer_policy;
 pub mod write_options;
 pub mod writes;
 

@@ -1,5 +1,6 @@
 //! The declared signatures, and what a C program does first.
 
+mod metadata;
 mod remote_compaction;
 mod transactions;
 mod user_defined_index;
@@ -20,6 +21,7 @@ use super::listener::*;
 use super::live_files::*;
 use super::maintenance::*;
 use super::memory::*;
+use super::metadata_reads::*;
 use super::multi_get::*;
 use super::optimistic::*;
 use super::option_sets::*;
@@ -41,6 +43,7 @@ use super::transaction_db::*;
 use super::user_defined_index::*;
 use super::wal::*;
 use super::wal_filter::*;
+use super::write_buffer_policy::*;
 use super::write_options::*;
 use super::writes::*;
 

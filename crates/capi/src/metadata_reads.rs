@@ -1,0 +1,172 @@
+//! Reads that answer with a timestamp, and whether there is a newer version.
+//!
+//! In: keys; places for facts, or NULL for facts that are not wanted. Out: values of `malloc`, NULL
+//! for a key that was not found.
+
+use crate::column_family::rocksdb_column_family_handle_t;
+use crate::db::{family, rocksdb_t};
+use crate::memory::{answer, attempt, bytes, c_bool, object, put, slice, to_c_bytes, to_c_string};
+use crate::multi_get::keys;
+use crate::read_options::rocksdb_readoptions_t;
+use crate::reads::copy_found;
+use esker::{ColumnFamilyHandle, Error, GetOutput, Result};
+use libc::{c_char, c_uchar};
+
+/// Places for the facts of one read.
+#[derive(Clone, Copy)]
+struct Facts {
+    timestamp: *mut *mut c_char,
+    timestamp_len: *mut usize,
+    newer_version_present: *mut c_uchar,
+}
+
+impl Facts {
+    unsafe fn put(self, output: Option<&GetOutput>) {
+        let found = output.filter(|output| output.value.is_some());
+        let is_newer = output.is_some_and(|output| output.newer_version_present);
+        put(self.newer_version_present, c_bool(is_newer));
+        if !self.timestamp.is_null() && !self.timestamp_len.is_null() {
+            let copy = found.map(|output| to_c_bytes(&output.timestamp, self.timestamp_len));
+            put(self.timestamp, copy.unwrap_or(std::ptr::null_mut()));
+            if found.is_none() {
+                put(self.timestamp_len, 0);
+            }
+        }
+    }
+
+    unsafe fn at(self, i: usize) -> Facts {
+        let at = |wanted: bool| if wanted { i } else { 0 };
+        Facts {
+            timestamp: self.timestamp.wrapping_add(at(!self.timestamp.is_null())),
+            timestamp_len: self.timestamp_len.wrapping_add(at(!self.timestamp_len.is_null())),
+            newer_version_present: self
+                .newer_version_present
+                .wrapping_add(at(!self.newer_version_present.is_null())),
+        }
+    }
+}
+
+unsafe fn get(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    column_family: Option<*mut rocksdb_column_family_handle_t>,
+    key: &[u8],
+    value_len: *mut usize,
+    facts: Facts,
+    errptr: *mut *mut c_char,
+) -> *mut c_char {
+    let output = attempt(errptr, None, || {
+        let db = object(db)?;
+        let family = column_family.map_or(Ok(&db.default), |column_family| family(column_family))?;
+        db.db.get_with_metadata(&object(options)?.for_get(), family, key).map(Some)
+    });
+    facts.put(output.as_ref());
+    copy_found(output.and_then(|output| output.value), value_len)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_with_metadata(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    key: *const c_char,
+    key_len: usize,
+    value_len: *mut usize,
+    timestamp: *mut *mut c_char,
+    timestamp_len: *mut usize,
+    newer_version_present: *mut c_uchar,
+    errptr: *mut *mut c_char,
+) -> *mut c_char {
+    let facts = Facts { timestamp, timestamp_len, newer_version_present };
+    get(db, options, None, bytes(key, key_len), value_len, facts, errptr)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_cf_with_metadata(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    key: *const c_char,
+    key_len: usize,
+    value_len: *mut usize,
+    timestamp: *mut *mut c_char,
+    timestamp_len: *mut usize,
+    newer_version_present: *mut c_uchar,
+    errptr: *mut *mut c_char,
+) -> *mut c_char {
+    let facts = Facts { timestamp, timestamp_len, newer_version_present };
+    get(db, options, Some(column_family), bytes(key, key_len), value_len, facts, errptr)
+}
+
+unsafe fn multi_get(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    column_families: Option<*const *const rocksdb_column_family_handle_t>,
+    wanted: &[&[u8]],
+    (values, value_lens): (*mut *mut c_char, *mut usize),
+    facts: Facts,
+    errs: *mut *mut c_char,
+) {
+    let read = || {
+        let db = object(db)?;
+        let families: Vec<&ColumnFamilyHandle> = match column_families {
+            None => vec![&db.default; wanted.len()],
+            Some(each) => {
+                slice(each, wanted.len()).iter().map(|each| family(*each)).collect::<Result<_>>()?
+            }
+        };
+        let pairs: Vec<_> = families.into_iter().zip(wanted.iter().copied()).collect();
+        Ok(db.db.multi_get_with_metadata(&object(options)?.for_get(), &pairs))
+    };
+    let all = answer(Vec::new(), || {
+        Ok(read().unwrap_or_else(|error: Error| wanted.iter().map(|_| Err(error.clone())).collect()))
+    });
+    for (at, output) in all.into_iter().enumerate() {
+        let error = output.as_ref().err().map(|error| to_c_string(error.to_string().as_bytes()));
+        put(errs.add(at), error.unwrap_or(std::ptr::null_mut()));
+        let output = output.ok();
+        facts.at(at).put(output.as_ref());
+        put(values.add(at), copy_found(output.and_then(|output| output.value), value_lens.add(at)));
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_multi_get_with_metadata(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    num_keys: usize,
+    keys_list: *const *const c_char,
+    keys_list_sizes: *const usize,
+    values_list: *mut *mut c_char,
+    values_list_sizes: *mut usize,
+    timestamp_list: *mut *mut c_char,
+    timestamp_list_sizes: *mut usize,
+    newer_version_present: *mut c_uchar,
+    errs: *mut *mut c_char,
+) {
+    let facts =
+        Facts { timestamp: timestamp_list, timestamp_len: timestamp_list_sizes, newer_version_present };
+    let wanted = keys(num_keys, keys_list, keys_list_sizes);
+    multi_get(db, options, None, &wanted, (values_list, values_list_sizes), facts, errs);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_multi_get_cf_with_metadata(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    column_families: *const *const rocksdb_column_family_handle_t,
+    num_keys: usize,
+    keys_list: *const *const c_char,
+    keys_list_sizes: *const usize,
+    values_list: *mut *mut c_char,
+    values_list_sizes: *mut usize,
+    timestamp_list: *mut *mut c_char,
+    timestamp_list_sizes: *mut usize,
+    newer_version_present: *mut c_uchar,
+    errs: *mut *mut c_char,
+) {
+    let facts =
+        Facts { timestamp: timestamp_list, timestamp_len: timestamp_list_sizes, newer_version_present };
+    let wanted = keys(num_keys, keys_list, keys_list_sizes);
+    let values = (values_list, values_list_sizes);
+    multi_get(db, options, Some(column_families), &wanted, values, facts, errs);
+}
