@@ -1,78 +1,150 @@
-//! Runs suites of RocksDB's clients, unchanged, on Esker: `cargo xtask long clients [NAME…]`.
+//! Runs suites of RocksDB's clients, unchanged: `cargo xtask long clients [rocksdb] [all|NAME…]`.
 //!
 //! In: the clients' packages, which cargo and go fetch, and `librocksdb.so.11`, which is built
-//! here.
-//! Out: the numbers of each suite's tests. A failing test is an error, unless it is a known
-//! difference, which docs/compat/c-api.md explains. Work files lie in `target/clients`.
+//! here. With `rocksdb`, the suites run on the libraries of `.ci/fetch-peers`.
+//! Out: for each suite the numbers of its tests and of the databases that it leaves. A failing
+//! test is an error, unless it is a known one, which docs/compat/c-api.md explains. It is also an
+//! error if the other library reads such a database differently. Work files lie in
+//! `target/clients`.
+
+mod handed_over;
+mod packages;
 
 use crate::capi::{fetched, install_built};
 use crate::commands::Outcome;
+use packages::PACKAGES;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A suite: its name, and how it runs.
-type Suite = (&'static str, fn(&Clients) -> Outcome);
+/// A suite: its name, and how it runs. Its databases stay in the directory.
+type Suite = (&'static str, fn(&Clients, &Path) -> Outcome);
 
-/// The suites, in the order in which they run.
-const SUITES: [Suite; 4] =
-    [("ctypes", ctypes), ("c_test", c_test), ("rust-rocksdb", rust_rocksdb), ("grocksdb", grocksdb)];
+/// The suites that are no crates.
+const SUITES: [Suite; 3] = [("ctypes", ctypes), ("c_test", c_test), ("grocksdb", grocksdb)];
+
+/// The suites that CI runs at each landing. Together they take about five minutes.
+const DAILY: [&str; 6] = ["ctypes", "c_test", "grocksdb", "rocksdb-0.25", "rocksdb-0.24", "kvdb-rocksdb"];
 
 /// Number of phases of RocksDB 11.8.1's `c_test` that pass. The test stops at the first that fails.
 const C_TEST_PHASES: usize = 40;
 
-/// Tests of crate `rocksdb` 0.25.0 that fail. The first also fails on RocksDB itself; the second
-/// fails by a difference that docs/compat/c-api.md explains.
-const RUST_ROCKSDB_DIFFERS: &[&str] = &["set_column_family_metadata_test", "test_full_iterator"];
-
 /// Tests of grocksdb 1.11.1 that fail. They also fail on RocksDB 11.8.1.
 const GROCKSDB_DIFFERS: &[&str] = &["TestOptions"];
+
+/// The library under the clients.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Esker,
+    RocksDb,
+}
 
 struct Clients {
     root: PathBuf,
     /// Directory in which copies of clients are built.
     dir: PathBuf,
-    /// Directory in which the library and its header are installed.
-    prefix: PathBuf,
+    behind: Behind,
+    /// Directory in which Esker's library and its header are installed.
+    esker: PathBuf,
 }
 
-/// Runs the suites called `names`, or all.
+/// Runs the suites called `names`; those of CI, if there are none.
 pub(crate) fn run(root: &Path, names: &[&str]) -> Outcome {
-    if let Some(name) = names.iter().find(|name| !SUITES.iter().any(|(suite, _)| suite == *name)) {
-        let suites: Vec<&str> = SUITES.iter().map(|(suite, _)| *suite).collect();
-        return Err(format!("'{name}' is none of {}", suites.join(", ")));
+    let (behind, names) = match names {
+        ["rocksdb", names @ ..] => (Behind::RocksDb, names),
+        names => (Behind::Esker, names),
+    };
+    let known: Vec<&str> =
+        SUITES.iter().map(|suite| suite.0).chain(PACKAGES.iter().map(|p| p.name)).collect();
+    let names: &[&str] = match names {
+        [] => &DAILY,
+        ["all"] => &known,
+        names => names,
+    };
+    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+        return Err(format!("'{name}' is none of {}", known.join(", ")));
     }
     let dir = root.join("target/clients");
-    let clients = Clients { root: root.to_owned(), prefix: dir.join("prefix"), dir };
+    let clients = Clients { root: root.to_owned(), behind, esker: dir.join("prefix"), dir };
     checked(Command::new("cargo").args(["build", "--quiet", "-p", "esker-capi"]).current_dir(root))?;
-    install_built(root, &root.join("target/debug"), &clients.prefix)?;
-    for (name, suite) in SUITES.iter().filter(|(name, _)| names.is_empty() || names.contains(name)) {
+    install_built(root, &root.join("target/debug"), &clients.esker)?;
+    for name in names {
         println!("== {name}");
-        suite(&clients)?;
+        let kept = fresh(&clients.dir.join(clients.title()).join(name))?;
+        match SUITES.iter().find(|suite| suite.0 == *name) {
+            Some((_, suite)) => suite(&clients, &kept)?,
+            None => packages::run(&clients, packages::called(name), &kept)?,
+        }
+        // Examples in documentation destroy their databases.
+        if !name.ends_with("-doc") {
+            handed_over::check(&clients, name, &kept)?;
+        }
     }
     Ok(())
 }
 
+impl Clients {
+    /// The name of the library.
+    fn title(&self) -> &'static str {
+        match self.behind {
+            Behind::Esker => "on-esker",
+            Behind::RocksDb => "on-rocksdb",
+        }
+    }
+
+    /// Where the library of RocksDB 11 and its header lie.
+    fn prefix(&self) -> Result<PathBuf, String> {
+        match self.behind {
+            Behind::Esker => Ok(self.esker.clone()),
+            Behind::RocksDb => self.rocksdb("0.19.0"),
+        }
+    }
+
+    /// Where the library of RocksDB and its headers lie: 11.8.1 or 10.4.2, the nearest to that of
+    /// this `librocksdb-sys`.
+    fn rocksdb(&self, sys: &str) -> Result<PathBuf, String> {
+        let peers = std::env::var_os("ESKER_PEERS_DIR").map_or(self.root.join("target/peers"), PathBuf::from);
+        let peers = if sys == "0.19.0" { peers } else { peers.join("10.4.2") };
+        let library = peers.join("librocksdbjni-linux64.so");
+        if !library.exists() {
+            return Err(format!("{} is not there; run .ci/fetch-peers", library.display()));
+        }
+        let prefix = self.dir.join(format!("rocksdb-for-{sys}"));
+        let link = |to: &Path, at: PathBuf| match std::os::unix::fs::symlink(to, &at) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(format!("{}: {error}", at.display()))
+            }
+            _ => Ok(()),
+        };
+        fs::create_dir_all(prefix.join("lib")).map_err(|error| format!("{}: {error}", prefix.display()))?;
+        link(&library, prefix.join("lib/librocksdb.so"))?;
+        link(&library, prefix.join("lib/librocksdb.so.11"))?;
+        let headers = fetched(&self.root, "librocksdb-sys", sys)?.join("rocksdb/include");
+        link(&headers, prefix.join("include"))?;
+        Ok(prefix)
+    }
+}
+
 /// A round trip from Python, without a compiler.
-fn ctypes(clients: &Clients) -> Outcome {
+fn ctypes(clients: &Clients, kept: &Path) -> Outcome {
     let script = clients.root.join("crates/capi/tests/smoke.py");
-    let library = clients.prefix.join("lib/librocksdb.so.11");
-    let output = checked(Command::new("python3").arg(script).arg(library))?;
+    let library = clients.prefix()?.join("lib/librocksdb.so.11");
+    let output = checked(Command::new("python3").arg(script).arg(library).arg(kept))?;
     print!("{}", String::from_utf8_lossy(&output.stdout));
     Ok(())
 }
 
 /// RocksDB's own test of the C API, compiled with the header that `install-capi` writes.
-fn c_test(clients: &Clients) -> Outcome {
+fn c_test(clients: &Clients, kept: &Path) -> Outcome {
     let rocksdb = fetched(&clients.root, "librocksdb-sys", "0.19.0")?.join("rocksdb");
     let source = rocksdb.join("db/c_test.c");
-    let (binary, lib) = (clients.dir.join("c_test"), clients.prefix.join("lib"));
-    let work = fresh(&clients.dir.join("c_test.tmp"))?;
+    let prefix = clients.prefix()?;
+    let (binary, lib) = (clients.dir.join("c_test"), prefix.join("lib"));
     checked(
         Command::new("cc")
             .args(["-w", "-O0", "-g"])
             .arg("-I")
-            .arg(clients.prefix.join("include"))
+            .arg(prefix.join("include"))
             .arg("-I")
             .arg(&rocksdb)
             .arg(&source)
@@ -82,7 +154,7 @@ fn c_test(clients: &Clients) -> Outcome {
             .arg(format!("-Wl,-rpath,{}", lib.display()))
             .args(["-lrocksdb", "-lpthread"]),
     )?;
-    let output = Command::new(&binary).env("TEST_TMPDIR", &work).output();
+    let output = Command::new(&binary).env("TEST_TMPDIR", kept).output();
     let output = output.map_err(|error| format!("{}: {error}", binary.display()))?;
     let text = said(&output);
     let begun = text.matches("=== Test").count();
@@ -95,38 +167,12 @@ fn c_test(clients: &Clients) -> Outcome {
     Ok(())
 }
 
-/// The suite of crate `rocksdb`, by the shim.
-fn rust_rocksdb(clients: &Clients) -> Outcome {
-    let package = fetched(&clients.root, "rocksdb", "0.25.0")?;
-    let copy = fresh(&clients.dir.join("rocksdb-0.25.0"))?;
-    copy_dir(&package, &copy)?;
-    // The copy becomes a workspace of its own, and this project's compiler builds it.
-    fs::remove_file(copy.join("rust-toolchain.toml")).map_err(|error| error.to_string())?;
-    let manifest = read(&copy.join("Cargo.toml"))? + "\n[workspace]\n\n[profile.dev]\ndebug = false\n";
-    fs::write(copy.join("Cargo.toml"), manifest).map_err(|error| error.to_string())?;
-    let shim = clients.root.join("shims/librocksdb-sys-0.19");
-    let patch = format!("patch.crates-io.librocksdb-sys.path=\"{}\"", shim.display());
-    // These tests check that code does not compile. They start a cargo that does not know the
-    // patch.
-    let skipped = ["--skip", "outlive", "--skip", "open_with_multiple_refs"];
-    let output = Command::new("cargo")
-        .args(["test", "--no-fail-fast", "--lib", "--tests", "--config", &patch, "--"])
-        .args(skipped)
-        .current_dir(&copy)
-        .env("CARGO_TARGET_DIR", clients.dir.join("target"))
-        .env("RUSTUP_TOOLCHAIN", "stable")
-        .output();
-    let text = said(&output.map_err(|error| format!("cargo test: {error}"))?);
-    let verdicts = |verdict: &str| -> Vec<String> {
-        let lines = text.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(verdict));
-        lines.map(|name| name.trim().to_string()).collect()
-    };
-    report("rocksdb 0.25.0", &verdicts("... ok"), &verdicts("... FAILED"), RUST_ROCKSDB_DIFFERS, &text)
-}
-
-/// The suite of grocksdb, with the library.
-fn grocksdb(clients: &Clients) -> Outcome {
+/// The suite of grocksdb, with the library. Its databases lie in directories that stay.
+fn grocksdb(clients: &Clients, kept: &Path) -> Outcome {
     const MODULE: &str = "github.com/linxGnu/grocksdb@v1.11.1";
+    const KEPT: &str = "package grocksdb\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\n\
+        func keptDir(t *testing.T) string {\n\tdir, err := os.MkdirTemp(\"\", t.Name())\n\
+        \tif err != nil {\n\t\tt.Fatal(err)\n\t}\n\treturn dir\n}\n";
     let go = |args: &[&str]| {
         let output = checked(Command::new("go").args(args).current_dir(&clients.dir))?;
         Ok::<_, String>(String::from_utf8_lossy(&output.stdout).trim().to_string())
@@ -135,13 +181,16 @@ fn grocksdb(clients: &Clients) -> Outcome {
     let cache = PathBuf::from(go(&["env", "GOMODCACHE"])?);
     let copy = fresh(&clients.dir.join("grocksdb"))?;
     copy_dir(&cache.join("github.com/linx!gnu/grocksdb@v1.11.1"), &copy)?;
-    let lib = clients.prefix.join("lib");
-    let ld_flags = format!("-L{0} -lrocksdb -Wl,-rpath,{0}", lib.display());
+    replace_below(&copy, "_test.go", "t.TempDir()", "keptDir(t)")?;
+    fs::write(copy.join("kept_test.go"), KEPT).map_err(|error| error.to_string())?;
+    let prefix = clients.prefix()?;
+    let ld_flags = format!("-L{0} -lrocksdb -Wl,-rpath,{0}", prefix.join("lib").display());
     let output = Command::new("go")
         .args(["test", "-count=1", "-v", "-tags", "grocksdb_no_link", "."])
         .current_dir(&copy)
-        .env("CGO_CFLAGS", format!("-I{}", clients.prefix.join("include").display()))
+        .env("CGO_CFLAGS", format!("-I{}", prefix.join("include").display()))
         .env("CGO_LDFLAGS", ld_flags)
+        .env("TMPDIR", kept)
         .output();
     let text = said(&output.map_err(|error| format!("go test: {error}"))?);
     let verdicts = |verdict: &str| -> Vec<String> {
@@ -168,9 +217,9 @@ fn checked(command: &mut Command) -> Result<Output, String> {
     if output.status.success() { Ok(output) } else { Err(format!("{command:?}:\n{}", said(&output))) }
 }
 
-/// The text of both output streams of a command.
+/// Both streams of a command, errors first: test harnesses print failures to the other.
 fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
 }
 
 fn tail(text: &str, lines: usize) -> String {
@@ -180,6 +229,10 @@ fn tail(text: &str, lines: usize) -> String {
 
 fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Outcome {
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// An empty directory at `dir`.
@@ -192,18 +245,43 @@ fn fresh(dir: &Path) -> Result<PathBuf, String> {
     Ok(dir.to_owned())
 }
 
-/// Copies the files of `from`, which may be read-only, below `to`.
-fn copy_dir(from: &Path, to: &Path) -> Outcome {
-    let error = |error: std::io::Error| format!("{}: {error}", from.display());
-    fs::create_dir_all(to).map_err(error)?;
-    for entry in fs::read_dir(from).map_err(error)? {
+/// Files below `dir`.
+fn files_below(dir: &Path) -> Result<Vec<PathBuf>, String> {
+    let error = |error: std::io::Error| format!("{}: {error}", dir.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).map_err(error)? {
         let entry = entry.map_err(error)?;
-        let target = to.join(entry.file_name());
         if entry.file_type().map_err(error)?.is_dir() {
-            copy_dir(&entry.path(), &target)?;
+            files.extend(files_below(&entry.path())?);
         } else {
-            fs::write(&target, fs::read(entry.path()).map_err(error)?).map_err(error)?;
+            files.push(entry.path());
         }
     }
+    Ok(files)
+}
+
+/// Copies the files of `from`, which may be read-only, below `to`.
+fn copy_dir(from: &Path, to: &Path) -> Outcome {
+    for file in files_below(from)? {
+        let target = to.join(file.strip_prefix(from).expect("it lies below"));
+        let error = |error: std::io::Error| format!("{}: {error}", target.display());
+        fs::create_dir_all(target.parent().expect("it lies below")).map_err(error)?;
+        fs::write(&target, fs::read(&file).map_err(error)?).map_err(error)?;
+    }
     Ok(())
+}
+
+/// Puts `new` in place of `old` in the files below `dir` whose names end in `suffix`.
+/// # Errors
+/// `old` is nowhere.
+fn replace_below(dir: &Path, suffix: &str, old: &str, new: &str) -> Outcome {
+    let mut found = false;
+    for path in files_below(dir)?.iter().filter(|path| path.to_string_lossy().ends_with(suffix)) {
+        let text = read(path)?;
+        if text.contains(old) {
+            found = true;
+            write(path, &text.replace(old, new))?;
+        }
+    }
+    if found { Ok(()) } else { Err(format!("no file {suffix} below {} has '{old}'", dir.display())) }
 }

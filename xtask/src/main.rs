@@ -38,7 +38,7 @@ cargo xtask long scans         scans in both directions beside writers against a
 cargo xtask long locks         the lock manager against a reference, and half an hour of everything at once
 cargo xtask long hostile       real processes under limits, on full disks, in directories that are moved, twenty minutes
 cargo xtask long growth        how work grows with what lies in a database, against docs/growth.md, ten minutes
-cargo xtask long clients [NAME]suites of RocksDB's clients, unchanged, on the C API
+cargo xtask long clients [NAME]suites of RocksDB's clients, unchanged, on the C API ('all', or 'rocksdb' before names)
 cargo xtask long mutants [NAME]mutants, one after the other: each campaign finds its own within ten minutes
 cargo xtask long compat        500 mixtures and 50 chains between Esker and RocksDB, every fixture damaged in every way
 cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each

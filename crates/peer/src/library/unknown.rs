@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 impl RocksDb {
     /// Opens the database in `path`, for writing or else for reading, with the comparators that its
-    /// newest OPTIONS file names. Merge operands are appended to one another. A comparator that is
+    /// newest OPTIONS file names. Merge operands are appended to one another. Prepared transactions
+    /// stay prepared. A comparator that is
     /// not RocksDB's compares bytes; with `are_stamped`, all but the timestamps of RocksDB's own
     /// format at the ends of the keys. If that fails, opens it as the OPTIONS file says.
     /// # Errors
@@ -33,7 +34,7 @@ impl RocksDb {
             }
         };
         let families = RocksDb::list_column_families(path)?.into_iter().map(spec).collect::<Vec<_>>();
-        RocksDb::open_with(path, "", &[], &families, access).or_else(|first| {
+        RocksDb::open_with(path, "allow_2pc=true", &[], &families, access).or_else(|first| {
             let loaded = LoadedOptionSet::load(api, path).map_err(|_| first.clone())?;
             let (options, of_families) = (loaded.db_options(), loaded.family_options());
             RocksDb::open_raw(api, path, options, loaded.names(), of_families, access).map_err(|_| first)
