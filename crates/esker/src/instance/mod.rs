@@ -187,15 +187,15 @@ impl DbInner {
             // All super versions since the number was taken have every entry that is visible at it.
             return (cf.pinned_super_version(), snapshot.sequence());
         }
-        // On a secondary both change under this lock: a newer version may lack entries that an
-        // older number sees.
+        // On a secondary, super versions and the sequence number change together under this lock: a
+        // newer version may lack entries that an older number sees.
         let _published = self.engine.secondary.as_ref().map(|_| self.engine.state.lock());
         loop {
             let super_version = cf.pinned_super_version();
             esker_base::probe!("read_point:super_version");
             let sequence = self.read_sequence(options);
-            // If not, a memtable that was installed meanwhile may have entries that are visible at
-            // the number.
+            // If the family has another super version by now, its memtable may have entries that
+            // are visible at the number.
             if cf.super_version.holds(&super_version) {
                 return (super_version, sequence);
             }

@@ -41,7 +41,8 @@ struct Picker<'a> {
     runs: Vec<Run>,
 }
 
-/// Number of sorted runs. Write stalls count them as leveled compaction counts files of level 0.
+/// Number of sorted runs. Write stalls depend on it, as they depend on the files of level 0 in the
+/// leveled style.
 pub(super) fn run_count(version: &Version) -> usize {
     version.num_files(0) + (1..version.num_levels()).filter(|l| version.num_files(*l) > 0).count()
 }

@@ -3,9 +3,8 @@
 //! In: versions of one key, newest timestamp first; the oldest readable timestamp. Out: the
 //! versions that no read can reach.
 //!
-//! Of the versions below that timestamp, only the newest matters to readers that see its sequence
-//! number. A reader that sees an older version sees the newest one, too, and stops there unless it
-//! is an operand.
+//! Reads have timestamps at or above that bound. So of the versions below it, a reader uses only
+//! the newest one that its sequence number sees, and stops there unless that is an operand.
 //!
 //! Source: RocksDB `db/compaction/compaction_iterator.cc` (`full_history_ts_low_`).
 

@@ -119,7 +119,8 @@ fn a_transaction_that_may_check_for_conflicts_still_sees_the_key_written() {
     let lines = ["a@5 sd", "a@4 put 4", "b@1 put 1"];
     assert_eq!(compacted(&lines, with_conflict(2)), ["a@5 sd", "a@4 put", "b@1 put 1"]);
     assert_eq!(compacted(&lines, with_conflict(6)), ["b@1 put 1"]);
-    // A kept newer version proves the write as well.
+    // Transactions find the kept newer version in their conflict checks, so the single deletion is
+    // not needed.
     assert_eq!(compacted(&["a@7 put 7", "a@5 sd", "a@4 put 4"], with_conflict(2)), ["a@7 put 7"]);
 }
 
@@ -200,7 +201,8 @@ fn an_entry_that_is_there_twice_is_taken_once() {
     let history =
         CompactionIteratorOptions { keep_history: true, keep_sequence_numbers: true, ..options(&[]) };
     assert_eq!(compacted(&lines, history), ["a@9 merge 9", "a@8 merge 8", "a@7 put 7"]);
-    // A repeated single deletion counts once: it stays alone, and is dropped with its value.
+    // A repeated single deletion counts once: without a value it stays, and with its value both are
+    // dropped.
     assert_eq!(compacted(&["a@9 sd", "a@9 sd"], options(&[])), ["a@9 sd"]);
     let lines = ["a@9 sd", "a@9 sd", "a@8 put 8", "a@8 put 8", "b@1 put 1"];
     assert_eq!(compacted(&lines, options(&[])), ["b@1 put 1"]);
@@ -250,7 +252,8 @@ fn a_timed_value_gets_its_sequence_number_where_nothing_older_can_be_seen() {
     let timed = "a@9 timed z\u{3}\0\0\0\0\0\0\0";
     let kept = |list: &[u64]| CompactionIteratorOptions { keep_sequence_numbers: true, ..bottommost(list) };
     assert_eq!(compacted(&[timed, "a@5 put old"], kept(&[])), ["a@3 put z"]);
-    // A snapshot sees the older version, and would see the newer one, too.
+    // A snapshot sees the older version. With its preferred number, the newer one would be visible
+    // there, too.
     assert_eq!(compacted(&[timed, "a@5 put old"], kept(&[5])), [shown(timed), shown("a@5 put old")]);
     // In the middle of the tree, older versions may lie below.
     assert_eq!(compacted(&[timed], options(&[])), [shown(timed)]);

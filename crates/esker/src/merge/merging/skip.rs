@@ -105,8 +105,9 @@ impl MergingIterator {
         if !forward && !nearer(here, run_end) {
             return SkipDistance::No;
         }
-        // The target: forward, before all entries of the key at which it stops, or behind the run's
-        // last key; backward, the oldest entry of either key.
+        // The target is at the older child's key, if there is one, else at the run's last key.
+        // Forward: before all entries of the former, or behind all of the latter. Backward: the
+        // oldest entry of either key.
         self.target.clear();
         push_place(&mut self.target, stop.unwrap_or(run_end), forward && stop.is_some());
         let skipped = if stop.is_some() { SkipDistance::Near } else { SkipDistance::Far };
