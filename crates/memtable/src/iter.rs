@@ -139,7 +139,7 @@ impl MemTableIter {
     /// If a range tombstone hides the record here, marks the leaf as deleted where tombstones hide
     /// all of it.
     #[cold]
-    fn bury_covered(&self, snapshot: SequenceNumber) {
+    fn mark_dead_if_covered(&self, snapshot: SequenceNumber) {
         let covering = |user_key: &[u8]| self.table.max_covering_tombstone_seq(user_key, snapshot).0;
         // SAFETY: `run` is only ever loaded from this tree.
         let record: Record<'_> = unsafe { self.run.record(self.at) };
@@ -147,7 +147,7 @@ impl MemTableIter {
         // SAFETY: the run was loaded from the table that the iterator holds (invariants 1 and 2).
         let leaf = unsafe { self.run.leaf() };
         if let Some(leaf) = leaf.filter(|_| covering(user_key) > trailer >> 8) {
-            self.table.tree.bury_covered(leaf, snapshot.0, covering);
+            self.table.tree.mark_dead_if_covered(leaf, snapshot.0, covering);
         }
     }
 
@@ -269,7 +269,7 @@ impl ScanIterator for MemTableIter {
             if self.ignores_range_deletions {
                 return None;
             }
-            self.bury_covered(snapshot);
+            self.mark_dead_if_covered(snapshot);
         }
         // SAFETY: `run` is only ever loaded from this tree.
         unsafe { self.table.tree.deleted_run_end(&self.run, self.at, snapshot.0, forward) }

@@ -20,7 +20,7 @@ use crate::filter::{Filter, MemTableFilterOptions};
 use crate::iter::MemTableIter;
 use crate::range_dels::RangeDels;
 use crate::record::{self, Record, Target};
-use crate::summaries::covered::Sight;
+use crate::summaries::covered::CoverLookup;
 use crate::tree::{self, Tree};
 use esker_base::entry_checksum::EntryChecksum;
 use esker_base::sync::Arc;
@@ -344,7 +344,7 @@ impl MemTable {
             return self.get_covered_apart(key, &mut visit);
         }
         let target = Target::new(key.internal_key());
-        self.show_sight(key, self.tree.sight(&target), &mut visit);
+        self.show_lookup(key, self.tree.look_up(&target), &mut visit);
         Ok(())
     }
 
@@ -398,30 +398,30 @@ impl MemTable {
 
     /// Shows a lookup's versions and covering tombstone to `visit`.
     #[inline]
-    fn show_sight(
+    fn show_lookup(
         self: &Arc<Self>,
         key: &LookupKey,
-        sight: Sight<'_, { tree::WIDTH }>,
+        lookup: CoverLookup<'_, { tree::WIDTH }>,
         visit: &mut impl FnMut(Seen<'_>) -> bool,
     ) {
-        let Some(newest) = sight.found else {
-            if sight.over_key() > 0 {
+        let Some(newest) = lookup.found else {
+            if lookup.over_key() > 0 {
                 visit(self.covering(key));
             }
             return;
         };
         let (kind, sequence, value) = self.show(newest);
-        let is_covered = sequence.0 <= sight.over_found();
+        let is_covered = sequence.0 <= lookup.over_found();
         if is_covered {
             visit(self.covering(key));
         }
         if !visit(Seen::Version(kind, sequence, value)) {
             return;
         }
-        if !is_covered && sight.over_key() > 0 {
+        if !is_covered && lookup.over_key() > 0 {
             visit(self.covering(key));
         }
-        self.tree.visit_older(sight.leaf, newest, |record| {
+        self.tree.visit_older(lookup.leaf, newest, |record| {
             let (kind, sequence, value) = self.show(record);
             visit(Seen::Version(kind, sequence, value))
         });
@@ -454,8 +454,8 @@ impl MemTable {
         visit: &mut impl FnMut(u32, Seen<'_>) -> bool,
     ) {
         let targets = targets_of::<G>(keys, which);
-        self.tree.sight_many::<G>(&targets[..which.len()], |i, sight| {
-            self.show_sight(&keys[which[i] as usize], sight, &mut |seen| visit(which[i], seen));
+        self.tree.look_up_many::<G>(&targets[..which.len()], |i, lookup| {
+            self.show_lookup(&keys[which[i] as usize], lookup, &mut |seen| visit(which[i], seen));
         });
     }
 

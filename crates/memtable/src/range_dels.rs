@@ -4,24 +4,24 @@
 //! newest tombstone that covers it; and all tombstones, fragmented, in O(log n) sets.
 //!
 //! ```text
-//! newest -> t9 -> t8 -> t7 -> ... -> t0        every tombstone, as a list
-//! view:  runs [t0..t4) [t4..t6) [t6..t7)       the older ones, fragmented: searched, not walked
+//! newest -> t9 -> t8 -> t7 -> ... -> t0                every tombstone, as a list
+//! fragmented part: runs [t0..t4) [t4..t6) [t6..t7)     the older ones, searched, not walked
 //! ```
 //!
-//! A writer puts its tombstone in front of the list. A point lookup walks the part of the list that
-//! the view does not have, then searches the view's runs. If that part is long, the lookup first
-//! makes it a run, merged with the smaller runs. If another thread is making one, it walks instead.
-//! An iterator needs all tombstones in runs, so it makes a run of any part. So each tombstone is
+//! A writer puts its tombstone in front of the list. A point lookup walks the front of the list,
+//! which is not fragmented, then searches the runs. If that front is long, the lookup first makes
+//! it a run, merged with the smaller runs. If another thread is making one, it walks instead. An
+//! iterator needs all tombstones in runs, so it makes a run of any part. So each tombstone is
 //! fragmented O(log n) times, and only if it is read. There are O(log n) runs: a lookup or an
 //! iterator after each of n tombstones costs O(log² n). After as many reads as there are tombstones
 //! all runs become one. A memtable without tombstones costs its readers one test.
 //!
 //! Invariants
 //!  1. The list only grows, at its front, by complete tombstones; `index` counts from 0 at its end.
-//!  2. The runs of a view are neighbouring stretches of the list from its end on; `count` is the
-//!     number of tombstones in them.
-//!  3. A reader takes the list before the view: together they hold all that was added before it
-//!     began.
+//!  2. The runs of a fragmented part are neighbouring stretches of the list from its end on;
+//!     `count` is the number of tombstones in them.
+//!  3. A reader takes the list before the fragmented part: together they hold all that was added
+//!     before it began.
 //!  4. No lookup waits: only `fragments`, which flush and iterators call, may wait for another
 //!     thread that fragments.
 
@@ -52,12 +52,12 @@ struct Entry {
 
 /// Fragments of the older tombstones.
 #[derive(Debug, Default)]
-struct View {
+struct FragmentedPart {
     /// Number of tombstones, from the end of the list, that the runs hold.
     count: usize,
     /// The oldest run first. Each is at least twice as large as the next.
     runs: Vec<Run>,
-    /// About how many searches this view and its predecessors had since the last view with one run.
+    /// About how many searches this part and its predecessors had since the last one with one run.
     searches: AtomicUsize,
 }
 
@@ -72,9 +72,9 @@ struct Run {
 #[derive(Debug)]
 pub(crate) struct RangeDels {
     newest: AtomicPtr<Entry>,
-    view: Swap<View>,
-    view_bytes: AtomicUsize,
-    /// All entries by index. Held by a thread that adds an entry or makes a view.
+    fragmented: Swap<FragmentedPart>,
+    fragmented_bytes: AtomicUsize,
+    /// All entries by index. Held by a thread that adds an entry or fragments the list.
     all: Mutex<Vec<EntryPtr>>,
     /// Where entries and their keys lie.
     arena: Arena,
@@ -90,8 +90,8 @@ impl RangeDels {
     pub(crate) fn new(block_bytes: usize, budget: Option<Arc<dyn MemoryBudget>>) -> RangeDels {
         RangeDels {
             newest: AtomicPtr::new(ptr::null_mut()),
-            view: Swap::new(Arc::default()),
-            view_bytes: AtomicUsize::new(0),
+            fragmented: Swap::new(Arc::default()),
+            fragmented_bytes: AtomicUsize::new(0),
             all: Mutex::new(Vec::new()),
             arena: Arena::new(block_bytes, false).counted_by(budget),
         }
@@ -114,15 +114,15 @@ impl RangeDels {
         self.arena.budgeted()
     }
 
-    /// Bytes of memory that the tombstones and the view take.
+    /// Bytes of memory that the tombstones and their fragments take.
     pub(crate) fn memory_usage(&self) -> usize {
-        self.arena.allocated() + self.arena.overhead() + self.view_bytes.load(Ordering::Relaxed)
+        self.arena.allocated() + self.arena.overhead() + self.fragmented_bytes.load(Ordering::Relaxed)
     }
 
     /// The part of them that tombstones and fragments use, without the rest of the newest block.
     #[inline]
     pub(crate) fn used_bytes(&self) -> usize {
-        self.arena.carved() + self.view_bytes.load(Ordering::Relaxed)
+        self.arena.carved() + self.fragmented_bytes.load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -174,22 +174,22 @@ impl RangeDels {
         snapshot: SequenceNumber,
     ) -> SequenceNumber {
         let guard = epoch::pin();
-        let mut view = self.view.load(&guard);
-        if newest.index + 1 > view.count + MAX_WALK || view.is_worth_merging() {
+        let mut fragmented = self.fragmented.load(&guard);
+        if newest.index + 1 > fragmented.count + MAX_WALK || fragmented.is_worth_merging() {
             self.improve(icmp);
-            view = self.view.load(&guard);
+            fragmented = self.fragmented.load(&guard);
         }
         let mut best = SequenceNumber::ZERO;
         let mut next = Some(newest);
         while let Some(entry) = next
-            && entry.index >= view.count
+            && entry.index >= fragmented.count
         {
             if entry.seq <= snapshot && entry.seq > best && entry.tombstone().covers(user_key, icmp) {
                 best = entry.seq;
             }
             next = entry.older();
         }
-        for run in view.runs.iter().rev() {
+        for run in fragmented.runs.iter().rev() {
             if run.fragments.max_seq() > best {
                 best = best.max(run.fragments.max_covering_seq(user_key, icmp, snapshot));
             }
@@ -197,15 +197,15 @@ impl RangeDels {
         best
     }
 
-    /// Makes a better view, unless another thread is making one.
+    /// Fragments more of the list, unless another thread is doing so.
     #[cold]
     fn improve(&self, icmp: &InternalKeyComparator) {
         let Some(all) = self.all.try_lock() else { return };
         let guard = epoch::pin();
-        let view = self.view.load(&guard);
-        let whole = view.is_worth_merging();
-        if whole || all.len() > view.count + MAX_WALK {
-            self.publish(view.extended(&all, whole, icmp));
+        let fragmented = self.fragmented.load(&guard);
+        let whole = fragmented.is_worth_merging();
+        if whole || all.len() > fragmented.count + MAX_WALK {
+            self.publish(fragmented.extended(&all, whole, icmp));
         }
     }
 
@@ -214,19 +214,19 @@ impl RangeDels {
     pub(crate) fn fragments(&self, icmp: &InternalKeyComparator) -> Vec<Arc<FragmentedRangeTombstones>> {
         let count = self.len();
         let guard = epoch::pin();
-        let view = self.view.load(&guard);
-        let whole = view.is_worth_merging();
-        if view.count >= count && !whole {
-            return view.fragments();
+        let fragmented = self.fragmented.load(&guard);
+        let whole = fragmented.is_worth_merging();
+        if fragmented.count >= count && !whole {
+            return fragmented.fragments();
         }
         let all = self.all.lock();
-        let view = self.view.load(&guard);
-        if view.count == all.len() && view.runs.len() < 2 {
-            return view.fragments();
+        let fragmented = self.fragmented.load(&guard);
+        if fragmented.count == all.len() && fragmented.runs.len() < 2 {
+            return fragmented.fragments();
         }
-        let view = view.extended(&all, whole, icmp);
-        let fragments = view.fragments();
-        self.publish(view);
+        let fragmented = fragmented.extended(&all, whole, icmp);
+        let fragments = fragmented.fragments();
+        self.publish(fragmented);
         fragments
     }
 
@@ -247,19 +247,19 @@ impl RangeDels {
         all
     }
 
-    fn publish(&self, view: View) {
-        let bytes = view.runs.iter().map(|run| run.fragments.approximate_memory_usage()).sum();
-        self.view_bytes.store(bytes, Ordering::Relaxed);
-        self.view.store(Arc::new(view));
+    fn publish(&self, fragmented: FragmentedPart) {
+        let bytes = fragmented.runs.iter().map(|run| run.fragments.approximate_memory_usage()).sum();
+        self.fragmented_bytes.store(bytes, Ordering::Relaxed);
+        self.fragmented.store(Arc::new(fragmented));
     }
 }
 
-impl View {
+impl FragmentedPart {
     fn fragments(&self) -> Vec<Arc<FragmentedRangeTombstones>> {
         self.runs.iter().map(|run| Arc::clone(&run.fragments)).collect()
     }
 
-    /// Whether the view has several runs, and enough searches have passed to pay for a merge of
+    /// Whether there are several runs, and enough searches have passed to pay for a merge of
     /// them. Counts the call.
     fn is_worth_merging(&self) -> bool {
         if self.runs.len() < 2 {
@@ -271,9 +271,10 @@ impl View {
         searches > self.count
     }
 
-    /// A view of all entries. The entries that this view lacks become one run, together with each
-    /// run that is less than twice as large; with `whole`, together with all runs.
-    fn extended(&self, all: &[EntryPtr], whole: bool, icmp: &InternalKeyComparator) -> View {
+    /// The fragmented part for all entries. The entries that this one lacks become one run,
+    /// together with each run that is less than twice as large; with `whole`, together with all
+    /// runs.
+    fn extended(&self, all: &[EntryPtr], whole: bool, icmp: &InternalKeyComparator) -> FragmentedPart {
         let mut runs = self.runs.clone();
         let mut from = self.count;
         while let Some(run) = runs.pop_if(|run| whole || run.len < 2 * (all.len() - from)) {
@@ -288,7 +289,7 @@ impl View {
             runs.push(Run { len: all.len() - from, fragments });
         }
         let searches = if runs.len() < 2 { 0 } else { self.searches.load(Ordering::Relaxed) };
-        View { count: all.len(), runs, searches: AtomicUsize::new(searches) }
+        FragmentedPart { count: all.len(), runs, searches: AtomicUsize::new(searches) }
     }
 }
 

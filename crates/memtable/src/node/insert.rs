@@ -8,7 +8,7 @@ use super::{Children, Link, Node, Slot, own};
 use crate::arena::Arena;
 use crate::record::{Record, Target};
 use crate::summaries::covered::Gaps;
-use crate::summaries::deleted::{self, After, Deaths, SnapshotRange};
+use crate::summaries::deleted::{self, After, DeletionCountdown, SnapshotRange};
 use esker_base::Result;
 use esker_base::comparator::KeyOrder;
 use esker_base::sync::MutexGuard;
@@ -43,13 +43,13 @@ pub(crate) struct Trend {
     last: u8,
     ascending: u8,
     descending: u8,
-    deaths: Deaths,
+    countdown: DeletionCountdown,
 }
 
 impl Trend {
     pub(super) fn new<const N: usize>() -> Trend {
         let mut trend = Trend::default();
-        trend.deaths.await_more(N / 4);
+        trend.countdown.restart(N / 4);
         trend
     }
 
@@ -112,7 +112,7 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
         if node.level == 0 {
             node.gaps().give_away_from(node.own_gap_before(keep));
         }
-        deleted::look_after_split(right, icmp);
+        deleted::check_split_half(right, icmp);
         // From here on readers find the moved records in `right`.
         let link = Link::new(ptr::from_ref(right).cast_mut(), keep);
         node.link.store(link.0, Ordering::Release);
@@ -122,7 +122,7 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
             self.trend.note(at);
             after = self.after(icmp, (record, target.trailer), at == keep);
         }
-        deleted::look_after_split(node, icmp);
+        deleted::check_split_half(node, icmp);
         Ok((NodeInsert::Split(right, right.record::<false>(0)), after))
     }
 
@@ -132,12 +132,12 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
         if self.node.level > 0 {
             return After::Nothing;
         }
-        deleted::after_insert(self.node, icmp, record, last, Some(&mut self.trend.deaths))
+        deleted::after_insert(self.node, icmp, record, last, Some(&mut self.trend.countdown))
     }
 
     /// The counter of deletions below this node.
-    pub(crate) fn deaths(&mut self) -> &mut Deaths {
-        &mut self.trend.deaths
+    pub(crate) fn countdown(&mut self) -> &mut DeletionCountdown {
+        &mut self.trend.countdown
     }
 
     /// Number of slots that a full node keeps, and whether the new slot goes to the new node. Runs

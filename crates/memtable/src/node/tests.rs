@@ -22,7 +22,7 @@ fn heads_are_a_monotone_image_of_keys_whatever_the_prefix() {
 #[test]
 fn heads_in_a_node_are_those_behind_its_prefix() {
     let mut rng = fastrand::Rng::with_seed(6);
-    let mut told = [0; 2];
+    let mut counts = [0; 2];
     for _ in 0..if cfg!(miri) { 100 } else { 20_000 } {
         let mut bytes = |len: usize| -> Vec<u8> { (0..len).map(|_| rng.u8(..2) * 0xFF).collect() };
         let (mut key, rest) = (bytes(40), bytes(MAX_PREFIX));
@@ -36,13 +36,13 @@ fn heads_in_a_node_are_those_behind_its_prefix() {
         if shared > 0 && rng.bool() {
             prefix[rng.usize(..shared)] ^= 1;
         }
-        told[usize::from(key.starts_with(&prefix[..len]))] += 1;
+        counts[usize::from(key.starts_with(&prefix[..len]))] += 1;
         for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise, KeyOrder::Custom] {
             let head = head_in_node(&prefix, len, order, &key);
             assert_eq!(head, head_after(&prefix[..len], order, &key), "{key:?} {prefix:?} {len} {order:?}");
         }
     }
-    assert!(told.iter().all(|&times| times > 20), "{told:?}");
+    assert!(counts.iter().all(|&times| times > 20), "{counts:?}");
 }
 
 #[test]

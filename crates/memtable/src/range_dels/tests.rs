@@ -74,12 +74,12 @@ fn runs_are_few_and_many_reads_make_them_one() {
         let (start, end) = random_range(&mut fastrand::Rng::with_seed(i), 1, i);
         dels.add(&start, &end, SequenceNumber(i + 1)).unwrap();
         read();
-        assert!(dels.view.load_full().runs.len() <= 9);
+        assert!(dels.fragmented.load_full().runs.len() <= 9);
     }
     for _ in 0..2 * n {
         read();
     }
-    assert_eq!(dels.view.load_full().runs.len(), 1);
+    assert_eq!(dels.fragmented.load_full().runs.len(), 1);
 }
 
 #[test]
@@ -150,7 +150,7 @@ mod models {
             self.published.store(seq, Ordering::Release);
         }
 
-        /// The newest that is published covers the key, whether the list tells so or a view.
+        /// The newest that is published covers the key, in the list or in the fragmented part.
         fn search(&self) {
             let snapshot = SequenceNumber(self.published.load(Ordering::Acquire));
             assert_eq!(self.dels.max_covering_seq(KEY, &self.icmp, snapshot), snapshot);

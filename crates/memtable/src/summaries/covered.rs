@@ -178,7 +178,7 @@ impl Gaps {
 }
 
 /// The tombstones that a lookup met.
-pub(crate) struct Sight<'t, const N: usize> {
+pub(crate) struct CoverLookup<'t, const N: usize> {
     /// The newest version that the target sees.
     pub(crate) found: Option<Record<'t>>,
     /// The leaf with that record or, if there is none, the leaf where the search ended.
@@ -191,7 +191,7 @@ pub(crate) struct Sight<'t, const N: usize> {
     is_marked: bool,
 }
 
-impl<const N: usize> Sight<'_, N> {
+impl<const N: usize> CoverLookup<'_, N> {
     /// The newest tombstone that may cover the found record; no newer one does.
     #[inline(always)]
     pub(crate) fn over_found(&self) -> u64 {
@@ -225,60 +225,60 @@ impl<const N: usize> Tree<N> {
     /// Searches for the target's user key, and reports the tombstones of the nodes on the path. The
     /// path is that of a lookup without tombstones.
     #[inline(always)]
-    pub(crate) fn sight<'t>(&'t self, target: &Target<'_>) -> Sight<'t, N> {
+    pub(crate) fn look_up<'t>(&'t self, target: &Target<'_>) -> CoverLookup<'t, N> {
         if self.newest_above.load(Ordering::Relaxed) > 0 {
-            return self.sight_under_nodes(target);
+            return self.look_up_under_tombstones(target);
         }
         let leaf = self.find(0, target, true);
-        self.sight_in(leaf, target, leaf.no_guess(self.icmp(), target), 0)
+        self.look_up_in(leaf, target, leaf.no_guess(self.icmp(), target), 0)
     }
 
-    /// `sight` while tombstones may cover whole inner nodes.
+    /// `look_up` while tombstones may cover whole inner nodes.
     #[inline(never)]
-    fn sight_under_nodes<'t>(&'t self, target: &Target<'_>) -> Sight<'t, N> {
+    fn look_up_under_tombstones<'t>(&'t self, target: &Target<'_>) -> CoverLookup<'t, N> {
         let mut whole = 0;
         let leaf = self.find_past(0, target, true, |node| whole = node.covered().covers().max(whole));
-        self.sight_in(leaf, target, leaf.no_guess(self.icmp(), target), whole)
+        self.look_up_in(leaf, target, leaf.no_guess(self.icmp(), target), whole)
     }
 
-    /// `sight` in `leaf`. The nodes above it report `whole`.
+    /// `look_up` in `leaf`. The nodes above it report `whole`.
     #[inline(always)]
-    fn sight_in<'t>(
+    fn look_up_in<'t>(
         &'t self,
         leaf: &'t Node<N>,
         target: &Target<'_>,
         guess: Guess,
         whole: u64,
-    ) -> Sight<'t, N> {
+    ) -> CoverLookup<'t, N> {
         match leaf.first_of_key_here(self.icmp(), target, guess) {
-            Here::Beyond(next) => self.sight_beyond(leaf, next, target, whole),
-            here => self.sight_of(here, leaf, target, (whole, 0)),
+            Here::Beyond(next) => self.look_up_beyond(leaf, next, target, whole),
+            here => self.lookup_result(here, leaf, target, (whole, 0)),
         }
     }
 
-    /// `sight_in` if all of `leaf` is before the target, for example if the target is the first key
-    /// of the next leaf.
+    /// `look_up_in` if all of `leaf` is before the target, for example if the target is the first
+    /// key of the next leaf.
     #[inline(never)]
-    fn sight_beyond<'t>(
+    fn look_up_beyond<'t>(
         &'t self,
         leaf: &'t Node<N>,
         next: Option<&'t Node<N>>,
         target: &Target<'_>,
         whole: u64,
-    ) -> Sight<'t, N> {
+    ) -> CoverLookup<'t, N> {
         let (mut leaf, mut next, mut passed) = (leaf, next, 0);
         loop {
             if leaf.gaps().has(Gap::BEHIND_ALL) {
                 passed = leaf.covered().reaches().max(passed);
             }
             let Some(right) = next else {
-                return Sight { found: None, leaf, whole, passed, is_marked: false };
+                return CoverLookup { found: None, leaf, whole, passed, is_marked: false };
             };
             leaf = right;
             let guess = leaf.no_guess(self.icmp(), target);
             match leaf.first_of_key_here(self.icmp(), target, guess) {
                 Here::Beyond(behind) => next = behind,
-                here => return self.sight_of(here, leaf, target, (whole, passed)),
+                here => return self.lookup_result(here, leaf, target, (whole, passed)),
             }
         }
     }
@@ -286,31 +286,31 @@ impl<const N: usize> Tree<N> {
     /// The tombstones for a search that ended in `leaf`. The nodes above it report `whole`.
     /// `passed`: the newest tombstone that reaches behind the records of leaves before it.
     #[inline(always)]
-    fn sight_of<'t>(
+    fn lookup_result<'t>(
         &'t self,
         here: Here<'t, N>,
         leaf: &'t Node<N>,
         target: &Target<'_>,
         (whole, passed): (u64, u64),
-    ) -> Sight<'t, N> {
+    ) -> CoverLookup<'t, N> {
         let gap = match here {
             Here::First(record) if self.icmp().same_user_key(record.user_key(), target.user_key) => {
-                return self.sight_of_found(record, leaf, (whole, passed));
+                return self.lookup_result_of_found(record, leaf, (whole, passed));
             }
             Here::First(record) => leaf.gap_before(self.icmp(), record),
             Here::Absent(gap) => gap,
             Here::Beyond(_) => Gap::BEHIND_ALL,
         };
-        Sight { found: None, leaf, whole, passed, is_marked: leaf.gaps().has(gap) }
+        CoverLookup { found: None, leaf, whole, passed, is_marked: leaf.gaps().has(gap) }
     }
 
     #[inline(always)]
-    fn sight_of_found<'t>(
+    fn lookup_result_of_found<'t>(
         &'t self,
         record: Record<'t>,
         leaf: &'t Node<N>,
         (whole, passed): (u64, u64),
-    ) -> Sight<'t, N> {
+    ) -> CoverLookup<'t, N> {
         // The first key of a leaf is also searched in the leaf on its left. Tombstones there do not
         // cover it, but the path may have missed nodes above its own leaf.
         let off_the_way = if passed > 0 && self.newest_above.load(Ordering::Relaxed) > whole {
@@ -318,7 +318,7 @@ impl<const N: usize> Tree<N> {
         } else {
             0
         };
-        Sight { found: Some(record), leaf, whole: whole.max(off_the_way), passed, is_marked: true }
+        CoverLookup { found: Some(record), leaf, whole: whole.max(off_the_way), passed, is_marked: true }
     }
 
     /// The newest tombstone that covers a whole node above the leaf of this record.
@@ -329,12 +329,12 @@ impl<const N: usize> Tree<N> {
         whole
     }
 
-    /// `sight` for up to `G` targets, in any order; `see` gets the target's index. Goes level by
+    /// `look_up` for up to `G` targets, in any order; `see` gets the target's index. Goes level by
     /// level, as [`visit_versions_of`](Self::visit_versions_of).
-    pub(crate) fn sight_many<'t, const G: usize>(
+    pub(crate) fn look_up_many<'t, const G: usize>(
         &'t self,
         targets: &[Target<'_>],
-        mut see: impl FnMut(usize, Sight<'t, N>),
+        mut see: impl FnMut(usize, CoverLookup<'t, N>),
     ) {
         debug_assert!(targets.len() <= G);
         let root = self.root();
@@ -359,7 +359,7 @@ impl<const N: usize> Tree<N> {
             leaf.fetch(*guess);
         }
         for (i, target) in targets.iter().enumerate() {
-            see(i, self.sight_in(ways[i].0, target, guesses[i], ways[i].1));
+            see(i, self.look_up_in(ways[i].0, target, guesses[i], ways[i].1));
         }
     }
 

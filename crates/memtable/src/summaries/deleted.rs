@@ -8,7 +8,7 @@
 //! reader at that snapshot is shown no record below the node. Each record is too new, a deletion,
 //! hidden by a newer one of its user key, or under a range tombstone of this memtable. Writers find
 //! the first three cases. A reader finds the last: if it steps over a record under a range
-//! tombstone, it checks the leaf (`bury_covered`), so that the next reader skips it.
+//! tombstone, it checks the leaf (`mark_dead_if_covered`), so that the next reader skips it.
 //!
 //! Deletions never end a dead state. Other writes end it for the readers that see them, which exist
 //! only once the write is published. So before its sequence number is published, a writer lowers
@@ -160,19 +160,20 @@ impl DeletedSummary {
 
 /// Counts the deletions below a node until the node should be checked.
 #[derive(Debug, Default)]
-pub(crate) struct Deaths {
-    awaited: u8,
+pub(crate) struct DeletionCountdown {
+    left: u8,
 }
 
-impl Deaths {
+impl DeletionCountdown {
     /// Counts one more. True if the node should be checked.
-    fn count(&mut self) -> bool {
-        self.awaited = self.awaited.saturating_sub(1);
-        self.awaited == 0
+    fn count_down(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left == 0
     }
 
-    pub(crate) fn await_more(&mut self, live: usize) {
-        self.awaited = live.min(usize::from(u8::MAX)) as u8;
+    /// Starts again at `live`, the number of records or children that still show a key.
+    pub(crate) fn restart(&mut self, live: usize) {
+        self.left = live.min(usize::from(u8::MAX)) as u8;
     }
 }
 
@@ -204,7 +205,7 @@ pub(crate) fn after_insert<'t, const N: usize>(
     icmp: &InternalKeyComparator,
     (record, trailer): (Record<'t>, u64),
     last: bool,
-    deaths: Option<&mut Deaths>,
+    countdown: Option<&mut DeletionCountdown>,
 ) -> After<'t, N> {
     if !is_deletion(trailer) {
         return if node.dead().end(trailer >> 8) { After::Alive } else { After::Nothing };
@@ -212,7 +213,7 @@ pub(crate) fn after_insert<'t, const N: usize>(
     if node.dead().is_open() && !last {
         return After::Nothing;
     }
-    after_deletion(node, icmp, record, last, deaths)
+    after_deletion(node, icmp, record, last, countdown)
 }
 
 fn after_deletion<'t, const N: usize>(
@@ -220,7 +221,7 @@ fn after_deletion<'t, const N: usize>(
     icmp: &InternalKeyComparator,
     record: Record<'t>,
     last: bool,
-    deaths: Option<&mut Deaths>,
+    countdown: Option<&mut DeletionCountdown>,
 ) -> After<'t, N> {
     if last && let Some(next) = node.next() {
         let first = next.first_record();
@@ -230,13 +231,17 @@ fn after_deletion<'t, const N: usize>(
             return After::Beside(next);
         }
     }
-    let Some(deaths) = deaths.filter(|_| !node.dead().is_open()) else { return After::Nothing };
-    if deaths.count() && look_through(node, icmp, deaths) { After::Dead } else { After::Nothing }
+    let Some(countdown) = countdown.filter(|_| !node.dead().is_open()) else { return After::Nothing };
+    if countdown.count_down() && check_leaf(node, icmp, countdown) { After::Dead } else { After::Nothing }
 }
 
 /// Checks whether a leaf is dead. REQUIRES: its latch.
 #[cold]
-fn look_through<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator, deaths: &mut Deaths) -> bool {
+fn check_leaf<const N: usize>(
+    node: &Node<N>,
+    icmp: &InternalKeyComparator,
+    countdown: &mut DeletionCountdown,
+) -> bool {
     let (mut since, mut live) = (0, 0);
     let mut key: Option<&[u8]> = None;
     for record in node.own_records() {
@@ -254,7 +259,7 @@ fn look_through<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator, de
         live += usize::from(hidden == NEVER);
         since = since.max(hidden);
     }
-    deaths.await_more(live);
+    countdown.restart(live);
     if live == 0 {
         node.dead().set(SnapshotRange { since, until: NEVER });
     }
@@ -297,13 +302,13 @@ fn covered_since<const N: usize>(
 /// Checks one half of a split node: later inserts may go to its twin only, and then nothing would
 /// check this half. States that it is dead if it is and has not stated it. REQUIRES: its latch, or
 /// that no reader can reach it yet.
-pub(crate) fn look_after_split<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator) {
+pub(crate) fn check_split_half<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator) {
     if node.dead().is_open() || node.count() == 0 {
         return;
     }
     if node.level() > 0 {
         if node.dead_child(0).is_open() {
-            look_below(node, &mut Deaths::default());
+            check_inner_node(node, &mut DeletionCountdown::default());
         }
         return;
     }
@@ -338,7 +343,7 @@ fn for_each_below<'t, const N: usize>(node: &'t Node<N>, each: impl FnMut(&'t No
 /// Updates the words for child `at` from that child and from the nodes split off it that this node
 /// does not know yet. Returns what they all state; stores it unless a write has ended it. REQUIRES:
 /// the latch.
-fn heed<const N: usize>(node: &Node<N>, at: usize) -> SnapshotRange {
+fn update_child_words<const N: usize>(node: &Node<N>, at: usize) -> SnapshotRange {
     // Invariant 2: a writer that ends a dead state below stores that, and then loads the root.
     fence(Ordering::SeqCst);
     let mut span = SnapshotRange::ALL;
@@ -352,14 +357,14 @@ fn heed<const N: usize>(node: &Node<N>, at: usize) -> SnapshotRange {
 /// Checks whether a node above is dead: all nodes below it are, up to the start of its right
 /// neighbour. REQUIRES: its latch.
 #[cold]
-fn look_below<const N: usize>(node: &Node<N>, deaths: &mut Deaths) -> bool {
+fn check_inner_node<const N: usize>(node: &Node<N>, countdown: &mut DeletionCountdown) -> bool {
     let (mut all, mut live) = (SnapshotRange::ALL, 0);
     for at in 0..node.count() {
-        let span = heed(node, at);
+        let span = update_child_words(node, at);
         live += usize::from(span.until != NEVER);
         all = all.and(span);
     }
-    deaths.await_more(live);
+    countdown.restart(live);
     if live == 0 {
         node.dead().set(all);
     }
@@ -414,9 +419,9 @@ impl<const N: usize> Tree<N> {
     pub(crate) fn settle<'t>(&'t self, after: After<'t, N>, target: &Target<'_>) {
         match after {
             After::Nothing => {}
-            After::Alive => self.revive(target),
-            After::Dead => self.bury(target),
-            After::Beside(leaf) => self.look_beside(leaf),
+            After::Alive => self.end_dead_above(target),
+            After::Dead => self.report_dead_leaf(target),
+            After::Beside(leaf) => self.check_neighbour(leaf),
         }
     }
 
@@ -425,13 +430,13 @@ impl<const N: usize> Tree<N> {
     #[inline]
     pub(crate) fn settle_split(&self, halves: [&Node<N>; 2]) {
         for half in halves.into_iter().filter(|half| half.dead().is_open()) {
-            self.bury(&Target::of(half.first_record()));
+            self.report_dead_leaf(&Target::of(half.first_record()));
         }
     }
 
     /// Ends the dead state of nodes above `target`'s leaf for the readers that see `target`.
     #[cold]
-    fn revive(&self, target: &Target<'_>) {
+    fn end_dead_above(&self, target: &Target<'_>) {
         for level in 1.. {
             fence(Ordering::SeqCst);
             if self.root().level() < level {
@@ -445,7 +450,7 @@ impl<const N: usize> Tree<N> {
                 // published first.
                 return;
             }
-            latched.deaths().await_more(1);
+            latched.countdown().restart(1);
         }
     }
 
@@ -453,7 +458,12 @@ impl<const N: usize> Tree<N> {
     /// `snapshot`. `covering`: the newest tombstone over a user key that the reader sees, or 0.
     /// Never waits: if another thread has the latch, it does nothing. Costs up to a search for each
     /// record of the leaf.
-    pub(crate) fn bury_covered(&self, leaf: &Node<N>, snapshot: u64, covering: impl Fn(&[u8]) -> u64) {
+    pub(crate) fn mark_dead_if_covered(
+        &self,
+        leaf: &Node<N>,
+        snapshot: u64,
+        covering: impl Fn(&[u8]) -> u64,
+    ) {
         if leaf.is_untouched() || leaf.count() == 0 || leaf.dead().at(snapshot) {
             return;
         }
@@ -469,18 +479,18 @@ impl<const N: usize> Tree<N> {
         if since <= snapshot {
             latched.node.dead().set(SnapshotRange { since, until: NEVER });
             drop(latched);
-            self.bury_by(&target, |node, target| node.try_latch_for(self.icmp(), target));
+            self.report_dead_leaf_with(&target, |node, target| node.try_latch_for(self.icmp(), target));
         }
     }
 
     /// Tells the nodes above that the leaf of `target` is dead.
     #[cold]
-    fn bury(&self, target: &Target<'_>) {
-        self.bury_by(target, |node, target| Some(node.latch_for(self.icmp(), target)));
+    fn report_dead_leaf(&self, target: &Target<'_>) {
+        self.report_dead_leaf_with(target, |node, target| Some(node.latch_for(self.icmp(), target)));
     }
 
-    /// `bury`, as far up as `latch` gets the latches.
-    fn bury_by<'t>(
+    /// `report_dead_leaf`, as far up as `latch` gets the latches.
+    fn report_dead_leaf_with<'t>(
         &'t self,
         target: &Target<'_>,
         latch: impl Fn(&'t Node<N>, &Target<'_>) -> Option<LatchedNode<'t, N>>,
@@ -491,24 +501,24 @@ impl<const N: usize> Tree<N> {
             }
             let Some(mut latched) = latch(self.find(level, target, true), target) else { return };
             let node = latched.node;
-            heed(node, node.own_place_below(self.icmp(), target));
+            update_child_words(node, node.own_place_below(self.icmp(), target));
             if node.dead().is_open() {
                 continue;
             }
-            if !latched.deaths().count() || !look_below(node, latched.deaths()) {
+            if !latched.countdown().count_down() || !check_inner_node(node, latched.countdown()) {
                 return;
             }
         }
     }
 
     #[cold]
-    fn look_beside(&self, leaf: &Node<N>) {
+    fn check_neighbour(&self, leaf: &Node<N>) {
         let target = Target::of(leaf.first_record());
         let mut latched = leaf.latch_for(self.icmp(), &target);
         let node = latched.node;
-        if !node.dead().is_open() && look_through(node, self.icmp(), latched.deaths()) {
+        if !node.dead().is_open() && check_leaf(node, self.icmp(), latched.countdown()) {
             drop(latched);
-            self.bury(&target);
+            self.report_dead_leaf(&target);
         }
     }
 }

@@ -42,33 +42,33 @@ fn check<const N: usize>(
     let newest = versions.iter().filter(|&&(of, seq)| of == key && seq <= snapshot).map(|v| v.1).max();
     let over = tombstones.iter().filter(|&&(from, to, _)| (from..to).contains(&key)).map(|t| t.2).max();
     let over = over.unwrap_or(0);
-    let is_told = |(found, over_found, over_key): (Option<u64>, u64, u64)| {
+    let check_report = |(found, over_found, over_key): (Option<u64>, u64, u64)| {
         assert_eq!(found, newest, "{key} at {snapshot}");
-        assert!(over_key >= over, "{key} at {snapshot}: told of {over_key}, not of {over}");
+        assert!(over_key >= over, "{key} at {snapshot}: {over_key} reported, not {over}");
         assert!(
             found.is_none_or(|found| over < found || over_found >= over),
-            "{key} at {snapshot}: {found:?} is under {over}, told of {over_found}"
+            "{key} at {snapshot}: {found:?} is under {over}, {over_found} reported"
         );
     };
     // Two lookups beside a writer may differ, so each is checked by itself.
     let mut many = 0;
-    tree.sight_many::<2>(&[target, target], |i, sight| {
+    tree.look_up_many::<2>(&[target, target], |i, lookup| {
         assert_eq!(i, many);
         many += 1;
-        is_told(told(&sight));
+        check_report(report(&lookup));
     });
     assert_eq!(many, 2);
-    let one = told(&tree.sight(&target));
-    is_told(one);
+    let one = report(&tree.look_up(&target));
+    check_report(one);
     (one.1, one.2)
 }
 
-fn told<const N: usize>(sight: &Sight<'_, N>) -> (Option<u64>, u64, u64) {
-    (sight.found.map(|record| record.parts().1 >> 8), sight.over_found(), sight.over_key())
+fn report<const N: usize>(lookup: &CoverLookup<'_, N>) -> (Option<u64>, u64, u64) {
+    (lookup.found.map(|record| record.parts().1 >> 8), lookup.over_found(), lookup.over_key())
 }
 
 #[test]
-fn a_lookup_is_told_of_every_tombstone_over_it() {
+fn a_lookup_check_report_of_every_tombstone_over_it() {
     let seeds = if cfg!(miri) { 2 } else { 120 };
     for seed in 0..seeds {
         random_history::<4>(seed);
@@ -123,7 +123,7 @@ fn tombstones_between_the_keys_are_no_cover_on_them() {
 }
 
 /// Number of `keys` over which a lookup reports a tombstone; each lookup passes `check`.
-fn told_of<const N: usize>(
+fn count_reported<const N: usize>(
     tree: &Tree<N>,
     keys: impl Iterator<Item = u16>,
     versions: &[Version],
@@ -147,27 +147,27 @@ fn keys_that_are_not_there_are_told_of_tombstones_in_their_own_gap() {
     // In each leaf a key in a distant gap, in the gap before the tombstone, in the tombstone's own
     // gap, and in the gap behind it.
     for (place, expected) in [(55, 0), (91, 0), (5, 38), (11, 9)] {
-        let told = told_of(
+        let reported = count_reported(
             &tree,
             (1..39).map(|i| i * 100 + place - if place == 91 { 100 } else { 0 }),
             &versions,
             &tombstones,
         );
         // Different gaps may share a class.
-        assert!((expected..=expected + 4).contains(&told), "{place}: {told}");
+        assert!((expected..=expected + 4).contains(&reported), "{place}: {reported}");
     }
     // A record divides a marked gap: both parts are marked. A divided gap without a mark stays
     // unmarked.
     let more: Vec<Version> = (1..39).flat_map(|i| [(i * 100 + 4, 2000), (i * 100 + 54, 2000)]).collect();
     more.iter().for_each(|&version| add(&tree, version));
     let all: Vec<Version> = versions.into_iter().chain(more).collect();
-    let of = |place: u16| told_of(&tree, (1..39).map(|i| i * 100 + place), &all, &tombstones);
+    let of = |place: u16| count_reported(&tree, (1..39).map(|i| i * 100 + place), &all, &tombstones);
     assert_eq!((of(2), of(5)), (38, 38));
     assert!(of(52) <= 8 && of(56) <= 8, "{} {}", of(52), of(56));
 }
 
 #[test]
-fn a_wide_tombstone_is_told_of_in_its_range_only() {
+fn a_wide_tombstone_check_report_of_in_its_range_only() {
     let tree = tree::<4>();
     let versions: Vec<Version> = (0..2000).map(|i| (i * 10, u64::from(i) + 1)).collect();
     versions.iter().for_each(|&version| add(&tree, version));
@@ -200,17 +200,17 @@ const SECOND_LOOK: u16 = 170;
 
 /// Whether only a second look finds the tombstone over this key: neither its leaf nor a node on the
 /// lookup's path has it.
-fn is_told_by_the_second_look<const N: usize>(tree: &Tree<N>, key: u16) -> bool {
+fn is_reported_by_second_look_only<const N: usize>(tree: &Tree<N>, key: u16) -> bool {
     let bytes = key.to_be_bytes();
     let target = Target { user_key: &bytes, trailer: u64::MAX };
     let mut whole = 0;
     tree.find_past(0, &target, true, |node| whole = node.covered().covers().max(whole));
-    let sight = tree.sight(&target);
-    sight.found.is_some() && sight.over_found() > whole.max(sight.leaf.covered().covers())
+    let lookup = tree.look_up(&target);
+    lookup.found.is_some() && lookup.over_found() > whole.max(lookup.leaf.covered().covers())
 }
 
 #[test]
-fn the_first_key_of_a_leaf_is_told_of_what_covers_the_nodes_above_it() {
+fn the_first_key_of_a_leaf_check_report_of_what_covers_the_nodes_above_it() {
     let (versions, tombstone) = under_inner_nodes();
     let tree = tree::<4>();
     versions.iter().for_each(|&version| add(&tree, version));
@@ -221,7 +221,7 @@ fn the_first_key_of_a_leaf_is_told_of_what_covers_the_nodes_above_it() {
         check(&tree, (key, 5000), &versions, &[tombstone]);
     }
     let keys = versions.iter().map(|version| version.0);
-    let second: Vec<u16> = keys.filter(|&key| is_told_by_the_second_look(&tree, key)).collect();
+    let second: Vec<u16> = keys.filter(|&key| is_reported_by_second_look_only(&tree, key)).collect();
     assert_eq!(second, [SECOND_LOOK]);
 }
 
@@ -258,8 +258,8 @@ fn inserts_and_tombstones_may_pass_each_other() {
                         let own = &part[..=at];
                         let over = own.iter().filter(|t| (t.0..t.1).contains(&key)).map(|t| t.2).max();
                         let bytes = key.to_be_bytes();
-                        let sight = tree.sight(&Target { user_key: &bytes, trailer: u64::MAX });
-                        let (_, over_found, over_key) = told(&sight);
+                        let lookup = tree.look_up(&Target { user_key: &bytes, trailer: u64::MAX });
+                        let (_, over_found, over_key) = report(&lookup);
                         assert!(
                             over.is_none_or(|over| over_key >= over && (over < seq || over_found >= over))
                         );
@@ -301,7 +301,8 @@ mod models {
             // reasonable time. The check after the join covers that case.
             if N > 2 {
                 let bytes = absent.to_be_bytes();
-                let (found, _, over_key) = told(&tree.sight(&Target { user_key: &bytes, trailer: u64::MAX }));
+                let (found, _, over_key) =
+                    report(&tree.look_up(&Target { user_key: &bytes, trailer: u64::MAX }));
                 assert!(found.is_none() && over_key >= tombstone.2);
             }
             writer.join().expect("no assertion failed");
@@ -323,12 +324,12 @@ mod models {
             let tree = Arc::new(tree::<4>());
             old.iter().for_each(|&version| add(&tree, version));
             cast(&tree, tombstone);
-            assert!(is_told_by_the_second_look(&tree, SECOND_LOOK));
+            assert!(is_reported_by_second_look_only(&tree, SECOND_LOOK));
             let beside = Arc::clone(&tree);
             let writer = loom::thread::spawn(move || add(&beside, inserted));
             let bytes = SECOND_LOOK.to_be_bytes();
             let (_, over_found, over_key) =
-                told(&tree.sight(&Target { user_key: &bytes, trailer: u64::MAX }));
+                report(&tree.look_up(&Target { user_key: &bytes, trailer: u64::MAX }));
             assert!(over_found >= tombstone.2 && over_key >= tombstone.2);
             writer.join().expect("no assertion failed");
             let all: Vec<Version> = old.into_iter().chain([inserted]).collect();

@@ -291,15 +291,15 @@ fn what_is_split_off_a_leaf_with_a_live_key_and_nothing_comes_into_any_more_is_d
     }
 }
 
-/// Calls `bury_covered` for all leaves. The reader at `snapshot` sees a range tombstone over all
-/// keys, whose sequence number is `snapshot`.
-fn bury_all<const N: usize>(tree: &Tree<N>, snapshot: u64) {
+/// Calls `mark_dead_if_covered` for all leaves. The reader at `snapshot` sees a range tombstone
+/// over all keys, whose sequence number is `snapshot`.
+fn mark_all_dead_if_covered<const N: usize>(tree: &Tree<N>, snapshot: u64) {
     let mut leaf = tree.root();
     while leaf.level() > 0 {
         leaf = leaf.child(0);
     }
     let leaves = std::iter::successors(Some(leaf), |leaf| leaf.next());
-    leaves.for_each(|leaf| tree.bury_covered(leaf, snapshot, |_| snapshot));
+    leaves.for_each(|leaf| tree.mark_dead_if_covered(leaf, snapshot, |_| snapshot));
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn leaves_under_a_range_tombstone_are_dead_once_a_reader_has_been_there_until_so
     let n = 300;
     (0..n).for_each(|i| add(&tree, (i, u64::from(i) + 1, i % 3 == 0)));
     let covered_at = u64::from(n) + 1;
-    bury_all(&tree, covered_at);
+    mark_all_dead_if_covered(&tree, covered_at);
     check_words(&tree);
     let first = 0u16.to_be_bytes();
     let from_first = Target { user_key: &first, trailer: u64::MAX };
@@ -321,7 +321,7 @@ fn leaves_under_a_range_tombstone_are_dead_once_a_reader_has_been_there_until_so
     let before = run_end(covered_at + 1).expect("most leaves are dead as before");
     assert!(before < 200u16.to_be_bytes().to_vec() && before >= 190u16.to_be_bytes().to_vec(), "{before:?}");
     assert_eq!(run_end(covered_at), Some((n - 1).to_be_bytes().to_vec()), "it is too new for them");
-    bury_all(&tree, covered_at + 5);
+    mark_all_dead_if_covered(&tree, covered_at + 5);
     assert_eq!(run_end(covered_at + 5), Some((n - 1).to_be_bytes().to_vec()));
 }
 
@@ -400,7 +400,7 @@ mod models {
                     let tree = Arc::clone(&tree);
                     thread::spawn(move || add(&tree, put))
                 };
-                bury_all(&tree, 4);
+                mark_all_dead_if_covered(&tree, 4);
                 writer.join().expect("no assertion failed");
                 check_words(&tree);
                 for (key, _, _) in OLD.iter().filter(|(key, ..)| *key <= put.0) {
