@@ -8,7 +8,7 @@
 //!  2. A lock is held for a few instructions, on misses only.
 
 use crate::key::CacheKey;
-use crate::ledger::Padded;
+use crossbeam_utils::CachePadded;
 use esker_base::sync::fork::PerProcess;
 use esker_base::sync::{Condvar, Mutex};
 use smallvec::SmallVec;
@@ -20,7 +20,7 @@ const LANES: usize = 16;
 pub(crate) struct Flights {
     /// A forked child starts without loads in progress: those of its parent's threads would never
     /// end.
-    lanes: PerProcess<[Padded<Lane>; LANES]>,
+    lanes: PerProcess<[CachePadded<Lane>; LANES]>,
 }
 
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Flights {
     /// and returns `None`.
     pub(crate) fn begin_or_wait(&self, key: &CacheKey) -> Option<Flight<'_>> {
         let lanes = self.lanes.get(|_| Default::default());
-        let lane = &lanes[(key.hash(0) >> 32) as usize % LANES].0;
+        let lane = &lanes[(key.hash(0) >> 32) as usize % LANES];
         let mut keys = lane.keys.lock();
         if !keys.contains(key) {
             keys.push(*key);

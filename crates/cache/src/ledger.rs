@@ -13,13 +13,9 @@
 //!  4. While the limit is strict, only the table's own charge may lift `usage` above `capacity`.
 
 use crate::role::{Role, RoleStats};
+use crossbeam_utils::CachePadded;
 use esker_base::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use esker_base::sync::thread_number;
-
-/// A value on its own cache lines: writes to it must not slow down reads of its neighbours.
-#[repr(align(128))]
-#[derive(Debug, Default)]
-pub(crate) struct Padded<T>(pub(crate) T);
 
 /// A thread's share of the counts by role. Threads share a share if there are more than
 /// `MAX_SHARES`. A share may be negative; the sum is not.
@@ -71,12 +67,12 @@ struct Now {
 /// See the head of the file.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    now: Padded<Now>,
-    capacity: Padded<AtomicUsize>,
+    now: CachePadded<Now>,
+    capacity: CachePadded<AtomicUsize>,
     strict: AtomicBool,
     /// Bytes in use by entries that are in no table.
-    detached: Padded<AtomicIsize>,
-    shares: Box<[Padded<Share>]>,
+    detached: CachePadded<AtomicIsize>,
+    shares: Box<[CachePadded<Share>]>,
 }
 
 impl Ledger {
@@ -87,48 +83,48 @@ impl Ledger {
         // may run at the same time.
         let shares = if cfg!(loom) { 1 } else { (4 * processors).next_power_of_two().min(MAX_SHARES) };
         Ledger {
-            now: Padded::default(),
-            capacity: Padded(AtomicUsize::new(capacity)),
+            now: CachePadded::default(),
+            capacity: CachePadded::new(AtomicUsize::new(capacity)),
             strict: AtomicBool::new(strict),
-            detached: Padded(AtomicIsize::new(0)),
-            shares: (0..shares).map(|_| Padded::default()).collect(),
+            detached: CachePadded::new(AtomicIsize::new(0)),
+            shares: (0..shares).map(|_| CachePadded::default()).collect(),
         }
     }
 
     pub(crate) fn usage(&self) -> usize {
-        self.now.0.usage.load(Ordering::Relaxed)
+        self.now.usage.load(Ordering::Relaxed)
     }
 
     /// Bytes that are no longer charged and not yet free.
     pub(crate) fn deferred_free(&self) -> usize {
-        self.now.0.deferred_free.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+        self.now.deferred_free.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
     /// Waiting bytes of whole values, and of entries without theirs.
     pub(crate) fn deferred_parts(&self) -> [usize; 2] {
-        [0, 1].map(|part: usize| self.now.0.deferred_free[part].load(Ordering::Relaxed))
+        [0, 1].map(|part: usize| self.now.deferred_free[part].load(Ordering::Relaxed))
     }
 
     /// Entries in the table of a clock.
     pub(crate) fn listed(&self) -> usize {
-        self.now.0.listed.load(Ordering::Relaxed)
+        self.now.listed.load(Ordering::Relaxed)
     }
 
     /// Counts one more entry in the table. Returns the new number.
     pub(crate) fn list(&self) -> usize {
-        self.now.0.listed.fetch_add(1, Ordering::Relaxed) + 1
+        self.now.listed.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(crate) fn unlist(&self, entries: usize) {
-        self.now.0.listed.fetch_sub(entries, Ordering::Relaxed);
+        self.now.listed.fetch_sub(entries, Ordering::Relaxed);
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        self.capacity.0.load(Ordering::Relaxed)
+        self.capacity.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_capacity(&self, capacity: usize) {
-        self.capacity.0.store(capacity, Ordering::Relaxed);
+        self.capacity.store(capacity, Ordering::Relaxed);
     }
 
     pub(crate) fn is_strict(&self) -> bool {
@@ -142,21 +138,21 @@ impl Ledger {
     /// Bytes in use by entries that no table knows. Concurrent updates may make the count negative
     /// briefly.
     pub(crate) fn detached(&self) -> usize {
-        usize::try_from(self.detached.0.load(Ordering::Relaxed)).unwrap_or(0)
+        usize::try_from(self.detached.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
     pub(crate) fn add_detached(&self, charge: usize) {
-        self.detached.0.fetch_add(charge as isize, Ordering::Relaxed);
+        self.detached.fetch_add(charge as isize, Ordering::Relaxed);
     }
 
     pub(crate) fn sub_detached(&self, charge: usize) {
-        self.detached.0.fetch_sub(charge as isize, Ordering::Relaxed);
+        self.detached.fetch_sub(charge as isize, Ordering::Relaxed);
     }
 
     /// Adds a charge without regard to the capacity. Returns the bytes by which usage then exceeds
     /// it.
     pub(crate) fn charge(&self, charge: usize) -> usize {
-        let usage = self.now.0.usage.fetch_add(charge, Ordering::Relaxed) + charge;
+        let usage = self.now.usage.fetch_add(charge, Ordering::Relaxed) + charge;
         usage.saturating_sub(self.capacity())
     }
 
@@ -170,7 +166,6 @@ impl Ledger {
         let capacity = self.capacity();
         let fits = |usage: usize| usage.checked_add(charge).filter(|&sum| sum <= capacity);
         self.now
-            .0
             .usage
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
             .map(|_| ())
@@ -179,14 +174,14 @@ impl Ledger {
 
     /// Takes a charge back.
     pub(crate) fn uncharge(&self, charge: usize) {
-        let before = self.now.0.usage.fetch_sub(charge, Ordering::Relaxed);
+        let before = self.now.usage.fetch_sub(charge, Ordering::Relaxed);
         debug_assert!(before >= charge, "{charge} bytes were never charged: {before}");
     }
 
     /// Takes a charge back. `waiting` bytes of memory must wait for guards; `is_whole`: they
     /// include the value.
     pub(crate) fn uncharge_deferred(&self, charge: usize, (waiting, is_whole): (usize, bool)) {
-        self.now.0.deferred_free[usize::from(!is_whole)].fetch_add(waiting, Ordering::Relaxed);
+        self.now.deferred_free[usize::from(!is_whole)].fetch_add(waiting, Ordering::Relaxed);
         self.uncharge(charge);
     }
 
@@ -196,7 +191,7 @@ impl Ledger {
         if tally.entries > 0 {
             self.unlist(tally.entries);
         }
-        for (deferred_free, waiting) in self.now.0.deferred_free.iter().zip(tally.waiting) {
+        for (deferred_free, waiting) in self.now.deferred_free.iter().zip(tally.waiting) {
             if waiting > 0 {
                 deferred_free.fetch_add(waiting, Ordering::Relaxed);
             }
@@ -208,7 +203,7 @@ impl Ledger {
 
     /// Notes that waiting memory is free.
     pub(crate) fn free_deferred(&self, (waiting, is_whole): (usize, bool)) {
-        self.now.0.deferred_free[usize::from(!is_whole)].fetch_sub(waiting, Ordering::Relaxed);
+        self.now.deferred_free[usize::from(!is_whole)].fetch_sub(waiting, Ordering::Relaxed);
     }
 
     /// The index of this thread's share.
@@ -224,7 +219,7 @@ impl Ledger {
     /// Counts entries (or reservations) and their bytes; negative when they go.
     #[inline]
     pub(crate) fn count(&self, role: Role, entries: isize, bytes: isize) {
-        let share = &self.shares[self.own_share()].0;
+        let share = &self.shares[self.own_share()];
         share.entries[role as usize].fetch_add(entries, Ordering::Relaxed);
         share.bytes[role as usize].fetch_add(bytes, Ordering::Relaxed);
     }
@@ -235,7 +230,7 @@ impl Ledger {
         for role in Role::ALL {
             let sum = |of: fn(&Share) -> &[AtomicIsize; Role::COUNT]| {
                 let sum: isize =
-                    self.shares.iter().map(|s| of(&s.0)[role as usize].load(Ordering::Relaxed)).sum();
+                    self.shares.iter().map(|s| of(s)[role as usize].load(Ordering::Relaxed)).sum();
                 u64::try_from(sum).unwrap_or(0)
             };
             stats.add(role, sum(|s| &s.entries), sum(|s| &s.bytes));

@@ -23,8 +23,9 @@ mod shard;
 use crate::contract::{CacheOptions, InsertOutcome, MetadataChargePolicy, Visited, full};
 use crate::entry::{About, CacheEntry, Handle, Home, Listed};
 use crate::key::CacheKey;
-use crate::ledger::{Ledger, Padded};
+use crate::ledger::Ledger;
 use crate::outcome::{CacheInserted, EvictionCallback, Rejected};
+use crossbeam_utils::CachePadded;
 use esker_base::rng::split_mix;
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{Error, Result};
@@ -39,7 +40,7 @@ const STRICT_ATTEMPTS: usize = 8;
 
 /// The cache. Use it through [`Cache`](crate::Cache).
 pub(crate) struct LruCache<V> {
-    shards: Box<[Padded<Mutex<LruShard<V>>>]>,
+    shards: Box<[CachePadded<Mutex<LruShard<V>>>]>,
     seed: u64,
     /// Bytes of an entry beside its value, or 0.
     entry_overhead: usize,
@@ -79,7 +80,9 @@ impl<V> LruCache<V> {
         // can still repeat a run.
         let seed = split_mix(options.capacity as u64);
         Ok(LruCache {
-            shards: (0..shard_count).map(|_| Padded(Mutex::new(LruShard::new(limits, seed)))).collect(),
+            shards: (0..shard_count)
+                .map(|_| CachePadded::new(Mutex::new(LruShard::new(limits, seed))))
+                .collect(),
             seed,
             entry_overhead: match options.metadata_charge_policy {
                 MetadataChargePolicy::DontChargeCacheMetadata => 0,
@@ -100,7 +103,7 @@ impl<V> LruCache<V> {
     #[inline]
     fn shard(&self, hash: u64) -> &Mutex<LruShard<V>> {
         // The table of a shard uses the lowest and the highest bits.
-        &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)].0
+        &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)]
     }
 
     pub(crate) fn insert(&self, about: About, value: V) -> Result<CacheInserted<V>, Rejected<V>> {
@@ -181,7 +184,7 @@ impl<V> LruCache<V> {
                 break;
             }
             let mut garbage = LruGarbage::default();
-            freed += shard.0.lock().evict(wanted - freed, &mut garbage);
+            freed += shard.lock().evict(wanted - freed, &mut garbage);
             self.tell(garbage);
         }
         freed
@@ -208,7 +211,7 @@ impl<V> LruCache<V> {
         let for_all = self.home.ledger.capacity().saturating_sub(reserved);
         for shard in &self.shards {
             let mut garbage = LruGarbage::default();
-            shard.0.lock().set_capacity(for_all.div_ceil(self.shards.len()), &mut garbage);
+            shard.lock().set_capacity(for_all.div_ceil(self.shards.len()), &mut garbage);
             self.tell(garbage);
         }
     }
@@ -242,7 +245,7 @@ impl<V> LruCache<V> {
     pub(crate) fn erase_unreferenced(&self) {
         for shard in &self.shards {
             let mut garbage = LruGarbage::default();
-            shard.0.lock().evict(usize::MAX, &mut garbage);
+            shard.lock().evict(usize::MAX, &mut garbage);
             self.tell(garbage);
         }
     }
@@ -254,16 +257,16 @@ impl<V> LruCache<V> {
     }
 
     pub(crate) fn pinned_usage(&self) -> usize {
-        let in_shards: usize = self.shards.iter().map(|shard| shard.0.lock().pinned_usage()).sum();
+        let in_shards: usize = self.shards.iter().map(|shard| shard.lock().pinned_usage()).sum();
         in_shards + self.home.ledger.detached()
     }
 
     pub(crate) fn occupancy_count(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.lock().len()).sum()
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     pub(crate) fn table_size(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.lock().table_size()).sum()
+        self.shards.iter().map(|shard| shard.lock().table_size()).sum()
     }
 
     /// Locks a shard for a few entries at a time.
@@ -271,7 +274,7 @@ impl<V> LruCache<V> {
         for shard in &self.shards {
             let mut next = 0;
             while next != shard::END {
-                next = shard.0.lock().visit(next, ENTRIES_PER_LOCK, &mut |entry| {
+                next = shard.lock().visit(next, ENTRIES_PER_LOCK, &mut |entry| {
                     // SAFETY: it is in the table, whose lock is held.
                     visit(&unsafe { entry.visited(self.entry_overhead) });
                 });
@@ -282,7 +285,7 @@ impl<V> LruCache<V> {
     #[cfg(test)]
     fn check(&self) {
         for shard in &self.shards {
-            shard.0.lock().check();
+            shard.lock().check();
         }
     }
 }

@@ -25,7 +25,7 @@
 //!     acquires.
 //!  4. Nothing here waits.
 
-use crate::ledger::Padded;
+use crossbeam_utils::CachePadded;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use esker_base::sync::thread_number;
 use std::cell::UnsafeCell;
@@ -57,8 +57,8 @@ struct Segment<T> {
 pub(crate) struct Slab<T> {
     segments: [AtomicPtr<Segment<T>>; SEGMENTS],
     /// Slots that were handed out at least once.
-    used: Padded<AtomicUsize>,
-    free: [Padded<AtomicU64>; STACKS],
+    used: CachePadded<AtomicUsize>,
+    free: [CachePadded<AtomicU64>; STACKS],
 }
 
 // SAFETY: each slot belongs to one owner at a time, on any thread (invariants 1 and 3).
@@ -88,8 +88,8 @@ impl<T> Slab<T> {
     pub(crate) fn new() -> Slab<T> {
         Slab {
             segments: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            used: Padded(AtomicUsize::new(0)),
-            free: std::array::from_fn(|_| Padded(AtomicU64::new(u64::from(NONE)))),
+            used: CachePadded::new(AtomicUsize::new(0)),
+            free: std::array::from_fn(|_| CachePadded::new(AtomicU64::new(u64::from(NONE)))),
         }
     }
 
@@ -113,7 +113,7 @@ impl<T> Slab<T> {
 
     fn release_by(&self, own: usize, number: u32) {
         let link = self.link(number);
-        let stack = &self.free[own].0;
+        let stack = &self.free[own];
         let mut free = stack.load(Ordering::Relaxed);
         loop {
             link.store(free as u32, Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl<T> Slab<T> {
     }
 
     fn pop(&self, own: usize) -> Option<u32> {
-        (0..STACKS).find_map(|i| self.pop_from(&self.free[(own + i) & (STACKS - 1)].0))
+        (0..STACKS).find_map(|i| self.pop_from(&self.free[(own + i) & (STACKS - 1)]))
     }
 
     fn pop_from(&self, stack: &AtomicU64) -> Option<u32> {
@@ -147,7 +147,7 @@ impl<T> Slab<T> {
 
     /// A slot that was never used.
     fn next(&self) -> Option<u32> {
-        let number = self.used.0.fetch_add(1, Ordering::Relaxed);
+        let number = self.used.fetch_add(1, Ordering::Relaxed);
         let number = u32::try_from(number).ok().filter(|&number| number != NONE)?;
         self.add_segment(locate(number).0);
         Some(number)
@@ -215,7 +215,7 @@ impl<T> Drop for Slab<T> {
 
 impl<T> fmt::Debug for Slab<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slab").field("used", &self.used.0.load(Ordering::Relaxed)).finish_non_exhaustive()
+        f.debug_struct("Slab").field("used", &self.used.load(Ordering::Relaxed)).finish_non_exhaustive()
     }
 }
 

@@ -103,16 +103,16 @@ struct Node {
 
 enum Found {
     Nothing,
-    Circle(Vec<Arc<Waiter>>),
+    Cycle(Vec<Arc<Waiter>>),
     TooDeep,
 }
 
-/// True if `waiter` closed a cycle, or the depth limit was reached; `waiter` is withdrawn then.
-pub(crate) fn is_victim(shared: &LockShared, waiter: &Arc<Waiter>, max_depth: usize) -> bool {
+/// Withdraws `waiter` if it closed a cycle, or if the search reached the depth limit. True if so.
+pub(crate) fn withdraw_if_deadlocked(shared: &LockShared, waiter: &Arc<Waiter>, max_depth: usize) -> bool {
     let mut deadlocks = shared.deadlocks.lock();
-    let (circle, limit_exceeded) = match search(waiter, max_depth) {
+    let (cycle, limit_exceeded) = match search(waiter, max_depth) {
         Found::Nothing => return false,
-        Found::Circle(circle) => (circle, false),
+        Found::Cycle(cycle) => (cycle, false),
         Found::TooDeep => (Vec::new(), true),
     };
     #[cfg(test)]
@@ -121,7 +121,7 @@ pub(crate) fn is_victim(shared: &LockShared, waiter: &Arc<Waiter>, max_depth: us
         return false;
     }
     shared.counters.deadlocks.fetch_add(1, Ordering::Relaxed);
-    let path = circle.iter().map(|w| info(w)).collect();
+    let path = cycle.iter().map(|w| info(w)).collect();
     deadlocks.add(DeadlockPath { path, limit_exceeded, deadlock_time: shared.clock.now_seconds() });
     true
 }
@@ -150,8 +150,8 @@ fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<Found> {
         };
         for blocker in blockers {
             if blocker.owner.id == start.owner.id {
-                let circle = circle_to(&nodes, next);
-                return is_closed(&circle).then_some(Found::Circle(circle));
+                let cycle = cycle_to(&nodes, next);
+                return is_cycle(&cycle).then_some(Found::Cycle(cycle));
             }
             if !seen.insert(blocker.owner.id) {
                 continue;
@@ -170,25 +170,25 @@ fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<Found> {
     Some(Found::Nothing)
 }
 
-fn circle_to(nodes: &[Node], last: usize) -> Vec<Arc<Waiter>> {
-    let mut circle = vec![nodes[last].waiter.clone()];
+fn cycle_to(nodes: &[Node], last: usize) -> Vec<Arc<Waiter>> {
+    let mut cycle = vec![nodes[last].waiter.clone()];
     let mut at = last;
     while at != 0 {
         at = nodes[at].from;
-        circle.push(nodes[at].waiter.clone());
+        cycle.push(nodes[at].waiter.clone());
     }
-    circle.reverse();
-    circle
+    cycle.reverse();
+    cycle
 }
 
 /// True if each locker waits for the next, and the last for the first.
-fn is_closed(circle: &[Arc<Waiter>]) -> bool {
-    let nexts = circle.iter().skip(1).chain(circle.first());
+fn is_cycle(waiters: &[Arc<Waiter>]) -> bool {
+    let nexts = waiters.iter().skip(1).chain(waiters.first());
     let is_in_the_way = |(waiter, next): (&Arc<Waiter>, &Arc<Waiter>)| {
         let blockers = waiter.family.blockers(waiter).unwrap_or_default();
         blockers.iter().any(|blocker| blocker.owner.id == next.owner.id)
     };
-    circle.iter().zip(nexts).all(is_in_the_way) && circle.iter().all(|waiter| waiter.is_unsettled())
+    waiters.iter().zip(nexts).all(is_in_the_way) && waiters.iter().all(|waiter| waiter.is_unsettled())
 }
 
 fn info(waiter: &Waiter) -> DeadlockInfo {

@@ -28,17 +28,17 @@ const REST: u64 = 8;
 const GAIN: i64 = 16;
 
 impl Inner {
-    /// True if there is room for more locks, escalating if necessary. `untold`: bytes of the caller
-    /// that the total does not count yet.
+    /// True if there is room for more locks, escalating if necessary. `unreported_bytes`: bytes of
+    /// the caller that the total does not count yet.
     #[inline]
-    pub(crate) fn has_room(&self, untold: i64) -> bool {
+    pub(crate) fn has_room(&self, unreported_bytes: i64) -> bool {
         self.shared.max_bytes.load(Ordering::Relaxed) == usize::MAX
-            || self.fits(untold)
-            || self.make_room(untold)
+            || self.fits(unreported_bytes)
+            || self.make_room(unreported_bytes)
     }
 
-    fn fits(&self, untold: i64) -> bool {
-        self.shared.bytes() + untold < self.limit()
+    fn fits(&self, unreported_bytes: i64) -> bool {
+        self.shared.bytes() + unreported_bytes < self.limit()
     }
 
     fn limit(&self) -> i64 {
@@ -46,10 +46,10 @@ impl Inner {
     }
 
     #[cold]
-    fn make_room(&self, untold: i64) -> bool {
+    fn make_room(&self, unreported_bytes: i64) -> bool {
         // One thread at a time.
         let mut not_before = self.making_room.lock();
-        if self.fits(untold) {
+        if self.fits(unreported_bytes) {
             return true;
         }
         let start = self.shared.now();
@@ -72,14 +72,14 @@ impl Inner {
                 self.escalate(family, &these, barrier.as_ref());
             }
             let limit = self.limit();
-            if self.fits(untold.saturating_add(limit / GAIN)) {
+            if self.fits(unreported_bytes.saturating_add(limit / GAIN)) {
                 return true;
             }
             count *= 2;
         }
         let end = self.shared.now();
         *not_before = end.saturating_add(end.saturating_sub(start).saturating_mul(REST));
-        self.fits(untold)
+        self.fits(unreported_bytes)
     }
 
     fn escalate(

@@ -251,7 +251,7 @@ impl LockFamily {
             was_there
         });
         self.deliver(wakes);
-        let is_elsewhere = self.may_change_its_mind() && self.withdraw_from_anywhere(waiter);
+        let is_elsewhere = self.has_custom_order() && self.withdraw_from_anywhere(waiter);
         was_there || is_elsewhere
     }
 
@@ -412,7 +412,7 @@ impl LockFamily {
 
     /// Whether the order is a user's comparator, whose answers may change.
     #[inline]
-    pub(crate) fn may_change_its_mind(&self) -> bool {
+    pub(crate) fn has_custom_order(&self) -> bool {
         matches!(self.order, CutOrder::Custom(_))
     }
 

@@ -360,7 +360,7 @@ impl<'d> LatchedLeaf<'d> {
             .filter(|f| conflict(f.mode(), request.mode))
             .flat_map(|f| f.owners())
             .filter(|o| o.id != request.owner.id)
-            .map(|o| o.robbable_at())
+            .map(|o| o.stealable_from())
             .min()
             .unwrap_or(NEVER)
     }

@@ -35,7 +35,7 @@ pub struct Locker {
     /// Lengths of the log at each save point.
     save_points: Vec<usize>,
     /// Bytes of locks not yet added to the manager's total.
-    untold: i64,
+    unreported_bytes: i64,
 }
 
 /// Cancels a locker's wait from another thread.
@@ -69,7 +69,7 @@ impl Locker {
             log: Log::default(),
             families: Vec::new(),
             save_points: Vec::new(),
-            untold: 0,
+            unreported_bytes: 0,
         }
     }
 
@@ -180,7 +180,7 @@ impl Locker {
         if self.owner.expires_at() != NEVER {
             self.check_expiry()?;
         }
-        if !self.inner.has_room(self.untold) {
+        if !self.inner.has_room(self.unreported_bytes) {
             return Err(lock_limit());
         }
         // Escalation may have joined locks that are not in the log.
@@ -206,7 +206,7 @@ impl Locker {
     #[inline]
     pub(crate) fn finish(&mut self, family: &Arc<LockFamily>, span: KeySpan<'_>, pieces: Pieces, bytes: i64) {
         self.record(family, span, pieces);
-        self.tell(bytes);
+        self.report_bytes(bytes);
     }
 
     /// Records the pieces in the log.
@@ -232,10 +232,10 @@ impl Locker {
 
     /// Adds to the unreported bytes, and reports them to the manager once they are many.
     #[inline]
-    fn tell(&mut self, bytes: i64) {
-        self.untold += bytes;
-        if self.untold.abs() > self.inner.shared.untold_bytes() {
-            self.inner.shared.add_bytes(std::mem::take(&mut self.untold));
+    fn report_bytes(&mut self, bytes: i64) {
+        self.unreported_bytes += bytes;
+        if self.unreported_bytes.abs() > self.inner.shared.max_unreported_bytes() {
+            self.inner.shared.add_bytes(std::mem::take(&mut self.unreported_bytes));
         }
     }
 
@@ -266,28 +266,28 @@ impl Locker {
         loop {
             let expiry = self.expiry_in_the_way(waiter);
             match self.sleep(&shared, deadline.min(detect_at).min(expiry)) {
-                Woken::Settled(WaitOutcome::Granted(pieces, bytes)) => return Ok((pieces, bytes)),
-                Woken::Settled(WaitOutcome::Failed(why)) => return Err(why),
-                Woken::Nudged => {}
-                Woken::Cancelled => {
+                WakeReason::Settled(WaitOutcome::Granted(pieces, bytes)) => return Ok((pieces, bytes)),
+                WakeReason::Settled(WaitOutcome::Failed(why)) => return Err(why),
+                WakeReason::Nudged => {}
+                WakeReason::Cancelled => {
                     if waiter.family.withdraw(waiter) {
                         shared.counters.cancellations.fetch_add(1, Ordering::Relaxed);
                         return Err(Error::aborted("waiting for a lock was cancelled"));
                     }
                 }
-                Woken::Late(now) if now >= detect_at => {
+                WakeReason::DeadlinePassed(now) if now >= detect_at => {
                     detect_at = NEVER;
-                    if deadlock::is_victim(&shared, waiter, self.options.deadlock_detect_depth) {
-                        return Err(would_close_circle(waiter));
+                    if deadlock::withdraw_if_deadlocked(&shared, waiter, self.options.deadlock_detect_depth) {
+                        return Err(would_close_cycle(waiter));
                     }
                 }
-                Woken::Late(now) if now >= deadline => {
+                WakeReason::DeadlinePassed(now) if now >= deadline => {
                     if waiter.family.withdraw(waiter) {
                         shared.counters.timeouts.fetch_add(1, Ordering::Relaxed);
                         return Err(timed_out(&waiter.family, &waiter.request()));
                     }
                 }
-                Woken::Late(_) => waiter.family.decide(waiter),
+                WakeReason::DeadlinePassed(_) => waiter.family.decide(waiter),
             }
         }
     }
@@ -308,17 +308,17 @@ impl Locker {
     }
 
     /// Sleeps until an outcome arrives or the deadline passes.
-    fn sleep(&self, shared: &LockShared, until: u64) -> Woken {
+    fn sleep(&self, shared: &LockShared, until: u64) -> WakeReason {
         let mut seat = self.owner.seat.lock();
         loop {
             if let Some(outcome) = seat.outcome.take() {
-                return Woken::Settled(outcome);
+                return WakeReason::Settled(outcome);
             }
             if seat.is_cancelled {
-                return Woken::Cancelled;
+                return WakeReason::Cancelled;
             }
             if std::mem::take(&mut seat.is_nudged) {
-                return Woken::Nudged;
+                return WakeReason::Nudged;
             }
             if until == NEVER {
                 self.owner.wake.wait(&mut seat);
@@ -326,7 +326,7 @@ impl Locker {
             }
             let now = if until == 0 { 0 } else { shared.now() };
             if now >= until {
-                return Woken::Late(now);
+                return WakeReason::DeadlinePassed(now);
             }
             self.sleep_for(&mut seat, until - now);
         }
@@ -371,7 +371,7 @@ impl Locker {
     pub(crate) fn unlock(&mut self, family: &Arc<LockFamily>, span: KeySpan<'_>) -> Result<()> {
         self.inner.shared.process.check("the lock manager")?;
         let bytes = family.release(span, self.owner.id, Escalated::Keep).ok_or_else(not_held)?;
-        self.tell(bytes);
+        self.report_bytes(bytes);
         let index = self.families.iter().position(|f| Arc::ptr_eq(f, family));
         if let Some((start, count)) = index.and_then(|index| self.log.forget(index, span)) {
             for mark in self.save_points.iter_mut().filter(|mark| **mark > start) {
@@ -405,7 +405,7 @@ impl Locker {
     pub(crate) fn downgrade_span(&mut self, family: &Arc<LockFamily>, span: KeySpan<'_>) -> Result<()> {
         self.inner.shared.process.check("the lock manager")?;
         let bytes = family.downgrade(span, self.owner.id).ok_or_else(not_held)?;
-        self.tell(bytes);
+        self.report_bytes(bytes);
         Ok(())
     }
 
@@ -445,7 +445,7 @@ impl Locker {
         }
         // Earlier entries name the locks that escalation kept, or the sweep at the end finds them.
         self.log.truncate(mark);
-        self.tell(bytes);
+        self.report_bytes(bytes);
         Ok(())
     }
 
@@ -479,31 +479,31 @@ impl Locker {
         }
         // Each held lock has a reference to its owner.
         if Arc::strong_count(&self.owner) > 1 {
-            let fickle = self.families.iter().filter(|family| family.may_change_its_mind());
-            bytes += fickle.map(|family| family.purge(id)).sum::<i64>();
+            let unstable = self.families.iter().filter(|family| family.has_custom_order());
+            bytes += unstable.map(|family| family.purge(id)).sum::<i64>();
         }
         self.log.clear();
         self.families.clear();
         self.save_points.clear();
         self.owner.restart();
-        self.tell(bytes);
+        self.report_bytes(bytes);
     }
 }
 
 impl Drop for Locker {
     fn drop(&mut self) {
         self.release_all();
-        self.inner.shared.add_bytes(self.untold);
+        self.inner.shared.add_bytes(self.unreported_bytes);
     }
 }
 
 /// The reason why `Locker::sleep` returned.
-enum Woken {
+enum WakeReason {
     Settled(WaitOutcome),
     Cancelled,
     Nudged,
     /// The deadline has passed. The value is the time now.
-    Late(u64),
+    DeadlinePassed(u64),
 }
 
 fn nanos(time: std::time::Duration) -> u64 {
@@ -547,10 +547,10 @@ fn timed_out(family: &LockFamily, request: &LockRequest<'_>) -> Error {
 }
 
 #[cold]
-fn would_close_circle(waiter: &Waiter) -> Error {
+fn would_close_cycle(waiter: &Waiter) -> Error {
     let keys = keys_text(&waiter.family, waiter.request().span);
     let why = format!(
-        "waiting for the lock of {keys} would close a circle of waiting transactions; roll back and start anew"
+        "waiting for the lock of {keys} would close a cycle of waiting transactions; roll back and start anew"
     );
     Error::busy(why).with_subcode(SubCode::Deadlock).with_retryable(true)
 }

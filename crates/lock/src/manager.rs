@@ -14,6 +14,7 @@ use crate::family::LockFamily;
 use crate::locker::Locker;
 use crate::wait::Waiter;
 use crate::{FamilyOptions, LockClock, LockManagerOptions, LockMode, LockerOptions};
+use crossbeam_utils::CachePadded;
 use esker_base::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use esker_base::sync::{Arc, Mutex, fork};
 use esker_base::{ColumnFamilyId, Error, Result};
@@ -21,16 +22,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Most bytes that a locker counts by itself before it adds them to the total.
-const MAX_UNTOLD_BYTES: i64 = 16 << 10;
+const MAX_UNREPORTED_BYTES: i64 = 16 << 10;
 
 /// Forbids joining locks across a gap. Called with the family and the two ends of the gap; true
 /// forbids. Runs under latches and must not call the lock manager.
 pub type EscalationBarrier = Arc<dyn Fn(ColumnFamilyId, &EndpointBuf, &EndpointBuf) -> bool + Send + Sync>;
-
-/// A value on its own cache lines.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct Apart<T>(pub(crate) T);
 
 /// State shared by all families and lockers.
 pub(crate) struct LockShared {
@@ -45,10 +41,10 @@ pub(crate) struct LockShared {
     /// A locker exists that can expire.
     pub(crate) may_expire: AtomicBool,
     // Written by waiting lockers, or seldom.
-    tickets: Apart<AtomicU64>,
-    ids: Apart<AtomicU64>,
-    bytes: Apart<AtomicI64>,
-    pub(crate) counters: Apart<LockCounts>,
+    tickets: CachePadded<AtomicU64>,
+    ids: CachePadded<AtomicU64>,
+    bytes: CachePadded<AtomicI64>,
+    pub(crate) counters: CachePadded<LockCounts>,
     pub(crate) deadlocks: Mutex<Deadlocks>,
     /// Decisions, for tests that record them.
     #[cfg(test)]
@@ -58,13 +54,6 @@ pub(crate) struct LockShared {
 impl fmt::Debug for LockShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Shared")
-    }
-}
-
-impl std::ops::Deref for Apart<LockCounts> {
-    type Target = LockCounts;
-    fn deref(&self) -> &LockCounts {
-        &self.0
     }
 }
 
@@ -110,31 +99,35 @@ impl LockShared {
     }
 
     pub(crate) fn draw_ticket(&self) -> u64 {
-        self.tickets.0.fetch_add(1, Ordering::Relaxed)
+        self.tickets.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The next ticket. A locker that reads it is senior to all requests that draw one later.
     pub(crate) fn next_ticket(&self) -> u64 {
-        self.tickets.0.load(Ordering::Relaxed)
+        self.tickets.load(Ordering::Relaxed)
     }
 
     pub(crate) fn add_bytes(&self, difference: i64) {
         if difference != 0 {
-            self.bytes.0.fetch_add(difference, Ordering::Relaxed);
+            self.bytes.fetch_add(difference, Ordering::Relaxed);
         }
     }
 
     /// Bytes of all locks that lockers have reported.
     pub(crate) fn bytes(&self) -> i64 {
-        self.bytes.0.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes that a locker may leave unreported: little compared with the limit, 0 for a small
     /// limit.
     #[inline]
-    pub(crate) fn untold_bytes(&self) -> i64 {
+    pub(crate) fn max_unreported_bytes(&self) -> i64 {
         let limit = self.max_bytes.load(Ordering::Relaxed);
-        if limit == usize::MAX { MAX_UNTOLD_BYTES } else { ((limit / 256) as i64).min(MAX_UNTOLD_BYTES) }
+        if limit == usize::MAX {
+            MAX_UNREPORTED_BYTES
+        } else {
+            ((limit / 256) as i64).min(MAX_UNREPORTED_BYTES)
+        }
     }
 }
 
@@ -229,10 +222,10 @@ impl LockManager {
             max_bytes: AtomicUsize::new(max_lock_memory),
             range_patience,
             may_expire: AtomicBool::new(false),
-            tickets: Apart(AtomicU64::new(1)),
-            ids: Apart(AtomicU64::new(1)),
-            bytes: Apart(AtomicI64::new(0)),
-            counters: Apart::default(),
+            tickets: CachePadded::new(AtomicU64::new(1)),
+            ids: CachePadded::new(AtomicU64::new(1)),
+            bytes: CachePadded::new(AtomicI64::new(0)),
+            counters: CachePadded::default(),
             deadlocks: Mutex::new(Deadlocks::new(max_num_deadlocks)),
             #[cfg(test)]
             history: crate::tests::history::History::default(),
@@ -279,7 +272,7 @@ impl LockManager {
 
     /// A new locker, for one transaction.
     pub fn locker(&self, options: LockerOptions) -> Locker {
-        let id = self.inner.shared.ids.0.fetch_add(1, Ordering::Relaxed);
+        let id = self.inner.shared.ids.fetch_add(1, Ordering::Relaxed);
         Locker::new(self.inner.clone(), id, options)
     }
 

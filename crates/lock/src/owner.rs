@@ -141,7 +141,7 @@ impl LockOwner {
     }
 
     /// The time from which on its locks may be stolen; never, while it commits.
-    pub(crate) fn robbable_at(&self) -> u64 {
+    pub(crate) fn stealable_from(&self) -> u64 {
         match self.state.load(Ordering::Acquire) {
             ACTIVE => self.expires_at(),
             STOLEN => 0,

@@ -50,8 +50,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
             ratio: division.compressed_secondary_ratio,
             reserved: 0,
         };
-        tier.set_capacity(shares.second());
-        let options = CacheOptions { capacity: shares.first(), ..options.clone() };
+        tier.set_capacity(shares.tier_capacity());
+        let options = CacheOptions { capacity: shares.cache_capacity(), ..options.clone() };
         Cache::above(&options, Lower::new(tier, save, division.adm_policy, Some(shares)))
     }
 
@@ -110,12 +110,12 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// change, that thread carries out this one too.
     pub(super) fn divide(&self, lower: &Lower<V>, change: impl FnOnce(&mut Shares)) {
         lower.divide(change, |before, now| {
-            if now.second() < before.second() {
-                lower.tier.set_capacity(now.second());
-                self.set_own_capacity(now.first());
+            if now.tier_capacity() < before.tier_capacity() {
+                lower.tier.set_capacity(now.tier_capacity());
+                self.set_own_capacity(now.cache_capacity());
             } else {
-                self.set_own_capacity(now.first());
-                lower.tier.set_capacity(now.second());
+                self.set_own_capacity(now.cache_capacity());
+                lower.tier.set_capacity(now.tier_capacity());
             }
         });
     }

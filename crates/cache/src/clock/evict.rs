@@ -146,7 +146,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
                 }
             }
             if sweep.taken == taken {
-                self.sweep_bucket(self.hand.0.fetch_add(1, Ordering::Relaxed), sweep, false, guard);
+                self.sweep_bucket(self.hand.fetch_add(1, Ordering::Relaxed), sweep, false, guard);
                 steps_left -= 1;
                 let is_hasty = sweep.is_wary && sweep.is_hasty;
                 if sweep.barren >= if is_hasty { BARREN_BUCKETS.min(length) } else { length } {
@@ -165,14 +165,14 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
 
     /// The next step of the first hand.
     fn next_on_probation(&self) -> usize {
-        let own = &self.probation_claims[self.ledger.own_share()].0;
+        let own = &self.probation_claims[self.ledger.own_share()];
         let next = own.fetch_add(1, Ordering::Relaxed);
         if !next.is_multiple_of(PROBATION_BUCKETS) {
             return next;
         }
         // Two threads that share a claim may both come here. Then some steps are left out or made
         // twice.
-        let first = self.probation_hand.0.fetch_add(PROBATION_BUCKETS, Ordering::Relaxed);
+        let first = self.probation_hand.fetch_add(PROBATION_BUCKETS, Ordering::Relaxed);
         own.store(first + 1, Ordering::Relaxed);
         first
     }
@@ -308,13 +308,12 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     /// push waits for as much again.
     fn push_deferred(&self) {
         let share = self.usual_deferred();
-        let (deferred_free, left) =
-            (self.ledger.deferred_free(), self.deferred_left.0.load(Ordering::Relaxed));
+        let (deferred_free, left) = (self.ledger.deferred_free(), self.deferred_left.load(Ordering::Relaxed));
         if deferred_free > left.saturating_add(share) {
             epoch::collect();
-            self.deferred_left.0.store(self.ledger.deferred_free(), Ordering::Relaxed);
+            self.deferred_left.store(self.ledger.deferred_free(), Ordering::Relaxed);
         } else if deferred_free < left {
-            self.deferred_left.0.store(deferred_free, Ordering::Relaxed);
+            self.deferred_left.store(deferred_free, Ordering::Relaxed);
         }
     }
 }

@@ -45,8 +45,9 @@ use super::slot::{Bucket, FoundSlot, PLACES, Reserved, Word, tag_of};
 use crate::contract::CachePriority;
 use crate::entry::{CacheEntry, Handle};
 use crate::key::CacheKey;
-use crate::ledger::{Ledger, Padded};
+use crate::ledger::Ledger;
 use crate::outcome::{EvictedList, EvictionCallback};
+use crossbeam_utils::CachePadded;
 use esker_base::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use esker_base::sync::epoch::{self, Guard};
 use esker_base::sync::{Arc, Mutex};
@@ -81,22 +82,22 @@ pub(crate) struct ClockTableSize {
 /// See the head of the file.
 pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     segments: [AtomicPtr<Bucket<V>>; SEGMENTS],
-    length: Padded<AtomicUsize>,
+    length: CachePadded<AtomicUsize>,
     max_length: usize,
     bucket_charge: usize,
     seed: u64,
     pub(super) ledger: Arc<Ledger>,
     /// Where the next eviction looks first for aged entries.
-    pub(super) hand: Padded<AtomicUsize>,
+    pub(super) hand: CachePadded<AtomicUsize>,
     /// Where it looks for entries on probation.
-    pub(super) probation_hand: Padded<AtomicUsize>,
+    pub(super) probation_hand: CachePadded<AtomicUsize>,
     /// For each claim, the next of its eight steps of the probation hand. Several threads may share
     /// a claim. A multiple of eight means that the claim has no step left.
-    pub(super) probation_claims: Box<[Padded<AtomicUsize>]>,
+    pub(super) probation_claims: Box<[CachePadded<AtomicUsize>]>,
     /// The last eviction found nothing to evict.
     pub(super) barren: AtomicBool,
     /// Bytes that the last push left in deferred free, or fewer since.
-    pub(super) deferred_left: Padded<AtomicUsize>,
+    pub(super) deferred_left: CachePadded<AtomicUsize>,
     /// Inserts refused because too many bytes wait for guards.
     pub(super) deferred_refusals: AtomicUsize,
     /// Inserts that found all their buckets full.
@@ -158,19 +159,19 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         on_evict: Option<EvictionCallback<V>>,
     ) -> ClockTable<V> {
         let min_length = size.min_length.next_power_of_two().max(FIRST);
-        let probation_claims = (0..ledger.share_count()).map(|_| Padded::default()).collect();
+        let probation_claims = (0..ledger.share_count()).map(|_| CachePadded::default()).collect();
         let table = ClockTable {
             segments: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            length: Padded(AtomicUsize::new(min_length)),
+            length: CachePadded::new(AtomicUsize::new(min_length)),
             max_length: size.max_length.max(min_length),
             bucket_charge: size.bucket_charge,
             seed,
             ledger,
-            hand: Padded(AtomicUsize::new(0)),
-            probation_hand: Padded(AtomicUsize::new(0)),
+            hand: CachePadded::new(AtomicUsize::new(0)),
+            probation_hand: CachePadded::new(AtomicUsize::new(0)),
             probation_claims,
             barren: AtomicBool::new(false),
-            deferred_left: Padded(AtomicUsize::new(0)),
+            deferred_left: CachePadded::new(AtomicUsize::new(0)),
             deferred_refusals: AtomicUsize::new(0),
             crowded: AtomicUsize::new(0),
             growing: Mutex::new(()),
@@ -196,7 +197,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
 
     #[inline]
     pub(crate) fn length(&self) -> usize {
-        self.length.0.load(Ordering::Acquire)
+        self.length.load(Ordering::Acquire)
     }
 
     /// Number of confirmed, living entries.
@@ -364,12 +365,12 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     }
 
     /// Does the remaining work of the thread that killed a confirmed entry.
-    pub(super) fn bury(&self, found: &FoundSlot<'_, V>, ghost_of: Option<u64>, guard: &Guard) {
+    pub(super) fn finish_kill(&self, found: &FoundSlot<'_, V>, ghost_of: Option<u64>, guard: &Guard) {
         self.ledger.unlist(1);
         self.unplace(found, ghost_of, guard);
     }
 
-    /// Like `bury`, but the caller takes the entry out of the count.
+    /// Like `finish_kill`, but the caller takes the entry out of the count.
     pub(super) fn unplace(&self, found: &FoundSlot<'_, V>, ghost_of: Option<u64>, guard: &Guard) {
         if found.word.is_spilled() {
             self.bucket(home(self.hash(&found.entry.about.key), self.length())).sub_spilled();
@@ -382,7 +383,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         let guard = epoch::pin();
         let Some(found) = self.find(key, &guard) else { return false };
         match found.entry.kill_under(&guard) {
-            Some(true) => self.bury(&found, None, &guard),
+            Some(true) => self.finish_kill(&found, None, &guard),
             // The entry was not confirmed yet: its own insert undoes the rest.
             Some(false) => _ = self.clear(&found, None, &guard),
             None => return false,
@@ -431,7 +432,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         for found in source.entries(guard).filter(moves) {
             self.copy_into(fresh, &found, evicted, guard);
         }
-        self.length.0.store(length + 1, Ordering::Release);
+        self.length.store(length + 1, Ordering::Release);
         self.splitting.store(NONE, Ordering::Release);
         fence(Ordering::SeqCst);
         for found in source.entries(guard).filter(moves) {

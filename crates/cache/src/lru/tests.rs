@@ -45,7 +45,7 @@ fn put(cache: &LruCache<u64>, i: u64, priority: CachePriority) {
 }
 
 fn order(cache: &LruCache<u64>) -> Vec<u64> {
-    let keys: Vec<CacheKey> = cache.shards.iter().flat_map(|s| s.0.lock().order()).collect();
+    let keys: Vec<CacheKey> = cache.shards.iter().flat_map(|s| s.lock().order()).collect();
     keys.iter().map(|k| (0..1000).find(|&i| key(i) == *k).unwrap()).collect()
 }
 

@@ -6,7 +6,7 @@
 //! moves capacity by dummy entries in the first cache, in steps of 1 MiB; here it is two numbers.
 //!
 //! ```text
-//! total = first + second          second = ratio × (total − reserved)
+//! total = first + tier_capacity          tier_capacity = ratio × (total − reserved)
 //! ```
 //!
 //! So reserved memory is taken from both in their proportion. Reservations are charged to the
@@ -33,7 +33,7 @@ pub enum AdmissionPolicy {
     /// As `Placeholder`.
     #[default]
     Auto,
-    /// Values that are evicted for the second time, as far as the tier remembers.
+    /// Values that are evicted for the tier_capacity time, as far as the tier remembers.
     Placeholder,
     /// Those of `Placeholder`, and all values that were hit before their eviction.
     AllowCacheHits,
@@ -79,13 +79,13 @@ pub(crate) struct Shares {
 
 impl Shares {
     /// The tier's capacity in bytes.
-    pub(crate) fn second(&self) -> usize {
+    pub(crate) fn tier_capacity(&self) -> usize {
         (self.total.saturating_sub(self.reserved) as f64 * self.ratio) as usize
     }
 
     /// The first cache's capacity in bytes.
-    pub(crate) fn first(&self) -> usize {
-        self.total - self.second()
+    pub(crate) fn cache_capacity(&self) -> usize {
+        self.total - self.tier_capacity()
     }
 }
 

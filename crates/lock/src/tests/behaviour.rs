@@ -501,23 +501,23 @@ fn a_key_that_is_waited_for_is_passed_only_by_those_who_were_there() {
 
 /// A comparator whose order changes between calls.
 #[derive(Debug, Default)]
-struct Fickle {
+struct UnstableComparator {
     asked: std::sync::atomic::AtomicU64,
     /// 0: bytewise; 1: reverse; more: arbitrary.
-    mood: std::sync::atomic::AtomicU64,
+    order: std::sync::atomic::AtomicU64,
 }
 
-impl esker_base::comparator::Comparator for Fickle {
+impl esker_base::comparator::Comparator for UnstableComparator {
     fn name(&self) -> &str {
-        "test.Fickle"
+        "test.UnstableComparator"
     }
     fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
         let asked = self.asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        match self.mood.load(std::sync::atomic::Ordering::Relaxed) {
+        match self.order.load(std::sync::atomic::Ordering::Relaxed) {
             0 => a.cmp(b),
             1 => b.cmp(a),
             _ if a == b => std::cmp::Ordering::Equal,
-            mood => (asked.wrapping_mul(mood | 1) >> 5 & 1).cmp(&(asked >> 3 & 1)),
+            order => (asked.wrapping_mul(order | 1) >> 5 & 1).cmp(&(asked >> 3 & 1)),
         }
     }
 }
@@ -536,7 +536,7 @@ fn end_waiting(locker: &mut Locker, waiter: &crate::wait::Waiter) {
 fn a_comparator_that_changes_its_mind_costs_no_lock_and_nobody_waits_for_ever() {
     esker_testkit::seed::for_each_seed("lock::fickle", 200, |_, mut rng| {
         let manager = manager();
-        let comparator = Arc::new(Fickle::default());
+        let comparator = Arc::new(UnstableComparator::default());
         let options = FamilyOptions {
             comparator: comparator.clone(),
             max_fragments: rng.usize(1..6),
@@ -547,7 +547,7 @@ fn a_comparator_that_changes_its_mind_costs_no_lock_and_nobody_waits_for_ever() 
         let mut waits: Vec<Option<Arc<crate::wait::Waiter>>> = vec![None; 4];
         for _ in 0..60 {
             if rng.u8(..10) == 0 {
-                comparator.mood.store(rng.u64(..4), std::sync::atomic::Ordering::Relaxed);
+                comparator.order.store(rng.u64(..4), std::sync::atomic::Ordering::Relaxed);
             }
             let who = rng.usize(..4);
             let locker = &mut lockers[who];

@@ -167,7 +167,7 @@ fn agrees(reference: &mut Reference, event: &Event, calm: bool) -> bool {
         }
         What::Granted => reference.grant(owner),
         What::Withdrawn => reference.remove(owner),
-        What::Victim => !calm || reference.is_in_circle(owner),
+        What::Victim => !calm || reference.is_in_cycle(owner),
         What::Released(any) => reference.give_up(owner, family, cells) == any,
         What::Downgraded(any) => reference.weaken(owner, family, cells) == any,
         What::Done => true,

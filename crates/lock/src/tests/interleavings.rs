@@ -252,7 +252,7 @@ mod loom_models {
     }
 
     #[test]
-    fn loom_a_circle_costs_one_victim() {
+    fn loom_a_cycle_costs_one_victim() {
         all_orders(3, || {
             let manager = manager();
             let family = family(&manager, 4);

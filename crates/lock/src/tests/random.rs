@@ -179,9 +179,9 @@ impl Round {
             Ok(Some(waiter)) => {
                 assert_eq!(expected, Answer::Waits);
                 if detect {
-                    let closes = self.reference.is_in_circle(who);
+                    let closes = self.reference.is_in_cycle(who);
                     let shared = &table.family.shared;
-                    assert_eq!(crate::deadlock::is_victim(shared, &waiter, usize::MAX), closes);
+                    assert_eq!(crate::deadlock::withdraw_if_deadlocked(shared, &waiter, usize::MAX), closes);
                     if closes {
                         self.check_path(who);
                         self.reference.withdraw(who);

@@ -322,7 +322,7 @@ impl Reference {
     }
 
     /// True if `owner` waits, through others, for itself.
-    pub(crate) fn is_in_circle(&self, owner: usize) -> bool {
+    pub(crate) fn is_in_cycle(&self, owner: usize) -> bool {
         let mut reached = BTreeSet::new();
         let mut next = vec![owner];
         while let Some(at) = next.pop() {

@@ -134,7 +134,7 @@ fn a_wide_range_is_granted_in_a_storm_of_points() {
 }
 
 /// Two lockers that each ask for a lock that its peer holds; the second asks last.
-fn close_a_circle(
+fn close_a_cycle(
     manager: &LockManager,
     first: &Arc<LockFamily>,
     second: &Arc<LockFamily>,
@@ -153,10 +153,10 @@ fn close_a_circle(
 }
 
 #[test]
-fn a_circle_through_two_families_is_found_and_reported() {
+fn a_cycle_through_two_families_is_found_and_reported() {
     let manager = manager();
     let (first, second) = (family(&manager, 0), family(&manager, 1));
-    let (a, b) = close_a_circle(&manager, &first, &second);
+    let (a, b) = close_a_cycle(&manager, &first, &second);
     let deadlocks = manager.deadlocks();
     let path: Vec<_> = deadlocks[0]
         .path
@@ -175,7 +175,7 @@ fn a_circle_through_two_families_is_found_and_reported() {
 fn the_newest_deadlocks_are_remembered() {
     let manager = manager();
     let (first, second) = (family(&manager, 0), family(&manager, 1));
-    let ids: Vec<u64> = (0..7).map(|_| close_a_circle(&manager, &first, &second).1.id()).collect();
+    let ids: Vec<u64> = (0..7).map(|_| close_a_cycle(&manager, &first, &second).1.id()).collect();
     let newest = || manager.deadlocks().iter().map(|d| d.path[0].id).collect::<Vec<_>>();
     assert_eq!(newest(), ids[2..].iter().rev().copied().collect::<Vec<_>>());
     manager.set_max_num_deadlocks(2);
@@ -184,7 +184,7 @@ fn the_newest_deadlocks_are_remembered() {
 }
 
 #[test]
-fn a_chain_longer_than_allowed_is_taken_for_a_circle() {
+fn a_chain_longer_than_allowed_is_taken_for_a_cycle() {
     let manager = manager();
     let family = family(&manager, 0);
     let key = |i: usize| [i as u8];
@@ -290,7 +290,7 @@ fn expired_locks_wake_those_who_wait_for_them() {
 }
 
 #[test]
-fn whoever_takes_its_ranges_in_the_order_of_the_keys_is_never_in_a_circle() {
+fn whoever_takes_its_ranges_in_the_order_of_the_keys_is_never_in_a_cycle() {
     let (manager, mut rng) = (manager(), esker_testkit::seed::rng("lock::ascending"));
     let family = family(&manager, 0);
     thread::scope(|scope| {

@@ -33,7 +33,7 @@ fn put(cache: &ClockCache<u64>, i: u64, charge: usize) -> Handle<u64> {
 fn looks(cache: &ClockCache<u64>) -> usize {
     // With one thread, the number of a hand's next step is the number of steps it has made.
     let hands = cache.table.probation_claims.iter().chain([&cache.table.hand]);
-    hands.map(|hand| hand.0.load(Ordering::Relaxed)).sum()
+    hands.map(|hand| hand.load(Ordering::Relaxed)).sum()
 }
 
 /// Charges in small steps from outside, as a builder does that holds blocks. Returns the number of
