@@ -14,7 +14,7 @@
 //! table with secondary indexes locks.
 
 mod cell;
-mod circle;
+mod deadlock_time;
 mod commits;
 mod oltp;
 mod workload;
@@ -30,7 +30,7 @@ use std::io;
 use std::time::Duration;
 
 /// Number of deadlocks that the measurement of their detection makes.
-const CIRCLES: usize = 200;
+const CYCLES: usize = 200;
 
 /// The options of a measurement.
 #[derive(Clone, Debug)]
@@ -130,14 +130,14 @@ pub fn run(options: &LockBenchOptions, out: &mut impl io::Write) -> io::Result<V
             rows.push(row);
         }
     }
-    let times = circle::times_until_reported(CIRCLES).map_err(io::Error::other)?;
+    let times = deadlock_time::times_until_reported(CYCLES).map_err(io::Error::other)?;
     let micros = |index: usize| times[index] as f64 / 1e3;
     writeln!(
         out,
-        "a circle of two is reported after {:.1} us (median of {CIRCLES}; 99% {:.1}, most {:.1})",
-        micros(CIRCLES / 2),
-        micros(CIRCLES * 99 / 100),
-        micros(CIRCLES - 1)
+        "a cycle of two is reported after {:.1} us (median of {CYCLES}; 99% {:.1}, most {:.1})",
+        micros(CYCLES / 2),
+        micros(CYCLES * 99 / 100),
+        micros(CYCLES - 1)
     )?;
     Ok(rows)
 }

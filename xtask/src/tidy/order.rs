@@ -1,7 +1,7 @@
 //! The order of rooms inside the engine crate: no room names a room above it.
 //!
 //! The list is the table of ARCHITECTURE.md, "Inside `esker`": its first column, from top to
-//! bottom, and in a line from left to right. So there are no circles between rooms. If a part of a
+//! bottom, and in a line from left to right. So there are no cycles between rooms. If a part of a
 //! room has another place than the room, it has an entry of its own (`room/part`).
 
 use super::{SourceFile, Violation};

@@ -515,7 +515,7 @@ impl History {
     }
 
     /// Whether there is a cycle with at most `max_overwrites` edges of kind `Overwrites`.
-    fn has_circle(&self, max_overwrites: usize) -> bool {
+    fn has_cycle(&self, max_overwrites: usize) -> bool {
         let mut next: BTreeMap<usize, Vec<(usize, Edge)>> = BTreeMap::new();
         for (from, to, edge) in self.edges() {
             next.entry(from).or_default().push((to, edge));
@@ -543,8 +543,8 @@ impl History {
 }
 
 #[test]
-fn random_histories_have_no_circle_that_their_level_forbids() {
-    let mut circles = BTreeMap::new();
+fn random_histories_have_no_cycle_that_their_level_forbids() {
+    let mut cycles = BTreeMap::new();
     esker_testkit::seed::for_each_seed("histories", 150, |_, mut rng| {
         for level in LEVELS {
             for engine in Engine::both() {
@@ -562,15 +562,15 @@ fn random_histories_have_no_circle_that_their_level_forbids() {
                     IsolationLevel::Snapshot => 1,
                     IsolationLevel::Serializable => usize::MAX,
                 };
-                assert!(!history.has_circle(forbidden), "{level:?}: {:?}", history.edges());
-                *circles.entry(format!("{level:?}")).or_insert(0) +=
-                    usize::from(history.has_circle(usize::MAX));
+                assert!(!history.has_cycle(forbidden), "{level:?}: {:?}", history.edges());
+                *cycles.entry(format!("{level:?}")).or_insert(0) +=
+                    usize::from(history.has_cycle(usize::MAX));
             }
         }
     });
     // The search must find the cycles that weaker levels allow.
     if std::env::var_os("SEED").is_none() {
-        assert!(circles["ReadCommitted"] > 10 && circles["Snapshot"] > 0, "{circles:?}");
-        assert_eq!(circles["Serializable"], 0);
+        assert!(cycles["ReadCommitted"] > 10 && cycles["Snapshot"] > 0, "{cycles:?}");
+        assert_eq!(cycles["Serializable"], 0);
     }
 }
