@@ -241,7 +241,7 @@ impl InternalIterator for MemTableIter {
 }
 
 impl ScanIterator for MemTableIter {
-    plain_cursor!(self; next_key, prev_key, set_upper_bound, set_wanted_prefix_of, passed, go_on, release,
+    plain_cursor!(self; next_key, prev_key, set_upper_bound, set_wanted_prefix_of, progress, continue_from, release,
         look_ahead, advance, pass, skip_deleted_run);
 
     #[inline]

@@ -297,8 +297,8 @@ impl BlockSource {
         match self.cache.as_ref().filter(|_| options.fill_cache && kind == BlockKind::Data) {
             Some(cache) => {
                 let (capacity, usage) = (cache.capacity(), || cache.usage());
-                if readahead.long.goes_by(handle.size, &self.long_scans, capacity, usage) {
-                    Ok(self.lead_by(cache, block, handle, kind))
+                if readahead.long.decide_bypass(handle.size, &self.long_scans, capacity, usage) {
+                    Ok(self.hold_outside_cache(cache, block, handle, kind))
                 } else {
                     self.keep(block, handle, kind, options, true)
                 }
@@ -333,9 +333,9 @@ impl BlockSource {
         }
     }
 
-    /// A block that goes by without entering the cache. Its bytes are charged to the cache while it
-    /// is held.
-    fn lead_by(
+    /// Wraps a block that stays out of the cache. Its bytes are charged to the cache while it is
+    /// held.
+    fn hold_outside_cache(
         &self,
         cache: &BlockCache,
         block: CachedBlock,
@@ -348,7 +348,7 @@ impl BlockSource {
         let block = cache
             .create_standalone(self.key(handle), block, charge, kind.role())
             .unwrap_or_else(|refused| BlockRef::uncached(refused.value));
-        self.pass_by(&block, handle, kind, false);
+        self.offer_to_tier(&block, handle, kind, false);
         block
     }
 
@@ -397,7 +397,7 @@ impl BlockSource {
                     Err(refused) => return Err(self.at(refused.error, handle)),
                 };
                 if is_read {
-                    self.pass_by(&block, handle, kind, false);
+                    self.offer_to_tier(&block, handle, kind, false);
                 }
                 Ok(block)
             }

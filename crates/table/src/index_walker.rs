@@ -170,36 +170,37 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
 
     /// Appends the handles of at most `most` blocks behind the current one, within its index block.
     pub(crate) fn behind(&self, most: u32, handles: &mut Vec<BlockHandle>) {
-        let (block, mut scout) = match &self.partition {
+        let (block, mut cursor) = match &self.partition {
             Some((block, cursor)) if self.two_level => (block.key_value(), cursor.clone()),
             _ => (self.top.key_value(), self.top_cursor.clone()),
         };
         let Ok(block) = block else { return };
         for _ in 0..most {
             // The read of that entry reports the error.
-            if scout.next(block).is_err() || !scout.valid() {
+            if cursor.next(block).is_err() || !cursor.valid() {
                 return;
             }
-            handles.push(scout.handle());
+            handles.push(cursor.handle());
         }
     }
 
-    /// The handle of the data block before or after the current one. Moves `scout` there: a caller
-    /// that asks for blocks in order passes the same scout again. REQUIRES: `valid()`, `is_flat()`.
-    pub(crate) fn beside(&self, scout: &mut Option<IndexCursor>, forward: bool) -> Option<BlockHandle> {
+    /// The handle of the data block before or after the current one. Moves `cursor` there: a caller
+    /// that asks for blocks in order passes the same cursor again. REQUIRES: `valid()`,
+    /// `is_flat()`.
+    pub(crate) fn beside(&self, cursor: &mut Option<IndexCursor>, forward: bool) -> Option<BlockHandle> {
         let block = self.top.key_value().ok()?;
-        let scout = match scout {
-            Some(scout) if scout.valid() && scout.handle() == self.handle() => scout,
-            _ => scout.insert(self.top_cursor.clone()),
+        let cursor = match cursor {
+            Some(cursor) if cursor.valid() && cursor.handle() == self.handle() => cursor,
+            _ => cursor.insert(self.top_cursor.clone()),
         };
         // The read of that entry reports the error.
-        if forward { scout.next(block) } else { scout.prev(block) }.ok()?;
-        scout.valid().then(|| scout.handle())
+        if forward { cursor.next(block) } else { cursor.prev(block) }.ok()?;
+        cursor.valid().then(|| cursor.handle())
     }
 
-    /// Moves to the position of a scout from `beside`. REQUIRES: `is_flat()`.
-    pub(crate) fn follow(&mut self, scout: &IndexCursor) {
-        self.top_cursor.stand_as(scout);
+    /// Moves to the position of a cursor from `beside`. REQUIRES: `is_flat()`.
+    pub(crate) fn move_to(&mut self, cursor: &IndexCursor) {
+        self.top_cursor.stand_as(cursor);
     }
 
     /// Moves to the next data block.

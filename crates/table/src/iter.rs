@@ -2,13 +2,13 @@
 //!
 //! Invariants
 //!  1. Valid: `block` is the block at the walker's handle, and `cursor` is at an entry of it. With
-//!     `beyond`, the walker is one block further, or at the end of the index.
+//!     `neighbour`, the walker is one block further, or at the end of the index.
 //!  2. A step within a block allocates nothing; a step to the next block allocates only a reference
 //!     to that block.
 //!  3. Not valid and no `error`: the cursor has passed an end of the table, or the upper bound.
 
 mod ahead;
-mod beyond;
+mod neighbours;
 
 use crate::block_source::{BlockKind, BlockRef};
 use crate::index_walker::IndexWalker;
@@ -16,15 +16,16 @@ use crate::options::TableReadOptions;
 use crate::readahead::{ReadPace, Readahead};
 use crate::reader::{TableReader, compare_as, pin, seek_block};
 use crate::scans_ahead::ScansAhead;
-use beyond::{Beyond, Far};
 use esker_base::memory::{prefetch, prefetch_back};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_format::block::BlockCursor;
 use esker_format::cursor::{
-    DecodeAhead, DecodedRun, InternalIterator, KnownDeletedRun, LeftValue, Passed, ScanIterator, plain_cursor,
+    DecodeAhead, DecodedRun, InternalIterator, KnownDeletedRun, LeftValue, ScanIterator, ScanProgress,
+    plain_cursor,
 };
 use esker_format::handle::BlockHandle;
 use esker_format::key;
+use neighbours::{FarNeighbour, Neighbour};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -47,9 +48,9 @@ pub struct TableIter {
     loaded: BlockHandle,
     cursor: BlockCursor,
     /// Set while the walker is one block ahead of the cursor.
-    beyond: Option<Beyond>,
+    neighbour: Option<Neighbour>,
     /// The block behind the neighbouring block.
-    far: Far,
+    far_neighbour: FarNeighbour,
     /// The range of the block's bytes with the value that the last `prev_key_leaving` lent.
     left: Range<usize>,
     /// The sequence number of all entries, if the file was ingested with one.
@@ -85,8 +86,8 @@ impl TableIter {
             block: None,
             loaded: BlockHandle::default(),
             cursor: BlockCursor::new(),
-            beyond: None,
-            far: Far::default(),
+            neighbour: None,
+            far_neighbour: FarNeighbour::default(),
             left: 0..0,
             shown_key: Vec::new(),
             upper_bound: None,
@@ -118,8 +119,8 @@ impl TableIter {
     fn start(&mut self) -> Result<()> {
         self.error = None;
         self.cursor.reset();
-        self.beyond = None;
-        self.far.clear();
+        self.neighbour = None;
+        self.far_neighbour.clear();
         if self.walker.is_none() {
             self.walker = Some(self.reader.walker_at_pace(&self.options, self.readahead.pace())?);
         }
@@ -203,7 +204,7 @@ impl TableIter {
     /// Moves on to the first entry of the next block that has one.
     #[inline(never)]
     fn next_block(&mut self) -> Result<()> {
-        if self.beyond.is_some() && self.cross(true)? {
+        if self.neighbour.is_some() && self.cross(true)? {
             self.enter_block(Place::First)?;
         }
         while !self.cursor.valid() && self.walker.as_ref().is_some_and(IndexWalker::valid) {
@@ -218,7 +219,7 @@ impl TableIter {
 
     #[inline(never)]
     fn prev_block(&mut self) -> Result<()> {
-        if self.beyond.is_some() && self.cross(false)? {
+        if self.neighbour.is_some() && self.cross(false)? {
             self.enter_block(Place::Last)?;
         }
         while !self.cursor.valid() && self.walker.as_ref().is_some_and(IndexWalker::valid) {
@@ -327,7 +328,7 @@ impl TableIter {
     /// Whether a seek may leave the cursor in place: cursor and walker are at the same block, and
     /// no filter has to be asked.
     fn may_stay(&self) -> bool {
-        self.cursor.valid() && self.beyond.is_none() && !self.options.prefix_filter_on_seek
+        self.cursor.valid() && self.neighbour.is_none() && !self.options.prefix_filter_on_seek
     }
 
     /// Whether the cursor is at the table's first entry, and a seek to `target` would lead there.
@@ -346,8 +347,8 @@ impl TableIter {
 
     /// Makes the cursor invalid without an error.
     fn leave(&mut self) -> Result<()> {
-        (self.error, self.beyond) = (None, None);
-        self.far.clear();
+        (self.error, self.neighbour) = (None, None);
+        self.far_neighbour.clear();
         self.stop()
     }
 
@@ -563,19 +564,19 @@ impl ScanIterator for TableIter {
         self.wanted_prefix_of = user_key.map(<[u8]>::to_vec);
     }
 
-    fn passed(&self) -> Passed {
+    fn progress(&self) -> ScanProgress {
         self.readahead.long.so_far()
     }
 
-    fn go_on(&mut self, passed: Passed) {
-        self.readahead.long.go_on(passed);
+    fn continue_from(&mut self, progress: ScanProgress) {
+        self.readahead.long.continue_from(progress);
     }
 
     fn release(&mut self) {
         self.begin_scan(false);
         self.cursor.reset();
-        (self.block, self.beyond, self.error) = (None, None, None);
-        self.far.clear();
+        (self.block, self.neighbour, self.error) = (None, None, None);
+        self.far_neighbour.clear();
         let pace = self.readahead.take_pace();
         self.readahead = Readahead::new(&self.reader.options.table_options, self.options.readahead_size);
         self.readahead.set_pace(pace);

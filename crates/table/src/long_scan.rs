@@ -22,7 +22,7 @@
 use crate::readahead::SEQUENTIAL_GAP;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
-use esker_format::cursor::Passed;
+use esker_format::cursor::ScanProgress;
 use std::ops::Range;
 
 /// A scan may put one part in this many of the capacity into the cache.
@@ -38,7 +38,7 @@ pub(crate) struct LongScans(Arc<AtomicUsize>);
 /// The progress of a scan of one table.
 #[derive(Debug, Default)]
 pub(crate) struct LongScan {
-    so_far: Passed,
+    so_far: ScanProgress,
     /// The place of the block that it passed last; `None`: any block counts as next.
     last: Option<Range<u64>>,
     /// The set of scans that counts it, if one does.
@@ -60,7 +60,7 @@ impl LongScan {
 
     /// Records that the last block came from the file. Returns whether that block stays out of the
     /// cache, whose `capacity` and `usage` are in bytes.
-    pub(crate) fn goes_by(
+    pub(crate) fn decide_bypass(
         &mut self,
         bytes: u64,
         scans: &LongScans,
@@ -82,12 +82,12 @@ impl LongScan {
     }
 
     /// The progress so far.
-    pub(crate) fn so_far(&self) -> Passed {
+    pub(crate) fn so_far(&self) -> ScanProgress {
         self.so_far
     }
 
     /// Continues a scan that has passed `so_far` in other tables.
-    pub(crate) fn go_on(&mut self, so_far: Passed) {
+    pub(crate) fn continue_from(&mut self, so_far: ScanProgress) {
         self.end();
         self.so_far = so_far;
         self.last = None;
@@ -98,7 +98,7 @@ impl LongScan {
         if let Some(scans) = self.counted_in.take() {
             scans.0.fetch_sub(1, Ordering::Relaxed);
         }
-        self.so_far = Passed::default();
+        self.so_far = ScanProgress::default();
     }
 }
 

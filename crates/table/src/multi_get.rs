@@ -63,8 +63,8 @@ const NOWHERE: (u32, u32) = (u32::MAX, 0);
 /// The number of keys that one scan through the first key's block should find; 0 if each key should
 /// be searched by itself. A scan pays off if the block has at least as many keys as restart
 /// intervals from the first key on.
-fn keys_to_walk_to(places: &[Place], blocks: &[Got<'_>]) -> usize {
-    let Some((first, Got::Block(block))) =
+fn keys_to_walk_to(places: &[Place], blocks: &[BatchBlock<'_>]) -> usize {
+    let Some((first, BatchBlock::Block(block))) =
         places.first().and_then(|p| Some((p, blocks.get(p.block as usize)?)))
     else {
         return 0;
@@ -85,18 +85,18 @@ struct Place {
     block: u32,
     restart: u32,
     /// Whether entries of the key can lie behind the block.
-    goes_on: bool,
+    may_continue_behind: bool,
 }
 
 /// The blocks that a batch of keys needs.
 #[derive(Default)]
-struct Needed {
+struct NeededBlocks {
     places: KeyBatch<Place>,
     handles: KeyBatch<BlockHandle>,
 }
 
 /// A block of a batch.
-enum Got<'g> {
+enum BatchBlock<'g> {
     Block(BlockLoan<'g>),
     /// The block is not at hand without waiting.
     Missing,
@@ -106,7 +106,7 @@ enum Got<'g> {
 /// Keys of one table that wait for their blocks to be read: see [`read_plans`].
 pub struct LookupPlan {
     reader: Arc<TableReader>,
-    needed: Needed,
+    needed: NeededBlocks,
     /// The needed blocks from the first on: each block that the cache had, else `None`.
     found: Vec<Option<BlockRef>>,
     blocks: Vec<Gathered>,
@@ -135,17 +135,17 @@ impl TableReader {
         let access = Access { options: &options, guard: Some(guard) };
         for batch in which.chunks(BATCH_KEYS) {
             let needed = self.pass_filter(access, keys, batch).and_then(|passed| match passed.is_empty() {
-                true => Ok(Needed::default()),
+                true => Ok(NeededBlocks::default()),
                 false => self.find_blocks(access, keys, &passed, visitor),
             });
             match needed {
                 Ok(needed) if needed.places.is_empty() => {}
                 Ok(needed) => {
-                    let blocks: KeyBatch<Got<'_>> =
-                        needed.handles.iter().map(|&handle| self.got(handle, guard)).collect();
+                    let blocks: KeyBatch<BatchBlock<'_>> =
+                        needed.handles.iter().map(|&handle| self.lent_block(handle, guard)).collect();
                     self.search(access, keys, needed, &blocks, visitor);
                 }
-                Err(e) => match Missing::instead(e) {
+                Err(e) => match Missing::from_error(e) {
                     Ok(missing) => {
                         missing
                             .iter()
@@ -168,15 +168,15 @@ impl TableReader {
         failed: &mut Vec<(usize, Error)>,
     ) -> LookupPlan {
         let access = Access { options, guard: None };
-        let visitor: &mut dyn BatchVisitor = &mut Failures { failed };
+        let visitor: &mut dyn BatchVisitor = &mut FailureCollector { failed };
         let fresh: KeyBatch<u32> = (which.iter())
             .filter(|(_, missing)| missing.and_then(|m| m.block).is_none())
             .map(|(key, _)| *key)
             .collect();
-        let mut needed = Needed::default();
+        let mut needed = NeededBlocks::default();
         for batch in fresh.chunks(BATCH_KEYS) {
             let found = self.pass_filter(access, keys, batch).and_then(|passed| match passed.is_empty() {
-                true => Ok(Needed::default()),
+                true => Ok(NeededBlocks::default()),
                 false => self.find_blocks(access, keys, &passed, visitor),
             });
             match found {
@@ -192,7 +192,7 @@ impl TableReader {
                     key,
                     block: needed.handles.len() as u32,
                     restart: 0,
-                    goes_on: place.goes_on,
+                    may_continue_behind: place.may_continue_behind,
                 });
                 needed.handles.push(place.handle);
             } else {
@@ -205,20 +205,20 @@ impl TableReader {
         LookupPlan { reader: Arc::clone(self), needed, found: Vec::new(), blocks: Vec::new(), alone }
     }
 
-    fn got<'g>(&self, handle: BlockHandle, guard: &'g Guard) -> Got<'g> {
+    fn lent_block<'g>(&self, handle: BlockHandle, guard: &'g Guard) -> BatchBlock<'g> {
         match self.source.lent(handle, BlockKind::Data, guard) {
-            None => Got::Missing,
+            None => BatchBlock::Missing,
             Some(block) => self.ready(block, handle),
         }
     }
 
     /// The block; prefetches the parts that are read first.
-    fn ready<'g>(&self, block: BlockLoan<'g>, handle: BlockHandle) -> Got<'g> {
+    fn ready<'g>(&self, block: BlockLoan<'g>, handle: BlockHandle) -> BatchBlock<'g> {
         match block.key_value() {
             Ok(entries) => entries.prefetch_restarts(),
-            Err(e) => return Got::Failed(self.source.at(e, handle)),
+            Err(e) => return BatchBlock::Failed(self.source.at(e, handle)),
         }
-        Got::Block(block)
+        BatchBlock::Block(block)
     }
 
     /// The keys of a batch that the filter does not rule out.
@@ -274,10 +274,10 @@ impl TableReader {
         keys: &[LookupKey],
         passed: &[u32],
         visitor: &mut dyn BatchVisitor,
-    ) -> Result<Needed> {
+    ) -> Result<NeededBlocks> {
         self.index.with(&self.source, BlockKind::Index, (access.options, access.guard), |top| {
             let mut walker = IndexWalker::new(top, self.index_shape, self.two_level, KEY_BUFFER.take());
-            let mut needed = Needed::default();
+            let mut needed = NeededBlocks::default();
             let mut is_dense = false;
             for &key in passed {
                 let target = keys[key as usize].internal_key();
@@ -287,7 +287,7 @@ impl TableReader {
                 match place {
                     Ok(place) => needed.places.extend(place),
                     Err(e) => {
-                        match if access.guard.is_some() { Missing::instead(e) } else { Err(e) } {
+                        match if access.guard.is_some() { Missing::from_error(e) } else { Err(e) } {
                             Ok(missing) => missing.iter().for_each(|&m| visitor.missing(key as usize, m)),
                             Err(e) => visitor.failed(key as usize, self.source.in_file(e)),
                         }
@@ -336,7 +336,7 @@ impl TableReader {
         walker: &IndexWalker<&CachedBlock>,
         key: u32,
         target: &[u8],
-        needed: &mut Needed,
+        needed: &mut NeededBlocks,
     ) -> Result<Option<Place>> {
         if !walker.valid() {
             return Ok(None);
@@ -352,7 +352,12 @@ impl TableReader {
             needed.handles.push(handle);
         }
         let block = needed.handles.len() as u32 - 1;
-        Ok(Some(Place { key, block, restart: 0, goes_on: self.may_go_on_behind(walker, target) }))
+        Ok(Some(Place {
+            key,
+            block,
+            restart: 0,
+            may_continue_behind: self.may_continue_behind(walker, target),
+        }))
     }
 
     /// Visits the keys' entries in their blocks.
@@ -360,13 +365,13 @@ impl TableReader {
         &self,
         access: Access<'_>,
         keys: &[LookupKey],
-        needed: Needed,
-        blocks: &[Got<'_>],
+        needed: NeededBlocks,
+        blocks: &[BatchBlock<'_>],
         visitor: &mut dyn BatchVisitor,
     ) {
-        let Needed { mut places, handles } = needed;
+        let NeededBlocks { mut places, handles } = needed;
         for block in blocks {
-            let Got::Block(block) = block else { continue };
+            let BatchBlock::Block(block) = block else { continue };
             block.key_value().into_iter().for_each(|block| block.prefetch_restart_keys());
         }
         let mut cursor = BlockCursor::with_buffer(EntryShape::KeyValue, DATA_BUFFER.take());
@@ -392,11 +397,11 @@ impl TableReader {
             }
             let handle = handles[place.block as usize];
             let found = match &blocks[place.block as usize] {
-                Got::Block(block) => {
+                BatchBlock::Block(block) => {
                     self.search_block(access, keys, place, (block, handle), &mut cursor, visitor)
                 }
-                Got::Missing => Ok(Some(Missing::data(handle, true, place.goes_on))),
-                Got::Failed(e) => Err(e.clone()),
+                BatchBlock::Missing => Ok(Some(Missing::data(handle, true, place.may_continue_behind))),
+                BatchBlock::Failed(e) => Err(e.clone()),
             };
             match found {
                 Ok(None) => {}
@@ -412,15 +417,16 @@ impl TableReader {
         &self,
         options: &TableReadOptions,
         keys: &[LookupKey],
-        needed: Needed,
+        needed: NeededBlocks,
         blocks: Vec<Gathered>,
         visitor: &mut dyn BatchVisitor,
     ) {
-        let got = |(block, &handle): (Gathered, &BlockHandle)| match block {
+        let to_block = |(block, &handle): (Gathered, &BlockHandle)| match block {
             Ok(block) => self.ready(Guarded::Held(block), handle),
-            Err(e) => Got::Failed(e),
+            Err(e) => BatchBlock::Failed(e),
         };
-        let blocks: KeyBatch<Got<'_>> = blocks.into_iter().zip(&needed.handles).map(got).collect();
+        let blocks: KeyBatch<BatchBlock<'_>> =
+            blocks.into_iter().zip(&needed.handles).map(to_block).collect();
         self.search(Access { options, guard: None }, keys, needed, &blocks, visitor);
     }
 
@@ -432,10 +438,10 @@ impl TableReader {
         cursor: &mut BlockCursor,
         keys: &[LookupKey],
         place: &Place,
-        blocks: &[Got<'_>],
+        blocks: &[BatchBlock<'_>],
         before: (u32, u32),
     ) -> u32 {
-        let Got::Block(block) = &blocks[place.block as usize] else { return 0 };
+        let BatchBlock::Block(block) = &blocks[place.block as usize] else { return 0 };
         let Ok(block) = block.key_value() else { return 0 };
         let target = keys[place.key as usize].internal_key();
         let low = if place.block == before.0 { before.1 } else { 0 };
@@ -477,7 +483,7 @@ impl TableReader {
             })
             .map_err(|e| self.source.at(e, handle))?;
         let mut missing = None;
-        if more && place.goes_on {
+        if more && place.may_continue_behind {
             missing = self.get_behind(access, handle, target, &mut visit)?;
         }
         if self.whole_keys
@@ -490,9 +496,9 @@ impl TableReader {
     }
 }
 
-impl Needed {
+impl NeededBlocks {
     /// Adds the needs of later keys.
-    fn append(&mut self, behind: Needed) {
+    fn append(&mut self, behind: NeededBlocks) {
         let first = self.handles.len() as u32;
         self.handles.extend(behind.handles);
         self.places.extend(behind.places.into_iter().map(|p| Place { block: first + p.block, ..p }));
@@ -513,11 +519,11 @@ impl Needed {
 }
 
 /// Records the errors that occur before any entry is visited.
-struct Failures<'f> {
+struct FailureCollector<'f> {
     failed: &'f mut Vec<(usize, Error)>,
 }
 
-impl BatchVisitor for Failures<'_> {
+impl BatchVisitor for FailureCollector<'_> {
     fn entry(&mut self, _i: usize, _entry: ParsedInternalKey<'_>, _value: TableValue<'_>) -> bool {
         false
     }

@@ -104,7 +104,7 @@ impl OpenFiles {
     }
 
     /// Closes files of another owner that no version names.
-    pub fn let_go(&self, tables: &[FileNumber], blobs: &[FileNumber]) {
+    pub fn close_unnamed(&self, tables: &[FileNumber], blobs: &[FileNumber]) {
         tables.iter().for_each(|number| self.forget_table(*number));
         blobs.iter().for_each(|number| self.forget_blob_file(*number));
         let mut held = self.held.lock();

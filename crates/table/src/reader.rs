@@ -86,7 +86,7 @@ pub(crate) struct MissingBlock {
     /// Whether the block's entries were visited, so that only later blocks remain.
     pub(crate) is_visited: bool,
     /// Whether entries of the user key can lie behind the block.
-    pub(crate) goes_on: bool,
+    pub(crate) may_continue_behind: bool,
 }
 
 impl Missing {
@@ -96,20 +96,20 @@ impl Missing {
     }
 
     #[cold]
-    pub(crate) fn data(handle: BlockHandle, is_first: bool, goes_on: bool) -> Missing {
-        Missing { block: Some(MissingBlock { handle, is_first, is_visited: false, goes_on }) }
+    pub(crate) fn data(handle: BlockHandle, is_first: bool, may_continue_behind: bool) -> Missing {
+        Missing { block: Some(MissingBlock { handle, is_first, is_visited: false, may_continue_behind }) }
     }
 
-    /// [`Missing::instead`] for a read that has visited the entries of the block at `handle`.
+    /// [`Missing::from_error`] for a read that has visited the entries of the block at `handle`.
     #[cold]
-    pub(crate) fn behind(handle: BlockHandle, error: Error) -> Result<Option<Missing>> {
-        let place = MissingBlock { handle, is_first: false, is_visited: true, goes_on: true };
-        Missing::instead(error).map(|_| Some(Missing { block: Some(place) }))
+    pub(crate) fn from_error_behind(handle: BlockHandle, error: Error) -> Result<Option<Missing>> {
+        let place = MissingBlock { handle, is_first: false, is_visited: true, may_continue_behind: true };
+        Missing::from_error(error).map(|_| Some(Missing { block: Some(place) }))
     }
 
     /// Turns an error of a read under a guard into the missing block, if a block is missing.
     #[cold]
-    pub(crate) fn instead(error: Error) -> Result<Option<Missing>> {
+    pub(crate) fn from_error(error: Error) -> Result<Option<Missing>> {
         match error.kind() {
             ErrorKind::Incomplete => Ok(Some(Missing { block: None })),
             _ => Err(error),
@@ -179,7 +179,7 @@ impl TableReader {
     ) -> Result<Option<Missing>> {
         let options = options.without_waiting();
         let found = self.get_with(Access { options: &options, guard: Some(guard) }, key, visit);
-        found.or_else(Missing::instead)
+        found.or_else(Missing::from_error)
     }
 
     /// Continues a `get` at its missing block.
@@ -238,7 +238,7 @@ impl TableReader {
                     .visit_block(block, place.is_first.then_some(target), key::user_key(target), visit)
                     .map_err(|e| self.source.at(e, place.handle))?,
             };
-            if more && place.goes_on {
+            if more && place.may_continue_behind {
                 self.get_behind(Access { options, guard: None }, place.handle, target, visit)?;
             }
             Ok(None)
@@ -358,8 +358,8 @@ impl TableReader {
                 Some(guard) => match self.source.lent(handle, BlockKind::Data, guard) {
                     Some(block) => block,
                     None => {
-                        let goes_on = self.may_go_on_behind(walker, target);
-                        return Ok(Some(Missing::data(handle, is_first, goes_on)));
+                        let may_continue_behind = self.may_continue_behind(walker, target);
+                        return Ok(Some(Missing::data(handle, is_first, may_continue_behind)));
                     }
                 },
                 None => Guarded::Held(self.source.block(handle, BlockKind::Data, access.options, None)?),
@@ -367,13 +367,13 @@ impl TableReader {
             let more = self
                 .visit_block(&block, is_first.then_some(target), key::user_key(target), visit)
                 .map_err(|e| self.source.at(e, walker.handle()))?;
-            if !more || !self.may_go_on_behind(walker, target) {
+            if !more || !self.may_continue_behind(walker, target) {
                 return Ok(None);
             }
             is_first = false;
             if let Err(e) = walker.next(&self.source, access.options) {
                 let e = self.source.in_file(e);
-                return if access.guard.is_some() { Missing::behind(handle, e) } else { Err(e) };
+                return if access.guard.is_some() { Missing::from_error_behind(handle, e) } else { Err(e) };
             }
         }
         Ok(None)
@@ -398,7 +398,7 @@ impl TableReader {
             self.get_at(access, &mut walker, target, false, visit)
         });
         match found {
-            Err(e) if access.guard.is_some() => Missing::behind(behind, e),
+            Err(e) if access.guard.is_some() => Missing::from_error_behind(behind, e),
             found => found,
         }
     }
@@ -406,7 +406,7 @@ impl TableReader {
     /// Whether entries of the target's user key can lie behind the walker's block, which is the
     /// target's block or a later one. A user key never spans two blocks of an index of user keys.
     #[inline]
-    pub(crate) fn may_go_on_behind(&self, walker: &IndexWalker<&CachedBlock>, target: &[u8]) -> bool {
+    pub(crate) fn may_continue_behind(&self, walker: &IndexWalker<&CachedBlock>, target: &[u8]) -> bool {
         let may_span = !self.index_shape.key_is_user_key;
         let icmp = &self.options.icmp;
         may_span && icmp.compare_user_keys(walker.separator_user_key(), key::user_key(target)).is_le()

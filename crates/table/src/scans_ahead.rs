@@ -226,10 +226,10 @@ impl ScansAhead {
         }
         self.is_planned.store(false, Ordering::Relaxed);
         let mut state = self.state.lock();
-        let let_go = self.let_go(&mut state);
+        let released = self.take_held(&mut state);
         let statistics = state.statistics.take();
         drop(state);
-        count_wasted(statistics.as_ref(), &let_go);
+        count_wasted(statistics.as_ref(), &released);
     }
 
     /// Whether there are ranges.
@@ -249,11 +249,11 @@ impl ScansAhead {
     /// Sets the source of tables. Without one, nothing is read ahead and no block is held.
     pub fn set_tables(&self, tables: Option<Box<dyn ScanTables>>) {
         let mut state = self.state.lock();
-        let let_go = if tables.is_some() { HashMap::new() } else { self.let_go(&mut state) };
+        let released = if tables.is_some() { HashMap::new() } else { self.take_held(&mut state) };
         let before = std::mem::replace(&mut state.tables, tables);
         let statistics = state.statistics.clone();
         drop(state);
-        count_wasted(statistics.as_ref(), &let_go);
+        count_wasted(statistics.as_ref(), &released);
         drop(before);
     }
 
@@ -263,7 +263,7 @@ impl ScansAhead {
     }
 
     /// Takes the held blocks out.
-    fn let_go(&self, state: &mut State) -> HashMap<CacheKey, Held> {
+    fn take_held(&self, state: &mut State) -> HashMap<CacheKey, Held> {
         self.holds.store(false, Ordering::Relaxed);
         std::mem::take(&mut state.held)
     }
@@ -279,10 +279,10 @@ impl ScansAhead {
         if number < state.planned {
             return;
         }
-        let let_go = self.let_go(&mut state);
+        let released = self.take_held(&mut state);
         let statistics = state.statistics.clone();
         drop(state);
-        count_wasted(statistics.as_ref(), &let_go);
+        count_wasted(statistics.as_ref(), &released);
     }
 
     /// Counts of readahead so far.
@@ -345,7 +345,7 @@ impl ScansAhead {
         state.tables = Some(tables);
         state.planned = planned;
         self.holds.store(!held.is_empty(), Ordering::Relaxed);
-        let let_go = std::mem::replace(&mut state.held, held);
+        let released = std::mem::replace(&mut state.held, held);
         let told = &mut state.counts;
         told.batches += 1;
         told.ranges += (planned - first) as u64;
@@ -355,7 +355,7 @@ impl ScansAhead {
         told.reads += counts.reads;
         told.most_held_bytes = told.most_held_bytes.max(bytes);
         drop(state);
-        count_wasted(statistics.as_ref(), &let_go);
+        count_wasted(statistics.as_ref(), &released);
         true
     }
 }
@@ -439,9 +439,9 @@ fn count(statistics: Option<&Arc<Statistics>>, counts: &GatherCounts, blocks: us
     statistics.record_in_histogram(Histogram::MultiscanBlocksPerPrepare, blocks as u64);
 }
 
-fn count_wasted(statistics: Option<&Arc<Statistics>>, let_go: &HashMap<CacheKey, Held>) {
-    if let Some(statistics) = statistics.filter(|_| !let_go.is_empty()) {
-        let wasted = let_go.values().filter(|held| !held.is_used).count();
+fn count_wasted(statistics: Option<&Arc<Statistics>>, released: &HashMap<CacheKey, Held>) {
+    if let Some(statistics) = statistics.filter(|_| !released.is_empty()) {
+        let wasted = released.values().filter(|held| !held.is_used).count();
         statistics.record_tick(Ticker::MultiscanPrefetchBlocksWasted, wasted as u64);
     }
 }

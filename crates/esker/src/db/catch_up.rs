@@ -181,7 +181,7 @@ impl CatchUp<'_> {
         self.check_stop()?;
         self.follower.is_spoiled = false;
         self.publish(last);
-        self.let_go();
+        self.close_unnamed_files();
         Ok(())
     }
 
@@ -324,7 +324,7 @@ impl CatchUp<'_> {
     }
 
     /// Closes files that no version names any more: at once, or after the reads under way.
-    fn let_go(&self) {
+    fn close_unnamed_files(&self) {
         self.engine.hand_over_super_versions();
         let no_read_is_under_way = epoch::settle(2, || ());
         close_obsolete_files(self.engine);
@@ -343,7 +343,7 @@ pub(super) fn close_obsolete_files(engine: &Engine) {
     drop(manifest);
     if !tables.is_empty() || !blobs.is_empty() {
         let default = engine.families.default_family();
-        default.tables.open_files().let_go(&tables, &blobs);
+        default.tables.open_files().close_unnamed(&tables, &blobs);
     }
 }
 

@@ -9,7 +9,7 @@ use esker_base::perf_context::PerfContext;
 use esker_base::sync::Arc;
 use esker_env::MockClock;
 use esker_env::mem::MemFs;
-use esker_format::cursor::{Passed, ScanIterator};
+use esker_format::cursor::{ScanIterator, ScanProgress};
 use esker_format::key::InternalKeyComparator;
 use esker_table::{FilterPolicy, FoundAt, TouchedKind};
 
@@ -187,9 +187,9 @@ fn the_lines_of_an_explanation_add_up_to_the_whole() {
 
 #[test]
 fn a_watched_cursor_hands_on_how_far_its_scan_has_come() {
-    let far = Passed { bytes: 7, read_bytes: 5 };
+    let far = ScanProgress { bytes: 7, read_bytes: 5 };
     let inner = VecIter::new(&InternalKeyComparator::default(), Arc::default());
     let mut watched = Watch::new(Arc::new(MockClock::new(0))).over(WatchedRun::Memtable(1), Box::new(inner));
-    watched.go_on(far);
-    assert_eq!(watched.passed(), far);
+    watched.continue_from(far);
+    assert_eq!(watched.progress(), far);
 }

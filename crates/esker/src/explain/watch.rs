@@ -169,7 +169,7 @@ impl InternalIterator for WatchedIter {
 }
 
 impl ScanIterator for WatchedIter {
-    forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, passed, go_on, release);
+    forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, progress, continue_from, release);
     // This cursor gives no decoded runs, so that each step is a counted call.
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
         advance, pass);

@@ -192,13 +192,13 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
                 self.current = None;
                 return;
             }
-            let (next, passed) = (self.index + 1, iter.passed());
+            let (next, progress) = (self.index + 1, iter.progress());
             if self.starts_beyond_bound(next) || self.lies_beyond_prefix(next, true) || !self.enter(next) {
                 self.current = None;
                 return;
             }
             if let Some(iter) = &mut self.current {
-                iter.go_on(passed);
+                iter.continue_from(progress);
                 iter.seek_to_first();
             }
         }
@@ -214,13 +214,13 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
                 self.current = None;
                 return;
             }
-            let (next, passed) = (self.index.wrapping_sub(1), iter.passed());
+            let (next, progress) = (self.index.wrapping_sub(1), iter.progress());
             if self.lies_beyond_prefix(next, false) || !self.enter(next) {
                 self.current = None;
                 return;
             }
             if let Some(iter) = &mut self.current {
-                iter.go_on(passed);
+                iter.continue_from(progress);
                 iter.seek_to_last();
             }
         }
@@ -375,7 +375,7 @@ impl<F: LevelFile, O: FileOpener<F>> InternalIterator for LevelIterator<F, O> {
 }
 
 impl<F: LevelFile, O: FileOpener<F>> ScanIterator for LevelIterator<F, O> {
-    plain_cursor!(self; passed, go_on, skip_deleted_run);
+    plain_cursor!(self; progress, continue_from, skip_deleted_run);
 
     #[inline]
     fn next_key(&mut self) -> Option<&[u8]> {
@@ -446,7 +446,7 @@ impl<F: LevelFile, O: FileOpener<F>> ScanIterator for LevelIterator<F, O> {
         if !run.is_empty() || iter.valid() {
             return;
         }
-        run.let_go();
+        run.release_block();
         if ahead.forward {
             self.settle_forward();
         } else {

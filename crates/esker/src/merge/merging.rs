@@ -549,7 +549,7 @@ impl InternalIterator for MergingIterator {
 }
 
 impl ScanIterator for MergingIterator {
-    plain_cursor!(self; next_key, prev_key, passed, go_on, deleted_run_end, was_seen);
+    plain_cursor!(self; next_key, prev_key, progress, continue_from, deleted_run_end, was_seen);
 
     #[inline]
     fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {

@@ -85,7 +85,7 @@ impl<I: InternalIterator> InternalIterator for PaddedIter<I> {
 }
 
 impl<I: ScanIterator> ScanIterator for PaddedIter<I> {
-    forward_cursor!(self => self.iter; passed, go_on, release);
+    forward_cursor!(self => self.iter; progress, continue_from, release);
     // Runs, bounds and prefixes are those of stored keys, so they are not passed on. A deletion
     // hides only older timestamps.
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value,
@@ -152,7 +152,7 @@ impl<I: InternalIterator> InternalIterator for TimestampsDropped<I> {
 }
 
 impl<I: ScanIterator> ScanIterator for TimestampsDropped<I> {
-    forward_cursor!(self => self.iter; passed, go_on, release);
+    forward_cursor!(self => self.iter; progress, continue_from, release);
     // Flushes step forward over all entries.
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value,
         set_upper_bound, set_wanted_prefix_of, look_ahead, advance, pass, deleted_run_end, was_seen,

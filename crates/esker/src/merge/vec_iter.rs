@@ -7,8 +7,8 @@ use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{Error, FileNumber, PinnedBytes, Result, SequenceNumber};
 use esker_format::block::cut_run;
 use esker_format::cursor::{
-    DecodeAhead, DecodedRun, InternalIterator, KnownDeletedRun, LeftValue, Passed, RunEntry, ScanIterator,
-    plain_cursor,
+    DecodeAhead, DecodedRun, InternalIterator, KnownDeletedRun, LeftValue, RunEntry, ScanIterator,
+    ScanProgress, plain_cursor,
 };
 use esker_format::deleted_runs::DeletedRuns;
 use esker_format::key::{self, InternalKeyComparator};
@@ -40,7 +40,7 @@ pub(crate) struct VecIter {
     number: FileNumber,
     /// Whether `was_seen` may answer yes.
     knows_age: bool,
-    passed: Passed,
+    progress: ScanProgress,
 }
 
 impl VecIter {
@@ -58,7 +58,7 @@ impl VecIter {
             deleted_runs: None,
             number: FileNumber(0),
             knows_age: false,
-            passed: Passed::default(),
+            progress: ScanProgress::default(),
         }
     }
 
@@ -140,11 +140,11 @@ impl ScanIterator for VecIter {
     plain_cursor!(self; next_key, prev_key, pinned_left_value, set_upper_bound, set_wanted_prefix_of,
         release, skip_deleted_run);
 
-    fn passed(&self) -> Passed {
-        self.passed
+    fn progress(&self) -> ScanProgress {
+        self.progress
     }
-    fn go_on(&mut self, passed: Passed) {
-        self.passed = passed;
+    fn continue_from(&mut self, progress: ScanProgress) {
+        self.progress = progress;
     }
     fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
         let here = self.index;

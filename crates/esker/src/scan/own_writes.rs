@@ -146,7 +146,7 @@ impl InternalIterator for VisibleOnly {
 }
 
 impl ScanIterator for VisibleOnly {
-    forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, passed, go_on, release);
+    forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, progress, continue_from, release);
     // Decoded entries ahead could be hidden here or be deletions, so this cursor decodes none.
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
         advance, pass, deleted_run_end, was_seen, skip_deleted_run);

@@ -54,7 +54,7 @@ pub struct BlockCursor {
 /// Entries already parsed for a backward scan: from a restart up to offset `end`, exclusive.
 #[derive(Clone, Debug, Default)]
 struct Before {
-    entries: Vec<Passed>,
+    entries: Vec<PendingEntry>,
     end: u32,
     /// Where the value of the last of them ends.
     value_end: u32,
@@ -66,7 +66,7 @@ struct Before {
 /// and its key where its value begins. With separate values, its value ends where the successor's
 /// value begins, and its key where the successor begins.
 #[derive(Clone, Copy, Debug)]
-struct Passed {
+struct PendingEntry {
     entry: u32,
     shared: u32,
     /// Offset of the part of the key that is not shared.
@@ -468,7 +468,7 @@ impl BlockCursor {
             if shared > key_len || next > end {
                 return Err(at);
             }
-            self.before.entries.push(Passed { entry: at, shared, key, value });
+            self.before.entries.push(PendingEntry { entry: at, shared, key, value });
             key_len = shared + u32::from(non_shared);
             at = next;
         }
@@ -495,7 +495,7 @@ impl BlockCursor {
             if block.values.is_some() {
                 self.value = entry.value;
             }
-            self.before.entries.push(Passed { entry: at, shared, key, value });
+            self.before.entries.push(PendingEntry { entry: at, shared, key, value });
             at = entry.next;
         }
         if at == end { Ok(()) } else { Err(end) }
@@ -539,7 +539,7 @@ impl BlockCursor {
     fn look_again(
         &mut self,
         block: &Block,
-        passed: Passed,
+        passed: PendingEntry,
         (next, value_end): (u32, u32),
         borrows: bool,
     ) -> Result<(u32, u32)> {
@@ -562,7 +562,7 @@ impl BlockCursor {
     fn fetch_shared(&mut self, block: &Block, from: u32, until: u32) {
         // `parse_interval` checked that each key is at least as long as the next one's shared part,
         // so all these bytes exist.
-        let bytes = |entry: &Passed, start: u32, end: u32| {
+        let bytes = |entry: &PendingEntry, start: u32, end: u32| {
             let stored = (entry.key + (start - entry.shared)) as usize;
             block.entries().get(stored..stored + (end - start) as usize).unwrap_or_default()
         };

@@ -156,16 +156,16 @@ macro_rules! forward_cursor {
                 $crate::cursor::ScanIterator::set_wanted_prefix_of(iter, user_key))
         }
     };
-    (@ passed $self:ident $to:tt $in:tt) => {
+    (@ progress $self:ident $to:tt $in:tt) => {
         #[inline]
-        fn passed(&$self) -> $crate::cursor::Passed {
-            $crate::on_cursor!(&$to, $in, iter => $crate::cursor::ScanIterator::passed(iter))
+        fn progress(&$self) -> $crate::cursor::ScanProgress {
+            $crate::on_cursor!(&$to, $in, iter => $crate::cursor::ScanIterator::progress(iter))
         }
     };
-    (@ go_on $self:ident $to:tt $in:tt) => {
+    (@ continue_from $self:ident $to:tt $in:tt) => {
         #[inline]
-        fn go_on(&mut $self, passed: $crate::cursor::Passed) {
-            $crate::on_cursor!(&mut $to, $in, iter => $crate::cursor::ScanIterator::go_on(iter, passed))
+        fn continue_from(&mut $self, progress: $crate::cursor::ScanProgress) {
+            $crate::on_cursor!(&mut $to, $in, iter => $crate::cursor::ScanIterator::continue_from(iter, progress))
         }
     };
     (@ release $self:ident $to:tt $in:tt) => {
@@ -289,13 +289,13 @@ macro_rules! plain_cursor {
     (@ set_wanted_prefix_of $self:ident) => {
         fn set_wanted_prefix_of(&mut $self, _user_key: Option<&[u8]>) {}
     };
-    (@ passed $self:ident) => {
-        fn passed(&$self) -> $crate::cursor::Passed {
-            $crate::cursor::Passed::default()
+    (@ progress $self:ident) => {
+        fn progress(&$self) -> $crate::cursor::ScanProgress {
+            $crate::cursor::ScanProgress::default()
         }
     };
-    (@ go_on $self:ident) => {
-        fn go_on(&mut $self, _passed: $crate::cursor::Passed) {}
+    (@ continue_from $self:ident) => {
+        fn continue_from(&mut $self, _progress: $crate::cursor::ScanProgress) {}
     };
     (@ release $self:ident) => {
         fn release(&mut $self) {}

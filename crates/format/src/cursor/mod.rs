@@ -19,7 +19,7 @@ mod scan;
 pub use crate::{forward_cursor, on_cursor, plain_cursor};
 pub use left_value::LeftValue;
 pub use run::{DecodeAhead, DecodedRun, RunEntry};
-pub use scan::{KnownDeletedRun, Passed, ScanIterator, SkipDistance, skip_alone};
+pub use scan::{KnownDeletedRun, ScanIterator, ScanProgress, SkipDistance, skip_alone};
 
 use esker_base::{PinnedBytes, Result, SequenceNumber, ValueType};
 

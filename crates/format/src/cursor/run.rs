@@ -159,8 +159,8 @@ impl DecodedRun {
         self.is_at_edge && !self.is_empty()
     }
 
-    /// Empties the run. It keeps the block until it is filled again or [`let_go`](Self::let_go) is
-    /// called.
+    /// Empties the run. It keeps the block until it is filled again or
+    /// [`release_block`](Self::release_block) is called.
     #[inline]
     pub fn clear(&mut self) {
         (self.count, self.first, self.end, self.at) = (0, 0, 0, 0);
@@ -168,7 +168,7 @@ impl DecodedRun {
 
     /// Empties the run and gives up the block.
     #[inline]
-    pub fn let_go(&mut self) {
+    pub fn release_block(&mut self) {
         self.clear();
         if !self.block.is_empty() {
             self.block = PinnedBytes::empty();
@@ -339,7 +339,7 @@ mod tests {
         let mut run = run(4);
         run.set_range(0, 4, true);
         let value = run.pinned_value();
-        run.let_go();
+        run.release_block();
         assert_eq!(value, b"v");
         assert!(!run.is_in(&value));
     }

@@ -25,7 +25,7 @@ pub struct KnownDeletedRun<'a> {
 
 /// Bytes that a scan has passed in one direction without a seek, across tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Passed {
+pub struct ScanProgress {
     /// Bytes of blocks, as they are stored.
     pub bytes: u64,
     /// The part of `bytes` that was read from files instead of a cache.
@@ -70,9 +70,9 @@ pub trait ScanIterator: InternalIterator {
     /// are those of the family's prefix extractor.
     fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>);
     /// Progress of the scan that this cursor is a part of; zero if the cursor does not know it.
-    fn passed(&self) -> Passed;
-    /// Announces that the scan comes from the end of another file, after `passed`.
-    fn go_on(&mut self, passed: Passed);
+    fn progress(&self) -> ScanProgress;
+    /// Announces that the scan comes from the end of another file, with `progress`.
+    fn continue_from(&mut self, progress: ScanProgress);
     /// Releases resources, above all blocks, until the cursor is positioned again. The cursor may
     /// be invalid afterwards.
     fn release(&mut self);
@@ -113,7 +113,7 @@ pub trait ScanIterator: InternalIterator {
 
 impl<T: ScanIterator + ?Sized> ScanIterator for Box<T> {
     forward_cursor!(self => **self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value,
-        set_upper_bound, set_wanted_prefix_of, passed, go_on, release, look_ahead, advance, pass,
+        set_upper_bound, set_wanted_prefix_of, progress, continue_from, release, look_ahead, advance, pass,
         deleted_run_end, was_seen, skip_deleted_run);
 }
 

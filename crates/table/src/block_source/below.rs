@@ -86,14 +86,20 @@ impl BlockSource {
         // error.
         let block = self.keep(block, handle, kind, options, false).ok()?;
         if !is_kept {
-            self.pass_by(&block, handle, kind, true);
+            self.offer_to_tier(&block, handle, kind, true);
         }
         Some(block)
     }
 
     /// Offers a block below for which the cache had no room, as if the cache had evicted it.
     /// `was_taken`: the block came from below and goes back.
-    pub(super) fn pass_by(&self, block: &BlockRef, handle: BlockHandle, kind: BlockKind, was_taken: bool) {
+    pub(super) fn offer_to_tier(
+        &self,
+        block: &BlockRef,
+        handle: BlockHandle,
+        kind: BlockKind,
+        was_taken: bool,
+    ) {
         if !Handle::is_in_cache(block)
             && let Some(tier) = self.cache.as_ref().and_then(|cache| cache.secondary())
         {

@@ -27,9 +27,9 @@ impl TableIter {
         let Some(Ok(block)) = self.block.as_ref().map(|block| block.key_value()) else { return };
         let reaches_edge = if ahead.forward { block.ends_at(last.value_end) } else { first.entry == 0 };
         // A forward run needs no entry of the next block; looking there only saves time.
-        let looks_beyond = reaches_edge && (!ahead.forward || run.goes_far());
-        if looks_beyond {
-            self.step_beyond(ahead.forward);
+        let looks_ahead = reaches_edge && (!ahead.forward || run.goes_far());
+        if looks_ahead {
+            self.step_to_neighbour(ahead.forward);
         }
         let is_alone = reaches_edge && !ahead.forward && self.is_alone_at_edge(run.internal_key(0));
         cut_run(run, ahead, &self.reader.options.icmp, self.global_seqno, is_alone);
@@ -39,8 +39,8 @@ impl TableIter {
         {
             run.set_block(pin(block.clone(), 0..block.bytes().len()));
         }
-        if looks_beyond && run.goes_far() {
-            self.fetch_beyond();
+        if looks_ahead && run.goes_far() {
+            self.prefetch_neighbours();
         }
     }
 
@@ -50,7 +50,7 @@ impl TableIter {
         let block = self.block.as_ref().and_then(|block| block.key_value().ok());
         if block.is_none_or(|block| self.cursor.is_last(block)) {
             // The next block replaces this one.
-            run.let_go();
+            run.release_block();
         }
         self.try_next()?;
         if self.cursor.valid() {
@@ -68,7 +68,7 @@ impl TableIter {
             self.decode_ahead(run, ahead);
             return Ok(());
         }
-        run.let_go();
+        run.release_block();
         self.cursor.reset();
         if !self.cross(false)? {
             self.walk(|w, r, o| w.prev(&r.source, o))?;

@@ -4,13 +4,13 @@
 //! next two blocks is being prefetched if the cache has them. Without that the processor waits at
 //! the end of each block, longest in backward scans, which it cannot predict.
 //!
-//! One block ahead is not enough while busy neighbours on the machine load the memory: its prefetch
-//! is not done when the scan needs its bytes. A second block ahead took a row of cached blocks
-//! beside busy neighbours from 52 to 30 ns backward and from 34 to 30 forward. Alone it stayed at
-//! 18 (2-vCPU Zen 5, 2026-11-23).
+//! One block ahead is not enough while other processes load the memory: its prefetch is not done
+//! when the scan needs its bytes. A second block ahead took a row of cached blocks beside such a
+//! load from 52 to 30 ns backward and from 34 to 30 forward. Without that load it stayed
+//! at 18 (2-vCPU Zen 5, 2026-11-23).
 //!
-//! The far block is looked up once. Its reference is held until the block is the neighbour, and the
-//! index then moves to the scout's position.
+//! The far neighbour is looked up once. Its reference is held until the block is the neighbour, and
+//! the index then moves to the far neighbour's position.
 
 use super::TableIter;
 use crate::block_source::{BlockKind, BlockRef};
@@ -21,9 +21,9 @@ use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexCursor;
 use esker_format::key;
 
-/// The neighbour: the next block in the direction of the scan.
+/// The neighbour: the block next to the current one in the direction of the scan.
 #[derive(Debug)]
-pub(super) struct Beyond {
+pub(super) struct Neighbour {
     forward: bool,
     /// The neighbour, if the cache had it.
     block: Option<BlockRef>,
@@ -32,19 +32,19 @@ pub(super) struct Beyond {
     failed: Option<Error>,
 }
 
-/// The far block, which comes after the neighbour.
+/// The far neighbour, which comes after the neighbour.
 #[derive(Debug, Default)]
-pub(super) struct Far {
+pub(super) struct FarNeighbour {
     /// Its position in the index.
-    scout: Option<IndexCursor>,
-    /// The neighbour that the scout is next to, and whether the scout is after it.
+    cursor: Option<IndexCursor>,
+    /// The neighbour that the cursor is next to, and whether the cursor is after it.
     beside: Option<(BlockHandle, bool)>,
-    /// The far block, if the cache had it.
+    /// The far neighbour, if the cache had it.
     block: Option<(BlockHandle, BlockRef)>,
 }
 
-impl Far {
-    /// Forgets the far block.
+impl FarNeighbour {
+    /// Forgets the far neighbour.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.beside = None;
@@ -56,19 +56,19 @@ impl Far {
         self.block.is_some()
     }
 
-    /// The scout, if it is next to the block at `handle`.
-    fn scout_beside(&self, handle: BlockHandle, forward: bool) -> Option<&IndexCursor> {
-        self.scout.as_ref().filter(|_| self.beside == Some((handle, forward)))
+    /// The cursor, if it is next to the block at `handle`.
+    fn cursor_beside(&self, handle: BlockHandle, forward: bool) -> Option<&IndexCursor> {
+        self.cursor.as_ref().filter(|_| self.beside == Some((handle, forward)))
     }
 
-    /// Moves the scout to the block next to the walker.
-    fn go_on(&mut self, walker: &IndexWalker<BlockRef>, forward: bool) -> Option<BlockHandle> {
-        let there = walker.beside(&mut self.scout, forward);
+    /// Moves the cursor to the block next to the walker's block.
+    fn advance(&mut self, walker: &IndexWalker<BlockRef>, forward: bool) -> Option<BlockHandle> {
+        let there = walker.beside(&mut self.cursor, forward);
         self.beside = there.map(|_| (walker.handle(), forward));
         there
     }
 
-    /// Takes the far block, if it is the one at `handle`.
+    /// Takes the far neighbour, if it is the one at `handle`.
     fn take(&mut self, handle: BlockHandle) -> Option<BlockRef> {
         self.block.take().filter(|(at, _)| *at == handle).map(|(_, block)| block)
     }
@@ -77,42 +77,42 @@ impl Far {
 impl TableIter {
     /// Moves the walker to the neighbour. Leaves it where it is if the neighbour is in another
     /// index block, or beyond the upper bound.
-    pub(super) fn step_beyond(&mut self, forward: bool) {
+    pub(super) fn step_to_neighbour(&mut self, forward: bool) {
         // A planned scan may already hold the next block.
         let holds = self.ahead.as_ref().is_some_and(|ahead| ahead.holds());
         let can_step = !holds && self.walker.as_ref().is_some_and(IndexWalker::is_flat);
-        if self.beyond.is_some() || !can_step || (forward && self.is_beyond_upper_bound()) {
+        if self.neighbour.is_some() || !can_step || (forward && self.is_beyond_upper_bound()) {
             return;
         }
         let walked = match &mut self.walker {
-            Some(walker) if let Some(scout) = self.far.scout_beside(walker.handle(), forward) => {
-                walker.follow(scout);
+            Some(walker) if let Some(cursor) = self.far_neighbour.cursor_beside(walker.handle(), forward) => {
+                walker.move_to(cursor);
                 Ok(())
             }
             _ => self.walk(|w, r, o| if forward { w.next(&r.source, o) } else { w.prev(&r.source, o) }),
         };
-        self.beyond = Some(Beyond { forward, block: None, is_sought: false, failed: walked.err() });
+        self.neighbour = Some(Neighbour { forward, block: None, is_sought: false, failed: walked.err() });
     }
 
     /// Looks up the neighbour and the block behind it in the cache, and prefetches them. It is the
     /// last step at a block's end, since changing a reference count waits for the prefetched line.
-    pub(super) fn fetch_beyond(&mut self) {
+    pub(super) fn prefetch_neighbours(&mut self) {
         let ends_there = self.is_beyond_upper_bound();
-        let (Some(beyond), Some(walker)) = (&mut self.beyond, &self.walker) else { return };
-        if beyond.is_sought || !walker.valid() {
+        let (Some(neighbour), Some(walker)) = (&mut self.neighbour, &self.walker) else { return };
+        if neighbour.is_sought || !walker.valid() {
             return;
         }
-        beyond.is_sought = true;
+        neighbour.is_sought = true;
         let (handle, source) = (walker.handle(), &self.reader.source);
-        beyond.block = self.far.take(handle).or_else(|| source.cached(handle, BlockKind::Data));
-        let Some(block) = &beyond.block else { return };
-        if !(beyond.forward && ends_there)
-            && let Some(handle) = self.far.go_on(walker, beyond.forward)
+        neighbour.block = self.far_neighbour.take(handle).or_else(|| source.cached(handle, BlockKind::Data));
+        let Some(block) = &neighbour.block else { return };
+        if !(neighbour.forward && ends_there)
+            && let Some(handle) = self.far_neighbour.advance(walker, neighbour.forward)
         {
-            self.far.block = source.cached(handle, BlockKind::Data).map(|block| (handle, block));
+            self.far_neighbour.block = source.cached(handle, BlockKind::Data).map(|block| (handle, block));
         }
-        let far = self.far.block.as_ref().map_or(&[][..], |(_, block)| block.bytes());
-        if beyond.forward {
+        let far = self.far_neighbour.block.as_ref().map_or(&[][..], |(_, block)| block.bytes());
+        if neighbour.forward {
             prefetch_early(far);
             prefetch(block.bytes());
             return;
@@ -128,7 +128,8 @@ impl TableIter {
     /// Whether the previous block is known to have no entry with the user key of `first`, an
     /// internal key and the first entry here.
     pub(super) fn is_alone_at_edge(&self, first: &[u8]) -> bool {
-        let is_before = self.beyond.as_ref().is_some_and(|beyond| !beyond.forward && beyond.failed.is_none());
+        let is_before =
+            self.neighbour.as_ref().is_some_and(|neighbour| !neighbour.forward && neighbour.failed.is_none());
         // The previous block's separator lies between its last entry and the first entry here.
         self.walker.as_ref().filter(|walker| is_before && walker.valid()).is_some_and(|walker| {
             let icmp = &self.reader.options.icmp;
@@ -136,11 +137,11 @@ impl TableIter {
         })
     }
 
-    /// Leaves the block on this side and clears `beyond`. Returns true if the walker is at the
+    /// Leaves the block on this side and clears `neighbour`. Returns true if the walker is at the
     /// neighbour on this side: the neighbour is loaded then if it was found. False: the caller must
     /// move the walker.
     pub(super) fn cross(&mut self, forward: bool) -> Result<bool> {
-        let Some(Beyond { forward: is_forward, block, failed, .. }) = self.beyond.take() else {
+        let Some(Neighbour { forward: is_forward, block, failed, .. }) = self.neighbour.take() else {
             return Ok(false);
         };
         if is_forward == forward {

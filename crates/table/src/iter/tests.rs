@@ -154,7 +154,7 @@ fn a_released_cursor_holds_none_of_the_blocks_it_had_found_beforehand() {
         for _ in 0..30 {
             iter.pass(&mut run, &ahead);
         }
-        assert!(iter.far.holds_a_block(), "the walk is long enough for it to look ahead");
+        assert!(iter.far_neighbour.holds_a_block(), "the walk is long enough for it to look ahead");
         run.clear();
         drop(run);
         iter.release();

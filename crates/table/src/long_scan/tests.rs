@@ -7,13 +7,13 @@ fn block(number: u64) -> Range<u64> {
     number * BLOCK..(number + 1) * BLOCK
 }
 
-/// Whether each of the blocks, which come from the file, goes by a cache that is full.
+/// Whether each of the blocks, which come from the file, bypasses a full cache.
 fn read(scan: &mut LongScan, scans: &LongScans, blocks: impl Iterator<Item = u64>) -> Vec<bool> {
-    let goes_by = |number| {
+    let bypasses = |number| {
         scan.pass(block(number));
-        scan.goes_by(BLOCK, scans, CAPACITY, || CAPACITY)
+        scan.decide_bypass(BLOCK, scans, CAPACITY, || CAPACITY)
     };
-    blocks.map(goes_by).collect()
+    blocks.map(bypasses).collect()
 }
 
 #[test]
@@ -32,10 +32,10 @@ fn a_cache_with_room_takes_everything() {
     let (mut scan, scans) = (LongScan::default(), LongScans::default());
     for number in 0..1000 {
         scan.pass(block(number));
-        assert!(!scan.goes_by(BLOCK, &scans, CAPACITY, || CAPACITY * 15 / 16));
+        assert!(!scan.decide_bypass(BLOCK, &scans, CAPACITY, || CAPACITY * 15 / 16));
     }
     scan.pass(block(1000));
-    assert!(scan.goes_by(BLOCK, &scans, CAPACITY, || CAPACITY * 31 / 32));
+    assert!(scan.decide_bypass(BLOCK, &scans, CAPACITY, || CAPACITY * 31 / 32));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn it_goes_on_from_table_to_table() {
     let (mut scan, scans) = (LongScan::default(), LongScans::default());
     read(&mut scan, &scans, 0..60);
     let (mut next, others) = (LongScan::default(), LongScans::default());
-    next.go_on(scan.so_far());
+    next.continue_from(scan.so_far());
     drop(scan);
     let went_by = read(&mut next, &others, 0..20);
     assert_eq!(went_by.iter().position(|&by| by), Some(4));
@@ -80,7 +80,7 @@ fn two_long_scans_of_a_table_read_for_each_other() {
     // It finds what the first has read, and is as far.
     (0..100).for_each(|number| other.pass(block(number)));
     other.pass(block(100));
-    assert!(!other.goes_by(BLOCK, &scans, CAPACITY, || CAPACITY));
+    assert!(!other.decide_bypass(BLOCK, &scans, CAPACITY, || CAPACITY));
     assert!(!read(&mut one, &scans, 100..200).contains(&true), "there are two");
     drop(other);
     assert!(!read(&mut one, &scans, 200..300).contains(&false), "it is alone again");

@@ -8,7 +8,7 @@
 //! first-level cache. Read all at once, each block would enter that cache twice: a batch was a
 //! tenth slower than single reads.
 
-use super::{KeyBatch, LookupPlan, Needed, Place};
+use super::{KeyBatch, LookupPlan, NeededBlocks, Place};
 use crate::block_source::{Wanted, gather_resident};
 use crate::multi_get::BatchVisitor;
 use crate::options::{TableReadOptions, TableReadTier};
@@ -32,7 +32,7 @@ impl LookupPlan {
         if options.read_tier == TableReadTier::BlockCache || self.reader.source.file.alignment().is_some() {
             return;
         }
-        let Needed { places, handles } = std::mem::take(&mut self.needed);
+        let NeededBlocks { places, handles } = std::mem::take(&mut self.needed);
         let mut places = places.into_iter().peekable();
         let mut first = 0;
         while first < handles.len() {
@@ -45,7 +45,7 @@ impl LookupPlan {
                 Ok(blocks) => {
                     let of_part = std::iter::from_fn(|| places.next_if(|p| (p.block as usize) < end));
                     let places = of_part.map(|p| p.moved_up(first)).collect();
-                    let needed = Needed { places, handles: part.into() };
+                    let needed = NeededBlocks { places, handles: part.into() };
                     self.reader.search_gathered(options, keys, needed, blocks, visitor);
                 }
                 Err(found) => {
@@ -56,7 +56,7 @@ impl LookupPlan {
             first = end;
         }
         let places = places.map(|p| p.moved_up(first)).collect();
-        self.needed = Needed { places, handles: handles[first..].into() };
+        self.needed = NeededBlocks { places, handles: handles[first..].into() };
     }
 }
 

@@ -161,7 +161,7 @@ impl InternalIterator for Bounded {
 }
 
 impl ScanIterator for Bounded {
-    forward_cursor!(self => self.iter; set_wanted_prefix_of, passed, go_on, release);
+    forward_cursor!(self => self.iter; set_wanted_prefix_of, progress, continue_from, release);
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
         advance, pass, deleted_run_end, was_seen, skip_deleted_run);
 

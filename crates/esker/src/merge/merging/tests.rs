@@ -123,7 +123,7 @@ impl InternalIterator for Misled {
 
 impl ScanIterator for Misled {
     forward_cursor!(self => self.0; prev_key_leaving, left_value, pinned_left_value, set_upper_bound,
-        set_wanted_prefix_of, passed, go_on, release, deleted_run_end, was_seen);
+        set_wanted_prefix_of, progress, continue_from, release, deleted_run_end, was_seen);
     plain_cursor!(self; next_key, prev_key, look_ahead, advance, pass, skip_deleted_run);
 }
 

@@ -16,7 +16,7 @@ use esker_base::comparator::{
 };
 use esker_base::merge_operator::AssociativeMergeOperator;
 use esker_base::sync::Arc;
-use esker_format::cursor::{Passed, ScanIterator};
+use esker_format::cursor::{ScanIterator, ScanProgress};
 use esker_format::key::InternalKeyComparator;
 use std::cmp::Ordering;
 
@@ -75,12 +75,12 @@ fn for_seeds(name: &str, histories: u64, test: impl Fn(u64)) {
 #[test]
 fn wrappers_hand_on_how_far_their_scan_has_come() {
     let icmp = InternalKeyComparator::new(Arc::new(BytewiseComparatorWithU64Ts));
-    let far = Passed { bytes: 7, read_bytes: 5 };
+    let far = ScanProgress { bytes: 7, read_bytes: 5 };
     let mut padded = PaddedIter::new(script::run(&[]), &icmp);
-    padded.go_on(far);
+    padded.continue_from(far);
     let mut dropped = TimestampsDropped::new(script::run(&[]), &icmp);
-    dropped.go_on(far);
-    assert_eq!((padded.passed(), dropped.passed()), (far, far));
+    dropped.continue_from(far);
+    assert_eq!((padded.progress(), dropped.progress()), (far, far));
 }
 
 #[test]

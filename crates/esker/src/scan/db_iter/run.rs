@@ -233,7 +233,7 @@ impl<I: ScanIterator> DbIter<I> {
         if !self.run.is_empty() {
             self.eagerness.skip(self.run.unused(self.forward));
         }
-        self.run.let_go();
+        self.run.release_block();
     }
 }
 

@@ -399,7 +399,7 @@ impl InternalIterator for Inner {
 
 impl ScanIterator for Inner {
     forward_cursor!(self => self.0; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value,
-        set_upper_bound, set_wanted_prefix_of, passed, go_on, release, look_ahead, advance, pass,
+        set_upper_bound, set_wanted_prefix_of, progress, continue_from, release, look_ahead, advance, pass,
         deleted_run_end, was_seen, skip_deleted_run);
 }
 

@@ -535,7 +535,7 @@ impl InternalIterator for Runs {
 
 impl ScanIterator for Runs {
     forward_cursor!(self => self.cursor, [Cursor::Lone, Cursor::Merged]; next_key, prev_key,
-        prev_key_leaving, left_value, pinned_left_value, passed, go_on, look_ahead, advance, pass,
+        prev_key_leaving, left_value, pinned_left_value, progress, continue_from, look_ahead, advance, pass,
         deleted_run_end, was_seen, skip_deleted_run);
 
     fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {

@@ -56,7 +56,7 @@ impl<I: ScanIterator> InternalIterator for ByPrefix<I> {
 }
 
 impl<I: ScanIterator> ScanIterator for ByPrefix<I> {
-    forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, passed, go_on, release);
+    forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, progress, continue_from, release);
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
         advance, pass, deleted_run_end, was_seen, skip_deleted_run);
 }
