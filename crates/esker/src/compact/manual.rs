@@ -38,7 +38,7 @@ pub(crate) struct ManualRange<'a> {
 pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Result<()> {
     let canceled = range.options.canceled.as_ref();
     let exclusive = range.options.exclusive_manual_compaction;
-    let alone = if exclusive { Some(Alone::become_it(engine, canceled)?) } else { None };
+    let guard = if exclusive { Some(ExclusiveCompaction::acquire(engine, canceled)?) } else { None };
     let bottommost = range.options.bottommost_level_compaction;
     let next_file = engine.numbers.next_file_number();
     read_properties(engine, range);
@@ -54,7 +54,7 @@ pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Re
     let Some(level) = steps.arrived_at().filter(|_| range.options.change_level) else { return Ok(()) };
     // Nothing else may run: a waiting plan names files by their levels, which the move would
     // change.
-    let _alone = alone.map_or_else(|| Alone::become_it(engine, canceled), Ok)?;
+    let _guard = guard.map_or_else(|| ExclusiveCompaction::acquire(engine, canceled), Ok)?;
     refit_level(engine, range.family, level, range.options.target_level)
 }
 
@@ -207,11 +207,14 @@ fn queue(
 }
 
 /// While this lives, no other compaction of the database runs or is planned.
-struct Alone<'a>(&'a Arc<Engine>);
+struct ExclusiveCompaction<'a>(&'a Arc<Engine>);
 
-impl<'a> Alone<'a> {
+impl<'a> ExclusiveCompaction<'a> {
     /// Waits for running and planned compactions.
-    fn become_it(engine: &'a Arc<Engine>, canceled: Option<&Arc<AtomicBool>>) -> Result<Alone<'a>> {
+    fn acquire(
+        engine: &'a Arc<Engine>,
+        canceled: Option<&Arc<AtomicBool>>,
+    ) -> Result<ExclusiveCompaction<'a>> {
         let mut state = engine.state.lock();
         while state.exclusive_manual {
             check_may_run(engine, &state, canceled)?;
@@ -219,7 +222,7 @@ impl<'a> Alone<'a> {
         }
         state.exclusive_manual = true;
         drop(state);
-        let alone = Alone(engine);
+        let guard = ExclusiveCompaction(engine);
         let mut state = engine.state.lock();
         let waits = |state: &DbState| state.manual_compactions.iter().any(|manual| manual.plan.is_some());
         while state.compactions_scheduled > 0 || waits(&state) {
@@ -227,11 +230,11 @@ impl<'a> Alone<'a> {
             engine.wait_for_change(&mut state);
         }
         drop(state);
-        Ok(alone)
+        Ok(guard)
     }
 }
 
-impl Drop for Alone<'_> {
+impl Drop for ExclusiveCompaction<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.exclusive_manual = false;

@@ -80,7 +80,7 @@ fn rewrite(
 ) -> Result<()> {
     families.iter_mut().for_each(|family| family.options.disable_auto_compactions = true);
     let described: Vec<_> = families.iter().map(|f| (f.name.clone(), f.options.compaction_style)).collect();
-    let db = Db::open_in_passing(options, path, families)?;
+    let db = Db::open_keeping_options_file(options, path, families)?;
     for (name, style) in &described {
         let family = db.column_family(name).expect("it was opened");
         db.flush_opt(&FlushOptions::default(), &[&family])?;

@@ -330,7 +330,7 @@ impl Opening {
     /// used, so that no new file gets one of them. The current MANIFEST may not know the number of
     /// a file that a crash left. No MANIFEST knows that of an OPTIONS file, the newest of which
     /// must have the largest.
-    fn pass_over_left_files(&self, manifest: &VersionSet) -> Result<()> {
+    fn mark_file_numbers_used(&self, manifest: &VersionSet) -> Result<()> {
         for name in self.options.env.fs.children(&self.path)? {
             match parse_file_name(&name) {
                 Some((
@@ -477,7 +477,7 @@ impl Opening {
         wals: &mut Wals,
         recovered: &RecoveredDb,
     ) -> Result<()> {
-        self.sync_wals(&recovered.wals_stood_on())?;
+        self.sync_wals(&recovered.wals_to_sync())?;
         for (number, bytes) in &recovered.wals_still_needed {
             wals.add_alive(*number, *bytes);
         }

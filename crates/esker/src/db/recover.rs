@@ -101,7 +101,7 @@ impl RecoveredDb {
     /// replayed WALs if a transaction is prepared. The new WAL has copies of prepared sections. If
     /// a crash came before the MANIFEST gives up the old WALs, the copies might survive and earlier
     /// writes be lost.
-    pub(super) fn wals_stood_on(&self) -> Vec<FileNumber> {
+    pub(super) fn wals_to_sync(&self) -> Vec<FileNumber> {
         match self.prepared.is_empty() {
             true => self.wals_still_needed.iter().map(|(number, _)| *number).collect(),
             false => self.replayed.clone(),
@@ -400,9 +400,7 @@ impl Recovery<'_> {
         PointSearch::new(&super_version, &context, &key).find(&mut |answer| {
             found = match answer {
                 Answer::Lent(value) => Ok(Some((ValueType::Value, value.pin()))),
-                Answer::Made(entity) => {
-                    entity.and_then(|entity| entity.map(as_short_as_possible).transpose())
-                }
+                Answer::Made(entity) => entity.and_then(|entity| entity.map(simplify_entity).transpose()),
             }
         });
         found
@@ -414,7 +412,7 @@ impl Recovery<'_> {
 }
 
 /// Turns an entity that has only a default column into a plain value.
-fn as_short_as_possible(entity: PinnedBytes) -> Result<(ValueType, PinnedBytes)> {
+fn simplify_entity(entity: PinnedBytes) -> Result<(ValueType, PinnedBytes)> {
     let columns = EncodedColumns::parse(&entity)?;
     match (columns.len(), columns.column(DEFAULT_COLUMN_NAME)) {
         (1, Some(value)) => Ok((ValueType::Value, PinnedBytes::copy_from(value))),
@@ -528,9 +526,9 @@ impl ReplayRun<'_> {
     }
 
     /// The reason why no memtable takes the batch, if there is one.
-    fn why_refused(&self, wal: FileNumber, batch: &WriteBatchView<'_>) -> Option<String> {
-        let lacks_it = |f: &&ReplayedFamily| wal >= f.manifest_log_number;
-        why_refused(batch, |id| self.families.get(&id).filter(lacks_it).map(|f| &f.icmp))
+    fn find_refusal(&self, wal: FileNumber, batch: &WriteBatchView<'_>) -> Option<String> {
+        let needs_wal = |f: &&ReplayedFamily| wal >= f.manifest_log_number;
+        find_refusal(batch, |id| self.families.get(&id).filter(needs_wal).map(|f| &f.icmp))
     }
 
     /// Whether the WAL before this one was replayed to its end, as far as this batch tells of it.
@@ -660,7 +658,7 @@ impl ReplayRun<'_> {
 
 /// The reason why no memtable takes the batch, if there is one. `order` gives the key order of a
 /// family whose tables lack the batch's WAL.
-pub(super) fn why_refused<'a>(
+pub(super) fn find_refusal<'a>(
     batch: &WriteBatchView<'_>,
     order: impl Fn(ColumnFamilyId) -> Option<&'a InternalKeyComparator>,
 ) -> Option<String> {

@@ -84,7 +84,7 @@ impl Engine {
             writes_stopped: AtomicBool::new(false),
             threads_refused: AtomicBool::new(false),
             has_unlogged_data: AtomicBool::new(false),
-            wal_bytes_to_ask_at: AtomicU64::new(0),
+            wal_bytes_of_next_check: AtomicU64::new(0),
             switch_wanted: AtomicBool::new(false),
             deletions_sampled: AtomicBool::new(false),
             super_version_number: AtomicU64::new(0),
@@ -112,22 +112,22 @@ impl Engine {
     /// families again.
     pub(crate) fn update_wal_bytes_limit(&self, state: &DbState) {
         self.wal_bytes_limit.store(wal_bytes_limit(&self.db_options(), state), Ordering::Relaxed);
-        self.ask_families_about_wals_again();
+        self.request_wal_check();
     }
 
     /// Records that a write leader has asked all families whether they hold WALs back, and has
     /// requested flushes. A leader asks again after a sixteenth of the limit, or once a flush has
     /// ended.
-    pub(crate) fn families_asked_about_wals(&self) {
+    pub(crate) fn record_wal_check(&self) {
         let (bytes, limit) =
             (self.wal_bytes.load(Ordering::Relaxed), self.wal_bytes_limit.load(Ordering::Relaxed));
-        self.wal_bytes_to_ask_at.store(bytes.saturating_add(limit / 16), Ordering::Relaxed);
+        self.wal_bytes_of_next_check.store(bytes.saturating_add(limit / 16), Ordering::Relaxed);
     }
 
     /// Lets the next write leader ask all families. Called after a flush, a deletion of WALs or a
     /// resolved section: other families may hold WALs back now.
-    pub(crate) fn ask_families_about_wals_again(&self) {
-        self.wal_bytes_to_ask_at.store(0, Ordering::Relaxed);
+    pub(crate) fn request_wal_check(&self) {
+        self.wal_bytes_of_next_check.store(0, Ordering::Relaxed);
     }
 }
 

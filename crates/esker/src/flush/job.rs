@@ -261,7 +261,7 @@ fn install(
             family.version = version;
         }
     }
-    engine.ask_families_about_wals_again();
+    engine.request_wal_check();
     for part in parts {
         if let Some(family) = state.family_mut(part.cf.id) {
             family.flushing = false;
@@ -379,7 +379,7 @@ fn requeue(
 
 fn give_back(engine: &Engine, parts: &[Part]) {
     let mut state = engine.state.lock();
-    engine.ask_families_about_wals_again();
+    engine.request_wal_check();
     for part in parts {
         if let Some(family) = state.family_mut(part.cf.id) {
             family.flushing = false;

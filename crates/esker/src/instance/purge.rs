@@ -208,7 +208,7 @@ impl<'a> Obsolete<'a> {
                 // Otherwise the next writer would see the old total, and flush newer entries for
                 // it.
                 engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
-                engine.ask_families_about_wals_again();
+                engine.request_wal_check();
                 ObsoleteWals::take(engine, &mut wals.old)
             }
             _ => ObsoleteWals::default(),

@@ -74,13 +74,13 @@ impl FileMeta {
     /// A file that no other meta names yet, in one of these directories. A path id beyond the list
     /// becomes that of the last directory, where the file is.
     pub fn new(mut data: FileMetaData, paths: &FilePaths, obsolete: &Arc<ObsoleteFiles>) -> FileMeta {
-        let said_path_id = data.path_id;
+        let recorded_path_id = data.path_id;
         data.path_id = paths.listed(data.path_id);
         let table = TableFile {
             number: data.number,
             open: OnceLock::new(),
             paths: paths.clone(),
-            said_path_id,
+            recorded_path_id,
             file_size: data.file_size,
             installed: AtomicBool::new(false),
             obsolete: Arc::clone(obsolete),
@@ -166,8 +166,8 @@ impl FileMeta {
 
     /// The path id in the MANIFEST when the file was first named. It may be beyond the family's
     /// paths.
-    pub(super) fn said_path_id(&self) -> u32 {
-        self.table.said_path_id
+    pub(super) fn recorded_path_id(&self) -> u32 {
+        self.table.recorded_path_id
     }
 
     /// The user key of its lower bound.
@@ -305,7 +305,7 @@ struct TableFile {
     /// Its open table, where tables stay open for as long as they live.
     open: OnceLock<(Arc<TableReader>, KeptFile)>,
     paths: FilePaths,
-    said_path_id: u32,
+    recorded_path_id: u32,
     file_size: u64,
     /// Whether a logged edit has named the table. Until then its writer is responsible for it, and
     /// may try the edit again.
@@ -320,7 +320,7 @@ impl Drop for TableFile {
         if !self.installed.load(Ordering::Relaxed) || !self.obsolete.are_ours() {
             return;
         }
-        let TableFile { number, said_path_id: path_id, file_size, .. } = *self;
+        let TableFile { number, recorded_path_id: path_id, file_size, .. } = *self;
         let paths = self.paths.clone();
         self.obsolete.tables.lock().push(ObsoleteTable { number, paths, path_id, file_size });
         self.obsolete.told();

@@ -385,7 +385,7 @@ impl OpenFamily {
 /// MANIFEST will change it.
 fn check_files(options: &VersionSetOptions, version: &Version) -> Result<()> {
     for (level, file) in version.all_files() {
-        if !options.paranoid_checks && file.said_path_id() == file.path_id {
+        if !options.paranoid_checks && file.recorded_path_id() == file.path_id {
             continue;
         }
         let size = match table_size(options, file) {
@@ -418,7 +418,7 @@ fn table_size(options: &VersionSetOptions, file: &FileMeta) -> Result<u64> {
 
 /// `Corruption`: the file of a table is not in its directory.
 pub(crate) fn missing_table(level: usize, file: &FileMeta) -> Error {
-    let what = match file.said_path_id() {
+    let what = match file.recorded_path_id() {
         0 => format!("the table of L{level} is missing"),
         id => format!(
             "the table of L{level} is missing; the MANIFEST has it in path {id} of db_paths or cf_paths"

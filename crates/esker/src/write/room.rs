@@ -70,7 +70,7 @@ impl WritePath {
         let engine = &self.engine;
         let bytes = engine.wal_bytes.load(Ordering::Relaxed);
         bytes > engine.wal_bytes_limit.load(Ordering::Relaxed)
-            && bytes >= engine.wal_bytes_to_ask_at.load(Ordering::Relaxed)
+            && bytes >= engine.wal_bytes_of_next_check.load(Ordering::Relaxed)
     }
 
     /// Checks again with the present size of memtables: they have grown since the limit was
@@ -83,13 +83,13 @@ impl WritePath {
     fn switch_where_due(&self, leader: &Leader<'_>) -> Result<()> {
         let engine = &self.engine;
         if self.wals_are_long() && self.wals_stay_long() {
-            let holding_back = families_holding_back(engine, newest_wal_to_let_go(engine));
+            let holding_back = families_holding_back(engine, newest_wal_to_release(engine));
             if !holding_back.is_empty() {
                 self.switch_memtables(leader, &holding_back, FlushReason::WalFull)?;
                 // Some have nothing but memtables that wait for more of them.
                 self.flush_sealed(&holding_back, FlushReason::WalFull, false)?;
             }
-            engine.families_asked_about_wals();
+            engine.record_wal_check();
         }
         if engine.switch_wanted.load(Ordering::Relaxed) && engine.switch_wanted.swap(false, Ordering::Relaxed)
         {
@@ -274,7 +274,7 @@ fn full_families(engine: &Engine) -> (Vec<ColumnFamilyId>, Vec<ColumnFamilyId>) 
 /// that is the oldest one. Otherwise the newest half of the limit stays. It holds at least the
 /// recent bytes of memtables, so active families are left alone, and half of the limit is written
 /// before the next flushes.
-fn newest_wal_to_let_go(engine: &Engine) -> Option<FileNumber> {
+fn newest_wal_to_release(engine: &Engine) -> Option<FileNumber> {
     let wals = engine.wals.lock();
     let oldest = wals.oldest_alive();
     if engine.db_options().max_total_wal_size > 0 {
@@ -295,7 +295,7 @@ fn newest_wal_to_let_go(engine: &Engine) -> Option<FileNumber> {
 fn families_holding_back(engine: &Engine, newest: Option<FileNumber>) -> Vec<ColumnFamilyId> {
     let Some(newest) = newest else { return Vec::new() };
     let state = engine.state.lock();
-    esker_base::probe!("write:families_asked_about_wals", &mut state.families.walked());
+    esker_base::probe!("write:wal_check", &mut state.families.walked());
     let holding = state.families.values().filter(|f| {
         let (needed, section) = (f.memtables.oldest_log_needed(), f.memtables.oldest_section(0));
         section.unwrap_or(needed).min(needed) <= newest

@@ -145,7 +145,7 @@ impl WritePath {
                 }
                 TwoPhase::Commit { xid, batch } => self.note_commit(xid, batch, current()),
             }
-            self.engine.ask_families_about_wals_again();
+            self.engine.request_wal_check();
         }
     }
 
@@ -187,7 +187,7 @@ impl WritePath {
         wals.sync()?;
         wals.set_current_complete();
         prepared.moved_to(wal);
-        engine.ask_families_about_wals_again();
+        engine.request_wal_check();
         Ok(())
     }
 }

@@ -343,7 +343,7 @@ fn writes_beside_flushes_for_long_wals_do_not_ask_all_families() {
     let (asked, walked) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (times, last) = (asked.clone(), walked.clone());
     let probes = Probes::new();
-    probes.on("write:families_asked_about_wals", move |value| {
+    probes.on("write:wal_check", move |value| {
         times.fetch_add(1, Ordering::Relaxed);
         last.store(*value.downcast_ref::<u64>().unwrap(), Ordering::Relaxed);
     });

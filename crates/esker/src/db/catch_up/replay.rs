@@ -6,7 +6,7 @@
 //! A WAL that the primary may still be writing is read to its last whole record. An ended WAL is
 //! read as by a recovery: `format::wal_recovery` decides on damage.
 
-use crate::db::recover::why_refused;
+use crate::db::recover::find_refusal;
 use crate::engine::{Engine, FollowedFamily, PrimaryFollower};
 use crate::version::beside_owner::owner_has_changed;
 use crate::wal::{FollowedWal, Predecessor};
@@ -131,7 +131,7 @@ impl<'a> Replay<'a> {
             ReplayStep::Continue => return Ok(true),
             ReplayStep::EndOfFile => return Ok(false),
         };
-        if let (Ok(event), Some(why)) = (&event, self.why_refused(number, &batch)) {
+        if let (Ok(event), Some(why)) = (&event, self.find_refusal(number, &batch)) {
             let step = self.follower.wals.decide.refused(event, &why)?;
             return Ok(matches!(step, ReplayStep::Continue));
         }
@@ -144,9 +144,9 @@ impl<'a> Replay<'a> {
         Ok(true)
     }
 
-    fn why_refused(&self, wal: FileNumber, batch: &WriteBatchView<'_>) -> Option<String> {
-        let lacks_it = |f: &&FollowedFamily| wal >= f.log_number;
-        why_refused(batch, |id| self.follower.families.get(&id).filter(lacks_it).map(|f| &f.cf.icmp))
+    fn find_refusal(&self, wal: FileNumber, batch: &WriteBatchView<'_>) -> Option<String> {
+        let needs_wal = |f: &&FollowedFamily| wal >= f.log_number;
+        find_refusal(batch, |id| self.follower.families.get(&id).filter(needs_wal).map(|f| &f.cf.icmp))
     }
 
     /// Whether the WAL before this one was replayed to its end, if this batch names that end.

@@ -66,8 +66,8 @@ impl ReplayRun<'_> {
         let filtered = self.filtered(wal, batch)?;
         let why = match &filtered {
             Filtered::Damaged(why) => Some(why.clone()),
-            Filtered::Changed(changed) => self.why_refused(wal, &changed.view()),
-            Filtered::Whole => self.why_refused(wal, batch),
+            Filtered::Changed(changed) => self.find_refusal(wal, &changed.view()),
+            Filtered::Whole => self.find_refusal(wal, batch),
             Filtered::Ignored | Filtered::Stop => None,
         };
         if let (Some(why), Some(event)) = (why, event) {
