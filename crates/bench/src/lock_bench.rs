@@ -14,8 +14,8 @@
 //! table with secondary indexes locks.
 
 mod cell;
-mod deadlock_time;
 mod commits;
+mod deadlock_time;
 mod oltp;
 mod workload;
 

@@ -533,7 +533,7 @@ impl BatchVisitor for FailureCollector<'_> {
     }
 
     fn missing(&mut self, i: usize, _missing: Missing) {
-        self.failed(i, Error::incomplete("a plan waits for what it needs"));
+        self.failed(i, Error::incomplete("a read that may wait for blocks reported one as missing"));
     }
 }
 

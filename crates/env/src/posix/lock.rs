@@ -174,7 +174,7 @@ fn held_here(path: &Path, holder: &Held) -> Error {
 #[cold]
 pub(super) fn replaced(path: &Path) -> Error {
     Error::io(format!(
-        "{}: the file that this process has locked is not there any more: the directory was emptied or replaced, and may \
+        "{}: the lock file of this process is no longer at its path: the directory was emptied or replaced, and may \
          belong to another process; nothing is written to it",
         path.display()
     ))

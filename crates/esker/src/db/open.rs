@@ -263,7 +263,7 @@ impl Opening {
         let descriptors: Vec<_> = present.iter().map(|family| family.for_manifest(&self.path)).collect();
         let manifest = VersionSet::recover(self.version_set_options(&fs), &descriptors)?;
         if self.mode != OpenMode::ReadOnly {
-            self.pass_over_left_files(&manifest)?;
+            self.mark_file_numbers_used(&manifest)?;
             // After the MANIFEST's files are found, so that a directory that is missing is not
             // created.
             let directories = self.other_directories();

@@ -236,7 +236,7 @@ impl Db {
     /// file stays what it is.
     /// # Errors
     /// Those of [`Db::open`].
-    pub(crate) fn open_in_passing(
+    pub(crate) fn open_keeping_options_file(
         options: &DbOptions,
         path: &Path,
         families: Vec<ColumnFamilyDescriptor>,

@@ -596,7 +596,11 @@ impl ReplayRun<'_> {
             if transaction.is_prepared {
                 esker_base::info_log!(info_log, Info, "Recovered prepared transaction '{xid}'");
             } else {
-                esker_base::info_log!(info_log, Info, "Forgot transaction '{xid}', which was not prepared");
+                esker_base::info_log!(
+                    info_log,
+                    Info,
+                    "Rolled back transaction '{xid}': it was never prepared, so none of its writes is kept"
+                );
             }
             let first = SequenceNumber(self.last_sequence.0 + 1);
             for (id, key) in std::mem::take(&mut transaction.keys) {

@@ -177,7 +177,7 @@ pub(crate) struct Engine {
     /// WAL bytes at which a write leader asks all families again whether they hold WALs back. Until
     /// then, the families that it found are being flushed, or a prepared transaction holds the WALs
     /// back.
-    pub(crate) wal_bytes_to_ask_at: AtomicU64,
+    pub(crate) wal_bytes_of_next_check: AtomicU64,
     pub(crate) counters: EngineCounters,
     /// Whether a memtable is full: the next leader switches it.
     pub(crate) switch_wanted: AtomicBool,

@@ -617,7 +617,7 @@ fn validate_timestamps(comparator: &dyn Comparator) -> Result<()> {
     if size > usize::from(u16::MAX) {
         return Err(invalid(
             "comparator",
-            "timestamps have more than 65535 bytes, which no WAL record can say",
+            "timestamps have more than 65535 bytes, the largest size that a WAL record can state",
         ));
     }
     if comparator.without_timestamp().is_none() {

@@ -468,7 +468,7 @@ impl DbIterator {
         match &mut self.iter {
             Cursor::Plain(iter) => iter,
             Cursor::Timestamped(_) | Cursor::Versions(_) | Cursor::Gone => {
-                unreachable!("made anew, and never watched")
+                unreachable!("only a plain cursor changes its super version")
             }
         }
     }

@@ -280,9 +280,7 @@ impl VersionSet {
             let id = edit.column_family;
             debug_assert!(edit.column_family_add.is_none() && !edit.column_family_drop, "has its own method");
             let Some(family) = self.families.get(&id) else {
-                return Err(Error::column_family_dropped(format!(
-                    "column family {id} is not there any more"
-                )));
+                return Err(Error::column_family_dropped(format!("column family {id} was dropped")));
             };
             let builder = builders.entry(id).or_insert_with(|| {
                 VersionBuilder::new(Arc::clone(&family.current), Arc::clone(&family.locations))

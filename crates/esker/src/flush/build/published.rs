@@ -60,7 +60,7 @@ impl<I: InternalIterator> InternalIterator for Published<I> {
 }
 
 impl<I: ScanIterator> ScanIterator for Published<I> {
-    forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, passed, go_on, release);
+    forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, progress, continue_from, release);
     // Decoded entries ahead could be among those left out, so this cursor decodes none.
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
         advance, pass, deleted_run_end, was_seen, skip_deleted_run);
