@@ -46,12 +46,14 @@ pub(crate) unsafe fn save_error(errptr: *mut *mut c_char, text: &str) {
 }
 
 /// Reports that function `name` is not implemented.
+#[allow(dead_code, reason = "build.rs calls it for functions that are not there, if any")]
 pub(crate) unsafe fn missing(errptr: *mut *mut c_char, name: &str) {
     save_error(errptr, &format!("Not implemented: {name}"));
 }
 
 /// Ends the process: without an error the caller would go on, and the call had no effect.
 #[allow(clippy::print_stderr, reason = "there is no other way to say it")]
+#[allow(dead_code, reason = "build.rs calls it for functions that are not there, if any")]
 pub(crate) fn missing_without_errptr(name: &str) -> ! {
     eprintln!("Not implemented: {name}");
     std::process::abort()
