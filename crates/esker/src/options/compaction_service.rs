@@ -130,7 +130,8 @@ impl CompactionServiceScheduleResponse {
 ///         let (database, input) = (PathBuf::from(&info.db_name), input.to_vec());
 ///         let output = database.with_extension(&id);
 ///         let work = move || {
-///             let (options, overrides) = (OpenAndCompactOptions::default(), CompactionServiceOptionsOverride::default());
+///             let options = OpenAndCompactOptions::default();
+///             let overrides = CompactionServiceOptionsOverride::default();
 ///             Db::open_and_compact(&options, &database, &output, &input, &overrides)
 ///         };
 ///         self.0.lock().unwrap().insert(id.clone(), std::thread::spawn(work));
@@ -147,7 +148,8 @@ impl CompactionServiceScheduleResponse {
 /// }
 ///
 /// # let dir = esker_testkit::TempDir::new("doc");
-/// let options = DbOptions::new().create_if_missing(true).compaction_service(Arc::new(Threads::default()));
+/// let service: Arc<dyn CompactionService> = Arc::new(Threads::default());
+/// let options = DbOptions::new().create_if_missing(true).compaction_service(Some(service));
 /// let db = Db::open_cf(&options, dir.join("db"), ["default"])?;
 /// for value in ["gravel", "sand"] {
 ///     db.put("esker", value)?;
