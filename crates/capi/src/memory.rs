@@ -101,6 +101,16 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
     }
 }
 
+/// Bytes that are to be written, from `data` on.
+/// # Errors
+/// `InvalidArgument`: NULL is given for more than no bytes.
+pub(crate) unsafe fn given<'a>(data: *const c_char, len: usize) -> Result<&'a [u8]> {
+    if data.is_null() && len > 0 {
+        return Err(Error::invalid_argument(format!("NULL is given for {len} bytes")));
+    }
+    Ok(bytes(data, len))
+}
+
 /// The `len` bytes at `data`; none for NULL.
 pub(crate) unsafe fn bytes<'a, C>(data: *const C, len: usize) -> &'a [u8] {
     if data.is_null() { &[] } else { std::slice::from_raw_parts(data.cast(), len) }
