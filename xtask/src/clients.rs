@@ -8,6 +8,7 @@
 //! `target/clients`.
 
 mod handed_over;
+mod memory_checks;
 mod packages;
 
 use crate::capi::{fetched, install_built};
@@ -21,13 +22,14 @@ use std::process::{Command, Output};
 type Suite = (&'static str, fn(&Clients, &Path) -> Outcome);
 
 /// The suites that are no crates.
-const SUITES: [Suite; 3] = [("ctypes", ctypes), ("c_test", c_test), ("grocksdb", grocksdb)];
+const SUITES: [Suite; 4] =
+    [("ctypes", ctypes), ("c_test", c_test), ("grocksdb", grocksdb), ("valgrind", memory_checks::valgrind)];
 
 /// The suites that CI runs at each landing. Together they take about five minutes.
 const DAILY: [&str; 6] = ["ctypes", "c_test", "grocksdb", "rocksdb-0.25", "rocksdb-0.24", "kvdb-rocksdb"];
 
 /// Number of phases of RocksDB 11.8.1's `c_test` that pass. The test stops at the first that fails.
-const C_TEST_PHASES: usize = 40;
+const C_TEST_PHASES: usize = 85;
 
 /// Tests of grocksdb 1.11.1 that fail. They also fail on RocksDB 11.8.1.
 const GROCKSDB_DIFFERS: &[&str] = &["TestOptions"];
@@ -134,15 +136,17 @@ fn ctypes(clients: &Clients, kept: &Path) -> Outcome {
     Ok(())
 }
 
-/// RocksDB's own test of the C API, compiled with the header that `install-capi` writes.
-fn c_test(clients: &Clients, kept: &Path) -> Outcome {
+/// Compiles RocksDB's own test of the C API as `name`, with `flags` and the header that
+/// `install-capi` writes. Returns the program, and its source.
+fn c_test_binary(clients: &Clients, name: &str, flags: &[&str]) -> Result<(PathBuf, PathBuf), String> {
     let rocksdb = fetched(&clients.root, "librocksdb-sys", "0.19.0")?.join("rocksdb");
     let source = rocksdb.join("db/c_test.c");
     let prefix = clients.prefix()?;
-    let (binary, lib) = (clients.dir.join("c_test"), prefix.join("lib"));
+    let (binary, lib) = (clients.dir.join(name), prefix.join("lib"));
     checked(
         Command::new("cc")
             .args(["-w", "-O0", "-g"])
+            .args(flags)
             .arg("-I")
             .arg(prefix.join("include"))
             .arg("-I")
@@ -154,6 +158,12 @@ fn c_test(clients: &Clients, kept: &Path) -> Outcome {
             .arg(format!("-Wl,-rpath,{}", lib.display()))
             .args(["-lrocksdb", "-lpthread"]),
     )?;
+    Ok((binary, source))
+}
+
+/// Runs RocksDB's own test of the C API.
+fn c_test(clients: &Clients, kept: &Path) -> Outcome {
+    let (binary, source) = c_test_binary(clients, "c_test", &[])?;
     let output = Command::new(&binary).env("TEST_TMPDIR", kept).output();
     let output = output.map_err(|error| format!("{}: {error}", binary.display()))?;
     let text = said(&output);
