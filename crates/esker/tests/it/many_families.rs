@@ -320,7 +320,7 @@ struct HoldFlushes(Mutex<Receiver<()>>);
 
 impl EventListener for HoldFlushes {
     fn on_flush_begin(&self, _: &FlushJobInfo) {
-        let _ = self.0.lock().unwrap().recv();
+        self.0.lock().unwrap().recv().unwrap_err();
     }
 }
 
