@@ -18,10 +18,12 @@ lib.rocksdb_iter_valid.restype = ctypes.c_ubyte
 
 def call(name, *arguments):
     """Calls a function that takes `errptr` last."""
-    error = ctypes.c_char_p()
+    error = ctypes.c_void_p()
     result = getattr(lib, name)(*arguments, ctypes.byref(error))
     if error.value:
-        raise RuntimeError(error.value.decode())
+        message = ctypes.string_at(error.value).decode()
+        lib.rocksdb_free(error)
+        raise RuntimeError(message)
     return result
 
 
@@ -68,4 +70,7 @@ try:
     raise AssertionError("a database was opened below /proc")
 except RuntimeError as error:
     assert "IO error" in str(error), error
+lib.rocksdb_readoptions_destroy(pointer(reads))
+lib.rocksdb_writeoptions_destroy(pointer(writes))
+lib.rocksdb_options_destroy(pointer(options))
 print("ctypes: 1000 entries written, reopened, read")
