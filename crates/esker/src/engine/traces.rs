@@ -8,6 +8,8 @@ impl Engine {
     /// Makes reads and writes look for traces as long as there is one for them. Call it after each
     /// begin and end. A closed database stays closed.
     pub(crate) fn update_traced(&self) {
+        // Of two calls at once, the later one sees both changes.
+        let _marking = self.traces.marking.lock();
         let is_traced = self.traces.want_gets();
         let (plain, traced) = (self.tag, self.tag | TRACED);
         let (from, to) = if is_traced { (plain, traced) } else { (traced, plain) };

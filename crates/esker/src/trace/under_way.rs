@@ -24,12 +24,14 @@ pub(crate) struct Traces {
     pub(crate) io: Arc<IoTracer>,
     /// The environment for the files of traces: a trace of I/O does not trace its own file.
     pub(crate) env: Env,
+    /// Held while the mark in `open_tag` follows the traces.
+    pub(crate) marking: Mutex<()>,
 }
 
 impl Traces {
     /// None is under way.
     pub(crate) fn new(block_cache: Arc<BlockCacheTracer>, io: Arc<IoTracer>, env: Env) -> Traces {
-        Traces { queries: Mutex::new(None), block_cache, io, env }
+        Traces { queries: Mutex::new(None), block_cache, io, env, marking: Mutex::new(()) }
     }
 
     /// Whether gets look for a trace.
