@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_is_read_again() {
+    fn recorded_counts_are_read_back() {
         let written = counts(&[("get", 1500), ("a_scenario_with_a_rather_long_name", 7)]);
         assert_eq!(parse(&format!("# head\n\n{}", lines(&written))), Ok(written));
         assert!(parse("get\n").is_err());

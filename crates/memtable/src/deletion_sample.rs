@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn about_so_many_come_together_each_time_and_those_of_the_last_time_once_more() {
+    fn a_batch_has_about_the_wanted_number_and_repeats_the_last_batch() {
         let scene = scene_of(4096);
         let mut last = 0;
         let mut rounds = Vec::new();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn short_runs_are_sampled_whole_and_none_if_nobody_looks() {
+    fn short_runs_are_sampled_whole_and_no_run_with_length_zero() {
         let scene = scene_of(4);
         delete(&scene, 0..3);
         assert!(scene.0.take(Take::Due, || 3).is_none());
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_comes_for_takes_little_memory_and_the_newest_are_kept() {
+    fn samples_that_wait_take_little_memory_and_the_newest_are_kept() {
         let scene = scene_of(1);
         delete(&scene, 0..100_000);
         delete_key(&scene.0, &scene.1, 100_000, &[7; MAX_KEY_BYTES + 1]);

@@ -474,7 +474,7 @@ pub(crate) fn are_empty(
     clock: &dyn Clock,
 ) -> Result<Audited, String> {
     let look = || {
-        caches.iter().find_map(|cache| what_is_left(cache)).map_or(Ok(()), Err)?;
+        caches.iter().find_map(|cache| find_leftovers(cache)).map_or(Ok(()), Err)?;
         match manager.map_or(0, WriteBufferManager::memory_usage) {
             0 => Ok(Some(())),
             bytes => Err(format!("memtables of {bytes} bytes are left")),
@@ -484,7 +484,7 @@ pub(crate) fn are_empty(
     Ok(Audited { caches: caches.len() as u64, ..Audited::default() })
 }
 
-fn what_is_left(cache: &BlockCache) -> Option<String> {
+fn find_leftovers(cache: &BlockCache) -> Option<String> {
     let pinned = cache.pinned_usage();
     cache.erase_unreferenced();
     epoch::settle(1, || ());

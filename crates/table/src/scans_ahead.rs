@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_take_the_memory_of_those_before_them_once_nobody_has_these() {
+    fn new_ranges_take_the_memory_of_former_ranges_once_no_reader_has_these() {
         let ahead = ScansAhead::default();
         assert!(!ahead.is_planned());
         let first = tell(&ahead, &["a", "b", "c"]);

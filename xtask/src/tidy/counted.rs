@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_and_what_is_listed_do_not_meet() {
+    fn counted_and_listed_names_do_not_overlap() {
         let source = |path: &str, text: &str| SourceFile { path: path.to_owned(), text: text.to_owned() };
         let complaints = |page: &str| {
             let files = [

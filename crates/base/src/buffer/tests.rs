@@ -21,7 +21,7 @@ fn buffers_keep_what_is_written_to_them_however_they_come_and_go() {
 }
 
 #[test]
-fn what_a_thread_drops_it_gets_again_and_no_more_than_so_much_stays() {
+fn a_thread_reuses_dropped_buffers_and_keeps_a_limited_number() {
     if IS_PLAIN {
         return;
     }

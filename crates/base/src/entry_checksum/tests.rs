@@ -26,7 +26,7 @@ fn every_part_counts_and_its_place() {
 }
 
 #[test]
-fn what_is_put_in_can_be_taken_out() {
+fn parts_of_a_checksum_can_be_added_and_removed() {
     let entry = EntryChecksum::of(ValueType::Deletion, b"key", b"");
     let (family, sequence) = (ColumnFamilyId(7), SequenceNumber(9));
     let there = entry.with_family(family).with_sequence(sequence).with_kind(ValueType::Merge);

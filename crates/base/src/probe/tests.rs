@@ -55,7 +55,7 @@ fn points_wait_for_those_before_them() {
 }
 
 #[test]
-fn the_end_lets_go_whoever_waits() {
+fn the_end_releases_every_waiter() {
     let probes = Probes::new();
     probes.order("never passed", "waits");
     let thread = thread::Builder::new()

@@ -51,7 +51,7 @@ fn name() -> String {
 }
 
 /// A line for each wait that has not ended, oldest first.
-pub fn who_waits() -> String {
+pub fn list_waiters() -> String {
     WAITS.with_borrow(|waits| {
         waits.waiting.values().fold(String::new(), |mut list, wait| {
             write!(list, "\n  {} waits for {} at {}", wait.thread, wait.what, wait.at)

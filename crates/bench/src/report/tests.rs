@@ -59,7 +59,7 @@ fn messages_follow_the_rate() {
 }
 
 #[test]
-fn what_counts_nothing_is_one_operation() {
+fn a_benchmark_that_counts_nothing_is_one_operation() {
     let done = measured(&Flags::default(), |_, clock| clock.advance(Duration::from_millis(1250)));
     assert_eq!(
         done.text("compact"),

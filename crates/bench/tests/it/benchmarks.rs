@@ -25,7 +25,7 @@ fn fills_write_as_many_as_asked_for() {
 }
 
 #[test]
-fn what_was_filled_is_found() {
+fn filled_keys_are_found() {
     assert_eq!(after("fillseq", "readrandom", &[]), "1000 operations; (1000 of 1000 found)");
     assert_eq!(after("filluniquerandom", "readrandom", &[]), "1000 operations; (1000 of 1000 found)");
     assert_eq!(after("fillseq,flush", "readrandom", &["--reads=10"]), "10 operations; (10 of 10 found)");

@@ -48,7 +48,7 @@ fn get(cache: &Cache<u64>, i: u64) -> Option<u64> {
 }
 
 #[test]
-fn what_was_put_in_is_found_while_there_is_room() {
+fn inserted_entries_are_found_while_there_is_room() {
     for cache_type in TYPES {
         let cache = Cache::new(&options(cache_type, 100_000)).unwrap();
         (0..100_000).for_each(|i| drop(put(&cache, i, 1, CachePriority::Low)));
@@ -63,7 +63,7 @@ fn what_was_put_in_is_found_while_there_is_room() {
 }
 
 #[test]
-fn what_nobody_uses_goes_and_usage_never_exceeds_the_capacity() {
+fn unused_entries_are_evicted_and_usage_never_exceeds_the_capacity() {
     for cache_type in TYPES {
         let cache = Cache::new(&options(cache_type, 1000)).unwrap();
         for i in 0..20_000 {
@@ -168,7 +168,7 @@ fn threads_that_have_evicted_and_wait_do_not_keep_new_entries_out() {
 }
 
 #[test]
-fn what_is_held_stays_and_is_charged_until_it_is_let_go() {
+fn held_entries_stay_and_are_charged_until_their_release() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 10)).unwrap();
     let held: Vec<_> = (0..10).map(|i| put(&cache, i, 1, CachePriority::Low)).collect();
     assert_eq!((cache.usage(), cache.pinned_usage()), (10, 10));
@@ -261,7 +261,7 @@ fn readers_under_a_guard_keep_what_they_read() {
 
 /// A thread that sleeps under a guard delays only memory that it may have read.
 #[test]
-fn a_value_that_nobody_read_goes_at_once_under_any_guard() {
+fn an_unread_value_is_freed_at_once_under_any_guard() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 300)).unwrap();
     let values: Vec<Arc<()>> = (0..4).map(|_| Arc::new(())).collect();
     let insert = |i: usize| {
@@ -289,7 +289,7 @@ fn a_value_that_nobody_read_goes_at_once_under_any_guard() {
 }
 
 #[test]
-fn what_is_held_from_a_guard_outlives_it() {
+fn a_value_held_from_a_guard_outlives_the_guard() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 100)).unwrap();
     drop(cache.insert(key(1), 7, 100, CachePriority::Low, Role::Misc).unwrap());
     let held = cache.lookup_under(&key(1), &epoch::pin()).unwrap().hold().unwrap();

@@ -90,7 +90,7 @@ fn pools_keep_what_is_dear_or_was_hit() {
 }
 
 #[test]
-fn what_is_in_use_stays() {
+fn entries_in_use_stay() {
     let cache = lru(&options(2));
     let held = insert(&cache, 0, 0, 1, CachePriority::Low).unwrap();
     (1..10).for_each(|i| put(&cache, i, CachePriority::Low));
@@ -132,7 +132,7 @@ fn a_strict_limit_refuses() {
 }
 
 #[test]
-fn what_is_larger_than_the_cache_is_returned_but_not_kept() {
+fn an_entry_larger_than_the_cache_is_returned_but_not_kept() {
     let cache = lru(&options(10));
     put(&cache, 0, CachePriority::Low);
     assert_eq!(*insert(&cache, 1, 1, 11, CachePriority::High).unwrap(), 1);

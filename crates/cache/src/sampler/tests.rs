@@ -66,7 +66,7 @@ impl Lru {
 }
 
 #[test]
-fn what_is_read_once_misses_at_every_size() {
+fn keys_read_once_miss_at_every_size() {
     let sampler = Sampler::new(1 << 20);
     for key in (0..100_000).map(key).filter(|key| sampler.follows(key)) {
         sampler.looked_up(&key);

@@ -96,7 +96,7 @@ fn read(cache: &Cache<Counted<'static>>, alive: &'static AtomicUsize, seed: u64,
 /// All living values count, evicted or not. They may exceed the capacity by 3 %, and by one value
 /// for each reader.
 #[test]
-fn what_slow_readers_hold_up_is_bounded() {
+fn memory_held_up_by_slow_readers_is_bounded() {
     const CAPACITY: usize = 1600 << 10;
     // The last evicted entry may be dropped after the test.
     static ALIVE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];

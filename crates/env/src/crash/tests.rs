@@ -365,7 +365,7 @@ fn clones_share_nothing_and_start_safe() {
 }
 
 #[test]
-fn what_a_killed_process_had_not_synced_a_later_power_loss_may_take() {
+fn a_power_loss_may_take_bytes_that_a_killed_process_had_not_synced() {
     let fs = CrashFs::new();
     write(&fs, "f", b"safe");
     sync_file(&fs, "f");

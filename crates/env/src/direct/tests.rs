@@ -162,7 +162,7 @@ fn several_reads_share_their_blocks() {
 }
 
 #[test]
-fn a_bad_block_fails_only_those_who_want_it() {
+fn a_bad_block_fails_only_the_reads_of_it() {
     let mut medium = Medium::new(100_000, Alignment::new(4096, 512));
     medium.bad = 8192..12_288;
     let medium = Arc::new(medium);
@@ -338,7 +338,7 @@ fn a_length_that_was_cut_is_synced_with_all_that_belongs_to_it() {
 }
 
 #[test]
-fn what_could_not_be_written_is_still_there_to_be_tried_again() {
+fn bytes_that_could_not_be_written_stay_for_another_attempt() {
     for writes_left in 0..6 {
         let (disk, mut file) = writer(512, 4096);
         disk.lock().unwrap().writes_left = Some(writes_left);

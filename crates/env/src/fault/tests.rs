@@ -50,7 +50,7 @@ read 000005.log 2+4";
 }
 
 #[test]
-fn the_nth_operation_of_a_kind_fails_so_many_times() {
+fn the_nth_operation_of_a_kind_fails_a_given_number_of_times() {
     let fs = new_fs();
     fs.add_rule(FaultRule::fail(&[OpKind::Sync, OpKind::DirSync]).nth(1).times(2).retryable(true));
     let mut file = fs.new_writable_file(Path::new("/f")).unwrap();

@@ -127,7 +127,7 @@ fn a_clock_that_goes_back_keeps_files_rolling_and_the_newest_of_them() {
 }
 
 #[test]
-fn what_cannot_be_written_is_lost_and_the_next_line_tries_again() {
+fn a_line_that_cannot_be_written_is_lost_and_the_next_one_tries_again() {
     let bench = Bench::new();
     let log = bench.open(InfoLogOptions { max_log_file_size: 1, ..Default::default() });
     info_log!(log, Info, "one");

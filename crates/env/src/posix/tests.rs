@@ -66,7 +66,7 @@ fn reads_go_to_the_kernel_together_or_not_at_all() {
 }
 
 #[test]
-fn what_is_no_directory_is_said() {
+fn errors_say_that_a_path_is_no_directory() {
     let base = std::env::temp_dir().join(format!("esker-no-directory-{}", std::process::id()));
     std::fs::create_dir_all(&base).unwrap();
     let (file, link) = (base.join("file"), base.join("link"));

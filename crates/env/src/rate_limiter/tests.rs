@@ -115,7 +115,7 @@ fn waiting(limiter: &RateLimiter, each: usize) {
 }
 
 #[test]
-fn priorities_go_first_but_nobody_starves() {
+fn priorities_go_first_but_no_request_starves() {
     // Each period grants one byte, to the request with the highest priority.
     let limiter = RateLimiter::new(10, 100_000, 10, RateLimiterMode::AllIo);
     waiting(&limiter, 10_000);

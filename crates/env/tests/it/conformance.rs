@@ -47,7 +47,7 @@ macro_rules! conformance {
 macro_rules! with_cases_of_files {
     ($then:ident $(, $other:ident)* $(,)?) => {
         $then!(
-            what_is_appended_is_read,
+            appended_bytes_are_read,
             appends_of_all_sizes_keep_their_order,
             new_empties_and_reopen_continues,
             reuse_overwrites_in_place,
@@ -113,7 +113,7 @@ fn is_missing<T>(result: Result<T>, path: &Path) {
     assert!(e.message().contains(path.to_str().unwrap()), "{e}");
 }
 
-pub(crate) fn what_is_appended_is_read(fs: Fs<'_>, dir: &Path) {
+pub(crate) fn appended_bytes_are_read(fs: Fs<'_>, dir: &Path) {
     let path = dir.join("f");
     let mut file = fs.new_writable_file(&path).unwrap();
     assert!(fs.file_exists(&path).unwrap());

@@ -144,7 +144,7 @@ fn writes_go_on_behind_a_wal_that_could_not_be_written() {
 }
 
 #[test]
-fn it_gives_up_after_so_many_attempts() {
+fn a_recovery_gives_up_after_the_limit_of_attempts() {
     let scene = scene(3, 1000, true);
     scene.db.put("a", "1").unwrap();
     scene.fs.add_rule(tables().forever());

@@ -62,7 +62,7 @@ fn metadata_alone_match_nothing() {
 }
 
 #[test]
-fn what_is_not_understood_matches_everything() {
+fn an_unknown_filter_matches_everything() {
     let bits = |metadata: [u8; 5]| [&[0; 128][..], &metadata].concat();
     for metadata in [
         [0x00, 0, 0, 0, 0],

@@ -81,7 +81,7 @@ fn a_flipped_bit_does_not_pass_for_a_newer_rocksdb() {
 }
 
 #[test]
-fn what_is_not_ours_is_named() {
+fn foreign_footers_are_refused_by_name() {
     let (footer, offset) = sample(7);
     let size = offset + FOOTER_BYTES as u64;
     let newer = Footer { format_version: 8, ..footer }.encode(offset);

@@ -430,7 +430,7 @@ fn strict_reading_forgives_a_torn_tail_and_nothing_else() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(payloads in payloads(), number: u64, recyclable: bool) {
+    fn written_records_are_read_back(payloads in payloads(), number: u64, recyclable: bool) {
         let bytes = log_of(&payloads, number, recyclable);
         let events = events(&bytes, number);
         let is_clean = |event: &LogEvent| matches!(event, LogEvent::Record { .. } | LogEvent::End);

@@ -27,7 +27,7 @@ fn first_of_two_entries_counts() {
 }
 
 #[test]
-fn what_rocksdb_refuses_is_refused_with_its_line() {
+fn text_that_rocksdb_refuses_is_refused_with_its_line() {
     for (text, part) in [
         ("", "no [DBOptions]"),
         ("[DBOptions]", "no [CFOptions"),

@@ -127,7 +127,7 @@ fn edit() -> impl Strategy<Value = VersionEdit> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(edit in edit()) {
+    fn encoded_edits_are_decoded(edit in edit()) {
         let bytes = edit.encode();
         prop_assert_eq!(VersionEdit::decode(&bytes).unwrap(), edit);
     }

@@ -214,7 +214,7 @@ fn save_points_nest() {
 
 proptest! {
     #[test]
-    fn what_goes_in_comes_out(ops in ops(), sequence: u64) {
+    fn a_batch_survives_encoding_and_decoding(ops in ops(), sequence: u64) {
         let mut batch = batch_of(&ops);
         batch.set_sequence(SequenceNumber(sequence));
         let back = WriteBatch::from_bytes(batch.data().to_vec()).unwrap();

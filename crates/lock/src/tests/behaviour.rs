@@ -86,7 +86,7 @@ fn prefixes_are_locked_by_the_same_call_in_both_orders() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_requests_and_options_are_refused() {
     let manager = manager();
     let family = family(&manager);
     let mut a = manager.locker(TRY);
@@ -205,7 +205,7 @@ fn keys_of_all_lengths_are_taken_back_one_by_one_and_by_save_points() {
 }
 
 #[test]
-fn who_is_refused_for_lack_of_memory_does_not_have_all_locks_gone_through_each_time() {
+fn refusals_for_lack_of_memory_do_not_escalate_each_time() {
     let manager = LockManager::new(LockManagerOptions::new(Arc::new(TickingClock::default())));
     let family = family(&manager);
     let (mut a, mut b) = (manager.locker(TRY), manager.locker(TRY));
@@ -222,7 +222,7 @@ fn who_is_refused_for_lack_of_memory_does_not_have_all_locks_gone_through_each_t
 }
 
 #[test]
-fn who_takes_locks_just_below_the_limit_does_not_have_all_of_them_gone_through_each_time() {
+fn locks_just_below_the_limit_do_not_escalate_each_time() {
     let manager = LockManager::new(LockManagerOptions::new(Arc::new(TickingClock::default())));
     let family = family(&manager);
     let (mut a, mut b) = (manager.locker(TRY), manager.locker(TRY));
@@ -395,7 +395,7 @@ fn ask(
 }
 
 #[test]
-fn whoever_a_line_waits_for_passes_all_of_it() {
+fn the_locker_that_a_line_waits_for_passes_all_of_it() {
     let manager = manager_with_patience(0);
     let family = family(&manager);
     let mut lockers: Vec<Locker> = (0..4).map(|_| manager.locker(TRY)).collect();
@@ -413,7 +413,7 @@ fn whoever_a_line_waits_for_passes_all_of_it() {
 }
 
 #[test]
-fn whoever_was_let_through_passes_those_who_waited_behind() {
+fn a_locker_that_was_let_through_passes_the_requests_behind_it() {
     let manager = manager();
     let family = family(&manager);
     let mut lockers: Vec<Locker> = (0..3).map(|_| manager.locker(TRY)).collect();
@@ -431,7 +431,7 @@ fn whoever_was_let_through_passes_those_who_waited_behind() {
 }
 
 #[test]
-fn whoever_begins_anew_passes_nobody_who_waits() {
+fn a_locker_that_begins_again_passes_no_waiting_request() {
     let manager = manager_with_patience(0);
     let family = family(&manager);
     let mut lockers: Vec<Locker> = (0..3).map(|_| manager.locker(TRY)).collect();
@@ -456,7 +456,7 @@ fn whoever_begins_anew_passes_nobody_who_waits() {
 }
 
 #[test]
-fn a_range_that_waits_is_passed_by_so_many_and_by_those_who_were_there() {
+fn a_waiting_range_is_passed_by_a_limited_number_and_by_earlier_lockers() {
     const PATIENCE: u64 = 5;
     let manager = manager_with_patience(PATIENCE);
     let family = family(&manager);
@@ -487,7 +487,7 @@ fn a_range_that_waits_is_passed_by_so_many_and_by_those_who_were_there() {
 }
 
 #[test]
-fn a_key_that_is_waited_for_is_passed_only_by_those_who_were_there() {
+fn a_waiting_key_is_passed_only_by_earlier_lockers() {
     let manager = manager();
     let family = family(&manager);
     let mut lockers: Vec<Locker> = (0..3).map(|_| manager.locker(TRY)).collect();
@@ -533,7 +533,7 @@ fn end_waiting(locker: &mut Locker, waiter: &crate::wait::Waiter) {
 }
 
 #[test]
-fn a_comparator_that_changes_its_mind_costs_no_lock_and_nobody_waits_for_ever() {
+fn a_comparator_whose_order_changes_costs_no_lock_and_no_endless_wait() {
     esker_testkit::seed::for_each_seed("lock::fickle", 200, |_, mut rng| {
         let manager = manager();
         let comparator = Arc::new(UnstableComparator::default());

@@ -97,7 +97,7 @@ impl Stage {
 
 #[cfg(not(shuttle))]
 #[test]
-fn a_wide_range_is_passed_only_by_those_who_were_there() {
+fn a_wide_range_is_passed_only_by_earlier_lockers() {
     esker_testkit::seed::for_each_seed("lock::fairness", 4, |_, mut rng| {
         let threads = rng.u64(2..7);
         let stage = Stage::new(rng.usize(1..5), threads);
@@ -118,7 +118,7 @@ fn a_wide_range_is_passed_only_by_those_who_were_there() {
 
 #[cfg(shuttle)]
 #[test]
-fn shuttle_a_wide_range_is_passed_only_by_those_who_were_there() {
+fn shuttle_a_wide_range_is_passed_only_by_earlier_lockers() {
     use shuttle::rand::{Rng, thread_rng};
     let round = || {
         let count = thread_rng().gen_range(2..5);

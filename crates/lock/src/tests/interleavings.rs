@@ -294,7 +294,7 @@ mod loom_models {
     }
 
     #[test]
-    fn loom_whoever_is_waited_for_passes_and_then_stands_behind() {
+    fn loom_a_locker_that_others_wait_for_passes_and_later_stands_behind() {
         all_orders(3, || {
             let manager = manager_with_patience(0);
             let family = family(&manager, 2);

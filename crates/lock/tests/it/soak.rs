@@ -151,7 +151,7 @@ impl Soak {
     }
 
     /// Fails the test with a dump of locks and waits.
-    fn tell_who_is_stuck(&self) {
+    fn fail_with_waits_and_locks(&self) {
         let (waits, locks) = (self.manager.waits(), self.manager.locks());
         let check = self.manager.check();
         panic!("nothing moves: {check:?}\nwaits {waits:#?}\nlocks {locks:#?}");
@@ -170,7 +170,7 @@ impl Soak {
                     break;
                 }
                 if looks == PATIENCE {
-                    self.tell_who_is_stuck();
+                    self.fail_with_waits_and_locks();
                 }
                 looks += 1;
                 look_away();

@@ -75,7 +75,7 @@ fn an_exclusive_request_is_not_overtaken_by_shared_ones() {
 }
 
 #[test]
-fn an_upgrade_goes_before_those_who_came_later_than_its_lock() {
+fn an_upgrade_goes_before_requests_that_are_newer_than_its_lock() {
     let manager = manager();
     let family = family(&manager, 0);
     let (mut upgrading, mut other) = (manager.locker(FOREVER), manager.locker(FOREVER));
@@ -252,7 +252,7 @@ fn waiting_ends_by_cancellation_by_time_and_with_the_family() {
 }
 
 #[test]
-fn who_waits_for_whom_can_be_seen() {
+fn the_waits_report_names_each_waiter_and_its_blockers() {
     // No later transaction passes.
     let manager = manager_with_patience(0);
     let family = family(&manager, 0);
@@ -278,7 +278,7 @@ fn who_waits_for_whom_can_be_seen() {
 }
 
 #[test]
-fn expired_locks_wake_those_who_wait_for_them() {
+fn expired_locks_wake_their_waiters() {
     let manager = manager();
     let family = family(&manager, 0);
     let mut holder = manager.locker(FOREVER);
@@ -290,7 +290,7 @@ fn expired_locks_wake_those_who_wait_for_them() {
 }
 
 #[test]
-fn whoever_takes_its_ranges_in_the_order_of_the_keys_is_never_in_a_cycle() {
+fn lockers_that_take_ranges_in_key_order_are_never_in_a_cycle() {
     let (manager, mut rng) = (manager(), esker_testkit::seed::rng("lock::ascending"));
     let family = family(&manager, 0);
     thread::scope(|scope| {

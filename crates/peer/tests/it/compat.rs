@@ -170,7 +170,7 @@ fn a_wal_says_the_size_of_timestamps_where_the_target_knows_that() {
 }
 
 #[test]
-fn what_only_7_8_reads_rightly_is_flushed_when_the_database_is_closed() {
+fn wals_that_only_7_8_reads_rightly_are_flushed_at_the_close() {
     let dir = TempDir::new("timestamps-flushed");
     timestamps_in_wal(dir.path(), TargetVersion::V7_8, true);
     let report = compat(dir.path());

@@ -5,7 +5,7 @@ use esker_peer::{FamilySpec, RocksDb, Tools, require};
 use esker_testkit::{TempDir, seed};
 
 #[test]
-fn a_database_has_one_id_whoever_opens_it() {
+fn a_database_has_one_id_with_every_opener() {
     let Some(()) = require("RocksDB", RocksDb::available()) else { return };
     let Some(tools) = require("ldb", Tools::find()) else { return };
     seed::for_each_seed("identity", 8, |_, mut rng| {

@@ -5,7 +5,7 @@ use esker_peer::{RocksDb, require};
 use esker_testkit::TempDir;
 
 #[test]
-fn what_the_face_for_benchmarks_stores_it_finds() {
+fn the_interface_for_benchmarks_finds_its_own_writes() {
     if require("RocksDB 11", RocksDb::available()).is_none() {
         return;
     }

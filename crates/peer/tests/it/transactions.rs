@@ -23,7 +23,7 @@ fn rocksdb(dir: &Path, policy: RocksWritePolicy) -> RocksTransactionDb {
 }
 
 #[test]
-fn what_esker_prepares_rocksdb_commits_and_rolls_back() {
+fn rocksdb_commits_and_rolls_back_transactions_that_esker_prepared() {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
         return;
     }
@@ -79,7 +79,7 @@ fn what_esker_prepares_rocksdb_commits_and_rolls_back() {
 }
 
 #[test]
-fn what_rocksdb_prepares_esker_commits_and_rolls_back() {
+fn esker_commits_and_rolls_back_transactions_that_rocksdb_prepared() {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
         return;
     }
@@ -128,7 +128,7 @@ fn what_rocksdb_prepares_esker_commits_and_rolls_back() {
 }
 
 #[test]
-fn what_rocksdb_flushed_before_it_was_committed_is_not_seen() {
+fn ops_that_rocksdb_flushed_before_their_commit_are_not_seen() {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
         return;
     }

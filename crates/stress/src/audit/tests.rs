@@ -69,7 +69,7 @@ fn all_of_a_database_that_is_whole_is_looked_at() {
 }
 
 #[test]
-fn a_file_that_nobody_needs_is_told() {
+fn an_unneeded_file_is_reported() {
     let house = House::new();
     let db = house.filled();
     for name in ["000999.sst", "000999.blob", "000999.dbtmp"] {
@@ -94,7 +94,7 @@ fn a_live_file_that_is_gone_is_told() {
 }
 
 #[test]
-fn what_is_held_of_a_cache_behind_the_close_is_told() {
+fn memory_of_a_cache_held_after_the_close_is_reported() {
     let house = House::new();
     drop(house.filled());
     let reserved = house.cache.reserve(Role::Misc, 1000).unwrap();

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_compared_not_the_whole() {
+    fn added_cost_is_compared_not_the_whole() {
         let line = |n: u64| 10_000 + n * 100;
         let square = |n: u64| 10_000 + n * n;
         let at = |f: fn(u64) -> u64| [64, 128, 256, 512].map(f);

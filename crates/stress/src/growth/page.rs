@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_missing_or_said_twice_is_named() {
+    fn unknown_missing_and_repeated_rows_are_named() {
         let complains = |from: &str, to: &str, about: &str| {
             let why = parse(&ROWS.replace(from, to)).unwrap_err();
             assert!(why.contains(about), "{why}");

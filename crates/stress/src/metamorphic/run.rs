@@ -162,7 +162,7 @@ impl Run<'_> {
             store.db().close()?;
         }
         drop(store);
-        self.check_what_is_left().map_err(Error::aborted)
+        self.check_leftovers().map_err(Error::aborted)
     }
 
     /// Audits the database.
@@ -182,7 +182,7 @@ impl Run<'_> {
 
     /// Checks that the closed database has left nothing in its caches and memory, and that its
     /// statistics add up.
-    fn check_what_is_left(&self) -> Result<(), String> {
+    fn check_leftovers(&self) -> Result<(), String> {
         let Opening { db, families, .. } = &self.opening;
         let tables = families.iter().filter_map(|family| family.table.block_cache.as_ref());
         let caches: Vec<_> = tables.chain(families.iter().filter_map(|f| f.blob_cache.as_ref())).collect();

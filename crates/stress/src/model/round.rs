@@ -355,7 +355,7 @@ impl Round {
             self.db().close().map_err(|e| format!("close: {e}"))?;
         }
         self.db = None;
-        self.check_what_is_left()?;
+        self.check_leftovers()?;
         if let Some(journal) = &mut self.journal {
             journal.closed();
         }

@@ -55,7 +55,11 @@ fn run<T: Send + 'static>(
         |panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or(panic.downcast_ref::<&str>().copied());
-            format!("a thread panicked, or all wait: {}{}", text.unwrap_or("no message"), waits::who_waits())
+            format!(
+                "a thread panicked, or all wait: {}{}",
+                text.unwrap_or("no message"),
+                waits::list_waiters()
+            )
         },
     )?;
     let result = outcome.lock().expect("nobody panics with it").take();

@@ -54,7 +54,7 @@ fn every_answer_is_right_whatever_else_the_database_does() {
 }
 
 #[test]
-fn what_somebody_else_has_changed_is_found() {
+fn foreign_changes_are_found() {
     let dir = TempDir::new("db_stress-other");
     db_stress::run(&flags(&dir, &SMALL)).unwrap_or_else(|why| panic!("{why}"));
     let verify = flags(&dir, &[&SMALL[..], &["--verification_only"]].concat());

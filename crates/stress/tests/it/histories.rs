@@ -3,7 +3,7 @@
 use esker_stress::histories::{HistoryParameters, run};
 
 #[test]
-fn what_was_promised_outlives_crash_after_crash() {
+fn acknowledged_writes_outlive_repeated_crashes() {
     let parameters = HistoryParameters {
         seed: 1,
         histories: 3,

@@ -54,7 +54,7 @@ fn walk_over_runs(iter: &mut TableIter, forward: bool) -> usize {
 }
 
 #[test]
-fn what_is_no_data_block_does_not_pass_for_an_empty_one() {
+fn a_block_of_another_kind_is_not_taken_for_an_empty_data_block() {
     for forward in [true, false] {
         let reader = cached_table(400);
         let mut iter = reader.iter(TableReadOptions { fill_cache: false, ..TableReadOptions::default() });

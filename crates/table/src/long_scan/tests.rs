@@ -39,7 +39,7 @@ fn a_cache_with_room_takes_everything() {
 }
 
 #[test]
-fn what_the_cache_had_counts_as_passed_and_not_as_read() {
+fn cached_blocks_count_as_passed_and_not_as_read() {
     let (mut scan, scans) = (LongScan::default(), LongScans::default());
     (0..200).for_each(|number| scan.pass(block(number)));
     let went_by = read(&mut scan, &scans, 200..300);

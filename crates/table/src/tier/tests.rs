@@ -127,7 +127,7 @@ fn count(tier: &dyn SecondaryCache, range: std::ops::Range<u64>) -> usize {
 }
 
 #[test]
-fn what_a_file_kept_is_found_after_a_restart() {
+fn entries_in_a_file_are_found_after_a_restart() {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
     let tier = FileSecondaryCache::open(file_options(Arc::clone(&fs), 1 << 20)).unwrap();
     fill(&tier, 0..100);
@@ -242,7 +242,7 @@ fn a_read_error_turns_it_off() {
 
 /// The capacity also changes while the writer is in the middle of a segment.
 #[test]
-fn what_is_used_stays_right_when_the_capacity_goes_to_and_fro() {
+fn the_usage_stays_right_when_the_capacity_changes_back_and_forth() {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
     let tier = FileSecondaryCache::open(file_options(Arc::clone(&fs), 256 << 10)).unwrap();
     let on_disk = || -> usize {

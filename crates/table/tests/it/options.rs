@@ -212,7 +212,7 @@ fn a_hash_index_names_the_blocks_of_each_prefix() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_entries_are_read_under_all_options() {
     let mut rng = Rng::new(1);
     let entries = sample_entries(&mut rng, 300, 60);
     for (name, mut options) in variants() {

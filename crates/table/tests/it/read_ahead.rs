@@ -145,7 +145,7 @@ impl RandomAccessFile for BadFrom {
 }
 
 #[test]
-fn what_cannot_be_read_ahead_fails_no_scan_that_ends_before_it() {
+fn failed_readahead_fails_no_scan_that_ends_before_it() {
     let entries = sample_entries(&mut Rng::new(4), 5000, 60);
     let (bytes, _) = write_table(builder_options(with_filters()), entries.clone()).unwrap();
     let file = Arc::new(BadFrom(memory_file(&bytes), u64::MAX.into()));

@@ -173,7 +173,7 @@ fn entries_are_loaded_and_go_into_tables_that_both_take_in() {
 }
 
 #[test]
-fn what_is_loaded_is_what_was_dumped_byte_for_byte() {
+fn a_load_restores_the_dumped_bytes() {
     let temp = TempDir::new("ldb-load-bytes");
     let (from, to) = (temp.join("from"), temp.join("to"));
     for pair in [["0x6b00ff", "0x7600fe0d"], ["0x6c", "0x0d"], ["0x6d", "0x203d3d3e20"]] {
@@ -207,7 +207,7 @@ fn values_get_their_times_when_they_are_loaded() {
 }
 
 #[test]
-fn what_is_loaded_without_a_wal_is_flushed_whatever_the_options_say() {
+fn a_load_without_a_wal_is_flushed_under_any_options() {
     let temp = TempDir::new("ldb-load-no-wal");
     let db = temp.join("db");
     let mut options = Options::default();
@@ -379,7 +379,7 @@ fn blob_indexes_are_told_in_words() {
 }
 
 #[test]
-fn what_is_named_by_mistake_is_left_as_it_is() {
+fn mistaken_directories_are_refused_and_stay_unchanged() {
     let temp = TempDir::new("ldb-mistakes");
     let (db, nowhere) = (sample(&temp), temp.join("nowhere"));
     let before = ldb(&db, &["scan"]).ok();

@@ -135,7 +135,7 @@ fn pieces_are_cut_and_joined_without_gap_or_overlap() {
 }
 
 #[test]
-fn what_is_handed_out_is_initialized_and_survives_its_neighbours() {
+fn pieces_are_initialized_and_survive_their_neighbours() {
     let mut checked = Checked::new();
     for round in 0..3_u8 {
         for i in 0..40 {
@@ -188,7 +188,7 @@ fn a_size_that_comes_back_finds_its_place_again() {
 
 #[test]
 #[cfg(all(target_os = "linux", not(miri)))]
-fn what_is_idle_for_long_is_given_back() {
+fn memory_that_is_idle_for_long_is_given_back() {
     let mut checked = Checked::new();
     while checked.regions.len() < 8 {
         checked.take(10_000);

@@ -132,7 +132,7 @@ fn spawn(run: &Arc<Run>, work: impl FnOnce(&Run) + 'static) -> thread::JoinHandl
 }
 
 #[test]
-fn loom_what_a_guard_has_loaded_outlives_its_replacement() {
+fn loom_a_value_loaded_under_a_guard_outlives_its_replacement() {
     explore("a reader and a writer", 2, || {
         let (run, [second, third]) = Run::new();
         drop(third);

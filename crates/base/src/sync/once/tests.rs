@@ -10,7 +10,7 @@ fn it_is_written_once_as_the_standard_one() {
 }
 
 #[test]
-fn what_is_in_it_need_have_no_default() {
+fn the_value_needs_no_default() {
     let cell: OnceLock<Box<dyn Fn() -> u8>> = OnceLock::default();
     assert!(cell.get().is_none());
     assert_eq!(cell.get_or_init(|| Box::new(|| 7))(), 7);

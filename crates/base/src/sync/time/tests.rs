@@ -8,7 +8,7 @@ fn in_machines(work: impl Fn() + Send + Sync + 'static) {
 }
 
 #[test]
-fn shuttle_nobody_wakes_before_the_deadline_and_no_time_passes_that_nobody_waits_for() {
+fn shuttle_no_thread_wakes_before_its_deadline_and_no_time_passes_without_a_waiter() {
     in_machines(|| {
         thread::scope(|scope| {
             for seconds in [30, 10, 20] {
@@ -49,7 +49,7 @@ fn shuttle_a_timed_wait_ends_by_a_call_or_by_the_clock() {
 
 /// A lock may be waited for, a call, or a deadline, while threads of the scope end.
 #[test]
-fn shuttle_who_opens_a_scope_may_wait_in_it() {
+fn shuttle_the_thread_that_opens_a_scope_may_wait_in_it() {
     in_machines(|| {
         thread::scope(|scope| {
             scope.spawn(thread::yield_now);
@@ -79,7 +79,7 @@ fn shuttle_a_clock_that_leaps_never_goes_back() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn shuttle_who_waits_for_nothing_is_found_out() {
+fn shuttle_a_wait_that_nothing_ends_is_found() {
     in_machines(|| {
         let (nothing, never) = (Mutex::new(()), Condvar::new());
         never.wait(&mut nothing.lock());

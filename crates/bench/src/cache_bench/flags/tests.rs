@@ -17,7 +17,7 @@ fn flags_come_in_the_forms_of_gflags() {
 }
 
 #[test]
-fn what_makes_no_sense_is_named() {
+fn wrong_flags_are_named() {
     for (line, why) in [
         ("--thread=2", "--thread: there is no such flag"),
         ("--threads=x", "--threads: "),

@@ -38,7 +38,7 @@ fn each_flag_has_its_cache() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_by_name() {
+fn senseless_cache_flags_are_refused_by_name() {
     let refused = |change: fn(&mut Flags), part: &str| {
         let text = cache(change).unwrap_err().to_string();
         assert!(text.contains(part), "{text}");

@@ -60,7 +60,7 @@ fn a_full_table_without_entries_is_hardly_searched() {
 }
 
 #[test]
-fn what_is_held_is_searched_once_not_for_each_charge() {
+fn held_entries_are_searched_once_not_for_each_charge() {
     for held_count in [1, 20, 1000] {
         let cache = cache(10_000, 1, false);
         let length = cache.table.length();

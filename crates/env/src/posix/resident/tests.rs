@@ -4,7 +4,7 @@ use crate::posix::PosixFileSystem;
 use crate::read_many::{read_if_resident, read_many};
 
 #[test]
-fn what_is_in_memory_is_read_and_what_ends_too_soon_is_left() {
+fn resident_ranges_are_read_and_ranges_behind_the_end_are_left() {
     let path = std::env::temp_dir().join(format!("esker-resident-{}", std::process::id()));
     let bytes: Vec<u8> = (0..10_000).map(|i| (i % 251) as u8).collect();
     std::fs::write(&path, &bytes).unwrap();
@@ -32,7 +32,7 @@ fn what_is_in_memory_is_read_and_what_ends_too_soon_is_left() {
 }
 
 #[test]
-fn what_is_read_if_it_is_in_memory_is_what_the_file_has_or_is_left_alone() {
+fn reads_of_resident_ranges_give_the_bytes_of_the_file_or_nothing() {
     let path = std::env::temp_dir().join(format!("esker-resident-now-{}", std::process::id()));
     let bytes: Vec<u8> = (0..10_000).map(|i| (i % 251) as u8).collect();
     std::fs::write(&path, &bytes).unwrap();

@@ -120,7 +120,7 @@ fn protected_blocks_read_as_others() {
 }
 
 #[test]
-fn what_memory_has_changed_is_never_read() {
+fn entries_that_memory_changed_are_never_read() {
     let all = entries();
     let step = if cfg!(miri) { 97 } else { 1 };
     for interval in [1, 4, 16] {
@@ -152,7 +152,7 @@ fn one_byte_finds_nearly_all() {
 }
 
 #[test]
-fn what_was_passed_over_on_the_way_back_is_compared_again() {
+fn entries_passed_backward_are_compared_again() {
     let all = entries();
     let contents = contents(16);
     let end = Block::parse(contents.clone()).unwrap().entries_end as usize;

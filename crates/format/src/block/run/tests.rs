@@ -43,7 +43,7 @@ fn plain_values_are_left() {
 }
 
 #[test]
-fn what_is_not_shown_as_it_is_ends_them() {
+fn entries_that_are_not_shown_as_they_are_end_runs() {
     for other in [("b", 11, PUT), ("b", 3, ValueType::Deletion), ("b", 3, ValueType::Merge)] {
         let entries = [("a", 1, PUT), ("aa", 1, PUT), other, ("c", 3, PUT), ("d", 10, PUT)];
         assert_eq!(left(&entries, true, None), ["a", "aa"]);

@@ -117,7 +117,7 @@ fn memory_is_linear_in_the_tombstones_whatever_their_shape() {
 }
 
 #[test]
-fn the_newest_alone_say_what_all_say_to_who_sees_all() {
+fn the_newest_fragments_alone_answer_like_all_for_a_reader_that_sees_all() {
     let icmp = InternalKeyComparator::default();
     for (shape, tombstones) in shapes(300) {
         let refs = || tombstones.iter().map(RangeTombstone::as_ref);

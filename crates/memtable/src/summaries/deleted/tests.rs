@@ -241,7 +241,7 @@ fn one_look_leads_across_all_that_is_deleted() {
 }
 
 #[test]
-fn what_a_few_steps_lead_across_is_left_to_them() {
+fn runs_of_a_few_steps_have_no_run_end() {
     for (deleted, expected) in [(10, None), (40, Some(40))] {
         let tree = tree::<{ crate::tree::WIDTH }>();
         (1..=deleted).for_each(|key| add(&tree, (key, u64::from(key), true)));
@@ -284,7 +284,7 @@ fn pop_beside_a_live_key<const N: usize>(ascending: bool) {
 }
 
 #[test]
-fn what_is_split_off_a_leaf_with_a_live_key_and_nothing_comes_into_any_more_is_dead() {
+fn a_half_split_off_a_leaf_with_a_live_key_is_dead_once_nothing_comes_into_it() {
     for ascending in [true, false] {
         pop_beside_a_live_key::<4>(ascending);
         pop_beside_a_live_key::<66>(ascending);

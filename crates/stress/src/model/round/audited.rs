@@ -23,7 +23,7 @@ impl Round {
 
     /// Checks that the closed database has left nothing in its caches, and that its statistics add
     /// up.
-    pub(super) fn check_what_is_left(&mut self) -> Checked {
+    pub(super) fn check_leftovers(&mut self) -> Checked {
         let tables = self.settings.families.iter().filter_map(|family| family.table.block_cache.as_ref());
         let blobs = self.settings.families.iter().filter_map(|family| family.blob_cache.as_ref());
         // All families share one cache.

@@ -652,7 +652,7 @@ impl Round {
     /// # Errors
     /// `Err((true, _))` if the database does not open.
     pub(crate) fn recover(&mut self, env: Env, floor: Floor, what: &str) -> Result<usize, (bool, String)> {
-        self.check_what_is_left().map_err(|why| (false, why))?;
+        self.check_leftovers().map_err(|why| (false, why))?;
         self.env = env;
         self.draw_settings();
         self.note(Event::Other(what.to_owned()));

@@ -22,7 +22,7 @@ impl Scheduler for NewestFirst {
 
 /// Each second brings work for more than a second.
 #[test]
-fn shuttle_who_goes_last_goes_on_beside_work_that_never_ends() {
+fn shuttle_the_last_thread_goes_on_beside_endless_work() {
     const SECOND: u64 = 1_000_000_000;
     let mut config = Config::new();
     config.max_steps = MaxSteps::FailAfter(2_000_000);
