@@ -22,7 +22,7 @@ pub use report::{CompatReport, Need};
 
 use crate::options::{Feature, Release, latest_options_file, load_latest_options_from};
 use crate::version::beside_owner::{open_current_manifest, read_beside_owner};
-use crate::version::{VersionSet, what_is_wrong_with_family_name};
+use crate::version::{VersionSet, find_fault_in_family_name};
 use crate::wal::open_wal;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SubCode};
 use esker_env::{FileSystem, SystemClock};
@@ -69,7 +69,7 @@ fn inspect_once(fs: &dyn FileSystem, dirs: &[&Path], wal_dir: &Path) -> Result<C
         }
     }
     for family in &listed {
-        if let Some(why) = what_is_wrong_with_family_name(&family.name) {
+        if let Some(why) = find_fault_in_family_name(&family.name) {
             let name = family.name.escape_debug();
             report.notes.push(format!(
                 "column family {} is called '{name}': {why}; copy what it holds into one of another name and drop it",

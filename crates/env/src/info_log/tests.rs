@@ -71,7 +71,7 @@ fn the_level_decides_and_can_change() {
 }
 
 #[test]
-fn opening_keeps_the_old_file_and_only_so_many() {
+fn opening_keeps_the_old_file_and_a_limited_number_of_files() {
     let bench = Bench::new();
     for i in 0..6 {
         let log = bench.open(InfoLogOptions { keep_log_file_num: 3, ..Default::default() });

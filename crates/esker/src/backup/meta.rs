@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_parsed_and_damage_is_told() {
+    fn a_written_meta_file_is_parsed_and_damage_is_an_error() {
         let meta = BackupMeta {
             timestamp: 1_795_180_855,
             sequence: 77,

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_taken_and_no_more_than_so_many_are_kept() {
+    fn a_fitting_cursor_is_taken_and_a_limited_number_is_kept() {
         let idle = IdleCursors::default();
         (0..2 * MOST).for_each(|number| idle.put(Box::new(number)));
         idle.put(Box::new("another"));

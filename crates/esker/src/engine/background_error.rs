@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_pass_stops_as_little_as_it_must() {
+    fn passing_errors_stop_no_more_than_necessary() {
         let no_space = Error::io("full").with_subcode(SubCode::NoSpace).with_retryable(true);
         let passing = Error::io("busy").with_retryable(true);
         for (error, reason, expected) in [

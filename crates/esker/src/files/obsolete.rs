@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_stays_and_the_rest_goes() {
+    fn needed_files_stay_and_the_rest_goes() {
         for (name, goes) in [
             ("000010.sst", false),
             ("000011.sst", true),

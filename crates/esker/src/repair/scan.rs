@@ -109,7 +109,7 @@ impl Repair {
         let newest_first = found.manifests.iter().rev().copied().filter(|number| Some(*number) != in_force);
         let mut best = None;
         for number in in_force.into_iter().chain(newest_first) {
-            let said = self.what_manifest_says(number)?;
+            let said = self.read_manifest_file(number)?;
             if said.as_ref().is_some_and(|said| said.is_whole) {
                 return Ok(said);
             }
@@ -118,7 +118,7 @@ impl Repair {
         Ok(best)
     }
 
-    fn what_manifest_says(&self, number: FileNumber) -> Result<Option<Said>> {
+    fn read_manifest_file(&self, number: FileNumber) -> Result<Option<Said>> {
         let without_it = |e: Error| e.advising("without that file it is made of the tables and WALs alone");
         let mut manifest = match ManifestReader::open(self.fs.as_ref(), &self.path, number, false) {
             Err(e) if is_of_reading(&e) => return Err(without_it(e)),

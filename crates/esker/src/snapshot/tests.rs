@@ -93,7 +93,7 @@ fn the_oldest_is_known_without_the_lock() {
 /// again.
 #[test]
 #[cfg(not(any(loom, shuttle)))]
-fn what_is_over_when_a_number_is_given_back_is_older_than_one_that_is_taken_meanwhile() {
+fn a_release_returns_a_number_older_than_one_taken_meanwhile() {
     let (live, visible) = (LiveSnapshots::new(), AtomicU64::new(1));
     let now = || seq(visible.load(Ordering::Acquire));
     let (_, ticket) = live.acquire(now, Holder::User, || 0);
@@ -220,7 +220,7 @@ mod models {
     }
 
     #[test]
-    fn loom_what_is_over_when_a_number_is_given_back_is_older_than_all_that_are_held() {
+    fn loom_a_release_returns_a_number_older_than_all_that_are_held() {
         explore("a number given back beside one that is taken", 3, || {
             let key = Key::new();
             let now = |key: &Key| SequenceNumber(key.visible.load(Ordering::Acquire));
@@ -241,7 +241,7 @@ mod models {
     }
 
     #[test]
-    fn loom_the_oldest_number_is_the_lists_when_nobody_takes_or_gives_back() {
+    fn loom_the_oldest_number_is_that_of_the_list_while_none_is_taken_or_released() {
         explore("the oldest number", 3, || {
             let key = Key::new();
             let (one, two) = (key.clone(), key.clone());

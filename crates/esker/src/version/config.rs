@@ -61,7 +61,7 @@ impl VersionSetOptions {
 
 /// The reason why RocksDB cannot have a family of this name; `None` for every other name, however
 /// long.
-pub(crate) fn what_is_wrong_with_family_name(name: &str) -> Option<&'static str> {
+pub(crate) fn find_fault_in_family_name(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("it is empty, and RocksDB 7.8 aborts when it flushes such a family");
     }
@@ -72,7 +72,7 @@ pub(crate) fn what_is_wrong_with_family_name(name: &str) -> Option<&'static str>
 /// # Errors
 /// `InvalidArgument` for a name that RocksDB refuses.
 pub(crate) fn check_family_name(name: &str) -> Result<()> {
-    match what_is_wrong_with_family_name(name) {
+    match find_fault_in_family_name(name) {
         None => Ok(()),
         Some(why) => {
             let name = name.escape_debug();

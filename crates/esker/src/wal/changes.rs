@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rolled_back_never_comes() {
+    fn rolled_back_sections_never_come() {
         let mut changes = CommittedChanges::default();
         of(&mut changes, section_record(b"x", &puts(&["a"])).unwrap(), 1);
         let rolled_back = of(&mut changes, marker(BatchOp::Rollback { xid: b"x" }), 1).unwrap();

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood_and_other_batches_say_nothing() {
+    fn a_predecessor_survives_encoding_and_other_batches_have_none() {
         let (number, due) = (FileNumber(7), SequenceNumber(300));
         let failed = Predecessor::that_failed(number);
         assert!(failed.has_failed());

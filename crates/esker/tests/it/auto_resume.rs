@@ -307,7 +307,7 @@ impl EventListener for FailCompactions {
 }
 
 #[test]
-fn who_waits_for_a_compaction_waits_for_its_recovery() {
+fn a_writer_that_waits_for_a_compaction_waits_for_its_recovery() {
     let (mut options, scene) = scene_with(i32::MAX, 1000, true);
     let rule = Mutex::new(Some(tables().times(3)));
     options.db.listeners.push(Arc::new(FailCompactions { fs: scene.fs.clone(), rule }));
@@ -330,7 +330,7 @@ fn who_waits_for_a_compaction_waits_for_its_recovery() {
 }
 
 #[test]
-fn a_family_whose_compactions_find_no_space_is_dropped_and_those_who_waited_for_them_write() {
+fn writers_that_waited_for_compactions_without_space_write_once_their_family_is_dropped() {
     let (mut options, scene) = scene_with(i32::MAX, NEVER, true);
     let rule = Mutex::new(Some(tables().forever()));
     options.db.listeners.push(Arc::new(FailCompactions { fs: scene.fs.clone(), rule }));

@@ -131,7 +131,7 @@ fn a_flush_that_is_asked_for_during_another_one_comes_after_it() {
 /// for memory.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a writer who waits for ever is left behind")]
-fn writers_who_wait_for_memory_have_memtables_flushed_that_wait_for_more() {
+fn writers_that_wait_for_memory_cause_flushes_of_memtables_that_wait_for_more() {
     let mut options = options();
     options.db.write_buffer_manager = Some(Arc::new(WriteBufferManager::new(1 << 20, true)));
     options.cf.write_buffer_size = 640 << 10;
@@ -278,7 +278,7 @@ fn compactions_open_tables_and_read_indexes_at_the_pace_of_a_limiter_for_reads()
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "who waits for ever is left behind")]
-fn nobody_waits_for_compactions_of_a_database_that_is_only_read() {
+fn no_call_waits_for_compactions_of_a_read_only_database() {
     let mut options = options();
     let db = Db::open(&options, "/db").unwrap();
     for round in 0..8 {

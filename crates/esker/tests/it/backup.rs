@@ -205,7 +205,7 @@ fn a_restoration_that_loses_power_leaves_the_backup_or_no_database() {
 
 /// The left file has the name and size of the next backup's file.
 #[test]
-fn what_a_failed_backup_has_left_is_not_taken_for_the_file_it_should_be() {
+fn a_leftover_of_a_failed_backup_is_not_taken_for_a_finished_file() {
     let fs = Arc::new(MemFs::new());
     let db = Db::open(&options(&fs), "/db").unwrap();
     write(&db, 0);

@@ -117,7 +117,7 @@ fn blob_files_end_at_their_size_and_start_at_their_level() {
 }
 
 #[test]
-fn what_is_overwritten_is_garbage_and_files_of_nothing_else_go() {
+fn overwritten_values_are_garbage_and_blob_files_with_nothing_else_go() {
     let options = options();
     let db = Db::open(&options, "/db").unwrap();
     fill(&db, 1, 0..100);
@@ -238,7 +238,7 @@ fn a_repair_keeps_the_blob_files_that_tables_name() {
 /// A crash leaves both inputs and outputs of a compaction, which without a MANIFEST cannot be told
 /// apart. Each value in a blob file then has two references, and counts as garbage twice.
 #[test]
-fn what_two_tables_refer_to_after_a_repair_stays_until_both_are_gone() {
+fn blob_files_that_two_tables_name_after_a_repair_stay_until_both_are_gone() {
     let options = options();
     let fs = options.db.env.fs.clone();
     let db = Db::open(&options, "/db").unwrap();
@@ -302,7 +302,7 @@ impl CompactionFilter for Skips {
 }
 
 #[test]
-fn what_a_filter_skips_is_garbage_as_well() {
+fn values_that_a_filter_skips_are_garbage_too() {
     let mut options = options();
     options.cf.compaction_filter = Some(Arc::new(Skips));
     let db = Db::open(&options, "/db").unwrap();

@@ -69,7 +69,7 @@ fn wait_until(what: impl Fn() -> bool) {
 }
 
 #[test]
-fn who_waits_for_a_flush_whose_error_is_called_off_is_told_and_it_is_done_again() {
+fn a_flush_whose_error_is_called_off_fails_for_its_waiter_and_is_repeated() {
     for atomic_flush in [false, true] {
         let Scene { db, fs, listener } = scene(|options| options.db.atomic_flush = atomic_flush);
         db.put("key", "value").unwrap();

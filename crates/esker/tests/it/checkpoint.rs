@@ -168,7 +168,7 @@ fn it_is_whole_although_a_write_to_the_manifest_has_failed() {
 
 #[test]
 #[cfg(debug_assertions)]
-fn nobody_waits_while_the_files_of_a_checkpoint_are_named() {
+fn no_writer_waits_while_the_files_of_a_checkpoint_are_named() {
     let options = options();
     let db = open(&options, "/named");
     (0..10).for_each(|n| write(&db, n));

@@ -27,7 +27,7 @@ fn files(options: &Options, dir: &str) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn what_is_asked_for_after_the_close_changes_nothing_in_the_directory() {
+fn calls_after_the_close_change_nothing_in_the_directory() {
     let options = options();
     let db = Db::open(&options, "/db").unwrap();
     let family = db.create_column_family("family", &options.cf).unwrap();

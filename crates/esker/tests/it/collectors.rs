@@ -124,7 +124,7 @@ impl TablePropertiesCollector for Counts {
 }
 
 #[test]
-fn what_a_collector_says_stands_in_the_table_and_its_error_is_that_of_the_flush() {
+fn a_collectors_properties_are_in_the_table_and_its_error_fails_the_flush() {
     let options = options(CompactionStyle::Level, Census);
     let db = Db::open(&options, "/db").unwrap();
     (0..10).try_for_each(|i| db.put(key(i), "value")).unwrap();

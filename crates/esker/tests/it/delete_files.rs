@@ -185,7 +185,7 @@ fn tables_that_lie_within_a_range_go_and_all_others_stay() {
 }
 
 #[test]
-fn what_deleted_tables_hid_is_seen_again_also_where_scans_had_found_nothing() {
+fn keys_that_deleted_tables_hid_are_seen_again_also_where_scans_had_found_nothing() {
     let mut options = options(Arc::new(MemFs::new()));
     options.cf.target_file_size_base = 64 << 20;
     // Scans step over the deletions, and remember the run.
@@ -320,7 +320,7 @@ fn tables_go_beside_compactions_that_take_others() {
 }
 
 #[test]
-fn who_may_not_and_what_makes_no_sense_is_refused() {
+fn inverted_ranges_dropped_families_and_read_only_databases_are_refused() {
     let options = options(Arc::new(MemFs::new()));
     let db = Db::open(&options, "/db").unwrap();
     write(&db, 0..400, 0);

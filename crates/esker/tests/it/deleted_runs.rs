@@ -135,7 +135,7 @@ fn a_run_is_stepped_through_once() {
 }
 
 #[test]
-fn what_is_written_into_a_run_later_is_found() {
+fn later_writes_into_a_run_are_found() {
     for layout in [Layout::AllInTheMemtable, Layout::MemtableOverFiles, Layout::FileOverFile, Layout::OneFile]
     {
         let scene = scene(layout);
@@ -192,7 +192,7 @@ fn without_snapshots_a_compaction_sets_numbers_to_zero_and_all_is_found() {
 }
 
 #[test]
-fn what_a_batch_deletes_is_there_for_all_others() {
+fn keys_deleted_in_a_batch_are_there_for_other_readers() {
     let Scene { db, before, .. } = scene(Layout::MemtableOverFiles);
     let family = db.default_column_family();
     let mut deleting = WriteBatchWithIndex::new(Arc::new(BytewiseComparator), true);
@@ -228,7 +228,7 @@ fn what_a_batch_deletes_is_there_for_all_others() {
 }
 
 #[test]
-fn what_an_iterator_has_skipped_stays_hidden_when_older_files_are_rewritten_under_it() {
+fn runs_that_an_iterator_skipped_stay_hidden_when_older_files_are_rewritten_under_it() {
     for forward in [true, false] {
         let scene = scene(Layout::MemtableOverFiles);
         let db = &scene.db;

@@ -168,7 +168,7 @@ fn transactions_have_entities() {
 }
 
 #[test]
-fn what_point_reads_make_of_random_entities_is_what_an_iterator_shows() {
+fn point_reads_of_random_entities_give_the_same_as_an_iterator() {
     esker_testkit::seed::for_each_seed("entities", 12, |_, mut rng| {
         let mut options = options();
         options.cf.enable_blob_files = rng.bool();

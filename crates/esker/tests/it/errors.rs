@@ -58,7 +58,7 @@ fn recovery_ends_where_the_end_of_a_wal_was_lost_without_a_trace() {
 }
 
 #[test]
-fn what_is_written_after_a_damaged_wal_and_resume_survives_and_the_failed_write_stays_away() {
+fn writes_after_a_damaged_wal_and_resume_survive_and_the_failed_write_stays_away() {
     let disk = CrashFs::new();
     let fs = FaultFs::new(Arc::new(disk.clone()));
     let db = open(&Options::default(), Arc::new(fs.clone())).unwrap();

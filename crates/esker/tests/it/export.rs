@@ -153,7 +153,7 @@ fn exported(options: &Options) -> (Db, ExportImportFilesMetaData) {
 }
 
 #[test]
-fn what_an_export_says_of_its_tables_is_checked() {
+fn the_metadata_of_an_export_is_checked_against_its_tables() {
     let options = options();
     let (db, export) = exported(&options);
     let names = || options.db.env.fs.children(Path::new("/db")).unwrap();
@@ -239,7 +239,7 @@ fn values_in_blob_files_are_not_exported() {
 }
 
 #[test]
-fn moved_tables_of_an_import_are_durable_though_nobody_has_synced_them() {
+fn moved_tables_of_an_import_are_durable_though_their_writer_did_not_sync_them() {
     let disk = CrashFs::new();
     let mut options = options();
     options.db.env = Env::with_fs(Arc::new(disk.clone()));

@@ -165,7 +165,7 @@ fn every_call_in_a_child_fails_and_touches_nothing() {
 }
 
 #[test]
-fn what_lives_in_a_child_is_dropped_there_and_stays_the_parents() {
+fn objects_in_a_child_are_dropped_there_and_stay_the_parents() {
     let dir = TempDir::new("forked-things");
     let options = options();
     let db = TransactionDb::open(&options, &TransactionDbOptions::default(), dir.path().join("db")).unwrap();

@@ -258,7 +258,7 @@ fn merges_and_deletions_in_a_file_meet_what_is_there() {
 }
 
 #[test]
-fn what_cannot_be_ingested_is_refused_and_changes_nothing() {
+fn files_that_cannot_be_ingested_are_refused_and_change_nothing() {
     let options = options();
     let fs = options.db.env.fs.clone();
     let db = Db::open(&options, "/db").unwrap();
@@ -526,7 +526,7 @@ pub(crate) fn becomes(is_so: impl Fn() -> bool) -> bool {
 }
 
 #[test]
-fn what_is_due_after_an_ingestion_or_an_import_is_compacted_though_nothing_else_happens() {
+fn files_due_after_an_ingestion_or_an_import_are_compacted_though_nothing_else_happens() {
     let mut options = options();
     options.cf.level0_file_num_compaction_trigger = 4;
     let db = Db::open(&options, "/db").unwrap();

@@ -266,7 +266,7 @@ fn blob_files_go_by_themselves_when_all_their_keys_were_deleted() {
 }
 
 #[test]
-fn what_can_go_goes_when_the_database_is_opened_again() {
+fn removable_entries_go_when_the_database_is_opened_again() {
     for style in [CompactionStyle::Level, CompactionStyle::Universal] {
         for delete in [|db: &Db| db.delete_range("key", "kez").unwrap(), delete_each] {
             let (mut options, fs) = (by_hand(style), Arc::new(MemFs::new()));

@@ -49,7 +49,7 @@ fn nanos_of_switch(count: usize) -> u64 {
 }
 
 #[test]
-fn what_a_flush_of_all_families_costs_does_not_grow_with_their_square() {
+fn a_flush_of_all_families_does_not_cost_the_square_of_their_number() {
     let (few, many) = (nanos_of_switch(150), nanos_of_switch(900));
     assert!(many < 15 * few, "150 families: {few} ns, 900: {many} ns");
 }
@@ -238,7 +238,7 @@ impl Growing {
 }
 
 #[test]
-fn what_a_family_costs_to_make_and_to_drop_does_not_grow_with_their_number() {
+fn the_cost_of_making_and_dropping_a_family_does_not_grow_with_their_number() {
     let cost_of = |count: usize| {
         let growing = Growing::new();
         let mut made = Vec::new();

@@ -225,7 +225,7 @@ fn batches_read_from_real_files_give_the_same() {
 }
 
 #[test]
-fn what_cannot_be_read_fails_its_own_keys() {
+fn an_unreadable_block_fails_its_own_keys() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
     let mut options = options(fs.clone());
     options.cf.table.no_block_cache = true;
@@ -519,7 +519,7 @@ fn never_waits(path: &Path) -> bool {
 }
 
 #[test]
-fn what_older_files_have_to_be_waited_for_is_read_together() {
+fn blocks_of_older_files_that_must_be_waited_for_are_read_together() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
     let mut options = options(fs.clone());
     options.cf.table.filter_policy = None;

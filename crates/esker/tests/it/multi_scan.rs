@@ -220,7 +220,7 @@ fn blocks_of_all_ranges_and_files_come_with_a_few_reads() {
 }
 
 #[test]
-fn what_is_in_the_cache_costs_no_readahead_batch() {
+fn cached_blocks_cost_no_readahead_batch() {
     let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
     // A clock cache may evict a block for another one of its bucket, even if it has room.
     let cache = CacheOptions {

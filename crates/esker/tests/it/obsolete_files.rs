@@ -154,7 +154,7 @@ fn the_end_of_an_iterator_has_nothing_rewritten() {
 }
 
 #[test]
-fn what_nobody_needs_any_more_is_gone_when_the_database_is_closed() {
+fn unneeded_files_are_gone_when_the_database_is_closed() {
     // The last super version of the inputs ends when no job runs. Reads of other tests may hold it
     // meanwhile.
     for _ in 0..50 {
@@ -391,7 +391,7 @@ impl EventListener for Copier {
 }
 
 #[test]
-fn who_is_told_of_a_deletion_can_disable_deletions() {
+fn a_listener_of_deletions_can_disable_deletions() {
     let (fs, copier) = (Arc::new(MemFs::new()), Arc::new(Copier::default()));
     let mut options = options(&fs);
     options.db.listeners = vec![copier.clone()];

@@ -408,7 +408,7 @@ impl Life {
 }
 
 #[test]
-fn what_was_written_is_there_under_whatever_options_it_is_opened_next() {
+fn written_data_is_there_under_any_options_of_the_next_opening() {
     for_each_seed("odd_openings", 8, |_, mut rng| {
         let wal_dir = rng.bool().then(|| "/wals".into());
         let mut life = Life {

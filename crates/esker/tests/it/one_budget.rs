@@ -46,7 +46,7 @@ fn wait_for(is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn what_is_known_about_tables_is_charged_once_a_file() {
+fn file_metadata_is_charged_once_for_each_table() {
     let cache = cache(8 << 20, false);
     let mut options = options(&cache);
     charge(&mut options, Role::FileMetadata, Decision::Enabled);
@@ -165,7 +165,7 @@ fn a_blob_that_a_strict_limit_has_no_room_for_is_read_and_not_kept() {
 }
 
 #[test]
-fn what_cannot_be_charged_is_refused_by_name() {
+fn options_that_cannot_be_charged_are_refused_by_name() {
     let blocks = cache(1 << 20, false);
     let larger = cache(2 << 20, false);
     type Change = fn(&mut Options, &Arc<BlockCache>, &Arc<BlockCache>);

@@ -248,7 +248,7 @@ fn listeners_that_panic_do_not_keep_a_database_from_going_on_by_itself() {
 }
 
 #[test]
-fn a_listener_that_panics_in_resume_keeps_nobody_waiting() {
+fn a_listener_that_panics_in_resume_blocks_no_waiter() {
     let (listener, _told) = ticklish();
     let fs = FaultFs::new(Arc::new(MemFs::new()));
     let mut options = options();

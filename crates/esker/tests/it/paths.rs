@@ -329,7 +329,7 @@ fn tables_from_elsewhere_come_into_the_first_path() {
 }
 
 #[test]
-fn what_a_crash_left_in_any_path_goes_and_nothing_else() {
+fn leftovers_of_a_crash_go_from_every_path_and_nothing_else() {
     let place = Place::filled("paths-leftovers");
     for dir in [place.db(), place.fast(), place.slow()] {
         for name in ["900000.sst", "900001.blob", "900002.sst.trash", "notes.txt", "900003.txt"] {

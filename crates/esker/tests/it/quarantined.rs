@@ -203,7 +203,7 @@ fn writes_over_a_damaged_table_go_on_for_long() {
 }
 
 #[test]
-fn who_would_wait_for_a_compaction_over_a_damaged_table_gets_its_error() {
+fn a_writer_that_needs_a_compaction_of_a_damaged_table_gets_its_error() {
     let fs = MemFs::new();
     let (mut options, _heard) = options(&fs);
     options.cf.level0_file_num_compaction_trigger = 3;

@@ -62,7 +62,7 @@ fn read_all_ways(db: &Db, options: &ReadOptions, keys: &[&str]) -> Vec<Result<Op
 }
 
 #[test]
-fn what_no_wal_has_is_not_among_what_is_persisted() {
+fn unlogged_writes_are_not_persisted_data() {
     let db = Db::open(&options(&fault_fs()), "/db").unwrap();
     let family = db.default_column_family();
     let unlogged = WriteOptions { disable_wal: true, ..WriteOptions::default() };

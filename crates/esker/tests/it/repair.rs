@@ -658,7 +658,7 @@ fn flip_a_bit(fs: &dyn FileSystem, path: &Path) {
 }
 
 #[test]
-fn what_was_given_up_stays_so_though_a_table_of_another_family_is_lost() {
+fn obsolete_tables_stay_obsolete_though_a_table_of_another_family_is_lost() {
     let disk = CrashFs::new();
     let (options, expected) = with_given_up_tables(&disk);
     let path = Path::new("/db");
@@ -681,7 +681,7 @@ fn what_was_given_up_stays_so_though_a_table_of_another_family_is_lost() {
 }
 
 #[test]
-fn what_was_given_up_stays_so_when_a_repair_is_done_again() {
+fn obsolete_tables_stay_obsolete_when_a_repair_is_repeated() {
     let first = CrashFs::new();
     let (mut options, expected) = with_given_up_tables(&first);
     let (path, found) = (Path::new("/db"), options.db.env.fs.clone());

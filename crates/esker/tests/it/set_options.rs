@@ -149,7 +149,7 @@ fn numbers_without_end_do_not_overflow() {
 /// RocksDB's `SetBufferSize` ends a stall. Here no flush would end it.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a writer who waits for ever is left behind")]
-fn writers_who_wait_for_memory_go_on_when_there_may_be_more_of_it() {
+fn writers_that_wait_for_memory_go_on_when_its_limit_is_raised() {
     let mut options = options();
     let manager = Arc::new(WriteBufferManager::new(256 << 10, true));
     options.cf.arena_block_size = 4096;

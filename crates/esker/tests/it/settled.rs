@@ -60,7 +60,7 @@ fn rewrites(options: &Options, rewrites: &Rewrites, write: impl Fn(&Db, u64)) ->
 }
 
 #[test]
-fn what_only_snapshots_kept_goes_and_then_there_is_an_end() {
+fn entries_that_only_snapshots_kept_are_rewritten_once() {
     let (options, count) = options();
     let put = |db: &Db, n: u64| db.put(format!("key{:02}", n % 7), format!("value {n}")).unwrap();
     assert_eq!(rewrites(&options, &count, put), 1);

@@ -447,7 +447,7 @@ fn versions_stored(db: &Db) -> Vec<(Vec<u8>, u64)> {
 }
 
 #[test]
-fn deleted_keys_leave_nothing_once_nobody_reads_before() {
+fn deleted_keys_leave_nothing_once_no_reader_can_see_them() {
     let db = Db::open(&options(NAMES[0]), "/db").unwrap();
     let family = db.default_column_family();
     for time in 1..6 {

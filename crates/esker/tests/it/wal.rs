@@ -330,7 +330,7 @@ fn a_wal_that_is_needed_and_not_in_wal_dir_is_named() {
 
 /// Holds whether or not the job that deletes files has run before.
 #[test]
-fn closing_deletes_wals_that_nobody_needs() {
+fn closing_deletes_unneeded_wals() {
     for _ in 0..30 {
         let options = options();
         let db = Db::open(&options, "/db").unwrap();
@@ -425,7 +425,7 @@ fn destroying_takes_archived_wals_too() {
 }
 
 #[test]
-fn a_wal_dir_that_is_not_there_is_named_by_who_only_reads() {
+fn a_missing_wal_dir_is_named_by_a_reader() {
     let mut options = options();
     options.db.wal_dir = Some("/wals".into());
     let db = Db::open(&options, "/db").unwrap();
@@ -496,7 +496,7 @@ fn damage_that_was_tolerated_once_does_not_stay() {
 }
 
 #[test]
-fn who_forgets_the_wal_dir_is_told_and_loses_nothing() {
+fn a_user_who_forgets_the_wal_dir_is_told_and_loses_nothing() {
     let fs = Arc::new(MemFs::new());
     let mut options = Options::default();
     options.db.env = Env::with_fs(fs.clone());

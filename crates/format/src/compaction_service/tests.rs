@@ -42,7 +42,7 @@ fn result(files: usize) -> CompactionServiceResult {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn written_jobs_and_results_are_read_back() {
     let mut job = input();
     assert_eq!(CompactionServiceInput::parse(&job.to_bytes()).unwrap(), job);
     (job.snapshots, job.begin, job.end) = (Vec::new(), Some(Vec::new()), None);

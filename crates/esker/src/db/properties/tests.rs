@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A monitor asks every few seconds, and the answer visits files and caches.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "who waits for ever is left behind")]
-fn what_is_told_of_files_and_caches_does_not_wait_for_the_db_mutex() {
+fn properties_of_files_and_caches_do_not_wait_for_the_db_mutex() {
     const NAMES: [&str; 16] = [
         "rocksdb.estimate-num-keys",
         "rocksdb.estimate-live-data-size",

@@ -10,7 +10,7 @@ use esker_env::mem::MemFs;
 /// Otherwise each release of a snapshot, while others write, would make a job search for a
 /// compaction in vain.
 #[test]
-fn what_does_not_come_of_the_end_of_a_snapshot_is_not_asked_for_again() {
+fn a_released_snapshot_asks_for_no_compaction_that_does_not_come() {
     for (style, preserve) in
         [(CompactionStyle::Fifo, 0), (CompactionStyle::Universal, 0), (CompactionStyle::Level, 1000)]
     {

@@ -66,7 +66,7 @@ fn ranges_of_one_point_in_time_that_overlap_are_joined() {
 }
 
 #[test]
-fn what_they_take_is_bounded_and_charged() {
+fn their_memory_is_bounded_and_charged() {
     let cache = esker_table::default_block_cache();
     let empty = cache.usage();
     let usage = || cache.usage() - empty;

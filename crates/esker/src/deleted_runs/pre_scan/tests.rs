@@ -139,7 +139,7 @@ fn a_compaction_that_moves_deletions_over_others_is_followed_by_a_pre_scan() {
 }
 
 #[test]
-fn what_is_written_meanwhile_is_found_and_the_pre_scan_goes_on_over_the_newer_super_version() {
+fn concurrent_writes_are_found_and_the_pre_scan_goes_on_over_the_newer_super_version() {
     for n in [1, 2, 3, 5] {
         let scene = scene(0, |options| options.table.no_block_cache = true);
         at_read(&scene, n, |db| {

@@ -130,7 +130,7 @@ fn costs(files: u64, is_due: bool) -> Costs {
 }
 
 #[test]
-fn under_the_db_mutex_nobody_walks_over_files() {
+fn no_thread_walks_over_files_under_the_db_mutex() {
     for is_due in [false, true] {
         let (few, many) = (costs(1_000, is_due), costs(10_000, is_due));
         // Both databases read the same number of files with many deletions, and search the level

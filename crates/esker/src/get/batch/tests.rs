@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn who_repeats_a_key_that_repeats_another_gets_the_answer_of_that() {
+fn a_repeat_of_a_repeated_key_gets_the_first_ones_answer() {
     let mut output = MultiGetOutput::new();
     output.reset(3);
     output.set(0, Answer::Made(Ok(Some(PinnedBytes::copy_from(b"value")))));

@@ -171,7 +171,7 @@ impl MergeOperator for Counting {
 }
 
 #[test]
-fn what_it_takes_to_combine_operands_does_not_grow_with_the_square_of_their_number() {
+fn the_cost_of_combining_operands_does_not_grow_with_the_square_of_their_number() {
     const COUNT: usize = 4096;
     let lines: Vec<String> = (0..COUNT).rev().map(|i| format!("a@{} merge {i:04}", i + 1)).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -267,7 +267,7 @@ fn a_timed_value_gets_its_sequence_number_where_nothing_older_can_be_seen() {
 }
 
 #[test]
-fn what_comes_in_of_a_blob_file_and_does_not_go_out_is_garbage() {
+fn values_that_come_in_from_a_blob_file_and_do_not_go_out_are_garbage() {
     let blobs = crate::merge::tests::blobs::stored(&[("a", "alpha"), ("b", "bravo")]);
     let [a, b] = [&blobs.indexes[0], &blobs.indexes[1]];
     let lines =
@@ -388,7 +388,7 @@ fn tombstones_hide_within_their_stripe() {
 }
 
 #[test]
-fn an_output_gets_the_tombstones_of_its_range_that_somebody_needs() {
+fn an_output_gets_the_tombstones_of_its_range_that_a_reader_needs() {
     let outputs = |list: &[u64], bottom, lower: Option<&[u8]>, upper: Option<&[u8]>| {
         let mut options = CompactionIteratorOptions { bottommost: bottom, ..options(list) };
         options.range_dels.add(&tombstones(&[("a", "f", 6), ("b", "d", 3), ("g", "h", 2)]), None);
@@ -465,7 +465,7 @@ fn entries_that_cannot_be_are_corruption() {
 }
 
 #[test]
-fn columns_in_blob_files_come_into_entities_for_those_who_do_not_know_them() {
+fn columns_in_blob_files_come_into_entities_for_readers_without_blob_columns() {
     let blobs = crate::merge::tests::blobs::stored(&[("a", "alpha")]);
     let location = match BlobIndex::parse(blobs.indexes[0].as_bytes()).unwrap() {
         BlobIndex::Blob(location) => location,

@@ -81,7 +81,7 @@ fn a_failing_child_ends_the_scan_with_its_error_until_the_next_positioning() {
 }
 
 #[test]
-fn what_a_newer_run_hides_is_sought_past_not_stepped_through() {
+fn entries_that_a_newer_run_hides_are_sought_past_not_stepped_through() {
     let lines: Vec<String> = (0..10_000).map(|i| format!("k{i:05}@1 put v")).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let moves = Arc::new(Moves::default());

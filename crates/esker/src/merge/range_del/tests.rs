@@ -208,7 +208,7 @@ fn a_compaction_of_n_tombstones_makes_n_log_n_comparisons_in_every_shape() {
 }
 
 #[test]
-fn what_a_compaction_writes_hides_what_the_inputs_hid_from_every_snapshot() {
+fn outputs_of_a_compaction_hide_the_same_keys_as_its_inputs_from_every_snapshot() {
     let key = |i: u32| i.to_be_bytes();
     let n = 40u32;
     for (name, shape) in RANGE_SHAPES {

@@ -59,7 +59,7 @@ fn tiers_are_made_from_text() {
 }
 
 #[test]
-fn what_is_unknown_or_wrong_is_named() {
+fn unknown_and_wrong_values_are_named() {
     for (text, part) in [
         ("64X", "64X"),
         ("capacity=1M;colour=red", "colour"),

@@ -129,7 +129,7 @@ fn unknown_objects_are_kept_and_refused_when_the_database_is_opened() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn values_that_cannot_be_read_are_named() {
     for (text, in_message) in [
         (
             "[DBOptions]\nmax_open_files=many\n[CFOptions \"default\"]\n",
@@ -229,7 +229,7 @@ fn a_saved_file_comes_back() {
 /// The number is the default without other options, but `sanitize` would choose another one with
 /// these options.
 #[test]
-fn what_would_be_chosen_otherwise_comes_back_as_it_was() {
+fn values_that_a_default_would_replace_come_back_unchanged() {
     use crate::options::CompactionStyle;
     let mut universal = defaults().compaction_style(CompactionStyle::Universal);
     (universal.ttl, universal.periodic_compaction_seconds) = (0, 0);
@@ -352,7 +352,7 @@ fn table_layouts_that_need_a_newer_rocksdb_are_not_taken_over() {
 }
 
 #[test]
-fn what_only_costs_speed_or_memory_does_not_keep_a_database_shut() {
+fn options_that_only_cost_speed_or_memory_prevent_no_opening() {
     let text = "[Version]\n  rocksdb_version=8.1.1\n  options_file_version=1.1\n[DBOptions]\n  use_direct_reads=true\n  \
         use_direct_io_for_flush_and_compaction=true\n  best_efforts_recovery=true\n[CFOptions \"default\"]\n  \
         inplace_update_support=true\n  compression_opts={use_zstd_dict_trainer=false;max_dict_bytes=9;zstd_max_train_bytes=9;}\n";

@@ -89,7 +89,7 @@ fn extreme_numbers_settle() {
 }
 
 #[test]
-fn what_has_no_meaning_is_refused_by_name() {
+fn meaningless_options_are_refused_by_name() {
     let refused = |change: fn(&mut Options), kind: ErrorKind, name: &str| {
         let mut options = Options::default();
         change(&mut options);

@@ -3,7 +3,7 @@ use esker_base::comparator::BytewiseComparatorWithU64Ts;
 use std::sync::Arc;
 
 #[test]
-fn what_an_older_rocksdb_cannot_read_is_refused_by_its_name() {
+fn options_that_an_older_rocksdb_cannot_read_are_refused_by_name() {
     use TargetVersion::{V7_8, V8, V10, V11};
     let without_timestamps = |f: &mut ColumnFamilyOptions| {
         f.comparator = Arc::new(BytewiseComparatorWithU64Ts);

@@ -156,7 +156,7 @@ fn errors(lines: &[&str], options: DbIterOptions) -> [Error; 2] {
 }
 
 #[test]
-fn what_cannot_be_shown_says_why() {
+fn an_entry_that_cannot_be_shown_fails_with_the_reason() {
     for lines in
         [&["a@1 put 1", "b@1 blob \u{1}\u{c}\u{0}\u{5}\u{0}"][..], &["b@1 blob \u{1}\u{c}\u{0}\u{5}\u{0}"]]
     {
@@ -411,7 +411,7 @@ impl Drop for SuperVersion {
 }
 
 #[test]
-fn what_is_kept_alive_is_dropped_last() {
+fn a_super_version_that_is_kept_alive_is_dropped_last() {
     let make = || {
         let gone = Arc::new(AtomicBool::new(false));
         (Inner(run(&["a@1 put 1"]), Arc::clone(&gone)), Some(Arc::new(SuperVersion(gone)) as KeepAlive))

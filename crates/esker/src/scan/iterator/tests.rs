@@ -481,7 +481,7 @@ fn an_iterator_goes_on_when_its_database_is_closed() {
 }
 
 #[test]
-fn what_a_long_scan_holds_stays_flat_while_everything_is_replaced() {
+fn memory_of_a_long_scan_stays_flat_while_everything_is_replaced() {
     let db = open();
     replace_all(&db, 0);
     let mut iter = iterator(&db, ReadOptions::new());

@@ -7,7 +7,7 @@ use esker_format::key::{InternalKeyComparator, internal_key};
 
 /// Others write one key again and again while a transaction runs.
 #[test]
-fn what_is_too_new_of_a_key_is_sought_past() {
+fn versions_that_are_too_new_are_sought_past() {
     const NEWER: u64 = 1000;
     let mut keys = vec![internal_key(b"a", SequenceNumber(1), ValueType::Value)];
     for user_key in [&b"hot"[..], b"hotter"] {

@@ -83,7 +83,7 @@ fn describe(set: &VersionSet) -> String {
 }
 
 #[test]
-fn what_is_logged_is_recovered() {
+fn logged_edits_are_recovered() {
     let fs = mem();
     let mut set = create(&fs);
     let first = add(&set, 0, "a", "m");
@@ -729,7 +729,7 @@ fn a_manifest_that_is_there_is_neither_overwritten_nor_deleted() {
 }
 
 #[test]
-fn what_a_crash_left_of_a_creation_is_in_no_ones_way() {
+fn leftovers_of_a_crashed_creation_hinder_no_other_one() {
     let fs = mem();
     fs.create_dir_if_missing(Path::new(DB)).unwrap();
     let left = file_name::descriptor_file_name(Path::new(DB), FileNumber(1));

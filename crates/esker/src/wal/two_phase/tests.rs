@@ -137,7 +137,7 @@ fn a_rollback_that_takes_keys_back_tells_the_policy_even_if_its_section_is_gone(
 /// A group of writers shares a record, and the section of a transaction that is rolled back may be
 /// gone.
 #[test]
-fn a_rollback_behind_the_write_of_somebody_else_is_none_that_takes_keys_back() {
+fn a_rollback_behind_another_writers_ops_takes_no_keys_back() {
     let mut r = Replayed::new();
     r.record(4, 1, &["put a", "put b"]).unwrap();
     r.record(4, 3, &["put c", "put d", "rollback gone"]).unwrap();

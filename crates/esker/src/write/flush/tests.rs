@@ -8,7 +8,7 @@ use esker_env::mem::MemFs;
 use std::sync::Arc;
 
 #[test]
-fn who_leads_while_waiting_for_a_flush_gives_way_to_a_recovery() {
+fn a_leader_that_waits_for_a_flush_gives_way_to_a_recovery() {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.db.max_bgerror_resume_count = 0;

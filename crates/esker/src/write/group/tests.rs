@@ -313,7 +313,7 @@ fn loom_a_synced_write_never_rides_on_one_that_is_not() {
 }
 
 #[test]
-fn loom_what_followers_insert_is_there_before_it_is_published() {
+fn loom_inserts_of_followers_are_done_before_they_are_published() {
     let parallel = Seen::default();
     explore("followers insert, somebody reads", 2, {
         let parallel = parallel.clone();
@@ -362,7 +362,7 @@ fn loom_three_writers_insert_a_group_together() {
 }
 
 #[test]
-fn loom_a_wal_error_reaches_its_group_and_nobody_else() {
+fn loom_a_wal_error_reaches_its_group_only() {
     let (shared, spared) = (Seen::default(), Seen::default());
     let (count_shared, count_spared) = (shared.clone(), spared.clone());
     writers(
@@ -383,7 +383,7 @@ fn loom_a_wal_error_reaches_its_group_and_nobody_else() {
 }
 
 #[test]
-fn loom_what_a_follower_cannot_insert_fails_its_group_and_nobody_else() {
+fn loom_a_followers_failed_insert_fails_its_group_only() {
     let (as_follower, as_leader) = (Seen::default(), Seen::default());
     let (count_follower, count_leader) = (as_follower.clone(), as_leader.clone());
     writers(
@@ -429,7 +429,7 @@ fn loom_a_leader_without_room_fails_alone_and_the_next_one_leads() {
 /// A leader stays stalled until the writer that may not wait has returned. A writer that waited for
 /// this leader would wait forever.
 #[test]
-fn loom_who_may_not_wait_is_turned_away_from_a_stall() {
+fn loom_a_writer_that_may_not_wait_is_turned_away_from_a_stall() {
     let (turned_away, written) = (Seen::default(), Seen::default());
     let (count_turned_away, count_written) = (turned_away.clone(), written.clone());
     explore("a stall", 3, move || {
@@ -474,7 +474,7 @@ fn loom_who_may_not_wait_is_turned_away_from_a_stall() {
 /// A leader stays stalled until a writer that needs no room has led. A writer that waited for the
 /// stalled leader would wait forever.
 #[test]
-fn loom_who_needs_no_room_leads_during_a_stall_and_nobody_is_written_meanwhile() {
+fn loom_a_writer_that_needs_no_room_leads_alone_during_a_stall() {
     let (lent, came_first) = (Seen::default(), Seen::default());
     let (count_lent, count_came_first) = (lent.clone(), came_first.clone());
     explore("a lead is lent", 3, move || {
@@ -532,7 +532,7 @@ fn loom_who_needs_no_room_leads_during_a_stall_and_nobody_is_written_meanwhile()
 }
 
 #[test]
-fn loom_nothing_is_written_while_somebody_leads_alone() {
+fn loom_nothing_is_written_while_a_writer_leads_alone() {
     explore("alone", 3, || {
         let model = Arc::new(Model::default());
         let spawned = [1, 2].map(|name| {

@@ -28,7 +28,7 @@ fn an_idle_queue_is_led_at_once_again_and_again() {
 }
 
 #[test]
-fn who_may_not_wait_is_turned_away_from_a_stalled_leader_and_leaves_no_trace() {
+fn a_writer_that_may_not_wait_is_turned_away_from_a_stalled_leader_and_leaves_no_trace() {
     let queue = WriteQueue::default();
     let (leader, _own) = lead(&queue, 10);
     leader.begin_stall();
@@ -42,7 +42,7 @@ fn who_may_not_wait_is_turned_away_from_a_stalled_leader_and_leaves_no_trace() {
 }
 
 #[test]
-fn who_needs_no_room_leads_while_the_leader_is_stalled_which_has_the_lead_back_before_others() {
+fn a_writer_that_needs_no_room_leads_during_a_stall_and_returns_the_lead() {
     let queue = WriteQueue::default();
     let order = Mutex::new(Vec::new());
     let woken = AtomicUsize::new(0);

@@ -123,7 +123,7 @@ fn a_clock_that_is_set_back_makes_no_delay_longer() {
 }
 
 #[test]
-fn who_may_not_wait_writes_while_the_rate_allows_it() {
+fn a_writer_that_may_not_wait_writes_while_the_rate_allows_it() {
     let (db, clock) = delayed();
     let impatient = WriteOptions { no_slowdown: true, ..WriteOptions::default() };
     clock.advance(Duration::from_secs(1));
@@ -303,7 +303,7 @@ fn a_wal_that_a_prepared_transaction_keeps_does_not_have_each_write_look_for_roo
 }
 
 #[test]
-fn who_may_not_wait_does_not_wait_for_a_stopped_writer_to_check_and_write() {
+fn a_writer_that_may_not_wait_does_not_wait_for_a_stopped_check_and_write() {
     let gate = Arc::new(Gate::default());
     let (db, _busy) = stopped(&gate);
     let impatient = WriteOptions { no_slowdown: true, ..WriteOptions::default() };
@@ -318,7 +318,7 @@ fn who_may_not_wait_does_not_wait_for_a_stopped_writer_to_check_and_write() {
 }
 
 #[test]
-fn who_needs_no_room_does_not_wait_for_a_delayed_writer() {
+fn a_writer_that_needs_no_room_does_not_wait_for_a_delayed_writer() {
     let (db, clock) = delayed();
     let path = &db.inner.write_path;
     std::thread::scope(|scope| {

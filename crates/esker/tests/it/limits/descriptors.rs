@@ -69,10 +69,10 @@ fn a_database_grows_beyond_the_descriptors_and_opens_again() {
 }
 
 #[test]
-fn what_needs_more_descriptors_fails_and_is_done_when_they_can_be_had() {
+fn work_that_lacks_descriptors_fails_and_is_done_once_they_are_available() {
     let Some(dir) = directory() else {
         return run_in_child(
-            "limits::descriptors::what_needs_more_descriptors_fails_and_is_done_when_they_can_be_had",
+            "limits::descriptors::work_that_lacks_descriptors_fails_and_is_done_once_they_are_available",
         );
     };
     std::fs::create_dir_all(&dir).unwrap();

@@ -138,7 +138,7 @@ fn a_filter_purges_versions_and_skips_over_them() {
 }
 
 #[test]
-fn versions_that_a_filter_has_removed_leave_nothing_once_nobody_reads_before() {
+fn versions_that_a_filter_removed_leave_nothing_once_no_reader_can_see_them() {
     let mut options = options(NAMES[0]);
     options.cf.compaction_filter = Some(Arc::new(Judge));
     let db = Db::open(&options, "/db").unwrap();

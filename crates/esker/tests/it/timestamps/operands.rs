@@ -5,7 +5,7 @@ use esker::{Db, ErrorKind, SstFileReader, SstFileWriter, WriteOptions};
 
 /// An operand cannot be shown by itself.
 #[test]
-fn what_a_newer_entry_of_the_same_point_in_time_hides_is_in_no_direction_in_the_way() {
+fn entries_hidden_by_a_newer_one_with_the_same_timestamp_hinder_no_direction() {
     let db = Db::open(&options(NAMES[0]), "/db").unwrap();
     let (write, family) = (WriteOptions::default(), db.default_column_family());
     db.put_with_ts(&write, &family, "a", &ts(5), "before").unwrap();

@@ -28,7 +28,7 @@ fn file_of_key(db: &Db) -> (u64, u64) {
 }
 
 #[test]
-fn what_nobody_may_read_any_more_goes_from_the_last_level() {
+fn versions_that_no_reader_may_see_go_from_the_last_level() {
     let db = database(&[1, 2, 5]);
     let family = db.default_column_family();
     let before = file_of_key(&db);

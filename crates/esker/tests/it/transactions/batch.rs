@@ -284,7 +284,7 @@ fn keys_of_which_a_batch_says_nothing_are_read_together() {
 }
 
 #[test]
-fn a_batch_of_keys_is_read_as_of_one_point_in_time_whoever_writes_meanwhile() {
+fn a_batch_of_keys_is_read_as_of_one_point_in_time_beside_writers() {
     let db = Db::open(&options(), "/db").unwrap();
     let family = db.default_column_family();
     db.put("a", "0").unwrap();

@@ -71,7 +71,7 @@ fn a_batch_becomes_a_part_of_an_optimistic_transaction() {
 }
 
 #[test]
-fn what_a_transaction_has_no_form_for_is_refused_by_name() {
+fn ops_that_a_transaction_cannot_hold_are_refused_by_name() {
     let db = open();
     let txn = db.begin_transaction();
     let mut unknown = WriteBatch::new();

@@ -168,7 +168,7 @@ fn g0_writes_of_two_transactions_are_never_mixed() {
 }
 
 #[test]
-fn g1a_what_is_rolled_back_was_never_seen() {
+fn g1a_rolled_back_writes_are_never_seen() {
     check(
         |engine, level| {
             let (mut t1, mut t2) = (engine.begin(level), engine.begin(level));
@@ -182,7 +182,7 @@ fn g1a_what_is_rolled_back_was_never_seen() {
 }
 
 #[test]
-fn g1b_what_was_overwritten_before_the_commit_was_never_seen() {
+fn g1b_writes_overwritten_before_the_commit_are_never_seen() {
     check(
         |engine, level| {
             let (mut t1, mut t2) = (engine.begin(level), engine.begin(level));
@@ -295,7 +295,7 @@ fn g_single_two_reads_are_of_one_state() {
 }
 
 #[test]
-fn g2_item_two_who_read_both_and_write_one_each_are_not_both_right() {
+fn g2_item_write_skew_is_refused_where_serializable() {
     check(
         |engine, level| {
             let (mut t1, mut t2) = (engine.begin(level), engine.begin(level));
@@ -346,7 +346,7 @@ fn a_transaction_that_is_used_again_after_a_rollback_loses_no_update() {
 }
 
 #[test]
-fn what_was_read_before_a_roll_back_to_a_save_point_was_read() {
+fn reads_before_a_rollback_to_a_save_point_still_count() {
     let script: Script = |engine, level| {
         let (mut t1, mut t2) = (engine.begin(level), engine.begin(level));
         t1.set_save_point();
@@ -378,7 +378,7 @@ fn what_was_read_before_a_roll_back_to_a_save_point_was_read() {
 }
 
 #[test]
-fn g2_two_who_scan_and_add_are_not_both_right() {
+fn g2_write_skew_over_scans_is_refused_where_serializable() {
     check(
         |engine, level| {
             let (mut t1, mut t2) = (engine.begin(level), engine.begin(level));

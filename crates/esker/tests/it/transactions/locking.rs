@@ -55,7 +55,7 @@ fn a_transaction_sees_its_own_writes_and_others_see_them_when_it_commits() {
 }
 
 #[test]
-fn what_is_written_is_locked_until_the_end_however_it_comes() {
+fn written_keys_are_locked_until_the_transaction_ends() {
     let db = open();
     let family = db.db().default_column_family();
     for end in ["commit", "rollback", "drop"] {
@@ -109,7 +109,7 @@ fn a_waiting_transaction_goes_on_when_the_lock_is_free() {
 }
 
 #[test]
-fn a_circle_of_two_is_a_deadlock_for_who_closes_it() {
+fn a_cycle_of_two_is_a_deadlock_for_the_transaction_that_closes_it() {
     let db = open();
     let first = begin_with(&db, |options| {
         options.lock_timeout = 600_000;
@@ -159,7 +159,7 @@ fn a_waiting_transaction_can_be_called_off() {
 }
 
 #[test]
-fn a_shared_lock_is_shared_and_can_be_made_exclusive_by_who_has_it_alone() {
+fn a_shared_lock_is_shared_and_its_only_holder_can_make_it_exclusive() {
     let db = open();
     let family = db.db().default_column_family();
     let read = |txn: &mut Transaction| {
@@ -225,7 +225,7 @@ fn a_key_in_a_range_that_is_locked_stays_locked_though_its_get_for_update_is_und
 }
 
 #[test]
-fn what_was_read_again_since_a_save_point_is_undone_as_often_as_it_was_read_before() {
+fn a_second_read_since_a_save_point_is_undone_and_the_first_one_remains() {
     let db = open();
     let family = db.db().default_column_family();
     let txn = begin(&db);
@@ -274,7 +274,7 @@ fn batches_over_a_range_and_a_key_in_it_do_not_wait_for_each_other_in_a_descendi
 }
 
 #[test]
-fn what_a_serializable_transaction_has_read_stays_locked_though_its_get_for_update_is_undone() {
+fn keys_read_by_a_serializable_transaction_stay_locked_though_get_for_update_is_undone() {
     let db = open();
     let family = db.db().default_column_family();
     let txn = begin_with(&db, |options| options.isolation = IsolationLevel::Serializable);
@@ -451,7 +451,7 @@ fn a_transaction_that_is_over_takes_nothing_any_more() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_options_and_calls_are_refused() {
     let refused =
         |txn_options: TransactionDbOptions| TransactionDb::open(&options(), &txn_options, "/db").map(drop);
     let defaults = TransactionDbOptions::default;
@@ -484,7 +484,7 @@ fn what_cannot_be_is_refused() {
 
 /// Otherwise the end of a key would be taken for its timestamp.
 #[test]
-fn what_cannot_be_done_with_timestamps_is_refused_by_name_and_nothing_is_locked() {
+fn operations_without_timestamps_are_refused_by_name_and_nothing_is_locked() {
     let db = open();
     let mut stamped = options().cf;
     stamped.comparator = esker::comparator::by_name("leveldb.BytewiseComparator.u64ts").unwrap();

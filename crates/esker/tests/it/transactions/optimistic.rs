@@ -23,7 +23,7 @@ fn kind<T: std::fmt::Debug>(result: esker::Result<T>) -> ErrorKind {
 }
 
 #[test]
-fn a_transaction_commits_if_nobody_wrote_what_it_touched() {
+fn a_transaction_commits_if_no_other_writer_changed_its_keys() {
     let db = open();
     let family = db.db().default_column_family();
     db.db().put("a", "0").unwrap();
@@ -131,7 +131,7 @@ fn flushed_memtables_are_kept_to_check_for_conflicts_and_what_is_gone_is_try_aga
 }
 
 #[test]
-fn what_is_rolled_back_to_a_save_point_was_not_touched() {
+fn keys_rolled_back_to_a_save_point_cause_no_conflict() {
     let db = open();
     let txn = begin(&db);
     txn.put("a", "1").unwrap();

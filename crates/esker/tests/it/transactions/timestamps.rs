@@ -138,7 +138,7 @@ fn own_writes_are_read_whatever_the_timestamp_and_others_as_of_it() {
 }
 
 #[test]
-fn what_is_newer_than_the_read_timestamp_is_a_conflict() {
+fn a_write_newer_than_the_read_timestamp_is_a_conflict() {
     let (db, family) = open();
     for flush in [false, true] {
         put_at(&db, &family, "a", "1", 10);

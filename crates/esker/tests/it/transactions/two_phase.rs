@@ -118,7 +118,7 @@ fn without_allow_2pc_a_wal_with_a_prepared_transaction_is_refused() {
 
 /// No family needs the WAL with the section.
 #[test]
-fn nor_is_a_prepared_transaction_lost_whose_wal_is_old() {
+fn a_prepared_transaction_in_an_old_wal_is_not_lost() {
     let options = options();
     let db = open(&options);
     drop(prepared(&db, "one", "a"));
@@ -145,7 +145,7 @@ fn nor_is_a_prepared_transaction_lost_whose_wal_is_old() {
 
 /// The WAL of the section is recycled, and the WAL of the commit is deleted.
 #[test]
-fn what_was_committed_into_a_family_that_is_gone_is_not_prepared_again() {
+fn a_section_committed_into_a_dropped_family_is_not_prepared_again() {
     let mut options = options();
     options.db.recycle_log_file_num = 1;
     let db = open(&options);

@@ -118,7 +118,7 @@ fn a_write_that_failed_is_not_in_the_stream_and_its_number_is_a_gap() {
 }
 
 #[test]
-fn what_a_crash_leaves_is_archived_by_the_next_opening() {
+fn wals_that_a_crash_leaves_are_archived_by_the_next_opening() {
     let disk = CrashFs::new();
     let mut options = archiving();
     options.db.env = Env::with_fs(Arc::new(disk.clone()));

@@ -110,7 +110,7 @@ fn the_first_scan_over_deletions_in_memory_finds_the_way_across() {
 }
 
 #[test]
-fn what_is_put_back_is_shown_and_what_older_snapshots_see_as_well() {
+fn keys_put_back_are_shown_and_older_snapshots_keep_theirs() {
     let scene = scene(|_| {});
     let db = &scene.db;
     let before = db.snapshot();
@@ -212,7 +212,7 @@ fn a_pause_leaves_what_is_not_looked_at_and_closing_ends_it() {
 }
 
 #[test]
-fn a_pre_scan_around_deletions_of_one_family_ends_beside_one_that_nobody_looks_at() {
+fn a_pre_scan_of_one_family_ends_beside_a_family_without_pre_scans() {
     let scene = scene(|_| ());
     let unseen = ColumnFamilyOptions { pre_scan_min_entries: 0, ..ColumnFamilyOptions::default() };
     let unseen = scene.db.create_column_family("unseen", &unseen).unwrap();

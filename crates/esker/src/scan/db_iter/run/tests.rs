@@ -7,7 +7,7 @@ fn scan(eagerness: &mut Eagerness, steps: u32) {
 }
 
 #[test]
-fn who_usually_goes_far_looks_ahead_at_once() {
+fn a_reader_that_usually_goes_far_looks_ahead_at_once() {
     let mut eagerness = Eagerness::default();
     let long = 5 * FAR;
     for _ in 0..40 {
@@ -22,7 +22,7 @@ fn who_usually_goes_far_looks_ahead_at_once() {
 }
 
 #[test]
-fn who_does_not_go_far_looks_ahead_late() {
+fn a_reader_that_does_not_go_far_looks_ahead_late() {
     let mut eagerness = Eagerness::default();
     for _ in 0..40 {
         scan(&mut eagerness, FAR - 1);

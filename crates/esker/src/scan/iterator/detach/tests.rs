@@ -102,7 +102,7 @@ fn it_can_be_sought_refreshed_and_shown_an_error_while_it_is_detached() {
 }
 
 #[test]
-fn what_stays_at_its_super_version_is_not_detached() {
+fn an_iterator_that_stays_at_its_super_version_is_not_detached() {
     let db = open();
     let options = ReadOptions { pin_data: true, ..ReadOptions::default() };
     let mut iter = db.iter_opt(options, &db.default_column_family()).unwrap();

@@ -60,7 +60,7 @@ fn both(db: &Db, options: &ReadOptions) -> (Rows, Rows) {
 }
 
 #[test]
-fn what_was_written_since_is_shown_at_each_sequence_number() {
+fn later_writes_are_shown_at_each_sequence_number() {
     let db = open();
     let first = db.snapshot();
     drop(db.iter().unwrap());
@@ -119,7 +119,7 @@ fn they_hold_neither_blocks_nor_super_versions_and_are_used_again_and_again() {
 }
 
 #[test]
-fn those_that_read_in_another_way_leave_none_and_take_none() {
+fn iterators_with_other_options_leave_and_take_no_cursor() {
     let db = open();
     drop(db.iter().unwrap());
     let other: [fn(&mut ReadOptions); 6] = [
@@ -222,7 +222,7 @@ impl Comparator for Touchy {
 }
 
 #[test]
-fn a_cursor_whose_change_of_super_version_a_panic_cut_short_is_left_to_nobody() {
+fn a_cursor_whose_change_of_super_version_panicked_is_not_left_behind() {
     let touchy = Arc::new(Touchy::default());
     let mut options = options();
     options.cf.comparator = touchy.clone();
