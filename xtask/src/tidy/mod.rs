@@ -9,6 +9,7 @@ mod counted;
 mod decoders;
 mod exceptions;
 mod first_lines;
+mod functions;
 mod names;
 mod order;
 mod pages;
@@ -52,6 +53,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     violations.extend(names::check(&files));
     violations.extend(prose::check(&files));
     violations.extend(first_lines::check(&files));
+    violations.extend(functions::check(&files));
     violations.extend(prose::check_subjects(root));
     violations.extend(pages::check(&files, &|path| root.join(path).exists()));
     let exceptions = files.iter().find(|f| f.path == exceptions::FILE).map_or("", |f| &f.text);
