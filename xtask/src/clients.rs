@@ -29,7 +29,7 @@ const SUITES: [Suite; 4] =
 const DAILY: [&str; 6] = ["ctypes", "c_test", "grocksdb", "rocksdb-0.25", "rocksdb-0.24", "kvdb-rocksdb"];
 
 /// Number of phases of RocksDB 11.8.1's `c_test` that pass. The test stops at the first that fails.
-const C_TEST_PHASES: usize = 85;
+const C_TEST_PHASES: usize = 96;
 
 /// Tests of grocksdb 1.11.1 that fail. They also fail on RocksDB 11.8.1.
 const GROCKSDB_DIFFERS: &[&str] = &["TestOptions"];

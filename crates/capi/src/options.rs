@@ -93,6 +93,8 @@ impl rocksdb_options_t {
     pub(crate) fn for_open(&self) -> Result<(Options, HandleCell)> {
         self.check()?;
         let (mut db, handle) = (self.db.clone(), no_handle());
+        // A client of RocksDB may destroy a database and not name its paths.
+        db.move_leftovers_of_paths = true;
         for callbacks in &self.listeners {
             let listener = ClientListener { callbacks: callbacks.clone(), handle: handle.clone() };
             db.listeners.push(Arc::new(listener));

@@ -22,7 +22,9 @@ use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{
     DbState, Engine, EngineParts, PrimaryFollower, Secondary, begin_scrubbing, publish_super_versions,
 };
-use crate::files::{is_data_file, names_if_there, other_directories, take_directories};
+use crate::files::{
+    check_ours, is_data_file, move_to_lost, names_if_there, other_directories, take_directories,
+};
 use crate::instance::{DbInner, ReleaseAll, enable_auto_resume, purge_directory};
 use crate::options::{DbOptions, Feature};
 use crate::schedule::Scheduler;
@@ -401,9 +403,10 @@ impl Opening {
 
     /// Refuses to make a database among the files of another one: it would replay their WALs and
     /// delete their tables. The other one has lost its CURRENT, or was only partly restored or
-    /// destroyed. A database that was only partly created has no such files.
+    /// destroyed. A database that was only partly created has no such files. With
+    /// `move_leftovers_of_paths`, tables in other directories go to `lost`.
     /// # Errors
-    /// `Corruption` names one of the files.
+    /// `Corruption` names one of the files · `InvalidArgument` · `IoError`.
     fn check_for_remains(&self, fs: &dyn FileSystem) -> Result<()> {
         for dir in [&self.path, &self.wal_dir] {
             let is_of_database = |name: &String| match parse_file_name(name) {
@@ -415,16 +418,27 @@ impl Opening {
                 return Err(remains(&dir.join(name)));
             }
         }
-        for dir in self.other_directories() {
-            if let Some(name) = names_if_there(fs, &dir)?.into_iter().find(|name| is_data_file(name)) {
-                return Err(remains(&dir.join(name)));
-            }
-        }
         // The new database would take archived WALs for its own history.
-        match self.archived_wals().first() {
-            Some(number) => Err(remains(&file_name::archived_wal_file_name(&self.wal_dir, *number))),
-            None => Ok(()),
+        if let Some(number) = self.archived_wals().first() {
+            return Err(remains(&file_name::archived_wal_file_name(&self.wal_dir, *number)));
         }
+        for dir in self.other_directories() {
+            let mut names = names_if_there(fs, &dir)?;
+            names.retain(|name| is_data_file(name));
+            let Some(first) = names.first() else { continue };
+            if !self.options.move_leftovers_of_paths {
+                return Err(remains(&dir.join(first)));
+            }
+            check_ours(fs, &self.path, &dir)?;
+            move_to_lost(fs, &dir, &names)?;
+            let (dir, count) = (dir.display(), names.len());
+            esker_base::info_log!(
+                self.info_log,
+                Warn,
+                "{dir}: moved {count} files of a lost database to lost"
+            );
+        }
+        Ok(())
     }
 
     /// Checks at once, not at the first table, that the directory's file system supports direct I/O

@@ -51,6 +51,28 @@ pub(crate) fn take_directories(
     Ok(())
 }
 
+/// The directory for files that no database names, beside them.
+pub(crate) const LOST: &str = "lost";
+
+/// Moves these files of `directory` into `lost` there, durably. It replaces no file.
+/// # Errors
+/// `Corruption`: a file of this name is there already · `IoError`.
+pub(crate) fn move_to_lost(fs: &dyn FileSystem, directory: &Path, names: &[String]) -> Result<()> {
+    let lost = directory.join(LOST);
+    fs.create_dir_if_missing(&lost)?;
+    for name in names {
+        let to = lost.join(name);
+        if fs.file_exists(&to)? {
+            return Err(
+                Error::corruption("a file of this name is lost already: move it away").at(to.display())
+            );
+        }
+        fs.rename(&directory.join(name), &to)?;
+    }
+    fs.new_directory(&lost)?.fsync()?;
+    fs.new_directory(directory)?.fsync()
+}
+
 /// Whether a file of this name is a table or a blob file.
 pub(crate) fn is_data_file(name: &str) -> bool {
     matches!(parse_file_name(name), Some((FileType::Table | FileType::Blob, _)))

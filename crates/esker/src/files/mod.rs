@@ -15,7 +15,9 @@ mod written;
 
 pub(crate) use blob_output::BlobOutput;
 pub(crate) use copy::{copy_file, link_or_copy, read_chunks, sync_file, take_over, under_either_name};
-pub(crate) use directories::{check_ours, is_data_file, names_if_there, other_directories, take_directories};
+pub(crate) use directories::{
+    LOST, check_ours, is_data_file, move_to_lost, names_if_there, other_directories, take_directories,
+};
 pub(crate) use file_checksum::{FileChecksum, checksum_of_file, hex, verify_file_checksum};
 pub(crate) use obsolete::{KeepSet, is_obsolete, is_trash, is_trash_name};
 pub(crate) use table_output::{

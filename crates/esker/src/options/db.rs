@@ -246,6 +246,12 @@ option_struct! {
         /// continues to work. The option has no text form. Default 0.
         scrub_bytes_per_second: u64 = 0, object;
 
+        /// Esker's own: a new database moves tables and blob files that it finds in its `db_paths`
+        /// and `cf_paths` into a directory `lost` beside them, and says so in LOG. If false, the
+        /// database is not created. RocksDB deletes these files, so the C API sets the option. No
+        /// other database may use the paths. The option has no text form. Default false.
+        move_leftovers_of_paths: bool = false, object;
+
         /// Seconds between dumps of statistics into LOG; 0: never. Default 600. Mutable.
         stats_dump_period_sec: u32 = 600, mutable;
         /// The least level of lines in LOG. Default `Info`. Fixed.

@@ -101,6 +101,12 @@ impl ObjectLog for u64 {
     }
 }
 
+impl ObjectLog for bool {
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        push(lines, name, u8::from(*self).to_string());
+    }
+}
+
 /// Objects that have lines of their own elsewhere, or none.
 macro_rules! no_lines {
     ($($ty:ty),*) => {$(

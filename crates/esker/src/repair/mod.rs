@@ -26,7 +26,7 @@ mod scan;
 mod wals;
 
 use crate::db::{self, ColumnFamilyDescriptor};
-use crate::files::{names_if_there, other_directories, take_directories};
+use crate::files::{LOST, names_if_there, other_directories, take_directories};
 use crate::merge::compaction_iter::BlobTally;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::version::manifest::write_manifest;
@@ -42,9 +42,6 @@ use esker_table::OpenFiles;
 use order::unsure_pairs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-/// Subdirectory for files that the repaired database does not use.
-const LOST: &str = "lost";
 
 /// The result of a repair.
 #[derive(Clone, Debug, Default)]

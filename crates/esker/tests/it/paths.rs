@@ -518,6 +518,44 @@ fn repair_finds_the_tables_of_all_paths() {
 }
 
 #[test]
+fn a_new_database_moves_leftovers_of_its_paths_if_it_is_told_to() {
+    let place = Place::filled("paths-leftovers");
+    let left = tables_in(&place.slow());
+    assert!(!left.is_empty());
+    std::fs::remove_dir_all(place.db()).unwrap();
+    assert_eq!(place.refused().kind(), ErrorKind::Corruption);
+    assert_eq!(tables_in(&place.slow()), left, "a refusal moves nothing");
+
+    let mut options = place.options.clone();
+    options.db.move_leftovers_of_paths = true;
+    let db = Db::open(&options, place.db()).unwrap();
+    assert!(db.first().unwrap().is_none(), "the database is new");
+    assert_eq!(tables_in(&place.slow()), BTreeSet::new());
+    assert_eq!(tables_in(&place.slow().join("lost")), left);
+    fill(&db, 0);
+    settle(&db);
+    drop(db);
+    check(&Db::open(&options, place.db()).unwrap());
+    assert_eq!(tables_in(&place.slow().join("lost")), left, "an opening leaves them alone");
+
+    // A second loss never replaces the first one's files.
+    std::fs::remove_dir_all(place.db()).unwrap();
+    let name = left.first().unwrap();
+    std::fs::write(place.slow().join(name), "another table").unwrap();
+    let e = Db::open(&options, place.db()).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Corruption, "{e}");
+    assert!(e.to_string().contains("lost already"), "{e}");
+    // The directory of a database that is whole is refused.
+    let mut other = place.options.clone();
+    other.db.move_leftovers_of_paths = true;
+    let whole = Place::filled("paths-whole");
+    other.db.db_paths = vec![DbPath::new(whole.db(), MIB)];
+    let e = Db::open(&other, place.dir.join("other")).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+    check(&whole.open());
+}
+
+#[test]
 fn destroying_a_database_empties_all_its_paths() {
     let place = Place::filled("paths-destroy");
     std::fs::write(place.slow().join("notes.txt"), "mine").unwrap();

@@ -278,20 +278,24 @@ fn a_wal_that_a_prepared_transaction_keeps_does_not_have_each_write_look_for_roo
     options.db.create_if_missing = true;
     options.db.env = Env::with_fs(Arc::new(MemFs::new()));
     options.db.allow_2pc = true;
-    options.db.max_total_wal_size = 10_000;
+    options.db.max_total_wal_size = 100_000;
     let db = Db::open(&options, "/db").unwrap();
     let other = db.create_column_family("other", &options.cf).unwrap();
     let path = &db.inner.write_path;
     db.put_cf(&other, "key", "value").unwrap();
     db.prepare(&WriteOptions::default(), b"one", batch(10)).unwrap();
-    let write = || (0..40).for_each(|_| db.write(batch(1000)).unwrap());
-    write();
+    (0..400).for_each(|_| db.write(batch(1000)).unwrap());
     db.wait_for_background_work().unwrap();
-    write();
+    let looks_after = |_: &usize| {
+        db.write(batch(1000)).unwrap();
+        !path.has_room()
+    };
+    // A sixteenth of the limit lies between two looks.
+    let looks = (0..400).filter(looks_after).count();
+    assert!(looks <= 400 / 6 + 1, "{looks} of 400 writes");
     // All other writes of the WAL are in tables, so no flush would release it.
     let wals = || db.engine().wals.lock().alive().count();
-    assert!(wals() > 1 && db.engine().wals.lock().total_bytes() > 10_000);
-    assert!(path.has_room());
+    assert!(wals() > 1 && db.engine().wals.lock().total_bytes() > 100_000);
     // The WAL goes soon after the section was resolved.
     path.commit_prepared(&WriteOptions::default(), b"one", None, WriteBatch::new()).unwrap();
     assert!(!path.has_room());
