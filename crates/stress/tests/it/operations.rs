@@ -62,7 +62,7 @@ const CALLED: [(&str, &str, &str); 7] = [
 ];
 
 /// Calls that no campaign makes: the reason, the type, and the methods.
-const NOT_CALLED: [(&str, &str, &str); 24] = [
+const NOT_CALLED: [(&str, &str, &str); 27] = [
     (
         "reads, or tells something",
         "Db",
@@ -73,7 +73,7 @@ const NOT_CALLED: [(&str, &str, &str); 24] = [
          key_may_exist last last_cf latest_sequence_number sorted_wal_files current_wal_file list_column_families live_files live_files_checksum_info live_files_storage_info map_property \
          map_property_cf multi_get multi_get_cf multi_get_entity multi_get_into multi_get_lent multi_get_lent_cf \
          multi_get_opt multi_scan new_multi_scan options_cf path prefix prefix_cf prefix_opt property property_cf range range_cf range_opt scrub_state snapshot \
-         db_identity db_session_id quarantined_tables verify_checksum verify_file_checksums",
+         db_identity db_session_id env get_with_metadata multi_get_with_metadata quarantined_tables verify_checksum verify_file_checksums",
     ),
     (
         "a shorter form of one that is called",
@@ -86,6 +86,13 @@ const NOT_CALLED: [(&str, &str, &str); 24] = [
         "Db",
         "put_entity put_entity_attribute_groups",
     ),
+    (
+        "writes a trace beside the database: esker/tests/it/traces.rs",
+        "Db",
+        "start_trace end_trace start_block_cache_trace end_block_cache_trace start_io_trace end_io_trace",
+    ),
+    ("removes history, by a model: esker/tests/it/timestamps/trim_history.rs", "Db", "open_and_trim_history"),
+    ("histories beside a twin: esker/tests/it/remote_compaction.rs", "Db", "open_and_compact"),
     ("histories of its own: esker/tests/it/updates/model.rs", "Db", "get_updates_since"),
     (
         "a secondary writes nothing of the database: esker/tests/it/secondary.rs",
