@@ -138,7 +138,7 @@ pub(super) const PACKAGES: [Package; 14] = [
         krate: "oxigraph",
         version: "0.5.13",
         shim: Some("oxrocksdb-sys"),
-        fails: &["test_backup"],
+        fails: &[],
         ..OTHER
     },
 ];

@@ -30,7 +30,8 @@ impl Db {
     /// Makes `directory`, which must not exist, a database with the contents of this one, and
     /// returns the newest sequence number in it. Memtables are flushed first if the WALs have
     /// `log_size_for_flush` bytes or more (0: always); otherwise the WALs are copied. Entries
-    /// written without a WAL are in the checkpoint only after a flush.
+    /// written without a WAL are in the checkpoint only after a flush. A database that is open for
+    /// reading only copies its WALs.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -42,9 +43,10 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: the directory exists, or has no parent · `NotSupported` when read-only ·
-    /// the background error in force · `IoError`. After an error the partial checkpoint is removed,
-    /// or stays in `directory.tmp`, which the next checkpoint of that name replaces.
+    /// `InvalidArgument`: the directory exists, or has no parent · `NotSupported` in a secondary ·
+    /// `TryAgain` if the database is open for reading only and its owner has changed it since: open
+    /// it again · the background error in force · `IoError`. After an error the partial checkpoint
+    /// is removed, or stays in `directory.tmp`, which the next checkpoint of that name replaces.
     pub fn create_checkpoint(
         &self,
         directory: impl AsRef<Path>,
@@ -64,9 +66,12 @@ impl Db {
         let staging = PathBuf::from(staging);
         remove_staging(fs, &staging)?;
         let undeletable = KeepFiles::new(self)?;
-        let cut = self.live_cut(log_size_for_flush)?;
-        let made =
-            self.fill(&env.fs, &staging, &cut).and_then(|()| publish(fs, &staging, &directory, parent));
+        let reads_only = self.engine().read_only;
+        let cut = if reads_only { self.cut_of_reader()? } else { self.live_cut(log_size_for_flush)? };
+        let made = self
+            .fill(&env.fs, &staging, &cut)
+            .and_then(|()| if reads_only { self.check_owner_stands_still() } else { Ok(()) })
+            .and_then(|()| publish(fs, &staging, &directory, parent));
         drop(undeletable);
         if let Err(e) = made {
             // The first error is the one to return.

@@ -1,5 +1,6 @@
 //! The files of a database, for people and tools.
 
+use super::open::wals_in;
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;
 use crate::engine::Engine;
@@ -12,7 +13,7 @@ use crate::version::blob_meta::BlobFileMeta;
 use crate::version::manifest::copy_in_one_path;
 use crate::version::{FileMeta, LogOptions, Version};
 use esker_base::sync::Arc;
-use esker_base::{FileNumber, Result, SequenceNumber};
+use esker_base::{Error, ErrorKind, FileNumber, Result, SequenceNumber};
 use esker_env::FileSystem;
 use esker_format::file_name;
 use std::collections::BTreeMap;
@@ -91,7 +92,74 @@ impl Db {
         let has_several_paths = manifest.has_several_paths();
         drop(manifest);
         drop(lead);
-        // No lock is held here: the versions do not change, and no file is deleted.
+        // The newest WAL is a part of the copy even if it is empty, as in RocksDB.
+        let newest = alive.last().map(|(number, _)| *number);
+        let is_part = |(number, bytes): &(FileNumber, u64)| {
+            *number >= oldest_needed && (*bytes > 0 || Some(*number) == newest)
+        };
+        let wals = alive.into_iter().filter(is_part).collect();
+        let cut =
+            Cut { versions, manifest: manifest_at, has_several_paths, wals, last_sequence, options_number };
+        Ok(cut.name_files(engine))
+    }
+
+    /// The files of a database that is open for reading only, with all WALs in its directory.
+    /// [`Db::check_owner_stands_still`] says afterwards whether they belong together.
+    /// # Errors
+    /// `NotSupported` in a secondary · `TryAgain` · `IoError`.
+    pub(crate) fn cut_of_reader(&self) -> Result<LiveCut> {
+        let engine = self.engine();
+        if engine.secondary.is_some() {
+            engine.check_writable()?;
+        }
+        engine.check_open()?;
+        self.check_owner_stands_still()?;
+        let fs = engine.env.fs.as_ref();
+        let with_bytes =
+            |number| Ok((number, fs.file_size(&file_name::wal_file_name(&engine.wal_dir, number))?));
+        let wals = wals_in(fs, &engine.wal_dir)?.into_iter().map(with_bytes).collect::<Result<_>>()?;
+        let manifest = engine.manifest.lock();
+        let path = file_name::descriptor_file_name(&engine.path, manifest.manifest_number());
+        let versions = engine.state.lock().families.values().map(|f| f.version.clone()).collect();
+        let cut = Cut {
+            versions,
+            manifest: (manifest.manifest_number(), fs.file_size(&path)?),
+            has_several_paths: manifest.has_several_paths(),
+            wals,
+            last_sequence: engine.visible_sequence(),
+            options_number: manifest.numbers().new_file_number(),
+        };
+        drop(manifest);
+        Ok(cut.name_files(engine))
+    }
+
+    /// Checks that no process has changed the MANIFEST since this one opened the database for
+    /// reading only. As long as it stays the same, no file of the database goes.
+    /// # Errors
+    /// `TryAgain`: opening the database again helps.
+    pub(crate) fn check_owner_stands_still(&self) -> Result<()> {
+        if self.engine().manifest.lock().is_as_it_was_read() {
+            return Ok(());
+        }
+        let what = "the database has changed since it was opened for reading only; open it again";
+        Err(Error::new(ErrorKind::TryAgain, what).at(self.engine().path.display()))
+    }
+}
+
+/// One point in time, before its files have names.
+struct Cut {
+    versions: Vec<Arc<Version>>,
+    manifest: (FileNumber, u64),
+    has_several_paths: bool,
+    wals: Vec<(FileNumber, u64)>,
+    last_sequence: SequenceNumber,
+    options_number: FileNumber,
+}
+
+impl Cut {
+    /// Holds no lock: the versions do not change, and no file is deleted.
+    fn name_files(self, engine: &Engine) -> LiveCut {
+        let Cut { versions, manifest, has_several_paths, wals, last_sequence, options_number } = self;
         esker_base::probe!("live_cut:name_files", &mut engine.path.clone());
         let tables = versions.iter().flat_map(|v| v.all_files()).map(|(_, file)| (file.number, file.path()));
         let blobs = versions.iter().flat_map(|v| v.blob_files().keys().map(|n| (*n, v.paths().blob(*n))));
@@ -103,25 +171,23 @@ impl Db {
             versions.iter().flat_map(|v| v.blob_files()).map(|(n, blob)| (*n, blob.file_size()));
         let sizes = tables_with_sizes.chain(blobs_with_sizes).collect();
         let sorted = |files: BTreeMap<FileNumber, PathBuf>| files.into_values().collect();
-        // The newest WAL is a part of the copy even if it is empty, as in RocksDB.
-        let newest = alive.last().map(|(number, _)| *number);
-        let wals = alive
-            .into_iter()
-            .filter(|(number, bytes)| *number >= oldest_needed && (*bytes > 0 || Some(*number) == newest));
-        Ok(LiveCut {
+        let wals = wals.into_iter();
+        LiveCut {
             path: engine.path.clone(),
             tables: sorted(tables.collect()),
             blobs: sorted(blobs.collect()),
             sizes,
             checksums,
-            manifest: manifest_at,
+            manifest,
             has_several_paths,
             wals: wals.map(|(n, bytes)| (file_name::wal_file_name(&engine.wal_dir, n), bytes)).collect(),
             last_sequence,
             options_number,
-        })
+        }
     }
+}
 
+impl Db {
     /// The table files of all families as of now: family by family, level by level, level 0 newest
     /// first.
     ///

@@ -771,7 +771,7 @@ impl Db {
 }
 
 /// The numbers of the WALs in `dir`, which need not exist.
-fn wals_in(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<FileNumber>> {
+pub(super) fn wals_in(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<FileNumber>> {
     let names = match fs.children(dir) {
         Err(e) if e.subcode() == SubCode::PathNotFound => return Ok(Vec::new()),
         names => names?,

@@ -86,33 +86,12 @@ impl DbInner {
         key: &[u8],
         settle: &mut impl FnMut(Answer<'_>),
     ) -> Result<()> {
-        if self.may_be_traced(read.cf) {
-            return self.find_traced(read, key, settle);
-        }
-        self.engine.check_process()?;
-        self.find_checked(read, key, settle)
-    }
-
-    /// The same while the database is traced.
-    #[cold]
-    #[inline(never)]
-    fn find_traced(
-        &self,
-        read: &PointRead<'_>,
-        key: &[u8],
-        settle: &mut impl FnMut(Answer<'_>),
-    ) -> Result<()> {
-        let _get = self.trace_get(read.cf, read.options, key)?;
-        self.find_checked(read, key, settle)
-    }
-
-    #[inline]
-    fn find_checked(
-        &self,
-        read: &PointRead<'_>,
-        key: &[u8],
-        settle: &mut impl FnMut(Answer<'_>),
-    ) -> Result<()> {
+        let _traced = if self.may_be_traced(read.cf) {
+            self.trace_get(read.cf, read.options, key)?
+        } else {
+            self.engine.check_process()?;
+            None
+        };
         let PointRead { options, cf, own, statistics, entities } = *read;
         if let Some(snapshot) = &options.snapshot {
             self.check_own(snapshot)?;

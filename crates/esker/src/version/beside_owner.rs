@@ -9,6 +9,7 @@
 //! the file is really missing.
 
 use super::manifest::{ManifestReader, read_current};
+use super::{VersionSet, VersionSetOptions};
 use esker_base::{Error, ErrorKind, FileNumber, Result, SubCode};
 use esker_env::{Clock, FileSystem};
 use esker_format::file_name::descriptor_file_name;
@@ -34,6 +35,18 @@ impl OwnersProgress {
         let manifest = read_current(fs, dir).ok()?;
         let bytes = fs.file_size(&descriptor_file_name(dir, manifest)).ok()?;
         Some(OwnersProgress { manifest, bytes })
+    }
+
+    /// The present progress for a set that only reads; `None` for the owner's own.
+    pub(super) fn of_reader(options: &VersionSetOptions) -> Option<OwnersProgress> {
+        if options.read_only { OwnersProgress::now(options.fs.as_ref(), &options.dir) } else { None }
+    }
+}
+
+impl VersionSet {
+    /// Whether the set is read-only, and the MANIFEST is still as it was when the set was read.
+    pub fn is_as_it_was_read(&self) -> bool {
+        self.read_at.is_some() && OwnersProgress::of_reader(self.options()) == self.read_at
     }
 }
 

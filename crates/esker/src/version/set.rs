@@ -16,7 +16,7 @@
 //!     retries leak no files.
 //!  3. Every number in a logged edit is below the `next_file` logged with it.
 
-use super::beside_owner::open_current_manifest;
+use super::beside_owner::{OwnersProgress, open_current_manifest};
 use super::builder::{Built, Locations, VersionBuilder};
 use super::file_meta::{ObsoleteBlob, ObsoleteFiles, ObsoleteTable, files_of_edit};
 use super::follow::ManifestTail;
@@ -122,6 +122,8 @@ pub struct VersionSet {
     /// The open MANIFEST, if the next edit may be appended to it; otherwise the edit goes to a
     /// fresh one.
     manifest: Option<ManifestWriter>,
+    /// The owner's progress before the MANIFEST was read, if the set is read-only.
+    pub(super) read_at: Option<OwnersProgress>,
     /// The position in another owner's MANIFEST; `None`: it has to be read from the start.
     pub(super) tail: Option<ManifestTail>,
     obsolete_manifests: Vec<FileNumber>,
@@ -176,6 +178,7 @@ impl VersionSet {
     /// named), or files on more levels than `num_levels`; the database itself is sound.
     pub fn recover(options: VersionSetOptions, families: &[FamilyDescriptor]) -> Result<VersionSet> {
         let follows = options.follows;
+        let read_at = OwnersProgress::of_reader(&options);
         let (manifest_number, mut reader) =
             open_current_manifest(options.fs.as_ref(), &options.dir, follows)?;
         let obsolete = Arc::new(ObsoleteFiles::default());
@@ -197,6 +200,7 @@ impl VersionSet {
             logged_sequence: r.last_sequence,
             manifest_number,
             manifest: None,
+            read_at,
             tail: follows.then_some(ManifestTail { reader, group }),
             obsolete_manifests: Vec::new(),
             unsure_manifests: Vec::new(),
@@ -675,8 +679,7 @@ impl VersionSet {
         self.manifest_number
     }
 
-    /// Bytes of the MANIFEST that is being written; 0 0 until the first edit after recovery or
-    /// after a failed write.
+    /// Bytes of the open MANIFEST; 0 until the first edit after recovery or a failed write.
     pub fn manifest_bytes(&self) -> u64 {
         self.manifest.as_ref().map_or(0, ManifestWriter::bytes)
     }

@@ -206,3 +206,61 @@ fn a_directory_may_be_named_with_a_slash_behind_it() {
     db.export_column_family(&db.default_column_family(), at("export/")).unwrap();
     assert!(Path::new(&at("export")).is_dir());
 }
+
+#[test]
+fn a_reader_makes_a_checkpoint_with_the_entries_of_wals() {
+    let options = Options::default().create_if_missing(true);
+    let options = Options {
+        db: esker::DbOptions { env: Env::with_fs(Arc::new(MemFs::new())), ..options.db },
+        ..options
+    };
+    let owner = Db::open(&options, "/db").unwrap();
+    owner.put("in a table", "1").unwrap();
+    owner.flush().unwrap();
+    owner.put("in a WAL", "2").unwrap();
+    let has = |path: &str, keys: &[&str]| {
+        let copy = Db::open(&options, path).unwrap();
+        keys.iter().all(|key| copy.contains_key(key).unwrap())
+    };
+
+    let reader = Db::open_for_read_only(&options, "/db").unwrap();
+    reader.create_checkpoint("/first", 0).unwrap();
+    assert!(has("/first", &["in a table", "in a WAL"]));
+    // The owner's later writes may be a part of it: its WAL is the same file.
+    owner.put("later", "3").unwrap();
+    reader.create_checkpoint("/second", u64::MAX).unwrap();
+    assert!(has("/second", &["in a table", "in a WAL"]));
+
+    owner.flush().unwrap();
+    let e = reader.create_checkpoint("/third", 0).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::TryAgain, "{e}");
+    let fs = &options.db.env.fs;
+    assert!(
+        !fs.file_exists(Path::new("/third")).unwrap() && !fs.file_exists(Path::new("/third.tmp")).unwrap()
+    );
+    drop(reader);
+    let reader = Db::open_for_read_only(&options, "/db").unwrap();
+    reader.create_checkpoint("/third", 0).unwrap();
+    assert!(has("/third", &["in a table", "in a WAL", "later"]));
+    drop(reader);
+    owner.put("last", "4").unwrap();
+    drop(owner);
+    assert!(has("/db", &["in a table", "in a WAL", "later", "last"]), "the database is as it was");
+}
+
+#[test]
+fn a_reader_makes_no_checkpoint_if_its_owner_goes_on_meanwhile() {
+    let env = Env::with_fs(Arc::new(MemFs::new()));
+    let mut options = Options::default().create_if_missing(true);
+    options.db.env = env;
+    let owner = Arc::new(Db::open(&options, "/db").unwrap());
+    owner.put("key", "1").unwrap();
+    let reader = Db::open_for_read_only(&options, "/db").unwrap();
+    let probes = Probes::new();
+    let flushes = owner.clone();
+    probes.on("live_cut:name_files", move |_| flushes.flush().unwrap());
+    let e = reader.create_checkpoint("/copy", 0).unwrap_err();
+    assert!(matches!(e.kind(), ErrorKind::TryAgain | ErrorKind::IoError), "{e}");
+    drop(probes);
+    assert!(!options.db.env.fs.file_exists(Path::new("/copy")).unwrap());
+}
