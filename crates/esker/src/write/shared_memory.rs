@@ -25,10 +25,14 @@ impl WritePath {
         family.map(|(id, _)| id).into_iter().collect()
     }
 
+    /// Whether another database makes room, or has made it.
     fn is_another_asked(&self) -> bool {
         let manager = self.engine.options.write_buffer_manager.as_ref();
         let own = self.myself.upgrade().map(|own| own as Arc<dyn SharesMemory>);
-        manager.zip(own).is_some_and(|(manager, own)| manager.another_flushes(&own))
+        // The other one may have made room since the caller looked.
+        manager
+            .zip(own)
+            .is_some_and(|(manager, own)| manager.another_flushes(&own) || !manager.should_flush())
     }
 }
 
