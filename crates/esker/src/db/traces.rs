@@ -55,7 +55,8 @@ impl Db {
     /// db.flush()?;
     /// let blocks = new_file_trace_writer(db.env(), dir.join("blocks"))?;
     /// db.start_block_cache_trace(&BlockCacheTraceOptions::default(), blocks)?;
-    /// db.start_io_trace(&TraceOptions::default(), new_file_trace_writer(db.env(), dir.join("io"))?)?;
+    /// let writer = new_file_trace_writer(db.env(), dir.join("io"))?;
+    /// db.start_io_trace(&TraceOptions::default(), writer)?;
     /// assert!(db.get("esker")?.is_some());
     /// db.end_block_cache_trace()?;
     /// db.end_io_trace()?;
