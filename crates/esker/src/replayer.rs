@@ -1,7 +1,7 @@
 //! Repeats the queries of a trace: RocksDB's default `Replayer`.
 //!
-//! In: a trace of queries, a database. Out: the same queries, at the times of the trace or faster,
-//! with a result for each.
+//! In: a trace of queries, a database. Out: the result of each query. The replay keeps the trace's
+//! intervals, or scales them.
 //!
 //! Invariants
 //!  1. Queries begin in the order of the trace. With one thread each ends before the next begins.
@@ -24,9 +24,10 @@ use std::time::Duration;
 /// Options of a replay.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ReplayOptions {
-    /// Threads that run queries; 0 is 1. Default 1.
+    /// Number of threads that run queries; 0 means 1. Default 1.
     pub num_threads: u32,
-    /// The pace, as a multiple of the trace's; above 0. Default 1.0.
+    /// Speed relative to the trace: 2.0 halves the intervals between queries. Must be above 0.
+    /// Default 1.0.
     pub fast_forward: f64,
 }
 
@@ -43,9 +44,9 @@ pub enum ReplayedAnswer {
     Written,
     /// The value, if the key was found.
     Value(Option<Vec<u8>>),
-    /// Key and value where the iterator stands, if it stands on an entry.
+    /// Key and value at the iterator's position; `None` if the iterator is not valid.
     Entry(Option<(Vec<u8>, Vec<u8>)>),
-    /// The value of each key that was found.
+    /// One item for each key: its value, or `None` if the key was not found.
     Values(Vec<Option<Vec<u8>>>),
 }
 
@@ -53,15 +54,15 @@ pub enum ReplayedAnswer {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReplayedQuery {
-    /// The record's kind, as a number of `TraceKind`.
+    /// The record's kind, as RocksDB's number of it.
     pub kind: u8,
     /// Microseconds since 1970 at which the record was written.
     pub timestamp: u64,
-    /// Microseconds since 1970 at which the query began and ended now; 0 for one that did not run.
+    /// Time at which the replayed query began, in microseconds since 1970; 0 if it did not run.
     pub began_at: u64,
-    /// See `began_at`.
+    /// Time at which the replayed query ended, in microseconds since 1970; 0 if it did not run.
     pub ended_at: u64,
-    /// The answer; `NotSupported` for a record that is no query, which is skipped.
+    /// The answer. `NotSupported` means that the record is no query; the replay skips it.
     pub answer: Result<ReplayedAnswer>,
 }
 
@@ -79,7 +80,7 @@ pub struct Replayer {
 struct Source {
     reader: Box<dyn TraceReader>,
     is_at_end: bool,
-    /// The operations of prepared transactions, by name.
+    /// The operations of prepared transactions, by the transaction's name.
     prepared: BTreeMap<Vec<u8>, WriteBatch>,
 }
 
@@ -89,16 +90,17 @@ impl fmt::Debug for Replayer {
     }
 }
 
-/// A record of the trace, in memory of its own.
+/// An owned record of the trace.
 struct Record {
     bytes: Vec<u8>,
-    /// Its batch without the markers of prepared transactions, if it has any.
+    /// If the record is a batch with markers of prepared transactions: the operations to write in
+    /// its place.
     plain: Option<WriteBatch>,
 }
 
 impl Replayer {
-    /// Replays `reader` on `db`. Queries reach these `families`, and the default one. Queries of
-    /// others fail; writes to others fail, too, unless the database has them.
+    /// Makes a replayer of the trace `reader` on `db`. Reads work on `families` and the default
+    /// family; a read of another family fails. Writes work on every family of the database.
     pub fn new(db: &Db, families: &[ColumnFamilyHandle], reader: Box<dyn TraceReader>) -> Replayer {
         let all = families.iter().cloned().chain([db.default_column_family()]);
         Replayer {
@@ -110,9 +112,9 @@ impl Replayer {
         }
     }
 
-    /// Goes to the beginning of the trace and reads its header.
+    /// Moves to the beginning of the trace and reads the header.
     /// # Errors
-    /// `Corruption` if it is no trace of queries · `Incomplete` if it is empty · `IoError`.
+    /// `Corruption` if the file is no trace of queries · `Incomplete` if it is empty · `IoError`.
     pub fn prepare(&mut self) -> Result<()> {
         let mut source = self.source.lock();
         source.reader.reset()?;
@@ -132,19 +134,19 @@ impl Replayer {
 
     /// Runs the next query and returns its result; `None` at the end of the trace.
     /// # Errors
-    /// `Incomplete` unless it was prepared · `Corruption` of the trace · `IoError`.
+    /// `Incomplete` before [`prepare`](Self::prepare) · `Corruption` of the trace · `IoError`.
     pub fn step(&mut self) -> Result<Option<ReplayedQuery>> {
         let version = self.version()?;
         let record = self.next_record(version)?;
         Ok(record.map(|record| self.run(&record, version)))
     }
 
-    /// Runs all queries that are left, each at its time, and calls `result` for each, from the
-    /// thread that ran it. A trace without an end, which a killed process leaves, ends like
-    /// another.
+    /// Runs the remaining queries, each at its time. The thread that ran a query calls `result`
+    /// with its result. A trace without a footer, which a killed process leaves, is no error.
     /// # Errors
-    /// `InvalidArgument`: `fast_forward` is not above 0 · `Incomplete` unless it was prepared, or
-    /// at the end of the trace · `Corruption` of the trace · `IoError` · the error of a query.
+    /// `InvalidArgument`: `fast_forward` is not above 0 · `Incomplete`: before
+    /// [`prepare`](Self::prepare), or at the end of the trace · `Corruption` of the trace ·
+    /// `IoError` · the error of a query.
     pub fn replay(
         &mut self,
         options: &ReplayOptions,
@@ -214,7 +216,7 @@ impl Replayer {
         Ok(Some(Record { bytes, plain }))
     }
 
-    /// Sleeps until a record's time has come.
+    /// Sleeps until the time at which a record is due.
     fn wait_for(&self, timestamp: u64, began_at: u64, fast_forward: f64) {
         let clock = &self.db.inner.engine.env.clock;
         let after = timestamp.saturating_sub(self.header_timestamp) as f64 / fast_forward;
@@ -297,11 +299,11 @@ fn is_no_query(kind: u8) -> bool {
     !queries.iter().any(|query| *query as u8 == kind)
 }
 
-/// The operations of a batch that has markers of prepared transactions; `None` if it has none.
-/// RocksDB traces both records of such a transaction: the operations of the first wait for the
-/// commit, which may repeat them.
+/// The operations to write for a batch with markers of prepared transactions; `None` for a batch
+/// without markers. RocksDB traces both the prepare and the commit of a transaction. Operations of
+/// the prepare are stored in `prepared`; the commit writes them, unless its record repeats them.
 /// # Errors
-/// Those of `WriteBatch::push`. Bytes that are no batch are left to the write.
+/// Those of `WriteBatch::push`. Bytes that are no batch are no error here; writing them fails.
 fn plain_batch(bytes: &[u8], prepared: &mut BTreeMap<Vec<u8>, WriteBatch>) -> Result<Option<WriteBatch>> {
     let Ok(batch) = WriteBatch::from_bytes(bytes.to_vec()) else { return Ok(None) };
     if !batch.content().transaction_markers {

@@ -3,10 +3,11 @@
 //! Invariants
 //!  1. `immutables` is ordered from oldest to newest; flushes take a prefix and are installed in
 //!     that order.
-//!  2. `history` is older than all others, in the same order, and without a gap. Every write since
-//!     it began is in one of them, or in an ingested file with a sequence number up to `ingested`.
-//!  3. Everything in a memtable is in WALs numbered at least its `log_number`, or was written
-//!     without WAL.
+//!  2. `history` has flushed memtables, oldest first, all older than `immutables`. Every write
+//!     since the first of them is in a memtable here, or in an ingested file with a sequence number
+//!     up to `ingested`.
+//!  3. Each entry of a memtable is in a WAL numbered at least `log_number`, or was written without
+//!     WAL.
 
 use crate::options::ColumnFamilyOptions;
 use esker_base::sync::{Arc, Weak};
@@ -17,9 +18,9 @@ use std::collections::VecDeque;
 /// The limits at which a memtable is flushed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemTableLimits {
-    /// `write_buffer_size`, and as in RocksDB six tenths of an arena block more.
+    /// `write_buffer_size` plus six tenths of an arena block, as in RocksDB.
     bytes: usize,
-    /// `memtable_max_range_deletions`; 0: any number.
+    /// `memtable_max_range_deletions`; 0 means no limit.
     range_deletions: u32,
 }
 
@@ -34,18 +35,18 @@ impl MemTableLimits {
         }
     }
 
-    /// Bytes that a full memtable uses.
+    /// Bytes at which a memtable is full.
     pub(crate) fn bytes(self) -> usize {
         self.bytes
     }
 
-    /// Whether the memtable uses as many bytes as it may.
+    /// Whether the memtable has reached the limit of bytes.
     #[inline]
     pub(crate) fn has_too_many_bytes(self, mem: &MemTable) -> bool {
         mem.used_bytes() >= self.bytes
     }
 
-    /// Whether it holds `memtable_max_range_deletions` or more.
+    /// Whether the memtable has reached the limit of range deletions.
     pub(crate) fn has_too_many_range_deletions(self, mem: &MemTable) -> bool {
         self.range_deletions > 0 && mem.num_range_deletes() >= u64::from(self.range_deletions)
     }
@@ -55,13 +56,14 @@ impl MemTableLimits {
 #[derive(Debug)]
 pub(crate) struct ImmutableMemTable {
     pub(crate) mem: Arc<MemTable>,
-    /// The oldest WAL that holds some of its entries.
+    /// The oldest WAL that has entries of this memtable.
     pub(crate) log_number: FileNumber,
-    /// The WAL begun when it was full: this WAL and later ones hold none of its entries.
+    /// The WAL that was begun when this memtable became immutable. That WAL and later ones have no
+    /// entry of it.
     pub(crate) next_log_number: FileNumber,
     /// See [`MemTables::section`].
     section: Option<FileNumber>,
-    /// Whether a flush job has it.
+    /// Whether a flush job writes this memtable.
     pub(crate) flushing: bool,
 }
 
@@ -69,23 +71,23 @@ pub(crate) struct ImmutableMemTable {
 #[derive(Debug)]
 pub(crate) struct MemTables {
     pub(crate) active: Arc<MemTable>,
-    /// The oldest WAL that holds some entries of `active`.
+    /// The oldest WAL that has entries of `active`.
     pub(crate) log_number: FileNumber,
-    /// The oldest WAL with a prepared section whose commit, in a later WAL, wrote into `active`:
-    /// replaying the commit takes both.
+    /// The oldest WAL with a prepared section whose commit, in a later WAL, wrote into `active`. A
+    /// replay of the commit needs both WALs.
     section: Option<FileNumber>,
     pub(crate) immutables: Vec<ImmutableMemTable>,
     /// Flushed memtables, oldest first, kept for transactions that check for conflicts.
     history: VecDeque<Arc<MemTable>>,
-    /// The sequence number of the newest file that was ingested past them since the database was
-    /// opened.
+    /// The newest sequence number of an ingested file since the database was opened. Its entries
+    /// are in no memtable.
     pub(crate) ingested: SequenceNumber,
-    /// Memtables that only readers may still hold.
+    /// Dropped memtables. Readers may keep them alive.
     pinned: Vec<Weak<MemTable>>,
 }
 
 impl MemTables {
-    /// Memtables with this active one.
+    /// Memtables of a family with `active` only.
     pub(crate) fn new(active: Arc<MemTable>, log_number: FileNumber) -> MemTables {
         MemTables {
             active,
@@ -113,8 +115,8 @@ impl MemTables {
         self.log_number = log_number;
     }
 
-    /// Takes the memtables of a secondary: an active one, the WAL of its entries, and older ones
-    /// with theirs, oldest first.
+    /// Replaces the memtables of a secondary. `log_number` is the WAL of `active`; `sealed` has the
+    /// immutable memtables, oldest first, each with its WAL.
     pub(crate) fn follow(
         &mut self,
         active: Arc<MemTable>,
@@ -134,9 +136,8 @@ impl MemTables {
             .collect();
     }
 
-    /// Retires the first `count` immutable memtables, which are in tables now. They are kept as
-    /// long as all memtables together take at most `max_bytes`
-    /// (`max_write_buffer_size_to_maintain`).
+    /// Moves the first `count` immutable memtables, which a flush has written, to `history`. Then
+    /// trims `history` to `max_bytes` (`max_write_buffer_size_to_maintain`).
     pub(crate) fn retire(&mut self, count: usize, max_bytes: usize) {
         self.history.extend(self.immutables.drain(..count).map(|immutable| immutable.mem));
         self.trim_history(max_bytes);
@@ -162,8 +163,7 @@ impl MemTables {
         oldest.approximate_memory_usage()
     }
 
-    /// A lower bound of the sequence numbers in the oldest flushed memtable; `None` if none is
-    /// kept.
+    /// A lower bound of the sequence numbers in `history`; `None` if it is empty.
     pub(crate) fn oldest_history(&self) -> Option<SequenceNumber> {
         self.history.front().map(|mem| mem.earliest_seqno())
     }
@@ -172,12 +172,12 @@ impl MemTables {
         self.history.iter().map(|mem| mem.approximate_memory_usage()).sum()
     }
 
-    /// Number of flushed memtables that are kept.
+    /// Number of memtables in `history`.
     pub(crate) fn num_flushed(&self) -> usize {
         self.history.len()
     }
 
-    /// Bytes of all memtables, including those that only readers hold.
+    /// Bytes of all memtables, including dropped ones that readers keep alive.
     pub(crate) fn memory_usage_with_pinned(&self) -> usize {
         let pinned = self.pinned.iter().filter_map(Weak::upgrade);
         let pinned: usize = pinned.map(|mem| mem.approximate_memory_usage()).sum();
@@ -189,13 +189,13 @@ impl MemTables {
         self.history.iter().rev().cloned().collect()
     }
 
-    /// Notes a commit into `active` whose prepared section is in `wal`.
+    /// Records that a commit wrote into `active` and has its prepared section in `wal`.
     pub(crate) fn note_section(&mut self, wal: FileNumber) {
         self.section = Some(self.section.map_or(wal, |section| section.min(wal)));
     }
 
-    /// The oldest WAL with a prepared section that some memtable depends on, without the first
-    /// `flushed` immutable ones.
+    /// The oldest WAL with a prepared section that a memtable depends on. The first `flushed`
+    /// immutable memtables do not count.
     pub(crate) fn oldest_section(&self, flushed: usize) -> Option<FileNumber> {
         let waiting = self.immutables.iter().skip(flushed).filter_map(|i| i.section);
         waiting.chain(self.section).min()
@@ -211,12 +211,12 @@ impl MemTables {
         self.immutables.iter().rev().map(|i| i.mem.clone()).collect()
     }
 
-    /// Number of waiting memtables that no flush job has.
+    /// Number of immutable memtables that no flush job has taken.
     pub(crate) fn not_flushing(&self) -> usize {
         self.immutables.iter().filter(|i| !i.flushing).count()
     }
 
-    /// Bytes of the memtables that are not flushed.
+    /// Bytes of the active and the immutable memtables, without `history`.
     pub(crate) fn memory_usage(&self) -> usize {
         self.active.approximate_memory_usage()
             + self.immutables.iter().map(|i| i.mem.approximate_memory_usage()).sum::<usize>()

@@ -24,7 +24,8 @@ pub(crate) struct ManualRange<'a> {
     /// Last user key, inclusive.
     pub(crate) end: Option<&'a [u8]>,
     pub(crate) options: &'a CompactRangeOptions,
-    /// Entries with a newer timestamp go: no file moves as it is.
+    /// If set, the compaction removes entries with a newer timestamp, so it never moves a file
+    /// unchanged.
     pub(crate) trim_ts: Option<Arc<[u8]>>,
 }
 
@@ -32,9 +33,9 @@ pub(crate) struct ManualRange<'a> {
 /// each step the picker chooses the next one from the current version, because levels can change
 /// during a wait.
 /// # Errors
-/// The first step's error, or that of [`check_may_run`]; earlier steps stay done. With
-/// `change_level` also `NotSupported` and `InvalidArgument`: the range was compacted, and the files
-/// stay in their level.
+/// The error of a step, or that of [`check_may_run`]. Earlier steps keep their effect. With
+/// `change_level` also `NotSupported` and `InvalidArgument`: the range is compacted, but its files
+/// were not moved to the target level.
 pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Result<()> {
     let canceled = range.options.canceled.as_ref();
     let exclusive = range.options.exclusive_manual_compaction;
@@ -52,15 +53,15 @@ pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Re
         wait(engine, id)?.0?;
     }
     let Some(level) = steps.arrived_at().filter(|_| range.options.change_level) else { return Ok(()) };
-    // Nothing else may run: a waiting plan names files by their levels, which the move would
-    // change.
+    // No other compaction may run or wait: its plan names files by level, and this step changes the
+    // level.
     let _guard = guard.map_or_else(|| ExclusiveCompaction::acquire(engine, canceled), Ok)?;
     refit_level(engine, range.family, level, range.options.target_level)
 }
 
-/// Opens tables of the range whose properties were not read yet: the picker must know which of
-/// them may lose entries. A table whose sequence numbers are all 0 loses none. If a table cannot
-/// be opened, the compaction reports that.
+/// Opens tables of the range whose properties are not loaded. The picker needs the properties to
+/// find tables that a compaction can shrink. A table whose sequence numbers are all 0 cannot
+/// shrink. If a table cannot be opened, the compaction reports the error.
 fn read_properties(engine: &Engine, range: &ManualRange<'_>) {
     let pace = read_pace(&engine.db_options());
     let super_version = range.family.super_version.load_full();
@@ -74,7 +75,7 @@ fn read_properties(engine: &Engine, range: &ManualRange<'_>) {
 /// Checks that a manual compaction may begin its next step.
 /// # Errors
 /// `ShutdownInProgress` · `Incomplete` with `ManualCompactionPaused`: manual compactions are
-/// disabled, or its caller has cancelled it.
+/// disabled, or the caller has cancelled this one.
 pub(crate) fn check_may_run(
     engine: &Engine,
     state: &DbState,
@@ -92,8 +93,8 @@ pub(super) fn manual_compaction_paused() -> Error {
     Error::incomplete("").with_subcode(SubCode::ManualCompactionPaused)
 }
 
-/// Refuses manual compactions until [`enable_manual_compaction`] is called as many times. Stops
-/// those that wait or run, and waits for their ends.
+/// Disables manual compactions until [`enable_manual_compaction`] is called as often. Stops waiting
+/// and running manual compactions, and waits for their ends.
 pub(crate) fn disable_manual_compaction(engine: &Engine) {
     let mut state = engine.state.lock();
     state.manual_disabled += 1;
@@ -107,13 +108,14 @@ pub(crate) fn disable_manual_compaction(engine: &Engine) {
     }
 }
 
-/// Undoes one [`disable_manual_compaction`]. Without one, the next call of that does nothing.
+/// Undoes one [`disable_manual_compaction`]. If none precedes it, the next
+/// [`disable_manual_compaction`] has no effect.
 pub(crate) fn enable_manual_compaction(engine: &Engine) {
     engine.state.lock().manual_disabled -= 1;
 }
 
 /// Marks the tables that may hold keys of the range for compaction, except those of the last level
-/// that has files. Queues the family if it compacts by itself.
+/// that has files. Queues the family if it compacts automatically.
 pub(crate) fn suggest_compact_range(
     engine: &Arc<Engine>,
     family: &ColumnFamily,
@@ -131,11 +133,11 @@ pub(crate) fn suggest_compact_range(
     maybe_schedule(engine, &mut state);
 }
 
-/// Merges these files, and those that must go with them, into `output_level`, and waits. Returns
-/// the new files, and with `wants_info` a description.
+/// Compacts the named files into `output_level` and waits. Adds files that the picker must include.
+/// Returns the new files, and with `wants_info` a description of the job.
 /// # Errors
-/// Those of [`pick_files`] and [`check_may_run`] · the background error in force, or the
-/// compaction's own.
+/// Those of [`pick_files`] and [`check_may_run`] · the background error in force · the error of the
+/// compaction.
 pub(crate) fn compact_files(
     engine: &Arc<Engine>,
     family: &Arc<ColumnFamily>,
@@ -162,8 +164,8 @@ pub(crate) fn compact_files(
     let (version, running, path) = (&found.version, &found.running, options.output_path_id);
     let mut plan = pick_files(version, &found.compaction_options, running, files, output_level, path)?;
     if output_level > 0 {
-        // The caller sets the size of outputs, so they need not end where files of the next level
-        // do.
+        // The caller sets the size of outputs, so outputs are not cut at the bounds of grandparent
+        // files.
         plan.grandparents.clear();
         plan.target_file_size = options.output_file_size_limit;
         plan.max_output_file_size = options.output_file_size_limit;
@@ -176,10 +178,10 @@ pub(crate) fn compact_files(
     files.map(|files| (files, info))
 }
 
-/// The files that `compact_files` has written, and the description of its job.
+/// Files that a `compact_files` has written, and the description of its job.
 pub(crate) type Compacted = (Vec<FileNumber>, Option<Box<CompactionJobInfo>>);
 
-/// Marks the plan's inputs and queues a job for it; returns the id to wait for.
+/// Marks the plan's inputs, queues a job for the plan, and returns the job's id for [`wait`].
 fn queue(
     engine: &Arc<Engine>,
     state: &mut DbState,
@@ -206,7 +208,7 @@ fn queue(
     id
 }
 
-/// While this lives, no other compaction of the database runs or is planned.
+/// A guard: while it lives, no other compaction of the database runs or is planned.
 struct ExclusiveCompaction<'a>(&'a Arc<Engine>);
 
 impl<'a> ExclusiveCompaction<'a> {
@@ -243,7 +245,8 @@ impl Drop for ExclusiveCompaction<'_> {
     }
 }
 
-/// Queues the next plan once no running job is in its way; `None` if nothing is left to do.
+/// Waits until no running job conflicts with the next plan, and queues the plan. `None` if no step
+/// is left.
 fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) -> Result<Option<u64>> {
     let mut state = engine.state.lock();
     loop {
@@ -269,7 +272,8 @@ fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) 
             }
             ManualStep::Run(mut plan) => {
                 plan.trim_ts.clone_from(&range.trim_ts);
-                // As in RocksDB, a service gets several files of level 0, which might overlap.
+                // As in RocksDB, with a compaction service several files of level 0 are compacted,
+                // not moved: they might overlap.
                 let is_for_service = engine.options.compaction_service.is_some()
                     && plan.inputs.first().is_some_and(|first| first.level == 0 && first.files.len() > 1);
                 plan.is_trivial_move &= range.trim_ts.is_none() && !is_for_service;
@@ -281,12 +285,11 @@ fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) 
     }
 }
 
-/// The files or the error of a compaction that has begun, and its description.
+/// The result of a compaction that has begun: its files or its error, and its description.
 type Ended = (Result<Vec<FileNumber>>, Option<Box<CompactionJobInfo>>);
 
-/// Waits for the end of a queued compaction: its files or error, and its description.
-/// # Errors
-/// Those of [`may_still_start`]; it has not begun then.
+/// Waits for the end of a queued compaction and returns its result. The error of
+/// [`may_still_start`] ends the wait: then the compaction has not begun.
 fn wait(engine: &Engine, id: u64) -> Result<Ended> {
     let mut state = engine.state.lock();
     loop {

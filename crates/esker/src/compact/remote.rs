@@ -1,15 +1,14 @@
 //! Key ranges of compactions that workers of the compaction service run.
 //!
-//! In: a plan, one key range. Out: the worker's tables, in the database's directory and checked; or
-//! nothing, and the range is compacted here.
+//! In: a plan, one key range. Out: the worker's tables, checked and in the database's directory; or
+//! none, and this process compacts the range.
 //!
 //! Files: `accept.rs` takes a worker's tables in · `worker.rs` runs a job for another process.
 //!
 //! Source: RocksDB `db/compaction/compaction_service_job.cc`.
 //!
 //! Invariants
-//!  1. The inputs go only once every entry of them is accounted for: a worker must have read as
-//!     many as there are.
+//!  1. Inputs are dropped only if the workers have read as many entries as the inputs have.
 //!  2. A result that is refused leaves no file in the database's directories.
 
 mod accept;
@@ -32,10 +31,11 @@ use esker_base::{Error, FileNumber, Result, Severity};
 use esker_env::Priority;
 use esker_format::compaction_service::{CompactionServiceInput, CompactionServiceResult};
 
-/// The first user key of a range, and the first one behind it.
+/// The user keys of a range: from the first, inclusive, to the second, exclusive. `None`:
+/// unbounded.
 pub(super) type JobRange<'a> = (&'a Option<Vec<u8>>, &'a Option<Vec<u8>>);
 
-/// Has a worker compact the range. `None`: it is to be done here.
+/// Lets a worker compact the range. `None`: the caller must compact it itself.
 pub(super) fn run(context: &SubjobContext<'_>, range: JobRange<'_>) -> Option<SubjobResult> {
     let service = context.engine.options.compaction_service.as_ref()?;
     let done = contained("a compaction service", Severity::HardError, || match job_of(context, range)? {
@@ -49,8 +49,8 @@ pub(super) fn run(context: &SubjobContext<'_>, range: JobRange<'_>) -> Option<Su
 fn job_of(context: &SubjobContext<'_>, range: JobRange<'_>) -> Result<Option<CompactionServiceInput>> {
     let (engine, plan, cf) = (context.engine, context.plan, context.cf);
     let paths = cf.tables.paths();
-    // A result says nothing of blob files, OPTIONS files name no paths, and bounds without their
-    // timestamps are those of no table.
+    // A worker cannot report blob files, and OPTIONS files name no paths. If tables have no
+    // timestamps, their bounds differ from those of the inputs.
     let has_blobs = context.options.enable_blob_files
         || plan.input_files().any(|(_, f)| f.oldest_blob_file_number.is_some());
     let is_elsewhere = paths.all().len() > 1 || paths.first() != engine.path;
@@ -99,7 +99,8 @@ fn info_of(context: &SubjobContext<'_>) -> CompactionServiceJobInfo {
     }
 }
 
-/// Hands the job to the service and waits for the result. `None`: the range is to be done here.
+/// Schedules the job with the service and waits for the result. `None`: the caller must compact the
+/// range itself.
 /// # Errors
 /// The worker's, or the service's.
 fn by_worker(
@@ -171,8 +172,8 @@ fn failure(bytes: &[u8]) -> Error {
     Error::incomplete(format!("CompactionService failed to run the compaction job {what}."))
 }
 
-/// Whether workers have left entries of the inputs out. They are counted for all ranges together:
-/// no table says how many entries of it are in a range.
+/// Whether workers have skipped entries of the inputs. The check needs all ranges together, because
+/// tables do not record how many entries are in a range.
 pub(super) fn lacks_entries(
     engine: &Engine,
     cf: &ColumnFamily,
@@ -191,7 +192,7 @@ pub(super) fn lacks_entries(
     lacking
 }
 
-/// The entries of a plan's inputs, without range tombstones.
+/// Number of entries in a plan's inputs, without range tombstones.
 /// # Errors
 /// Those of opening a table.
 fn entries_of(cf: &ColumnFamily, plan: &CompactionPlan) -> Result<u64> {

@@ -1,6 +1,6 @@
 //! One key range of a compaction.
 //!
-//! In: the plan's files, cut to `[start, end)`. Out: finished output files.
+//! In: the plan's input files, restricted to `[start, end)`. Out: finished output files.
 
 use super::output::Outputs;
 use crate::cf::ColumnFamily;
@@ -45,7 +45,8 @@ pub(super) struct SubjobContext<'a> {
     pub(super) plan: &'a CompactionPlan,
     pub(super) snapshots: &'a [SequenceNumber],
     pub(super) cancelled: &'a Arc<AtomicBool>,
-    /// The open tables of another directory that the outputs go to; `None`: the family's own.
+    /// The table cache of the output directory, if a worker writes outputs there. `None`: the
+    /// family's own.
     pub(super) elsewhere: Option<&'a TableCache>,
 }
 
@@ -55,8 +56,8 @@ pub(super) struct SubjobResult {
     pub(super) files: Vec<FileMetaData>,
     /// Deleted runs in these files that pre-scans should visit.
     pub(super) long_deleted_runs: Vec<LongDeletedRun>,
-    /// The files whose older versions are kept for snapshots only, not because entries are young or
-    /// have timestamps.
+    /// Output files whose older versions are kept for snapshots only, not for young entries or
+    /// timestamps.
     pub(super) kept_for_snapshots: Vec<FileNumber>,
     /// Files to delete if the job fails.
     pub(super) created: Vec<FileNumber>,
@@ -64,13 +65,13 @@ pub(super) struct SubjobResult {
     /// Blob files to delete if the job fails.
     pub(super) created_blobs: Vec<FileNumber>,
     pub(super) stats: CompactionIteratorStats,
-    /// References to blob files by its inputs, and by the entries it has written.
+    /// References to blob files, of the inputs and of the written entries.
     pub(super) blobs_in: BlobTally,
     pub(super) blobs_out: BlobTally,
     /// Bytes and number of values from blob files that the compaction wrote again.
     pub(super) blob_bytes_read: u64,
     pub(super) blobs_read: u64,
-    /// Whether a worker of the compaction service did it.
+    /// Whether a worker of the compaction service ran this subcompaction.
     pub(super) is_remote: bool,
     pub(super) result: Option<esker_base::Error>,
 }
@@ -131,15 +132,15 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     made
 }
 
-/// The outputs in which nothing was kept but for snapshots.
+/// The outputs in which older versions were kept for snapshots only.
 pub(super) fn kept_for_snapshots(context: &SubjobContext<'_>, files: &[FileMetaData]) -> Vec<FileNumber> {
     let plan = context.plan;
     let is_last = plan.is_bottommost || plan.reason == CompactionReason::BottommostFiles;
     if !is_last || may_be_recent(context) {
         return Vec::new();
     }
-    // Versions that a reader at a timestamp may still need go once `full_history_ts_low` passes
-    // them.
+    // A file with timestamps from `full_history_ts_low` on may also keep versions for reads at a
+    // timestamp.
     let (low, icmp) = (plan.version.full_history_ts_low(), &context.cf.icmp);
     let is_old = |f: &&FileMetaData| {
         f.max_timestamp.is_empty() || icmp.compare_timestamps(&f.max_timestamp, low).is_lt()
@@ -197,8 +198,8 @@ fn write_all(
     outputs.finish_file(&mut entries, None)
 }
 
-/// Whether an input may hold entries that `preserve_internal_time_seconds` protects. No entry is
-/// younger than its file.
+/// Whether an input may hold entries that `preserve_internal_time_seconds` protects. The creation
+/// time of a file bounds the age of its entries.
 fn may_be_recent(context: &SubjobContext<'_>) -> bool {
     let seconds = context.options.preserve_internal_time_seconds;
     let limit = context.engine.env.clock.now_seconds().saturating_sub(seconds);
@@ -213,7 +214,7 @@ fn keeps_history(context: &SubjobContext<'_>) -> bool {
     context.cf.icmp.timestamp_size() > 0 && context.options.persist_user_defined_timestamps
 }
 
-/// Adds the effect of a file's range tombstones, in a family with user-defined timestamps.
+/// Adds a file's range tombstones to the compaction, in a family with user-defined timestamps.
 fn take_stored_tombstones(
     context: &SubjobContext<'_>,
     reader: &TableReader,
@@ -242,8 +243,8 @@ fn take_stored_tombstones(
 
 type Inputs = (Vec<MergeChild>, RangeDelAggregator, Vec<RangeTombstone>);
 
-/// Cursors over all inputs, newest first, and their range tombstones: in a family that keeps
-/// history all, otherwise those that hide entries.
+/// Cursors over all inputs, newest first, and their range tombstones: all in a family that keeps
+/// history; otherwise those that hide entries.
 fn open_inputs(context: &SubjobContext<'_>) -> Result<Inputs> {
     let icmp = &context.cf.icmp;
     let mut range_dels = RangeDelAggregator::new(icmp.clone(), context.snapshots.to_vec());
@@ -286,7 +287,7 @@ pub(super) fn read_pace(options: &DbOptions) -> Option<ReadPace> {
     Some(ReadPace { limiter: limiter.clone(), priority: IoPriority::Low, clock })
 }
 
-/// Opens inputs: blocks do not go into the cache, and much is read ahead.
+/// Opens inputs for one sequential read: blocks bypass the cache, and readahead is long.
 struct CompactionOpener {
     cf: Arc<ColumnFamily>,
     options: TableReadOptions,
@@ -346,7 +347,7 @@ fn beyond_output_level(plan: &CompactionPlan) -> KeyNotExistsBeyond {
     let version: Arc<Version> = plan.version.clone();
     let first_below = plan.output_level + 1;
     if plan.output_level == 0 {
-        // Inside level 0 older files may lie beside the output.
+        // A compaction inside level 0: older files of level 0 may have the key.
         return Box::new(|_| false);
     }
     let mut next_file = vec![0usize; version.num_levels()];
@@ -379,8 +380,7 @@ pub(super) fn output_compression(
     (if plan.never_compress { CompressionType::None } else { compression }, opts)
 }
 
-/// The level that level 0 was compacted to when the plan was made; codecs are configured relative
-/// to it.
+/// The base level when the plan was made. `compression_per_level` counts from it.
 fn base_level(plan: &CompactionPlan, options: &ColumnFamilyOptions) -> usize {
     scores(&plan.version, &PickerOptions::from(options), &RunningCompactions::default()).base_level
 }

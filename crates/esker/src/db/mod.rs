@@ -79,8 +79,9 @@ use esker_env::Env;
 use std::fmt;
 use std::path::Path;
 
-/// An open database. Cloning gives another handle to the same one; it closes when the last handle,
-/// iterator and snapshot are gone, or at [`Db::close`]. All methods may be called from any thread.
+/// An open database. A clone is another handle to the same database. The database closes when its
+/// last handle, iterator and snapshot are dropped, or at [`Db::close`]. Any thread may call any
+/// method.
 #[derive(Clone)]
 pub struct Db {
     pub(crate) inner: Arc<DbInner>,
@@ -92,7 +93,7 @@ impl Db {
         &self.inner.engine.path
     }
 
-    /// The environment of its files, for other files such as traces.
+    /// The environment of the database. Use it for files beside the database's own, such as traces.
     pub fn env(&self) -> &Env {
         &self.inner.engine.traces.env
     }

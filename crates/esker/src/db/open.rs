@@ -1,7 +1,7 @@
 //! Opening: lock, options, column families, recovery, first jobs.
 //!
-//! In: options, a directory, the families to open. Out: a [`Db`], or an error. After an error the
-//! directory is as it was, except for files that no MANIFEST names.
+//! In: options, a directory, the families to open. Out: a [`Db`], or an error. A failed open may
+//! leave new files that no MANIFEST names; it changes nothing else in the directory.
 //!
 //! Source: RocksDB `db/db_impl/db_impl_open.cc`. docs/format/manifest.md states the order of
 //! durable steps.
@@ -49,15 +49,16 @@ use esker_table::{OpenFiles, TableCache};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// A number for each open database of this process. It tells apart their families, and their jobs
-/// in shared thread pools.
+/// A number for each open database of this process. Families, and jobs in shared thread pools,
+/// carry the number of their database.
 static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
 
-/// No engine gives out a larger file number: a file with one does not count.
+/// Largest file number that an engine allocates. `mark_file_numbers_used` ignores files with a
+/// larger one.
 const MOST_GIVEN_OUT: u64 = u64::MAX / 2;
 
 impl Db {
-    /// `secondary`: the directory of a secondary's own files.
+    /// Opens a database in `mode`. `secondary` is the directory for a secondary's own files.
     pub(super) fn open_in_mode(
         options: &DbOptions,
         path: &Path,
@@ -91,7 +92,7 @@ impl Db {
     }
 }
 
-/// The files that a secondary shows entries of.
+/// The files whose entries a secondary shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecondaryReads {
     TablesAndWals,
@@ -113,11 +114,12 @@ struct Opening {
     session_id: String,
     leftovers: Option<Leftovers>,
     tag: u64,
-    /// Shared by all attempts. Files of the owner that one attempt opened stay open for the next.
+    /// Open files of the owner. All attempts to open share them, so a file stays open for the next
+    /// attempt.
     open_files: Arc<OpenFiles>,
-    /// Traces the operations on its files.
+    /// Traces the operations on the database's files.
     io_tracer: Arc<IoTracer>,
-    /// The environment without that tracer.
+    /// The environment without `io_tracer`.
     untraced: Env,
 }
 
@@ -146,7 +148,7 @@ impl Opening {
             fs.create_dir_if_missing(&wal_dir)?;
             let log_dir = options.db_log_dir.as_deref().filter(|_| options.info_log.is_none());
             log_dir.map_or(Ok(()), |dir| fs.create_dir_if_missing(dir))?;
-            // Holds the directories open, so that a later rename of them changes nothing.
+            // Resolves paths from handles of the directories, so a later rename has no effect.
             let directories: Vec<&Path> = [&*path, &wal_dir].into_iter().chain(log_dir).collect();
             if let Some(held) = fs.hold_directories(&directories)? {
                 options.env.fs = held;
@@ -192,7 +194,7 @@ impl Opening {
         }
     }
 
-    /// `notes_options`: whether an OPTIONS file records the options.
+    /// Runs the steps of an open. `notes_options` says whether to write an OPTIONS file.
     fn run(&mut self, notes_options: bool) -> Result<Db> {
         self.leftovers = match self.mode {
             OpenMode::ReadWrite => Leftovers::list(&self.options.env.fs, &self.path, &self.wal_dir),
@@ -257,24 +259,25 @@ impl Opening {
         Ok(db)
     }
 
-    /// The versions that the MANIFEST describes. Unless the database is read-only, takes the
-    /// directories of tables and blob files. Families get their persisted options from the
-    /// MANIFEST.
+    /// Recovers the versions that the MANIFEST describes. Unless the database is read-only, creates
+    /// and locks the directories of tables and blob files. Sets options of `present` families that
+    /// the MANIFEST stores.
     fn recover_manifest(&mut self, present: &mut [ColumnFamilyDescriptor]) -> Result<VersionSet> {
         let fs = self.options.env.fs.clone();
         let descriptors: Vec<_> = present.iter().map(|family| family.for_manifest(&self.path)).collect();
         let manifest = VersionSet::recover(self.version_set_options(&fs), &descriptors)?;
         if self.mode != OpenMode::ReadOnly {
             self.mark_file_numbers_used(&manifest)?;
-            // After the MANIFEST's files are found, so that a directory that is missing is not
-            // created.
+            // This comes after the MANIFEST's files are found, so that a missing directory is an
+            // error and is not created.
             let directories = self.other_directories();
             take_directories(fs.as_ref(), &self.path, &directories, manifest.numbers())?;
             self.leftovers.iter_mut().for_each(|leftovers| leftovers.add_data_directories(&directories));
         }
         let in_manifest: HashMap<&str, _> = manifest.families().map(|f| (f.name(), f)).collect();
         for family in present {
-            // The MANIFEST says whether the family's tables keep timestamps; new ones do the same.
+            // The MANIFEST says whether the family's tables keep timestamps; new tables do the
+            // same.
             let in_manifest = in_manifest.get(family.name.as_str());
             let persisted = in_manifest.is_none_or(|f| f.descriptor().persist_user_defined_timestamps);
             family.options.persist_user_defined_timestamps = persisted;
@@ -282,7 +285,7 @@ impl Opening {
         Ok(manifest)
     }
 
-    /// Recovers the entries that only WALs have. A secondary replays its WALs later.
+    /// Recovers entries that are in WALs only. A secondary replays WALs later.
     fn recover_wals(
         &self,
         manifest: &VersionSet,
@@ -312,7 +315,7 @@ impl Opening {
         }
     }
 
-    /// The WALs to write from now on, and the old ones that recovery has left.
+    /// The WAL manager for new writes. It also lists the old WALs that recovery has left.
     fn new_wals(&self, manifest: &VersionSet, recovered: &RecoveredDb) -> Result<Wals> {
         let old = self.old_wals(manifest, &recovered.cuts)?;
         let mut wals = Wals::new(self.options.env.fs.clone(), self.wal_dir.clone(), self.wal_options(), old);
@@ -329,9 +332,8 @@ impl Opening {
     }
 
     /// Marks the numbers of tables, blob files, MANIFESTs and OPTIONS files in the directory as
-    /// used, so that no new file gets one of them. The current MANIFEST may not know the number of
-    /// a file that a crash left. No MANIFEST knows that of an OPTIONS file, the newest of which
-    /// must have the largest.
+    /// used, so that no new file gets one of them. The MANIFEST may lack a file that a crash left,
+    /// and never names OPTIONS files. Readers take the OPTIONS file with the largest number.
     fn mark_file_numbers_used(&self, manifest: &VersionSet) -> Result<()> {
         for name in self.options.env.fs.children(&self.path)? {
             match parse_file_name(&name) {
@@ -347,8 +349,8 @@ impl Opening {
         Ok(())
     }
 
-    /// The database's id: the MANIFEST's, else that of IDENTITY, else a new one. Writes it to
-    /// IDENTITY if the options want that file and it differs.
+    /// Returns the database's id: that of the MANIFEST, else that of IDENTITY, else a new one.
+    /// Writes it to IDENTITY if the options require that file and its content differs.
     fn agree_on_identity(&self, manifest: &VersionSet, in_file: Option<String>) -> Result<String> {
         let known = manifest.db_id().map(str::to_owned).or_else(|| in_file.clone());
         let db_id = known.unwrap_or_else(identity::generate);
@@ -359,7 +361,7 @@ impl Opening {
         Ok(db_id)
     }
 
-    /// Deletes IDENTITY if the options do not want it. The MANIFEST has the id.
+    /// Deletes IDENTITY if the options exclude it. The MANIFEST has the id.
     fn drop_identity_file(&self) -> Result<()> {
         let (fs, path) = (&self.options.env.fs, file_name::identity_file_name(&self.path));
         if !self.options.write_identity_file && fs.file_exists(&path)? {
@@ -368,8 +370,8 @@ impl Opening {
         Ok(())
     }
 
-    /// Whether there was a database, and the id in its IDENTITY. Makes a database if there was none
-    /// and the options allow it.
+    /// Returns whether the directory had a database, and the id in IDENTITY. Creates a database if
+    /// there was none and the options allow it.
     fn find_or_create(&self) -> Result<(bool, Option<String>)> {
         let fs = &self.options.env.fs;
         let writable = self.mode == OpenMode::ReadWrite;
@@ -401,10 +403,10 @@ impl Opening {
         Ok((existing, in_file))
     }
 
-    /// Refuses to make a database among the files of another one: it would replay their WALs and
-    /// delete their tables. The other one has lost its CURRENT, or was only partly restored or
-    /// destroyed. A database that was only partly created has no such files. With
-    /// `move_leftovers_of_paths`, tables in other directories go to `lost`.
+    /// Refuses to create a database among the files of another one: it would replay their WALs and
+    /// delete their tables. Such files remain if CURRENT is lost, or if a restore or a destroy was
+    /// interrupted. An interrupted creation leaves no such files. With `move_leftovers_of_paths`,
+    /// tables in other directories are moved to `lost`.
     /// # Errors
     /// `Corruption` names one of the files · `InvalidArgument` · `IoError`.
     fn check_for_remains(&self, fs: &dyn FileSystem) -> Result<()> {
@@ -441,8 +443,8 @@ impl Opening {
         Ok(())
     }
 
-    /// Checks at once, not at the first table, that the directory's file system supports direct I/O
-    /// if options ask for it. A new database has no other file than IDENTITY yet.
+    /// If options set direct I/O, checks with CURRENT, in a new database with IDENTITY, that the
+    /// directory's file system supports it.
     fn check_direct_io(&self, fs: &dyn FileSystem, existing: bool) -> Result<()> {
         let names = [
             ("use_direct_reads", self.options.use_direct_reads),
@@ -459,7 +461,7 @@ impl Opening {
         }
     }
 
-    /// Divides the families into those that the database has and those to create.
+    /// Splits the requested families into existing ones and ones to create.
     fn split_families(
         &self,
         existing: bool,
@@ -484,7 +486,8 @@ impl Opening {
         Ok((present, missing))
     }
 
-    /// A new WAL, and a MANIFEST that says so and names the tables that recovery wrote.
+    /// Begins a new WAL. Writes a new MANIFEST with its number and with the tables that recovery
+    /// wrote.
     fn log_recovery(
         &self,
         manifest: &mut VersionSet,
@@ -511,14 +514,14 @@ impl Opening {
             }),
             ..VersionEdit::default()
         });
-        // All families in one group: after a crash in between, replay would otherwise reach some of
-        // them only.
+        // The edits of all families form one atomic group: after a crash, a replay applies all of
+        // them or none.
         let log = LogOptions { new_manifest: true, atomic_group: recovered.families.len() > 1 };
         manifest.log_and_apply(edits.collect(), log)?;
         Ok(())
     }
 
-    /// The WALs in the archive; none if it cannot be listed.
+    /// The WALs in the archive; none if the directory cannot be listed.
     fn archived_wals(&self) -> Vec<FileNumber> {
         let archive = self.wal_dir.join(file_name::ARCHIVE_DIR);
         wals_in(self.options.env.fs.as_ref(), &archive).unwrap_or_else(|e| {
@@ -527,13 +530,14 @@ impl Opening {
         })
     }
 
-    /// The WALs that no family needs: the archive and, when read-only, all other WALs. No new WAL
-    /// gets a number that the archive has.
+    /// The old WALs that users may read: those in the archive and, if the database is read-only,
+    /// all others. Marks the numbers of archived WALs as used.
     fn old_wals(&self, manifest: &VersionSet, cuts: &[(FileNumber, u64)]) -> Result<OldWals> {
         let fs = self.options.env.fs.as_ref();
         let mut old = OldWals::new(&self.options);
         cuts.iter().for_each(|(number, bytes)| old.cut(*number, *bytes));
-        // Before the archive is listed, because the owner may move WALs there meanwhile.
+        // Lists these WALs before the archive, because the owner may move WALs into the archive
+        // meanwhile.
         if self.mode == OpenMode::ReadOnly {
             wals_in(fs, &self.wal_dir)?.into_iter().for_each(|number| old.retire(number));
         }
@@ -550,8 +554,8 @@ impl Opening {
         Ok(old)
     }
 
-    /// Writes prepared sections durably to the new WAL, because the old WALs go. The same record
-    /// takes back uncommitted ops that tables hold, so both take effect together.
+    /// Writes prepared sections durably to the new WAL, because the old WALs are deleted. The same
+    /// record undoes uncommitted operations in tables, so both take effect together.
     fn log_prepared(wals: &mut Wals, prepared: &[PreparedTransaction]) -> Result<()> {
         for transaction in prepared {
             let section = transaction.is_prepared.then_some(&transaction.batch);
@@ -633,7 +637,7 @@ impl Opening {
         }))
     }
 
-    /// The table caches of all families. If all tables stay open, this opens them.
+    /// Makes the table caches of all families. If all tables stay open, opens the tables.
     fn open_tables(
         &self,
         manifest: &VersionSet,
@@ -663,9 +667,9 @@ impl Opening {
         Ok(BeforeManifest { progress, wals: wals_in(fs, &self.wal_dir)? })
     }
 
-    /// Opens every file that a read may need, without reading it: the owner may delete it at any
-    /// time. Each takes a descriptor, whatever `max_open_files` says. If the process has no more,
-    /// the other files are opened when they are read, if they still exist.
+    /// Opens every file that a read may need, because the owner may delete it at any time. Reads
+    /// nothing. Each file costs a descriptor, regardless of `max_open_files`. If the process has no
+    /// descriptor left, reads open the other files later, if these still exist.
     /// # Errors
     /// `Corruption`: a file is missing, or has another size than the MANIFEST says.
     fn hold_files(
@@ -712,8 +716,8 @@ impl Opening {
         options
     }
 
-    /// The bytes that a WAL reserves, by RocksDB's rule: 1.1 times the largest write buffer, or a
-    /// smaller limit on WALs or memtables.
+    /// The bytes to preallocate for a WAL, by RocksDB's rule: 1.1 times the largest write buffer,
+    /// or a smaller limit on WALs or memtables.
     fn most_to_preallocate(&self) -> u64 {
         let options = &self.options;
         let largest = self.families.iter().map(|f| f.options.write_buffer_size).max().unwrap_or(0) as u64;

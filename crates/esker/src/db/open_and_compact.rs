@@ -1,4 +1,5 @@
-//! The worker of a remote compaction: opens a database beside its owner, and compacts for it.
+//! The worker of a remote compaction: opens a database that another process owns, and runs a
+//! compaction for it.
 //!
 //! In: a job's bytes. Out: tables in the worker's own directory, and a result's bytes.
 //!
@@ -22,12 +23,12 @@ use esker_format::file_name::{FilePaths, FileType, options_file_name, parse_file
 use esker_table::OpenFiles;
 use std::path::Path;
 
-/// Tables that a worker has open at once.
+/// Number of output tables that a worker keeps open.
 const OPEN_OUTPUTS: usize = 64;
 
 impl Db {
     /// Runs a job of a [`CompactionService`](crate::options::CompactionService) on this thread, and
-    /// returns its result. Mostly in another process than the one that has the database open.
+    /// returns its result. The caller usually is another process than the database's owner.
     ///
     /// Opens the database in `path` as a secondary does, with the options of the OPTIONS file that
     /// the job names and the objects of `overrides`, and without reading WALs. Writes tables and a
@@ -37,11 +38,11 @@ impl Db {
     /// Cost: that of opening the database for reading, and of the compaction. See
     /// [`CompactionService`](crate::options::CompactionService) for an example.
     /// # Errors
-    /// `InvalidArgument`: `input` is no job, is one of another database, names tables or levels
-    /// that the family does not have; or `output_directory` has tables · `NotSupported`: the job's
-    /// version · `Incomplete(ManualCompactionPaused)`: `canceled` is set · those of
-    /// [`Db::open_cf_as_secondary`], of the OPTIONS file and of the compaction. There are no tables
-    /// then.
+    /// `InvalidArgument`: `input` is no job, belongs to another database, or names tables or levels
+    /// that the family does not have; or `output_directory` has tables · `NotSupported`: the job
+    /// has an unknown version · `Incomplete(ManualCompactionPaused)`: `canceled` is set · those of
+    /// [`Db::open_cf_as_secondary`], of the OPTIONS file and of the compaction. After an error the
+    /// worker's tables are deleted.
     pub fn open_and_compact(
         options: &OpenAndCompactOptions,
         path: impl AsRef<Path>,
@@ -98,10 +99,10 @@ fn paused() -> Error {
     Error::incomplete("").with_subcode(SubCode::ManualCompactionPaused)
 }
 
-/// Sees to it that no table is in the worker's directory: a result could not tell it from its own.
-/// `deletes`: those of an earlier worker go.
+/// Ensures that the worker's directory has no table, because a result lists all tables in it. With
+/// `deletes`, deletes the tables of an earlier worker.
 /// # Errors
-/// `InvalidArgument`: there are tables · `IoError`.
+/// `InvalidArgument`: the directory has tables, and `deletes` is false · `IoError`.
 fn make_room(fs: &dyn FileSystem, output: &Path, deletes: bool) -> Result<()> {
     fs.create_dir_if_missing(output)?;
     let is_table = |name: &String| matches!(parse_file_name(name), Some((FileType::Table, _)));
@@ -141,14 +142,14 @@ fn options_of(
         if name == input.cf_name {
             set_known(&mut family, overrides)?;
         }
-        // The default family must be open, too, and is not compacted.
+        // The default family must be opened, too. It is not compacted.
         override_objects(&mut family, overrides, name == input.cf_name);
         families.push(ColumnFamilyDescriptor::new(name, family));
     }
     Ok((options, families))
 }
 
-/// Sets those options of the map that `options` has.
+/// Sets the options of the map that `T` has.
 fn set_known<T: OptionStruct>(options: &mut T, overrides: &CompactionServiceOptionsOverride) -> Result<()> {
     let known = overrides.options_map.iter().filter(|(name, _)| T::find(name).is_some());
     known.into_iter().try_for_each(|(name, value)| options.set_text(name, value))

@@ -1,4 +1,4 @@
-//! The public methods of `trace/`.
+//! Methods of [`Db`] that start and end traces.
 
 use super::Db;
 use crate::trace::{
@@ -9,11 +9,11 @@ use esker_base::{Error, ErrorKind, Result};
 
 impl Db {
     /// Records gets, multi-gets, seeks of iterators and writes to `writer` from now on, in the
-    /// format of RocksDB's traces. A trace under way ends.
+    /// format of RocksDB's traces. A running trace of queries ends first.
     ///
-    /// A multi-get of one key has the record of a get. A prepared transaction has its record when
-    /// it is committed. Writes are in the order of the WAL. Cost while it runs: a lock and the
-    /// record's bytes for each operation; nothing after its end.
+    /// A multi-get of one key is recorded as a get. A prepared transaction is recorded at its
+    /// commit. Writes are in the order of the WAL. Cost while the trace runs: a lock and the
+    /// record's bytes for each operation. Cost after its end: none.
     ///
     /// [`new_file_trace_writer`](crate::trace::new_file_trace_writer) has an example.
     /// # Errors
@@ -30,7 +30,8 @@ impl Db {
 
     /// Ends the trace of queries.
     /// # Errors
-    /// `IoError` if there is none · the first error of its writer: operations were not affected.
+    /// `IoError` if no trace of queries is running · the first error of the trace's writer. Traced
+    /// operations have succeeded all the same.
     pub fn end_trace(&self) -> Result<()> {
         let engine = self.engine();
         engine.check_process()?;
@@ -39,11 +40,12 @@ impl Db {
         tracer.ok_or_else(|| Error::new(ErrorKind::IoError, "No trace file to close"))?.finish()
     }
 
-    /// Records accesses to the block cache to `writer` from now on: one record for each block of a
-    /// table that is looked up or loaded, by any operation.
+    /// Records accesses to the block cache to `writer` from now on. Each lookup and each load of a
+    /// table's block, by any operation, is one record.
     ///
-    /// Accesses of a multi-get name its first key. Cost while it runs: a lock for each access, and
-    /// for gets a look at each entry of a data block; nothing after its end but a load of a static.
+    /// Accesses of a multi-get name its first key. Cost while the trace runs: a lock for each
+    /// access; a get also counts the entries of each data block. Cost after its end: a load of a
+    /// static.
     ///
     /// ```
     /// use esker::Db;
@@ -63,8 +65,8 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `Busy` while such a trace runs · those of `writer` · `ShutdownInProgress` · `NotSupported`
-    /// in a forked child of the process that opened the database.
+    /// `Busy` while another trace of this kind runs · those of `writer` · `ShutdownInProgress` ·
+    /// `NotSupported` in a forked child of the process that opened the database.
     pub fn start_block_cache_trace(
         &self,
         options: &BlockCacheTraceOptions,
@@ -90,9 +92,9 @@ impl Db {
         if has_begun { Ok(()) } else { Err(runs_already()) }
     }
 
-    /// Ends the trace of the block cache. None is no error, as in RocksDB.
+    /// Ends the trace of the block cache. Without a running trace it does nothing, as in RocksDB.
     /// # Errors
-    /// The first error of its writer: operations were not affected.
+    /// The first error of the trace's writer. Traced operations have succeeded all the same.
     pub fn end_block_cache_trace(&self) -> Result<()> {
         let engine = self.engine();
         engine.check_process()?;
@@ -104,12 +106,12 @@ impl Db {
     /// Records operations on the database's files to `writer` from now on, with their times.
     /// Options other than `max_trace_file_size` have no effect, as in RocksDB.
     ///
-    /// [`start_block_cache_trace`](Self::start_block_cache_trace) has an example. Cost while it
-    /// runs: a lock for each operation. Reads of several blocks come one by one then, and not
-    /// through `io_uring`.
+    /// [`start_block_cache_trace`](Self::start_block_cache_trace) has an example. Cost while the
+    /// trace runs: a lock for each operation. A read of several blocks then reads them one by one,
+    /// without `io_uring`.
     /// # Errors
-    /// `Busy` while such a trace runs · those of `writer` · `ShutdownInProgress` · `NotSupported`
-    /// in a forked child of the process that opened the database.
+    /// `Busy` while another trace of this kind runs · those of `writer` · `ShutdownInProgress` ·
+    /// `NotSupported` in a forked child of the process that opened the database.
     pub fn start_io_trace(&self, options: &TraceOptions, writer: Box<dyn TraceWriter>) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
@@ -117,9 +119,9 @@ impl Db {
         if engine.traces.io.begin(Box::new(IoTrace(trace))) { Ok(()) } else { Err(runs_already()) }
     }
 
-    /// Ends the trace of I/O. None is no error, as in RocksDB.
+    /// Ends the trace of I/O. Without a running trace it does nothing, as in RocksDB.
     /// # Errors
-    /// The first error of its writer: operations were not affected.
+    /// The first error of the trace's writer. Traced operations have succeeded all the same.
     pub fn end_io_trace(&self) -> Result<()> {
         self.engine().check_process()?;
         self.engine().traces.io.end()

@@ -1,4 +1,4 @@
-//! Opening a database without what was written after a timestamp.
+//! Opens a database without entries whose timestamp is newer than a given one.
 //!
 //! In: a database whose families have user-defined timestamps; a timestamp. Out: the open database,
 //! in which no table has an entry with a newer timestamp.
@@ -18,9 +18,9 @@ impl Db {
     /// `trim_ts`: values, operands, deletions and range deletions. Families without timestamps stay
     /// as they are.
     ///
-    /// Use it to bring families back to one point in time after a crash, before anything is
-    /// written. Versions up to `trim_ts` that compactions have dropped before, because
-    /// `full_history_ts_low` allowed it, do not come back.
+    /// Use it after a crash, before the first write, to bring families back to one point in time.
+    /// Versions up to `trim_ts` do not come back if a compaction has dropped them, as
+    /// `full_history_ts_low` allows.
     ///
     /// Cost: flushes the recovered entries, then rewrites every table of the families with
     /// timestamps. The call returns when that is done.
@@ -50,10 +50,9 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: `avoid_flush_during_recovery` is on, or a family has timestamps of
     /// another size than `trim_ts` · `NotSupported`: a family with timestamps does not keep them in
-    /// tables, or compacts in the FIFO style, which rewrites nothing. Nothing has been changed then
-    /// · those of [`Db::open_cf`] · the error of a flush or compaction: entries may be gone, and
-    /// those that are left are newer than `trim_ts` or not. The database is closed again; repeat
-    /// the call.
+    /// tables, or compacts in the FIFO style, which rewrites nothing. In these cases nothing has
+    /// changed · those of [`Db::open_cf`] · the error of a flush or compaction: some newer entries
+    /// are gone, others are still there. The database is closed again; repeat the call.
     pub fn open_and_trim_history(
         options: &DbOptions,
         path: impl AsRef<Path>,
@@ -78,7 +77,7 @@ impl Db {
         match trimmed {
             Ok(()) => Ok(db),
             Err(e) => {
-                // The error that counts is that of the trimming.
+                // The caller gets the error of the trimming, not that of the close.
                 db.close().unwrap_or_default();
                 Err(e)
             }
@@ -90,7 +89,8 @@ impl Db {
             return Err(not_persisted().at(format_args!("column family '{}'", family.name())));
         }
         self.inner.write_path.flush(&[family.id()], FlushReason::ManualCompaction, true)?;
-        // No other compaction may write a table meanwhile: it would pass for one that is trimmed.
+        // No other compaction may run meanwhile: its untrimmed output would look like a trimmed
+        // table.
         let options = CompactRangeOptions {
             exclusive_manual_compaction: true,
             bottommost_level_compaction: BottommostLevelCompaction::ForceOptimized,
@@ -103,7 +103,7 @@ impl Db {
     }
 }
 
-/// Checks that newer entries of a family can be removed, if it has timestamps.
+/// If the family has timestamps, checks that its newer entries can be removed.
 fn check_may_trim(family: &ColumnFamilyDescriptor, trim_ts: &[u8]) -> Result<()> {
     let options = &family.options;
     let size = options.comparator.timestamp_size();

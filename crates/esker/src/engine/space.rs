@@ -1,5 +1,5 @@
-//! The database's dealings with its `sst_file_manager`: files it has, files it deletes, and the
-//! limit on their space.
+//! Calls of the database to its `sst_file_manager`: it reports existing files, deletes files, and
+//! checks the space limit.
 //!
 //! Source: RocksDB `file/file_util.cc` (`DeleteDBFile`), `DBImpl::TrackOrUntrackFiles`.
 
@@ -11,8 +11,9 @@ use esker_format::file_name::{FileType, parse_file_name};
 use std::path::{Path, PathBuf};
 
 impl Engine {
-    /// Deletes a file of the database: tables, blob files, trash, and WALs beside them at the pace
-    /// of the `sst_file_manager`, other files at once.
+    /// Deletes a file of the database. Tables, blob files and trash are deleted at the pace of the
+    /// `sst_file_manager`, and WALs too if they lie in the same directory. Other files are deleted
+    /// at once.
     /// # Errors
     /// `IoError`.
     pub(crate) fn delete_file(&self, path: &Path) -> Result<()> {
@@ -38,8 +39,8 @@ impl Engine {
         [&self.path].into_iter().chain(&*self.other_directories.lock()).cloned().collect()
     }
 
-    /// Shows the `sst_file_manager` the tables, blob files and trash that are there. One system
-    /// call for each.
+    /// Reports existing tables, blob files and trash to the `sst_file_manager`. Costs one system
+    /// call a file.
     /// # Errors
     /// `IoError`.
     pub(crate) fn track_existing_files(&self) -> Result<()> {
@@ -55,7 +56,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The manager must not touch the directories any more.
+    /// Makes the `sst_file_manager` stop tracking and deleting files in this database's
+    /// directories.
     pub(crate) fn end_file_tracking(&self) {
         if let Some(manager) = &self.options.sst_file_manager {
             let directories = self.data_directories();

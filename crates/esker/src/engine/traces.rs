@@ -1,19 +1,19 @@
-//! Whether reads and writes are traced: the mark that they find in `open_tag`.
+//! Updates the bit of `open_tag` that makes reads and writes look for traces.
 
 use super::Engine;
 use crate::trace::TRACED;
 use esker_base::sync::atomic::Ordering::Relaxed;
 
 impl Engine {
-    /// Makes reads and writes look for traces as long as there is one for them. Call it after each
-    /// begin and end. A closed database stays closed.
+    /// Sets or clears the bit by the running traces. Call it after each start or end of a trace. In
+    /// a closed database it does nothing.
     pub(crate) fn update_traced(&self) {
-        // Of two calls at once, the later one sees both changes.
+        // If two threads call at once, the later call sees both changes.
         let _marking = self.traces.marking.lock();
         let is_traced = self.traces.want_gets();
         let (plain, traced) = (self.tag, self.tag | TRACED);
         let (from, to) = if is_traced { (plain, traced) } else { (traced, plain) };
-        // A failed exchange: it is so already, or the database was closed.
+        // The exchange fails if the bit is right already, or if the database was closed.
         _ = self.open_tag.compare_exchange(from, to, Relaxed, Relaxed);
     }
 

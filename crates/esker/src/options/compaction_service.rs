@@ -21,20 +21,20 @@ use esker_base::table_properties_collector::TablePropertiesCollectorFactoryRef;
 use esker_env::{Env, Priority};
 use std::fmt;
 
-/// Where a job of a compaction service stands.
+/// The state of a job of a compaction service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CompactionServiceJobStatus {
-    /// It was scheduled, or it is done.
+    /// The job was scheduled, or it has succeeded.
     Success = 0,
-    /// It failed: so does the compaction.
+    /// The job has failed, and the compaction fails with it.
     Failure = 1,
-    /// It was given up: so is the compaction.
+    /// The service has aborted the job, and the compaction ends with `Aborted`.
     Aborted = 2,
     /// The database runs the compaction itself.
     UseLocal = 3,
 }
 
-/// The compaction that a service is given.
+/// Describes a compaction to the service that schedules it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CompactionServiceJobInfo {
@@ -42,24 +42,24 @@ pub struct CompactionServiceJobInfo {
     pub db_name: String,
     /// The database's id.
     pub db_id: String,
-    /// The id of this opening of it.
+    /// The id of the present session: each opening of the database has a new one.
     pub db_session_id: String,
     /// The id of the column family.
     pub cf_id: ColumnFamilyId,
     /// The name of the column family.
     pub cf_name: String,
-    /// Unique within this opening of the database: the compaction's number, times 2³², and the
+    /// The job's number, unique within the session: the compaction's number times 2³², plus the
     /// number of the key range.
     pub job_id: u64,
     /// The pool that runs the compaction.
     pub priority: Priority,
     /// The reason for the compaction.
     pub compaction_reason: CompactionReason,
-    /// Whether it takes all files of the family.
+    /// Whether the inputs are all files of the family.
     pub is_full_compaction: bool,
-    /// Whether a caller requested it.
+    /// Whether a caller requested the compaction.
     pub is_manual_compaction: bool,
-    /// Whether no file below its output level holds any of its keys.
+    /// Whether no file below the output level overlaps the compaction.
     pub bottommost_level: bool,
     /// The first level of its inputs.
     pub base_input_level: usize,
@@ -67,23 +67,23 @@ pub struct CompactionServiceJobInfo {
     pub output_level: usize,
 }
 
-/// A service's answer to a compaction that it is to schedule.
+/// The answer of [`CompactionService::schedule`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompactionServiceScheduleResponse {
-    /// The service's name for the job. Unique across databases.
+    /// The service's name for the job, unique across databases.
     pub scheduled_job_id: String,
-    /// Whether it was scheduled.
+    /// `Success` if the service has scheduled the job; otherwise the reason.
     pub status: CompactionServiceJobStatus,
 }
 
 impl CompactionServiceScheduleResponse {
-    /// The job is scheduled under this name.
+    /// The answer for a scheduled job with this name.
     pub fn scheduled(scheduled_job_id: impl Into<String>) -> Self {
         let scheduled_job_id = scheduled_job_id.into();
         CompactionServiceScheduleResponse { scheduled_job_id, status: CompactionServiceJobStatus::Success }
     }
 
-    /// There is no job, for this reason.
+    /// The answer if the service has not scheduled a job, with the reason.
     pub fn without_job(status: CompactionServiceJobStatus) -> Self {
         CompactionServiceScheduleResponse { scheduled_job_id: String::new(), status }
     }
@@ -93,13 +93,14 @@ impl CompactionServiceScheduleResponse {
 /// directory.
 ///
 /// A compaction thread calls [`schedule`](Self::schedule), then [`wait`](Self::wait), which blocks
-/// it. Several threads call at once. The service hands the job's bytes to a worker, which calls
-/// [`Db::open_and_compact`](crate::Db::open_and_compact); the worker's bytes are the answer of
-/// `wait`. The database checks the files that they name, moves them into its own directories and
-/// installs them. If bytes or files are not what they should be, it runs the compaction itself.
+/// the thread. Several threads may call at once. The service sends the job's bytes to a worker,
+/// which calls [`Db::open_and_compact`](crate::Db::open_and_compact). The result of that call is
+/// the answer of `wait`. The database checks the files that the result names, moves them into its
+/// own directories and installs them. If the result or a file is invalid, the database runs the
+/// compaction itself.
 ///
-/// These compactions stay local: of families with blob files, with several paths or with timestamps
-/// in memory only; trivial moves; deletions of whole files.
+/// These compactions stay local: trivial moves; deletions of whole files; compactions of families
+/// with blob files, with several paths or with timestamps in memory only.
 ///
 /// ```
 /// use esker::options::{
@@ -160,29 +161,29 @@ impl CompactionServiceScheduleResponse {
 /// # Ok::<_, esker::Error>(())
 /// ```
 pub trait CompactionService: Send + Sync {
-    /// For logs.
+    /// The service's name, for logs.
     fn name(&self) -> &str;
 
-    /// Hands a compaction, or one key range of it, to a worker. `input`: the job for
-    /// [`Db::open_and_compact`](crate::Db::open_and_compact).
+    /// Schedules a compaction, or one key range of it, for a worker. `input` is the job, as
+    /// [`Db::open_and_compact`](crate::Db::open_and_compact) takes it.
     fn schedule(&self, info: &CompactionServiceJobInfo, input: &[u8]) -> CompactionServiceScheduleResponse {
         let _ = (info, input);
         CompactionServiceScheduleResponse::without_job(CompactionServiceJobStatus::UseLocal)
     }
 
-    /// Waits for the end of a scheduled job. Returns its result, the bytes that the worker gives;
-    /// none are needed with `UseLocal` and `Aborted`.
+    /// Waits for the end of a scheduled job. Returns its status and the worker's result. With
+    /// `UseLocal` and `Aborted` the result is ignored.
     fn wait(&self, scheduled_job_id: &str) -> (CompactionServiceJobStatus, Vec<u8>) {
         let _ = scheduled_job_id;
         (CompactionServiceJobStatus::UseLocal, Vec::new())
     }
 
-    /// The database closes, or cancels its background work: waiting calls should return, with
-    /// `Aborted`.
+    /// Cancels waiting jobs: calls of [`wait`](Self::wait) should return `Aborted`. The database
+    /// calls this when it closes, or when it cancels its background work.
     fn cancel_awaiting_jobs(&self) {}
 
-    /// The result of a job was taken in (`Success`), was of no use (`UseLocal`) or is an error
-    /// (`Failure`).
+    /// Reports the outcome of a job: its result was installed (`Success`), refused (`UseLocal`), or
+    /// is an error (`Failure`).
     fn on_installation(&self, scheduled_job_id: &str, status: CompactionServiceJobStatus) {
         let _ = (scheduled_job_id, status);
     }
@@ -204,14 +205,15 @@ impl ObjectLog for Option<Arc<dyn CompactionService>> {
 /// Options of [`Db::open_and_compact`](crate::Db::open_and_compact).
 #[derive(Clone, Debug)]
 pub struct OpenAndCompactOptions {
-    /// Set it to end the job with `Incomplete(ManualCompactionPaused)`. Default `None`.
+    /// A flag that cancels the job, which then ends with `Incomplete(ManualCompactionPaused)`.
+    /// Default `None`.
     pub canceled: Option<Arc<AtomicBool>>,
-    /// Take an output directory in which an earlier worker has left tables. These go, and the job
-    /// begins anew, as in RocksDB where no progress can be found. Default false: the directory must
-    /// have no tables.
+    /// Accept an output directory in which an earlier worker has left tables. They are deleted, and
+    /// the job begins anew, as in RocksDB without recorded progress. Default false: tables in the
+    /// directory are an error.
     pub allow_resumption: bool,
-    /// Attempts to open the database again while its owner changes its MANIFEST. Default 2; Esker
-    /// goes on trying for as long as a secondary does, whatever the number.
+    /// Number of attempts to open the database while its owner changes the MANIFEST. Default 2. Has
+    /// no effect: Esker retries as a secondary does.
     pub max_secondary_open_retries: u32,
 }
 
@@ -229,17 +231,17 @@ esker_base::setters! {
     }
 }
 
-/// Objects and options of a worker that no OPTIONS file has. The rest is as the database's OPTIONS
-/// file says.
+/// Objects and options of a worker that no OPTIONS file stores. Other options come from the
+/// database's OPTIONS file.
 ///
 /// Objects of the column family must do what those of the database do: the result depends on them.
 #[derive(Clone, Default)]
 pub struct CompactionServiceOptionsOverride {
-    /// Files, clock and threads. Default: the machine's.
+    /// Files, clock and threads. Default: those of the machine.
     pub env: Env,
-    /// Makes checksums of whole files. Default `None`.
+    /// Factory of checksums of whole files. Default `None`.
     pub file_checksum_gen_factory: Option<FileChecksumGenFactoryRef>,
-    /// The order of keys. Default `None`: the one that the OPTIONS file names.
+    /// The order of keys. Default `None`: the comparator that the OPTIONS file names.
     pub comparator: Option<ComparatorRef>,
     /// Default `None`: the one that the OPTIONS file names.
     pub merge_operator: Option<MergeOperatorRef>,
@@ -253,13 +255,13 @@ pub struct CompactionServiceOptionsOverride {
     pub table: Option<BlockBasedTableOptions>,
     /// Default `None`: the one that the OPTIONS file names.
     pub sst_partitioner_factory: Option<SstPartitionerFactoryRef>,
-    /// Told of the worker's tables and key range. Default none.
+    /// Listeners for the worker's events: its tables and its subcompaction. Default none.
     pub listeners: Vec<Arc<dyn EventListener>>,
-    /// Counts the worker's work. Default `None`.
+    /// Statistics of the worker. Default `None`.
     pub statistics: Option<Arc<Statistics>>,
-    /// Default `None`: a LOG in the output directory.
+    /// The worker's info log. Default `None`: a LOG in the output directory.
     pub info_log: Option<Arc<dyn InfoLog>>,
-    /// Make properties of the tables. Default none.
+    /// Factories of collectors of table properties. Default none.
     pub table_properties_collector_factories: Vec<TablePropertiesCollectorFactoryRef>,
     /// Names and values of other options, of the database or of the family. Unknown names are
     /// ignored.

@@ -1,19 +1,20 @@
 //! One bound on the memtables of several databases: RocksDB's `WriteBufferManager`.
 //!
-//! In: bytes that arenas allocate and free. Out: whether a memtable should be flushed; a charge on
-//! a block cache.
+//! In: bytes that arenas allocate and free. Out: whether a memtable should be flushed, whether
+//! writers should wait, and a charge on a block cache.
 //! Source of the thresholds: RocksDB `include/rocksdb/write_buffer_manager.h`,
 //! `cache/cache_reservation_manager.cc`.
 //!
 //! Invariants
-//!  1. `used` is the sum of the blocks of all memtables, `active` of those that still take writes.
-//!  2. With a cache, `used` rounded up to `CHARGE_STEP` is charged to it, unless a strict limit
-//!     refuses. After a refusal a memtable keeps its memory, and the next block tries again. The
-//!     charge shrinks when `used` has fallen below three quarters of it.
-//!  3. No thread waits for the charge: a thread that finds another thread changing it leaves the
-//!     change to that thread. A change of the charge may drop values that readers have released,
-//!     among them another memtable of the same manager, on the same thread.
-//!  4. Waiters for memory are told when the bound changes.
+//!  1. `used_bytes` is the sum of the blocks of all memtables, `active_bytes` that of the active
+//!     memtables.
+//!  2. With a cache, the charge is `used_bytes` rounded up to `CHARGE_STEP`, unless the cache's
+//!     strict limit refuses it. After a refusal a memtable keeps its memory, and the next block
+//!     tries again. The charge shrinks once `used_bytes` is below three quarters of it.
+//!  3. No thread waits for the charge's lock: a thread that finds it locked leaves the change to
+//!     the lock's holder. (A change of the charge may drop cached values. This may drop a memtable
+//!     of the same manager, which updates the charge on the same thread.)
+//!  4. Writers that wait for memory are notified when the bound changes.
 
 use super::DbOptions;
 use esker_base::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
@@ -23,19 +24,19 @@ use esker_memtable::MemoryBudget;
 use esker_table::{BlockCache, CachedBlock};
 use std::sync::Arc;
 
-/// The choice of the memtable that is flushed when memtables reach the bound. The numbers are
+/// The rule that chooses the memtable to flush when memtables reach the bound. The numbers are
 /// RocksDB's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[repr(u8)]
 pub enum WriteBufferFlushPolicy {
-    /// The oldest active memtable of the database that writes: RocksDB's default.
+    /// The oldest active memtable of the writing database. RocksDB's default.
     Oldest = 0,
-    /// The largest active memtable of the database that writes.
+    /// The largest active memtable of the writing database. Esker's default.
     #[default]
     Largest = 1,
-    /// The largest active memtable of all databases that share the manager. If it is another
-    /// database's, that one flushes in the background, and the writer flushes its own only if
-    /// memtables reach the whole bound before.
+    /// The largest active memtable of all databases that share the manager. If it belongs to
+    /// another database, that database flushes it in the background. The writing database then
+    /// flushes its own memtable only if memtables reach the whole bound first.
     LargestAcrossDbs = 2,
 }
 
@@ -49,11 +50,12 @@ impl WriteBufferFlushPolicy {
     }
 }
 
-/// A database whose memtables count.
+/// A database that shares a manager.
 pub(crate) trait SharesMemory: Send + Sync {
-    /// Bytes of its largest memtable that can be flushed; 0: none can.
+    /// Bytes of the database's largest memtable that can be flushed; 0 if none can.
     fn largest_memtable(&self) -> usize;
-    /// Has that memtable flushed in the background. False if it has been asked to already.
+    /// Starts a flush of that memtable in the background. False if an earlier call's flush has not
+    /// ended.
     fn flush_largest(self: Arc<Self>) -> bool;
 }
 
@@ -62,7 +64,7 @@ const CHARGE_STEP: usize = 256 << 10;
 
 /// An object that lets writers wait for memory.
 pub(crate) trait WaitsForMemory: Send + Sync {
-    /// The bound has changed.
+    /// Wakes waiting writers, which check the bound again.
     fn look_again(&self);
 }
 
@@ -87,7 +89,7 @@ pub struct WriteBufferManager {
     waiting: Mutex<Vec<Weak<dyn WaitsForMemory>>>,
     /// Databases that keep flushed memtables.
     histories: Mutex<Vec<Weak<dyn HoldsHistory>>>,
-    /// Whether `histories` is not empty. Each write reads it.
+    /// Whether `histories` is not empty; each write reads this flag.
     has_history: AtomicBool,
 }
 
@@ -100,7 +102,7 @@ struct Charge {
 }
 
 impl DbOptions {
-    /// Bounds memtables to `db_write_buffer_size`, if there is no manager.
+    /// Sets a manager with the bound `db_write_buffer_size`, unless the options have a manager.
     pub(crate) fn make_write_buffer_manager(&mut self) {
         if self.write_buffer_manager.is_none() && self.db_write_buffer_size > 0 {
             let manager = WriteBufferManager::new(self.db_write_buffer_size, false);
@@ -110,8 +112,8 @@ impl DbOptions {
 }
 
 impl WriteBufferManager {
-    /// Bounds memtables to `buffer_bytes`; 0: only counts. With `allow_stall`, writers wait beyond
-    /// it.
+    /// Makes a manager that bounds memtables to `buffer_bytes`; 0 means no bound. With
+    /// `allow_stall`, writers wait while memtables are over the bound.
     pub fn new(buffer_bytes: usize, allow_stall: bool) -> Self {
         WriteBufferManager {
             buffer_bytes: AtomicUsize::new(buffer_bytes),
@@ -127,7 +129,7 @@ impl WriteBufferManager {
         }
     }
 
-    /// [`WriteBufferManager::new`], with the memtables' memory charged to `cache`, too
+    /// As [`WriteBufferManager::new`], and charges the memory of memtables to `cache`
     /// (`cost_to_cache`).
     pub fn with_cache(buffer_bytes: usize, cache: &Arc<BlockCache>, allow_stall: bool) -> Self {
         let nothing = cache.reserve(Role::WriteBuffer, 0).expect("there is always room for nothing");
@@ -147,14 +149,15 @@ impl WriteBufferManager {
         waiting.iter().filter_map(Weak::upgrade).for_each(|who| who.look_again());
     }
 
-    /// Changes whether writers wait beyond the bound. Waiting writers check again.
+    /// Changes whether writers wait while memtables are over the bound. Waiting writers check
+    /// again.
     pub fn set_allow_stall(&self, allow_stall: bool) {
         self.allow_stall.store(allow_stall, Ordering::Relaxed);
         let waiting = self.waiting.lock().clone();
         waiting.iter().filter_map(Weak::upgrade).for_each(|who| who.look_again());
     }
 
-    /// The memtable that is flushed when memtables reach the bound.
+    /// The rule that chooses the memtable to flush.
     ///
     /// ```
     /// use esker::options::{WriteBufferFlushPolicy, WriteBufferManager};
@@ -179,9 +182,9 @@ impl WriteBufferManager {
         databases.push(database);
     }
 
-    /// Whether another database than `own` flushes in its place: it has the largest memtable, and
-    /// begins to flush it, or has begun and memory has not reached the bound. Costs a look at the
-    /// families of each database. The caller holds no lock.
+    /// Whether another database flushes in place of `own`. That database has the largest memtable.
+    /// True if its flush begins now, or if it runs already and memory is below the bound. Visits
+    /// all families of all databases. The caller holds no lock.
     pub(crate) fn another_flushes(&self, own: &Arc<dyn SharesMemory>) -> bool {
         let databases = self.databases.lock().clone();
         let live = databases.iter().filter_map(Weak::upgrade);
@@ -196,7 +199,8 @@ impl WriteBufferManager {
         largest.flush_largest() || self.bytes_over_bound() == 0
     }
 
-    /// Registers `who` to be told when the bound changes. Call it before the check whether to wait.
+    /// Registers `who` for notification of changes of the bound. Call it before the check whether
+    /// to wait.
     pub(crate) fn tell_of_changes(&self, who: Weak<dyn WaitsForMemory>) {
         let is_same = |other: &Weak<_>| std::ptr::addr_eq(other.as_ptr(), who.as_ptr());
         let mut waiting = self.waiting.lock();
@@ -243,12 +247,12 @@ impl WriteBufferManager {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the memtables that still take writes.
+    /// Bytes of the active memtables.
     pub fn mutable_memtable_memory_usage(&self) -> usize {
         self.active_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether the memtables' memory counts in a cache.
+    /// Whether the memory of memtables is charged to a cache.
     pub fn cost_to_cache(&self) -> bool {
         self.charge.is_some()
     }
@@ -258,8 +262,9 @@ impl WriteBufferManager {
         self.charge.as_ref().map_or(0, |charge| charge.bytes.load(Ordering::Relaxed))
     }
 
-    /// Whether a memtable should be flushed: the active memtables passed 7/8 of the bound, or all
-    /// memtables passed the bound and at least half of it is active (else a flush would not help).
+    /// Whether a memtable should be flushed. True if active memtables exceed 7/8 of the bound. Also
+    /// true if all memtables reach the bound and active ones at least half of it; with less, a
+    /// flush would free little.
     pub fn should_flush(&self) -> bool {
         let bound = self.buffer_size();
         if bound == 0 {
@@ -269,8 +274,8 @@ impl WriteBufferManager {
         active > bound / 8 * 7 || (self.memory_usage() >= bound && active >= bound / 2)
     }
 
-    /// By how many bytes all memtables reach or pass the bound; 0 below the bound, or without a
-    /// bound.
+    /// Bytes that all memtables have beyond the bound, at least 1 at the bound itself. 0 below the
+    /// bound, or without a bound.
     pub(crate) fn bytes_over_bound(&self) -> usize {
         match self.buffer_size() {
             0 => 0,
@@ -284,14 +289,14 @@ impl WriteBufferManager {
         self.allow_stall.load(Ordering::Relaxed) && bound > 0 && self.memory_usage() >= bound
     }
 
-    /// Adapts the charge to the used bytes if they differ enough, or leaves that to a thread that
-    /// is already doing it.
+    /// Adapts the charge to the used bytes if they differ enough. If another thread has the
+    /// charge's lock, leaves the change to it.
     fn update_charge(&self) {
         let Some(charge) = &self.charge else { return };
         let mut refused = None;
         loop {
-            // Pairs with the fence of the lock's holder: either the holder sees the used bytes
-            // after it releases the lock, or this thread finds the lock free.
+            // Pairs with the fence of the lock's holder. Either the holder reads the new
+            // `used_bytes` after it releases the lock, or this thread finds the lock free.
             fence(Ordering::SeqCst);
             let charged = charge.bytes.load(Ordering::Relaxed);
             let target = charge_for(self.memory_usage(), charged);
@@ -300,14 +305,14 @@ impl WriteBufferManager {
             }
             let Some(mut reservation) = charge.reservation.try_lock() else { return };
             let target = charge_for(self.memory_usage(), reservation.bytes());
-            // A refusal leaves the charge as it is; see the head of the file.
+            // A refusal leaves the charge as it is (invariant 2).
             refused = reservation.resize(target).is_err().then_some(target);
             charge.bytes.store(reservation.bytes(), Ordering::Relaxed);
         }
     }
 }
 
-/// The charge, in bytes, for `used` bytes when `charged` is charged.
+/// The new charge, in bytes, for `used` bytes, if the present charge is `charged`.
 fn charge_for(used: usize, charged: usize) -> usize {
     let is_right = used <= charged && used >= charged / 4 * 3;
     if is_right { charged } else { used.next_multiple_of(CHARGE_STEP) }

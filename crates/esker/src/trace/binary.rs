@@ -1,6 +1,6 @@
 //! Writes traces of block accesses and of I/O.
 //!
-//! In: accesses, operations. Out: their records behind a header, up to a size.
+//! In: accesses to blocks, I/O operations. Out: a header, then one record each, up to a size limit.
 
 use super::{RELEASE, TraceWriter};
 use esker_base::hash::xxh3_64;
@@ -26,7 +26,7 @@ impl fmt::Debug for BinaryTrace {
 }
 
 impl BinaryTrace {
-    /// Begins with the header.
+    /// Writes the header of a trace to `writer`.
     /// # Errors
     /// Those of the writer.
     pub(crate) fn new(
@@ -58,9 +58,10 @@ impl BinaryTrace {
 /// A trace of block accesses.
 pub(crate) struct BlockCacheTrace {
     pub(crate) file: BinaryTrace,
-    /// Blocks whose key has a hash of 0 in this range are traced, with all their accesses.
+    /// A block is traced, with all accesses to it, if this number divides the hash of its key. 0
+    /// and 1: every block.
     pub(crate) sampling_frequency: u64,
-    /// The id of the column family with this name.
+    /// Maps the name of a column family to its id.
     pub(crate) family_id: Box<dyn Fn(&str) -> u64 + Send>,
 }
 

@@ -1,9 +1,9 @@
 //! A trace as a file.
 //!
-//! In: whole records. Out: the file; and its records again, one by one.
+//! A writer: in whole records, out a file. A reader: in that file, out its records one by one.
 //!
 //! Invariants
-//!  1. A reader allocates no more for a record than the file has bytes.
+//!  1. For one record, a reader allocates at most as many bytes as the file has.
 
 use esker_base::{Error, ErrorKind, Result};
 use esker_env::{Env, FileSystem, SequentialFile, WritableFile};
@@ -11,40 +11,40 @@ use esker_format::trace::{FRAME_BYTES, payload_len};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes that wait in the process before they are written.
+/// Size of a writer's buffer.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A destination of a trace.
+/// A destination for the records of a trace.
 pub trait TraceWriter: Send {
-    /// Takes one record.
+    /// Appends one record.
     /// # Errors
-    /// Any; no record follows then, and `Db::end_trace` returns it.
+    /// Any error ends the trace: no record follows, and `Db::end_trace` returns the error.
     fn write(&mut self, record: &[u8]) -> Result<()>;
-    /// Bytes taken so far.
+    /// Bytes of all records appended so far.
     fn file_size(&self) -> u64;
-    /// Takes note that the trace is complete.
+    /// Completes the trace: flushes buffered records and closes the destination.
     /// # Errors
     /// `IoError` if records could not be written.
     fn close(&mut self) -> Result<()>;
 }
 
-/// A source of a trace.
+/// A source of the records of a trace.
 pub trait TraceReader: Send {
     /// The next whole record; `None` at the end.
     /// # Errors
     /// `Corruption` if a record is cut off · `IoError`.
     fn read(&mut self) -> Result<Option<Vec<u8>>>;
-    /// Goes back to the first record.
+    /// Moves back to the first record.
     /// # Errors
-    /// `IoError` if the trace was closed.
+    /// `IoError` after [`close`](Self::close).
     fn reset(&mut self) -> Result<()>;
-    /// Lets go of the file. Later reads fail.
+    /// Closes the source. Later reads fail.
     /// # Errors
     /// Those of the source.
     fn close(&mut self) -> Result<()>;
 }
 
-/// A new trace file at `path`; an old one is replaced. Buffers 64 KiB.
+/// Creates a trace file at `path` and replaces an existing file. The writer buffers up to 64 KiB.
 ///
 /// ```
 /// use esker::trace::{TraceOptions, new_file_trace_reader, new_file_trace_writer};
@@ -104,7 +104,7 @@ impl TraceWriter for FileTraceWriter {
     }
 }
 
-/// The records of the trace file at `path`.
+/// Opens the trace file at `path` for reading its records.
 /// # Errors
 /// `IoError` if the file cannot be opened.
 pub fn new_file_trace_reader(env: &Env, path: impl AsRef<Path>) -> Result<Box<dyn TraceReader>> {
@@ -116,11 +116,11 @@ pub fn new_file_trace_reader(env: &Env, path: impl AsRef<Path>) -> Result<Box<dy
 struct FileTraceReader {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
-    /// `None` once it is closed.
+    /// `None` after `close`.
     open: Option<OpenTrace>,
 }
 
-/// The file, and its bytes that were read and not yet given out.
+/// The file, and bytes read from it that no record has consumed.
 struct OpenTrace {
     file: Box<dyn SequentialFile>,
     buffer: Vec<u8>,
@@ -132,7 +132,8 @@ impl OpenTrace {
         Ok(OpenTrace { file: fs.new_sequential_file(path)?, buffer: Vec::new(), at: 0 })
     }
 
-    /// Reads until `bytes` lie in the buffer; fewer at the end of the file.
+    /// Reads ahead until the buffer has `bytes` bytes. Returns the buffer, which has fewer at the
+    /// end of the file.
     fn fill(&mut self, bytes: usize) -> Result<&[u8]> {
         self.buffer.drain(..self.at);
         self.at = 0;

@@ -22,7 +22,7 @@ pub use file::{TraceReader, TraceWriter, new_file_trace_reader, new_file_trace_w
 pub(crate) use query::QueryTracer;
 pub(crate) use under_way::{TRACED, Traces};
 
-/// The RocksDB release whose formats traces have: their headers name it.
+/// The RocksDB release whose trace formats Esker writes. Headers of traces name it.
 pub(crate) const RELEASE: (u32, u32) = (11, 8);
 
 /// The default of `max_trace_file_size`: 64 GiB.
@@ -30,7 +30,7 @@ const MAX_TRACE_FILE_BYTES: u64 = 64 << 30;
 
 /// Kinds of queries that a trace leaves out, for [`TraceOptions::filter`]. The bits are RocksDB's.
 pub mod trace_filter {
-    /// Nothing is left out.
+    /// Leaves out no kind.
     pub const NONE: u64 = 0;
     /// Gets.
     pub const GET: u64 = 1 << 0;
@@ -47,13 +47,15 @@ pub mod trace_filter {
 /// Options of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TraceOptions {
-    /// Bytes of a trace beyond which nothing is added to it. Default 64 GiB.
+    /// Limit on the size of the trace in bytes. Once the trace has reached it, no record is added.
+    /// Default 64 GiB.
     pub max_trace_file_size: u64,
-    /// One of this many operations is traced; 0 and 1: all. Default 1.
+    /// With N, every Nth operation is traced; with 0 and 1, every operation. Default 1.
     pub sampling_frequency: u64,
-    /// Kinds of queries that are left out before sampling: bits of [`trace_filter`]. Default 0.
+    /// Kinds of queries that the trace leaves out: bits of [`trace_filter`]. Sampling counts the
+    /// others only. Default 0.
     pub filter: u64,
-    /// Writes are in the order of the WAL. They are so in any case; the option is RocksDB's.
+    /// Has no effect: Esker always traces writes in the order of the WAL. RocksDB has the option.
     /// Default false.
     pub preserve_write_order: bool,
 }
@@ -72,9 +74,11 @@ impl Default for TraceOptions {
 /// Options of a trace of the block cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockCacheTraceOptions {
-    /// One of this many blocks is traced, with all accesses to it; 0 and 1: all. Default 1.
+    /// With N, one of N blocks is traced, with all accesses to it; with 0 and 1, every block.
+    /// Default 1.
     pub sampling_frequency: u64,
-    /// Bytes of a trace beyond which nothing is added to it. Default 64 GiB.
+    /// Limit on the size of the trace in bytes. Once the trace has reached it, no record is added.
+    /// Default 64 GiB.
     pub max_trace_file_size: u64,
 }
 

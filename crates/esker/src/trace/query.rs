@@ -1,6 +1,6 @@
 //! Writes a trace of queries.
 //!
-//! In: queries, one after the other. Out: records with the time at which they came.
+//! In: queries, one after the other. Out: a record of each, with the time of its start.
 
 use super::{RELEASE, TraceOptions, TraceWriter, trace_filter};
 use esker_base::{Error, Result};
@@ -14,7 +14,7 @@ pub(crate) struct QueryTracer {
     options: TraceOptions,
     writer: Box<dyn TraceWriter>,
     clock: Arc<dyn Clock>,
-    /// Queries since the last that was traced.
+    /// Number of queries since the last traced query.
     skipped: u64,
     /// The error that has ended the trace early.
     failed: Option<Error>,
@@ -50,7 +50,7 @@ impl QueryTracer {
         tracer.failed.take().map_or(Ok(tracer), Err)
     }
 
-    /// Adds a query, if neither filter, sampling nor size leaves it out.
+    /// Adds a record of `query`, unless the filter, sampling or the size limit leaves it out.
     pub(crate) fn add(&mut self, query: &Query<'_>) {
         let filter = match query.kind() {
             TraceKind::Write => trace_filter::WRITE,
@@ -73,7 +73,7 @@ impl QueryTracer {
         self.write(query.kind());
     }
 
-    /// Ends with the footer.
+    /// Writes the footer and closes the writer.
     /// # Errors
     /// The first error of the writer.
     pub(crate) fn finish(mut self) -> Result<()> {

@@ -1,7 +1,7 @@
-//! Makes room before a group is written: errors, full memtables, long WALs, stalls.
+//! Checks before a write group: errors, full memtables, the size of WALs, stalls.
 //!
-//! Runs as the write leader, which lends the lead while it waits. Out: room to write, or the error
-//! of the leader's own request.
+//! In: the leader's request. Out: permission to write, or the error of that request. While the
+//! leader waits, it lends leadership to urgent writers.
 
 use super::WritePath;
 use super::queue::{Leader, WriteRequest, write_stall};
@@ -14,7 +14,7 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result};
 use std::time::Duration;
 
-/// A delayed writer looks this often whether the delay is over.
+/// A delayed writer sleeps at most this long before it checks again whether writes are delayed.
 const DELAY_STEP_MICROS: u64 = 1000;
 
 impl WritePath {
@@ -49,8 +49,7 @@ impl WritePath {
         }
     }
 
-    /// Whether [`WritePath::make_room`] would find nothing to do and nothing in the way, for any
-    /// request.
+    /// Whether [`WritePath::make_room`] would return `Ok` at once for any request.
     pub(super) fn has_room(&self) -> bool {
         let engine = &self.engine;
         !engine.is_shutting_down()
@@ -65,7 +64,8 @@ impl WritePath {
             && engine.stall.condition() == WriteStallCondition::Normal
     }
 
-    /// Whether there is more in the WALs than there should be, and families may have to be flushed.
+    /// Whether the WALs have more bytes than their limit, and the next check for families to flush
+    /// is due.
     fn wals_are_long(&self) -> bool {
         let engine = &self.engine;
         let bytes = engine.wal_bytes.load(Ordering::Relaxed);
@@ -73,8 +73,7 @@ impl WritePath {
             && bytes >= engine.wal_bytes_of_next_check.load(Ordering::Relaxed)
     }
 
-    /// Checks again with the present size of memtables: they have grown since the limit was
-    /// computed.
+    /// Checks again with a new limit: the limit depends on the size of memtables, which have grown.
     fn wals_stay_long(&self) -> bool {
         self.engine.update_wal_bytes_limit(&self.engine.state.lock());
         self.wals_are_long()
@@ -86,7 +85,8 @@ impl WritePath {
             let holding_back = families_holding_back(engine, newest_wal_to_release(engine));
             if !holding_back.is_empty() {
                 self.switch_memtables(leader, &holding_back, FlushReason::WalFull)?;
-                // Some have nothing but memtables that wait for more of them.
+                // Some of these families have immutable memtables only, which wait for
+                // `min_write_buffer_number_to_merge`.
                 self.flush_sealed(&holding_back, FlushReason::WalFull, false)?;
             }
             engine.record_wal_check();
@@ -138,7 +138,7 @@ impl WritePath {
                 leader.lend();
                 continue;
             }
-            // The job that would lift the delay may have no thread.
+            // A starved pool may have no thread for the job that would lift the delay.
             match engine.scheduler.is_starved().then(|| engine.scheduler.take_starved()).flatten() {
                 Some(job) => job(),
                 None => engine.env.clock.sleep(Duration::from_micros((end - now).min(DELAY_STEP_MICROS))),
@@ -149,7 +149,8 @@ impl WritePath {
         Ok(())
     }
 
-    /// Delayed writers that have not waited, as the leader wrote for them, let others wait.
+    /// While writes are delayed, charges `bytes` of followers to the delay. Followers do not wait
+    /// themselves, so later writers wait longer.
     pub(super) fn charge_followers(&self, bytes: u64) {
         let engine = &self.engine;
         if engine.stall.condition() == WriteStallCondition::Delayed {
@@ -157,7 +158,8 @@ impl WritePath {
         }
     }
 
-    /// Flushes memtables that wait for more of them: writers that wait for memory would fill none.
+    /// Flushes memtables that wait for `min_write_buffer_number_to_merge`. Writers that wait for
+    /// memory would fill no further memtable.
     fn flush_what_waits(&self) -> Result<()> {
         let waiting: Vec<_> = {
             let state = self.engine.state.lock();
@@ -185,7 +187,7 @@ impl WritePath {
         self.wait_while(leader, |_| self.engine.stall.condition() == WriteStallCondition::Stopped)
     }
 
-    /// Waits for changes of the state, as the leader, until it is as wanted.
+    /// Waits as the leader while `is_stopped` holds. Each change of the state runs the check again.
     fn wait_while(&self, leader: &Leader<'_>, is_stopped: impl Fn(&DbState) -> bool) -> Result<()> {
         let engine = &self.engine;
         let start = engine.env.clock.monotonic_micros();
@@ -219,29 +221,30 @@ impl WritePath {
 
 impl WaitsForMemory for Engine {
     fn look_again(&self) {
-        // In a forked child the locks are the parent's.
+        // In a forked child the locks belong to the parent.
         if !self.owner.is_here() {
             return;
         }
-        // A waiter holds it from its check until it sleeps.
+        // A waiter holds this lock from its check until it sleeps, so it cannot miss the
+        // notification.
         drop(self.state.lock());
         self.state_changed.notify_all();
     }
 }
 
-/// The clock of delays, which never goes back.
+/// The monotonic clock for delays.
 fn monotonic_micros(engine: &Engine) -> u64 {
     engine.env.clock.monotonic_nanos() / 1000
 }
 
-/// The reason why a stopped writer would wait in vain: the error in force, or that of a damaged
-/// table in its way.
+/// The reason why a stopped writer would wait forever: the background error in force, or the damage
+/// of a quarantined table. `None` if a job can make room.
 fn nothing_will_make_room(engine: &Engine, state: &DbState) -> Option<Error> {
     if engine.jobs_scheduled(state) > 0 || !state.flush_queue.is_empty() || state.is_paused() {
         return None;
     }
     if state.background_error.stops_compactions() {
-        // An error that blocks no writes: when it is lifted, writers go on.
+        // This error blocks no writes. A planned recovery lifts it, and then writers go on.
         if state.background_error.is_recovery_planned() {
             return None;
         }
@@ -270,10 +273,10 @@ fn full_families(engine: &Engine) -> (Vec<ColumnFamilyId>, Vec<ColumnFamilyId>) 
     (full, range_deletions)
 }
 
-/// The newest of the WALs to release when they have too many bytes. With a limit set by the user
-/// that is the oldest one. Otherwise the newest half of the limit stays. It holds at least the
-/// recent bytes of memtables, so active families are left alone, and half of the limit is written
-/// before the next flushes.
+/// The newest of the WALs to release when the WALs pass their limit. With `max_total_wal_size` set,
+/// this is the oldest WAL. Without it, the newest WALs stay, up to half of the computed limit.
+/// These WALs hold the recent writes, so families with recent writes only are not flushed. The next
+/// such flush comes after writes of half the limit.
 fn newest_wal_to_release(engine: &Engine) -> Option<FileNumber> {
     let wals = engine.wals.lock();
     let oldest = wals.oldest_alive();
@@ -285,13 +288,13 @@ fn newest_wal_to_release(engine: &Engine) -> Option<FileNumber> {
         kept += bytes;
         kept > most
     });
-    // The current one cannot go.
+    // The current WAL cannot be released.
     let newest = older_than_kept.map(|(number, _)| number).filter(|number| *number < wals.current_number());
     newest.max(oldest)
 }
 
-/// Families without whose memtables the WALs up to `newest` could go. None while their flush is
-/// already under way.
+/// Families whose unflushed memtables need a WAL up to `newest`. A family whose flush is queued or
+/// running is left out.
 fn families_holding_back(engine: &Engine, newest: Option<FileNumber>) -> Vec<ColumnFamilyId> {
     let Some(newest) = newest else { return Vec::new() };
     let state = engine.state.lock();
@@ -306,7 +309,7 @@ fn families_holding_back(engine: &Engine, newest: Option<FileNumber>) -> Vec<Col
     holding.map(|f| f.cf.id).collect()
 }
 
-/// Whether the write buffer manager stops writers, and flushes of this database will free memory.
+/// Whether the write buffer manager stops writers, and a flush of this database will free memory.
 fn is_over_memory(engine: &Engine, state: &DbState) -> bool {
     let manager = engine.options.write_buffer_manager.as_ref();
     manager.is_some_and(|manager| manager.should_stall())

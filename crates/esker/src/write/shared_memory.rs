@@ -1,4 +1,4 @@
-//! Flushes because all memtables of a write buffer manager are too large.
+//! Flushes that a write buffer manager requires, because memtables have reached its bound.
 //!
 //! In: the manager's policy. Out: the family to flush, here or in another database.
 
@@ -13,8 +13,8 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 
 impl WritePath {
-    /// The family whose memtable makes room; none if no family has entries, or another database
-    /// makes room.
+    /// The family to flush. Empty if no memtable has entries, or if another database flushes
+    /// instead.
     pub(super) fn family_to_flush(&self, policy: WriteBufferFlushPolicy) -> Vec<ColumnFamilyId> {
         let family = match policy {
             WriteBufferFlushPolicy::Oldest => family_with_oldest_memtable(&self.engine),
@@ -25,11 +25,12 @@ impl WritePath {
         family.map(|(id, _)| id).into_iter().collect()
     }
 
-    /// Whether another database makes room, or has made it.
+    /// Whether no flush is needed here: another database flushes, or memory is below the bound
+    /// again.
     fn is_another_asked(&self) -> bool {
         let manager = self.engine.options.write_buffer_manager.as_ref();
         let own = self.myself.upgrade().map(|own| own as Arc<dyn SharesMemory>);
-        // The other one may have made room since the caller looked.
+        // The other database may have freed memory since the caller's check.
         manager
             .zip(own)
             .is_some_and(|(manager, own)| manager.another_flushes(&own) || !manager.should_flush())
@@ -73,7 +74,7 @@ fn family_with_largest_memtable(engine: &Engine) -> Option<(ColumnFamilyId, usiz
     with_entries.map(|f| (f.cf.id, bytes(f))).max_by_key(|(_, bytes)| *bytes)
 }
 
-/// The active memtable that was made first, of those with entries.
+/// The oldest active memtable with entries: its family and its bytes.
 fn family_with_oldest_memtable(engine: &Engine) -> Option<(ColumnFamilyId, usize)> {
     let state = engine.state.lock();
     let with_entries = state.families.values().filter(|f| !f.memtables.active.is_empty());

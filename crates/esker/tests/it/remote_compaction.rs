@@ -1,4 +1,5 @@
-//! Compactions by workers of a compaction service: taken in if they are right, done here if not.
+//! Compactions by workers of a compaction service. A right result is installed; after a wrong one
+//! the database compacts the files itself.
 #![allow(clippy::disallowed_methods, reason = "a worker that lies changes real files")]
 
 use esker::internals::format::compaction_service::{CompactionServiceInput, CompactionServiceResult};
@@ -18,10 +19,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A service's treatment of a worker's result.
+/// A function that changes the result of a worker, as a faulty worker or service would.
 type Twist = Box<dyn Fn(&Path, esker::Result<Vec<u8>>) -> (Status, Vec<u8>) + Send + Sync>;
 
-/// A service whose workers are calls.
+/// A service that runs each job on the thread that waits for it.
 struct Calls {
     dir: PathBuf,
     twist: Twist,
@@ -228,7 +229,7 @@ fn histories_with_workers_are_those_without() {
 
 type Lie = fn(&mut CompactionServiceResult, &Path);
 
-/// Each lie of a worker, and the result with it.
+/// Faulty results: the name of each fault, and the function that makes it.
 const LIES: &[(&str, Lie)] = &[
     ("a table is missing", |result, dir| {
         std::fs::remove_file(dir.join(&result.output_files[0].file_name)).unwrap()
@@ -298,7 +299,7 @@ fn a_worker_that_lies_is_refused_and_the_compaction_is_done_here() {
         assert_eq!(service.statuses(), [Status::UseLocal], "{name}");
         db.put("k", "goes on").unwrap();
         db.verify_checksum().unwrap();
-        // Nothing of the refused result is left.
+        // No file of the refused result is left.
         let purged = WaitForCompactOptions { wait_for_purge: true, ..WaitForCompactOptions::default() };
         db.wait_for_compact(&purged).unwrap();
         let live: Vec<_> = db.live_files().iter().map(|file| file.file.file_number).collect();
@@ -381,7 +382,7 @@ fn a_service_that_fails_fails_the_compaction_and_loses_nothing() {
     }
 }
 
-/// A job of the database in `dir`, and the service's directory.
+/// Makes a job for a worker from the database in `dir`.
 fn a_job(dir: &TempDir) -> Vec<u8> {
     let input = Arc::new(Mutex::new(Vec::new()));
     struct Keeps(Arc<Mutex<Vec<u8>>>);
@@ -446,7 +447,7 @@ fn a_worker_refuses_jobs_that_it_cannot_do() {
 
     run("out", &input).unwrap();
     assert!(tables() > 0);
-    // Its tables are in the way of another job.
+    // The output directory has the tables of the first job, so another job is refused.
     let error = run("out", &input).unwrap_err();
     assert!(error.to_string().contains("must have no tables"), "{error}");
     let again = OpenAndCompactOptions::default().allow_resumption(true);

@@ -24,7 +24,7 @@ fn flushed(db: &Db, family: &ColumnFamilyHandle) -> bool {
     db.property_cf(family, "rocksdb.num-files-at-level0").unwrap() != "0"
 }
 
-/// Waits for a flush in the background. False if there is none within some seconds.
+/// Waits for a flush in the background. False if none ends within ten seconds.
 fn is_flushed_soon(db: &Db, family: &ColumnFamilyHandle) -> bool {
     let clock = &db.env().clock;
     (0..2_000).any(|_| {
@@ -48,7 +48,7 @@ fn one_database_flushes_its_oldest_or_its_largest_memtable() {
         while !flushed(&db, &oldest) && !flushed(&db, &large) && !flushed(&db, &writer) {
             assert!(manager.mutable_memtable_memory_usage() < 2 * BOUND);
             fill(&db, &writer, "writer", 10);
-            // Flushes end before the next write asks.
+            // Flushes end before the next write checks the bound.
             db.wait_for_compact(&esker::WaitForCompactOptions::default()).unwrap();
         }
         assert_eq!(flushed(&db, &oldest), policy == WriteBufferFlushPolicy::Oldest, "{policy:?}");
@@ -67,7 +67,7 @@ fn the_database_with_the_largest_memtable_flushes_for_the_others() {
         let (idle, busy) = (open(&manager), open(&manager));
         let families = (idle.default_column_family(), busy.default_column_family());
         fill(&idle, &families.0, "idle", 2_500);
-        // A write asks for a flush before it writes: the last one of the loop does not yet ask.
+        // A write checks the bound before it writes, so the last write of the loop starts no flush.
         for i in 0.. {
             fill(&busy, &families.1, &format!("busy{i}-"), 1);
             if manager.should_flush() {

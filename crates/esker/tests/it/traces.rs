@@ -35,7 +35,7 @@ fn start(db: &Db, options: &TraceOptions) {
     db.start_trace(options, new_file_trace_writer(db.env(), "/trace").unwrap()).unwrap();
 }
 
-/// Each query of the trace as text, headers and footers by their kind.
+/// The records of the trace as text. A header or footer is shown by its kind.
 fn recorded(env: &Env) -> Vec<String> {
     let mut reader = new_file_trace_reader(env, "/trace").unwrap();
     let mut all = Vec::new();
@@ -62,7 +62,7 @@ fn recorded(env: &Env) -> Vec<String> {
     all
 }
 
-/// Some of each kind of query.
+/// Runs queries of each kind.
 fn query(db: &Db, family: &ColumnFamilyHandle) {
     db.put("a", "1").unwrap();
     let mut batch = WriteBatch::new();
@@ -219,7 +219,7 @@ fn the_first_error_ends_a_replay_and_a_missing_end_does_not_fail_it() {
     db.put("a", "1").unwrap();
     db.get_cf(&family, "b").unwrap();
     db.put("c", "1").unwrap();
-    // The trace has no end yet, and nothing of it is in the file before.
+    // The trace has no footer yet, and its records are still in the writer's buffer.
     db.end_trace().unwrap();
     let other = Db::open(&options(&env), "/other").unwrap();
     let reader = new_file_trace_reader(&env, "/trace").unwrap();
@@ -234,7 +234,7 @@ fn the_first_error_ends_a_replay_and_a_missing_end_does_not_fail_it() {
     assert!(error.message().contains("Invalid Column Family ID"), "{error}");
     assert_eq!(other.get("a").unwrap().unwrap(), b"1");
     assert_eq!(other.get("c").unwrap(), None);
-    // It can go on, and be prepared again.
+    // The replayer can continue, and a second `prepare` starts it again.
     replayer.replay(&ReplayOptions::default(), |_| {}).unwrap();
     assert_eq!(other.get("c").unwrap().unwrap(), b"1");
     assert_eq!(replayer.replay(&ReplayOptions::default(), |_| {}).unwrap_err().kind(), ErrorKind::Incomplete);
@@ -325,7 +325,7 @@ fn a_family_of_another_database_is_refused_while_there_is_a_trace() {
     db.end_trace().unwrap();
 }
 
-/// The records behind the header of a trace of accesses or of I/O.
+/// The records of a binary trace, without its header.
 fn binary_records(env: &Env) -> Vec<Vec<u8>> {
     let mut reader = new_file_trace_reader(env, "/trace").unwrap();
     let header = reader.read().unwrap().unwrap();
@@ -333,7 +333,7 @@ fn binary_records(env: &Env) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| reader.read().unwrap()).collect()
 }
 
-/// Caller, kind of block, whether it was a hit, column family and level, of each access.
+/// The caller, kind of block, hit or miss, column family and level of each access.
 fn accesses(records: &[Vec<u8>]) -> Vec<(u8, u8, bool, u64, u32)> {
     let access = |record: &Vec<u8>| {
         let access = BlockAccess::decode(&TraceFrame::decode(record).unwrap()).unwrap();
@@ -363,7 +363,7 @@ fn accesses_to_blocks_name_the_operation_and_its_key() {
     db.get("k1").unwrap();
     start_blocks(&db, 1).unwrap();
     assert_eq!(start_blocks(&db, 1).unwrap_err().kind(), ErrorKind::Busy);
-    // The rejected trace has emptied the file: begin again.
+    // The rejected trace has truncated the file, so this starts a new trace.
     db.end_block_cache_trace().unwrap();
     start_blocks(&db, 1).unwrap();
     let snapshot = db.snapshot();
@@ -456,7 +456,7 @@ fn io_is_traced_with_its_places_and_not_that_of_the_trace() {
     db.put("a", "1").unwrap();
     db.flush().unwrap();
     db.get("a").unwrap();
-    // Enough for the trace's own file to be written to meanwhile.
+    // This many operations fill the trace's buffer, so that the trace writes to its own file.
     (0..2_000).for_each(|i| db.put(format!("k{i}"), "1").unwrap());
     db.end_io_trace().unwrap();
     db.put("b", "1").unwrap();

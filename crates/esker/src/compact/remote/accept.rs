@@ -1,9 +1,9 @@
-//! Takes the tables of a worker into the database's directory.
+//! Moves the tables of a worker into the database's directory and checks them.
 //!
-//! In: a worker's result. Out: files under numbers of this database, each read and checked from its
-//! first to its last entry; or an error, and no file is left.
+//! In: a worker's result. Out: files with numbers of this database, every entry checked; or an
+//! error, and no file is left.
 //!
-//! Cost: one pass over the tables, as they may have come over a network.
+//! Cost: one read of the tables, which may have come over a network.
 
 use super::super::subjob::{SubjobContext, SubjobResult, kept_for_snapshots};
 use super::{JobRange, entries_of};
@@ -20,9 +20,10 @@ use esker_table::{TableFile, TableReader};
 use std::cmp::Ordering;
 use std::path::Path;
 
-/// Checks the result and takes its tables in.
+/// Checks the result and moves its tables in.
 /// # Errors
-/// `Corruption` says why the result is refused · `IoError`. Its files are gone then.
+/// `Corruption` says why the result is refused · `IoError`. After an error the moved files are
+/// deleted.
 pub(super) fn accept(
     context: &SubjobContext<'_>,
     range: JobRange<'_>,
@@ -51,7 +52,7 @@ pub(super) fn accept(
         dropped_hidden: stats.num_records_replaced,
         dropped_obsolete: stats.num_expired_deletion_records,
         single_deletion_mismatches: stats.num_single_del_mismatch,
-        // A filter of the worker may have removed entries that hid others.
+        // A compaction filter of the worker may have removed entries that hid older ones.
         may_reappear: 1,
         ..CompactionIteratorStats::default()
     };
@@ -155,18 +156,18 @@ fn take_file(
     Ok((number, meta))
 }
 
-/// Where the entries of a table may lie.
+/// The bounds for the entries of a table.
 struct Bounds<'a> {
     icmp: &'a InternalKeyComparator,
     range: JobRange<'a>,
-    /// The table before it.
+    /// The previous table of the result.
     before: Option<&'a FileMetaData>,
 }
 
-/// Reads all of the table: the metadata with all that a result does not say, and its number of
-/// point entries.
+/// Reads and checks the whole table. Returns the metadata, completed with facts that the result
+/// lacks, and the number of point entries.
 /// # Errors
-/// `Corruption`: checksums, order, or an entry that is not where the result says.
+/// `Corruption`: wrong checksum, wrong order, or an entry beyond the bounds that the result states.
 fn checked(bounds: &Bounds<'_>, reader: &TableReader, meta: FileMetaData) -> Result<(FileMetaData, u64)> {
     let icmp = bounds.icmp;
     check_key(icmp, &meta.smallest)?;
@@ -195,7 +196,7 @@ fn checked(bounds: &Bounds<'_>, reader: &TableReader, meta: FileMetaData) -> Res
     Ok((seen.meta, seen.points))
 }
 
-/// Checks that a key has its trailer and its timestamp.
+/// Checks that a key is long enough for its trailer and its timestamp.
 fn check_key(icmp: &InternalKeyComparator, internal_key: &[u8]) -> Result<()> {
     match internal_key.len() < key::TRAILER_BYTES + icmp.timestamp_size() {
         true => Err(refused("it has keys that are no internal keys")),
@@ -203,10 +204,10 @@ fn check_key(icmp: &InternalKeyComparator, internal_key: &[u8]) -> Result<()> {
     }
 }
 
-/// The entries of a table so far.
+/// Facts about the entries of a table that were read so far.
 struct Seen {
     points: u64,
-    /// The last point's key.
+    /// Internal key of the last point entry.
     last: Vec<u8>,
     meta: FileMetaData,
 }
@@ -252,7 +253,7 @@ impl Seen {
         self.note(icmp, internal_key)
     }
 
-    /// Checks the sequence number of an entry, and takes its timestamp into the bounds.
+    /// Checks the sequence number of an entry, and extends the metadata's timestamp bounds.
     fn note(&mut self, icmp: &InternalKeyComparator, internal_key: &[u8]) -> Result<()> {
         let sequence = SequenceNumber(key::trailer(internal_key) >> 8);
         let meta = &mut self.meta;

@@ -1,7 +1,8 @@
-//! A compaction for another process: reads its tables, and changes none of its files.
+//! A compaction for another process: reads the tables of its database and changes none of its
+//! files.
 //!
-//! In: a job, and the database, opened beside its owner. Out: tables in a directory of their own,
-//! and their description.
+//! In: a job, and the database, opened as a secondary. Out: tables in the worker's directory, and
+//! their description.
 
 use super::super::subjob::{self, SubjobContext, SubjobResult};
 use super::table_name;
@@ -22,21 +23,21 @@ use esker_format::version_edit::FileMetaData;
 use esker_table::{TableCache, TableFile};
 use std::collections::BTreeMap;
 
-/// A job of another process.
+/// A job that another process has scheduled.
 #[derive(Debug)]
 pub(crate) struct RemoteJob<'a> {
     pub(crate) input: &'a CompactionServiceInput,
     pub(crate) cf: &'a Arc<ColumnFamily>,
     /// The open tables of the output directory.
     pub(crate) outputs: &'a TableCache,
-    /// Set to stop it.
+    /// A flag that cancels the job.
     pub(crate) canceled: Arc<AtomicBool>,
 }
 
 /// Runs the job on this thread.
 /// # Errors
-/// `InvalidArgument`: the job names tables that the family does not have · the compaction's own ·
-/// `ShutdownInProgress`: it was cancelled. The tables are gone then.
+/// `InvalidArgument`: the job names tables that the family does not have · `ShutdownInProgress`:
+/// the job was cancelled · errors of the compaction. After an error the written tables are deleted.
 pub(crate) fn run_for_another(engine: &Engine, job: &RemoteJob<'_>) -> Result<CompactionServiceResult> {
     let (input, cf) = (job.input, job.cf);
     let bounds = input.begin.iter().chain(&input.end);
@@ -132,7 +133,8 @@ fn describe(
         has_accurate_num_input_records: true,
         is_full_compaction: plan.is_full,
         is_manual_compaction: plan.is_manual,
-        // The counts of inputs are the database's: RocksDB adds the worker's to its own.
+        // Counts of inputs stay 0: the primary has counted its inputs, and RocksDB adds these
+        // counts to its own.
         level_stats: RemoteLevelCounts {
             micros,
             cpu_micros: micros,
