@@ -69,8 +69,8 @@ fn written_by_hand() -> BTreeSet<String> {
 ///
 /// A section begins with `[TYPE PREFIX…]`: the Rust type behind the pointer, and the first parts of
 /// the functions' names. A line `NAME = PLACE` gives the field that the functions PREFIX + NAME
-/// access. A line `NAME ~ DEFAULT` gives a value that is kept and has no effect. A line
-/// `NAME ? PLACE` gives a hint; its numbers without a name are kept, too.
+/// access. A line `NAME ~ DEFAULT` gives a held value, which has no effect. A line `NAME ? PLACE`
+/// gives a hint. A number that the hint's enumeration lacks becomes a held value.
 fn accessors(
     table: &str,
     functions: &BTreeMap<&str, &Function>,
@@ -156,7 +156,7 @@ fn accessor(function: &Function, object: &str, name: &str, place: &Place<'_>) ->
             head(", text: *const libc::c_char, len: usize", "")
                 + &format!("crate::field::set_text(object, text, len, |object| &mut object.{place})")
         }
-        _ => panic!("accessors.txt: {} is of no form that can be generated", function.name),
+        _ => panic!("accessors.txt: no accessor can be generated for the signature of {}", function.name),
     };
     text.push_str("\n}\n");
     text

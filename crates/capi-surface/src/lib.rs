@@ -147,9 +147,9 @@ pub fn union() -> Vec<Item> {
 /// `librocksdb-sys`.
 ///
 /// Some functions are linked to a form of their own, `esker_vN_NAME`. N is the release's major
-/// number, or 8_1 if 8.10 has another form. These are functions whose declaration has changed
-/// since, functions that take the number of a statistic, and functions that make options. The
-/// latter two have a form of their own only if the numbers or the defaults have changed.
+/// number, or 8_1 if 8.10 has another form. Three groups of functions have such forms: those whose
+/// declaration has changed since, those that take a statistic's number, and those that make
+/// options. The last two groups have them only if numbers or defaults have changed.
 pub fn shim_bindings(at: usize) -> String {
     let newest = union();
     let items = release(at);

@@ -7,7 +7,7 @@
 use crate::{Declaration, Function, Item, Parameter, RELEASES, Type};
 use std::fmt;
 
-/// The error for text that is no declaration; has the statement.
+/// The error for text that is no declaration. Contains the statement.
 #[derive(Debug)]
 pub struct ParseError(String);
 

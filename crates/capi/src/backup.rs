@@ -225,7 +225,7 @@ pub unsafe extern "C" fn rocksdb_backup_engine_info_count(
     answer(0, || Ok(c_int::try_from(object(info)?.backups.len()).unwrap_or(c_int::MAX)))
 }
 
-/// A number of the backup at `index`; the default if there is no such backup.
+/// Reads a number of the backup at `index`; 0 if there is no such backup.
 unsafe fn of_backup<T: Default>(
     info: *const rocksdb_backup_engine_info_t,
     index: c_int,

@@ -4,8 +4,8 @@
 //! client's functions. If a batch refuses a change because of its limit of bytes, the change is
 //! lost, as in RocksDB's C API.
 //!
-//! In a family with timestamps, a key that is given without a timestamp ends with zeros until
-//! `rocksdb_writebatch_update_timestamps`. Before that call the batch cannot be written.
+//! In a family with timestamps, a key without a timestamp gets zeros in its place. Until
+//! `rocksdb_writebatch_update_timestamps` the batch cannot be written.
 
 use crate::batch_index::rocksdb_writebatch_wi_t;
 use crate::column_family::rocksdb_column_family_handle_t;
@@ -28,9 +28,9 @@ impl rocksdb_writebatch_t {
         rocksdb_writebatch_t { batch, stamps: Stamps::default() }
     }
 
-    /// The changes, if they can be written.
+    /// Returns the changes if they can be written.
     /// # Errors
-    /// `InvalidArgument`: keys wait for their timestamps.
+    /// `InvalidArgument`: some keys still lack timestamps.
     pub(crate) fn writable(&mut self) -> Result<&mut WriteBatch> {
         self.stamps.check()?;
         Ok(&mut self.batch)
@@ -40,7 +40,7 @@ impl rocksdb_writebatch_t {
 /// Tracks the timestamps of a batch's keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stamps {
-    /// Bytes of a timestamp in the default family, for calls without a handle.
+    /// Size of a timestamp in the default family, in bytes, for calls without a handle.
     of_default: usize,
     /// Whether some keys end with zeros instead of timestamps.
     are_wanted: bool,
@@ -63,14 +63,14 @@ impl Stamps {
         Ok(ChangedFamily { id, size, stamps: self })
     }
 
-    /// Notes that no key waits for its timestamp.
+    /// Records that every key has its timestamp.
     pub(crate) fn are_set(&mut self) {
         self.are_wanted = false;
     }
 
-    /// Refuses a batch whose keys wait for their timestamps.
+    /// Checks that every key has its timestamp.
     /// # Errors
-    /// `InvalidArgument` for such a batch.
+    /// `InvalidArgument`: some keys lack theirs.
     pub(crate) fn check(&self) -> Result<()> {
         if self.are_wanted {
             return Err(Error::invalid_argument("write batch must have timestamp(s) set"));
@@ -83,7 +83,7 @@ impl Stamps {
 pub(crate) struct ChangedFamily<'a> {
     /// Its id.
     id: ColumnFamilyId,
-    /// Bytes of a timestamp in the family.
+    /// Size of a timestamp in the family, in bytes.
     size: usize,
     stamps: &'a mut Stamps,
 }
@@ -177,8 +177,8 @@ unsafe fn change_in(
     });
 }
 
-/// Defines a change in two forms, for the default family and for a named one; both for a batch and
-/// for a batch with an index.
+/// Defines the functions of a change in two forms: for the default family, and for a given one.
+/// Each form exists for a batch and for a batch with an index.
 macro_rules! changes {
     ($(
         fn $name:ident, fn $name_cf:ident, fn $name_wi:ident, fn $name_wi_cf:ident($($argument:ident: $ty:ty),*)
@@ -381,7 +381,7 @@ pub(crate) unsafe fn iterate(
     }
 }
 
-/// As `iterate`, with the families' ids, and with merges.
+/// Passes the changes of `batch` to the client, with the ids of families. Merges are included.
 pub(crate) unsafe fn iterate_cf(
     batch: &WriteBatch,
     state: *mut c_void,
@@ -510,8 +510,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_verify_checksum(
 
 pub(crate) type TimestampSize = Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>;
 
-/// Asks the client for the size of a family's timestamps. `SIZE_MAX` means that it does not know
-/// the family.
+/// Calls the client's function for the size of a family's timestamps. `SIZE_MAX` means that the
+/// client has no such family.
 pub(crate) unsafe fn timestamp_sizes(
     state: *mut c_void,
     get_ts_size: TimestampSize,

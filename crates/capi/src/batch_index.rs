@@ -1,9 +1,8 @@
 //! `rocksdb_writebatch_wi_t`: a batch that can be read before it is written.
 //!
 //! In: changes, keys, iterators over a database. Out: values as they would be after the write, and
-//! the changes. The C type is one pointer in memory of `malloc`, because a transaction's batch
-//! comes in a wrapper that the caller frees by `rocksdb_free`. The batch of a transaction is
-//! read-only.
+//! the changes. The C type is a wrapper: one pointer in memory made by `malloc`. The caller frees
+//! the wrapper of a transaction's batch by `rocksdb_free`; such a batch is read-only.
 
 use crate::batch::{ChangedFamily, Deleted, Put, Stamps, TimestampSize, iterate, timestamp_sizes};
 use crate::callbacks::rocksdb_comparator_t;
@@ -97,8 +96,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_create_from(
     answer(std::ptr::null_mut(), || Ok(give_batch(WriteBatch::from_bytes(bytes(rep, len).to_vec())?.into())))
 }
 
-/// Makes an empty batch. `comparator`, which the caller keeps, orders families that are read
-/// without a handle.
+/// Makes an empty batch. `comparator` orders the keys of families that are read without a handle.
+/// The caller keeps ownership of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_wi_create_with_params(
     comparator: *mut rocksdb_comparator_t,
@@ -190,7 +189,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_rollback_to_save_point(
     attempt(errptr, (), || change(batch, |batch, _| batch.rollback_to_save_point()));
 }
 
-/// Sets timestamps, as `rocksdb_writebatch_update_timestamps`.
+/// Sets timestamps as `rocksdb_writebatch_update_timestamps` does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_wi_update_timestamps(
     batch: *mut rocksdb_writebatch_wi_t,
@@ -209,8 +208,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_update_timestamps(
     });
 }
 
-/// The value of a key of the default family by the batch alone. NULL if the batch does not change
-/// the key, or removes it.
+/// Reads a key of the default family from the batch alone. NULL if the batch does not change the
+/// key, or deletes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_wi_get_from_batch(
     batch: *mut rocksdb_writebatch_wi_t,
@@ -370,7 +369,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_create_iterator_with_base(
     over(batch, base)
 }
 
-/// Ignores the family: it is the one for which `base` was made.
+/// Ignores `column_family`: the family is that of `base`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_wi_create_iterator_with_base_cf(
     batch: *mut rocksdb_writebatch_wi_t,
@@ -380,7 +379,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_create_iterator_with_base_cf(
     over(batch, base)
 }
 
-/// Ignores the options: they are those with which `base` was made.
+/// Ignores the read options: those of `base` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_wi_create_iterator_with_base_readopts(
     batch: *mut rocksdb_writebatch_wi_t,

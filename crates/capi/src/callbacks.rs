@@ -21,7 +21,7 @@ use std::sync::Arc;
 type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;
 type Name = Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>;
 
-/// The client's state, and the function that frees it.
+/// The client's state, and the destructor of the state.
 pub(crate) struct ClientState {
     pub(crate) state: *mut c_void,
     destructor: Destructor,
@@ -36,7 +36,7 @@ impl ClientState {
         ClientState { state, destructor }
     }
 
-    /// The state, which each call of the client's function gets.
+    /// The state, the first argument of each of the client's functions.
     pub(crate) fn get(&self) -> *mut c_void {
         self.state
     }
@@ -214,8 +214,8 @@ struct ClientMergeOperator {
 }
 
 impl ClientMergeOperator {
-    /// Copies the function's result and returns its buffer to the client. A client that fails may
-    /// leave `success` and the length unset, so both have values before the call.
+    /// Copies the function's result and returns its buffer to the client. A failing client may
+    /// leave `success` and the length unset, so the caller initializes both.
     unsafe fn take(&self, value: *mut c_char, success: c_uchar, len: usize) -> Option<Vec<u8>> {
         let merged = (success != 0).then(|| bytes(value, len).to_vec());
         match self.delete_value {
@@ -345,7 +345,7 @@ impl CompactionFilter for ClientFilter {
                 &mut new_len,
                 &mut changed,
             );
-            // The client keeps its buffer, so this copies it at once, as RocksDB does.
+            // The client owns the buffer, so this copies it at once, as RocksDB does.
             match (removes, changed) {
                 (0, 0) => FilterDecision::Keep,
                 (0, _) => FilterDecision::ChangeValue(bytes(new_value, new_len).to_vec()),
@@ -551,7 +551,7 @@ pub unsafe extern "C" fn rocksdb_slicetransform_create_fixed_prefix(
     give(rocksdb_slicetransform_t { transform: Some(esker::prefix::fixed(bytes)) })
 }
 
-/// The whole key as its prefix.
+/// Makes an extractor that takes the whole key as its prefix.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_slicetransform_create_noop() -> *mut rocksdb_slicetransform_t {
     struct Noop;
@@ -571,7 +571,7 @@ pub unsafe extern "C" fn rocksdb_slicetransform_destroy(transform: *mut rocksdb_
     destroy(transform);
 }
 
-/// A Bloom or Ribbon filter.
+/// A policy for Bloom or Ribbon filters.
 #[derive(Clone, Debug)]
 pub struct rocksdb_filterpolicy_t {
     /// The policy.

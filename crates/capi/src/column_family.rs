@@ -1,4 +1,4 @@
-//! Families of a database: made, dropped, named.
+//! Creates, drops and lists families of a database.
 
 use crate::db::rocksdb_t;
 use crate::memory::{
@@ -89,7 +89,8 @@ pub unsafe extern "C" fn rocksdb_create_column_family(
     })
 }
 
-/// An array of handles, freed by `rocksdb_create_column_families_destroy`; NULL on an error.
+/// Creates families and returns an array of their handles; NULL after an error. The caller frees it
+/// by `rocksdb_create_column_families_destroy`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_create_column_families(
     db: *mut rocksdb_t,

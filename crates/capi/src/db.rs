@@ -25,10 +25,10 @@ pub struct rocksdb_t {
     pub(crate) ttl: Option<DbWithTtl>,
     /// The family of calls that name none.
     pub(crate) default: ColumnFamilyHandle,
-    /// Whether snapshots show the past. As in RocksDB, they show the present if a family was opened
+    /// Whether a snapshot keeps old versions. As in RocksDB, it is empty if a family was opened
     /// with `inplace_update_support`.
     pub(crate) has_snapshots: bool,
-    /// The cell from which listeners take this handle.
+    /// The cell in which listeners find this handle.
     handle: HandleCell,
 }
 
@@ -120,7 +120,7 @@ impl rocksdb_t {
     }
 }
 
-/// The family that a C handle stands for.
+/// The family of a C handle.
 pub(crate) unsafe fn family<'a>(
     family: *const rocksdb_column_family_handle_t,
 ) -> Result<&'a ColumnFamilyHandle> {
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn rocksdb_open_for_read_only(
     })
 }
 
-/// An error if `refuses` is not 0 and a WAL beside the tables has records.
+/// Fails if `refuses` is not 0 and a WAL has records that no table has.
 fn refuse_wals(db: &Db, refuses: c_uchar) -> Result<()> {
     let is_alive = |file: &WalFile| file.file_type == WalFileType::Alive;
     if refuses != 0 && db.sorted_wal_files()?.iter().any(is_alive) {
@@ -253,7 +253,8 @@ pub unsafe extern "C" fn rocksdb_open_column_families_with_ttl(
     })
 }
 
-/// Removes what was written after `trim_ts` in families with user-defined timestamps.
+/// Opens a database and removes entries newer than `trim_ts` from families with user-defined
+/// timestamps.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_open_and_trim_history(
     options: *const rocksdb_options_t,
@@ -276,8 +277,7 @@ pub unsafe extern "C" fn rocksdb_open_and_trim_history(
     })
 }
 
-/// Closes the database. Iterators and snapshots of it may outlive the call, and keep what they
-/// hold.
+/// Closes the database. Its iterators and snapshots may outlive the call and keep their data.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_close(db: *mut rocksdb_t) {
     answer((), || {
@@ -309,8 +309,8 @@ pub unsafe extern "C" fn rocksdb_repair_db(
     });
 }
 
-/// Opens a database as a secondary: it follows the database of another process or handle. It writes
-/// LOG files to `secondary_path`.
+/// Opens a database as a secondary, which follows the database of another process or handle. The
+/// secondary writes its LOG to `secondary_path`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_open_as_secondary(
     options: *const rocksdb_options_t,

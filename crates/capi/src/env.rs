@@ -56,7 +56,7 @@ struct StderrLog {
 }
 
 impl InfoLog for StderrLog {
-    #[allow(clippy::print_stderr, reason = "that is this log's place")]
+    #[allow(clippy::print_stderr, reason = "this log writes to stderr")]
     fn log(&self, _level: InfoLogLevel, args: fmt::Arguments<'_>) {
         eprintln!("{}{args}", self.prefix);
     }
@@ -122,7 +122,7 @@ pub struct rocksdb_ratelimiter_t {
     pub(crate) limiter: Arc<RateLimiter>,
 }
 
-/// `mode`: 0 reads, 1 writes, 2 both.
+/// Makes a limiter. `mode` says what it limits: 0 reads, 1 writes, 2 both.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_ratelimiter_create_with_mode(
     rate: i64,
@@ -302,7 +302,7 @@ of_sst_file_managers! {
     fn rocksdb_sst_file_manager_get_total_trash_size() -> u64, |manager| manager.total_trash_size();
 }
 
-/// As [`rocksdb_ratelimiter_create`], with a rate that follows demand.
+/// Makes a limiter as [`rocksdb_ratelimiter_create`] does; its rate follows the demand.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_ratelimiter_create_auto_tuned(
     rate: i64,

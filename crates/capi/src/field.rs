@@ -1,8 +1,8 @@
-//! Setters and getters: from a C value to a field of an options struct, and back.
+//! Setters and getters of options: convert a C value to a field of an options struct, and back.
 //!
 //! In: an object, the name and the value of an option. Out: the field set. A value that the field
-//! cannot have is recorded (`Object::refuse`), so that opening a database reports it. Held values
-//! have no effect: they are kept so that a getter returns the value that a setter got.
+//! cannot have is recorded (`Object::refuse`), so that opening a database reports it. A held value
+//! is one of an option that Esker lacks. It has no effect; it is stored for the option's getter.
 
 use crate::memory::{answer, bytes, lend, object, object_mut};
 use esker::Result;
@@ -10,7 +10,7 @@ use libc::{c_char, c_int, c_uchar, c_uint};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Values without effect, by option.
+/// Held values, by option.
 pub type Held = BTreeMap<&'static str, u64>;
 
 /// An object behind a C pointer.
@@ -89,7 +89,7 @@ pub(crate) unsafe fn held<O: Object, C: HeldValue>(pointer: *const O, name: &'st
     bits.map_or(default, C::from_bits)
 }
 
-/// Sets a hint. A number without a name is kept, and is no hint.
+/// Sets a hint. A number that the enumeration lacks becomes a held value and sets no hint.
 pub(crate) unsafe fn set_hint<O: Object, C: HeldValue + Copy, F: Field<C> + Default>(
     pointer: *mut O,
     name: &'static str,
@@ -113,7 +113,7 @@ pub(crate) unsafe fn set_hint<O: Object, C: HeldValue + Copy, F: Field<C> + Defa
     });
 }
 
-/// The hint's number, named or kept.
+/// The number of the hint, or the held value in its place.
 pub(crate) unsafe fn hint<O: Object, C: HeldValue + Default, F: Field<C> + Default + PartialEq>(
     pointer: *const O,
     name: &'static str,
@@ -126,7 +126,7 @@ pub(crate) unsafe fn hint<O: Object, C: HeldValue + Default, F: Field<C> + Defau
     })
 }
 
-/// A C value that is kept as 64 bits.
+/// A C value that is stored as 64 bits.
 pub trait HeldValue {
     /// The value's bits.
     fn to_bits(self) -> u64;

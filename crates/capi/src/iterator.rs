@@ -1,7 +1,7 @@
 //! `rocksdb_iterator_t`: one C type for the iterators of databases, transactions and batches.
 //!
-//! In: moves. Out: keys and values that live until the next move. If an iterator could not be made,
-//! it is not valid and has the error.
+//! In: moves. Out: keys and values that live until the next move. If an iterator cannot be made,
+//! the caller gets one that is not valid and has the error.
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
@@ -31,7 +31,7 @@ pub(crate) enum Cursor {
     Failed(Error),
 }
 
-/// Calls `$move` on the cursor, of any kind.
+/// Calls the same method on a cursor of any kind.
 macro_rules! of_cursor {
     ($cursor:expr, $it:ident => $call:expr, $failed:ident => $else:expr) => {
         match $cursor {
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn rocksdb_create_iterator_cf(
     })
 }
 
-/// Iterators over `count` families that see the same sequence number.
+/// Makes iterators over `count` families that read at the same sequence number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_create_iterators(
     db: *mut rocksdb_t,
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn rocksdb_iter_timestamp(
     iterator.as_ref().map_or(std::ptr::null(), |iterator| lend(iterator.cursor.timestamp(), len))
 }
 
-/// Bytes that a call lends to the client.
+/// Bytes that the library owns and the client reads.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rocksdb_slice_t {
@@ -260,7 +260,8 @@ pub unsafe extern "C" fn rocksdb_iter_get_error(
     });
 }
 
-/// Moves an iterator over a database to the present state. The iterator is then not valid.
+/// Lets an iterator over a database read the present state. Afterwards it is not valid until a
+/// seek.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_iter_refresh(iterator: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
     attempt(errptr, (), || match &mut object_mut(iterator.cast_mut())?.cursor {

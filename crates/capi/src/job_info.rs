@@ -18,7 +18,7 @@ fn path_bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-/// A flush.
+/// Describes a flush.
 #[derive(Debug)]
 pub struct rocksdb_flushjobinfo_t {
     /// The info.
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn rocksdb_flushjobinfo_table_properties(
     info.as_ref().map_or(std::ptr::null(), |info| &info.table_properties)
 }
 
-/// A compaction. An info that the client made is empty until a call fills it.
+/// Describes a compaction. An info that the client made is empty until a call fills it.
 #[derive(Debug)]
 pub struct rocksdb_compactionjobinfo_t {
     filled: Option<Box<Filled>>,
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn rocksdb_compactionjobinfo_status(
     });
 }
 
-/// A value of a compaction; `none` for an empty info.
+/// Reads one value of a compaction; `none` for an empty info.
 unsafe fn of_compaction<T>(
     info: *const rocksdb_compactionjobinfo_t,
     none: T,
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn rocksdb_compactionjobinfo_table_properties_for_file(
     })
 }
 
-/// A part of a compaction.
+/// Describes a subcompaction.
 #[derive(Debug)]
 pub struct rocksdb_subcompactionjobinfo_t {
     /// The info.
@@ -308,7 +308,7 @@ pub unsafe extern "C" fn rocksdb_subcompactionjobinfo_compaction_reason(
     info.as_ref().map_or(0, |info| info.info.compaction_reason as u32)
 }
 
-/// The figures of a compaction.
+/// Counts and times of a compaction.
 #[derive(Debug, Default)]
 pub struct rocksdb_compaction_job_stats_t {
     /// The figures.
@@ -326,7 +326,7 @@ pub struct rocksdb_compaction_job_stats_t {
 /// Defines statistics that Esker's compactions do not have.
 macro_rules! constant_stats {
     ($(fn $name:ident -> $ty:ty = $value:expr;)*) => {$(
-        #[doc = "The same for all compactions."]
+        #[doc = "Returns the same number for all compactions."]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(_stats: *const rocksdb_compaction_job_stats_t) -> $ty {
             $value
@@ -344,14 +344,14 @@ constant_stats! {
     fn rocksdb_compaction_job_stats_file_prepare_write_nanos -> u64 = 0;
 }
 
-/// A file of a compaction.
+/// Describes a file of a compaction.
 #[derive(Debug)]
 pub struct rocksdb_compaction_file_info_t {
     /// The info.
     pub info: CompactionFileInfo,
 }
 
-/// A blob file that was written.
+/// Describes a new blob file.
 #[derive(Debug)]
 pub struct rocksdb_blob_file_addition_info_t {
     /// The info.
@@ -369,7 +369,7 @@ impl rocksdb_blob_file_addition_info_t {
     }
 }
 
-/// Garbage that a compaction left in a blob file.
+/// Describes the garbage that a compaction left in a blob file.
 #[derive(Debug)]
 pub struct rocksdb_blob_file_garbage_info_t {
     /// The info.
@@ -387,14 +387,14 @@ impl rocksdb_blob_file_garbage_info_t {
     }
 }
 
-/// An ingestion.
+/// Describes an ingestion.
 #[derive(Debug)]
 pub struct rocksdb_externalfileingestioninfo_t {
     /// The info.
     pub info: ExternalFileIngestionInfo,
     /// The path of the ingested file.
     pub external_file_path: Vec<u8>,
-    /// The path that the file has in the database.
+    /// The path of the file in the database.
     pub internal_file_path: Vec<u8>,
     table_properties: rocksdb_table_properties_t,
 }
@@ -417,7 +417,7 @@ pub unsafe extern "C" fn rocksdb_externalfileingestioninfo_table_properties(
     info.as_ref().map_or(std::ptr::null(), |info| &info.table_properties)
 }
 
-/// A change of a family's write stall.
+/// Describes a change of a family's write stall.
 #[derive(Debug)]
 pub struct rocksdb_writestallinfo_t {
     /// The info.
@@ -463,7 +463,7 @@ pub unsafe extern "C" fn rocksdb_writestallinfo_prev(
     info.as_ref().map_or(std::ptr::null(), |info| &info.previous)
 }
 
-/// A memtable that takes no more writes.
+/// Describes a memtable that has become immutable.
 #[derive(Debug)]
 pub struct rocksdb_memtableinfo_t {
     /// The info.

@@ -37,7 +37,7 @@ pub struct rocksdb_eventlistener_t {
     pub(crate) callbacks: Arc<EventCallbacks>,
 }
 
-/// The functions and their state. Databases that were opened with them share both.
+/// The client's functions and their state, shared by the databases opened with them.
 pub(crate) struct EventCallbacks {
     state: ClientState,
     flush_begin: OnFlush,
@@ -61,7 +61,7 @@ impl std::fmt::Debug for EventCallbacks {
 /// The handle of a listener's database; NULL if there is none.
 pub(crate) type HandleCell = Arc<AtomicPtr<rocksdb_t>>;
 
-/// The client's functions as the listener of one database.
+/// The listener of one database, which calls the client's functions.
 pub(crate) struct ClientListener {
     pub(crate) callbacks: Arc<EventCallbacks>,
     pub(crate) handle: HandleCell,

@@ -19,7 +19,7 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// A file of a list, and its strings for C.
+/// The metadata of a file, and its texts as C strings.
 #[derive(Clone, Debug)]
 pub struct rocksdb_livefile_t {
     file: LiveFileMetaData,
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn rocksdb_livefiles_count(files: *const rocksdb_livefiles
     answer(0, || Ok(c_int::try_from(object(files)?.files.len()).unwrap_or(c_int::MAX)))
 }
 
-/// A value of the file at `index`; `none` if there is no such file.
+/// Reads one value of the file at `index`; `none` if there is no such file.
 unsafe fn of_file<T>(
     files: *const rocksdb_livefiles_t,
     index: c_int,
@@ -96,7 +96,7 @@ unsafe fn of_file<T>(
     files.as_ref().and_then(|files| files.files.get(index)).map_or(none, figure)
 }
 
-/// Defines functions that take a list and an index.
+/// Defines getters that take a list and an index.
 macro_rules! of_files {
     ($(fn $name:ident -> $ty:ty, $none:expr, |$file:ident| $figure:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn rocksdb_livefiles_largestkey(
     of_file(files, index, std::ptr::null(), |file| lend(&file.file.largest_key, len))
 }
 
-/// A file that the caller describes, for an import.
+/// Makes the metadata of a file for an import. The caller sets its values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_livefile_create() -> *mut rocksdb_livefile_t {
     let file = SstFileMetaData {
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn rocksdb_livefile_destroy(file: *mut rocksdb_livefile_t)
     destroy(file);
 }
 
-/// Changes the caller's file and updates its strings for C.
+/// Changes the caller's file and updates its C strings.
 unsafe fn describe(file: *mut rocksdb_livefile_t, change: impl FnOnce(&mut LiveFileMetaData)) {
     answer((), || {
         let file = object_mut(file)?;
@@ -214,7 +214,8 @@ pub struct rocksdb_export_import_files_metadata_t {
 
 impl rocksdb_export_import_files_metadata_t {
     pub(crate) fn new(export: ExportImportFilesMetaData) -> rocksdb_export_import_files_metadata_t {
-        // As in RocksDB, the list of an export has neither the family's name nor counts.
+        // As in RocksDB, the files of an export have neither the family's name nor counts of
+        // entries.
         let unnamed = |mut file: LiveFileMetaData| {
             file.column_family_name.clear();
             (file.file.num_entries, file.file.num_deletions) = (0, 0);
@@ -320,7 +321,7 @@ pub unsafe extern "C" fn rocksdb_get_column_family_metadata_cf(
     })
 }
 
-/// Defines functions that return a number of an object.
+/// Defines getters of numbers.
 macro_rules! figures {
     ($(fn $name:ident($object:ty) -> $ty:ty, $none:expr, |$it:ident| $figure:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -417,7 +418,8 @@ pub struct rocksdb_column_family_metadata_options_t {
 impl Object for rocksdb_column_family_metadata_options_t {}
 
 impl rocksdb_column_family_metadata_options_t {
-    /// The part of `metadata` that the options select. Sizes and counts cover that part only.
+    /// Returns the part of `metadata` that the options select, with the sizes and counts of that
+    /// part.
     fn restrict(&self, mut metadata: ColumnFamilyMetaData, order: &dyn Comparator) -> ColumnFamilyMetaData {
         if let Ok(level) = usize::try_from(self.level) {
             metadata.levels.retain(|listed| listed.level == level);

@@ -259,8 +259,8 @@ pub unsafe extern "C" fn rocksdb_enable_file_deletions(db: *mut rocksdb_t, errpt
     attempt(errptr, (), || undo_disabling(&object(db)?.db).map(|_| ()));
 }
 
-/// Undoes one call that disabled file deletions. Says whether there was one: as in RocksDB, a call
-/// without one is no error.
+/// Undoes one call that disabled file deletions. Returns false if there was none, which in RocksDB
+/// is no error.
 fn undo_disabling(db: &Db) -> Result<bool> {
     match db.enable_file_deletions() {
         Err(e) if e.kind() == ErrorKind::InvalidArgument => Ok(false),
@@ -732,7 +732,7 @@ pub unsafe extern "C" fn rocksdb_compact_files_output_file_names_destroy(
     libc::free(names.cast());
 }
 
-/// A flag that cancels a compaction. The client and the options that have it own it together.
+/// A flag that cancels a compaction. The client and the options share ownership of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_compaction_options_canceled_create() -> *mut c_uchar {
     Arc::into_raw(Arc::new(AtomicBool::new(false))).cast_mut().cast()

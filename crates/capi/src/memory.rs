@@ -51,15 +51,16 @@ pub(crate) unsafe fn missing(errptr: *mut *mut c_char, name: &str) {
     save_error(errptr, &format!("Not implemented: {name}"));
 }
 
-/// Ends the process: without an error the caller would go on, and the call had no effect.
-#[allow(clippy::print_stderr, reason = "there is no other way to say it")]
+/// Prints a message and ends the process. The function cannot report an error, and the caller would
+/// take the missing call for done.
+#[allow(clippy::print_stderr, reason = "the function has no other way to report an error")]
 #[allow(dead_code, reason = "build.rs calls it for functions that are not there, if any")]
 pub(crate) fn missing_without_errptr(name: &str) -> ! {
     eprintln!("Not implemented: {name}");
     std::process::abort()
 }
 
-/// A copy of `bytes` with a NUL at its end, made by `malloc`.
+/// A copy of `bytes` with a NUL at the end, made by `malloc`.
 pub(crate) unsafe fn to_c_string(bytes: &[u8]) -> *mut c_char {
     let copy = libc::malloc(bytes.len() + 1).cast::<u8>();
     if !copy.is_null() {
@@ -101,9 +102,9 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
     }
 }
 
-/// Bytes that are to be written, from `data` on.
+/// The `len` bytes at `data`, for a write.
 /// # Errors
-/// `InvalidArgument`: NULL is given for more than no bytes.
+/// `InvalidArgument`: `data` is NULL, and `len` is not 0.
 pub(crate) unsafe fn given<'a>(data: *const c_char, len: usize) -> Result<&'a [u8]> {
     if data.is_null() && len > 0 {
         return Err(Error::invalid_argument(format!("NULL is given for {len} bytes")));

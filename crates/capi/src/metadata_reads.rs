@@ -1,7 +1,7 @@
-//! Reads that answer with a timestamp, and whether there is a newer version.
+//! Reads that also return the value's timestamp, and whether a newer version exists.
 //!
-//! In: keys; places for facts, or NULL for facts that are not wanted. Out: values of `malloc`, NULL
-//! for a key that was not found.
+//! In: keys; pointers for the facts, NULL to skip a fact. Out: values made by `malloc`; NULL means
+//! "not found".
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
@@ -12,7 +12,7 @@ use crate::reads::copy_found;
 use esker::{ColumnFamilyHandle, Error, GetOutput, Result};
 use libc::{c_char, c_uchar};
 
-/// Places for the facts of one read.
+/// The caller's pointers for the facts of one read.
 #[derive(Clone, Copy)]
 struct Facts {
     timestamp: *mut *mut c_char,

@@ -1,7 +1,8 @@
 //! Reads many keys with one call.
 //!
-//! In: keys, of one family or each of its own. Out: for each key a value or NULL, and an error or
-//! NULL. Values are copied by `malloc`, pinned one by one, or held together by one object.
+//! In: keys, all of one family, or each with a family of its own. Out: for each key a value or
+//! NULL, and an error or NULL. Values are copies made by `malloc`, or pinned one by one, or pinned
+//! together by one object.
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
@@ -19,8 +20,8 @@ pub(crate) unsafe fn keys<'a>(count: usize, keys: *const *const c_char, lens: *c
     slice(keys, count).iter().zip(slice(lens, count)).map(|(key, len)| bytes(*key, *len)).collect()
 }
 
-/// Reads `keys`, all of `column_family` or each of its own of `column_families`. If the call fails,
-/// each key gets the error.
+/// Reads `keys`, all from `column_family`, or each from its own of `column_families`. If the call
+/// fails, each key gets the error.
 unsafe fn read_all(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,
@@ -187,8 +188,7 @@ pub(crate) unsafe fn put_pinned(
     }
 }
 
-/// Reads and pins the values of `keys` of one family. The keys need not be sorted, whatever the
-/// caller says.
+/// Reads and pins the values of `keys` of one family. The argument `sorted_input` has no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_batched_multi_get_cf(
     db: *mut rocksdb_t,
@@ -251,8 +251,8 @@ pub unsafe extern "C" fn rocksdb_pinnable_multi_get_count(
     answer(0, || Ok(object(multi_get)?.found.len()))
 }
 
-/// Returns one of `c.h`'s `rocksdb_pinnable_multi_get_*` for the result at `index`. The object owns
-/// value and text.
+/// Returns the code of the result at `index`: one of `c.h`'s constants
+/// `rocksdb_pinnable_multi_get_*`. The object owns the value and the text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_pinnable_multi_get_result(
     multi_get: *const rocksdb_pinnable_multi_get_t,

@@ -17,8 +17,8 @@ use libc::{c_char, c_int, c_uchar};
 
 /// An open database whose transactions check at commit.
 ///
-/// `base` comes first: clients pass a pointer to this as a pointer to a `rocksdb_t`, which
-/// RocksDB's own layout allows (crate `rocksdb` does so to drop a family).
+/// `base` is the first field: clients pass a pointer to this object as a pointer to a `rocksdb_t`.
+/// RocksDB's own layout allows this, and crate `rocksdb` drops a family this way.
 #[derive(Debug)]
 #[repr(C)]
 pub struct rocksdb_optimistictransactiondb_t {
@@ -105,8 +105,8 @@ pub unsafe extern "C" fn rocksdb_optimistictransactiondb_close(db: *mut rocksdb_
     destroy(db);
 }
 
-/// The base database. `rocksdb_optimistictransactiondb_close_base_db` frees the result and leaves
-/// the database open.
+/// Returns a handle of the base database. `rocksdb_optimistictransactiondb_close_base_db` frees the
+/// handle and leaves the database open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_optimistictransactiondb_get_base_db(
     db: *mut rocksdb_optimistictransactiondb_t,
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn rocksdb_optimistictransaction_options_destroy(
 }
 
 /// Options of a database whose transactions check at commit. They have no effect: the leader of the
-/// write queue checks commits, without locks.
+/// write queue checks commits, and it needs no locks.
 #[derive(Clone, Debug, Default)]
 pub struct rocksdb_optimistictransactiondb_options_t {
     pub(crate) held: Held,
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn rocksdb_optimistictransactiondb_options_set_shared_lock
 ) {
 }
 
-/// Stands for the locks that commits in RocksDB share. Esker has no such locks.
+/// An object without content. In RocksDB it has the locks that commits share; Esker has none.
 #[derive(Debug)]
 pub struct rocksdb_optimistictransactiondb_lock_buckets_t {
     _bucket_count: usize,

@@ -1,5 +1,5 @@
-//! Options that are factories or sets: checksums of files, collectors of table properties, sets of
-//! numbers.
+//! Options that are factories or sets: factories of file checksums and of collectors of table
+//! properties, and sets of numbers.
 
 use crate::memory::{answer, destroy, give, object};
 use crate::options::{change, rocksdb_options_t};
@@ -11,7 +11,7 @@ use esker::table_properties_collector::CompactOnDeletionCollectorFactory;
 use libc::{c_int, c_uchar};
 use std::sync::Arc;
 
-/// Makes checksums of whole files.
+/// A factory of checksums of whole files.
 #[derive(Debug)]
 pub struct rocksdb_file_checksum_gen_factory_t {
     pub(crate) factory: FileChecksumGenFactoryRef,
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn rocksdb_options_set_file_checksum_gen_factory(
     });
 }
 
-/// Defines the functions of a set of numbers below 64. The set is kept and has no effect.
+/// Defines the functions of a set of numbers below 64. The set is a held value and has no effect.
 macro_rules! held_sets {
     ($($set:literal: fn $clear:ident, fn $add:ident, fn $remove:ident, fn $contains:ident, fn $count:ident;)*) => {$(
         #[doc = "Empties the set."]
@@ -56,7 +56,7 @@ macro_rules! held_sets {
             change_set(options, $set, |set| set | bit(number));
         }
 
-        #[doc = "Takes a number out."]
+        #[doc = "Removes a number."]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $remove(options: *mut rocksdb_options_t, number: c_int) {
             change_set(options, $set, |set| set & !bit(number));
@@ -68,7 +68,7 @@ macro_rules! held_sets {
             (held_set(options, $set) & bit(number) != 0).into()
         }
 
-        #[doc = "How many numbers the set has."]
+        #[doc = "The number of elements in the set."]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $count(options: *mut rocksdb_options_t) -> usize {
             held_set(options, $set).count_ones() as usize
@@ -84,7 +84,7 @@ unsafe fn held_set(options: *mut rocksdb_options_t, set: &'static str) -> u64 {
     answer(0, || Ok(object(options)?.held.get(set).copied().unwrap_or_else(|| default_set(set))))
 }
 
-/// The set that RocksDB has by default: write-lifetime hints for level compaction.
+/// RocksDB's default of the set: write-lifetime hints for level compaction.
 fn default_set(set: &str) -> u64 {
     u64::from(set == "calculate_sst_write_lifetime_hint_set")
 }
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn rocksdb_options_add_compact_on_deletion_collector_facto
     add_deletion_collector(options, window, deletions, ratio, min_file_size);
 }
 
-/// Starts a new table where a prefix of the key changes.
+/// A factory of partitioners, which start a new table where a prefix of the key changes.
 #[derive(Debug)]
 pub struct rocksdb_sst_partitioner_factory_t {
     pub(crate) factory: SstPartitionerFactoryRef,

@@ -1,8 +1,8 @@
 //! `rocksdb_options_t`: options of a database and of a family in one object.
 //!
 //! In: setters and getters, most of them from `accessors.txt`. Out: Esker's `DbOptions` and
-//! `ColumnFamilyOptions`. A setter that takes an object over (as `c.h` says) frees its wrapper.
-//! Shared objects are counted.
+//! `ColumnFamilyOptions`. A setter that takes ownership of an object (as `c.h` says) frees its
+//! wrapper. Shared objects are reference-counted.
 
 use crate::cache::rocksdb_cache_t;
 use crate::callbacks::{
@@ -37,11 +37,11 @@ pub struct rocksdb_options_t {
     pub db: DbOptions,
     /// Options of the family.
     pub cf: ColumnFamilyOptions,
-    /// Values that are kept and have no effect.
+    /// Held values: they have no effect.
     pub(crate) held: Held,
-    /// Options that were given impossible values. Opening a database fails and names them.
+    /// Options that a setter got an impossible value for. Opening a database fails and names them.
     pub(crate) refused: Vec<String>,
-    /// Functions of the client that are called for events.
+    /// Functions of the client that Esker calls for events.
     pub(crate) listeners: Vec<Arc<EventCallbacks>>,
 }
 
@@ -64,8 +64,8 @@ impl rocksdb_options_t {
         options
     }
 
-    /// The defaults of a release before 11, as far as they decide which files are written. A client
-    /// of a shim can then go back to that release. `format_version` is the release's.
+    /// The defaults of a release before 11 that decide which files are written. With them a client
+    /// of a shim can go back to that release. `format_version` is that of the release.
     fn before_11(compatible_with: TargetVersion, format_version: u32) -> rocksdb_options_t {
         let mut options = rocksdb_options_t::new();
         options.db.compatible_with = compatible_with;
@@ -93,7 +93,7 @@ impl rocksdb_options_t {
     pub(crate) fn for_open(&self) -> Result<(Options, HandleCell)> {
         self.check()?;
         let (mut db, handle) = (self.db.clone(), no_handle());
-        // A client of RocksDB may destroy a database and not name its paths.
+        // A client of RocksDB may destroy a database without naming its other paths.
         db.move_leftovers_of_paths = true;
         for callbacks in &self.listeners {
             let listener = ClientListener { callbacks: callbacks.clone(), handle: handle.clone() };
@@ -108,7 +108,8 @@ pub unsafe extern "C" fn rocksdb_options_create() -> *mut rocksdb_options_t {
     give(rocksdb_options_t::new())
 }
 
-/// Options with the defaults of RocksDB 8.1, for the shims. Only the level sizes differ from 8.10.
+/// Options with the defaults of RocksDB 8.1, for the shims. They differ from those of 8.10 in the
+/// level sizes only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v8_1_rocksdb_options_create() -> *mut rocksdb_options_t {
     let mut options = rocksdb_options_t::before_11(TargetVersion::V8, 5);
@@ -293,7 +294,7 @@ pub unsafe extern "C" fn rocksdb_options_set_blob_cache(
     });
 }
 
-/// Lends the path of a directory; an empty one if the option is unset.
+/// Returns the path of a directory, which the options own; an empty path if the option is unset.
 unsafe fn lend_directory(directory: Option<&PathBuf>, len: *mut usize) -> *const c_char {
     lend(directory.map_or(&[], |path| path.as_os_str().as_bytes()), len)
 }
@@ -614,7 +615,8 @@ pub unsafe extern "C" fn rocksdb_load_latest_options(
         loaded.db.env = env;
         let give_family = |(_, family): &(String, ColumnFamilyOptions)| {
             let mut options = rocksdb_options_t { cf: family.clone(), ..rocksdb_options_t::new() };
-            // As in RocksDB, the MANIFEST refuses a default in the place of a client's comparator.
+            // As in RocksDB, loading succeeds without the client's comparator. Opening then fails,
+            // because the MANIFEST names it.
             options.cf.unresolved.retain(|(option, _)| option != "comparator");
             if let Some(cache) = cache.as_ref() {
                 options.cf.table.block_cache = Some(cache.cache.clone());

@@ -1,7 +1,7 @@
-//! Functions that crate `oxrocksdb-sys` adds to RocksDB's, for the shim of its name.
+//! Functions that crate `oxrocksdb-sys` adds to RocksDB's, for the shim of that crate.
 //!
 //! In: calls as its `api/c.h` declares them. Out: calls of Esker's public Rust API. The shim links
-//! its other functions to those of RocksDB 11.8 that do the same.
+//! the crate's other functions to equal functions of RocksDB 11.8.
 
 use crate::batch_index::{self, rocksdb_writebatch_wi_t};
 use crate::column_family::rocksdb_column_family_handle_t;
@@ -40,7 +40,7 @@ unsafe fn ingest(db: &rocksdb_t, families: &[rocksdb_ingestexternalfilearg_t]) -
     db.db.ingest_external_files(&options, &arguments)
 }
 
-/// Takes the files of several families in, as one write. The families' options must be the same.
+/// Ingests the files of several families as one write. The families' options must be the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn oxrocksdb_ingest_external_files(
     db: *mut rocksdb_t,
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn oxrocksdb_writebatch_wi_get_into_buffer_cf(
     read_into(attempt(errptr, None, read), (buffer, buffer_len), value_len, found)
 }
 
-/// A copy of options. Bounds stay the caller's, as those of the original.
+/// Copies options. The caller keeps ownership of the bounds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn oxrocksdb_readoptions_create_copy(
     options: *mut rocksdb_readoptions_t,

@@ -11,7 +11,7 @@ use esker::stats::{Histogram, HistogramData, Ticker};
 use libc::{c_char, c_int, c_uchar};
 use std::sync::Arc;
 
-/// A text of all counters, or NULL without statistics.
+/// All counters as text, or NULL without statistics.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_statistics_get_string(
     options: *mut rocksdb_options_t,
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn rocksdb_options_statistics_get_ticker_count(
 
 include!(concat!(env!("OUT_DIR"), "/older_statistics.rs"));
 
-/// The newest release's number for `number` of an older release. If the statistic is gone, a number
+/// The newest release's number for `number` of an older release. For a removed statistic, a number
 /// that no statistic has.
 fn newest_number(numbers: &[Option<u32>], number: u32) -> u32 {
     numbers.get(number as usize).copied().flatten().unwrap_or(u32::MAX)
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn esker_v8_rocksdb_options_statistics_get_histogram_data(
 /// A summary of a histogram.
 #[derive(Debug, Default)]
 pub struct rocksdb_statistics_histogram_data_t {
-    /// The figures.
+    /// The counts, sums and percentiles.
     pub data: HistogramData,
 }
 
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn rocksdb_memory_consumers_destroy(consumers: *mut rocksd
     destroy(consumers);
 }
 
-/// Sums the memory of databases and caches now.
+/// Sums the present memory of databases and caches.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_approximate_memory_usage_create(
     consumers: *mut rocksdb_memory_consumers_t,

@@ -1,7 +1,7 @@
 //! `rocksdb_readoptions_t`: options of a get or an iterator.
 //!
-//! In: setters. Out: Esker's `ReadOptions`. As in `c.h`, bounds and timestamps stay the caller's
-//! bytes, which live as long as the options are used. A call copies them when it begins.
+//! In: setters. Out: Esker's `ReadOptions`. As in `c.h`, the caller owns the bytes of bounds and
+//! timestamps and keeps them as long as it uses the options. Each call copies them when it begins.
 
 use crate::callbacks::ClientState;
 use crate::field::{Held, Object};
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn rocksdb_readoptions_set_iter_start_ts(
     keep(options, Kept(timestamp, len), |options| &mut options.iter_start_ts);
 }
 
-/// Does nothing: managed iterators are gone from RocksDB, and the option had no effect before.
+/// Does nothing: RocksDB has removed managed iterators, and the option had no effect before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_readoptions_set_managed(
     _options: *mut rocksdb_readoptions_t,
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn rocksdb_readoptions_set_managed(
 ) {
 }
 
-/// NULL if the request has no name.
+/// Returns the request's name; NULL if it has none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_readoptions_get_request_id(
     options: *mut rocksdb_readoptions_t,

@@ -1,7 +1,7 @@
 //! Reads of one key: copied, pinned, or into a buffer.
 //!
-//! In: a key. Out: a value allocated by `malloc`, a pinned value that holds its block until it is
-//! destroyed, or bytes in the caller's buffer. NULL without an error means "not found".
+//! In: a key. Out: a copy made by `malloc`, a pinned value that keeps its block alive, or bytes in
+//! the caller's buffer. NULL without an error means "not found".
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
@@ -157,7 +157,8 @@ pub unsafe extern "C" fn rocksdb_get_pinned_cf(
     }))
 }
 
-/// The bytes, which live as long as `slice`. NULL, which means "not found", has no bytes.
+/// Returns the bytes of `slice`, which owns them. For NULL, which means "not found", there are
+/// none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_pinnableslice_value(
     slice: *const rocksdb_pinnableslice_t,
@@ -227,8 +228,8 @@ pub unsafe extern "C" fn rocksdb_pinnable_handle_destroy(handle: *mut rocksdb_pi
     destroy(handle);
 }
 
-/// Copies a value into the caller's buffer. Returns 1 if it was copied. `value_len` gets the
-/// length, also if the buffer is too small.
+/// Copies a value into the caller's buffer. Returns 1 if the value was copied. Writes the length to
+/// `value_len`, even if the buffer is too small.
 pub(crate) unsafe fn read_into(
     found: Option<PinnedBytes>,
     (buffer, buffer_len): (*mut c_char, usize),
@@ -284,7 +285,7 @@ pub unsafe extern "C" fn rocksdb_get_into_buffer_cf(
 }
 
 /// Returns whether a key may exist, by data in memory only. As in RocksDB, `value_found` is 0 only
-/// if memory does not know the answer. A key that is known to be absent has an empty value.
+/// if data in memory does not decide. For an absent key the value is empty.
 unsafe fn may_exist(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,

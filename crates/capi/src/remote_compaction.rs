@@ -1,10 +1,10 @@
 //! `rocksdb_compactionservice_t` and `rocksdb_open_and_compact`: remote compaction.
 //!
 //! In: functions of the client that schedule jobs and wait for them; or a job, for a worker. Out:
-//! Esker's [`CompactionService`]; or a result, in memory of `malloc`.
+//! Esker's [`CompactionService`]; or a result, in memory made by `malloc`.
 //!
-//! As in RocksDB, a `schedule` that answers NULL has failed, and a missing function leaves the
-//! compaction to the database.
+//! As in RocksDB, NULL from `schedule` means failure. Without the functions, the database runs the
+//! compaction itself.
 
 use crate::callbacks::{
     ClientState, rocksdb_compactionfilter_t, rocksdb_compactionfilterfactory_t, rocksdb_comparator_t,
@@ -44,7 +44,7 @@ pub struct rocksdb_compactionservice_scheduleresponse_t {
     response: CompactionServiceScheduleResponse,
 }
 
-/// Defines functions that lend a text of the job's info.
+/// Defines getters of texts in the job's info. The info owns the texts.
 macro_rules! texts {
     ($(fn $name:ident = $field:ident;)*) => {$(
         #[unsafe(no_mangle)]
@@ -64,7 +64,7 @@ texts! {
     fn rocksdb_compactionservice_jobinfo_t_get_cf_name = cf_name;
 }
 
-/// Defines functions that give a value of the job's info.
+/// Defines getters of values in the job's info.
 macro_rules! values {
     ($(fn $name:ident -> $ty:ty = |$info:ident| $value:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -186,7 +186,7 @@ impl std::fmt::Debug for ClientService {
     }
 }
 
-/// The client's own name of a job. It came from C, so it has no NUL.
+/// A job's name as a C string. The client made it in C, so it has no NUL inside.
 fn c_name(scheduled_job_id: &str) -> CString {
     CString::new(scheduled_job_id).unwrap_or_default()
 }
@@ -215,7 +215,7 @@ impl CompactionService for ClientService {
         let status = unsafe { wait(self.state.get(), id.as_ptr(), &mut result, &mut len) };
         let copy = unsafe { bytes(result, len) }.to_vec();
         unsafe { libc::free(result.cast()) };
-        // Another number means nothing: the job has failed.
+        // An unknown number counts as a failed job.
         (status_of(status).unwrap_or(CompactionServiceJobStatus::Failure), copy)
     }
 
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn rocksdb_compactionservice_create(
     give(rocksdb_compactionservice_t { service })
 }
 
-/// Takes the service over.
+/// Sets the service and takes ownership of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_set_compaction_service(
     options: *mut rocksdb_options_t,
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn rocksdb_options_set_compaction_service(
 pub struct rocksdb_compaction_service_options_override_t {
     overrides: CompactionServiceOptionsOverride,
     listeners: Vec<Arc<EventCallbacks>>,
-    /// Values that no table option can have: opening names them.
+    /// Refused values of table options. Opening a database fails and names them.
     refused: Vec<String>,
 }
 
@@ -314,8 +314,8 @@ pub unsafe extern "C" fn rocksdb_compaction_service_options_override_destroy(
     destroy(overrides);
 }
 
-/// Defines setters of objects; NULL changes nothing. `borrowed` objects stay the client's, `taken`
-/// ones are taken over.
+/// Defines setters of objects; NULL changes nothing. The client keeps ownership of `borrowed`
+/// objects; setters of `taken` objects take ownership.
 macro_rules! objects {
     ($($kind:ident fn $name:ident($object:ident: $ty:ty) |$overrides:ident| $set:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -368,7 +368,7 @@ objects! {
         |set| set.listeners.push(listener.callbacks);
 }
 
-/// Tables are block-based all the same, as with `rocksdb_options_set_cuckoo_table_factory`.
+/// Has no effect: tables stay block-based, as with `rocksdb_options_set_cuckoo_table_factory`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_compaction_service_options_override_set_cuckoo_table_factory(
     _overrides: *mut rocksdb_compaction_service_options_override_t,
@@ -376,7 +376,7 @@ pub unsafe extern "C" fn rocksdb_compaction_service_options_override_set_cuckoo_
 ) {
 }
 
-/// No function makes a factory: nothing is added.
+/// Adds nothing, because no function makes a factory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_compaction_service_options_override_add_table_properties_collector_factory(
     _overrides: *mut rocksdb_compaction_service_options_override_t,
@@ -401,7 +401,7 @@ pub unsafe extern "C" fn rocksdb_compaction_service_options_override_set_option(
     });
 }
 
-/// A flag that cancels a worker. The bytes behind the pointer are this library's.
+/// A flag that cancels a worker. The library owns the byte at the returned address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_open_and_compact_canceled_create() -> *mut c_uchar {
     Arc::into_raw(Arc::new(AtomicBool::new(false))).cast_mut().cast()
@@ -440,7 +440,7 @@ pub unsafe extern "C" fn rocksdb_open_and_compact_options_destroy(
     destroy(options);
 }
 
-/// The flag stays the client's; the options share it.
+/// Sets the flag. The client and the options share it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_open_and_compact_options_set_canceled(
     options: *mut rocksdb_open_and_compact_options_t,
@@ -493,7 +493,7 @@ pub unsafe extern "C" fn rocksdb_open_and_compact_options_get_max_secondary_open
     answer(0, || Ok(object(options)?.options.max_secondary_open_retries))
 }
 
-/// The result, in memory of `malloc` with a NUL behind it.
+/// Runs the job and returns its result, in memory made by `malloc` with a NUL at the end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_open_and_compact(
     db_path: *const c_char,
@@ -517,7 +517,7 @@ pub unsafe extern "C" fn rocksdb_open_and_compact(
     )
 }
 
-/// The result, in memory of `malloc` with a NUL behind it.
+/// Runs the job and returns its result, in memory made by `malloc` with a NUL at the end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_open_and_compact_with_options(
     options: *const rocksdb_open_and_compact_options_t,

@@ -1,6 +1,7 @@
 //! Readers of traces, and the replayer.
 //!
-//! In: a trace file of this library or of RocksDB. Out: its records; its queries, on a database.
+//! In: a trace file of this library or of RocksDB. Out: the file's records, or the results of its
+//! queries on a database.
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::rocksdb_t;
@@ -13,7 +14,7 @@ use esker::{Error, ReplayOptions, Replayer};
 use libc::c_char;
 use std::ptr::null_mut;
 
-/// A trace file that is read.
+/// A reader of a trace file.
 pub struct rocksdb_trace_reader_t {
     reader: Box<dyn TraceReader>,
 }
@@ -31,7 +32,7 @@ pub unsafe extern "C" fn rocksdb_trace_reader_create(
     })
 }
 
-/// The next record, in memory of `malloc`; NULL at the end.
+/// Reads the next record into memory made by `malloc`; NULL at the end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_trace_reader_read(
     reader: *mut rocksdb_trace_reader_t,

@@ -4,8 +4,8 @@ use crate::db::rocksdb_t;
 use crate::memory::{answer, destroy, give, object};
 use esker::Snapshot;
 
-/// A snapshot. It is one pointer in memory of `malloc`, since some calls return it to be freed by
-/// `rocksdb_free`.
+/// A wrapper of a snapshot: one pointer in memory made by `malloc`, because callers free some
+/// wrappers by `rocksdb_free`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct rocksdb_snapshot_t {
@@ -13,12 +13,13 @@ pub struct rocksdb_snapshot_t {
 }
 
 impl rocksdb_snapshot_t {
-    /// The snapshot at `snapshot`, which outlives the result. NULL is none.
+    /// Wraps the snapshot at `snapshot`, which must outlive the wrapper. NULL makes an empty
+    /// wrapper.
     pub(crate) unsafe fn give(snapshot: *const Snapshot) -> *mut rocksdb_snapshot_t {
         crate::memory::to_c_array(&[snapshot]).cast()
     }
 
-    /// The snapshot; that of a transaction without one is none.
+    /// The wrapped snapshot; `None` for an empty wrapper.
     pub(crate) unsafe fn get(&self) -> Option<&Snapshot> {
         self.snapshot.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Tables outside of a database: written, and taken in.
+//! Writes tables outside of a database, and ingests them.
 
 use crate::batch::timestamped;
 use crate::callbacks::rocksdb_comparator_t;
@@ -11,7 +11,7 @@ use crate::options::rocksdb_options_t;
 use esker::{ColumnFamilyHandle, IngestExternalFileOptions, Result, SstFileWriter};
 use libc::c_char;
 
-/// Options of files. The engine's own options have their effects.
+/// Options of files. They have no effect: the options of the database decide.
 #[derive(Debug, Default)]
 pub struct rocksdb_envoptions_t {
     held: Held,
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn rocksdb_envoptions_destroy(options: *mut rocksdb_envopt
     destroy(options);
 }
 
-/// The limiter of a database's options is the one that counts: nothing is set.
+/// Does nothing: the limiter of a database's options applies.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_envoptions_set_rate_limiter(
     _options: *mut rocksdb_envoptions_t,

@@ -1,4 +1,4 @@
-//! The files of a copy: `rocksdb_get_livefiles_storage_info`.
+//! Lists the files to copy for a backup: `rocksdb_get_livefiles_storage_info`.
 
 use crate::db::rocksdb_t;
 use crate::field::Object;
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn rocksdb_livefiles_storage_info_options_destroy(
     destroy(options);
 }
 
-/// The files that make up a database, and how much of each.
+/// The files that make up a database, and the size of the part of each to copy.
 #[derive(Debug)]
 pub struct rocksdb_livefiles_storage_info_t {
     files: Vec<StorageInfo>,
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn rocksdb_livefiles_storage_info_count(
     info.as_ref().map_or(0, |info| info.files.len())
 }
 
-/// RocksDB's number of a file's type.
+/// RocksDB's number for a type of file.
 fn number(file_type: FileType) -> c_int {
     match file_type {
         FileType::Wal => 0,
@@ -100,7 +100,7 @@ fn number(file_type: FileType) -> c_int {
     }
 }
 
-/// Defines figures of the file at an index.
+/// Defines getters of the file at an index.
 macro_rules! figures {
     ($(fn $name:ident -> $ty:ty, $none:expr, |$it:ident| $figure:expr;)*) => {$(
         #[unsafe(no_mangle)]

@@ -1,7 +1,7 @@
 //! Kinds of tables and memtables that Esker does not have.
 //!
-//! In: RocksDB's options of plain and cuckoo tables, and of memtables. Out: no change that a reader
-//! sees: tables are block-based, and all memtables are Esker's. The options are kept for their
+//! In: RocksDB's options of plain and cuckoo tables, and of memtables. Out: none of them has an
+//! effect. Tables stay block-based, and all memtables are Esker's. The options are stored for their
 //! getters.
 
 use crate::field::{Held, Object};

@@ -42,7 +42,7 @@ pub unsafe extern "C" fn rocksdb_block_based_options_create() -> *mut rocksdb_bl
     give(rocksdb_block_based_table_options_t::new())
 }
 
-/// With RocksDB 8's `format_version`, for the shims.
+/// Makes options with RocksDB 8's `format_version`, for the shims.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v8_rocksdb_block_based_options_create()
 -> *mut rocksdb_block_based_table_options_t {
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn esker_v8_rocksdb_block_based_options_create()
     give(options)
 }
 
-/// With RocksDB 10.4's `format_version`, for the shims.
+/// Makes options with RocksDB 10.4's `format_version`, for the shims.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v10_rocksdb_block_based_options_create()
 -> *mut rocksdb_block_based_table_options_t {
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn rocksdb_block_based_options_destroy(
     destroy(options);
 }
 
-/// Takes the policy over.
+/// Sets the policy and takes ownership of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_block_based_options_set_filter_policy(
     options: *mut rocksdb_block_based_table_options_t,

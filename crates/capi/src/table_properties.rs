@@ -4,7 +4,7 @@ use crate::memory::{lend, put};
 use esker::TableProperties;
 use libc::{c_char, c_uchar};
 
-/// The properties of a table, owned by another object.
+/// The properties of a table. Another object owns this one.
 #[derive(Clone, Debug, Default)]
 pub struct rocksdb_table_properties_t {
     /// The built-in properties.
@@ -24,7 +24,7 @@ impl rocksdb_table_properties_t {
 /// Defines getters of properties that Esker's tables do not have: 0 or none.
 macro_rules! absent {
     ($(fn $name:ident -> $ty:ty;)*) => {$(
-        #[doc = "A property that tables do not have here: 0."]
+        #[doc = "Returns 0: Esker's tables do not record this property."]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(_properties: *const rocksdb_table_properties_t) -> $ty {
             0
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn rocksdb_table_properties_user_collected_properties_coun
     properties.as_ref().map_or(0, |properties| properties.collected.len())
 }
 
-/// Name or value of the collected property at `place`; NULL beyond the last one.
+/// The name or value of the collected property at index `place`; NULL beyond the last property.
 unsafe fn part(
     properties: *const rocksdb_table_properties_t,
     place: usize,

@@ -99,7 +99,11 @@ fn statistics_have_the_numbers_of_each_shims_release() {
         esker_v8_rocksdb_options_statistics_get_histogram_data(options, 51, data);
         assert_eq!(rocksdb_statistics_histogram_data_get_count(data), 1);
         esker_v8_rocksdb_options_statistics_get_histogram_data(options, 30, data);
-        assert_eq!(rocksdb_statistics_histogram_data_get_count(data), 0, "BYTES_COMPRESSED is gone");
+        assert_eq!(
+            rocksdb_statistics_histogram_data_get_count(data),
+            0,
+            "RocksDB 11 has no BYTES_COMPRESSED"
+        );
         rocksdb_statistics_histogram_data_destroy(data);
         rocksdb_options_destroy(options);
     }
@@ -241,7 +245,7 @@ fn a_read_only_opening_refuses_wals_if_it_is_told_to() {
         rocksdb_options_set_avoid_flush_during_recovery(options, 0);
         rocksdb_close(rocksdb_open(options, path.as_ptr(), &raw mut err));
         let db = rocksdb_open_for_read_only(options, path.as_ptr(), 1, &raw mut err);
-        assert!(err.is_null(), "the tables hold everything");
+        assert!(err.is_null(), "no WAL has records after the flush");
         rocksdb_close(db);
         rocksdb_writeoptions_destroy(write);
         rocksdb_options_destroy(options);
@@ -261,13 +265,13 @@ fn enabling_file_deletions_by_force_undoes_all_that_disabled_them() {
         rocksdb_disable_file_deletions(db, &raw mut err);
         rocksdb_disable_file_deletions(db, &raw mut err);
         esker_v8_rocksdb_enable_file_deletions(db, 0, &raw mut err);
-        assert!((*db).db.enable_file_deletions().is_ok(), "one of two was left");
+        assert!((*db).db.enable_file_deletions().is_ok(), "one of the two calls was not undone");
         rocksdb_disable_file_deletions(db, &raw mut err);
         rocksdb_disable_file_deletions(db, &raw mut err);
         esker_v8_rocksdb_enable_file_deletions(db, 1, &raw mut err);
-        assert!((*db).db.enable_file_deletions().is_err(), "none is left");
+        assert!((*db).db.enable_file_deletions().is_err(), "both calls were undone");
         rocksdb_enable_file_deletions(db, &raw mut err);
-        assert!(err.is_null(), "without a call that disabled them it is no error");
+        assert!(err.is_null(), "enabling enabled deletions is no error");
         rocksdb_close(db);
         rocksdb_options_destroy(options);
     }

@@ -1,7 +1,7 @@
 //! Traces of a database, and their options.
 //!
-//! In: a path, options. Out: a trace file in RocksDB's format. `env` is that of the file; without
-//! one it is the database's. Options of `env_options` have no effect on a trace.
+//! In: a path, options. Out: a trace file in RocksDB's format. `env` is the environment of the
+//! trace file; NULL means the database's. `env_options` has no effect.
 
 use crate::db::rocksdb_t;
 use crate::env::rocksdb_env_t;
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn rocksdb_end_io_trace(db: *mut rocksdb_t, errptr: *mut *
     attempt(errptr, (), || object(db)?.db.end_io_trace());
 }
 
-/// Size and sampling of `options` are those of the trace.
+/// Of `options`, the size limit and the sampling apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_start_block_cache_trace(
     db: *mut rocksdb_t,

@@ -1,8 +1,8 @@
 //! `rocksdb_transaction_t`: a transaction that locks, or one that checks at commit.
 //!
-//! In: calls of either kind. Out: [`esker::Transaction`] or [`esker::OptimisticTransaction`]. A
-//! transaction's snapshot or batch comes in a wrapper that the caller frees by `rocksdb_free`. The
-//! transaction keeps the content until it is destroyed or begun again.
+//! In: calls of either kind. Out: [`esker::Transaction`] or [`esker::OptimisticTransaction`]. The
+//! caller gets a transaction's snapshot or batch in a wrapper and frees the wrapper by
+//! `rocksdb_free`. The transaction owns the content until it is destroyed or begun again.
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::batch_index::{Indexed, look, rocksdb_writebatch_wi_t};
@@ -52,7 +52,7 @@ impl From<OptimisticTransaction> for Kind {
     }
 }
 
-/// Runs `$call` on the transaction, of either kind.
+/// Calls the same method on a transaction of either kind.
 macro_rules! of_kind {
     ($kind:expr, $transaction:ident => $call:expr) => {
         match $kind {
@@ -62,7 +62,7 @@ macro_rules! of_kind {
     };
 }
 
-/// The begun transaction: a new object, or `old`, which is begun again.
+/// Begins a transaction in a new object, or in `old`.
 pub(crate) unsafe fn begin<T>(
     old: *mut rocksdb_transaction_t,
     begin: impl FnOnce() -> Result<(T, ColumnFamilyHandle)>,
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn rocksdb_transaction_rebuild_from_writebatch_wi(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        // A copy, because the batch may belong to the transaction itself.
+        // Copies the batch, because it may belong to the transaction itself.
         let batch = look(batch, |batch| batch.write_batch().clone())?;
         of_kind!(&object(txn)?.kind, transaction => transaction.rebuild_from_write_batch(&batch))
     });
@@ -367,8 +367,8 @@ reads!(
     [exclusive] => Some(exclusive)
 );
 
-/// Reads `keys`, all of the default family or each of its own. A read for update locks all of them
-/// first. If the call fails, each key gets the error.
+/// Reads `keys`, all from the default family, or each from its own. A read for update locks all
+/// keys first. If the call fails, each key gets the error.
 unsafe fn read_all(
     txn: *mut rocksdb_transaction_t,
     options: *const rocksdb_readoptions_t,
@@ -500,7 +500,7 @@ unsafe fn iterator(
     })
 }
 
-/// An iterator that includes the transaction's writes so far.
+/// Makes an iterator over the database with the transaction's writes so far.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_transaction_create_iterator(
     txn: *mut rocksdb_transaction_t,

@@ -24,8 +24,8 @@ use libc::{c_char, c_int, c_uchar};
 
 /// An open database whose transactions lock.
 ///
-/// `base` comes first: clients pass a pointer to this as a pointer to a `rocksdb_t`, which
-/// RocksDB's own layout allows (crate `rocksdb` does so to drop a family).
+/// `base` is the first field: clients pass a pointer to this object as a pointer to a `rocksdb_t`.
+/// RocksDB's own layout allows this, and crate `rocksdb` drops a family this way.
 #[derive(Debug)]
 #[repr(C)]
 pub struct rocksdb_transactiondb_t {
@@ -96,8 +96,8 @@ pub unsafe extern "C" fn rocksdb_transactiondb_close(db: *mut rocksdb_transactio
     destroy(db);
 }
 
-/// The base database, whose writes lock nothing. `rocksdb_transactiondb_close_base_db` frees the
-/// result and leaves the database open.
+/// Returns a handle of the base database, whose writes lock nothing.
+/// `rocksdb_transactiondb_close_base_db` frees the handle and leaves the database open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_transactiondb_get_base_db(
     db: *mut rocksdb_transactiondb_t,
@@ -317,8 +317,8 @@ impl Object for rocksdb_transactiondb_options_t {
 }
 
 impl rocksdb_transactiondb_options_t {
-    /// The options for the engine. Replaces WritePrepared by WriteCommitted, which shows callers
-    /// the same: WritePrepared only shortens commits, by writing to memtables at the prepare.
+    /// The options for the engine. Replaces WritePrepared by WriteCommitted. Callers get the same
+    /// results: WritePrepared only shortens commits, because it writes to memtables at the prepare.
     fn checked(&self) -> Result<TransactionDbOptions> {
         if let Some(refused) = &self.refused {
             return Err(Error::invalid_argument(refused));

@@ -1,8 +1,8 @@
 //! User-defined indexes of tables, by the name of their factory. RocksDB has one: `trie_index`.
 //!
-//! In: a factory's name. Out: the same name, kept in the options. Writing tables with such an index
-//! is refused when the database is opened. A read that asks for one uses the table's own index and
-//! finds the same.
+//! In: a factory's name. Out: the same name, stored in the options. Opening a database whose
+//! options name such an index for new tables is refused. A read whose options name one uses the
+//! table's own index, with the same result.
 
 use crate::memory::{answer, attempt, bytes, object_mut, put};
 use crate::read_options::rocksdb_readoptions_t;
@@ -10,7 +10,7 @@ use crate::table_options::rocksdb_block_based_table_options_t;
 use esker::{Error, Result};
 use libc::c_char;
 
-/// The factory that RocksDB has built in.
+/// RocksDB's built-in factory.
 const TRIE_INDEX: &str = "trie_index";
 
 /// The factory that `value` names; `None` for none.
@@ -31,7 +31,7 @@ unsafe fn give_name(name: Option<&'static str>, len: *mut usize) -> *const c_cha
     name.map_or(std::ptr::null(), |_| c"trie_index".as_ptr())
 }
 
-/// After an unknown name there is no factory.
+/// Sets the factory. An unknown name is an error and removes the factory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_block_based_options_set_user_defined_index_factory_from_string(
     options: *mut rocksdb_block_based_table_options_t,
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn rocksdb_block_based_options_clear_user_defined_index_fa
     });
 }
 
-/// NULL if there is none.
+/// Returns the factory's name; NULL if none is set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_block_based_options_get_user_defined_index_factory_name(
     options: *const rocksdb_block_based_table_options_t,
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn rocksdb_block_based_options_get_user_defined_index_fact
     give_name(options.as_ref().and_then(|options| options.user_defined_index), len)
 }
 
-/// After an unknown name there is no factory.
+/// Sets the factory. An unknown name is an error and removes the factory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_readoptions_set_table_index_factory_from_string(
     options: *mut rocksdb_readoptions_t,
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn rocksdb_readoptions_clear_table_index_factory(options: 
     });
 }
 
-/// NULL if there is none.
+/// Returns the factory's name; NULL if none is set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_readoptions_get_table_index_factory_name(
     options: *const rocksdb_readoptions_t,
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn rocksdb_readoptions_get_table_index_factory_name(
     give_name(options.as_ref().and_then(|options| options.table_index), len)
 }
 
-/// The refusal of a database that would write such indexes.
+/// The error message for options that name such an index for new tables.
 pub(crate) fn refusal(options: &rocksdb_block_based_table_options_t) -> Option<String> {
     let name = options.user_defined_index?;
     Some(format!("user_defined_index_factory: '{name}' is not implemented"))

@@ -27,7 +27,7 @@ pub unsafe extern "C" fn rocksdb_wal_readoptions_destroy(options: *mut rocksdb_w
     destroy(options);
 }
 
-/// A cursor over changes. It is on a batch, or behind the last one.
+/// A cursor over changes. Its position is a batch, or the end.
 #[derive(Debug)]
 pub struct rocksdb_wal_iterator_t {
     changes: WalIterator,
@@ -35,7 +35,7 @@ pub struct rocksdb_wal_iterator_t {
 }
 
 impl rocksdb_wal_iterator_t {
-    /// Moves to the next batch. The iterator keeps an error.
+    /// Moves to the next batch. The iterator stores an error until the client reads its status.
     fn advance(&mut self) {
         self.current = self.changes.next().and_then(Result::ok);
     }
@@ -50,8 +50,8 @@ pub unsafe extern "C" fn rocksdb_get_updates_since(
 ) -> *mut rocksdb_wal_iterator_t {
     attempt(errptr, std::ptr::null_mut(), || {
         let mut options = options.as_ref().map_or_else(WalReadOptions::default, |it| it.options);
-        // As in RocksDB, a caller may ask for a number whose WAL is gone. The next WAL then comes
-        // first.
+        // As in RocksDB, the WAL of the requested sequence number may be deleted. The iterator then
+        // starts at the next WAL.
         options.from_next_available = true;
         let changes = object(db)?.db.get_updates_since(SequenceNumber(sequence), &options)?;
         let mut iterator = rocksdb_wal_iterator_t { changes, current: None };

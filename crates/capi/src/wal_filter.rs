@@ -1,7 +1,7 @@
 //! Filters of WAL records (`rocksdb_walfilter_t`).
 //!
 //! In: functions of the client and their state. Out: Esker's trait. The wrapper and each options
-//! object that was given the filter share it; the last of them frees the client's state.
+//! object with the filter share it. The last owner frees the client's state.
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::callbacks::ClientState;
@@ -40,7 +40,7 @@ type LogRecordFound = unsafe extern "C" fn(
     *mut c_uchar,
 ) -> c_int;
 
-/// The answers of the client's function.
+/// Results of the client's filter function, by RocksDB's numbers.
 const CONTINUE_PROCESSING: c_int = 0;
 const IGNORE_CURRENT_RECORD: c_int = 1;
 const STOP_REPLAY: c_int = 2;

@@ -1,7 +1,8 @@
 //! The policy of a write buffer manager: the memtable that is flushed at its bound.
 //!
-//! In: a policy's number. Out: the manager with that policy; NULL, or no change, for a number that
-//! is none. Managers that are made without a policy flush the oldest memtable, as RocksDB's do.
+//! In: a policy's number. Out: the manager with that policy. For an unknown number a constructor
+//! returns NULL, and a setter changes nothing. As in RocksDB, a manager without a given policy
+//! flushes the oldest memtable.
 
 use crate::cache::rocksdb_cache_t;
 use crate::env::rocksdb_write_buffer_manager_t;
@@ -17,7 +18,7 @@ fn parse(number: c_int) -> Result<WriteBufferFlushPolicy> {
     policy.ok_or_else(|| Error::invalid_argument(format!("{number} is no flush policy")))
 }
 
-/// A manager for the caller, with this policy.
+/// Gives the caller a manager with this policy.
 pub(crate) fn give_manager(
     manager: WriteBufferManager,
     policy: WriteBufferFlushPolicy,

@@ -1,4 +1,4 @@
-//! Options of writes, flushes and compactions by hand.
+//! Options of writes, flushes and manual compactions.
 
 use crate::field::{Held, Object};
 use crate::memory::{answer, bytes, destroy, give, object_mut};
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn rocksdb_compaction_options_destroy(options: *mut rocksd
     destroy(options);
 }
 
-/// Allows to drop versions older than this timestamp.
+/// Lets the compaction drop versions older than this timestamp.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_compactoptions_set_full_history_ts_low(
     options: *mut rocksdb_compactoptions_t,

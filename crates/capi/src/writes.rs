@@ -8,7 +8,7 @@ use crate::write_options::rocksdb_writeoptions_t;
 use esker::{DbWithTtl, Result, WriteBatch, WriteOptions};
 use libc::c_char;
 
-/// Defines the form of a write for the default family and the one for a named family.
+/// Defines the functions of a write: for the default family, and for a given one.
 macro_rules! writes {
     ($(
         $(#[$doc:meta])*

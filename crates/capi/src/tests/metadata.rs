@@ -94,7 +94,7 @@ fn metadata_is_given_where_it_is_wanted() {
             null_mut(),
             &raw mut err,
         );
-        assert!(absent.is_null() && !err.is_null(), "a database is needed");
+        assert!(absent.is_null() && !err.is_null(), "a NULL database is an error");
         rocksdb_free(err.cast());
         rocksdb_release_snapshot(db, snapshot);
         rocksdb_close(db);

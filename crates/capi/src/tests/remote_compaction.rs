@@ -1,4 +1,4 @@
-//! A database of C whose compactions a worker of C runs.
+//! A C program that opens a database, and runs its compactions as a worker.
 
 use super::*;
 use esker_testkit::TempDir;
@@ -6,7 +6,7 @@ use libc::{c_char, c_int, c_void};
 use std::ffi::{CStr, CString};
 use std::ptr;
 
-/// The state of a service of C.
+/// The state of the C program's compaction service.
 #[derive(Default)]
 struct Service {
     database: String,
@@ -21,7 +21,7 @@ fn c(text: &str) -> CString {
     CString::new(text).unwrap()
 }
 
-/// The message, freed.
+/// Copies the message and frees it.
 unsafe fn message(error: *mut c_char) -> Option<String> {
     if error.is_null() {
         return None;
@@ -137,7 +137,7 @@ fn a_worker_behind_the_c_api_compacts_for_a_database_of_it() {
         rocksdb_options_destroy(options);
     }
     assert_eq!((service.waits, service.installed.as_slice()), (1, &[0][..]));
-    assert!(service.cancelled, "closing cancels what waits");
+    assert!(service.cancelled, "closing cancels waiting jobs");
 }
 
 #[test]

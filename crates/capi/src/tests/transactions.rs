@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
-/// Calls a function whose last argument is `errptr`: its answer, or the message.
+/// Calls a function whose last argument is `errptr`. Returns its result, or the error's message.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
         let mut err: *mut c_char = null_mut();
@@ -24,7 +24,7 @@ unsafe fn take_error(err: *mut c_char) -> Option<String> {
     text
 }
 
-/// Copies the value and frees it, for `malloc` made it. `None` for a null pointer.
+/// Copies the value and frees its buffer, which `malloc` made. `None` for a null pointer.
 unsafe fn take(value: *mut c_char, len: usize) -> Option<String> {
     let taken = (!value.is_null()).then(|| String::from_utf8_lossy(bytes(value, len)).into_owned());
     rocksdb_free(value.cast());
@@ -35,7 +35,7 @@ fn p(text: &str) -> *const c_char {
     text.as_ptr().cast()
 }
 
-/// Objects that a program makes once.
+/// Options and objects that all tests need.
 struct Setup {
     dir: TempDir,
     options: *mut rocksdb_options_t,
@@ -448,7 +448,7 @@ fn the_batch_of_a_transaction_is_read_through_its_wrapper_and_rebuilt_in_another
         assert_eq!(rocksdb_writebatch_wi_count(batch), 2);
         rocksdb_writebatch_wi_clear(batch);
         rocksdb_writebatch_wi_put(batch, p("c"), 1, p("3"), 1);
-        assert_eq!(rocksdb_writebatch_wi_count(batch), 2, "it is changed by calls of the transaction only");
+        assert_eq!(rocksdb_writebatch_wi_count(batch), 2, "only calls of the transaction change its batch");
 
         let mut len = 0;
         let data = rocksdb_writebatch_wi_data(batch, &raw mut len);
@@ -541,7 +541,7 @@ fn write_prepared_runs_as_write_committed_and_write_unprepared_is_refused() {
     }
 }
 
-/// Compares keys bytewise. The last two bytes of each are its timestamp: of equal keys the one
+/// Compares keys bytewise. The last two bytes of each are its timestamp. Of equal keys, the one
 /// with the newer timestamp comes first.
 unsafe extern "C" fn compare(
     state: *mut c_void,

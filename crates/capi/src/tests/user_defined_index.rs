@@ -10,7 +10,7 @@ fn c(text: &str) -> CString {
     CString::new(text).unwrap()
 }
 
-/// The message, freed.
+/// Copies the message and frees it.
 unsafe fn message(error: *mut c_char) -> Option<String> {
     if error.is_null() {
         return None;
