@@ -34,7 +34,7 @@ const C_TEST_PHASES: usize = 96;
 /// Tests of grocksdb 1.11.1 that fail. They also fail on RocksDB 11.8.1.
 const GROCKSDB_DIFFERS: &[&str] = &["TestOptions"];
 
-/// The library under the clients.
+/// The library that the clients use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Behind {
     Esker,
@@ -94,7 +94,7 @@ impl Clients {
         }
     }
 
-    /// Where the library of RocksDB 11 and its header lie.
+    /// The directory of the library of RocksDB 11 and its header.
     fn prefix(&self) -> Result<PathBuf, String> {
         match self.behind {
             Behind::Esker => Ok(self.esker.clone()),
@@ -102,8 +102,8 @@ impl Clients {
         }
     }
 
-    /// Where the library of RocksDB and its headers lie: 11.8.1 or 10.4.2, the nearest to that of
-    /// this `librocksdb-sys`.
+    /// The directory of a RocksDB library and its headers: 11.8.1 or 10.4.2, the nearer to the
+    /// version of `sys`.
     fn rocksdb(&self, sys: &str) -> Result<PathBuf, String> {
         let peers = std::env::var_os("ESKER_PEERS_DIR").map_or(self.root.join("target/peers"), PathBuf::from);
         let peers = if sys == "0.19.0" { peers } else { peers.join("10.4.2") };

@@ -82,7 +82,7 @@ pub enum SubCode {
     MutexTimeout,
     /// The time to wait for a lock ran out.
     LockTimeout,
-    /// Too many locks.
+    /// The limit on locks was reached.
     LockLimit,
     /// The disk is full.
     NoSpace,
@@ -151,7 +151,8 @@ struct Inner {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// An error: its cause, its place, and advice for the caller. One word; clones share.
+/// An error: its cause, its place, and advice for the caller. One word wide; clones share the
+/// content.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -166,7 +167,7 @@ macro_rules! constructors {
 }
 
 impl Error {
-    /// An error of this kind with this sentence.
+    /// Makes an error of `kind` with the sentence `message`.
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error(Arc::new(Inner {

@@ -10,7 +10,7 @@ use std::fmt;
 pub struct SequenceNumber(pub u64);
 
 impl SequenceNumber {
-    /// The oldest one.
+    /// The oldest sequence number.
     pub const ZERO: SequenceNumber = SequenceNumber(0);
     /// The largest number that fits beside a type byte. A read at it sees all writes.
     pub const MAX: SequenceNumber = SequenceNumber((1 << 56) - 1);

@@ -161,7 +161,7 @@ pub(crate) fn fill<E: RivalEngine>(
     deadline.repeat(count, |i| db.put(&key(number(i)), values.next(VALUE_BYTES), durability))
 }
 
-/// A deadline for preparations. They are never cut, because other steps need them complete.
+/// A deadline that never passes, for preparations. Later steps need complete preparations.
 pub(crate) fn unhurried() -> Deadline {
     Deadline::after(Duration::from_secs(24 * 60 * 60))
 }
@@ -180,7 +180,7 @@ pub(crate) fn load<E: RivalEngine>(
     load_behind(db, 0..count, seed, value_bytes, number)
 }
 
-/// [`load`] for a part of the keys. Its values continue those of the part before.
+/// [`load`] for a part of the keys. The values continue the stream of the previous part.
 pub(crate) fn load_behind<E: RivalEngine>(
     db: &E,
     part: Range<u64>,

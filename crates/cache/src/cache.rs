@@ -7,8 +7,8 @@
 //!  1. Usage is the sum of the charges of values in the cache, evicted values that are still held,
 //!     reservations, and the cache's own table. It exceeds the capacity only by held values, and
 //!     never if the limit is strict.
-//!  2. A value that a [`Handle`] holds is not evicted: that would free nothing. Erasing takes it
-//!     out at once; its memory and charge go with its last handle.
+//!  2. A value that a [`Handle`] holds is not evicted: that would free nothing. Erasing removes it
+//!     from the table at once; its last handle frees memory and charge.
 //!  3. No value is dropped under a lock of the cache: dropping may take time, or use the cache.
 //!  4. A miss is always allowed: a cache may refuse to keep a value.
 
@@ -33,9 +33,9 @@ use std::ops::Deref;
 /// A value found under a guard: borrowed from the cache without touching a count, or held.
 #[derive(Debug)]
 pub enum Guarded<'g, V> {
-    /// Lives as long as the guard.
+    /// Borrowed for as long as the guard lives.
     Borrowed(Borrowed<'g, V>),
-    /// Held by a count: what an LRU cache gives.
+    /// Held by a reference count, as an LRU cache returns values.
     Held(Handle<V>),
 }
 
@@ -178,7 +178,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         inserted
     }
 
-    /// Charges for a value that no lookup finds. It goes with its last handle.
+    /// Charges for a value that no lookup finds. Its last handle frees it.
     /// # Errors
     /// `MemoryLimit`, as `insert`.
     pub fn create_standalone(
@@ -250,8 +250,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Gives a handle back. If the lookup was of no use (`is_useful` is false), it does not count
-    /// as a use.
+    /// Releases a handle. If `is_useful` is false, the lookup does not count as a use of the value.
     pub fn release(&self, handle: Handle<V>, is_useful: bool) {
         match &self.inner {
             Inner::Lru(_) => drop(handle),
@@ -264,8 +263,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.contains(key))
     }
 
-    /// Whether a value with this key was here recently. An LRU cache does not remember that, and
-    /// always says yes.
+    /// Whether the cache had a value with this key recently. An LRU cache does not record this and
+    /// returns true.
     fn knew(&self, key: &CacheKey) -> bool {
         match &self.inner {
             Inner::Lru(_) => true,
@@ -273,7 +272,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Takes the value with this key out, here and below. True if there was one here.
+    /// Removes the value with this key from the cache and from the tier below. Returns whether the
+    /// cache had it.
     pub fn erase(&self, key: &CacheKey) -> bool {
         let erased = each!(self, cache => cache.erase(key));
         if let Some(lower) = &self.lower {
@@ -347,7 +347,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.set_capacity(capacity));
         self.fit_charged();
         if is_less {
-            // The memory of evicted values is scattered: return what is free to the system.
+            // The memory of evicted values is scattered, so this returns free pages to the system.
             buffer::trim();
         }
     }
@@ -402,9 +402,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.ledger().role_stats()
     }
 
-    /// Shows `visit` each value, without counting as use. Runs in small steps beside other threads:
-    /// it may miss or repeat values that come, go or move meanwhile. `visit` must be quick and must
-    /// not use this cache.
+    /// Calls `visit` with each value, which does not count as a use. Runs in small steps beside
+    /// other threads. It may miss or repeat values that other threads insert, remove or move
+    /// meanwhile. `visit` must be quick and must not use this cache.
     pub fn apply_to_all(&self, mut visit: impl FnMut(&Visited<'_, V>)) {
         each!(self, cache => cache.visit(&mut visit));
     }

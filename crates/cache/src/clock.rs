@@ -36,7 +36,8 @@ const FIXED_LOAD: f64 = 0.6;
 const SPARE_CHARGES: usize = 3;
 /// Largest share of the capacity that spare charges take: one part in this many.
 const SPARE_SHARE: usize = 1024;
-/// Attempts of an insert under a strict limit to evict while other threads take the freed bytes.
+/// Largest number of evictions that one insert tries under a strict limit, while other threads take
+/// the freed bytes.
 const STRICT_ATTEMPTS: usize = 8;
 /// Buckets that are visited under one guard.
 const BUCKETS_PER_GUARD: usize = 32;
@@ -73,8 +74,8 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
             let length = (entries as f64 / FIXED_LOAD / PLACES as f64).ceil() as usize;
             ClockTableSize { min_length: length, max_length: length, bucket_charge }
         };
-        // Caches of different sizes hash keys differently, so they do not share unlucky keys. Tests
-        // can still repeat a run.
+        // Caches of different sizes hash keys differently, so keys that collide in one do not
+        // collide in another. Tests can still repeat a run.
         let seed = split_mix(options.capacity as u64);
         ClockCache {
             table: ClockTable::new(size, seed, Arc::clone(&home.ledger), on_evict),
@@ -92,7 +93,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
         let is_refused = self.table.is_deferred_full();
         if is_refused && !self.home.ledger.is_strict() {
-            // An entry that was evicted now would wait for guards too.
+            // An eviction would not help: the evicted entry would wait for guards, too.
             self.home.ledger.charge(about.charge);
         } else if let Err(error) = self.charge(about.charge) {
             return Err(Rejected { value, error });
@@ -160,8 +161,8 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         let found = self.table.find(key, guard)?;
         found.touch();
         let entry = NonNull::from(found.entry);
-        // SAFETY: it was read from a place of the table within the guard; only the borrow of the
-        // table is dropped.
+        // SAFETY: the entry was read from the table under the guard; only the borrow of the table
+        // is dropped.
         Borrowed::new(unsafe { CacheEntry::under(entry, guard) })
     }
 
@@ -228,13 +229,13 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
     pub(crate) fn visit(&self, visit: &mut dyn FnMut(&Visited<'_, V>)) {
         self.for_each(|entry| {
             if entry.borrow() {
-                // SAFETY: just borrowed, under the guard that it was found under.
+                // SAFETY: the entry is borrowed under the guard under which it was found.
                 visit(&unsafe { entry.visited(self.entry_overhead) });
             }
         });
     }
 
-    /// Looks at living entries, those of a few buckets under one guard.
+    /// Calls `look` with each living entry. Opens a new guard after [`BUCKETS_PER_GUARD`] buckets.
     fn for_each(&self, mut look: impl FnMut(&CacheEntry<V>)) {
         let mut next = 0;
         while next < self.table.length() {

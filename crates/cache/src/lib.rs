@@ -1,7 +1,7 @@
 //! Caches: bounded memory.
 //!
 //! The crate knows keys of 16 bytes, values, and their charges; never the meaning of a key. Public
-//! items are shared between Esker's crates and promise nothing to others.
+//! items are for Esker's own crates and may change at any time.
 //!
 //! Reading order: `contract` has the vocabulary, [`Cache`] is the interface (its `reservation`
 //! charges for memory elsewhere); `entry` is one value with its counts, `slab` the memory of

@@ -8,15 +8,16 @@
 //! |---|---|---|
 //! | evicted | the evicting thread, under no lock | [`SecondaryCache::insert`]: stored at the second time, so that a scan stores nothing |
 //! | missed | the reader | [`SecondaryCache::lookup`] starts, [`Lookup::wait`] or [`wait_all`] ends it |
-//! | promoted | the reader | parsed and inserted; the copy below goes if the cache has had the value before |
+//! | promoted | the reader | parsed and inserted; the tier drops its copy if the cache has had the value before |
 //!
 //! Invariants
-//!  1. A tier is asked only after the cache above has missed: a hit costs the same with and without
-//!     one.
+//!  1. A lookup reaches a tier only after a miss in the cache above, so a hit costs the same
+//!     without a tier.
 //!  2. A tier never fails a read. A value that it cannot return is a miss.
-//!  3. The tier returns the bytes that went in, and checks them where they may have suffered.
-//!  4. Each copy is charged where it is. A copy that stays below after a promotion is not stored
-//!     again.
+//!  3. The tier returns the inserted bytes. It checks bytes that came from a medium that can damage
+//!     them.
+//!  4. Cache and tier each charge their own copy. A copy that stays in the tier after a promotion
+//!     is not stored again.
 
 mod budget;
 mod recent;
@@ -63,16 +64,16 @@ pub enum FoundIn {
     File,
 }
 
-/// A value that came back, not compressed.
+/// A value that a lookup in the tier found, uncompressed.
 #[derive(Debug)]
 pub struct TierHit {
     /// Its role.
     pub role: Role,
     /// The inserted bytes.
     pub bytes: Vec<u8>,
-    /// Whether the tier still has it.
+    /// Whether the tier keeps its copy.
     pub is_kept: bool,
-    /// Where it was.
+    /// The place where it was found.
     pub found_in: FoundIn,
 }
 
@@ -124,7 +125,7 @@ pub fn wait_all(lookups: impl IntoIterator<Item = Lookup>) -> Vec<Option<TierHit
 
 /// A store below one cache or several. All methods may be called from any thread.
 pub trait SecondaryCache: Send + Sync + fmt::Debug {
-    /// RocksDB's name, or one of its own.
+    /// The tier's name: RocksDB's, or a name of its own.
     fn name(&self) -> &'static str;
 
     /// Offers a value. The tier stores it if it was offered recently, or if `is_forced`. It copies
@@ -138,18 +139,18 @@ pub trait SecondaryCache: Send + Sync + fmt::Debug {
     /// Whether the tier has the value. Starts no read, and does not count as a use.
     fn contains(&self, key: &CacheKey) -> bool;
 
-    /// Forgets a value.
+    /// Removes a value.
     fn erase(&self, key: &CacheKey);
 
-    /// Bytes it may use.
+    /// The capacity in bytes.
     fn capacity(&self) -> usize;
 
-    /// Changes the bytes it may use. 0 turns the tier off; another number turns it on again.
+    /// Changes the capacity. 0 turns the tier off; another number turns it on again.
     fn set_capacity(&self, bytes: usize);
 
-    /// Bytes it uses.
+    /// Bytes in use.
     fn usage(&self) -> usize;
 
-    /// Waits until all values inserted before are stored. For tests and orderly ends.
+    /// Waits until all values inserted before are stored. For tests, and before a process ends.
     fn settle(&self) {}
 }

@@ -64,7 +64,7 @@ pub struct InfoLogFile {
 #[derive(Default)]
 struct State {
     file: Option<Box<dyn WritableFile>>,
-    /// Time of the opening, of the monotonic clock.
+    /// Time of the opening by the monotonic clock.
     opened_nanos: u64,
     headers: Vec<String>,
     /// Bytes of the headers at the beginning of the file, which do not count towards its size.
@@ -97,7 +97,7 @@ impl InfoLogFile {
         Ok(log)
     }
 
-    /// Takes lines of this level and above from now on.
+    /// Sets the lowest level of lines that are written from now on.
     pub fn set_level(&self, level: InfoLogLevel) {
         self.level.store(level as u8, Ordering::Relaxed);
     }

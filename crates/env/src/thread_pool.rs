@@ -1,8 +1,8 @@
 //! Background threads in three priorities.
 //!
-//! In: boxed jobs with a tag. Out: each runs once on a thread of its priority, first come first
-//! served, unless it is taken back by its tag. Threads start when jobs come. They stay until the
-//! pool is dropped or made smaller.
+//! In: boxed jobs with a tag. Out: each job runs once on a thread of its priority, first come first
+//! served, unless [`ThreadPool::unschedule`] removes it. Threads start when jobs come. They stay
+//! until the pool is dropped or made smaller.
 //!
 //! Invariants
 //!  1. No job runs, and none is dropped, while a lock of the pool is held: jobs and their captures
@@ -15,7 +15,8 @@
 //!  4. If the system refuses threads (`RLIMIT_NPROC`, a full cgroup), no call fails. A priority
 //!     without any thread keeps its jobs. Each call of the pool tries to start a thread, and a
 //!     caller that waits runs them itself ([`ThreadPool::take_starved`]).
-//!  5. A forked child has none of the threads and jobs, only the limits, and queues of its own.
+//!  5. A forked child has the limits of its parent's pool, queues of its own, and none of its
+//!     threads and jobs.
 
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::fork::PerProcess;
@@ -44,7 +45,7 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// All of them.
+    /// All priorities.
     pub const ALL: [Priority; 3] = [Priority::High, Priority::Low, Priority::Bottom];
 
     const fn thread_name(self) -> &'static str {
@@ -288,7 +289,7 @@ impl Queue {
                     state.threads[index] = Some(handle);
                     state.live += 1;
                 }
-                // A smaller number of threads also does the work.
+                // Fewer threads do the same work.
                 Err(_) => break,
             }
         }
@@ -311,7 +312,7 @@ impl Queue {
         let queue = Arc::clone(self);
         Some(Box::new(move || {
             let mut state = queue.run(job);
-            // Threads for the jobs that this one left in the queue, or added to it.
+            // Starts threads for jobs that this job left in the queue or added to it.
             queue.start_threads(&mut state);
             drop(state);
             queue.idle.notify_all();
@@ -329,7 +330,7 @@ impl Queue {
         state
     }
 
-    /// Runs jobs on thread `index` until it is to end.
+    /// Runs jobs on thread `index` until the thread must end.
     fn work(&self, index: usize) {
         let mut state = self.state.lock();
         loop {

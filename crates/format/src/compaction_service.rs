@@ -5,8 +5,8 @@
 //!
 //! Source: RocksDB 11.8 `db/compaction/compaction_service_job.cc`.
 //!
-//! Invariant: fields without which a job or a result means something else must be there, so that
-//! bytes cut short are refused. RocksDB takes their defaults.
+//! Invariant: if a field is missing whose default would change the meaning of a job or a result,
+//! parsing fails. So truncated bytes are refused. RocksDB uses defaults.
 
 mod text;
 
@@ -16,7 +16,7 @@ use text::{Fields, Writer, hex, list, number, un_hex};
 
 /// The only version of the bytes: text in the form of options.
 const VERSION: u32 = 1;
-/// Larger bytes are no job and no result.
+/// Longest accepted job or result.
 const MAX_BYTES: usize = 1 << 30;
 /// Temperatures of files: names and codes.
 const TEMPERATURES: [(&str, u8); 6] =
@@ -37,7 +37,7 @@ pub struct CompactionServiceInput {
     pub db_id: String,
     /// The first user key of the range; `None`: from the start.
     pub begin: Option<Vec<u8>>,
-    /// The first user key behind the range; `None`: to the end.
+    /// The exclusive end of the range; `None`: to the end.
     pub end: Option<Vec<u8>>,
     /// The OPTIONS file in force.
     pub options_file_number: FileNumber,
@@ -192,9 +192,9 @@ pub struct CompactionServiceOutputFile {
     pub smallest_internal_key: Vec<u8>,
     /// Last internal key, range tombstones included.
     pub largest_internal_key: Vec<u8>,
-    /// When the oldest data in it was flushed, Unix seconds; 0 unknown.
+    /// Time at which the oldest data of the table was flushed, in Unix seconds; 0 if unknown.
     pub oldest_ancester_time: u64,
-    /// Unix seconds; 0 unknown.
+    /// Time at which the file was made, in Unix seconds; 0 if unknown.
     pub file_creation_time: u64,
     /// Order among level-0 files.
     pub epoch_number: u64,
@@ -269,16 +269,16 @@ impl CompactionServiceOutputFile {
     }
 }
 
-/// The end of a worker's job.
+/// The result of a worker's job.
 #[derive(Clone, Debug)]
 pub struct CompactionServiceResult {
     /// The job's error, if it failed.
     pub status: std::result::Result<(), Error>,
     /// The tables, in the order of their keys.
     pub output_files: Vec<CompactionServiceOutputFile>,
-    /// The level that they are for.
+    /// The level of these tables.
     pub output_level: usize,
-    /// Their directory.
+    /// The directory of these tables.
     pub output_path: String,
     /// Bytes read from files.
     pub bytes_read: u64,
@@ -288,7 +288,7 @@ pub struct CompactionServiceResult {
     pub stats: RemoteJobCounts,
     /// Whether `num_input_records` counts every entry of the inputs.
     pub has_accurate_num_input_records: bool,
-    /// Whether the job took all files of the family.
+    /// Whether the inputs were all files of the family.
     pub is_full_compaction: bool,
     /// Whether a caller requested it.
     pub is_manual_compaction: bool,
@@ -389,7 +389,7 @@ const KINDS: [ErrorKind; 15] = [
     ErrorKind::ColumnFamilyDropped,
 ];
 
-/// RocksDB's numbers of sub-codes. Others mean nothing here.
+/// RocksDB's numbers of sub-codes. Other sub-codes are not written.
 const SUB_CODES: [(u64, SubCode); 13] = [
     (0, SubCode::None),
     (1, SubCode::MutexTimeout),
@@ -428,7 +428,7 @@ fn write_status(out: &mut Writer, status: &std::result::Result<(), Error>) {
     };
     out.number("code", code as u64);
     out.number("subcode", subcode);
-    // A severity is the primary's to choose.
+    // The primary decides about the severity.
     out.number("severity", Severity::NoError as u64);
     out.bytes("message", message.as_bytes());
 }
@@ -446,7 +446,7 @@ fn fields_of<'a>(bytes: &'a [u8], what: &str) -> Result<Fields<'a>> {
         return Err(Error::not_supported(format!("{what} data version not supported: {version}")));
     }
     let text = std::str::from_utf8(text).map_err(|_| Error::invalid_argument("it is no text").at(what))?;
-    // Each field ends in one, the last one, too.
+    // Every field ends with a semicolon, the last one, too.
     if !text.trim_end().ends_with(';') {
         return Err(Error::invalid_argument("it ends within a field").at(what));
     }

@@ -46,7 +46,7 @@ pub fn legacy_key_hash(key: &[u8]) -> u32 {
     hash::hash32(key, hash::BLOOM_SEED)
 }
 
-/// A key and its hashes, each computed once however many filters are asked.
+/// A key and its hashes. Each hash is computed once for any number of filters.
 #[derive(Clone, Copy, Debug)]
 pub struct FilterProbe<'a> {
     key: &'a [u8],
@@ -55,7 +55,7 @@ pub struct FilterProbe<'a> {
 }
 
 impl<'a> FilterProbe<'a> {
-    /// Of a user key (without timestamp) or prefix.
+    /// Makes a probe of a user key (without timestamp) or of a prefix.
     #[inline]
     pub const fn new(key: &'a [u8]) -> FilterProbe<'a> {
         FilterProbe { key, xxph3: None, hash32: None }
@@ -150,7 +150,7 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         }
     }
 
-    /// Whether it can ever say no; asking one that cannot is a waste.
+    /// Whether the filter can rule out any key. If not, callers skip it.
     pub fn is_useful(&self) -> bool {
         self.layout != Layout::MatchesEverything
     }

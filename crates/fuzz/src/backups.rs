@@ -1,5 +1,6 @@
-//! Backup directories with changed files: they open, and each damaged backup is reported. A backup
-//! that verifies is restored as it was made. To delete or make a backup damages no other.
+//! Backup directories with changed files: they open, and each damaged backup is reported. A restore
+//! of a backup that verifies equals the original. A deletion or a new backup damages no other
+//! backup.
 
 use crate::scene::{Files, contents, damage, databases, files_below, is_written, key, lay, open, options, value};
 use esker::internals::env::MemFs;

@@ -77,8 +77,9 @@ fn benchmark(arguments: &[Vec<u8>]) {
     drop(esker_bench::flags::parse(&flags.collect::<Vec<_>>()));
 }
 
-/// The first byte selects the database, and whether it is damaged, by the eight bytes behind the
-/// second. The second byte is the number of argument lines. The rest is standard input.
+/// The first byte selects the database. It also says whether the eight bytes behind the second
+/// damage the database. The second byte is the number of argument lines. The rest is standard
+/// input.
 pub fn run(data: &[u8]) {
     let Some((&[place, count], mut rest)) = data.split_first_chunk() else { return };
     let made = databases();

@@ -74,7 +74,7 @@ fn found(tier: &FileSecondaryCache, blocks: &[Offered]) -> usize {
 }
 
 /// The first byte gives the capacity, and the number of changes, eight bytes each, before the
-/// blocks. If it is odd, the rest of the input is the content of a segment file.
+/// blocks. If the byte is odd, the rest of the input is the content of a segment file.
 pub fn run(data: &[u8]) {
     let Some((&switches, data)) = data.split_first() else { return };
     let fs = MemFs::new();

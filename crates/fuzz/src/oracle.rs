@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PROGRAM: &str = "esker-fuzz-oracle";
 /// Ends an answer.
 const END: &str = ".";
-/// First word of the only line of a refusal.
+/// First word of the line that reports a refusal.
 const REFUSED: &str = "refused ";
 /// First word of a family's line.
 const FAMILY: &str = "family ";
@@ -32,7 +32,7 @@ pub(crate) enum OracleAnswer {
     Holds(Vec<Vec<ContentsPair>>),
     /// RocksDB reports an error, or shows different entries in each direction.
     Refused(String),
-    /// RocksDB has ended the process, or does not end.
+    /// The process has ended, or has not answered in time.
     Died,
 }
 

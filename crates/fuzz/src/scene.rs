@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 pub(crate) const FAMILIES: [&str; 2] = ["default", "second"];
 /// Keys that are written, from 0.
 pub(crate) const KEYS: u32 = 60;
-/// Number of times that each key may be written.
+/// Largest number of writes of one key.
 const LIVES: u32 = 3;
 
 /// Files as paths and contents, sorted by path.

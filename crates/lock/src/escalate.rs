@@ -1,10 +1,11 @@
 //! Escalation: joins locks of the lockers that hold the most bytes, to free lock memory.
 //!
-//! In: more bytes of locks than allowed. Out: fewer bytes, or the answer that no more can be freed.
+//! In: locks whose memory exceeds the limit. Out: less memory, or the answer that no more can be
+//! freed.
 //!
-//! The locker that holds the most loses precision, not the locker that asks. Its neighbouring
-//! exclusive locks become one, leaf by leaf, if no other locker holds or wants anything between
-//! them and the barrier agrees. Other lockers keep running meanwhile.
+//! Escalation coarsens the locks of the locker that holds the most, not those of the requesting
+//! one. Its neighbouring exclusive locks become one, leaf by leaf, if no other locker holds or
+//! wants anything between them and the barrier agrees. Other lockers keep running meanwhile.
 //!
 //! Invariant: `LockOwner::escalated` is set under the latch under which locks are joined. A locker
 //! that releases its logged locks takes that latch, and so learns whether it must also sweep for
@@ -23,8 +24,8 @@ use std::collections::HashMap;
 /// all locks. Meanwhile requests over the limit are refused, unless released locks free room.
 const REST: u64 = 8;
 
-/// An escalation tries to free the limit divided by this. A smaller gain would make a locker read
-/// all locks again soon.
+/// An escalation tries to free the limit divided by this. With a smaller gain the next escalation,
+/// which reads all locks, would follow soon.
 const GAIN: i64 = 16;
 
 impl Inner {
@@ -47,7 +48,7 @@ impl Inner {
 
     #[cold]
     fn make_room(&self, unreported_bytes: i64) -> bool {
-        // One thread at a time.
+        // Only one thread at a time escalates.
         let mut not_before = self.making_room.lock();
         if self.fits(unreported_bytes) {
             return true;
@@ -62,8 +63,8 @@ impl Inner {
         let owners = greediest_first(&families);
         let mut rest = &owners[..];
         let mut count = 1;
-        // Twice as many owners each time: many owners with few locks each must not cost a pass
-        // each.
+        // Each pass takes twice as many owners, so that many owners with few locks do not cost a
+        // pass each.
         while !rest.is_empty() {
             let these;
             (these, rest) = rest.split_at(count.min(rest.len()));

@@ -30,7 +30,7 @@ const LEAVES_PER_FRAGMENT: usize = 8;
 /// Contended leaves are split until there are this many.
 const MAX_LEAVES_BY_CONTENTION: usize = 1024;
 
-/// A column family, as far as locks go.
+/// The locks of one column family.
 pub struct LockFamily {
     pub(crate) id: ColumnFamilyId,
     pub(crate) order: CutOrder,
@@ -339,7 +339,7 @@ impl LockFamily {
         })
     }
 
-    /// Splits the leaf at the start of `span` if it still should be split.
+    /// Splits the leaf at the start of `span`, unless another thread has split it.
     #[cold]
     fn split(&self, stripe: &Stripe, span: KeySpan<'_>) {
         let _structure = stripe.structure.lock();
@@ -367,7 +367,7 @@ impl LockFamily {
                 stripe.publish(directory.with_split(order, index, at, left, right));
                 self.shared.add_bytes(bytes);
                 self.shared.counters.splits.fetch_add(1, Ordering::Relaxed);
-                // The directory at hand is out of date.
+                // Another thread has replaced this directory.
                 return;
             }
         });
@@ -457,7 +457,7 @@ fn stripe_of(key: &[u8]) -> usize {
     hash::xxh3_64(key, 0) as usize % POINT_STRIPES
 }
 
-/// Cuts before these keys, sorted and distinct.
+/// The cuts before `keys`, sorted and without duplicates.
 fn bounds_at(order: &CutOrder, keys: &[Vec<u8>]) -> Vec<CutBuf> {
     let mut bounds: Vec<CutBuf> = keys.iter().map(|k| KeySpan::point(k).lo.to_buf()).collect();
     bounds.sort_by(|a, b| order.cmp(a.as_cut(), b.as_cut()));

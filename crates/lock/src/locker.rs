@@ -32,7 +32,7 @@ pub struct Locker {
     log: Log,
     /// Families with locks of this locker; the log refers to them by index.
     families: Vec<Arc<LockFamily>>,
-    /// Lengths of the log at each save point.
+    /// The length of the log at each save point.
     save_points: Vec<usize>,
     /// Bytes of locks not yet added to the manager's total.
     unreported_bytes: i64,
@@ -230,7 +230,7 @@ impl Locker {
         }
     }
 
-    /// Adds to the unreported bytes, and reports them to the manager once they are many.
+    /// Adds to the unreported bytes. Beyond a limit, adds their sum to the manager's total.
     #[inline]
     fn report_bytes(&mut self, bytes: i64) {
         self.unreported_bytes += bytes;
@@ -338,7 +338,7 @@ impl Locker {
         let _timed_out = self.owner.wake.wait_for(seat, std::time::Duration::from_nanos(nanos));
     }
 
-    /// Models have no time: their clocks stand still, and waits end by events.
+    /// In models time does not pass: only events end waits.
     #[cfg(any(loom, shuttle))]
     fn sleep_for(&self, seat: &mut MutexGuard<'_, Seat>, _nanos: u64) {
         self.owner.wake.wait(seat);

@@ -1,7 +1,7 @@
 //! A locker's log: the locks it took, in order, to release them all or back to a save point.
 //!
-//! In: each span that became held, or held exclusively. Out: the same spans, from the start or from
-//! a mark on.
+//! In: each span that the locker has locked or upgraded. Out: the same spans, from the start or
+//! from a mark on.
 //!
 //! The log is one buffer, because transactions hold many locks and most keys are short:
 //!
@@ -28,9 +28,9 @@ const OTHER_FAMILY: u8 = 4;
 /// Last byte of an entry of at least this length; the eight bytes before it hold the length.
 const LONG: u8 = 255;
 
-/// Number of newest entries that unlocking searches. A transaction mostly unlocks a row that it has
-/// just locked and does not want. Older entries stay: otherwise each unlock would read the whole
-/// log.
+/// Number of newest entries that unlocking searches. Most unlocks concern a row that the
+/// transaction has just locked and does not need. Older entries stay: otherwise each unlock would
+/// read the whole log.
 const MOST_LOOKED_AT: usize = 256;
 
 /// A locker's log of locks.
@@ -116,8 +116,8 @@ impl Log {
     }
 
     /// Removes the newest entry for exactly this span, if it is among the last [`MOST_LOOKED_AT`].
-    /// So locking and unlocking in turn does not grow the log. Returns its offset and length: marks
-    /// behind it must move by them.
+    /// So alternating locks and unlocks do not grow the log. Returns the entry's offset and length,
+    /// by which the caller moves later marks.
     pub(crate) fn forget(&mut self, family: usize, span: KeySpan<'_>) -> Option<(usize, usize)> {
         let is_same = |a: Cut<'_>, b: Cut<'_>| a.place == b.place && a.key == b.key;
         let mut end = self.bytes.len();

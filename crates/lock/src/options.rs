@@ -54,10 +54,10 @@ pub struct LockManagerOptions {
     pub max_lock_memory: usize,
     /// Number of recent deadlocks that are kept. Default: 5, as in RocksDB.
     pub max_num_deadlocks: usize,
-    /// A locker passes a waiting range if it took its first lock before the range arrived, or
-    /// before this many further tickets were drawn: one for each later request that waits or
-    /// passes. With 0, a range that waits for one key blocks all its other keys for new lockers.
-    /// Default: 256.
+    /// Number of later tickets for which new lockers still pass a waiting range. Each later request
+    /// that waits or passes draws a ticket. A locker always passes a range that arrived after its
+    /// own first lock. With 0, a range that waits for one key blocks all its other keys for new
+    /// lockers. Default: 256.
     pub range_patience: u64,
 }
 

@@ -11,7 +11,8 @@
 //! Younger owners pass a waiting *range* as well, until `range_patience` tickets are drawn after
 //! its own; each pass draws one. Without that, a range that waits for one slow holder would block
 //! all its other keys. (With 40 threads on two processors, two of three waits were for such
-//! ranges.) Only owners that began in time pass, and they end, so no request starves.
+//! ranges.) Only owners that began before these tickets pass. Their number is finite, so no request
+//! starves.
 //!
 //! Passing causes no cycles among lockers that take their locks in ascending order. Suppose X waits
 //! for the request W, and W waits, through others, for X. Following the holders upwards from the
@@ -51,9 +52,9 @@ pub(crate) struct Waiter {
     pub(crate) family: Arc<LockFamily>,
     pub(crate) span: KeySpanBuf,
     pub(crate) mode: LockMode,
-    /// It may overtake earlier requests.
+    /// Whether the request may overtake earlier ones.
     pub(crate) bypasses: bool,
-    /// Requests of owners with smaller stamps pass it.
+    /// Requests of owners with smaller stamps pass this request.
     pub(crate) passable_until: u64,
 }
 
@@ -75,7 +76,8 @@ impl Waiter {
 }
 
 impl Waiter {
-    /// True if it is exclusive and covers `span`: no later request gets any of `span`.
+    /// True if the request is exclusive and covers `span`. Then no later request gets a lock in
+    /// `span`.
     pub(crate) fn bars(&self, order: &CutOrder, span: KeySpan<'_>) -> bool {
         self.mode == LockMode::Exclusive && order.covers(self.span.as_span(), span)
     }
@@ -180,8 +182,8 @@ impl Queue {
         self.line.iter().take(index).map(move |w| (w, stand(order, w, later)))
     }
 
-    /// True if nothing of `region` can be granted to a later request: this one is exclusive, covers
-    /// the region, and nothing in the queue may overtake.
+    /// True if no later request can get a lock in `region`: `waiter` is exclusive, covers the
+    /// region, and no queued request may overtake.
     pub(crate) fn is_barred_by(&self, order: &CutOrder, waiter: &Waiter, region: KeySpan<'_>) -> bool {
         self.bypassing == 0 && waiter.bars(order, region)
     }

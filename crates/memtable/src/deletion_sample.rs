@@ -2,8 +2,8 @@
 //! runs before a scan does.
 //!
 //! In: deletions. Out: batches of user keys, about one of `every` deletions, and how many entries a
-//! pre-scan of each may read. A batch repeats the keys of the last one, because a run may go on
-//! where it ended.
+//! pre-scan of each may read. A batch repeats some keys of the last batch, because a run may
+//! continue beyond them.
 //!
 //! A hash of the sequence number decides which deletions are sampled. So writers share no counter,
 //! and take a lock only for a sampled deletion.
@@ -20,14 +20,14 @@ use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use std::ptr::NonNull;
 
-/// The first batch has about this many samples or, with shorter runs, a sample of each deletion;
-/// later batches have a quarter.
+/// Number of samples in the first batch; later batches have a quarter. For runs shorter than this,
+/// every deletion is sampled.
 const FIRST: u64 = 32;
 
 /// Entries that pre-scans may read for each deletion.
 const ENTRIES_EACH: u64 = 8;
 
-/// Most samples that wait; then a new one replaces the oldest.
+/// Largest number of waiting samples. A further sample replaces the oldest.
 const MOST: usize = 1024;
 
 /// Deletions of longer keys are not sampled: no remembered run begins or ends with a longer key.
@@ -36,7 +36,7 @@ const MAX_KEY_BYTES: usize = 4096;
 /// See the head of the file.
 #[derive(Debug)]
 pub(crate) struct DeletionSample {
-    /// One deletion in 2^this is sampled; `None`: none is.
+    /// The sample has one deletion of 2^N, for this N. `None`: no deletion is sampled.
     one_in_power: Option<u32>,
     first: u64,
     is_due: AtomicBool,
@@ -66,12 +66,13 @@ struct Keys {
 /// The number of samples that a caller waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Take {
-    /// Enough that a writer wakes the background: a quarter of a run, but a whole run for the first
-    /// batch.
+    /// Enough samples for a writer to start a pre-scan: a quarter of a run; for the first batch, a
+    /// whole run.
     Due,
     /// A quarter of the samples that `Due` asks for.
     Early,
-    /// One deletion since the last batch, sampled or not. The first batch is as with `Early`.
+    /// At least one deletion since the last batch, sampled or not. The first batch requires as much
+    /// as `Early`.
     Any,
 }
 
@@ -190,9 +191,9 @@ mod tests {
     fn delete_key(sample: &DeletionSample, arena: &Arena, n: u64, key: &[u8]) {
         let len = encoded_len(key.len(), 0);
         let place = arena.allocate_record(len, &ShardStats::NONE).unwrap();
-        // SAFETY: that many fresh bytes of the arena.
+        // SAFETY: `place` has `len` fresh bytes of the arena.
         let record = unsafe { Record::write(place, len, SequenceNumber(n), ValueType::Deletion, key, b"") };
-        // SAFETY: the tests keep the arena for as long.
+        // SAFETY: the tests keep the arena as long as the sample.
         unsafe { sample.deleted(SequenceNumber(n), record) };
     }
 

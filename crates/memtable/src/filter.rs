@@ -28,7 +28,7 @@ const LINE_BYTES: usize = LINE_WORDS * 8;
 pub struct MemTableFilterOptions {
     /// Bytes of the filter: at least a cache line.
     pub bytes: usize,
-    /// Lookups are answered by whole keys; else by prefixes.
+    /// Whether the filter has whole keys. Otherwise it has prefixes.
     pub whole_keys: bool,
     /// Gives the prefix of a key, without its timestamp.
     pub prefix_extractor: Option<SliceTransformRef>,

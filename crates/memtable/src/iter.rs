@@ -31,7 +31,8 @@ pub struct MemTableIter {
     valid: bool,
     /// Whether the memtable checks itself.
     checked: bool,
-    /// Whether it reads without range tombstones. Nodes may be dead because of these.
+    /// Whether the iterator ignores range tombstones. A node may be dead because of such
+    /// tombstones.
     ignores_range_deletions: bool,
     /// Whether the cursor ignores range tombstones. If the memtable has any, the cursor skips no
     /// deleted run: only tombstones may hide its keys.
@@ -61,7 +62,7 @@ impl MemTableIter {
         }
     }
 
-    /// Stands on place `at` of the run, if there is one.
+    /// Moves to place `at` of the run, or makes the cursor invalid.
     #[inline]
     fn settle(&mut self, at: Option<usize>) {
         self.valid = at.is_some();
@@ -141,7 +142,7 @@ impl MemTableIter {
     #[cold]
     fn mark_dead_if_covered(&self, snapshot: SequenceNumber) {
         let covering = |user_key: &[u8]| self.table.max_covering_tombstone_seq(user_key, snapshot).0;
-        // SAFETY: `run` is only ever loaded from this tree.
+        // SAFETY: every load of `run` is from this tree.
         let record: Record<'_> = unsafe { self.run.record(self.at) };
         let (user_key, trailer) = record.parts();
         // SAFETY: the run was loaded from the table that the iterator holds (invariants 1 and 2).
@@ -153,7 +154,7 @@ impl MemTableIter {
 
     #[cold]
     fn next_leaf(&mut self) {
-        // SAFETY: `run` is only ever loaded from this tree.
+        // SAFETY: every load of `run` is from this tree.
         let found = unsafe { self.table.tree.load_next(&mut self.run) };
         self.settle(found.then_some(0));
     }
@@ -252,7 +253,7 @@ impl ScanIterator for MemTableIter {
     }
 
     fn left_value(&self) -> &[u8] {
-        // SAFETY: it was `value`, and `table` keeps the record.
+        // SAFETY: `left` was a `value` before, and `table` keeps the record.
         unsafe { &*self.left }
     }
 
@@ -271,7 +272,7 @@ impl ScanIterator for MemTableIter {
             }
             self.mark_dead_if_covered(snapshot);
         }
-        // SAFETY: `run` is only ever loaded from this tree.
+        // SAFETY: every load of `run` is from this tree.
         unsafe { self.table.tree.deleted_run_end(&self.run, self.at, snapshot.0, forward) }
     }
 

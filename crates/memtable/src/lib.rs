@@ -1,15 +1,14 @@
 //! The memtable: a sorted map in memory.
 //!
 //! Writes of a column family gather here until they are flushed to a table: many threads insert at
-//! once, readers never wait. Public items are shared between Esker's crates and promise nothing to
-//! others.
+//! once, readers never wait. Public items are for Esker's own crates and may change at any time.
 //!
 //! Reading order: [`memtable`] (the interface), `record` (one entry's bytes), `arena` (the memory),
 //! `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), `summaries`
-//! (what nodes say of deleted runs and range tombstones), `deletion_sample` (a sample of its
-//! deletions), `filter` (keys that are certainly not there), [`iter`], `range_dels`, `checks` (an
-//! entry is still what was added). `docs/design/0001-memtable.md` says why it is a B+-tree, and why
-//! it has these leaves.
+//! (facts about deleted runs and range tombstones, in each node), `deletion_sample` (a sample of
+//! its deletions), `filter` (a Bloom filter over keys), [`iter`], `range_dels`, `checks` (checksums
+//! of entries). `docs/design/0001-memtable.md` says why it is a B+-tree, and why it has these
+//! leaves.
 #![warn(missing_docs)]
 
 mod arena;

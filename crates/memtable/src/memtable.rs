@@ -46,13 +46,14 @@ pub trait MemoryBudget: Send + Sync + fmt::Debug {
 /// Options of a memtable.
 #[derive(Clone, Debug)]
 pub struct MemTableOptions {
-    /// The largest block that is asked of the allocator at a time, in bytes; RocksDB's
-    /// `arena_block_size`. Smaller ones come first, so a small memtable stays small.
+    /// The size of the arena's largest blocks, in bytes; RocksDB's `arena_block_size`. The first
+    /// blocks are smaller, so a small memtable stays small.
     pub arena_block_size: usize,
-    /// The bytes it is expected to use in the end; blocks fit to that. It may use more.
+    /// The expected final size in bytes, which determines the sizes of blocks. The memtable may use
+    /// more.
     pub expected_bytes: usize,
     /// Whether a memtable that has grown to 16 MiB asks for huge pages, 2 MiB at a time, from then
-    /// on. They make lookups about 1.6 times as fast; a page takes about 0.1 ms to come.
+    /// on. They make lookups about 1.6 times as fast. The system takes about 0.1 ms to provide one.
     pub use_huge_pages: bool,
     /// The engine's number for the memtable; a newer memtable has a higher one.
     pub id: u64,
@@ -60,7 +61,7 @@ pub struct MemTableOptions {
     pub creation_sequence: SequenceNumber,
     /// No entry is older than this.
     pub earliest_sequence: SequenceNumber,
-    /// Counts the blocks of memory that the memtable takes and gives back. A first block that never
+    /// Counts the blocks of memory that the memtable allocates and frees. A first block that never
     /// gets a second beside it is not counted.
     pub budget: Option<Arc<dyn MemoryBudget>>,
     /// The checks that the memtable makes of its entries.
@@ -252,11 +253,11 @@ impl MemTable {
                 }
             });
         }
-        // SAFETY: it lies in the tree's arena.
+        // SAFETY: the record lies in the tree's arena.
         let inserted = unsafe { self.tree.insert(record) };
         inserted.inspect_err(|_| self.tree.arena().uncount(&change))?;
         if kind.is_point_deletion() {
-            // SAFETY: the arena keeps it for as long as the memtable.
+            // SAFETY: the arena keeps the record as long as the memtable lives.
             unsafe { self.sample.deleted(seq, record) };
         }
         Ok(())
@@ -330,11 +331,9 @@ impl MemTable {
         self.options.checks.any()
     }
 
-    /// [`get`](Self::get) with range tombstones. If no tombstone covers the result, it searches
-    /// none.
-    /// # Errors
-    /// `Corruption` if it checks itself and an entry differs from what was added; that entry was
-    /// not visited.
+    /// [`get`](Self::get) with range tombstones. If no tombstone covers the result, the call
+    /// searches no tombstone. # Errors `Corruption` if the memtable checks itself and an entry
+    /// differs from what was added; that entry was not visited.
     #[inline]
     pub fn get_covered<F>(self: &Arc<Self>, key: &LookupKey, mut visit: F) -> Result<()>
     where
@@ -434,7 +433,7 @@ impl MemTable {
         F: FnMut(u32, Seen<'_>) -> bool,
     {
         debug_assert!(!self.checks_itself(), "get_covered tells for each key what is wrong with it");
-        // A range tombstone answers for a key without an entry, too.
+        // A range tombstone may cover a key without an entry, too.
         let left =
             (self.filter.is_some() && !self.has_range_tombstones()).then(|| self.not_ruled_out(keys, which));
         let which = left.as_deref().unwrap_or(which);
@@ -487,8 +486,8 @@ impl MemTable {
         (kind, SequenceNumber(trailer >> 8), MemValue { bytes, owner: self })
     }
 
-    /// Whether a cursor would find nothing now: it has no entries but range tombstones. Takes no
-    /// lock.
+    /// Whether a cursor would find nothing now: the memtable has range tombstones only, or no
+    /// entries. Takes no lock.
     #[inline]
     pub fn has_no_points(&self) -> bool {
         self.tree.is_empty()
@@ -632,7 +631,7 @@ impl MemTable {
         self.options.creation_sequence
     }
 
-    /// The engine's name for it.
+    /// The engine's number for the memtable.
     pub fn id(&self) -> u64 {
         self.options.id
     }
@@ -642,7 +641,7 @@ impl MemTable {
         &self.icmp
     }
 
-    /// Says that nothing will be added any more.
+    /// Marks the memtable as immutable: no entry will be added.
     pub fn mark_immutable(&self) {
         if !self.immutable.swap(true, Ordering::AcqRel)
             && let Some(budget) = &self.options.budget

@@ -1,4 +1,4 @@
-//! Random mixtures of options, as text that Esker and RocksDB both take.
+//! Random mixtures of options, as text that Esker and RocksDB both accept.
 //!
 //! In: a random generator and a level: the oldest RocksDB that must read the files. Out:
 //! options of a database and of its families, with which small data makes many files.

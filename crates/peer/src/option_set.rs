@@ -26,8 +26,8 @@ pub enum Preset {
 pub(crate) struct OptionSet {
     api: &'static Api,
     ptr: *mut Options,
-    /// The comparator, if it is one of Esker's tests. A database opened with it needs it longer
-    /// than the options.
+    /// The comparator, if Esker's tests define it. A database opened with it needs it longer than
+    /// the options.
     order: Option<StampedOrder>,
 }
 
@@ -92,15 +92,16 @@ impl OptionSet {
         }
     }
 
-    /// Sets the comparator.
+    /// Sets the comparator of the options.
     pub(crate) fn order_by(&mut self, order: StampedOrder) {
         let set = self.api.options_set_comparator.expect(NEEDS_11);
-        // SAFETY: both are live. The function that opens a database takes the comparator over.
+        // SAFETY: both are live. The function that opens a database takes ownership of the
+        // comparator.
         unsafe { set(self.ptr, order.as_ptr()) };
         self.order = Some(order);
     }
 
-    /// Takes the comparator out, for the database that was opened with it.
+    /// Removes and returns the comparator, which the opened database must keep.
     pub(crate) fn take_order(&mut self) -> Option<StampedOrder> {
         self.order.take()
     }
@@ -160,7 +161,7 @@ impl LoadedOptionSet {
         match result {
             Ok(()) => Ok(loaded),
             Err(error) => {
-                // After an error nothing was made that a drop could destroy.
+                // After an error RocksDB has made nothing that a drop must destroy.
                 std::mem::forget(loaded);
                 Err(error)
             }

@@ -6,7 +6,7 @@
 //! Invariants
 //!  1. Cursors and snapshots borrow the database; it closes behind them.
 //!  2. Memory that RocksDB gives away is freed before the call returns. Memory that it lends is
-//!     seen only inside a closure.
+//!     passed to a closure only.
 
 use crate::api::{
     Api, Batch, Database, Family, Iter, NEEDS_11, Options, PinnedValue, ReadOptions, Slice, SnapshotPtr,

@@ -79,17 +79,17 @@ pub(crate) struct HistoriesArguments {
     /// Operations to leave out: `3-40,77-78`, without the last of each range.
     #[arg(long, value_delimiter = ',', value_parser = parse_range)]
     skip: Vec<(u64, u64)>,
-    /// The disk crashes, and makes no other trouble.
+    /// Let the disk crash only: no delays, errors or damaged reads.
     #[arg(long)]
     calm: bool,
-    /// The program `esker-reader`, by which RocksDB reads the crashed disks, too. The histories
-    /// differ from those without it.
+    /// The program `esker-reader`, in which RocksDB reads the crashed disks, too. With it, a seed
+    /// gives other histories than without.
     #[arg(long)]
     second_reader: Option<std::path::PathBuf>,
     /// One in this many crashed disks is read by it.
     #[arg(long, default_value_t = 4)]
     read_one_in: u64,
-    /// Do each history twice, and compare what happened (with `--cfg shuttle`).
+    /// Run each history twice, and compare the two runs (with `--cfg shuttle`).
     #[arg(long)]
     twice: bool,
     /// Seconds after which no history is begun.
@@ -251,10 +251,10 @@ pub(crate) struct SimArguments {
     /// Batches of each writer, at most: for shrinking.
     #[arg(long, default_value_t = u32::MAX)]
     max_batches: u32,
-    /// The disk crashes, and makes no other trouble.
+    /// Let the disk crash only: no delays, errors or damaged reads.
     #[arg(long)]
     calm: bool,
-    /// Run each machine twice, and compare what happened.
+    /// Run each machine twice, and compare the two runs.
     #[arg(long)]
     twice: bool,
     /// Seconds after which no machine is begun.

@@ -3,8 +3,8 @@
 //! In: the operations, and the kinds of failure. Out: a [`FaultReport`], or the first failure after
 //! which a rule below was broken.
 //!
-//! A trial runs the script on a simulated disk. One operation fails there, or the disk is full
-//! after some byte. These rules hold:
+//! A trial runs the script on a simulated disk. One operation fails, or the disk is full after some
+//! byte. These rules must hold:
 //!
 //!  1. Nothing panics or hangs.
 //!  2. The error reaches a caller or `background_error()`. Exceptions are counted: nothing
@@ -91,7 +91,7 @@ pub struct FaultCounts {
     pub trials: u64,
     /// Trials in which the fault occurred: threads do not always reach it.
     pub fired: u64,
-    /// Trials in which a caller or `background_error()` had the error.
+    /// Trials in which a caller got the error, or `background_error()` returned it.
     pub surfaced: u64,
     /// Trials in which a second read succeeded or the database recovered by itself, so that no
     /// caller got the error.

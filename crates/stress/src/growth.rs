@@ -1,4 +1,4 @@
-//! Checks that work grows with the amount asked for, and with nothing else.
+//! Checks that the work of an operation grows with the requested amount only.
 //!
 //! In: sizes. Out: a [`GrowthReport`], or every cell of the table in `docs/growth.md` that grows
 //! faster than the page allows, with the amounts. A cell is an operation (`operations`) on a
@@ -109,8 +109,8 @@ impl Campaign<'_> {
         }
     }
 
-    /// Adds the work of each of `operations` at `n`. An operation that fails is reported and adds
-    /// none.
+    /// Adds the work of each of `operations` at `n` to `works`. A failed operation is reported and
+    /// adds nothing.
     fn measure_at(&mut self, axis: &Axis, n: u64, operations: &[&Operation], works: &mut [Vec<Work>]) {
         let mut shared = None;
         for (operation, works) in operations.iter().zip(works) {

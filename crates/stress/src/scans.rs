@@ -111,7 +111,8 @@ pub(crate) struct ScanSize {
     pub(crate) maintenance: u64,
     /// Turns of each scanner.
     pub(crate) scans: u64,
-    /// Of a thousand turns, the numbers that begin with a new point in time and with a new cursor.
+    /// The numbers of turns, per thousand, that begin with a new point in time and with a new
+    /// cursor.
     pub(crate) new: (u16, u16),
 }
 
@@ -136,7 +137,7 @@ struct Round {
     history: ScanHistory,
     /// One number for each writer, odd while it writes. The last one is the keeper's.
     busy: Vec<AtomicU64>,
-    /// Each thread that writes holds it shared.
+    /// Writing threads hold this lock shared. A thread that must exclude writes takes it alone.
     gate: RwLock<()>,
     stop: AtomicBool,
     writes: AtomicU64,

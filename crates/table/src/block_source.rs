@@ -99,7 +99,8 @@ impl CachedBlock {
         }
     }
 
-    /// The bytes from which it can be parsed again. Blobs are looked for in their files only.
+    /// The bytes from which the block can be parsed again, for a tier. `None` for blobs, which
+    /// tiers do not keep.
     pub fn saved(&self) -> Option<&[u8]> {
         match self {
             CachedBlock::KeyValue(_) | CachedBlock::Filter(_) => Some(self.bytes()),
@@ -107,7 +108,7 @@ impl CachedBlock {
         }
     }
 
-    /// Bytes of memory it holds.
+    /// Bytes of memory that the block uses.
     pub(crate) fn memory_usage(&self) -> usize {
         let inner = match self {
             CachedBlock::KeyValue(block) => block.memory_usage(),
@@ -145,21 +146,21 @@ pub(crate) struct BlockSource {
     pub(crate) file: Arc<dyn RandomAccessFile>,
     pub(crate) file_size: u64,
     pub(crate) guard: BlockGuard,
-    /// For data blocks: with the dictionary, if the table has one.
+    /// The decompressor for data blocks, with the dictionary if the table has one.
     pub(crate) data_decompressor: Decompressor,
-    /// For all others.
+    /// The decompressor for all other blocks.
     pub(crate) decompressor: Decompressor,
     pub(crate) cache: Option<Arc<BlockCache>>,
     pub(crate) identity: (u64, u64),
     pub(crate) index_priority: CachePriority,
     pub(crate) statistics: Option<Arc<Statistics>>,
-    /// For traces: the table's place. Tables outside a database have none.
+    /// The table's place in its database, for traces. `None` for a table outside of a database.
     pub(crate) traced: Option<Box<TracedTable>>,
     /// The clock of reads' deadlines.
     pub(crate) clock: Arc<dyn Clock>,
     /// Shape of index blocks, once it is known: then they are prepared for fast searches.
     pub(crate) index_shape: Option<(IndexShape, InternalKeyComparator)>,
-    /// Values of data blocks may lie elsewhere in the file.
+    /// Whether values of data blocks may lie elsewhere in the file.
     pub(crate) has_embedded_blobs: bool,
     /// Bytes of a checksum that each entry gets; 0: none.
     pub(crate) protection_bytes: usize,
@@ -258,7 +259,7 @@ impl BlockSource {
         }
     }
 
-    /// The block from a tier or the file; the caller has not found it in the cache.
+    /// Loads a block from a tier or the file, after a miss in the cache.
     #[cold]
     pub(crate) fn load(
         &self,
@@ -333,8 +334,8 @@ impl BlockSource {
         }
     }
 
-    /// Wraps a block that stays out of the cache. Its bytes are charged to the cache while it is
-    /// held.
+    /// Wraps a block that stays out of the cache. While the reference lives, its bytes are charged
+    /// to the cache.
     fn hold_outside_cache(
         &self,
         cache: &BlockCache,
@@ -424,8 +425,8 @@ impl BlockSource {
         self.read_stored(handle).and_then(&check).or_else(|e| self.again(e, handle, check))
     }
 
-    /// Repeats a read that `check` found damaged, because the medium may be whole. Readahead and
-    /// batched reads use it, too.
+    /// Repeats a read whose bytes `check` found damaged, because the medium itself may be intact.
+    /// Readahead and batched reads use it, too.
     /// # Errors
     /// The error, if it is not damage or the second read fails too.
     #[cold]

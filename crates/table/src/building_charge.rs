@@ -4,7 +4,7 @@
 //!
 //! In: bytes in use. Out: whether there is room for them.
 //!
-//! Invariant: the charge is at least the last number of bytes, unless that was refused.
+//! Invariant: the charge is at least the bytes of the last `set`, unless that call was refused.
 
 use crate::block_source::CachedBlock;
 use crate::options::BlockBasedTableOptions;

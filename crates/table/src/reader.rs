@@ -255,7 +255,7 @@ impl TableReader {
     }
 
     /// Asks the filter for the key of a lookup that starts at the internal key `target`. True if
-    /// the filter does not cover the key. The question counts as a lookup's.
+    /// the filter does not cover the key. The call counts as a lookup in the statistics.
     /// # Errors
     /// `Corruption`, `IoError` and `Incomplete` of the filter's blocks.
     pub fn filter_lets_pass(&self, options: &TableReadOptions, target: &[u8]) -> Result<bool> {
@@ -284,7 +284,7 @@ impl TableReader {
         self.filter_prefix.as_ref().filter(|_| has_filter)?.transform(key)
     }
 
-    /// Counts a lookup's question to the filter.
+    /// Counts a lookup in the filter.
     #[inline]
     pub(crate) fn count_asked(&self, passes: bool) {
         let count = if self.whole_keys { counts::filter_asked } else { counts::prefix_asked_by_get };
@@ -453,7 +453,8 @@ impl TableReader {
         self.visit_from(cursor, block, shared, user_key, visit)
     }
 
-    /// Visits the entries of `user_key` from where the cursor stands. Returns as `visit_block`.
+    /// Visits the entries of `user_key` from the cursor's position on. The result is that of
+    /// `visit_block`.
     #[inline]
     pub(crate) fn visit_from(
         &self,
@@ -523,7 +524,7 @@ impl TableReader {
     }
 
     /// Whether the family's keys have user-defined timestamps, and this table's keys do not. The
-    /// table then shows keys without timestamps, and is sought with those.
+    /// table then returns keys without timestamps, and seeks take such keys.
     #[inline]
     pub fn lacks_timestamps(&self) -> bool {
         self.lacks_timestamps
@@ -548,7 +549,7 @@ impl TableReader {
         open::read_range_tombstones(&self.source, &self.meta, None)
     }
 
-    /// Its runs of deleted keys, if they were noted.
+    /// Its deleted runs, if the table recorded any.
     pub fn deleted_runs(&self) -> Option<&DeletedRuns> {
         self.deleted_runs.as_ref()
     }
@@ -578,12 +579,12 @@ impl TableReader {
         &self.options.icmp
     }
 
-    /// An invalid walker over its index.
+    /// A new walker over the index, not yet positioned.
     pub(crate) fn walker(&self, options: &TableReadOptions) -> Result<IndexWalker<BlockRef>> {
         self.walker_at_pace(options, None)
     }
 
-    /// An invalid walker whose index reads are limited to `pace`.
+    /// A new walker, not yet positioned, whose reads of the index are limited to `pace`.
     pub(crate) fn walker_at_pace(
         &self,
         options: &TableReadOptions,
@@ -650,7 +651,7 @@ impl TableReader {
         Ok(anchors)
     }
 
-    /// Bytes of memory it holds apart from the block cache.
+    /// Bytes of memory that the reader uses outside of the block cache.
     pub fn approximate_memory_usage(&self) -> usize {
         let range_dels = self.range_dels.as_ref().map_or(0, |r| r.approximate_memory_usage());
         let deleted_runs = self.deleted_runs.as_ref().map_or(0, DeletedRuns::memory_usage);
@@ -662,7 +663,7 @@ impl TableReader {
             + deleted_runs
     }
 
-    /// Charges memory that it holds outside of the cache to the cache, if the options say so.
+    /// Charges the reader's own memory to the block cache, if the options say so.
     /// # Errors
     /// `MemoryLimit` if a strict limit has no room for it.
     pub(crate) fn charge_to_cache(&mut self) -> Result<()> {

@@ -130,7 +130,7 @@ impl TableBuilder {
     /// `InvalidArgument` or `NotSupported` naming the option that cannot be honoured.
     pub fn new(mut options: TableBuilderOptions, file: Box<dyn WritableFile>) -> Result<TableBuilder> {
         if options.compression == CompressionType::ZstdNotFinal {
-            // The same bytes; RocksDB 11 does not know the old name.
+            // Both names mean the same bytes, but RocksDB 11 lacks the old one.
             options.compression = CompressionType::Zstd;
         }
         setup::check_options(&options)?;
@@ -247,7 +247,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Shows a key to filter and index.
+    /// Adds a key to the filter, and passes it to the index.
     #[inline]
     fn show_key(&mut self, user_key: &[u8]) {
         if let Some(filter) = &mut self.filter {
@@ -271,8 +271,8 @@ impl TableBuilder {
         self.options.icmp.compare(last, internal_key).is_lt()
     }
 
-    /// No block reaches 4 GiB. Else RocksDB's rule: a block is cut when it has reached its size, or
-    /// would pass it while it is nearly full.
+    /// Whether the block must end before this entry. RocksDB's rule: the block has reached its
+    /// size, or is nearly full and would pass it. No block reaches 4 GiB.
     #[inline]
     fn is_block_full(&self, internal_key: &[u8], value: &[u8]) -> bool {
         let table = &self.options.table_options;
@@ -425,7 +425,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Shows the keys of a block that waited to filter and index.
+    /// Adds the keys of a waiting block to the filter, and passes them to the index.
     fn show_keys_of(&mut self, block: &WaitingBlock) -> Result<()> {
         let parsed = Block::parse(block.contents.clone())?;
         let mut cursor = BlockCursor::new();
@@ -437,8 +437,8 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Writes the rest and hands it to the operating system. Does not sync the file: `into_file`
-    /// and sync it.
+    /// Writes the rest of the table and flushes it to the operating system. Does not sync the file:
+    /// the caller does so with the result of `into_file`.
     /// # Errors
     /// The first error of any call.
     pub fn finish(&mut self) -> Result<TableFileInfo> {
@@ -636,7 +636,7 @@ impl TableBuilder {
         self.sink.file.close()
     }
 
-    /// Gives up; the caller deletes the file.
+    /// Abandons the table. The caller deletes the file.
     pub fn abandon(self) {}
 
     /// Bytes written so far, without the block that is being filled.
@@ -673,7 +673,7 @@ impl TableBuilder {
     }
 }
 
-/// [`MAX_BLOCK_BYTES`], unless a test wants less for a family.
+/// [`MAX_BLOCK_BYTES`], or a smaller number that a test has set for the family.
 fn max_block_bytes(options: &TableBuilderOptions) -> usize {
     let mut limit = (options.column_family_name.clone(), MAX_BLOCK_BYTES);
     esker_base::probe!("table:max_block_bytes", &mut limit);

@@ -1,7 +1,7 @@
 //! A program that answers questions line by line, in a process of its own.
 //!
-//! In: lines for its standard input. Out: the lines of its standard output; the caller limits the
-//! wait for each. Dropping it kills the process.
+//! In: lines for its standard input. Out: the lines of its standard output. The caller limits the
+//! wait for each line. A drop kills the process.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Result, Write};
 use std::path::Path;

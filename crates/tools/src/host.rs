@@ -39,7 +39,7 @@ impl Host {
         }
     }
 
-    /// The files of `env`, with `input` on standard input. Output is discarded.
+    /// A host with the files of `env` and with `input` on standard input. It discards output.
     pub fn unheard(env: Env, input: Vec<u8>) -> Host {
         let input: Arc<[u8]> = input.into();
         Host {
@@ -58,7 +58,7 @@ impl Host {
         self.env.fs.as_ref()
     }
 
-    /// Default options in this environment.
+    /// Default options with this host's environment.
     pub(crate) fn db_options(&self) -> DbOptions {
         DbOptions { env: self.env(), ..DbOptions::default() }
     }

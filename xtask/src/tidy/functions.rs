@@ -1,11 +1,13 @@
 //! Names of functions, above all of tests: a test's name is a sentence with a noun as its subject.
 //!
-//! In: the sources. Out: functions whose names begin with a pronoun, or have one that names nobody.
+//! In: the sources. Out: functions whose names begin with a pronoun, or have a pronoun without a
+//! person.
 
 use super::parts::{TextPartKind, parts};
 use super::{SourceFile, Violation};
 
-/// Words with which no name begins. `loom_` and `shuttle_` before them say who runs the test.
+/// Words with which no name begins. The prefixes `loom_` and `shuttle_`, which name a test's
+/// runner, do not count.
 const BEGINNINGS: &[&str] = &["what", "who", "whom", "whose", "those", "nobody", "somebody"];
 /// Words that no name has.
 const NOWHERE: &[&str] = &["whoever", "nobody", "somebody"];

@@ -1,8 +1,8 @@
 //! The order of rooms inside the engine crate: no room names a room above it.
 //!
 //! The list is the table of ARCHITECTURE.md, "Inside `esker`": its first column, from top to
-//! bottom, and in a line from left to right. So there are no cycles between rooms. If a part of a
-//! room has another place than the room, it has an entry of its own (`room/part`).
+//! bottom, and in a line from left to right. So there are no cycles between rooms. A part of a room
+//! whose place differs from the room's has an entry of its own (`room/part`).
 
 use super::{SourceFile, Violation};
 

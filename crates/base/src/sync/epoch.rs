@@ -14,7 +14,7 @@ use super::Arc;
 use super::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::fmt;
 
-/// Keeps loaded values alive. Cheap (a few nanoseconds), nests, stays on its thread.
+/// Keeps loaded values alive. A guard costs some nanoseconds, and a thread may open several.
 pub struct Guard(reclaim::Guard);
 
 /// Opens a guard.
@@ -23,7 +23,7 @@ pub fn pin() -> Guard {
     Guard(reclaim::pin())
 }
 
-/// Whether this thread has a guard open. If so, it should not wait for anything.
+/// Whether this thread has a guard open. A thread with a guard should not wait.
 pub fn is_pinned() -> bool {
     reclaim::is_pinned()
 }
@@ -101,12 +101,12 @@ mod reclaim {
     static COLLECTOR: AtomicPtr<Collector> = AtomicPtr::new(ptr::null_mut());
 
     thread_local! {
-        /// This thread's place in the collector, once it has one.
+        /// This thread's handle of the collector; `None` before the first `pin`.
         static HANDLE: Cell<Option<&'static LocalHandle>> = const { Cell::new(None) };
         static END: End = const { End };
     }
 
-    /// Gives the place back when the thread ends.
+    /// Frees this thread's handle when the thread ends.
     struct End;
 
     impl Drop for End {
@@ -258,7 +258,8 @@ impl<T: Send + Sync + 'static> Swap<T> {
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    /// The current value, for as long as the guard lives; [`hold`](Lent::hold) keeps it longer.
+    /// The current value, for as long as the guard lives. [`hold`](Lent::hold) keeps the value
+    /// longer.
     #[inline]
     pub fn lend<'g>(&self, guard: &'g Guard) -> Lent<'g, T> {
         Lent(self.load(guard))
@@ -283,8 +284,8 @@ impl<T: Send + Sync + 'static> Swap<T> {
         unsafe { Arc::from_raw(ptr) }
     }
 
-    /// Replaces the value by `value`. The old one is released when no guard can still see it. Until
-    /// [`collect`] the old one waits with this thread, even if the thread falls idle.
+    /// Replaces the current value by `value`. The old value is released when no guard protects it.
+    /// It stays in this thread's list until the next [`collect`], even if the thread is idle.
     pub fn store(&self, value: Arc<T>) {
         drop(self.replace(value));
     }

@@ -34,12 +34,12 @@ impl<T> Mutex<T> {
     pub fn new(value: T) -> Mutex<T> {
         Mutex(ls::Mutex::new(value))
     }
-    /// Waits for it.
+    /// Waits until the mutex is free, and locks it.
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard(Some(during("a lock", || self.0.lock()).expect(POISON)))
     }
-    /// Takes the lock if it is free.
+    /// Locks the mutex if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.0.try_lock().ok().map(|g| MutexGuard(Some(g)))
     }
@@ -81,8 +81,8 @@ impl Condvar {
         let held = guard.0.take().expect("present but during a wait");
         guard.0 = Some(during("a notification", || self.0.wait(held)).expect(POISON));
     }
-    /// Waits for a notification or a timeout; without a clock the notification must come. Returns
-    /// whether it timed out. With a clock, other waiters may wake spuriously.
+    /// Waits for a notification or a timeout. Without a clock the notification must come. Returns
+    /// whether the wait timed out. With a clock, other waiters may wake spuriously.
     #[track_caller]
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, at_most: std::time::Duration) -> bool {
         #[cfg(shuttle)]
@@ -104,11 +104,11 @@ impl Condvar {
     pub fn wait_timeout<T>(&self, guard: &mut MutexGuard<'_, T>, at_most: std::time::Duration) -> bool {
         self.wait_for(guard, at_most)
     }
-    /// Wakes one.
+    /// Wakes one waiter.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
-    /// Wakes all.
+    /// Wakes all waiters.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
@@ -118,9 +118,9 @@ impl Condvar {
 #[derive(Debug, Default)]
 pub struct RwLock<T>(ls::RwLock<T>);
 
-/// Proof that it is held for reading.
+/// Proof that the lock is held for reading.
 pub type RwLockReadGuard<'a, T> = ls::RwLockReadGuard<'a, T>;
-/// Proof that it is held for writing.
+/// Proof that the lock is held for writing.
 pub type RwLockWriteGuard<'a, T> = ls::RwLockWriteGuard<'a, T>;
 
 impl<T> RwLock<T> {
@@ -128,12 +128,12 @@ impl<T> RwLock<T> {
     pub fn new(value: T) -> RwLock<T> {
         RwLock(ls::RwLock::new(value))
     }
-    /// Shared.
+    /// Waits for the lock and acquires it for reading.
     #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         during("a lock for reading", || self.0.read()).expect(POISON)
     }
-    /// Exclusive.
+    /// Waits for the lock and acquires it for writing.
     #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         during("a lock for writing", || self.0.write()).expect(POISON)
@@ -145,7 +145,7 @@ impl<T> RwLock<T> {
 pub struct LockRank;
 
 impl LockRank {
-    /// As without a model checker.
+    /// Makes a rank, as without a model checker.
     pub const fn new(_rank: u16, _name: &'static str) -> LockRank {
         LockRank
     }
@@ -155,7 +155,7 @@ impl LockRank {
 #[derive(Debug)]
 pub struct RankedMutex<T>(Mutex<T>);
 
-/// Proof that it is held.
+/// Proof that the ranked mutex is held.
 pub type RankedMutexGuard<'a, T> = MutexGuard<'a, T>;
 
 impl<T> RankedMutex<T> {
@@ -163,12 +163,12 @@ impl<T> RankedMutex<T> {
     pub fn new(_rank: LockRank, value: T) -> RankedMutex<T> {
         RankedMutex(Mutex::new(value))
     }
-    /// Waits for it.
+    /// Waits until the mutex is free, and locks it.
     #[track_caller]
     pub fn lock(&self) -> RankedMutexGuard<'_, T> {
         self.0.lock()
     }
-    /// Takes the lock if it is free.
+    /// Locks the mutex if it is free.
     pub fn try_lock(&self) -> Option<RankedMutexGuard<'_, T>> {
         self.0.try_lock()
     }

@@ -2,7 +2,7 @@
 //!
 //! In: the number of deadlocks. Out: nanoseconds for each. Two transactions hold a key each. The
 //! first waits for the key of the second, and the second asks for the key of the first. If the
-//! first, not yet asleep, finds the deadlock before the second does, the attempt is repeated.
+//! first transaction is still awake and finds the deadlock itself, the attempt is repeated.
 
 use super::cell::{SystemTime, monotonic_nanos};
 use esker::Result;

@@ -44,7 +44,7 @@ pub(crate) fn run(dir: &TempDir, flags: &[&str]) -> Ran {
     kept(|output| db_bench(&arguments, output))
 }
 
-/// Runs with these flags on the engine that does nothing. Only a look at the clock moves the clock.
+/// Runs with these flags on the engine that does nothing. The clock advances only when it is read.
 pub(crate) fn run_on_nothing(flags: &[&str]) -> Ran {
     let arguments: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
     let Ok(BenchCommandLine::Run(flags)) = parse(&arguments) else { panic!("{arguments:?}") };
@@ -96,7 +96,7 @@ fn ended(outcome: Result<(), BenchStop>, out: &Kept, err: &Kept) -> Ran {
     Ran { out: out.text(), err: err.text(), failure }
 }
 
-/// A clock that moves by a millisecond at each look.
+/// A clock that advances by a millisecond at each read.
 #[derive(Debug, Default)]
 struct LookedAt(AtomicU64);
 

@@ -3,12 +3,12 @@
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --profile stress -p esker-cache --lib shuttle`
 //!
-//! A few threads insert, look up, hold, release and erase a few keys in a cache with room for
-//! fewer. Under every schedule, a value that a thread gets is the key's, and alive. The checks run
-//! after all threads are done, while their handles are still held. Each key is in the cache at most
-//! once, and the cache's pinned values are the values that the reference holds. Each inserted value
-//! is in the cache, or was erased, replaced or reported as evicted. After all handles are released,
-//! nothing is charged.
+//! Threads insert, look up, hold, release and erase values in a cache that is too small for all
+//! keys. Under every schedule, a lookup returns a living value of its key. The checks run after all
+//! threads are done, while their handles are still held. Each key is in the cache at most once, and
+//! the cache's pinned values are the values that the reference holds. Each inserted value is in the
+//! cache, or was erased, replaced or reported as evicted. After all handles are released, nothing
+//! is charged.
 
 use super::*;
 use crate::contract::{InsertOutcome, MetadataChargePolicy};
@@ -26,7 +26,7 @@ const KEYS: u64 = 6;
 const CHARGE: usize = 1000;
 const SCHEDULES: usize = 3000;
 
-/// A value that knows its key, and counts itself while it lives.
+/// A value that stores its key, and counts living values.
 struct Value {
     key: u64,
     bytes: Vec<u8>,
@@ -244,8 +244,8 @@ fn shuttle_above_a_tier() {
     check(|| scenario(CacheType::AutoHyperClock, true));
 }
 
-/// Reservations come and go while the division changes: the capacities add up, and nothing stays
-/// reserved.
+/// Threads make and drop reservations while the division changes. The capacities add up, and
+/// nothing stays reserved.
 #[test]
 fn shuttle_reservations_beside_changes_of_the_division() {
     let run = || {

@@ -37,7 +37,7 @@ use crate::outcome::{Evicted, EvictedList};
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch::{self, Guard};
 
-/// Turns in which every clock comes down to zero, and one more.
+/// Number of turns in which every clock reaches zero, plus one.
 const MAX_TURNS: usize = 4;
 /// Buckets in which the first hand looks for an entry on probation before the second takes a step.
 /// Eight buckets have about 32 entries. If a tenth of all entries are on probation, one of those
@@ -45,9 +45,10 @@ const MAX_TURNS: usize = 4;
 const PROBATION_BUCKETS: usize = 8;
 /// Buckets that a call looks at after an earlier call found nothing to evict in the whole table.
 const BARREN_BUCKETS: usize = 32;
-/// Memory that waits for guards is pushed once it exceeds the capacity divided by this.
+/// An eviction tries to advance the epoch once memory that waits for guards exceeds the capacity
+/// divided by this.
 const DEFERRED_SHARE: usize = 64;
-/// Memory that waits for guards is never pushed below this many bytes.
+/// The least limit for [`DEFERRED_SHARE`], in bytes.
 const MIN_DEFERRED_BYTES: usize = 16 << 10;
 /// No new value comes in while waiting values, or waiting entries without their values, exceed the
 /// capacity divided by this.
@@ -72,8 +73,8 @@ struct Sweep<V> {
     tally: ChargeTally,
     /// Buckets that the second hand has looked at since an entry was evicted or lost a clock step.
     barren: usize,
-    /// The last call found nothing, and neither has this one. A wary call does not search longer
-    /// because of entries that are in use or held.
+    /// Whether the last call found nothing to evict, and this one has found nothing yet. A wary
+    /// call does not search longer because of entries that are in use or held.
     is_wary: bool,
     /// A wary call looks at `BARREN_BUCKETS` only.
     is_hasty: bool,
@@ -127,7 +128,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         sweep.freed
     }
 
-    /// Moves the hands until enough is free, or the effort cap is reached.
+    /// Moves the hands until enough bytes are free, or the effort cap is reached.
     fn sweep(&self, sweep: &mut Sweep<V>, effort_cap: usize, guard: &Guard) {
         let length = self.length();
         let mut steps_left = length * MAX_TURNS;

@@ -1,15 +1,15 @@
 //! Recently seen keys: a tier stores a value when it is offered for the second time.
 //!
-//! In: keys. Out: whether the table still knows the same key from before.
+//! In: keys. Out: whether the table has recorded the key before.
 //!
 //! The table has rows of four hashes of 32 bits. Other bits of a key's hash choose the row; a new
 //! key replaces the oldest of its row. RocksDB inserts an entry without a value instead
 //! (`cache/compressed_secondary_cache.cc`).
 //!
 //! Invariants
-//!  1. A noted key is known until its row has seen three others. One new key in 2^30 counts as
-//!     known by mistake.
-//!  2. Nothing waits. Two threads that note keys of a row at once may lose one of them.
+//!  1. A recorded key stays until its row has recorded three other keys. One new key in 2^30 is
+//!     found by mistake.
+//!  2. No call waits. If two threads record keys of one row at once, one key may be lost.
 
 use crate::key::CacheKey;
 use esker_base::sync::atomic::{AtomicU32, Ordering};
@@ -26,7 +26,7 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Remembers about as many keys as this.
+    /// Makes a table that records about `keys` keys.
     pub fn new(keys: usize) -> Recent {
         let rows = (keys / WAYS).clamp(MIN_ROWS, MAX_ROWS).next_power_of_two();
         Recent { rows: (0..rows).map(|_| std::array::from_fn(|_| AtomicU32::new(0))).collect() }
@@ -39,7 +39,7 @@ impl Recent {
         (&self.rows[hash as usize & (self.rows.len() - 1)], print)
     }
 
-    /// Notes a key. Whether it was known.
+    /// Records a key. Returns whether it was recorded before.
     pub fn note(&self, key: &CacheKey) -> bool {
         let (row, print) = self.row(key);
         let mut moved = print;
@@ -52,7 +52,7 @@ impl Recent {
         false
     }
 
-    /// Whether the key is known.
+    /// Whether the key is recorded.
     pub fn knows(&self, key: &CacheKey) -> bool {
         let (row, print) = self.row(key);
         row.iter().any(|place| place.load(Ordering::Relaxed) == print)

@@ -1,4 +1,4 @@
-//! The memory beyond its capacity that a cache charges, and that it takes.
+//! Measures by how much charges, and allocated memory, exceed a cache's capacity.
 
 use esker_base::rng::Rng;
 use esker_base::sync::epoch;
@@ -19,7 +19,7 @@ fn most_over(cache_type: CacheType, capacity: usize) -> f64 {
         let charge = if i.is_multiple_of(40) { capacity / 50 } else { 3000 + (i as usize * 37) % 2500 };
         let priority = if i.is_multiple_of(40) { CachePriority::High } else { CachePriority::Low };
         if cache.lookup(&key).is_none() {
-            // Only the charge counts; the bytes themselves would only take time.
+            // The test measures charges only; real bytes would only cost time.
             drop(cache.insert(key, Box::default(), charge, priority, Role::DataBlock));
         }
         most = most.max(cache.usage());
@@ -76,7 +76,7 @@ fn read(cache: &Cache<Counted<'static>>, alive: &'static AtomicUsize, seed: u64,
         let is_there = cache.lookup_under(&key, &guard).is_some();
         if !is_there {
             if slow.swap(false, Ordering::Relaxed) {
-                // A slow reader's file takes as long as many reads of the other threads.
+                // One reader waits, as for a slow file, while the other threads read.
                 let start = alive.load(Ordering::SeqCst);
                 (0..100).for_each(|_| thread::yield_now());
                 most = most.max(start);

@@ -48,7 +48,7 @@ pub enum OpKind {
 }
 
 impl OpKind {
-    /// All of them, in the order of their numbers.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [OpKind; 19] = {
         use OpKind::*;
         [
@@ -129,7 +129,8 @@ pub struct FaultOp {
     pub offset: Option<u64>,
     /// Number of requested bytes.
     pub bytes: u64,
-    /// Whether a rule or the full disk acted. Not yet known when the hook sees the operation.
+    /// Whether a rule or the full disk changed the operation's result. Always false during the
+    /// hook.
     pub fault: bool,
 }
 

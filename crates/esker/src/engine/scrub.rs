@@ -10,7 +10,7 @@
 //!     limiter applies to reads, it is obeyed, too.
 //!  2. A scrubber holds no lock and no super version while it reads or waits, only its current
 //!     file.
-//!  3. Its thread has ended when `Scrubber` is dropped.
+//!  3. Dropping a `Scrubber` waits for the end of its thread.
 
 use super::Engine;
 use crate::files::open_table::open_file;
@@ -56,7 +56,7 @@ pub(crate) struct Scrubber {
 struct Shared {
     state: Mutex<ScrubState>,
     is_over: AtomicBool,
-    /// Held by the thread while it waits, and by a caller that ends the wait.
+    /// The lock for the thread's wait. A caller that ends the wait locks it, too.
     waiting: Mutex<()>,
     over: Condvar,
 }

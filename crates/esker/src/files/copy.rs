@@ -1,4 +1,4 @@
-//! Takes files over from other places, and puts files there, by hard link if possible.
+//! Copies files into a database and out of it, by hard link if possible.
 
 use esker_base::{Error, ErrorKind, Result, SubCode};
 use esker_env::{FileSystem, SequentialFile};

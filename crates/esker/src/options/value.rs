@@ -25,7 +25,7 @@ pub trait OptionValue: Sized {
     /// # Errors
     /// `InvalidArgument`: names the valid values.
     fn parse(text: &str) -> Result<Self>;
-    /// Text that `parse` takes and RocksDB understands.
+    /// Returns text that `parse` and RocksDB accept.
     fn print(&self) -> String;
     /// Changes `self` to what `text` means. Values with fields keep those that `text` does not
     /// name.
@@ -47,7 +47,7 @@ pub(super) fn no_such_field(of: &str) -> Error {
     Error::not_found(format!("no such option of {of}"))
 }
 
-/// An object that text can make, and that is never written.
+/// An object that an option's text can name. OPTIONS files do not store it.
 pub trait ObjectValue: Sized {
     /// The object that `text` means.
     /// # Errors
@@ -94,7 +94,8 @@ impl ObjectValue for Option<CompactionFilterFactoryRef> {
     }
 }
 
-/// Reads a kind of object that has no built-in ones: `None`, or an error.
+/// Parses the text of an object that no name stands for: `nullptr` gives `None`, other text an
+/// error.
 fn no_built_in<T>(text: &str, what: &str) -> Result<Option<T>> {
     match object_name(text) {
         name if is_null(name) => Ok(None),
@@ -177,7 +178,7 @@ impl OptionValue for String {
     }
 }
 
-/// The name of an object that is not built; `nullptr` gives `None`.
+/// The name of an object that Esker does not make; `nullptr` gives `None`.
 impl OptionValue for Option<String> {
     fn parse(text: &str) -> Result<Option<String>> {
         let name = object_name(text);

@@ -5,8 +5,8 @@
 //! its commit, under the numbers that the commit gave it.
 //!
 //! Invariants
-//!  1. No operation of a transaction is handed out before its commit, and none that is rolled back.
-//!  2. The operations of a batch took the sequence numbers from its own on, one each.
+//!  1. Operations of a transaction are returned with its commit, and never if it is rolled back.
+//!  2. The operations of a batch have consecutive sequence numbers, beginning with the batch's own.
 
 use super::{Predecessor, stamped};
 use esker_base::{ColumnFamilyId, Error, Result};
@@ -20,7 +20,7 @@ pub(crate) struct CommittedChanges {
 }
 
 impl CommittedChanges {
-    /// A transaction that `record` commits and that no record before it has prepared.
+    /// The name of a transaction that `record` commits and that no earlier record has prepared.
     pub(crate) fn missing(&self, record: &WriteBatchView<'_>) -> Option<Vec<u8>> {
         if !record.content().transaction_markers {
             return None;
@@ -49,8 +49,8 @@ impl CommittedChanges {
         self.prepared.remove(xid)
     }
 
-    /// The operations that `record` commits, numbered from its sequence number on; `None`: a record
-    /// of the engine's own.
+    /// The operations that `record` commits, numbered from its sequence number on; `None` for a
+    /// record that the engine wrote for itself.
     /// # Errors
     /// `NotSupported` for records of write-prepared and write-unprepared transactions ·
     /// `Corruption`: markers do not match, or a transaction is committed that was not prepared.

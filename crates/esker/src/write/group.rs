@@ -1,6 +1,6 @@
 //! One group of writes: numbered, logged, inserted, published, acknowledged, in this order.
 //!
-//! In: the lead, the leader's own request, and a [`Sink`]: the engine, or its stand-in in a model
+//! In: leadership, the leader's own request, and a [`Sink`]: the engine, or its stand-in in a model
 //! check. Out: every batch of the group passed to the sink, the followers woken, and the leader's
 //! batch back with the result of all.
 //!
@@ -20,13 +20,13 @@ use esker_base::{Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use std::ops::Range;
 
-/// Bytes from which on followers insert their own batches. Below, the leader inserts all: waking
-/// the followers would take longer. In the simulated machine batches are small, so the bound is
-/// lower.
+/// Size in bytes of a group whose followers insert their own batches. In smaller groups the leader
+/// inserts all batches, because waking the followers would take longer. In the simulated machine
+/// batches are small, so the bound is lower.
 const PARALLEL_APPLY_BYTES: usize = if cfg!(shuttle) { 64 } else { 16 << 10 };
 
-/// Most groups that a leader writes for others before it hands over; its own caller waits
-/// meanwhile.
+/// Largest number of groups that a leader writes for others before it hands over leadership. Its
+/// own caller waits meanwhile.
 const ROUNDS: usize = 4;
 
 /// The log and the memtables, as the target of a group.
@@ -40,7 +40,7 @@ pub(super) trait Sink {
     /// Allocates `count` sequence numbers; returns the first.
     fn allocate(&self, count: u64) -> SequenceNumber;
 
-    /// Logs the group; makes it durable if one of its writers asks for that.
+    /// Logs the group, and syncs the log if one of the writers requests it.
     fn log(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>) -> Result<()>;
 
     fn memtables(&self) -> &Arc<Self::Memtables>;

@@ -44,7 +44,7 @@ impl RestartPrefixes {
         if target.starts_with(&self.common) {
             let word = head(target, self.common.len());
             let low = self.first_not_below(word);
-            // A linear count, because there are few ties or none: a binary search took more than
+            // Counts ties one by one, because there are few or none: a binary search took more than
             // half of a seek.
             let ties = self.words.get(low..).unwrap_or_default();
             return (low, low + ties.iter().take_while(|w| **w == word).count());

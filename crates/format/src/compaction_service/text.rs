@@ -37,9 +37,7 @@ impl<'a> Fields<'a> {
         Ok(Fields(fields))
     }
 
-    /// The raw value.
-    /// # Errors
-    /// `InvalidArgument`: there is none.
+    /// The raw value of `name`. # Errors `InvalidArgument`: there is none.
     pub(super) fn required(&self, name: &str) -> Result<&'a str> {
         self.optional(name).ok_or_else(|| Error::invalid_argument(format!("the field '{name}' is missing")))
     }
@@ -138,7 +136,7 @@ fn unwrapped_once(text: &str) -> &str {
 
 /// A decimal number.
 /// # Errors
-/// `InvalidArgument`: it is none, or too large.
+/// `InvalidArgument`: the text is no number, or the number is too large.
 pub(super) fn number(name: &str, text: &str) -> Result<u64> {
     unwrapped(text).parse().map_err(|_| wrong(name))
 }
@@ -161,14 +159,14 @@ pub(super) fn un_hex(name: &str, text: &str) -> Result<Vec<u8>> {
     pairs.iter().map(|pair| byte(pair).ok_or_else(|| wrong(name))).collect()
 }
 
-/// Fields on their way into a text.
+/// Writes fields to a text.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     pub(super) text: String,
 }
 
 impl Writer {
-    /// A value as it is. It must have no semicolon outside of braces.
+    /// Writes a value unchanged. The value must have no semicolon outside of braces.
     pub(super) fn raw(&mut self, name: &str, value: &str) {
         for part in [name, "=", value, ";"] {
             self.text.push_str(part);
@@ -187,7 +185,7 @@ impl Writer {
         self.raw(name, &hex(value));
     }
 
-    /// Fields within braces.
+    /// Writes fields within braces.
     pub(super) fn group(&mut self, name: &str, write: impl FnOnce(&mut Writer)) {
         let mut inner = Writer::default();
         write(&mut inner);

@@ -33,7 +33,7 @@ impl LeftValue {
         self.place = LeftPlace::Lent;
     }
 
-    /// Keeps the value under the cursor.
+    /// Keeps the value at the cursor's position.
     pub fn keep<I: InternalIterator + ?Sized>(&mut self, iter: &I) {
         let value = iter.value();
         if value.len() >= PIN_VALUES_FROM_BYTES {

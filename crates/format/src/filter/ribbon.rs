@@ -76,7 +76,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// Follows from the number of segments and blocks alone.
+    /// Computes the layout from the numbers of segments and blocks.
     fn new(segments: u64, blocks: u32) -> Columns {
         let upper = segments.div_ceil(u64::from(blocks));
         if upper > u64::from(MAX_COLUMNS) {
@@ -105,7 +105,7 @@ pub(super) struct RibbonLayout {
 }
 
 impl RibbonLayout {
-    /// `None` for anything that no writer makes.
+    /// Parses the metadata. `None` for metadata that no writer makes.
     pub(super) fn parse(len: usize, metadata: &[u8; METADATA_BYTES]) -> Option<RibbonLayout> {
         let [_, seed, b0, b1, b2] = *metadata;
         let blocks = u32::from_le_bytes([b0, b1, b2, 0]);
@@ -126,8 +126,8 @@ impl RibbonLayout {
         if bit == 0 {
             return (0..columns).all(|i| parity(segment(here, i) & low) == row.result >> i & 1);
         }
-        // The coefficients reach into the next block, which has as many columns or one more. There
-        // is a next block: the last start of all has bit 0.
+        // The coefficients reach into the next block, which has as many columns or one more. The
+        // next block exists, because the last possible start is bit 0 of a block.
         let next = &contents[(first + columns) * SEGMENT_BYTES..][..columns * SEGMENT_BYTES];
         let high = row.coefficients >> (COEFFICIENT_BITS - bit);
         (0..columns).all(|i| parity(segment(here, i) & low ^ segment(next, i) & high) == row.result >> i & 1)

@@ -75,7 +75,7 @@ fn inputs_that_are_changed_at_random_keep_their_targets_law() {
     }
 }
 
-/// Without RocksDB the targets that ask it pass, so its absence must fail here.
+/// Targets that compare with RocksDB pass without it, so this test fails if RocksDB is missing.
 #[test]
 fn rocksdb_is_asked_where_it_must_be_there() {
     let oracle = if esker_fuzz::oracle::is_there() { Ok(()) } else { Err("it is missing".to_owned()) };

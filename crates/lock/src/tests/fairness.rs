@@ -22,11 +22,11 @@ const KEYS: u8 = 12;
 struct Stage {
     manager: LockManager,
     family: Arc<LockFamily>,
-    /// Grants of wide ranges; grows while one is held.
+    /// Number of grants of wide ranges. A thread adds one while it holds its range.
     grants: AtomicU64,
     /// Threads that take keys and are not done.
     busy: AtomicU64,
-    /// Number of times that a later transaction was granted a key first.
+    /// Number of keys that a later transaction got before a waiting wide request.
     wrong: AtomicU64,
 }
 

@@ -1,5 +1,5 @@
-//! Threads whose order a scheduler chooses: a few of them in all orders (loom), more of them in
-//! many orders (shuttle).
+//! Threads whose order a scheduler chooses: small models in all orders (loom), larger models in
+//! random orders (shuttle).
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --profile stress -p esker-lock --lib loom`, and the same with
 //! `shuttle`.
@@ -33,7 +33,7 @@ mod shuttle_scenarios {
     use shuttle::rand::{Rng, thread_rng};
     use shuttle::thread;
 
-    /// The work of one thread: a few transactions of a few requests.
+    /// The work of one thread: `transactions` transactions of one to five requests.
     fn work(mut locker: Locker, family: &Arc<LockFamily>, passing: &Arc<LockFamily>, transactions: usize) {
         for _ in 0..transactions {
             for _ in 0..thread_rng().gen_range(1..6) {
@@ -172,7 +172,7 @@ mod loom_models {
                     locker.lock_range(&family, Endpoint::Key(b"a"), Endpoint::Key(b"c"), Exclusive)
                 })
             };
-            // A second lock in a leaf that splits beyond one.
+            // This is the second lock of a leaf, and a leaf with more than one lock splits.
             match locker.lock_key(&family, b"b", Shared) {
                 Ok(()) => {}
                 Err(why) => assert_eq!(why.kind(), ErrorKind::Busy),

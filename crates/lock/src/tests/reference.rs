@@ -1,7 +1,6 @@
-//! A reference lock manager that is obviously right: a short row of cells and a list of waiting
-//! requests.
+//! A reference lock manager: a row of cells and a list of waiting requests.
 //!
-//! It knows no leaves, fragments or cuts: a range is two cell numbers. It implements the rules of
+//! It has no leaves, fragments or cuts: a range is two cell numbers. It implements the rules of
 //! `wait.rs`.
 
 use crate::LockMode;
@@ -51,7 +50,7 @@ pub(crate) struct Reference {
     keys: Vec<Vec<bool>>,
     /// The manager's option.
     range_patience: u64,
-    /// Owners granted since this was last taken.
+    /// Owners whose requests were granted since the test last emptied this set.
     pub(crate) granted: BTreeSet<usize>,
 }
 
@@ -182,7 +181,7 @@ impl Reference {
         let patience = if self.is_key(family, &cells) { 0 } else { self.range_patience };
         let passable_until = ticket.saturating_add(1).saturating_add(patience);
         let mut r = Waiting { ticket, owner, stamp, family, cells, mode, passable_until };
-        // Without a ticket it is behind all others.
+        // A request without a ticket is behind all others.
         r.ticket = u64::MAX;
         let holds_all =
             self.held[family][r.cells.clone()].iter().all(|c| c.get(&owner).is_some_and(|m| *m >= mode));

@@ -17,8 +17,8 @@ use std::thread;
 use std::time::Duration;
 
 const KEYS: usize = 40;
-/// The test counts as stuck after this many looks without progress, 10 ms apart. It counts looks,
-/// not time: the whole process may have been stopped for a while.
+/// The test counts as stuck after this many checks without progress, 10 ms apart. It counts checks,
+/// not time, because the whole process may be stopped for a while.
 const PATIENCE: u32 = 12_000;
 /// Operations between two disturbances.
 const CALM: u64 = 50;
@@ -195,7 +195,8 @@ impl Soak {
     }
 }
 
-/// Ends the soak. After a failure it also frees threads that would wait for ever.
+/// Ends the soak when it is dropped. After a failure it also cancels threads that would wait for
+/// ever.
 struct LetGo<'a>(&'a Soak);
 
 impl Drop for LetGo<'_> {
@@ -240,7 +241,7 @@ fn soak_leaves_nothing_behind() {
             Some(time) => start.elapsed() > time,
             None => operations > 20_000,
         });
-        // Each thread ends without a cancellation: it waits only for threads that will stop.
+        // Each thread ends without a cancellation, because it waits only for threads that will end.
     });
     soak.manager.check().unwrap();
     assert!(soak.manager.locks().is_empty() && soak.manager.waits().is_empty());

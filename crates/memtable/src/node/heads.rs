@@ -74,7 +74,7 @@ pub(super) fn prefetch_record(record: *mut u8) {
 #[inline]
 pub(crate) fn prefetch_line(_address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch of any address has no effect but on caches.
+    // SAFETY: a prefetch of any address only affects caches.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(_address.cast());
     }

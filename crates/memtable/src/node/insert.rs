@@ -23,7 +23,7 @@ const WORTHWHILE: usize = 4;
 pub(crate) struct LatchedNode<'t, const N: usize> {
     pub(crate) node: &'t Node<N>,
     pub(super) trend: MutexGuard<'t, Trend>,
-    /// The slot where the target goes.
+    /// The slot for the target.
     pub(super) at: usize,
 }
 
@@ -33,11 +33,12 @@ pub(crate) enum NodeInsert<'t, const N: usize> {
     Done,
     /// The record is in, and the node was split. This is the new right node with its first record.
     Split(&'t Node<N>, Record<'t>),
-    /// This very key, sequence and type is there already.
+    /// The node has a record with the same key, sequence number and type.
     Duplicate,
 }
 
-/// Where the last inserts went: a run of neighbours says where the next ones will go.
+/// The places of the last inserts. After a run of neighbours the next insert probably has the next
+/// place.
 #[derive(Debug, Default)]
 pub(crate) struct Trend {
     last: u8,

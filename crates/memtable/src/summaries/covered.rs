@@ -17,10 +17,10 @@
 //! lookup reads anyway, and it writes nothing.
 //!
 //! Invariants
-//!  1. For a tombstone whose addition is complete and a key under it, one of two holds. A node on
-//!     the key's path covers with its number or a greater one. Or the tombstone reaches the key's
-//!     leaf. Then the leaf covers it, if the leaf has an older record of that user key; if no
-//!     record shows the key, the gap in which it would lie is marked.
+//!  1. For a tombstone whose addition is complete and a key under it, one of two holds. Either a
+//!     node on the key's path has the tombstone's number or a greater one. Or the tombstone reaches
+//!     the key's leaf. Then the leaf has that number if it has an older record of the user key.
+//!     Without any record of the key, the gap for the key is marked.
 //!  2. Numbers only grow, under the node's latch. A node that is split off takes a part of another
 //!     node's range and starts with that node's numbers. So a path through the left node and its
 //!     link reports no less.
@@ -71,7 +71,8 @@ impl CoveredSummary {
         self.covers.load(Ordering::Relaxed)
     }
 
-    /// Takes account of a record at `sequence` that is put into this leaf. REQUIRES: the latch.
+    /// Updates the summary for a record at `sequence` that is inserted into this leaf. REQUIRES:
+    /// the latch.
     #[inline]
     pub(crate) fn admit(&self, sequence: u64) {
         let reaches = self.reaches();
@@ -80,8 +81,8 @@ impl CoveredSummary {
         }
     }
 
-    /// Notes that a tombstone reaches into this node, or covers something in it. REQUIRES: the
-    /// latch.
+    /// Records that a tombstone reaches into this node, or covers records or gaps in it. REQUIRES:
+    /// the latch.
     fn fall(&self, sequence: u64, covers: bool) {
         if sequence > self.reaches() {
             self.reaches.store(sequence, Ordering::Relaxed);
@@ -128,7 +129,7 @@ impl Gaps {
         self.0.load(Ordering::Relaxed) & gap.0 != 0
     }
 
-    /// REQUIRES: the latch.
+    /// Marks `gap`. REQUIRES: the latch.
     fn mark(&self, gap: Gap) {
         self.0.store(own!(self.0) | gap.0, Ordering::Relaxed);
     }
@@ -187,7 +188,7 @@ pub(crate) struct CoverLookup<'t, const N: usize> {
     whole: u64,
     /// The newest tombstone that reaches behind the records of the leaves that were passed.
     passed: u64,
-    /// If nothing was found: whether a tombstone may cover the target's gap.
+    /// If no record was found: whether a tombstone may cover the target's gap.
     is_marked: bool,
 }
 
@@ -241,7 +242,7 @@ impl<const N: usize> Tree<N> {
         self.look_up_in(leaf, target, leaf.no_guess(self.icmp(), target), whole)
     }
 
-    /// `look_up` in `leaf`. The nodes above it report `whole`.
+    /// `look_up` in `leaf`. `whole` is the newest tombstone over a node above it.
     #[inline(always)]
     fn look_up_in<'t>(
         &'t self,

@@ -41,7 +41,8 @@ impl RocksDb {
         .expect(NEEDS_11);
         let path = c_path(path);
         let (env, env_options, options) = (ptr::null_mut(), ptr::null(), ptr::null());
-        // SAFETY: the database is live, the path ends in NUL; without the others it has defaults.
+        // SAFETY: the database is live, and the path ends in NUL; NULL for the other arguments
+        // means defaults.
         call(api, |error| unsafe { start(self.db, env, env_options, options, path.as_ptr(), error) })
     }
 

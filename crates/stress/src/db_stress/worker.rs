@@ -172,7 +172,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// The number of a key's value.
+    /// Reads a key and returns the number in its value.
     fn found(&self, family: &ColumnFamilyHandle, number: usize, key: u32) -> Result<Option<u32>, Error> {
         let value = self.db.get_cf(family, self.run.setup.key(key))?;
         let number = value.map(|value| self.run.setup.number_of(number, key, &value)).transpose();

@@ -17,7 +17,7 @@ use esker::perf_context::PerfContext;
 pub(super) enum Measure {
     /// Allocations, by all threads.
     Allocations,
-    /// Bytes that these asked for.
+    /// Bytes of these allocations.
     AllocatedBytes,
     /// The most bytes in use at once, beyond those in use before.
     PeakMemory,

@@ -296,7 +296,7 @@ pub(super) struct Opening {
     pub(super) families: Vec<ColumnFamilyOptions>,
     /// One write in this many skips the WAL; 0 for none.
     pub(super) unlogged_one_in: u32,
-    /// Each choice as text.
+    /// The choices as text, for reports.
     pub(super) told: Vec<String>,
 }
 

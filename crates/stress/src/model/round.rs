@@ -145,7 +145,7 @@ pub(crate) struct Round {
     live: Vec<Live>,
     steps: Steps,
     /// Whether, since the last crash, the database was opened in a way that refuses prepared
-    /// transactions. Then there is none.
+    /// transactions. If so, no transaction is prepared.
     opened_without: bool,
     /// The effects of faults so far, while the disk is failing.
     trouble: Option<Trouble>,

@@ -257,7 +257,7 @@ fn the_usage_stays_right_when_the_capacity_changes_back_and_forth() {
         fill(&tier, round * 10..round * 10 + 5);
         assert_eq!((count(&tier, round * 10..round * 10 + 5), tier.usage()), (5, on_disk()), "round {round}");
     }
-    // Beside writers.
+    // Changes the capacity beside writers.
     std::thread::scope(|scope| {
         for part in 0..3 {
             let tier = &tier;

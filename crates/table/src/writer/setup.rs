@@ -38,7 +38,8 @@ pub(super) fn check_options(options: &TableBuilderOptions) -> Result<()> {
     Ok(())
 }
 
-/// 0 with timestamps: they are part of user keys, so a deletion deletes one point in time only.
+/// The smallest deleted run that is written; 0 writes none. Families with timestamps write none,
+/// because a deletion there concerns one timestamp only.
 pub(super) fn deleted_run_block_min_entries(options: &TableBuilderOptions) -> u64 {
     if options.icmp.user_comparator().timestamp_size() > 0 {
         0
@@ -68,8 +69,7 @@ pub(super) fn first_properties(options: &TableBuilderOptions) -> TableProperties
         prefix_filtering: options.prefix_extractor.is_some(),
         decoupled_partitioned_filters: table.partition_filters && table.decouple_partitioned_filters,
         separate_key_value_in_data_block: separate,
-        // Readers of separate values need it; in all other tables it is left out, as RocksDB 7.8
-        // does.
+        // Readers of separate values need this property. As in RocksDB 7.8, other tables lack it.
         data_block_restart_interval: if separate { table.block_restart_interval as u64 } else { 0 },
         column_family_id: u64::from(options.column_family_id),
         column_family_name: options.column_family_name.clone(),

@@ -9,7 +9,7 @@ use esker_table::{BlockBasedTableOptions, TableReadOptions, TableReader, TableRe
 use std::path::Path;
 use std::sync::Arc;
 
-/// A file that notes its reads.
+/// A file that records its reads.
 #[derive(Debug)]
 struct Counting(Arc<dyn RandomAccessFile>, std::sync::Mutex<Vec<(u64, usize)>>);
 
@@ -120,7 +120,7 @@ fn scans_as_long_as_those_before_them_take_one_read() {
     let later: Vec<_> = (0..20).map(|_| reads_of(4, true)).collect();
     assert!(later.iter().filter(|(reads, _)| *reads == 1).count() >= 12, "{later:?}");
     assert!(later.iter().all(|(_, bytes)| *bytes < 8 * 4300), "{later:?}");
-    // After a few short scans, a scan reads no more than it needs.
+    // After ten short scans, a scan reads no more than it needs.
     (0..10).for_each(|_| _ = reads_of(0, true));
     assert!((0..10).map(|_| reads_of(0, true)).all(|(reads, bytes)| reads == 1 && bytes < 4300));
 }
@@ -165,7 +165,7 @@ fn failed_readahead_fails_no_scan_that_ends_before_it() {
         iter.status()
     };
     (0..30).for_each(|_| scan(8, 0).unwrap());
-    // The first five blocks or so can be read.
+    // About the first five blocks can be read.
     file.1.store(5 * 4096, std::sync::atomic::Ordering::Relaxed);
     for readahead_size in [0, 1 << 20] {
         scan(2, readahead_size).unwrap();

@@ -1,7 +1,8 @@
 //! Opens databases for `ldb`: all families, with the options of the OPTIONS file, changed by flags.
 //!
 //! Invariant: a family whose merge operator is unknown is opened for writing without an operator.
-//! Flushes and compactions then keep its operands; a guessed operator would combine them for good.
+//! Flushes and compactions then keep its operands; a guessed operator would combine them
+//! irreversibly.
 
 use super::Common;
 use crate::failure::{CommandOutcome, Failure};
@@ -120,7 +121,7 @@ impl Session {
         self.common.ttl
     }
 
-    /// Opens the database with TTL; values never expire.
+    /// Opens the database with a TTL with which values never expire.
     pub(super) fn open_with_ttl(&self, mode: OpenMode) -> CommandOutcome<(DbWithTtl, ColumnFamilyHandle)> {
         let ttls = vec![0; self.families.len()];
         let db = DbWithTtl::open(&self.options_for(mode), &self.path, self.families_for(mode), &ttls, mode)?;
@@ -242,7 +243,8 @@ fn family_options(
         options.unresolved.clear();
     }
     if common.ttl {
-        // Opening with TTL adds the operator of the file again, wrapped so that it skips the times.
+        // Opening with TTL sets the operator of the OPTIONS file again, in a wrapper that strips
+        // the times.
         options.merge_operator = None;
         options
             .unresolved

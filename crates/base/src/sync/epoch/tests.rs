@@ -108,8 +108,8 @@ fn collect_until(is_freed: impl Fn() -> bool) {
     assert!(is_freed(), "nobody has a guard, and yet not everything is freed");
 }
 
-/// Runs `once` in all interleavings with at most this many preemptions. Few runs count as a
-/// failure: a search that is over at once has searched nothing.
+/// Runs `once` in all interleavings with at most this many preemptions. Fails after too few runs:
+/// such a search has explored nothing.
 #[expect(clippy::print_stdout, reason = "how much was searched is part of the result")]
 fn explore(name: &str, preemptions: usize, once: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -191,7 +191,7 @@ fn loom_a_counted_value_outlives_guards_and_replacement() {
     });
 }
 
-/// The memtables of a view, newest first: each says which sequence number was put into it last.
+/// The memtables of a view, newest first. Each stores the newest sequence number that was inserted.
 struct View(Vec<std::sync::Arc<AtomicUsize>>);
 
 impl View {

@@ -224,7 +224,7 @@ fn versions_of_a_key_in_neighbouring_files_are_found_and_compacted_together() {
                 history.move_down(bottom);
                 assert_eq!((history.num_files(0), history.num_files(bottom)), (0, before + files));
             } else {
-                // Files that the round before left in level 0 overlap the level below.
+                // Files that the previous round left in level 0 overlap the level below.
                 history.db.compact_range(None, None).unwrap();
             }
             history.check("moved");

@@ -7,7 +7,7 @@ fn t(start: &str, end: &str, seq: u64) -> RangeTombstone {
     RangeTombstone::new(start, end, SequenceNumber(seq))
 }
 
-/// "a-c@5,3 c-e@5"
+/// The fragments as text, such as "a-c@5,3 c-e@5".
 fn text(fragments: &FragmentedRangeTombstones) -> String {
     let piece = |i: usize| {
         let f = fragments.fragment(i);
@@ -156,7 +156,7 @@ fn check_against_naive_list(seed: u64, comparator: Arc<dyn Comparator>) {
     let mut rng = Rng::new(seed);
     let icmp = InternalKeyComparator::new(comparator);
     let alphabet = rng.between(1, 250);
-    // A common prefix of all keys; keys often agree in their first bytes behind it.
+    // All keys have a common prefix, and often agree in the bytes behind it.
     let prefix = vec![7; rng.index(4)];
     let stretch = [0, 0, 9][rng.index(3)];
     let max_seq = rng.between(1, 30);
@@ -202,7 +202,7 @@ fn check_against_naive_list(seed: u64, comparator: Arc<dyn Comparator>) {
             "seed {seed}, key {k:?}"
         );
         if rng.one_in(10) && !k.is_empty() {
-            // Shorter or greater than the common beginning.
+            // This key is shorter or greater than the common prefix.
             let mut other = k.clone();
             if rng.one_in(2) {
                 other.truncate(rng.index(k.len()))

@@ -42,7 +42,7 @@ fn run_end_of<'t, const N: usize>(
 ) -> Option<&'t [u8]> {
     let mut run = LeafRun::new();
     let at = tree.load_from(target, &mut run)?;
-    // SAFETY: it was loaded from this tree.
+    // SAFETY: `run` was loaded from this tree.
     unsafe { tree.deleted_run_end(&run, at, snapshot, forward) }
 }
 
@@ -442,9 +442,9 @@ mod models {
         model(2, old, [&[(27, 4, false)], &[(22, 5, true)]]);
     }
 
-    /// The root states which children are dead. Read at any time beside these writers, that holds
-    /// for the records in `old`. Nodes have at least 4 slots, so that children move from slot to
-    /// slot.
+    /// The root states which children are dead. A reader beside the writers reads this statement,
+    /// which must hold for the records in `old`. Nodes have at least 4 slots, so that children move
+    /// from slot to slot.
     fn model_of_root<const N: usize>(
         preemptions: usize,
         old: &'static [Version],
