@@ -20,7 +20,7 @@ const SOURCES: [(&str, &str); 5] = [
     ("rust-librocksdb-sys", "0.49.0"),
 ];
 
-/// The library's SONAME: clients of RocksDB 11 ask for it.
+/// The library's SONAME, which clients of RocksDB 11 load.
 const SONAME: &str = "librocksdb.so.11";
 
 /// Records the declarations of all headers; with `check`, compares them with the record instead.

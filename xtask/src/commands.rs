@@ -271,7 +271,7 @@ fn fuzz(root: &Path, minutes: u32) -> Outcome {
     let targets = tidy::fuzz_targets(root)?;
     let each = (u64::from(minutes) * 60 / targets.len().max(1) as u64).max(60);
     let seconds = format!("-max_total_time={each}");
-    // The program that asks RocksDB is built without the fuzzer's instrumentation.
+    // The program that calls RocksDB is built without the fuzzer's instrumentation.
     cargo(root, &["build", "--package", "esker-fuzz", "--bins"])?;
     let built = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let oracle = built.join("debug/esker-fuzz-oracle").to_string_lossy().into_owned();

@@ -30,7 +30,7 @@ const VARIABLE: &str = "ESKER_MUTANT";
 /// and nothing else.
 const CONTROL: Duration = Duration::from_secs(30);
 
-/// The module of `base` that tells mutated code which bug is picked.
+/// The module of `base` from which mutated code reads the chosen bug.
 const SWITCH: &str = "\n/// Which bug is mutated.\npub mod mutated {\n    /// Whether it is this one.\n    \
      pub fn is(name: &str) -> bool {\n        \
      static MUTATED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();\n        \

@@ -46,7 +46,7 @@ const REGIONS_AN_ARENA: usize = 16;
 /// The first regions take memory page by page, so that processes with small caches stay small.
 const REGIONS_OF_SMALL_PAGES: usize = 2;
 
-/// Sanitizers and models take each buffer from the allocator, so that they can tell buffers apart.
+/// Sanitizers and models take each buffer from the allocator, so that they can distinguish buffers.
 const IS_PLAIN: bool = cfg!(any(esker_asan, loom, shuttle, all(miri, not(test))));
 
 /// The arenas of the process and their number of regions.

@@ -51,8 +51,8 @@ pub trait Comparator: Send + Sync {
         let [zeros, ones] = [0, 0xFF].map(|byte| vec![byte; self.timestamp_size()]);
         if self.compare_timestamp(&zeros, &ones).is_le() { ones } else { zeros }
     }
-    /// The oldest timestamp newer than `timestamp`; `None` if there is none, or the comparator
-    /// cannot tell.
+    /// The oldest timestamp newer than `timestamp`; `None` if there is none, or if the comparator
+    /// cannot determine it.
     ///
     /// If timestamps stay in memory only, a flush raises `full_history_ts_low` to this timestamp.
     /// With `None` it raises it to the newest timestamp itself.
@@ -73,7 +73,7 @@ pub enum KeyOrder {
     Bytewise,
     /// Unsigned bytes, descending; a prefix sorts after its extensions.
     ReverseBytewise,
-    /// Ask the comparator.
+    /// An order that only the comparator can decide.
     Custom,
 }
 

@@ -37,7 +37,7 @@ pub trait TablePropertiesCollector: Send {
     fn finish(&mut self) -> Result<UserCollectedProperties> {
         Ok(Vec::new())
     }
-    /// Whether the file is to be compacted as soon as possible. Asked after `finish`.
+    /// Whether the file is to be compacted as soon as possible. Called after `finish`.
     fn need_compact(&self) -> bool {
         false
     }

@@ -121,8 +121,8 @@ pub(crate) trait RivalEngine: Sized + Send + Sync {
         Ok(found)
     }
 
-    /// A cursor over the present state. `under_snapshot` asks for a snapshot object, for engines
-    /// that have one.
+    /// A cursor over the present state. With `under_snapshot`, an engine that has snapshot objects
+    /// uses one.
     fn cursor(&self, under_snapshot: bool) -> RivalResult<Self::Cursor<'_>>;
 
     /// The number of pairs. An engine without a count scans them.

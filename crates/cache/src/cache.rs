@@ -224,7 +224,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     }
 
     /// The value with this key. If there is none, `load` makes it and its charge. Other threads
-    /// that ask for the key meanwhile wait for this load.
+    /// that look up the key meanwhile wait for this load.
     /// # Errors
     /// The error of `load`; a thread that waited for a failed load then loads itself. `refused`
     /// makes the error if a strict limit leaves no room for the value.

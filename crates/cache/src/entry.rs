@@ -254,21 +254,21 @@ impl<V> CacheEntry<V> {
         self.state.load(Ordering::Relaxed) & PINS != 0
     }
 
-    /// Kills it. The thread that did learns whether it was confirmed. The charge is taken back now,
-    /// or with the last handle.
+    /// Marks the entry as dead, unless it is. Returns whether it was confirmed before. The charge
+    /// is freed now, or with the last handle.
     pub(crate) fn kill(&self) -> Option<bool> {
         self.kill_if(|_| true, 0).map(|before| before & TENTATIVE == 0)
     }
 
-    /// `kill`; a value that was never read goes now.
+    /// `kill`; frees a value that was never read at once.
     pub(crate) fn kill_under(&self, _guard: &Guard) -> Option<bool> {
         let before = self.kill_if(|_| true, EMPTY)?;
         self.empty_unread(before);
         Some(before & TENTATIVE == 0)
     }
 
-    /// `kill_unpinned`; a value that was never read goes now. Adds the charge to `tally`, to be
-    /// settled under the same guard.
+    /// `kill_unpinned`; frees a value that was never read at once. Adds the charge to `tally`,
+    /// which the caller settles under the same guard.
     pub(crate) fn kill_unpinned_under(&self, _guard: &Guard, tally: &mut ChargeTally) -> bool {
         let may = |state| state & (PINS | TENTATIVE) == 0;
         let Some((before, after)) = self.set_dead_if(may, EMPTY) else { return false };
@@ -285,12 +285,12 @@ impl<V> CacheEntry<V> {
         }
     }
 
-    /// Kills it if it is tentative.
+    /// Marks the entry as dead if it is tentative.
     pub(crate) fn kill_tentative(&self) -> bool {
         self.kill_if(|state| state & TENTATIVE != 0, 0).is_some()
     }
 
-    /// Kills it if it is confirmed and has no handle.
+    /// Marks the entry as dead if it is confirmed and has no handle.
     pub(crate) fn kill_unpinned(&self) -> bool {
         self.kill_if(|state| state & (PINS | TENTATIVE) == 0, 0).is_some()
     }
@@ -301,8 +301,8 @@ impl<V> CacheEntry<V> {
         Some(Handle { entry: NonNull::from(self) })
     }
 
-    /// Kills it if `may` accepts its state; `with`: adds a PIN, or EMPTY if it was never read.
-    /// Returns the state before.
+    /// Marks the entry as dead if `may` accepts its state, and adds `with`: PIN, or EMPTY if the
+    /// value was never read. Returns the state before.
     fn kill_if(&self, may: impl Fn(u64) -> bool, with: u64) -> Option<u64> {
         let (before, after) = self.set_dead_if(may, with)?;
         if let Some(ledger) = self.ledger() {

@@ -201,7 +201,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that waiting memory is free.
+    /// Records that waiting memory is free.
     pub(crate) fn free_deferred(&self, (waiting, is_whole): (usize, bool)) {
         self.now.deferred_free[usize::from(!is_whole)].fetch_sub(waiting, Ordering::Relaxed);
     }

@@ -75,7 +75,7 @@ impl Sampler {
         (first ^ second.rotate_left(32)).wrapping_mul(0x9FB2_1C65_1E98_DF25) >> (64 - self.bits) == 0
     }
 
-    /// Notes a lookup of a followed key, unless another thread holds the lock.
+    /// Records a lookup of a followed key, unless another thread holds the lock.
     #[cold]
     pub(crate) fn looked_up(&self, key: &CacheKey) {
         if let Some(mut stack) = self.stack.try_lock() {
@@ -83,7 +83,7 @@ impl Sampler {
         }
     }
 
-    /// Notes the insertion of a followed key.
+    /// Records the insertion of a followed key.
     #[cold]
     pub(crate) fn charged(&self, key: &CacheKey, charge: usize) {
         if let Some(mut stack) = self.stack.try_lock() {

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // The exit code tells of the failure, too, when standard error is closed.
+            // If standard error is closed, the exit code still reports the failure.
             writeln!(std::io::stderr(), "{failure}").ok();
             ExitCode::from(failure.code())
         }

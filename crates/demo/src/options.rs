@@ -52,7 +52,7 @@ impl Default for DemoOptions {
 }
 
 impl DemoOptions {
-    /// The options that `arguments` give; `None` if they ask for help.
+    /// The options that `arguments` give; `None` for a request for help.
     pub(crate) fn parse(arguments: &[OsString]) -> DemoOutcome<Option<DemoOptions>> {
         let mut options = DemoOptions::default();
         let mut flags = Flags::new(arguments);

@@ -1,7 +1,8 @@
 //! Clocks: wall time for stamps, monotonic time for measuring and waiting.
 //!
-//! [`SystemClock`] asks the machine. [`MockClock`] stands still until a test moves it or a thread
-//! sleeps on it. With `--cfg shuttle`, `SimulatedClock` is the clock of the simulated machine.
+//! [`SystemClock`] reads the machine's clock. [`MockClock`] stands still until a test moves it or a
+//! thread sleeps on it. With `--cfg shuttle`, `SimulatedClock` is the clock of the simulated
+//! machine.
 
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::sync::thread;
@@ -9,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::time::Duration;
 
-/// Tells time and waits.
+/// Reads the time and waits.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Microseconds since the Unix epoch.
     fn now_micros(&self) -> u64;

@@ -48,7 +48,7 @@ fn closers() -> &'static Mutex<Vec<Weak<dyn ClosesFiles>>> {
     CLOSERS.get(|_| Mutex::new(Vec::new()))
 }
 
-/// Registers `closer`, which is asked when descriptors run out, as long as it lives.
+/// Registers `closer`, which is called when descriptors run out, as long as it lives.
 pub fn add_closer(closer: Weak<dyn ClosesFiles>) {
     let mut closers = closers().lock();
     closers.retain(|closer| closer.strong_count() > 0);
@@ -65,7 +65,8 @@ pub fn data_file_limit() -> usize {
     limit
 }
 
-/// Whether `data_files` files may be open. Asks the system only above its last answer.
+/// Whether `data_files` files may be open. Queries the system's limit only if the number exceeds
+/// the last limit.
 fn is_allowed(data_files: usize) -> bool {
     data_files <= LIMIT.load(Ordering::Relaxed) || data_files <= data_file_limit()
 }

@@ -75,7 +75,7 @@ enum Verdict {
     Short(usize, Error),
     /// Flip a bit of the bytes read. The number selects the bit.
     Flip(u64),
-    /// Ask the schedule about the bytes that are read.
+    /// The schedule decides about the bytes that were read.
     Spoil,
     /// Do nothing and succeed.
     Skip,
@@ -222,7 +222,7 @@ impl Shared {
         state.faults += u64::from(spoilt);
     }
 
-    /// Notes the deletion of a file of this many bytes.
+    /// Records the deletion of a file of this many bytes.
     fn freed(&self, bytes: u64) {
         if let Some(schedule) = &mut self.state.lock().schedule {
             schedule.freed(bytes);

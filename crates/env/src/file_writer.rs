@@ -3,8 +3,8 @@
 //! In: a writable file. Out: the same file, slower and smoother. Without a limiter and with
 //! `bytes_per_sync` 0 it only passes calls on.
 //!
-//! After every `bytes_per_sync` bytes it asks the kernel to write them back, all but the last MiB:
-//! a page in write-back blocks an append that touches it. Source: RocksDB
+//! After every `bytes_per_sync` bytes it requests their write-back from the kernel, all but the
+//! last MiB: a page in write-back blocks an append that touches it. Source: RocksDB
 //! `file/writable_file_writer.cc` (semantics).
 
 use crate::clock::Clock;

@@ -215,8 +215,8 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
 
 /// Appends to a file. Owned by one writer. Dropping it closes it without syncing.
 pub trait WritableFile: Send {
-    /// Appends all of `data`, or fails. After a failure `file_size` tells how many bytes were
-    /// appended.
+    /// Appends all of `data`, or fails. After a failure `file_size` is the number of bytes that
+    /// were appended.
     fn append(&mut self, data: &[u8]) -> Result<()>;
     /// Hands buffered bytes to the operating system: they survive the process, not the machine.
     fn flush(&mut self) -> Result<()>;

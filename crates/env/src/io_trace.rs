@@ -41,7 +41,7 @@ pub struct IoOperation<'a> {
 pub trait IoSink: Send {
     /// One operation.
     fn add(&mut self, operation: &IoOperation<'_>);
-    /// Takes note that no operation follows.
+    /// Records that no operation follows.
     /// # Errors
     /// The first error of the sink.
     fn finish(&mut self) -> Result<()>;

@@ -10,7 +10,7 @@
 //! [`random`] and [`system`]; [`forked`] (children, for tests).
 //!
 //! Invariants
-//!  1. No other crate of the workspace opens a file, tells time, sleeps or starts a thread.
+//!  1. No other crate of the workspace opens a file, reads the clock, sleeps or starts a thread.
 //!  2. Every file system passes the conformance suite (`tests/it/conformance.rs`).
 //!  3. Every error of a file system names the operation and the path.
 //!

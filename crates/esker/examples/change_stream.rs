@@ -1,4 +1,4 @@
-//! How do I follow the changes of a database, to keep a replica or to tell others?
+//! How do I follow the changes of a database, to keep a replica or to notify others?
 //!
 //! Run: `cargo run -p esker --example change_stream`
 #![allow(clippy::print_stdout, reason = "an example talks to its reader")]

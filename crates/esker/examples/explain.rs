@@ -1,4 +1,4 @@
-//! Why was this read slow? The report has one line for each source that the read asked.
+//! Why was this read slow? The report has one line for each source that the read searched.
 //!
 //! Run: `cargo run -p esker --example explain`
 #![allow(clippy::print_stdout, reason = "an example talks to its reader")]

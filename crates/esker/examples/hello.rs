@@ -24,7 +24,7 @@ fn main() -> esker::Result<()> {
         println!("{} is {}", String::from_utf8_lossy(key), String::from_utf8_lossy(value));
         iter.next();
     }
-    // An iterator also stops at an error: its status tells.
+    // An iterator also stops at an error, which its status returns.
     iter.status()?;
 
     drop((iter, db));

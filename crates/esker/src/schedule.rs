@@ -23,7 +23,7 @@ pub(crate) enum Job {
 #[derive(Clone)]
 pub(crate) struct Scheduler {
     pool: Arc<ThreadPool>,
-    /// Tells this database's jobs from others' when queued ones are taken back.
+    /// Identifies this database's jobs when queued jobs are removed.
     tag: u64,
 }
 

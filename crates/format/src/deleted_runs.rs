@@ -50,7 +50,7 @@ pub struct LongDeletedRun {
 }
 
 impl DeletedRunBuilder {
-    /// Notes runs of at least `min_entries` entries; 0: none.
+    /// Records runs of at least `min_entries` entries; 0: none.
     pub fn new(min_entries: u64) -> DeletedRunBuilder {
         DeletedRunBuilder {
             block: BlockBuilder::new(16),

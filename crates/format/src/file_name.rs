@@ -27,7 +27,7 @@ pub const INFO_LOG_FILE: &str = "LOG";
 /// The directory of retired WALs, below the WAL directory.
 pub const ARCHIVE_DIR: &str = "archive";
 
-/// The kind of a file, as its name tells it.
+/// The kind of a file, by its name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FileType {
     /// `NNNNNN.log`.

@@ -129,7 +129,7 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         self.may_match_probe(&mut FilterProbe::new(key))
     }
 
-    /// As [`may_match`](Self::may_match), for a key that several filters are asked about.
+    /// As [`may_match`](Self::may_match), for a key that several filters are queried with.
     #[inline]
     pub fn may_match_probe(&self, probe: &mut FilterProbe<'_>) -> bool {
         match &self.layout {

@@ -1,5 +1,5 @@
 //! Any bytes as a block of deleted runs: a run found around a key holds the key. Any entries as the
-//! writer's input: it notes the runs that a comparison of all entries gives.
+//! writer's input: it records the runs that a comparison of all entries gives.
 
 use esker_base::{SequenceNumber, ValueType};
 use esker_format::block::Block;

@@ -1,4 +1,4 @@
-//! Asks the real RocksDB for the contents of a directory. RocksDB runs in a process of its own
+//! Reads the contents of a directory with the real RocksDB. RocksDB runs in a process of its own
 //! (`esker-fuzz-oracle`), because some inputs make it abort or run for ever. The process is then
 //! started again.
 //!
@@ -91,7 +91,7 @@ impl Process {
     }
 }
 
-/// Asks RocksDB to open these files with this `wal_recovery_mode`. `None` if there is no RocksDB.
+/// Lets RocksDB open these files with this `wal_recovery_mode`. `None` if there is no RocksDB.
 pub(crate) fn ask(files: &Files, recovery: usize) -> Option<OracleAnswer> {
     if !is_there() {
         return None;

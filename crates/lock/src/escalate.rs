@@ -8,7 +8,7 @@
 //! wants anything between them and the barrier agrees. Other lockers keep running meanwhile.
 //!
 //! Invariant: `LockOwner::escalated` is set under the latch under which locks are joined. A locker
-//! that releases its logged locks takes that latch, and so learns whether it must also sweep for
+//! that releases its logged locks takes that latch, and then reads whether it must also sweep for
 //! locks that its log does not name.
 
 use crate::cut::{Cut, CutOrder, KeySpan};

@@ -201,7 +201,7 @@ impl LockFamily {
     }
 
     /// Applies `change`, which releases or weakens locks, to each leaf, then grants waiting
-    /// requests. `note` learns under the latches whether `change` released anything.
+    /// requests. `note` is called under the latches, with whether `change` released anything.
     #[inline]
     fn loosen(
         &self,

@@ -26,7 +26,7 @@ pub(crate) struct LockFragment {
     more: Option<Box<More>>,
     place: Place,
     mode: LockMode,
-    /// Made by escalation: covers keys that its owner never asked for. Always exclusive.
+    /// Made by escalation: covers keys that its owner never requested. Always exclusive.
     escalated: bool,
 }
 
@@ -70,8 +70,8 @@ pub(crate) enum FragmentChange {
 pub(crate) enum Escalated {
     /// Releases the requested part; the sweep at the transaction's end releases the rest.
     Release,
-    /// Keeps them until everything is released: nobody knows which part a request asked for, and
-    /// which is gap.
+    /// Keeps joined locks until everything is released, because a joined range does not record its
+    /// requested parts.
     Keep,
 }
 
@@ -116,7 +116,7 @@ impl LockFragment {
         self.owner.id == id && self.others().is_empty()
     }
 
-    /// True if the fragment is exactly `span`, as one request asked for it, and only `id` owns it.
+    /// True if the fragment is exactly `span`, not joined by escalation, and only `id` owns it.
     #[inline]
     fn is_just(&self, span: KeySpan<'_>, id: u64) -> bool {
         if self.owner.id != id || self.escalated || self.key.as_slice() != span.lo.key {

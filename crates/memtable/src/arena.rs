@@ -156,7 +156,7 @@ impl Arena {
         self
     }
 
-    /// Bytes that were asked of the allocator for blocks.
+    /// Bytes requested from the allocator for blocks.
     pub(crate) fn allocated(&self) -> usize {
         self.allocated.load(Ordering::Relaxed)
     }

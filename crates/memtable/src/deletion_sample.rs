@@ -69,7 +69,7 @@ pub enum Take {
     /// Enough samples for a writer to start a pre-scan: a quarter of a run; for the first batch, a
     /// whole run.
     Due,
-    /// A quarter of the samples that `Due` asks for.
+    /// A quarter of the samples that `Due` requires.
     Early,
     /// At least one deletion since the last batch, sampled or not. The first batch requires as much
     /// as `Early`.

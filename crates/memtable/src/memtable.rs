@@ -52,7 +52,7 @@ pub struct MemTableOptions {
     /// The expected final size in bytes, which determines the sizes of blocks. The memtable may use
     /// more.
     pub expected_bytes: usize,
-    /// Whether a memtable that has grown to 16 MiB asks for huge pages, 2 MiB at a time, from then
+    /// Whether a memtable that has grown to 16 MiB requests huge pages, 2 MiB at a time, from then
     /// on. They make lookups about 1.6 times as fast. The system takes about 0.1 ms to provide one.
     pub use_huge_pages: bool,
     /// The engine's number for the memtable; a newer memtable has a higher one.
@@ -294,7 +294,7 @@ impl MemTable {
     }
 
     /// Visits the versions of `key`'s user key that its sequence sees, newest first, until `visit`
-    /// returns false. Ignores range tombstones: ask
+    /// returns false. Ignores range tombstones: see
     /// [`max_covering_tombstone_seq`](Self::max_covering_tombstone_seq).
     /// # Errors
     /// `Corruption` if the memtable checks itself and an entry differs from what was added; that

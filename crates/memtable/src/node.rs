@@ -262,7 +262,7 @@ impl<'t, const N: usize> Node<N> {
     }
 
     /// Leaves: whether nothing was ever inserted here. A leaf may be without records briefly when
-    /// it has given all of them to its right neighbour, so the count alone does not tell.
+    /// it has given all of them to its right neighbour, so the count alone does not decide.
     #[inline]
     pub(crate) fn is_untouched(&self) -> bool {
         self.load_link().0.is_null()
@@ -554,7 +554,7 @@ impl<'t, const N: usize> Node<N> {
         self.search_among_equals::<OWN>(icmp, target, head, inclusive, at + 1, count)
     }
 
-    /// The rest of `search` when the heads did not tell.
+    /// The rest of `search` if the heads do not decide.
     fn search_among_equals<const OWN: bool>(
         &'t self,
         icmp: &InternalKeyComparator,
@@ -682,7 +682,7 @@ impl<'t, const N: usize> Node<N> {
     }
 
     /// [`prefetch`](Self::prefetch) without the addresses of the records: a search through many
-    /// nodes side by side asks for an address once it knows which, and keeps half as many lines in
+    /// nodes side by side fetches an address once it is chosen, and keeps half as many lines in
     /// flight.
     #[inline]
     pub(crate) fn prefetch_heads(&self) {

@@ -1,7 +1,7 @@
 //! RocksDB as benchmarks call it: one family, prepared options, values lent rather than copied
 //! where its C functions allow that.
 //!
-//! In: a directory, sizes. Out: the operations that a benchmark asks of every engine.
+//! In: a directory, sizes. Out: the operations that a benchmark requires of every engine.
 //!
 //! Invariants
 //!  1. Cursors and snapshots borrow the database; it closes behind them.

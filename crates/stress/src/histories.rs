@@ -13,8 +13,8 @@
 //!
 //! Between crashes every answer is compared with the model: gets, scans, iterators that live on,
 //! snapshots, transactions, beside flushes, compactions, ingested files and threads that write. Now
-//! and then the disk makes trouble for a while. Then the database resumes, by itself or because it
-//! is asked to, or it is opened again. A prepared transaction is still prepared after a crash, or
+//! and then the disk makes trouble for a while. Then the database resumes, by itself or by a call
+//! of `resume`, or it is opened again. A prepared transaction is still prepared after a crash, or
 //! over and whole.
 //!
 //! With `--cfg shuttle`, each history is a simulated machine (see `sim.rs`): the seed gives the

@@ -100,8 +100,8 @@ fn eprintln_progress(report: &Kill9Report) {
     eprintln!("{report}");
 }
 
-/// Starts a child, kills it after `millis`, and notes its acknowledged batches. If it `must_speak`,
-/// the time runs from its first acknowledgement on.
+/// Starts a child, kills it after `millis`, and records its acknowledged batches. If it
+/// `must_speak`, the time runs from its first acknowledgement on.
 fn kill_one(
     parameters: &Kill9Parameters<'_>,
     millis: u64,

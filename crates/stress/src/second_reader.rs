@@ -178,7 +178,8 @@ impl Process {
         Ok(Process { program: program.to_owned(), process, work: TempDir::new("second-reader") })
     }
 
-    /// Asks the reader. `None`: there was no answer in time.
+    /// Sends the question to the reader and waits for its answer. `None`: there was no answer in
+    /// time.
     /// # Errors
     /// The process has ended, or its output is not an answer.
     fn ask(

@@ -549,7 +549,7 @@ impl BlockSource {
         }
     }
 
-    /// Adds checksums of the block's entries if the options ask for them. The last step: the sums
+    /// Adds checksums of the block's entries if the options request them. The last step: the sums
     /// cover the entries that readers see.
     #[inline]
     fn protected(&self, block: CachedBlock, handle: BlockHandle, kind: BlockKind) -> Result<CachedBlock> {

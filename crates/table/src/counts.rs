@@ -183,7 +183,7 @@ pub(crate) fn checksum_computed(statistics: Option<&Arc<Statistics>>, fits: bool
     }
 }
 
-/// A filter was asked about a whole key.
+/// Counts a query of a filter with a whole key.
 #[inline]
 pub(crate) fn filter_asked(statistics: Option<&Arc<Statistics>>, passes: bool) {
     count_hit(passes);
@@ -201,7 +201,7 @@ fn count_hit(passes: bool) {
     }
 }
 
-/// A filter was asked about the prefix of a lookup's key.
+/// Counts a query of a filter with the prefix of a lookup's key.
 #[cold]
 pub(crate) fn prefix_asked_by_get(statistics: Option<&Arc<Statistics>>, passes: bool) {
     count_hit(passes);
@@ -213,7 +213,7 @@ pub(crate) fn filter_was_right(statistics: &Arc<Statistics>) {
     statistics.record_tick(Ticker::BloomFilterFullTruePositive, 1);
 }
 
-/// A filter was asked about a seek's prefix.
+/// Counts a query of a filter with a seek's prefix.
 pub(crate) fn prefix_asked(statistics: Option<&Arc<Statistics>>, passes: bool) {
     let Some(statistics) = statistics else { return };
     statistics.record_tick(Ticker::BloomFilterPrefixChecked, 1);

@@ -67,7 +67,7 @@ struct Notes<'n> {
 }
 
 impl Notes<'_> {
-    /// Calls `read`, which touches one thing, and notes it.
+    /// Calls `read`, which reads one part of the table, and records that part.
     fn note<R>(
         &mut self,
         kind: TouchedKind,

@@ -14,7 +14,7 @@ use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexShape;
 use esker_format::key::InternalKeyComparator;
 
-/// A block that the reader holds for good, or asks the cache for each time.
+/// A block that the reader keeps for life, or looks up in the cache each time.
 #[derive(Debug)]
 pub(crate) enum Resident {
     Pinned(BlockRef),

@@ -185,8 +185,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
     }
 
     /// The handle of the data block before or after the current one. Moves `cursor` there: a caller
-    /// that asks for blocks in order passes the same cursor again. REQUIRES: `valid()`,
-    /// `is_flat()`.
+    /// that reads blocks in order passes the same cursor again. REQUIRES: `valid()`, `is_flat()`.
     pub(crate) fn beside(&self, cursor: &mut Option<IndexCursor>, forward: bool) -> Option<BlockHandle> {
         let block = self.top.key_value().ok()?;
         let cursor = match cursor {

@@ -58,7 +58,7 @@ pub struct TableIter {
     /// The key with the file's sequence number, if all its entries share one.
     shown_key: Vec<u8>,
     upper_bound: Option<Vec<u8>>,
-    /// If set, the caller asks only for keys with the prefix of this user key.
+    /// If set, the caller needs only keys with the prefix of this user key.
     wanted_prefix_of: Option<Vec<u8>>,
     error: Option<Error>,
 }
@@ -288,9 +288,9 @@ impl TableIter {
         self.error = Some(e);
     }
 
-    /// Whether the filter rules out every key that the caller asks for. The target of this seek
-    /// does not matter: a scan also seeks past range tombstones and when it turns, to keys with
-    /// other prefixes.
+    /// Whether the filter rules out every key that the caller needs. The target of this seek does
+    /// not matter: a scan also seeks past range tombstones and when it turns, to keys with other
+    /// prefixes.
     fn is_passed_over(&self) -> bool {
         self.options.prefix_filter_on_seek
             && self
@@ -299,7 +299,7 @@ impl TableIter {
                 .is_some_and(|user_key| !self.reader.may_contain_prefix(&self.options, user_key))
     }
 
-    /// Notes the length of the scan that ends here. `forward`: the next scan goes forward.
+    /// Records the length of the scan that ends here. `forward`: the next scan goes forward.
     #[inline]
     fn begin_scan(&mut self, forward: bool) {
         if let Some(entered) = self.entered.take().filter(|&entered| entered > 0) {
@@ -326,7 +326,7 @@ impl TableIter {
     }
 
     /// Whether a seek may leave the cursor in place: cursor and walker are at the same block, and
-    /// no filter has to be asked.
+    /// no filter must be queried.
     fn may_stay(&self) -> bool {
         self.cursor.valid() && self.neighbour.is_none() && !self.options.prefix_filter_on_seek
     }

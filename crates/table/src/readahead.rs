@@ -183,12 +183,12 @@ impl Readahead {
         if is_adaptive && self.expected > 0 && !is_there() { self.expected } else { 0 }
     }
 
-    /// The list for the blocks to read together with `first`, which the reader asks for next.
+    /// The list for the blocks to read together with `first`, which the reader needs next.
     pub(crate) fn plan(&mut self, first: BlockHandle) -> &mut Vec<BlockHandle> {
         self.together.plan(first)
     }
 
-    /// Notes that the reader got the block from elsewhere (the cache). Its neighbours count as
+    /// Records that the reader got the block from elsewhere (the cache). Its neighbours count as
     /// next.
     pub(crate) fn skipped(&mut self, handle: BlockHandle) {
         self.long.pass(handle.offset..end_of(handle));

@@ -29,7 +29,7 @@ static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 pub trait BlockAccessSink: Send {
     /// One access. The column family's id is 0: tables know its name only.
     fn add(&mut self, access: BlockAccess<'_>);
-    /// Takes note that no access follows.
+    /// Records that no access follows.
     /// # Errors
     /// The first error of the sink.
     fn finish(&mut self) -> Result<()>;

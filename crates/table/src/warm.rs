@@ -67,7 +67,7 @@ impl Warmer {
         }
     }
 
-    /// Notes a block of index or filter. `finish` adds it, since the shape of the whole index
+    /// Records a block of index or filter. `finish` adds it, since the shape of the whole index
     /// decides how its blocks are prepared.
     pub(crate) fn later(&mut self, handle: BlockHandle, kind: BlockKind, contents: Vec<u8>) {
         if self.metadata_priority.is_some() {

@@ -1,4 +1,4 @@
-//! `esker compare DIR_A DIR_B`: tells whether two databases have the same contents.
+//! `esker compare DIR_A DIR_B`: reports whether two databases have the same contents.
 //!
 //! In: two database directories, of Esker or RocksDB; both are opened for reading only. Out: a line
 //! with the counts of equal families and keys, or with the first difference. Exit code 0 for equal

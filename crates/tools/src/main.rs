@@ -7,7 +7,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     match CommandLine::parse(std::env::args_os()) {
         Ok(line) => ExitCode::from(line.run(&Host::machine())),
-        // Prints what it is, or the help that was asked for.
+        // Prints the error, or the requested help.
         Err(refused) => refused.exit(),
     }
 }

@@ -1,6 +1,6 @@
 //! Every public item has a doc comment, and every doc comment begins with a line of prose.
 //!
-//! In: the sources. Out: libraries that do not ask the compiler for missing docs, and places that
+//! In: the sources. Out: libraries that do not enable the lint `missing_docs`, and places that
 //! silence it. Also doc comments that begin with a heading, code, a table or a list. The compiler
 //! finds public items without any doc comment; warnings are errors in CI. Tests, benchmarks and
 //! examples have no public items.

@@ -97,7 +97,7 @@ fn wipe_in_children() {
 
 #[cfg(target_os = "linux")]
 fn page_size() -> usize {
-    // SAFETY: it asks for a constant.
+    // SAFETY: the call only reads a constant of the system.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(0)
 }

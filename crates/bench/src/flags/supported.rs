@@ -61,7 +61,7 @@ flags! {
     benchmarks: String = DEFAULT_BENCHMARKS.to_owned();
     /// Directory of the database; empty: $TEST_TMPDIR/dbbench, else /tmp/rocksdbtest-UID/dbbench.
     db: String = String::new();
-    /// Keep the database that is there; benchmarks that want a fresh one are skipped.
+    /// Keep the existing database; benchmarks that need a new one are skipped.
     use_existing_db: bool = false;
     /// Open for reading only; implies use_existing_db.
     readonly: bool = false;
@@ -75,17 +75,17 @@ flags! {
     deletes: i64 = -1;
     /// Distinct keys of mergerandom; negative: as many as `num`.
     merge_keys: i64 = -1;
-    /// If positive, the writer behind readers draws from this many keys.
+    /// If positive, the number of keys from which a background writer draws; otherwise `num`.
     bgwriter_num: i64 = 0;
-    /// Threads that run a benchmark at once.
+    /// Number of threads that run a benchmark.
     threads: i32 = 1;
-    /// Seconds that a benchmark runs; 0: as many operations as asked for.
+    /// Seconds that a benchmark runs; 0: until it has run the requested number of operations.
     duration: i32 = 0;
-    /// Operations between looks at the clock when `duration` is set.
+    /// Operations of a thread between two reads of the clock, if `duration` is set.
     ops_between_duration_checks: i32 = 1000;
     /// Seed of the keys; 0: taken from the clock.
     seed: i64 = 0;
-    /// The writer behind readers goes on until all its writes are done.
+    /// A background writer continues until it has made all its writes.
     finish_after_writes: bool = false;
 
     // Keys and values.
@@ -113,30 +113,32 @@ flags! {
     // The way of the benchmarks.
     /// Writes in a batch, or keys in a multi-get.
     batch_size: i64 = 1;
-    /// Distance of the keys of one multi-get; 0: all are random.
+    /// Difference between the numbers of neighbouring keys of one multi-get; 0: every key is
+    /// random.
     multiread_stride: i64 = 0;
-    /// Multi-get hands values out pinned; else copied.
+    /// Multi-get returns pinned values; if false, copies.
     multiread_batched: bool = false;
     /// Ranges of one multiscan.
     multiscan_size: i64 = 10;
-    /// Keys between the end of one of its ranges and the start of the next.
+    /// Number of keys between the end of a multiscan's range and the start of the next range.
     multiscan_stride: i64 = 100;
-    /// Blocks of a file with no more bytes than this between them are read as one:
+    /// Blocks of a file are read as one if the gap between them has at most this many bytes:
     /// MultiScanArgs::io_coalesce_threshold.
     multiscan_coalesce_threshold: u64 = 16384;
     /// Bytes of blocks that are read ahead at once; 0: 8 MiB: MultiScanArgs::max_prefetch_size.
     multiscan_max_prefetch_size: u64 = 0;
     /// Sets MultiScanArgs::use_async_io.
     multiscan_use_async_io: bool = false;
-    /// If not, multiscanrandom seeks and steps through its ranges one by one.
+    /// Whether multiscanrandom uses multi-scans; if false, it seeks and steps through its ranges
+    /// one by one.
     use_multiscan: bool = true;
     /// Steps after each seek; keys of each range of multiscan (0: 50).
     seek_nexts: i32 = 0;
-    /// Keys to delete behind those stepped over.
+    /// Number of keys that seekrandom deletes behind the last key of each scan.
     seek_nexts_to_delete: i32 = 0;
     /// Step backwards after a seek.
     reverse_iterator: bool = false;
-    /// Distance from the seek key to the iterator's bound; 0: no bound.
+    /// Number of keys between the seek key and the iterator's bound; 0: no bound.
     max_scan_distance: i64 = 0;
     /// Seek prefixes that no key has.
     seek_missing_prefix: bool = false;
@@ -160,7 +162,7 @@ flags! {
     auto_refresh_iterator_with_snapshot: bool = false;
     /// Percentage of reads in readrandomwriterandom.
     readwritepercent: i32 = 90;
-    /// Each write waits for the medium.
+    /// Sync each write.
     sync: bool = false;
     /// Write no WAL.
     disable_wal: bool = false;
@@ -172,38 +174,40 @@ flags! {
     range_tombstone_width: i64 = 100;
     /// Most range deletions of a benchmark.
     max_num_range_tombstones: i64 = 0;
-    /// Delete each key of the range by itself.
+    /// Delete each key of the range by a deletion of its own.
     expand_range_tombstones: bool = false;
-    /// Bytes per second that benchmarks write at most; 0: no limit.
+    /// Largest number of bytes that benchmarks write per second; 0: no limit.
     benchmark_write_rate_limit: u64 = 0;
-    /// Operations per second that benchmarks read at most; 0: no limit.
+    /// Largest number of reads per second; 0: no limit.
     benchmark_read_rate_limit: u64 = 0;
 
     // Reports.
     /// Print the distribution of latencies.
     histogram: bool = false;
-    /// Count in the engine and print the statistics at the end.
+    /// Turn on the engine's statistics and print them at the end.
     statistics: bool = false;
     /// Level of `statistics`, 0 to 5.
     stats_level: i32 = 3;
-    /// Tell on standard error how far a benchmark is.
+    /// Report the progress of a benchmark on standard error.
     progress_reports: bool = true;
     /// After each repeat print the confidence interval only.
     confidence_interval_only: bool = false;
-    /// Level of the threads' perf contexts, 1 (nothing) to 6; the result line ends with what they
-    /// counted.
+    /// Level of the threads' perf contexts, 1 (nothing) to 6; the result line ends with their
+    /// counts.
     perf_level: i32 = 1;
-    /// Operations between reports on standard error; 0: ever more.
+    /// Operations of a thread between two reports on standard error. 0: 100 at first, and more as
+    /// the thread goes on.
     stats_interval: i64 = 0;
-    /// Seconds between reports on standard error.
+    /// Least number of seconds between two reports on standard error, if `stats_interval` is not 0.
     stats_interval_seconds: i64 = 0;
     /// With each report, also print the database's statistics.
     stats_per_interval: i32 = 0;
-    /// An operation this slow is told at once, microseconds.
+    /// Report on standard error each operation that takes at least this number of microseconds;
+    /// needs `histogram`.
     slow_usecs: u64 = 1_000_000;
     /// Seconds between lines of `report_file`; 0: no such file.
     report_interval_seconds: i64 = 0;
-    /// Where the operations per interval go.
+    /// Path of the file that gets the number of operations of each interval.
     report_file: String = String::from("report.csv");
 
     // The database.
@@ -215,7 +219,8 @@ flags! {
     min_write_buffer_number_to_merge: i32 = 1;
     /// The engine's option of this name.
     max_write_buffer_size_to_maintain: i64 = 0;
-    /// Bytes of all memtables at which the largest is flushed; 0: no common limit.
+    /// Limit on the bytes of all memtables together, at which the largest one is flushed; 0: no
+    /// limit.
     db_write_buffer_size: i64 = 0;
     /// The engine's option of this name.
     arena_block_size: i64 = 0;
@@ -327,7 +332,7 @@ flags! {
     stats_dump_period_sec: u64 = 600;
     /// Bytes per second of flushes and compactions; 0: no limit.
     rate_limiter_bytes_per_sec: u64 = 0;
-    /// The rate limiter's rate follows demand, up to the one above.
+    /// The rate limiter adapts its rate to the demand, up to `rate_limiter_bytes_per_sec`.
     rate_limiter_auto_tuned: bool = false;
     /// The engine's option of this name.
     rate_limiter_refill_period_us: i64 = 100_000;
@@ -345,7 +350,7 @@ flags! {
     compression_zstd_max_train_bytes: i32 = 0;
     /// The engine's option of this name.
     compression_parallel_threads: i32 = 1;
-    /// The first level that is compressed; negative: all are.
+    /// The first compressed level; negative: all levels are compressed.
     min_level_to_compress: i32 = -1;
 
     // Its tables.
@@ -371,7 +376,7 @@ flags! {
     optimize_filters_for_hits: bool = false;
     /// Bytes of the block cache; 0 or less: no cache.
     cache_size: i64 = 33_554_432;
-    /// lru_cache; the clock caches' names are taken too, see docs/compat/tools.md.
+    /// lru_cache, or the name of a clock cache (docs/compat/tools.md).
     cache_type: String = String::from("hyper_clock_cache");
     /// The block cache has 2 to the power of this many shards; negative: by its size.
     cache_numshardbits: i32 = -1;
@@ -379,30 +384,30 @@ flags! {
     cache_high_pri_pool_ratio: f64 = 0.0;
     /// The engine's option of this name.
     cache_low_pri_pool_ratio: f64 = 0.0;
-    /// A block cache in the text form of the option block_cache, in place of the flags above;
-    /// empty: those.
+    /// A block cache in the text form of the option block_cache. Empty: the flags above describe
+    /// the cache.
     cache_uri: String = String::new();
-    /// Compressed blocks in memory below the block cache.
+    /// Keep compressed blocks in memory, in a tier below the block cache.
     use_compressed_secondary_cache: bool = false;
-    /// Bytes of those.
+    /// Capacity of the tier of compressed blocks, bytes.
     compressed_secondary_cache_size: i64 = 33_554_432;
-    /// They have 2 to the power of this many shards, if they are kept in an LRU cache.
+    /// That tier has 2 to the power of this number of shards, if it is an LRU cache.
     compressed_secondary_cache_numshardbits: i32 = 6;
-    /// The option high_pri_pool_ratio of their cache.
+    /// The option high_pri_pool_ratio of that tier.
     compressed_secondary_cache_high_pri_pool_ratio: f64 = 0.0;
-    /// The option low_pri_pool_ratio of their cache.
+    /// The option low_pri_pool_ratio of that tier.
     compressed_secondary_cache_low_pri_pool_ratio: f64 = 0.0;
     /// none, snappy, zlib, lz4, lz4hc or zstd.
     compressed_secondary_cache_compression_type: String = String::from("lz4");
-    /// Its effort.
+    /// Level of that compression.
     compressed_secondary_cache_compression_level: i32 = 32_767;
     /// The tier below the block cache, as a URI; with use_tiered_cache, below the compressed
     /// blocks.
     secondary_cache_uri: String = String::new();
-    /// Block cache and compressed blocks share the capacity of both.
+    /// The block cache and the tier of compressed blocks share the sum of their capacities.
     use_tiered_cache: bool = false;
-    /// Policy for evicted blocks that go below: auto, placeholder, allow_cache_hits, three_queue or
-    /// allow_all.
+    /// Policy that decides which evicted blocks a tier stores: auto, placeholder, allow_cache_hits,
+    /// three_queue or allow_all.
     tiered_adm_policy: String = String::from("auto");
     /// Memtables are charged to the block cache.
     cost_write_buffer_to_cache: bool = false;

@@ -1,7 +1,7 @@
 //! The time until a deadlock is reported: from the call that closes a cycle to its error.
 //!
 //! In: the number of deadlocks. Out: nanoseconds for each. Two transactions hold a key each. The
-//! first waits for the key of the second, and the second asks for the key of the first. If the
+//! first waits for the key of the second, and the second requests the key of the first. If the
 //! first transaction is still awake and finds the deadlock itself, the attempt is repeated.
 
 use super::cell::{SystemTime, monotonic_nanos};

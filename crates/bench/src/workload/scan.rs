@@ -140,7 +140,7 @@ impl<E: BenchEngine> Worker<'_, E> {
         }
     }
 
-    /// Options of a scan, under a snapshot of the present if flags ask for it.
+    /// Options of a scan, under a snapshot of the present if flags request it.
     pub(super) fn scan_options(&self, under_snapshot: bool) -> ReadOptions {
         let options = &self.plan.read_options;
         if under_snapshot { self.engine.under_snapshot(options) } else { options.clone() }

@@ -95,7 +95,7 @@ impl<V> Sweep<V> {
         }
     }
 
-    /// Notes that an entry was evicted or lost a clock step.
+    /// Records that an entry was evicted or lost a clock step.
     fn has_found(&mut self) {
         (self.barren, self.is_wary) = (0, false);
     }

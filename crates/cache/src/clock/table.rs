@@ -309,7 +309,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     fn contest(&self, hash: u64, homes: Homes, mine: &Handle<V>, guard: &Guard) -> Option<Handle<V>> {
         let me = mine.entry();
         // If a rival's fence lies before this one, the rival has already written tag, place and
-        // spill count. So the first bucket's count tells whether a rival may be in the other two.
+        // spill count. So the first bucket's count shows whether a rival may be in the other two.
         let homes = if self.bucket(homes[0]).has_spilled() { &homes[..] } else { &homes[..1] };
         for &index in homes {
             for found in self.bucket(index).candidates(tag_of(hash), guard) {

@@ -11,7 +11,7 @@ fn key(i: u64) -> CacheKey {
     CacheKey::new((1, 2), i)
 }
 
-/// One shard, no charge for metadata, no pools unless asked for.
+/// Options with one shard, no charge for metadata, and no pools.
 fn options(capacity: usize) -> CacheOptions {
     CacheOptions {
         cache_type: CacheType::Lru,

@@ -1,4 +1,4 @@
-//! Open files and directories that ask the rules first.
+//! Open files and directories that apply the rules before each operation.
 
 use super::op::OpKind;
 use super::{Shared, Verdict};

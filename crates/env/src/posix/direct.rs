@@ -1,8 +1,8 @@
 //! Files of the real file system with `O_DIRECT`.
 //!
-//! The kernel tells the alignment (`statx`, since Linux 6.1). An older kernel does not; then it is
-//! the logical block of the device, or a page if that is unknown. Source of the last two: RocksDB
-//! `env/io_posix.cc`.
+//! The kernel reports the alignment (`statx`, since Linux 6.1). An older kernel does not; then it
+//! is the logical block of the device, or a page if that is unknown. Source of the last two:
+//! RocksDB `env/io_posix.cc`.
 
 use super::{At, failed, failed_at, file, size_of, try_open};
 use crate::descriptors::DataFile;

@@ -10,7 +10,7 @@
 //!  1. When a lock is taken, its path names the locked file.
 //!  2. A forked child shares the description. Its copy of the descriptor is closed before `fork`
 //!     returns, and it unlocks nothing: the lock ends with the process that took it.
-//!  3. The holder writes its process number into the file, because the kernel does not tell the
+//!  3. The holder writes its process number into the file, because the kernel does not report the
 //!     owner of a description. RocksDB neither reads nor writes the file.
 
 use super::{At, failed, open};

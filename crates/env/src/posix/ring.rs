@@ -1,7 +1,7 @@
 //! Batched reads with `io_uring`.
 //!
 //! Each thread that reads in batches makes its own ring at its first batch. If the kernel or its
-//! rules refuse a ring, no thread asks again. Any other failure drops the thread's ring, and this
+//! rules refuse a ring, no thread tries again. Any other failure drops the thread's ring, and this
 //! call falls back to single reads. Source: the kernel's `io_uring(7)`.
 //!
 //! Invariants

@@ -156,7 +156,7 @@ pub(crate) struct FamilyState {
 }
 
 /// Flushes that failed without stopping the database, because a listener cleared the error. Callers
-/// that wait for them learn the error here.
+/// that wait for these flushes get the error from here.
 #[derive(Debug, Default)]
 pub(crate) struct FailedFlushes {
     /// Number of such flushes.
@@ -166,7 +166,7 @@ pub(crate) struct FailedFlushes {
 }
 
 impl FailedFlushes {
-    /// Notes a failed flush of memtables up to `newest`.
+    /// Records a failed flush of memtables up to `newest`.
     pub(crate) fn note(&mut self, newest: u64, error: Error) {
         self.count += 1;
         self.last = Some((newest, error));

@@ -57,7 +57,8 @@ pub(crate) fn background_compaction(engine: &Arc<Engine>) {
     let Some(mut task) = take_task(engine) else { return };
     let result = run(engine, &mut task);
     let manual = task.manual;
-    // Before its caller learns of the end: no file stays for this job.
+    // Drops the task before the caller sees the end of the job, so that no file stays on disk for
+    // it.
     drop(task);
     if let Some(id) = manual {
         report_end(engine, id, result);
@@ -242,7 +243,7 @@ fn may_move(task: &Task) -> Result<bool> {
     })
 }
 
-/// Stores the compaction's description, if its caller asked for it.
+/// Stores the compaction's description, if its caller requested it.
 fn keep_info(engine: &Engine, task: &Task, describe: impl FnOnce() -> CompactionJobInfo) {
     let manual = |manual: &&mut QueuedManualCompaction| Some(manual.id) == task.manual && manual.wants_info;
     let is_wanted = engine.state.lock().manual_compactions.iter_mut().any(|m| manual(&m));

@@ -23,7 +23,7 @@ pub struct Downgrade {
 
 /// Rewrites the parts of the database in `path` that RocksDB of `target` cannot read: compacts
 /// tables into older layouts, flushes WALs, and writes MANIFEST and OPTIONS file anew. `families`
-/// are all families with their options from then on; options that ask for newer layouts are
+/// are all families with their options from then on; options that request newer layouts are
 /// lowered. The database must not be open.
 ///
 /// If the call is interrupted, the database is whole, and another call goes on.

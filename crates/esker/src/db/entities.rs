@@ -338,7 +338,7 @@ impl Output for EntityOutput {
 /// Checks that the family is live and takes entities.
 /// # Errors
 /// `InvalidArgument` for a family of another database, or one with timestamps: a timestamp cannot
-/// be told from the end of a key · `ColumnFamilyDropped`.
+/// be distinguished from the end of a key · `ColumnFamilyDropped`.
 fn check_takes_entities(family: &ColumnFamilyHandle, db: &Db) -> Result<()> {
     family.check_live(db)?;
     if family.cf.icmp.timestamp_size() > 0 {

@@ -7,7 +7,7 @@ use crate::options::{MultiScanArgs, ReadOptions};
 use esker_base::Result;
 
 impl Db {
-    /// Explains [`Db::get_opt`] of `key`: the sources that the read asks, and why.
+    /// Explains [`Db::get_opt`] of `key`: the sources that the read searches, and why.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -39,7 +39,7 @@ impl Db {
     }
 
     /// Explains [`Db::multi_get_opt`] of `keys`: for each distinct key, in the keys' order, the
-    /// sources that the read asks, and why. A later key finds the blocks of earlier ones in the
+    /// sources that the read searches, and why. A later key finds the blocks of earlier ones in the
     /// cache.
     /// # Errors
     /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has

@@ -1,4 +1,4 @@
-//! Work asked for by hand: flush, sync, compact, pause.
+//! Maintenance on request: flush, sync, compact, pause.
 
 use super::{ColumnFamilyHandle, Db};
 use crate::compact::{ManualRange, check_may_run};

@@ -91,7 +91,7 @@ impl Db {
     }
 
     /// Whether `key` was written after `since`; range deletions over it count. Without
-    /// `with_tables`, only memtables are asked. With it, `since` must be the number of a live
+    /// `with_tables`, only memtables are searched. With it, `since` must be the number of a live
     /// snapshot.
     /// # Errors
     /// `TryAgain`: without `with_tables`, memtables do not reach back to `since` · `Corruption` and

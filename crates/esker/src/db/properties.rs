@@ -276,8 +276,8 @@ fn number_of_versions(engine: &Engine, family: ColumnFamilyId, property: Propert
     Some(sizes.into_values().sum())
 }
 
-/// Properties of a family's super version and its caches. Monitors ask every few seconds, and the
-/// answer takes long with many files, or many blocks in a cache. Called under no lock.
+/// Properties of a family's super version and its caches. Monitors query this at short intervals,
+/// and the answer takes long with many files, or many blocks in a cache. Called under no lock.
 fn number_of_super_version(cf: &ColumnFamily, property: Property) -> Option<u64> {
     let super_version = cf.super_version.load_full();
     let (version, options) = (&super_version.version, &super_version.options);

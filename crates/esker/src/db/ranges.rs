@@ -94,8 +94,8 @@ impl Db {
     /// The entries of `family` whose keys begin with `prefix`, as of the snapshot of `options`,
     /// else as of now. The prefix takes the place of the bounds in `options`.
     ///
-    /// A custom comparator does not tell where keys with a prefix lie: the only item is then
-    /// `InvalidArgument`.
+    /// A custom comparator does not determine the place of keys with a prefix: the only item is
+    /// then `InvalidArgument`.
     ///
     /// ```
     /// use esker::ReadOptions;

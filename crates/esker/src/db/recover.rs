@@ -531,8 +531,9 @@ impl ReplayRun<'_> {
         find_refusal(batch, |id| self.families.get(&id).filter(needs_wal).map(|f| &f.icmp))
     }
 
-    /// Whether the WAL before this one was replayed to its end, as far as this batch tells of it.
-    /// Copies of what is in one that has failed count only when that one does not any more.
+    /// Whether the WAL before this one was replayed to its end. True if this batch does not record
+    /// the end of that WAL. Copies of what is in one that has failed count only when that one does
+    /// not any more.
     fn follows_predecessor(&mut self, batch: &WriteBatchView<'_>) -> Result<bool> {
         let Some(p) = Predecessor::of_batch(batch) else { return Ok(true) };
         // An unneeded WAL may have gone. For sections the MANIFEST names the oldest WAL that may be

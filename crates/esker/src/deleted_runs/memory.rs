@@ -15,7 +15,7 @@
 //! numbers that were installed later are compactions of known files. (Ingested files are not:
 //! invariant 1.) In memtables sequence numbers never change. Entries that are skipped in one sorted
 //! run may hide entries of an older run. So a run is skipped only together with all older runs that
-//! have entries in the range. A reader at S < s learns nothing.
+//! have entries in the range. A reader at S < s cannot use the run.
 //!
 //! Invariants
 //!  1. Every range is true, in this sense, for all super versions that hold this memory. An

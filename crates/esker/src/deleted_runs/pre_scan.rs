@@ -126,8 +126,8 @@ fn pre_scan_super_version(
     esker_base::probe!("pre_scan:super_version");
     let (mut iter, around, every) = begin(engine, cf, pre_scan)?;
     iter.seek(&pre_scan.from);
-    // Between two visible keys there may be few deleted keys, and then the cursor does not ask. So
-    // this loop checks, too.
+    // Between two visible keys there may be few deleted keys, and then the cursor does not call
+    // `look_at`. So this loop checks, too.
     let (mut steps, mut look_at) = (0, every);
     let stop = loop {
         iter.status()?;

@@ -1,10 +1,10 @@
 //! Skips of deleted runs by a cursor, and the report of runs that it stepped through.
 //!
-//! After `SKIP_AFTER` hidden entries in one call, the cursor asks the inner cursor to skip
-//! ([`ScanIterator::skip_deleted_run`]). It asks again after every skip that reached the end of the
-//! known deleted run. If a skip did not move, or stopped at an entry that an older sorted run has
-//! in between, the interval to the next try doubles. A call that has stepped over many deleted keys
-//! reports them to the family's [`DeletedRunMemory`]: at its sequence number there is no key
+//! After `SKIP_AFTER` hidden entries in one call, the cursor calls the inner cursor to skip
+//! ([`ScanIterator::skip_deleted_run`]). It calls again after every skip that reached the end of
+//! the known deleted run. If a skip did not move, or stopped at an entry that an older sorted run
+//! has in between, the interval to the next try doubles. A call that has stepped over many deleted
+//! keys reports them to the family's [`DeletedRunMemory`]: at its sequence number there is no key
 //! between its start and the key that it found.
 //!
 //! Invariants

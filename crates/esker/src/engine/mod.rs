@@ -164,7 +164,7 @@ pub(crate) struct Engine {
     pub(crate) threads_refused: AtomicBool,
     /// Set once, by the thread that closes the files.
     pub(crate) closed: AtomicBool,
-    /// Whether listeners were told that the database begins to close.
+    /// Whether listeners were notified that the database begins to close.
     pub(crate) shutdown_told: AtomicBool,
     /// Whether a background error refuses writes: `state` has the error.
     pub(crate) writes_stopped: AtomicBool,
@@ -174,9 +174,8 @@ pub(crate) struct Engine {
     /// are flushed to release some.
     pub(crate) wal_bytes: AtomicU64,
     pub(crate) wal_bytes_limit: AtomicU64,
-    /// WAL bytes at which a write leader asks all families again whether they hold WALs back. Until
-    /// then, the families that it found are being flushed, or a prepared transaction holds the WALs
-    /// back.
+    /// WAL bytes at which a write leader checks again which families hold WALs back. Until then,
+    /// the families that it found are being flushed, or a prepared transaction holds the WALs back.
     pub(crate) wal_bytes_of_next_check: AtomicU64,
     pub(crate) counters: EngineCounters,
     /// Whether a memtable is full: the next leader switches it.
@@ -204,7 +203,7 @@ pub(crate) struct Engine {
     /// The last periodic dump of statistics, for the intervals of the next.
     pub(crate) last_stats_dump: Mutex<StatsDump>,
     pub(crate) stats_dump_timer: Mutex<Option<Repeating>>,
-    /// Reads all tables in the background, if the options ask for it.
+    /// Reads all tables in the background, if the options request it.
     pub(crate) scrubber: Mutex<Option<Scrubber>>,
     /// Resumes the database automatically after a transient error.
     pub(crate) recovery: AutoRecovery,

@@ -108,15 +108,15 @@ impl Engine {
     }
 
     /// Recomputes the limit on the bytes of all WALs. Called after a change of families, of their
-    /// options or of their memtables. Reads each family, and lets the next write leader ask all
+    /// options or of their memtables. Reads each family, and lets the next write leader check all
     /// families again.
     pub(crate) fn update_wal_bytes_limit(&self, state: &DbState) {
         self.wal_bytes_limit.store(wal_bytes_limit(&self.db_options(), state), Ordering::Relaxed);
         self.request_wal_check();
     }
 
-    /// Records that a write leader has asked all families whether they hold WALs back, and has
-    /// requested flushes. A leader asks again after a sixteenth of the limit, or once a flush has
+    /// Records that a write leader has checked which families hold WALs back, and has requested
+    /// their flushes. The next check comes after a sixteenth of the limit, or once a flush has
     /// ended.
     pub(crate) fn record_wal_check(&self) {
         let (bytes, limit) =
@@ -124,7 +124,7 @@ impl Engine {
         self.wal_bytes_of_next_check.store(bytes.saturating_add(limit / 16), Ordering::Relaxed);
     }
 
-    /// Lets the next write leader ask all families. Called after a flush, a deletion of WALs or a
+    /// Lets the next write leader check all families. Called after a flush, a deletion of WALs or a
     /// resolved section: other families may hold WALs back now.
     pub(crate) fn request_wal_check(&self) {
         self.wal_bytes_of_next_check.store(0, Ordering::Relaxed);

@@ -568,7 +568,7 @@ impl Engine {
         }
     }
 
-    /// Asks listeners about a background error, which they may clear or replace. If a listener
+    /// Notifies listeners of a background error, which they may clear or replace. If a listener
     /// panics, the original error is put in force, because callers may wait for the failed work.
     pub(crate) fn ask_listeners(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         let mut told = Some(error.clone());
@@ -619,7 +619,7 @@ impl Engine {
         told.is_ok()
     }
 
-    /// Tells listeners of stalls that began or ended since the last call.
+    /// Notifies listeners of stalls that began or ended since the last call.
     pub(crate) fn tell_stall_changes(&self) {
         let changes = std::mem::take(&mut self.state.lock().stall_changes);
         for change in changes {

@@ -97,7 +97,7 @@ impl Shared {
     }
 }
 
-/// Starts scrubbing, if the options ask for it.
+/// Starts scrubbing, if the options request it.
 pub(crate) fn begin_scrubbing(engine: &Arc<Engine>) {
     let rate = engine.options.scrub_bytes_per_second;
     if rate == 0 {

@@ -56,7 +56,7 @@ pub(crate) struct DbState {
     pub(crate) histories: Histories,
 
     pub(crate) flush_queue: VecDeque<FlushRequest>,
-    /// Flush jobs whose tables are live, with their families, while listeners are told.
+    /// Flush jobs whose tables are live, with their families, while listeners are notified.
     pub(crate) flushes_told: Vec<(u64, ColumnFamilyId)>,
     pub(crate) compaction_queue: VecDeque<ColumnFamilyId>,
     pub(crate) manual_compactions: Vec<QueuedManualCompaction>,
@@ -129,7 +129,7 @@ impl DbState {
         self.paused > 0 || self.quiet > 0
     }
 
-    /// Tells every manual compaction, queued or running, to stop.
+    /// Cancels every manual compaction, queued or running.
     pub(crate) fn cancel_manual_compactions(&self) {
         self.manual_compactions.iter().for_each(|manual| manual.canceled.store(true, Ordering::Release));
     }

@@ -1,6 +1,6 @@
 //! A lookup that records its steps: a twin of `get/search.rs` and of the tables' `get`.
 //!
-//! In: a super version and a key. Out: each source that the read asks, and the reason why the
+//! In: a super version and a key. Out: each source that the read searches, and the reason why the
 //! search ends.
 //!
 //! Invariant: the sources, their order and the outcome are those of `get/search.rs`.

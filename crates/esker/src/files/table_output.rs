@@ -508,7 +508,7 @@ fn store(
 }
 
 /// Opens a finished output, which stays open for its readers; a level-0 file may pin blocks. Then
-/// verifies it, as the options ask.
+/// verifies it, as the options say.
 fn check_readable(
     context: &OutputContext<'_>,
     meta: &FileMetaData,

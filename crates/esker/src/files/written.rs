@@ -22,7 +22,7 @@ pub(super) struct Verification {
 }
 
 impl Verification {
-    /// The verification that the options ask for, for the output of a compaction or of a flush.
+    /// The verification that the options request, for the output of a compaction or of a flush.
     pub(super) fn wanted(options: &ColumnFamilyOptions, is_compaction: bool) -> Verification {
         let whose = match is_compaction {
             true => VerifyOutputFlags::ENABLE_FOR_LOCAL_COMPACTION,

@@ -2,7 +2,7 @@
 //!
 //! In: memtables of one family, oldest first, and the live snapshots. Out: one synced table with
 //! every entry that a snapshot or a later read may need, or nothing if there is none; large values
-//! in blob files, if the options ask for it.
+//! in blob files, if the options request it.
 
 mod published;
 

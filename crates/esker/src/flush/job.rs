@@ -140,7 +140,7 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
     Ok(())
 }
 
-/// Ends the time in which a job tells listeners of its end.
+/// Ends the time in which a job notifies listeners of its end.
 struct Telling<'a> {
     engine: &'a Engine,
     job: u64,

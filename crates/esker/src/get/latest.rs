@@ -3,7 +3,7 @@
 //! In: a super version and a sequence number. Out: whether a newer write is there. Deletions of all
 //! kinds count as writes, range tombstones over the key, too.
 //!
-//! Invariant: an answer is given only if every later write is still in the sources that were asked.
+//! Invariant: an answer is given only if every later write is still in the searched sources.
 //! Memtables keep all their entries, but know nothing of ingested files. Tables keep entries newer
 //! than a live snapshot.
 //!

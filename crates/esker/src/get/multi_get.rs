@@ -135,7 +135,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Asks a memtable with checks for one key after the other: each may give an error.
+    /// Searches a memtable with checks for one key after the other, because each search may fail.
     #[cold]
     fn ask_checked(&mut self, mem: &Arc<MemTable>) {
         for &i in &self.open {
@@ -222,7 +222,7 @@ impl Batch<'_> {
         self.close_settled();
     }
 
-    /// Asks the files behind `index` for a key whose versions may continue there.
+    /// Searches the files behind `index` for a key whose versions may continue there.
     fn follow(&mut self, number: usize, level: &Level, mut index: usize, i: u32) {
         let icmp = self.super_version.version.icmp();
         let user_key = self.keys[i as usize].user_key();
@@ -236,7 +236,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Asks one file of a level for these keys.
+    /// Searches one file of a level for these keys.
     fn ask(&mut self, (level, file): (usize, &FileMeta), which: &[u32]) {
         let Some(reader) = opened_file(self.context.tables, file) else {
             for &i in which {

@@ -159,7 +159,7 @@ impl Saver {
         }
     }
 
-    /// The answer, once every source has been asked or one has settled it.
+    /// The answer, once every source has been searched or one has settled it.
     /// # Errors
     /// `Corruption` (a merge that makes no sense, damaged entries) · `InvalidArgument` (operands
     /// without an operator) · those of reading a blob file.

@@ -104,7 +104,7 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// Notes that the MANIFEST names the tables, or may name them.
+    /// Records that the MANIFEST names the tables, or may name them.
     pub(crate) fn set_named(&mut self) {
         self.is_named = true;
     }

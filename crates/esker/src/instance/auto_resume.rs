@@ -3,7 +3,7 @@
 //!
 //! In: a recovery that was planned when an error came into force (`Engine::set_background_error`).
 //! Out: the error is lifted, or the recovery has given up, and the error stays until the user calls
-//! `resume`. Listeners are told.
+//! `resume`. Listeners are notified.
 //!
 //! | error | first attempt | then | attempts |
 //! |---|---|---|---|
@@ -91,7 +91,7 @@ pub(super) fn end_auto_resume(engine: &Engine) {
     }
 }
 
-/// The thread's function. Listeners have been told that the recovery from `error` begins.
+/// The thread's function. Listeners have been notified that the recovery from `error` begins.
 fn run(engine: &Arc<Engine>, path: &WritePath, mut error: Error) {
     loop {
         esker_base::info_log!(engine.info_log, Info, "Recovering from a background error: {error}");

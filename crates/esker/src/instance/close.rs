@@ -67,7 +67,7 @@ impl DbInner {
         flushed
     }
 
-    /// Flushes entries that no WAL holds, then lets no job start and tells running ones to stop.
+    /// Flushes entries that no WAL holds, then prevents new jobs and cancels running ones.
     fn cancel_jobs(&self) -> Result<()> {
         let engine = &self.engine;
         if engine.is_shutting_down() {

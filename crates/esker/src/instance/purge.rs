@@ -1,15 +1,16 @@
 //! Deletion of obsolete files.
 //!
 //! In: files that the MANIFEST, the memtables and the WALs no longer need. Out: those files are
-//! deleted, or logged and left for the next open. WALs go into the archive first, if options ask
-//! for one, and wait there or in the WAL directory for readers that need them.
+//! deleted, or logged and left for the next open. WALs go into the archive first, if options
+//! request one, and wait there or in the WAL directory for readers that need them.
 //!
 //! Invariants
 //!  1. No deleted file was needed when the state lock was last held. A file that is listed as
 //!     obsolete under that lock is never needed again.
 //!  2. While file deletions are disabled, no purge deletes. A purge begins only under the state
 //!     lock with deletions enabled, and disabling them waits for purges that have begun.
-//!  3. Listeners are told after a purge has ended, so that they may disable deletions themselves.
+//!  3. Listeners are notified after a purge has ended, so that they may disable deletions
+//!     themselves.
 
 use crate::engine::{DbState, Engine, UnderWay};
 use crate::files::{KeepSet, is_data_file, is_obsolete, is_trash_name, under_either_name};
@@ -284,7 +285,7 @@ pub(crate) fn purge_directory(engine: &Engine) -> Result<()> {
 }
 
 /// Deletes an obsolete file of a directory. A WAL of the WAL directory goes into the archive, if
-/// the options ask for one.
+/// the options request one.
 fn delete_or_archive(engine: &Engine, dir: &Path, name: &str) {
     match parse_file_name(name) {
         Some((FileType::Wal, number)) if dir == engine.wal_dir && engine.wals.lock().old.archives() => {

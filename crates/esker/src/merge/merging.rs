@@ -9,8 +9,8 @@
 //! user key.
 //!
 //! Tombstones: around the current key there is a *span* of user keys within which no tombstone
-//! begins or ends. Within it, one number per child tells which entries are hidden, so an entry
-//! costs one comparison with the span's end. At that end the sources are asked again. An entry
+//! begins or ends. Within it, one number per child determines which entries are hidden, so an entry
+//! costs one comparison with the span's end. At that end the sources are searched again. An entry
 //! hidden by a tombstone of a newer run makes its child seek to the tombstone's end instead of
 //! stepping: all entries of the older run in between are hidden as well. Under a tombstone of its
 //! own run a child steps, and skips the deleted runs that it knows (`merging/skip.rs`).

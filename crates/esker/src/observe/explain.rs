@@ -32,7 +32,7 @@ pub struct Explanation {
 pub struct KeyRead {
     /// The user key.
     pub key: Vec<u8>,
-    /// The sources, in the order in which the lookup asked them.
+    /// The sources, in the order in which the lookup searched them.
     pub steps: Vec<ReadStep>,
     /// The outcome: the value's size in bytes, `None` if there is no value, or an error.
     pub outcome: Result<Option<u64>, String>,
@@ -106,7 +106,7 @@ pub struct SeenEntry {
     pub bytes: u64,
 }
 
-/// One source that a lookup asked or skipped.
+/// One source that a lookup searched or skipped.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReadStep {
@@ -118,7 +118,7 @@ pub struct ReadStep {
     pub entries: Vec<SeenEntry>,
     /// The newest range tombstone over the key that the read may see, if this source has one.
     pub tombstone: Option<SequenceNumber>,
-    /// The reason why the lookup asked or skipped it, and the result.
+    /// The reason why the lookup searched or skipped the source, and the result.
     pub why: String,
     /// Duration, in nanoseconds.
     pub nanos: u64,

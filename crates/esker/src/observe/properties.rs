@@ -202,7 +202,7 @@ properties! {
     BlobCachePinnedUsage = "blob-cache-pinned-usage", Int;
 }
 
-/// Former names of Esker's own properties. Monitoring may still ask for them.
+/// Former names of Esker's own properties. Monitoring may still use the old names.
 const RENAMED: [(&str, Property); 2] = [
     ("rocksdb.num-tables-set-aside", Property::NumQuarantinedTables), // old spelling
     ("rocksdb.num-dead-range-entries-walked", Property::NumPreScannedEntries), // old spelling

@@ -48,13 +48,13 @@ reasons! {
         FifoTtl => "FIFOTtl",
         /// The user called for a compaction.
         ManualCompaction => "ManualCompaction",
-        /// The file's writer or a property collector asked for it.
+        /// The file's writer or a property collector requested it.
         FilesMarkedForCompaction => "FilesMarkedForCompaction",
         /// The last level has old versions that no snapshot needs any more.
         BottommostFiles => "BottommostFiles",
         /// The data is older than `ttl`.
         Ttl => "Ttl",
-        /// A flush, for statistics that ask for a reason.
+        /// A flush, for statistics that have a reason.
         Flush => "Flush",
         /// Files were ingested.
         ExternalSstIngestion => "ExternalSstIngestion",

@@ -229,7 +229,7 @@ option_struct! {
         /// Makes a filter for each compaction. Default `None`. Fixed.
         compaction_filter_factory: Option<CompactionFilterFactoryRef> = None, read;
         /// Factories of collectors. For each table that a flush or compaction writes, a collector
-        /// sees its entries and may ask for an early compaction of the table:
+        /// sees its entries and may request an early compaction of the table:
         /// [`CompactOnDeletionCollectorFactory`](crate::table_properties_collector::CompactOnDeletionCollectorFactory),
         /// or your own. As in RocksDB, factories have no text form. Default: none. Fixed.
         table_properties_collector_factories: Vec<TablePropertiesCollectorFactoryRef> = Vec::new(), object;

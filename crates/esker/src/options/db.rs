@@ -279,8 +279,8 @@ option_struct! {
         sst_file_manager: Option<Arc<SstFileManager>> = None, object;
         /// Counts the engine's work; may serve several databases. Default `None`: no counts. Fixed.
         statistics: Option<Arc<Statistics>> = None, read;
-        /// Objects that are told of flushes, compactions, files, errors and stalls. Default none.
-        /// Fixed.
+        /// Objects that are notified of flushes, compactions, files, errors and stalls. Default
+        /// none. Fixed.
         listeners: Vec<Arc<dyn EventListener>> = Vec::new(), object;
         /// Runs compactions elsewhere. Compactions of which it makes nothing run here. Default
         /// `None`. Fixed.

@@ -140,8 +140,8 @@ pub struct ReadOptions {
     /// Accepted without effect: values are always loaded. Default false.
     pub allow_unprepared_value: bool,
     /// Iterators leave out the entries of tables that this filter refuses; range deletions of those
-    /// tables still hide entries of others. An iterator asks the filter whenever it opens a table.
-    /// Gets do not ask it. Default `None`.
+    /// tables still hide entries of others. An iterator calls the filter whenever it opens a table.
+    /// Gets do not call it. Default `None`.
     pub table_filter: Option<ScanTableFilter>,
 }
 
@@ -397,7 +397,7 @@ pub struct WalReadOptions {
     /// Compare the checksums of records. Default true.
     pub verify_checksums: bool,
     /// If no WAL has the write with the wanted sequence number, begin with the next write that a
-    /// WAL has, as RocksDB does; the first batch tells the number. Default false: an error.
+    /// WAL has, as RocksDB does. The first batch has its number. Default false: an error.
     pub from_next_available: bool,
 }
 

@@ -34,8 +34,8 @@ pub struct SstPartitionerContext<'a> {
     pub largest_user_key: &'a [u8],
 }
 
-/// Decides where the tables of one subcompaction end, besides their sizes. The engine does not ask
-/// it about outputs in level 0.
+/// Decides where the tables of one subcompaction end, besides their sizes. The engine does not call
+/// it for outputs in level 0.
 pub trait SstPartitioner: Send {
     /// Whether the table ends between the two keys.
     fn should_partition(&mut self, request: &PartitionerRequest<'_>) -> bool;

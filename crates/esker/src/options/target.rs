@@ -93,7 +93,7 @@ impl Feature {
         }
     }
 
-    /// The option or call that asks for the feature.
+    /// The option or call that uses the feature.
     pub fn name(self) -> &'static str {
         match self {
             Feature::TimestampSizes => "comparator with timestamps (type-10 WAL records)",

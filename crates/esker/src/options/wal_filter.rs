@@ -54,7 +54,7 @@ pub enum WalFilterDecision {
 
 /// Inspects, changes or drops the records that an open replays.
 ///
-/// The open is the only caller, from its own thread. Secondaries do not ask a filter, as in
+/// The open is the only caller, from its own thread. Secondaries do not call a filter, as in
 /// RocksDB. An open that may write then flushes the memtables, even with
 /// `avoid_flush_during_recovery`. So records that a filter dropped or changed stay so.
 /// Cost: a copy of each record; nothing without a filter.

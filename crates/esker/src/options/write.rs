@@ -108,8 +108,8 @@ pub struct FlushOptions {
     /// Flush at once even if that stalls writers. Default false: the flush waits until it would
     /// not.
     pub allow_write_stall: bool,
-    /// With `wait`: return when listeners were told of the end of the flush, too. Do not set it in
-    /// a listener, which would wait for itself. Default false.
+    /// With `wait`: return when listeners were notified of the end of the flush, too. Do not set it
+    /// in a listener, which would wait for itself. Default false.
     pub listener_wait: bool,
 }
 

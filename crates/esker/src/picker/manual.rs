@@ -10,7 +10,8 @@
 //! Invariant: afterwards no file of the range holds an entry that was hidden from all readers when
 //! the call began, unless [`BottommostLevelCompaction::Skip`] kept the last level as it was. So a
 //! file that may lose entries is rewritten instead of moved if no data lies below it, also if it is
-//! in the last level already. The file's properties tell; a file with one value for each key stays.
+//! in the last level already. The file's properties show this. A file with one value for each key
+//! stays.
 
 use super::inputs::{
     any_busy, bytes_of, clean_cut, compare_bounds, end_at, idle_clean_cut, is_written_into, overlap_range,
@@ -31,9 +32,9 @@ use std::collections::BTreeSet;
 /// The next step of a `compact_range`.
 #[derive(Debug)]
 pub(crate) enum ManualStep {
-    /// Run this plan, then ask for the next step with the new version. If the plan fails, give up.
+    /// Run this plan, then get the next step with the new version. If the plan fails, give up.
     Run(Box<CompactionPlan>),
-    /// A running job blocks the next step: ask again when the job has ended.
+    /// A running job blocks the next step: call again when the job has ended.
     Conflict,
     /// The compaction is complete.
     Done,
@@ -330,7 +331,7 @@ pub(crate) struct ManualRequest<'a> {
 pub(crate) enum ManualPick {
     /// No file of the level lies in the range.
     Nothing,
-    /// A running job blocks the portion; ask again when the job has ended.
+    /// A running job blocks the portion: call again when the job has ended.
     Conflict,
     /// A plan to run.
     Plan {

@@ -1,7 +1,7 @@
 //! Finds files that should be compacted for reasons other than the size of their level.
 //!
 //! Each kind is an iterator, and most callers take its first item only. Each level keeps sums over
-//! its files, which tell whether the files must be checked at all.
+//! its files. By these sums most levels need no check of their files.
 //!
 //! Source: RocksDB `db/version_set.cc` (`ComputeFilesMarkedForCompaction` and its siblings).
 
@@ -82,8 +82,8 @@ pub(super) fn waiting(version: &Version, level: usize) -> &[Arc<FileMeta>] {
     })
 }
 
-/// Whether a rewrite of a bottommost file may drop entries under these live snapshots, as far as
-/// its properties tell.
+/// Whether, by its properties, a rewrite of a bottommost file may drop entries under these live
+/// snapshots.
 pub(super) fn may_lose_entries(version: &Version, f: &FileMeta, snapshots: &[SequenceNumber]) -> bool {
     // If keys have timestamps, the counts in the properties do not count versions of a user key.
     let has_timestamps = version.icmp().timestamp_size() > 0 && !f.user_defined_timestamps_not_persisted;

@@ -6,8 +6,8 @@
 use super::{PickerOptions, RunningCompactions};
 use crate::version::{FileMeta, Version, Weights};
 
-/// Factor of scores from 1.0 on, with dynamic level sizes. It leaves room above 1.0 to tell due
-/// levels apart.
+/// Factor of scores from 1.0 on, with dynamic level sizes. It leaves room above 1.0 to order due
+/// levels.
 const SCORE_SCALE: f64 = 10.0;
 /// The weight of a point deletion's bytes once deletions outnumber other entries.
 const DELETION_WEIGHT: u64 = 2;

@@ -16,10 +16,11 @@
 //!     the table.
 //!
 //! Deleted entries may reappear if no compaction had dropped them: without a MANIFEST, obsolete
-//! tables cannot be told from live ones. Dropped families may reappear, too, unless the readable
-//! part of the MANIFEST records the drop. A merge operand may count twice if three things come
-//! together: a WAL still has it; a compaction into the last level has zeroed its sequence number;
-//! and damage to the MANIFEST or lost tables hide its flush. Source: RocksDB `db/repair.cc`.
+//! tables cannot be distinguished from live ones. Dropped families may reappear, too, unless the
+//! readable part of the MANIFEST records the drop. A merge operand may count twice if three things
+//! come together: a WAL still has it; a compaction into the last level has zeroed its sequence
+//! number; and damage to the MANIFEST or lost tables hide its flush. Source: RocksDB
+//! `db/repair.cc`.
 
 mod order;
 mod scan;

@@ -653,7 +653,7 @@ pub(crate) fn db_iter_options(
 
 /// Whether filters have the prefixes of the family's present extractor. Tables have the extractor
 /// of when the database was opened. A scan with a later extractor needs keys of several old
-/// prefixes, so it must not ask the filters.
+/// prefixes, so it must not use the filters.
 fn filters_have_prefixes(cf: &ColumnFamily, super_version: &SuperVersion) -> bool {
     match (&super_version.options.prefix_extractor, cf.tables.prefix_extractor()) {
         (Some(asked), Some(opened)) => asked.name() == opened.name(),

@@ -139,7 +139,7 @@ fn the_last_clone_gives_the_number_back() {
 }
 
 /// Takes a snapshot and gives it back, beside a write that replaces a value and a compaction that
-/// may drop the old one. In all interleavings that loom tells apart (`cargo xtask long loom`).
+/// may drop the old one. In all interleavings that loom distinguishes (`cargo xtask long loom`).
 #[cfg(loom)]
 mod models {
     use super::*;
@@ -164,7 +164,7 @@ mod models {
         }
 
         /// Works like a flush or a compaction: its inputs hold the entries visible before, then it
-        /// asks for the snapshots.
+        /// reads the list of snapshots.
         fn compact(&self) {
             let has_new = self.visible.load(Ordering::Acquire) >= NEW;
             let is_needed = self.live.all().iter().any(|held| held.0 < NEW);

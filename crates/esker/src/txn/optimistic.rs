@@ -692,7 +692,7 @@ impl Own {
         self.snapshot.as_ref().map_or_else(|| self.db.latest_sequence_number(), Snapshot::sequence)
     }
 
-    /// Notes that the transaction has touched `key`, for the check at the commit.
+    /// Records that the transaction has touched `key`, for the check at the commit.
     /// # Errors
     /// `InvalidArgument` for a family of another database, which could have the same id as a family
     /// of this one.
@@ -714,7 +714,7 @@ impl Own {
         Ok(())
     }
 
-    /// Notes that the transaction has touched a range, for the check at the commit.
+    /// Records that the transaction has touched a range, for the check at the commit.
     /// # Errors
     /// As [`Self::touch`].
     pub(super) fn touch_range(

@@ -205,7 +205,7 @@ impl FileMeta {
         }
     }
 
-    /// Notes that range tombstones up to this sequence number delete all entries of the file.
+    /// Records that range tombstones up to this sequence number delete all entries of the file.
     /// Returns whether that is news; the first call counts. It stays true: a tombstone goes only
     /// together with all that it deletes, or in favour of a newer one over the same keys that every
     /// reader sees.
@@ -218,7 +218,7 @@ impl FileMeta {
         Some(SequenceNumber(self.covered_at.load(Ordering::Relaxed))).filter(|s| *s > SequenceNumber::ZERO)
     }
 
-    /// Notes that its range tombstones hide about `bytes` more in files below it.
+    /// Records that its range tombstones hide about `bytes` more in files below it.
     pub fn add_hidden_below(&self, bytes: u64) {
         self.hidden_below.fetch_add(bytes, Ordering::Relaxed);
     }

@@ -170,7 +170,7 @@ impl VersionSet {
 
     /// Reads CURRENT and its MANIFEST, and infers missing epochs. Writes nothing; the first
     /// `log_and_apply` writes a fresh MANIFEST. Does not create families that the database lacks;
-    /// [`VersionSet::family_by_name`] tells which exist.
+    /// [`VersionSet::family_by_name`] shows which exist.
     /// # Errors
     /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`: the MANIFEST
     /// contradicts itself or, unless the set is read-only, a table is missing or has another size ·
@@ -732,8 +732,8 @@ impl VersionSet {
     }
 
     /// Sets a function that is called whenever [`VersionSet::take_obsolete_tables`] has one more
-    /// table to report. The call comes on any thread, under any lock, so `tell` may only hand work
-    /// to others.
+    /// table to report. The call comes on any thread, under any lock, so `tell` may only schedule
+    /// work.
     pub fn on_obsolete_table(&self, tell: impl Fn() + Send + Sync + 'static) {
         self.obsolete.on_obsolete(tell);
     }

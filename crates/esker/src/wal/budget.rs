@@ -28,7 +28,7 @@ impl ReplayBudget {
         self.bytes_since_flush += key.len() + value.len() + ENTRY_OVERHEAD;
     }
 
-    /// Notes that tables were written.
+    /// Records that tables were written.
     pub(crate) fn note_flush(&mut self) {
         self.bytes_since_flush = 0;
     }

@@ -143,7 +143,7 @@ pub(crate) struct Wals {
     told_sizes: usize,
     /// The state that [`Wals::take_back`] restores.
     mark: Option<Mark>,
-    /// Compresses records, if the options ask for it; made with the first record.
+    /// Compresses records, if the options request it; made with the first record.
     compressor: Option<RecordCompressor>,
     /// Physical records of the append in progress.
     buffer: Vec<u8>,
@@ -182,8 +182,8 @@ impl Wals {
         }
     }
 
-    /// Notes that keys of `family` have timestamps of `size` bytes. Files record that, if the
-    /// options ask for it.
+    /// Records that keys of `family` have timestamps of `size` bytes. Files record that, if the
+    /// options request it.
     pub(crate) fn set_timestamp_size(&mut self, family: ColumnFamilyId, size: usize) {
         if size > 0 && self.options.timestamp_sizes {
             let size = u16::try_from(size).expect("timestamps are small");
@@ -191,7 +191,7 @@ impl Wals {
         }
     }
 
-    /// Notes that `family` gets no more writes. Later files do not record its timestamps.
+    /// Records that `family` gets no more writes. Later files do not record its timestamps.
     pub(crate) fn forget_family(&mut self, family: ColumnFamilyId) {
         if let Some(at) = self.timestamp_sizes.iter().position(|(id, _)| *id == family) {
             self.timestamp_sizes.remove(at);
@@ -204,7 +204,7 @@ impl Wals {
         self.options.wal_bytes_per_sync = bytes;
     }
 
-    /// Notes a file from before this open that is still needed (its contents are in memtables
+    /// Records a file from before this open that is still needed (its contents are in memtables
     /// only). In order, before the first `switch`.
     pub(crate) fn add_alive(&mut self, number: FileNumber, bytes: u64) {
         debug_assert!(self.current.is_none(), "old files come first");
@@ -397,7 +397,7 @@ impl Wals {
         self.note(result)
     }
 
-    /// Notes that the write of the last record has failed: readers get neither that record nor
+    /// Records that the write of the last record has failed: readers get neither that record nor
     /// bytes behind it.
     pub(crate) fn refuse_last(&mut self) {
         self.refused_from = self.refused_from.or(self.mark.as_ref().map(|mark| mark.bytes));

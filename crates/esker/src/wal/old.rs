@@ -57,7 +57,7 @@ impl OldWals {
         self.ttl_seconds > 0 || self.size_limit > 0
     }
 
-    /// Notes that a reader needs `number` and all later files.
+    /// Records that a reader needs `number` and all later files.
     pub(crate) fn hold(&mut self, number: FileNumber) {
         *self.held.entry(number).or_default() += 1;
     }
@@ -83,7 +83,7 @@ impl OldWals {
         self.held.keys().next().is_some_and(|oldest| *oldest <= number)
     }
 
-    /// Notes that only the first `bytes` of a file hold records of this database.
+    /// Records that only the first `bytes` of a file hold records of this database.
     pub(crate) fn cut(&mut self, number: FileNumber, bytes: u64) {
         self.cuts.insert(number, bytes);
     }
@@ -93,12 +93,12 @@ impl OldWals {
         self.cuts.get(&number).copied()
     }
 
-    /// Notes that no family needs the file in the WAL directory.
+    /// Records that no family needs the file in the WAL directory.
     pub(crate) fn retire(&mut self, number: FileNumber) {
         self.retired.insert(number);
     }
 
-    /// Notes that the file is in the archive.
+    /// Records that the file is in the archive.
     pub(crate) fn note_archived(&mut self, number: FileNumber, file: ArchivedWal) {
         self.retired.remove(&number);
         self.cuts.remove(&number);
@@ -108,7 +108,7 @@ impl OldWals {
         }
     }
 
-    /// Notes that the file was deleted.
+    /// Records that the file was deleted.
     pub(crate) fn forget(&mut self, number: FileNumber) {
         self.retired.remove(&number);
         self.cuts.remove(&number);

@@ -16,7 +16,7 @@
 //!     seen.
 //!  2. Ops of an early policy keep their original numbers, and belong to the section's WAL: tables
 //!     may have them.
-//!  3. The markers tell the policy of a WAL; batches of an early policy end in a marker or a no-op.
+//!  3. The markers show the policy of a WAL; batches of an early policy end in a marker or a no-op.
 //!  4. Under an early policy a rolled back transaction leaves ops. RocksDB writes the older values
 //!     of its keys before the marker, with two exceptions: keys that were only merged
 //!     (`rollback_merge_operands`), and keys that a save point has taken back already.
@@ -66,7 +66,7 @@ pub(crate) struct TwoPhaseReplay {
     allowed: bool,
     /// Families whose keys end in the timestamp of their commit.
     timestamped: BTreeSet<ColumnFamilyId>,
-    /// Whether each batch of the present WAL takes one number; `None` until a record tells.
+    /// Whether each batch of the present WAL takes one number; `None` until a record shows it.
     by_batch: Option<bool>,
     prepared: BTreeMap<Vec<u8>, Vec<Section>>,
     /// The last record commits a section that is gone. It took an unknown count of numbers.
@@ -470,7 +470,7 @@ pub(crate) struct PreparedSections {
 }
 
 impl PreparedSections {
-    /// Notes a section that is in `wal`.
+    /// Records a section that is in `wal`.
     pub(crate) fn insert(&mut self, xid: Vec<u8>, wal: FileNumber, batch: Arc<WriteBatch>) {
         self.open.insert(xid, (wal, batch));
     }
@@ -513,7 +513,7 @@ impl PreparedSections {
         self.open.iter().map(|(xid, (_, batch))| (xid.as_slice(), batch))
     }
 
-    /// Notes that all unresolved sections have been written to `wal` again.
+    /// Records that all unresolved sections have been written to `wal` again.
     pub(crate) fn moved_to(&mut self, wal: FileNumber) {
         self.open.values_mut().for_each(|section| section.0 = wal);
     }

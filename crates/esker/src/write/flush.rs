@@ -103,7 +103,7 @@ impl WritePath {
         }
     }
 
-    /// Waits until the flushes of these families that are done have told listeners so.
+    /// Waits until the flushes of these families that are done have notified listeners.
     /// # Errors
     /// `ShutdownInProgress`.
     pub(crate) fn wait_for_flush_listeners(&self, families: &[ColumnFamilyId]) -> Result<()> {

@@ -54,7 +54,7 @@ pub(crate) struct WritePath {
     queue: WriteQueue,
     /// Itself, for the write buffer manager.
     myself: Weak<WritePath>,
-    /// Another database has asked for a flush that has not begun.
+    /// Whether another database has requested a flush that has not begun.
     flush_asked: AtomicBool,
 }
 
@@ -345,7 +345,7 @@ impl Sink for WritePath {
     }
 }
 
-/// Adds checksums to the batch, if the options ask for them and it has none.
+/// Adds checksums to the batch, if the options request them and it has none.
 fn protect(options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
     if options.protection_bytes_per_key == 0 {
         Ok(())
@@ -356,8 +356,8 @@ fn protect(options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
 
 fn check_options(options: &WriteOptions, db_options: &DbOptions) -> Result<()> {
     if options.disable_wal && db_options.recycle_log_file_num > 0 {
-        // Recovery tells new records of a recycled WAL from old ones by sequence numbers without
-        // gaps.
+        // Recovery distinguishes new records of a recycled WAL from old ones by sequence numbers
+        // without gaps.
         return Err(Error::invalid_argument(
             "WriteOptions: disable_wal is not supported if recycle_log_file_num > 0",
         ));

@@ -196,7 +196,7 @@ fn the_compaction_of_a_family_that_is_dropped_ends_there() {
     db.close().unwrap();
 }
 
-/// A rate limiter for reads is asked before a compaction reads its inputs.
+/// A rate limiter for reads grants bytes before a compaction reads its inputs.
 #[test]
 fn compactions_read_at_the_pace_of_a_limiter_for_reads() {
     for mode in [RateLimiterMode::ReadsOnly, RateLimiterMode::AllIo, RateLimiterMode::WritesOnly] {
@@ -234,7 +234,7 @@ fn compactions_read_at_the_pace_of_a_limiter_for_reads() {
     }
 }
 
-/// The limiter is also asked before a compaction opens a table and reads the partitions of its
+/// The limiter also grants bytes before a compaction opens a table and reads the partitions of its
 /// index.
 #[test]
 fn compactions_open_tables_and_read_indexes_at_the_pace_of_a_limiter_for_reads() {

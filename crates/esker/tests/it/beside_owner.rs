@@ -113,7 +113,7 @@ fn read_beside(recycles: bool) {
     for round in 0..30 {
         let mut options =
             DbOptions { max_open_files: if round % 2 == 0 { -1 } else { 20 }, ..DbOptions::default() };
-        // This recovery mode cannot tell old records of a recycled WAL from damage.
+        // This recovery mode cannot distinguish old records of a recycled WAL from damage.
         if round % 3 == 0 && !recycles {
             options.wal_recovery_mode = WalRecoveryMode::AbsoluteConsistency;
         }

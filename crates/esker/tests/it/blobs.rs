@@ -235,8 +235,8 @@ fn a_repair_keeps_the_blob_files_that_tables_name() {
     db.close().unwrap();
 }
 
-/// A crash leaves both inputs and outputs of a compaction, which without a MANIFEST cannot be told
-/// apart. Each value in a blob file then has two references, and counts as garbage twice.
+/// A crash leaves both inputs and outputs of a compaction, which without a MANIFEST cannot be
+/// distinguished. Each value in a blob file then has two references, and counts as garbage twice.
 #[test]
 fn blob_files_that_two_tables_name_after_a_repair_stay_until_both_are_gone() {
     let options = options();

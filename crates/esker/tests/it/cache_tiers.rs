@@ -369,7 +369,7 @@ fn a_write_buffer_manager_flushes_before_its_bound() {
     let db = Db::open(&options, "/db").unwrap();
     for i in 0..30_000 {
         db.put(key(i), value(i)).unwrap();
-        // An arena may have allocated one block, of 1 MiB at most, since the manager was asked.
+        // An arena may have allocated one block, of 1 MiB at most, since the manager's check.
         assert!(manager.mutable_memtable_memory_usage() <= 2 << 20, "{manager:?}");
         assert!(manager.dummy_entries_in_cache_usage() > 0);
     }
@@ -405,7 +405,7 @@ fn db_write_buffer_size_bounds_the_memtables_of_all_families() {
             db.put_cf(&families[i as usize % 4], key(i), value(i)).unwrap();
             most = most.max(in_memory());
         }
-        // Each arena may have allocated a block since the manager was asked.
+        // Each arena may have allocated a block since the manager's check.
         let bound = (1 << 20) + 4 * (64 << 10);
         assert_eq!(most > bound, given, "{most} bytes");
         db.close().unwrap();

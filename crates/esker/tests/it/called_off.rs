@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Longer than any step of these tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A listener that clears errors while its flag is set, and notes the times of its calls.
+/// A listener that clears errors while its flag is set, and records the times of its calls.
 struct Careless {
     calls_off: AtomicBool,
     asked: Mutex<Vec<Instant>>,

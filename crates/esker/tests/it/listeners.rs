@@ -20,7 +20,7 @@ impl Told {
         self.0.lock().unwrap().push(text);
     }
     /// The events after all jobs have ended, flushes first: a caller that waits for a flush
-    /// continues before listeners are told.
+    /// continues before listeners are notified.
     fn take(&self, db: &Db) -> Vec<String> {
         db.wait_for_background_work().unwrap();
         let mut told = std::mem::take(&mut *self.0.lock().unwrap());

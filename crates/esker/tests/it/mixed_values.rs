@@ -60,7 +60,7 @@ fn value(rng: &mut Rng) -> Vec<u8> {
     value
 }
 
-/// A merge operator whose results tell whether there was a value below.
+/// A merge operator whose results show whether there was a value below.
 struct Told;
 
 impl MergeOperator for Told {

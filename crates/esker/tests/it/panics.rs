@@ -274,7 +274,7 @@ fn a_listener_that_panics_in_resume_blocks_no_waiter() {
     assert_eq!(db.get_cf(&other, "key").unwrap().unwrap(), b"value");
 }
 
-/// A listener that panics when it is told of an error.
+/// A listener that panics when it is notified of an error.
 struct Nervous;
 
 impl EventListener for Nervous {

@@ -198,7 +198,7 @@ fn blob_files_are_read_too_and_damage_in_one_costs_only_its_value() {
     assert!(heard.try_recv().is_err(), "it is told once");
 }
 
-/// A listener that panics when it is told of damage.
+/// A listener that panics when it is notified of damage.
 struct Nervous;
 
 impl EventListener for Nervous {

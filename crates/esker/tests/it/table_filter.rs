@@ -80,7 +80,8 @@ fn range_deletions_of_a_refused_table_still_hide() {
         properties.num_range_deletions == 0
     });
     assert_eq!(count(&db, &points), 7);
-    // An iterator with a filter keeps its super version, and asks again after a refresh.
+    // An iterator with a filter keeps its super version, and calls the filter again after a
+    // refresh.
     let mut iter = db.iter_opt(points, &db.default_column_family()).unwrap();
     let before = calls.load(Ordering::Relaxed);
     table(&db, "l", 2);

@@ -542,7 +542,7 @@ fn a_move_with_timestamps_passes_no_more_than_it_may() {
         iter.seek("ab0");
         iter.next();
         assert_eq!(iter.key(), b"ab2");
-        // The filter must not be asked for the prefix alone.
+        // The filter must not be queried with the prefix alone.
         assert_eq!(db.get_opt(&options, &family, "b50").unwrap(), None);
         assert_eq!(db.get_entity(&options, &family, "b50").unwrap(), None);
     }

@@ -207,8 +207,8 @@ impl BlockBuilder {
         self.buffer
     }
 
-    /// Starts the next block. Keeps the memory, and the last key for callers that ask how many
-    /// bytes the next key shares with it. The first entry of a block shares nothing.
+    /// Starts the next block. Keeps the memory. Also keeps the last key, with which callers compare
+    /// the next one. The first entry of a block shares nothing.
     pub fn reset(&mut self) {
         self.buffer.clear();
         self.restarts.clear();

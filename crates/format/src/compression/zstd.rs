@@ -57,8 +57,8 @@ impl std::fmt::Debug for Dictionary {
 }
 
 impl Dictionary {
-    /// Trained dictionaries start with a magic number; anything else is a plain prefix. zstd tells
-    /// them apart.
+    /// Trained dictionaries start with a magic number; anything else is a plain prefix. zstd
+    /// distinguishes the two.
     pub(super) fn new(bytes: &[u8]) -> Option<Dictionary> {
         DDict::try_create(bytes).map(Dictionary)
     }

@@ -1,7 +1,7 @@
 //! The value of an entry that a backward scan has left.
 //!
-//! In: a cursor that steps back. Out: the value that it left, lent by the cursor where possible.
-//! A backward scan must step off an entry to learn whether a newer version exists.
+//! In: a cursor that steps back. Out: the value that it left, lent by the cursor where possible. A
+//! backward scan must leave an entry to find out whether a newer version exists.
 
 use super::{InternalIterator, ScanIterator};
 use esker_base::PinnedBytes;

@@ -83,7 +83,7 @@ impl DataBlockPlace<'_> {
             None if shortening.successor => icmp.user_comparator().find_short_successor(&mut separator),
             _ => {}
         }
-        // If the comparator shortened nothing, it is not asked again.
+        // If the comparator shortened nothing, it is not called again.
         let is_shorter = separator.len() <= last_user.len()
             && separator != last_user
             && icmp.compare_user_keys(last_user, &separator).is_lt();

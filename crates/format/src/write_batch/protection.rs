@@ -91,7 +91,7 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Notes the checksum of an op that was just put in.
+    /// Records the checksum of an op that was just added.
     #[cold]
     pub(super) fn protect_op(&mut self, short_tag: u8, family: ColumnFamilyId, key: &[u8], value: &[u8]) {
         let value = match value.split_last_chunk::<8>() {
@@ -103,8 +103,8 @@ impl WriteBatch {
         }
     }
 
-    /// Notes the checksums of ops that were taken over from `other`: those it has, or those of its
-    /// ops as they are now.
+    /// Records the checksums of ops that were taken over from `other`: those it has, or those of
+    /// its ops as they are now.
     #[inline]
     pub(super) fn protect_appended(&mut self, other: &WriteBatch) {
         if let Some(checksums) = &mut self.checksums {

@@ -5,8 +5,8 @@
 //! one. Out: the first decision that the reference makes differently.
 //!
 //! A request that touches several leaves, or that may overtake, is granted after the release, under
-//! latches of its own. So the threads choose the time of such a grant. The check asks that the
-//! reference may make the grant where the list has it. It also asks that no request waits
+//! latches of its own. So the threads choose the time of such a grant. The check requires that the
+//! reference may make the grant where the list has it. It also requires that no request waits
 //! needlessly while no thread is between a release and its grants.
 
 use super::reference::{Answer, Cells, Reference};

@@ -23,8 +23,9 @@ fn code(result: Result<(), Error>) -> (ErrorKind, SubCode) {
     (why.kind(), why.subcode())
 }
 
-/// Starts threads in order, each once its predecessor is in the queue. Each locks `key`, notes its
-/// number and releases. Returns the noted numbers after `before` has run and the key is free.
+/// Starts threads in order, each once its predecessor is in the queue. Each locks `key`, records
+/// its number and releases. Returns the recorded numbers after `before` has run and the key is
+/// free.
 fn served(
     manager: &LockManager,
     family: &Arc<LockFamily>,
@@ -133,7 +134,8 @@ fn a_wide_range_is_granted_in_a_storm_of_points() {
     assert!(manager.locks().is_empty());
 }
 
-/// Two lockers that each ask for a lock that its peer holds; the second asks last.
+/// Two lockers, each of which requests a lock that the other holds. The request of the second
+/// closes the cycle.
 fn close_a_cycle(
     manager: &LockManager,
     first: &Arc<LockFamily>,

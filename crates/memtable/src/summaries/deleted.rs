@@ -425,8 +425,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Tells the nodes above of each half of a split node that is dead: one of those nodes may be
-    /// dead now.
+    /// Updates the nodes above for each dead half of a split node: one of those nodes may be dead
+    /// now.
     #[inline]
     pub(crate) fn settle_split(&self, halves: [&Node<N>; 2]) {
         for half in halves.into_iter().filter(|half| half.dead().is_open()) {
@@ -483,7 +483,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Tells the nodes above that the leaf of `target` is dead.
+    /// Updates the nodes above the leaf of `target`, which is dead.
     #[cold]
     fn report_dead_leaf(&self, target: &Target<'_>) {
         self.report_dead_leaf_with(target, |node, target| Some(node.latch_for(self.icmp(), target)));

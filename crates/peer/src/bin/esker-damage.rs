@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let prefix = arguments.get(2).map_or("v", String::as_str);
-    // A panic is a finding, told with its case.
+    // A panic is a finding and is reported with its case.
     std::panic::set_hook(Box::new(|panic| note(&format!("{panic}"))));
     let mut all = DamageTally::default();
     for fixture in fixture::all(&[prefix]).iter().filter(|f| f.is_database()) {

@@ -201,8 +201,8 @@ fn sst_file_writers_of_both_make_the_same_tables() {
         // (docs/compat/).
         let mixture = mixture.replace("enable_blob_files=true;", "").replace(
             "block_based_table_factory={",
-            // By default RocksDB 11 asks its allocator how much memory filters may fill, and
-            // decouples partitions.
+            // By default RocksDB 11 sizes filters by its allocator's rounding, and decouples
+            // partitions.
             &format!(
                 "block_based_table_factory={{optimize_filters_for_memory=false;decouple_partitioned_filters={};\
                  use_delta_encoding={};",

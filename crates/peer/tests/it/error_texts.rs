@@ -1,4 +1,4 @@
-//! Errors that programs tell by their text: RocksDB's words come first.
+//! Errors that programs recognise by their text: RocksDB's words come first.
 
 use esker::options::CompressionType;
 use esker::{Db, Options, TransactionDb, TransactionDbOptions};

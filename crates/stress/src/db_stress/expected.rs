@@ -8,8 +8,8 @@
 //! deleted since. Numbers count up, so a number identifies a value.
 //!
 //! Invariants
-//!  1. `next` is in the file before the database is asked for the change, and `now` after it has
-//!     answered. So whenever a process dies, each key is in one of the two states.
+//!  1. The file has `next` before the database is called for the change, and `now` after the call
+//!     has returned. So whenever a process dies, each key is in one of the two states.
 //!  2. Only the thread that holds a key's lock changes its state.
 //!
 //! Source of the idea: RocksDB `db_stress_tool/expected_state.h`.

@@ -20,7 +20,7 @@ pub struct StressFlags {
     /// Threads that write and read
     #[arg(long, default_value_t = 16)]
     pub threads: u32,
-    /// Operations of each thread, all reopenings together
+    /// Operations of each thread, in all phases together: each reopening begins a phase
     #[arg(long, default_value_t = 100_000)]
     pub ops_per_thread: u64,
     /// Keys of each family; the same in each run on a directory
@@ -29,14 +29,14 @@ pub struct StressFlags {
     /// Families; the same in each run on a directory
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(..=10_000))]
     pub column_families: u32,
-    /// Values have up to 16 times this many bytes; the same in each run on a directory
+    /// Largest size of a value, divided by 16; the same in each run on a directory
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
     pub value_size_mult: u32,
     /// Per cent of the keys that are put once and then deleted by single deletions; the same in
     /// each run on a directory
     #[arg(long, default_value_t = 10)]
     pub nooverwritepercent: u32,
-    /// Times that the database is closed, or dropped, and opened again
+    /// Number of times that the run closes the database (or only drops it) and opens it again
     #[arg(long, default_value_t = 2)]
     pub reopen: u32,
     /// Delete the database and the expected values first
@@ -49,7 +49,7 @@ pub struct StressFlags {
     /// buffers
     #[arg(long, default_value_t = 0)]
     pub options_seed: u64,
-    /// Seed of the options that must stay the same over all runs on a directory, as compaction's
+    /// Seed of the options that must be the same in all runs on a directory, such as the compaction
     /// style
     #[arg(long, default_value_t = 1)]
     pub lasting_options_seed: u64,
@@ -75,7 +75,7 @@ pub struct StressFlags {
     /// Per cent that delete a range
     #[arg(long, default_value_t = 2)]
     pub delrangepercent: u32,
-    /// Per cent that move an iterator. The rest of a hundred are reads
+    /// Per cent that move an iterator. The rest to 100 are reads
     #[arg(long, default_value_t = 8)]
     pub iterpercent: u32,
 
@@ -112,7 +112,7 @@ pub struct StressFlags {
     /// One in this many operations takes a snapshot
     #[arg(long, default_value_t = 500)]
     pub acquire_snapshot_one_in: u32,
-    /// Operations of the thread until a snapshot is read and released
+    /// Number of operations of a thread before it reads a snapshot again and releases it
     #[arg(long, default_value_t = 1_000)]
     pub snapshot_hold_ops: u64,
     /// One in this many operations changes options
@@ -134,7 +134,7 @@ pub struct StressFlags {
     /// About one in this many reads of files fails; 0: none
     #[arg(long, default_value_t = 0)]
     pub read_fault_one_in: u32,
-    /// The process ends itself at one in this many file operations that change something; 0: never
+    /// The process kills itself at one in this many file operations that change something; 0: never
     #[arg(long, default_value_t = 0)]
     pub kill_random_test: u32,
 }

@@ -133,7 +133,7 @@ impl Setup {
         options
     }
 
-    /// Begins to let files fail, if the flags ask for it.
+    /// Begins to let files fail, if the flags request it.
     pub(super) fn begin_faults(&self, flags: &StressFlags, phase: u64) {
         let mut rng = fastrand::Rng::with_seed(flags.seed ^ phase << 32);
         self.add_faults(flags, &mut rng);

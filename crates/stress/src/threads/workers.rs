@@ -64,7 +64,7 @@ pub(super) fn read(shared: &Shared, _reader: usize, rng: fastrand::Rng) -> Outco
 }
 
 impl Reader<'_> {
-    /// Notes an `a` that was just read; `done` was known before the read.
+    /// Records an `a` that was just read; `done` was known before the read.
     fn see(&mut self, writer: usize, a: u64, done: u64) -> Outcome {
         let seen = self.seen[writer];
         if a < seen || a < done {

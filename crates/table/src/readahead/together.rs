@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 pub(super) struct Together {
     /// The block that the scan will read next, and the later blocks to read along.
     planned: Vec<BlockHandle>,
-    /// Blocks that were read ahead, before the scan asks for them.
+    /// Blocks that were read ahead of the scan.
     blocks: VecDeque<(BlockHandle, Buffer)>,
 }
 

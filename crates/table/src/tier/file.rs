@@ -5,8 +5,8 @@
 //! Blocks are appended to segment files (`segment`); the oldest segment goes when the capacity is
 //! used up. Each block's place is kept in memory, and read from the segments at open. A writer
 //! thread empties a bounded queue, so an eviction never waits for the disk. A block that does not
-//! fit into the queue is not stored. A lookup asks the operating system to read ahead and returns;
-//! its `wait` reads, so that a batch's reads overlap.
+//! fit into the queue is not stored. A lookup requests readahead from the operating system and
+//! returns; its `wait` reads, so that a batch's reads overlap.
 //!
 //! | a block's place | found by a lookup | becomes |
 //! |---|---|---|

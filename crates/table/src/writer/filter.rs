@@ -117,8 +117,8 @@ pub(super) enum FinishedFilter {
     Partitioned(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
-/// Asks the index to cut its partition when the filter's partition is full. When the index cuts,
-/// the filter cuts too.
+/// Makes the index end its partition when the filter's partition is full. When the index cuts, the
+/// filter cuts too.
 fn cut_with_index(
     filter: &mut PartitionedFilterBuilder,
     next_prefix: Option<&[u8]>,

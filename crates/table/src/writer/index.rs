@@ -1,6 +1,6 @@
 //! The index of a table being written, of any kind.
 //!
-//! In: data blocks, and the keys in them where the index asks. Out: index blocks.
+//! In: data blocks, and the keys in them if the index needs them. Out: index blocks.
 //! Source: RocksDB `table/block_based/index_builder.{h,cc}`.
 
 use crate::options::{IndexShorteningMode, TableBuilderOptions};

@@ -22,7 +22,7 @@ pub(super) struct BlockSink {
     most_padding: u64,
     /// The multiple that `block_align` aligns blocks to; 0: no alignment.
     alignment: u64,
-    /// Verifies compressed blocks, if the options ask for it.
+    /// Verifies compressed blocks, if the options request it.
     verifier: Option<Decompressor>,
     scratch: Vec<u8>,
     /// Whether any block is stored compressed.

@@ -69,7 +69,7 @@ fn flip_each<T: PartialEq + std::fmt::Debug>(bytes: &[u8], learn: &dyn Fn(&Scene
     assert!(helped > 5 && damaged > 5, "{helped} and {damaged}");
 }
 
-/// Everything that a reader can learn from a table.
+/// Everything that a reader can read from a table.
 fn learn_table(scene: &Scene, table: &BlockBasedTableOptions) -> Result<(Vec<Entry>, Vec<Entry>, u64)> {
     let file = scene.fs.new_random_access_file(Path::new(PATH))?;
     let size = file.size()?;

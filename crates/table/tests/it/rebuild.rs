@@ -15,7 +15,7 @@ use esker_table::{
 use std::path::Path;
 use std::sync::Arc;
 
-/// The options a fixture's table was made with, as far as its name and properties tell.
+/// The options with which a fixture's table was made, by its name and properties.
 fn options_of(fixture: &str, bytes: &[u8], reader: &TableReader, block_size: usize) -> TableBuilderOptions {
     let p = reader.properties();
     let mut table = BlockBasedTableOptions {
@@ -104,7 +104,7 @@ fn contents_of(reader: &TableReader) -> Contents {
     let properties = TableProperties {
         data_size: 0,
         index_size: 0,
-        // The text tells only how the fixture's dictionary was buffered.
+        // The text records only how the fixture's dictionary was buffered.
         compression_options: String::new(),
         global_seqno_offset: None,
         ..reader.properties().clone()
@@ -150,7 +150,7 @@ fn tables_come_out_as_rocksdb_wrote_them() {
         let reader = open_bytes(&bytes, with_filters()).unwrap();
         let entries = entries_of(&reader);
         let theirs = contents_of(&reader);
-        // No property tells the block size, so try several.
+        // No property records the block size, so the test tries several.
         let ours: Vec<Vec<u8>> = [1024usize, 4096, 512, 256, 2048, 200]
             .iter()
             .filter(|size| fixture != "v7_8_block_align" || size.is_power_of_two())

@@ -17,7 +17,7 @@ pub(super) struct ScanOptions {
     /// Key to stop before
     #[arg(long)]
     to: Option<String>,
-    /// Print at most this many
+    /// Print at most this many entries
     #[arg(long)]
     max_keys: Option<u64>,
     /// Print keys only

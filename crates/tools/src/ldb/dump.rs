@@ -24,7 +24,7 @@ pub(super) struct DumpOptions {
     /// Key to stop before
     #[arg(long)]
     to: Option<String>,
-    /// Print at most this many
+    /// Print at most this many entries
     #[arg(long)]
     max_keys: Option<u64>,
     /// Print only the number of keys and the sizes of their values

@@ -38,7 +38,7 @@ pub(super) struct LoadOptions {
 pub(super) struct IngestOptions {
     /// Path of a table, as write_extern_sst makes it
     input_sst_path: PathBuf,
-    /// Take the file by a hard link and not by a copy
+    /// Ingest the file by a hard link, not by a copy
     #[arg(long)]
     move_files: bool,
     /// Hide the entries from older snapshots

@@ -39,7 +39,7 @@ pub(super) struct DumpWalOptions {
 #[derive(Args)]
 #[command(rename_all = "snake_case")]
 pub(super) struct ManifestDumpOptions {
-    /// Path of the MANIFEST; default: the one in --db
+    /// Path of a MANIFEST file; default: the current MANIFEST of the database in --db
     #[arg(long)]
     path: Option<PathBuf>,
     /// Print each version edit, too

@@ -40,10 +40,11 @@ struct Common {
     /// Directory of the database
     #[arg(long, global = true)]
     db: Option<PathBuf>,
-    /// Read the database as a secondary, beside the process that writes it; the LOG goes here
+    /// Read the database as a secondary, beside the process that writes it; DIR for the secondary's
+    /// LOG
     #[arg(long, global = true, conflicts_with = "ttl")]
     secondary_path: Option<PathBuf>,
-    /// Directories of tables, in their order: DIR or DIR=BYTES, with a comma between two
+    /// Directories of tables in the order of db_paths, separated by commas: DIR or DIR=BYTES
     #[arg(long, global = true, value_delimiter = ',')]
     db_paths: Vec<String>,
     /// Read and print keys and values as 0x…
@@ -58,7 +59,7 @@ struct Common {
     /// Column family to work on
     #[arg(long, alias = "column-family", global = true, default_value = "default")]
     column_family: String,
-    /// Load the newest OPTIONS file; the default
+    /// Use the options of the newest OPTIONS file; this is the default
     #[arg(long, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     try_load_options: Option<bool>,
     /// Ignore unknown objects in the OPTIONS file
@@ -67,7 +68,7 @@ struct Common {
     /// Create the database if it is missing
     #[arg(long, global = true)]
     create_if_missing: bool,
-    /// Bloom filters with this many bits per key in new tables
+    /// Bits per key of Bloom filters in new tables
     #[arg(long, global = true)]
     bloom_bits: Option<u32>,
     /// Compression of new tables: no, snappy, zlib, bzip2, lz4, lz4hc, zstd
@@ -82,7 +83,7 @@ struct Common {
     /// Bytes in a table file
     #[arg(long, global = true)]
     file_size: Option<u64>,
-    /// Treat the last 4 bytes of values as their time of writing; with get, put, batchput, load,
+    /// Treat the last 4 bytes of each value as the time of its write; for get, put, batchput, load,
     /// scan and dump
     #[arg(long, global = true)]
     ttl: bool,
@@ -137,7 +138,7 @@ enum Command {
     ManifestDump(logs::ManifestDumpOptions),
     /// Prints the checksums of table and blob files in a MANIFEST
     FileChecksumDump {
-        /// Path of the MANIFEST; default: the current one of --db
+        /// Path of a MANIFEST file; default: the current MANIFEST of the database in --db
         #[arg(long)]
         path: Option<PathBuf>,
     },
@@ -153,12 +154,11 @@ enum Command {
     CreateColumnFamily { name: String },
     /// Drops a column family and its data
     DropColumnFamily { name: String },
-    /// Checks that the files of the MANIFEST are there with their sizes, and that levels are in
-    /// order
+    /// Checks that each file of the MANIFEST exists with its size, and that levels are in order
     Checkconsistency,
     /// Compacts a range of keys
     Compact(admin::Range),
-    /// Estimates the bytes that a range of keys takes in files
+    /// Estimates the size of a range of keys in files
     Approxsize(admin::Range),
     /// Prints a property of the column family
     GetProperty { name: String },
@@ -180,11 +180,11 @@ enum Command {
     },
     /// Makes a new MANIFEST from tables and WALs; unusable files go into the directory lost
     Repair {
-        /// Say what was found even if nothing is lost
+        /// Print the findings even if nothing is lost
         #[arg(long)]
         verbose: bool,
     },
-    /// Makes a database of its own of this point in time, by hard links
+    /// Makes a copy of the database at this point in time, by hard links
     Checkpoint {
         /// Directory that does not exist yet
         #[arg(long)]

@@ -1,5 +1,5 @@
 //! All pairs of operations on an entry and its places, in all interleavings that loom's search
-//! tells apart with up to three preemptions (`RUSTFLAGS="--cfg loom" cargo test -p esker-cache
+//! distinguishes with up to three preemptions (`RUSTFLAGS="--cfg loom" cargo test -p esker-cache
 //! --profile stress --lib loom`).
 //!
 //! A model is a table of two buckets with some entries, and two threads. These hold in every

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// A monitor asks every few seconds, and the answer visits files and caches.
+/// A monitor queries properties at short intervals, and the answer visits files and caches.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "who waits for ever is left behind")]
 fn properties_of_files_and_caches_do_not_wait_for_the_db_mutex() {

@@ -43,7 +43,7 @@ pub(super) enum ReplayedRecord {
 }
 
 impl Recovery<'_> {
-    /// Tells the filter which WALs the families need.
+    /// Passes the numbers of the WALs that families need to the filter.
     pub(super) fn tell_filter_of_families(&self, manifest: &VersionSet) {
         let Some(filter) = &self.options.wal_filter else { return };
         let log_numbers = manifest.families().map(|family| (family.id(), family.log_number())).collect();

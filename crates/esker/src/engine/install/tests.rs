@@ -90,7 +90,7 @@ fn install(db: &Db, edit: VersionEdit) -> Looks {
     let mut state = engine.state.lock();
     let family = state.family_mut(FAMILY).unwrap();
     family.version = versions[0].1.clone();
-    // Otherwise no thread asks whether a compaction is due.
+    // Otherwise no thread checks whether a compaction is due.
     family.compaction_queued = false;
     publish_super_version(engine, &mut state, FAMILY);
     Looks { before, under_mutex: LOOKS.get() }
@@ -201,8 +201,8 @@ fn writes_and_new_super_versions_walk_over_no_other_families_and_flushes_rarely(
     let shown = walked(&|| publish_super_version(engine, &mut engine.state.lock(), FAMILY));
     let snapshots = walked(&|| drop(db.snapshot()));
     assert_eq!((puts, shown, snapshots), (0, 0, 0));
-    // A switch and a flush ask all families for the WALs that they need. They may do no other work
-    // for all families.
+    // A switch and a flush compute from all families which WALs are needed. They may do no other
+    // work for all families.
     let flush = walked(&|| db.flush().unwrap());
     assert!(flush <= 16 * FAMILIES, "a flush looks {flush} times at one of {FAMILIES} families");
     db.close().unwrap();

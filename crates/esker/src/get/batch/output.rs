@@ -121,7 +121,7 @@ pub(crate) trait Output {
     /// Drops the former results and prepares for a batch of `len` keys.
     fn reset(&mut self, len: usize);
 
-    /// Notes the answer for key `i`.
+    /// Records the answer for key `i`.
     fn set(&mut self, i: usize, answer: Answer<'_>);
 
     /// Key `i` is the same as key `of`, which has its answer.
@@ -182,8 +182,8 @@ impl MultiGetOutput {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Notes the answer for a batch's only key. A value in a memtable is not copied: the copy would
-    /// wait for memory, with no other work to fill the time.
+    /// Records the answer for a batch's only key. A value in a memtable is not copied: the copy
+    /// would wait for memory, with no other work to fill the time.
     #[inline]
     pub(super) fn set_only(&mut self, answer: Answer<'_>) {
         match answer {

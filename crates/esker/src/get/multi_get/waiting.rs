@@ -224,8 +224,8 @@ impl<'b> Waiting<'b> {
         Some(reader.plan(self.context.options, self.keys, &group.which, failed))
     }
 
-    /// Asks the files behind the group's file for the group's last key, whose versions may continue
-    /// there.
+    /// Searches the files behind the group's file for the group's last key, whose versions may
+    /// continue there.
     fn follow(&mut self, group: &Group<'_>) {
         let (super_version, icmp) = (self.super_version, self.super_version.version.icmp());
         let Some(&(last, _)) = group.which.last() else { return };

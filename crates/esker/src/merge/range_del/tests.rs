@@ -158,8 +158,8 @@ fn check_reach(sets: &mut RunTombstones, whole: &mut RunTombstones) {
     }
 }
 
-/// Comparisons of a compaction with `n` tombstones that asks about each key and writes `PARTS`
-/// files.
+/// Number of comparisons in a compaction with `n` tombstones that checks each key and writes
+/// `PARTS` files.
 fn comparisons(shape: RangeShape, n: u32, snapshots: u32) -> u64 {
     const PARTS: u32 = 10;
     let key = |i: u32| i.to_be_bytes();

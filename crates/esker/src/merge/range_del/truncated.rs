@@ -11,8 +11,8 @@ use esker_format::key::{self, InternalKeyComparator, RANGE_END_SENTINEL};
 use esker_format::range_del::FragmentedRangeTombstones;
 use std::ops::Bound;
 
-/// Most joins of adjacent covered ranges from several sets; then the caller asks again from their
-/// end.
+/// Largest number of adjacent covered ranges that one call joins. The caller then calls again from
+/// their end.
 const MAX_JOINED: usize = 32;
 
 /// The user keys at which the tombstones of a file apply.

@@ -1,7 +1,7 @@
 //! Moves of the user's cursor across deleted runs; `deleted_runs/` remembers and skips them.
 //!
-//! A pre-scan ([`DbIter::pre_scan`]) is a scan that only remembers deleted runs. It asks at
-//! intervals whether to continue. When it stops or finds a key, it remembers the run that it has
+//! A pre-scan ([`DbIter::pre_scan`]) is a scan that only remembers deleted runs. At intervals it
+//! checks whether to continue. When it stops or finds a key, it remembers the run that it has
 //! passed.
 
 use super::{DbIter, set};
@@ -10,7 +10,8 @@ use esker_base::comparator::KeyOrder;
 use esker_format::cursor::ScanIterator;
 use esker_format::key;
 
-/// Asked with the user key that a pre-scan has reached. False stops the pre-scan before that key.
+/// Called with the user key that a pre-scan has reached. Returns whether to continue. False stops
+/// the pre-scan before that key.
 pub(crate) type GoesOn = Box<dyn FnMut(&[u8]) -> bool + Send>;
 
 /// State of a pre-scan, which may stop between two visible keys.
@@ -22,7 +23,7 @@ pub(super) struct PreScanState {
 }
 
 impl<I: ScanIterator> DbIter<I> {
-    /// Makes this cursor a pre-scan. After each `every` entries that a move passes, it asks
+    /// Makes this cursor a pre-scan. After each `every` entries that a move passes, it calls
     /// `goes_on` with the user key that it has reached. If the answer is false, the cursor becomes
     /// invalid without an error, and [`DbIter::stopped_at`] is that key. Moves go forward only.
     pub(crate) fn pre_scan(&mut self, every: u64, goes_on: GoesOn) {
@@ -69,8 +70,8 @@ impl<I: ScanIterator> DbIter<I> {
         has_moved
     }
 
-    /// Notes the start of a run. Called forward, with the inner cursor at this call's first deleted
-    /// key, before that key replaces `key`.
+    /// Records the start of a run. Called forward, with the inner cursor at this call's first
+    /// deleted key, before that key replaces `key`.
     #[inline]
     pub(super) fn begin_run_forward(&mut self) {
         if self.icmp.order() == KeyOrder::Bytewise {

@@ -64,8 +64,8 @@ impl Eagerness {
         self.left = self.steps.max(if self.goes_far() { 1 } else { FIRST_STEPS });
     }
 
-    /// Learns from a scan that has ended. The guess rises slowly and falls fast, so that most scans
-    /// of different lengths reach it.
+    /// Adapts to the length of an ended scan. The guess rises slowly and falls fast, so that most
+    /// scans of different lengths reach it.
     fn learn(&mut self) {
         let (usual, now) = (self.usual, 16 * std::mem::take(&mut self.so_far).min(MOST_COUNTED));
         let is_longer = now > usual;

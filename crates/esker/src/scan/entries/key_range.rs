@@ -166,7 +166,7 @@ fn next_key(mut key: Vec<u8>) -> Vec<u8> {
 
 /// The keys that begin with `prefix`.
 /// # Errors
-/// `InvalidArgument` in an order that does not tell where keys with a prefix lie.
+/// `InvalidArgument` in an order that does not determine the place of keys with a prefix.
 pub(crate) fn prefix_span(icmp: &InternalKeyComparator, prefix: &[u8]) -> Result<Span> {
     let behind = behind_prefix(prefix);
     let ends = match icmp.user_comparator().order() {

@@ -592,7 +592,7 @@ fn outside_bounds(cf: &ColumnFamily, file: &FileMeta, options: &ReadOptions) -> 
     below || above
 }
 
-/// A seek may ask prefix filters only if the caller wants nothing but keys with the prefix of the
+/// A seek may use prefix filters only if the caller wants nothing but keys with the prefix of the
 /// seek key; with mere bounds a key could be missed, so bounds alone never turn it on.
 pub(super) fn iterator_table_options(options: &ReadOptions) -> TableReadOptions {
     let mut table_options = table_read_options(options);

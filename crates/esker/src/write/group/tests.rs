@@ -7,7 +7,7 @@
 //!
 //! Shown for every interleaving
 //!  * No writer waits forever (loom reports a deadlock), and there is at most one leader.
-//!  * An acknowledged write is once in the WAL, synced if it asked for a sync, and once in the
+//!  * An acknowledged write is once in the WAL, synced if its options request it, and once in the
 //!    memtables, under its number.
 //!  * Numbers are in the WAL's order, without gaps, and are published in this order. Published
 //!    writes are in the memtables.

@@ -332,7 +332,7 @@ mod models {
     use esker_base::sync::process::atomic::{AtomicUsize, Ordering};
     use loom::thread;
 
-    /// Lets two writers and a reader work on one tree, in all interleavings that loom tells apart
+    /// Lets two writers and a reader work on one tree, in all interleavings that loom distinguishes
     /// with `preemptions` preemptions. The reader sees the records in `old`. It goes forward in one
     /// model and backward in another. At the end a reader sees everything.
     fn model(preemptions: usize, old: &'static [Version], writers: [&'static [Version]; 2]) {

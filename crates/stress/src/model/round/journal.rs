@@ -168,7 +168,7 @@ impl Journal {
         self.unlogged
     }
 
-    /// Notes that a family is being dropped. A flush of the family that replaces it promises
+    /// Records that a family is being dropped. A flush of the family that replaces it promises
     /// nothing about its writes.
     pub(super) fn family_goes(&mut self, family: usize) {
         self.promises.families[family].store(CHANGING, Ordering::SeqCst);
@@ -179,7 +179,7 @@ impl Journal {
         self.promises.families[family].store(id.0, Ordering::SeqCst);
     }
 
-    /// Notes the end of a flush of these families.
+    /// Records the end of a flush of these families.
     pub(super) fn flushed(&self, families: &[usize], atomic: bool) {
         let newest = match atomic && !families.is_empty() {
             true => self.newest.iter().max(),
@@ -188,7 +188,7 @@ impl Journal {
         self.promises.promise_all(newest.copied().unwrap_or_default());
     }
 
-    /// Notes that the database was closed, which flushed writes without a WAL.
+    /// Records that the database was closed, which flushed writes without a WAL.
     pub(super) fn closed(&self) {
         if self.unlogged {
             self.flushed(&[0], true);
@@ -199,7 +199,7 @@ impl Journal {
         self.wrote_at(Position::of_write(sequence), sync, TransactionStage::Changes(changes));
     }
 
-    /// Notes an ingestion, and the last sequence number after it.
+    /// Records an ingestion, and the last sequence number after it.
     pub(super) fn ingested(&mut self, last_sequence: u64, changes: Changes) {
         self.steps += 1;
         let at = Position::of_step(last_sequence, self.steps);
@@ -207,7 +207,7 @@ impl Journal {
         self.promises.ingested.fetch_max(at.0, Ordering::SeqCst);
     }
 
-    /// Notes a step of a transaction, and the last sequence number after it.
+    /// Records a step of a transaction, and the last sequence number after it.
     pub(super) fn stepped(&mut self, last_sequence: u64, sync: bool, what: TransactionStage) {
         self.steps += 1;
         self.wrote_at(Position::of_step(last_sequence, self.steps), sync, what);
@@ -233,7 +233,7 @@ impl Journal {
         }
     }
 
-    /// Notes that `resume` has ended. Earlier refused writes come back from older crashes only.
+    /// Records that `resume` has ended. Earlier refused writes come back from older crashes only.
     pub(super) fn resumed(&mut self) {
         if !self.promises.looked_at.load(Ordering::SeqCst) {
             self.written.retain(|written| written.at.is_some());

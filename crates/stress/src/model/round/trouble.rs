@@ -47,7 +47,7 @@ pub(crate) enum End {
 }
 
 impl Round {
-    /// Notes that the disk begins to fail.
+    /// Records that the disk begins to fail.
     pub(crate) fn trouble_begins(&mut self) {
         self.trouble = Some(Trouble::default());
         self.had_trouble = true;
@@ -89,7 +89,7 @@ impl Round {
         self.verify()
     }
 
-    /// Notes the error in force before the next operation. Returns the number of acknowledged
+    /// Records the error in force before the next operation. Returns the number of acknowledged
     /// writes.
     pub(super) fn look_at_trouble(&mut self) -> usize {
         if self.trouble.is_some() {
@@ -124,14 +124,14 @@ impl Round {
         }
     }
 
-    /// Notes refused writes.
+    /// Records refused writes.
     pub(super) fn unwritten(&mut self, writes: Vec<(usize, ModelWrite)>) {
         let changes = self.with_ids(writes);
         self.undone(TransactionStage::Changes(changes));
     }
 
-    /// Notes a refused step. A step refused because of an earlier error has done nothing,
-    /// and is not noted.
+    /// Records a refused step. A step refused because of an earlier error has done nothing, and is
+    /// not noted.
     pub(super) fn undone(&mut self, what: TransactionStage) {
         let Some(trouble) = &self.trouble else { return };
         let error = self.db().background_error();

@@ -3,7 +3,7 @@ use esker_env::{FileSystem, MemFs};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// A file that tells what is read of it.
+/// A file that records its reads.
 #[derive(Debug)]
 struct Watched {
     inner: Arc<dyn RandomAccessFile>,
@@ -70,8 +70,7 @@ fn any_stretches_hold_what_the_file_holds() {
     }
 }
 
-/// Stretches as a scan asks for them: each begins with a block that lies partly in the last
-/// stretch.
+/// Requests the ranges of a scan. Each begins with a block that lies partly in the last range.
 #[test]
 fn a_scan_reads_no_byte_twice_in_either_direction() {
     for is_direct in [false, true] {
