@@ -119,8 +119,8 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// A buffer that is handed out in parts; each part keeps the buffer alive. All parts are
-/// counted at once, in advance.
+/// A buffer that is shared in parts; each part keeps the buffer alive. All parts are counted at
+/// once, in advance.
 pub struct Parts {
     shared: NonNull<Shared>,
     /// Counted parts that were not taken yet.

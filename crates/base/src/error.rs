@@ -131,7 +131,7 @@ pub enum Severity {
     /// Not a background error.
     #[default]
     NoError,
-    /// Writes go on.
+    /// Writes continue.
     SoftError,
     /// Writes stop until `resume()`.
     HardError,
@@ -209,7 +209,7 @@ impl Error {
 
     /// An error of the operating system. `what` names the operation and the file ("pread 000012.sst
     /// at 4096"). A full disk becomes sub-code `NoSpace`, a missing path `PathNotFound`.
-    /// Interrupted and busy calls are retryable, and so are calls that failed for want of
+    /// Interrupted and busy calls are retryable, and so are calls that failed for lack of
     /// descriptors or memory.
     #[cold]
     pub fn io_with(what: impl fmt::Display, source: std::io::Error) -> Error {

@@ -1,7 +1,7 @@
 //! Vocabulary, primitives and plug-in traits that every crate of Esker uses.
 //!
-//! This crate knows no file, no thread pool and no other crate of Esker. Its public items are
-//! shared between Esker's crates, without any promise to others. Users see the part that `esker`
+//! This crate uses no file, no thread pool and no other crate of Esker. Its public items are shared
+//! between Esker's crates, without any promise to others. Users see the part that `esker`
 //! re-exports.
 //!
 //! Reading order: [`types`] and [`error`] (the vocabulary), [`coding`], [`bytes`] and [`buffer`]

@@ -16,7 +16,7 @@ pub enum InfoLogLevel {
     Warn = 2,
     /// Something failed.
     Error = 3,
-    /// The database cannot go on.
+    /// The database cannot continue.
     Fatal = 4,
     /// Lines at the head of every log file: version, options.
     Header = 5,

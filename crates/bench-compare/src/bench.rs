@@ -243,8 +243,8 @@ pub(crate) fn in_threads<T: Send>(
         let spawn = |number| {
             scope.spawn(move || {
                 barrier.wait();
-                // Each thread reads the clock itself: on a busy machine another thread cannot know
-                // its start.
+                // Each thread reads the clock itself: on a busy machine another thread could read
+                // it much later.
                 let start = Instant::now();
                 let result = work(number);
                 (start, Instant::now(), result)

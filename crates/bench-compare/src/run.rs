@@ -8,7 +8,7 @@
 //!  1. Only one engine works at a time: a child answers after its background work.
 //!  2. The JSON on disk is complete up to the last ended set. It says `partial` until the run has
 //!     ended without error.
-//!  3. A failed engine is named, and skips the rest of the set; the others go on.
+//!  3. A failed engine is named, and skips the rest of the set; the others continue.
 
 use crate::bench::{BenchPlan, StepInfo};
 use crate::directory::WorkDirectory;

@@ -152,8 +152,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// A value larger than the capacity (LRU: than a shard's) is not kept, but still returned.
     /// # Errors
     /// `MemoryLimit` if the limit is strict and held values leave no room, here or in the cache to
-    /// which this one is charged. The error returns the value. In an LRU cache the former value of
-    /// the key is gone then too.
+    /// which this one is charged. The error returns the value. An LRU cache then has also removed
+    /// the key's former value.
     pub fn insert(
         &self,
         key: CacheKey,

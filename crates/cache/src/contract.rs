@@ -54,8 +54,8 @@ impl CacheType {
         }
     }
 
-    /// The type with this name. `hyper_clock_cache`, as in RocksDB, means the automatic one if
-    /// nothing is known about the entries.
+    /// The type with this name. `hyper_clock_cache`, as in RocksDB, means the automatic one without
+    /// an estimated charge.
     /// # Errors
     /// `InvalidArgument` for an unknown name.
     pub fn parse(name: &str, estimated_entry_charge: usize) -> Result<CacheType> {

@@ -1,4 +1,5 @@
-//! One cached value: key, charge and the counts that decide when it goes, in one piece of memory.
+//! One cached value: key, charge and the counts that decide when it is freed, in one piece of
+//! memory.
 //!
 //! In: a value. Out: [`Handle`]s, which keep it alive and charged; [`Borrowed`]s, which keep it
 //! alive as long as a guard.
@@ -26,18 +27,18 @@
 //! Invariants
 //!  1. DEAD is set once and stays: exactly one caller wins. A pin that finds it set takes itself
 //!     back and fails, so legitimate pins of a dead entry only become fewer.
-//!  2. A listing is released (`unlist`) only after every guard has gone that was open when the
-//!     place stopped naming the entry. So within a guard an entry read from a place has a listing,
-//!     `pin` may add without looking first, and taking that back never frees. When pins and
-//!     listings are both zero no thread can find the entry: it is freed at once, by one thread.
+//!  2. A listing is released (`unlist`) only after every guard that was open when the place stopped
+//!     naming the entry has been dropped. So within a guard an entry read from a place has a
+//!     listing, `pin` may add without looking first, and taking that back never frees. When pins
+//!     and listings are both zero no thread can find the entry: it is freed at once, by one thread.
 //!  3. The charge is taken back exactly once: by the thread that sets UNCHARGED, or, without one,
 //!     when the entry is freed.
 //!  4. Key, charge, role, priority and value never change.
 //!  5. A value is read only by a thread that holds a pin, or has found BORROWED set, or set it,
-//!     while DEAD was not. BORROWED stays. So a thread that makes an entry dead and pinless that is
-//!     not BORROWED knows that no thread reads the value, now or later. The value goes at once, and
-//!     only key and counts wait for guards. A cache that is too small evicts mostly unread values,
-//!     and a thread that sleeps under a guard delays everything that waits.
+//!     while DEAD was not. BORROWED stays. So if a thread makes an entry dead and pinless that is
+//!     not BORROWED, no thread reads the value, now or later. The value is freed at once, and only
+//!     key and counts wait for guards. A cache that is too small evicts mostly unread values, and a
+//!     thread that sleeps under a guard delays everything that waits.
 //!  6. An entry keeps its home, and with it the memory it lies in: it may outlive the cache.
 
 use crate::contract::{CachePriority, Visited};
@@ -78,8 +79,8 @@ const ALWAYS_BOXED: bool = cfg!(any(loom, shuttle, esker_asan));
 /// State shared by the entries of one cache: their memory and their charges.
 pub(crate) struct Home<V> {
     pub(crate) ledger: Arc<Ledger>,
-    /// Its memory stays for entries to come: enough for the most entries that have existed at a
-    /// time.
+    /// Its memory stays for later entries. There is enough for the largest number of entries that
+    /// existed at one time.
     slab: Slab<CacheEntry<V>>,
 }
 
@@ -366,8 +367,8 @@ impl<V> CacheEntry<V> {
     /// Releases a listing.
     ///
     /// # Safety
-    /// The caller owns the listing, and every guard that was open while a place still named the
-    /// entry is gone.
+    /// The caller owns the listing, and every guard that was open while a place named the entry is
+    /// dropped.
     pub(crate) unsafe fn unlist(entry: NonNull<CacheEntry<V>>) {
         // SAFETY: the listing keeps it.
         let before = unsafe { entry.as_ref() }.state.fetch_sub(LISTING, Ordering::Release);
@@ -387,9 +388,9 @@ impl<V> CacheEntry<V> {
         fence(Ordering::Acquire);
         // The same where fences are not seen.
         #[cfg(esker_tsan)]
-        // SAFETY: the caller is the last to know it, and frees it below.
+        // SAFETY: the caller has the last reference to the entry, and frees it below.
         unsafe { entry.as_ref() }.state.load(Ordering::Acquire);
-        // SAFETY: the caller is the last to know it.
+        // SAFETY: the caller has the last reference to the entry.
         let last = unsafe { entry.as_ref() };
         // SAFETY: it is read once; dropping the entry leaves the field alone.
         let home = ManuallyDrop::into_inner(unsafe { ptr::read(&last.home) });
@@ -419,7 +420,7 @@ impl<V> Drop for CacheEntry<V> {
     fn drop(&mut self) {
         let state = self.state.load(Ordering::Relaxed);
         if state & EMPTY == 0 {
-            // SAFETY: the value is there, and no other thread knows the entry any more.
+            // SAFETY: the value exists, and no other thread refers to the entry.
             unsafe { self.empty() };
         }
         let Some(ledger) = self.ledger() else { return };
@@ -567,8 +568,8 @@ impl<V> Handle<V> {
         CacheEntry::new(PIN | DEAD, about, None, value).into_box()
     }
 
-    /// The last pin of a dead entry takes the charge back, before it goes: afterwards the entry may
-    /// be freed.
+    /// Before the last pin of a dead entry is released, it frees the charge: afterwards the entry
+    /// may be freed.
     #[cold]
     fn uncharge_if_last(&self) -> bool {
         let entry = self.entry();
@@ -576,7 +577,7 @@ impl<V> Handle<V> {
         let charge = entry.about.charge;
         let mut state = entry.state.load(Ordering::Relaxed);
         while state & (PINS | UNCHARGED) == PIN && state & LISTINGS != 0 {
-            // A value that was never read under a guard goes now; until then the pin keeps the
+            // A value that was never read under a guard is freed now; until then the pin keeps the
             // entry.
             let is_unread = state & BORROWED == 0;
             let after = if is_unread { state | UNCHARGED | EMPTY } else { (state - PIN) | UNCHARGED };

@@ -1,7 +1,7 @@
 //! The charges of a cache.
 //!
-//! In: charges, when entries are made and when they go. Out: usage, and counts by role, without a
-//! walk over entries.
+//! In: charges, when entries are made and when they are removed. Out: usage, and counts by role,
+//! without a walk over entries.
 //!
 //! Invariants
 //!  1. `usage` is the sum of the charges of entries in the cache, evicted entries that are still
@@ -135,7 +135,7 @@ impl Ledger {
         self.strict.store(strict, Ordering::Relaxed);
     }
 
-    /// Bytes in use by entries that no table knows. Concurrent updates may make the count negative
+    /// Bytes in use by entries that are in no table. Concurrent updates may make the count negative
     /// briefly.
     pub(crate) fn detached(&self) -> usize {
         usize::try_from(self.detached.load(Ordering::Relaxed)).unwrap_or(0)
@@ -216,7 +216,8 @@ impl Ledger {
         self.shares.len()
     }
 
-    /// Counts entries (or reservations) and their bytes; negative when they go.
+    /// Adds to the numbers of entries (or reservations) and of their bytes. The arguments are
+    /// negative for removed ones.
     #[inline]
     pub(crate) fn count(&self, role: Role, entries: isize, bytes: isize) {
         let share = &self.shares[self.own_share()];

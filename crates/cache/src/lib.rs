@@ -1,7 +1,7 @@
 //! Caches: bounded memory.
 //!
-//! The crate knows keys of 16 bytes, values, and their charges; never the meaning of a key. Public
-//! items are for Esker's own crates and may change at any time.
+//! A key is 16 bytes without a meaning here, and a value has a charge. Public items are for Esker's
+//! own crates and may change at any time.
 //!
 //! Reading order: `contract` has the vocabulary, [`Cache`] is the interface (its `reservation`
 //! charges for memory elsewhere); `entry` is one value with its counts, `slab` the memory of

@@ -6,19 +6,19 @@
 //! own page of memory. A lookup reads little else and would mostly wait for the page table. Here
 //! forty entries share a page, and neither making nor freeing one calls the allocator.
 //!
-//! Slots are numbered. Their memory comes in segments that stay in place until the slab goes; each
-//! is as long as all before it. A slot that was never used is taken from the end; a released slot
-//! comes from a stack (Treiber 1986). The stack's links lie beside the slots, so that a pop may
-//! read a link while another thread fills the slot. There are `STACKS` stacks, so that processors
-//! do not wait for each other. A thread pushes to its own stack and pops from another only if its
-//! own is empty.
+//! Slots are numbered. Their memory is in segments that stay in place until the slab is dropped.
+//! Each segment is as long as all before it. A slot that was never used is taken from the end; a
+//! released slot comes from a stack (Treiber 1986). The stack's links lie beside the slots, so that
+//! a pop may read a link while another thread fills the slot. There are `STACKS` stacks, so that
+//! processors do not wait for each other. A thread pushes to its own stack and pops from another
+//! only if its own is empty.
 //!
 //! ```text
 //! free   pops 32 | number of the uppermost slot 32
 //! ```
 //!
 //! Invariants
-//!  1. A number is in at most one place: on a stack, with one owner, or never handed out.
+//!  1. A number is in at most one place: on a stack, with one owner, or never allocated.
 //!  2. A pop that succeeds has read the right link: another pop in between would have changed
 //!     `pops`. (Only 2^32 pops between one thread's load and its update could hide that.)
 //!  3. Every use of a slot by an owner lies before the next owner's: a push releases, a pop
@@ -56,7 +56,7 @@ struct Segment<T> {
 /// See the head of the file.
 pub(crate) struct Slab<T> {
     segments: [AtomicPtr<Segment<T>>; SEGMENTS],
-    /// Slots that were handed out at least once.
+    /// Slots that were allocated at least once.
     used: CachePadded<AtomicUsize>,
     free: [CachePadded<AtomicU64>; STACKS],
 }
@@ -168,8 +168,8 @@ impl<T> Slab<T> {
 
     #[inline]
     fn segment(&self, index: usize) -> &Segment<T> {
-        // SAFETY: `next` made it before it handed out the first of its slots; it stays until the
-        // slab goes.
+        // SAFETY: `next` made it before it allocated the first of its slots; it stays until the
+        // slab is dropped.
         unsafe { &*self.segments[index].load(Ordering::Acquire) }
     }
 

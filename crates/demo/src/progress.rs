@@ -96,6 +96,6 @@ impl Part {
 }
 
 fn say(line: impl Display) {
-    // The demonstration goes on when standard error is closed.
+    // The demonstration continues when standard error is closed.
     writeln!(std::io::stderr(), "{line}").ok();
 }

@@ -1,4 +1,4 @@
-//! A file system in memory that knows the possible states after a crash.
+//! A file system in memory that tracks the possible states after a crash.
 //!
 //! In: the calls of an engine. Out: [`CrashFs::crash_clone`], at any time and while other threads
 //! run: a file system as a crash at this point could leave it. [`CrashChoices`] chooses among the
@@ -6,8 +6,8 @@
 //!
 //! The model
 //!  - *Killed process*: everything that was flushed survives, names included; bytes that a writable
-//!    file still buffers are lost. The machine goes on: a later power loss may still take data that
-//!    was not synced.
+//!    file still buffers are lost. The machine continues: a later power loss may still take data
+//!    that was not synced.
 //!  - *Power loss, bytes*: each file keeps the bytes of its last `sync`, then a prefix of the later
 //!    appends, overwrites and truncations. The first one that is lost may be torn. Between the
 //!    surviving bytes and the file's former end there may be nothing, zeros, garbage, or some pages

@@ -77,7 +77,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn file_size(&self, path: &Path) -> Result<u64>;
     /// Number of names (hard links) of a file.
     /// # Errors
-    /// `NotSupported` where the file system does not know.
+    /// `NotSupported` if the file system does not provide the number.
     fn link_count(&self, path: &Path) -> Result<u64> {
         Err(Error::not_supported(format!("While count the links of {}", path.display())))
     }
@@ -105,8 +105,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn hold_also(&self, _paths: &[&Path]) -> Result<()> {
         Ok(())
     }
-    /// Whether the file at `path` may be changed, as far as [`FileSystem::hold_directories`] knows.
-    /// One system call.
+    /// Whether the file at `path` may be changed, by the directories of
+    /// [`FileSystem::hold_directories`]. One system call.
     /// # Errors
     /// `IoError`: the lock of its directory is gone, and another process may have the directory.
     fn check_may_change(&self, _path: &Path) -> Result<()> {

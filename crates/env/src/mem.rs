@@ -7,8 +7,7 @@
 //! A file opened with direct I/O has the alignment of a disk with 512-byte sectors: an unaligned
 //! read or write panics.
 //!
-//! [`crate::crash::CrashFs`] is this file system with tracking: it knows the state after a power
-//! loss.
+//! [`crate::crash::CrashFs`] is this file system with tracking of the states after a power loss.
 
 pub(crate) mod content;
 mod direct;

@@ -10,7 +10,7 @@
 //!  2. Every descriptor is closed on `exec`.
 //!  3. Every path is resolved by `Places`: by its name, or from a held directory
 //!     (`posix/held.rs`).
-//!  4. An open that fails for want of a descriptor closes other files and tries again
+//!  4. An open that fails for lack of a descriptor closes other files and tries again
 //!     (`descriptors.rs`).
 //!
 //! Random reads use one `pread` each. Several reads go to the kernel together where that is

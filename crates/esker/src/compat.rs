@@ -9,7 +9,7 @@
 //!  1. Inspection changes nothing and takes no lock. It reads every entry, because no property
 //!     lists the kinds of entries.
 //!  2. A downgrade consists of flushes, compactions and a fresh MANIFEST. If it is interrupted, the
-//!     database is whole, and the next downgrade goes on.
+//!     database is whole, and the next downgrade continues.
 //!  3. Contents that the older version cannot represent (families without timestamps in their
 //!     tables) are refused before anything is written.
 

@@ -119,7 +119,7 @@
 //! another one, and `get_opt(&options, &family, key)` takes options, too. Options always come
 //! first.
 //!
-//! # Where to go on
+//! # Where to continue
 //!
 //! * [`options`]: every option, its unit, its default, and when it may change.
 //! * [`txn`]: which transactions find which conflicts; [`observe`]: events, statistics,

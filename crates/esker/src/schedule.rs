@@ -1,5 +1,5 @@
-//! Slots and priorities for boxed jobs, and work shared among scoped threads. Knows no job: the
-//! callers decide what runs.
+//! Slots and priorities for boxed jobs, and work shared among scoped threads. The scheduler does
+//! not depend on jobs: the callers decide what runs.
 
 use esker_base::sync::{Arc, Mutex, thread};
 use esker_env::spawn_scoped;

@@ -3,14 +3,14 @@
 //! In: sequence numbers taken and given back. Out: the oldest one, without a lock, and all of them,
 //! for flush and compaction. [`Snapshot`] is the user's handle; it gives its number back through
 //! its owner when the last clone is dropped. Iterators without a snapshot hold a number as well, so
-//! that they can go on over newer files; statistics do not count those.
+//! that they can continue over newer files; statistics do not count those.
 //!
 //! ```text
 //! first -> 17 x1 <-> 20 x3 <-> 21 x1 <- last        one node for each number; a ticket is one
 //! ```
 //!
-//! Taking a number appends a node or counts up the last one, since numbers only rise. Giving it
-//! back goes straight to its node. Both therefore cost the same with one live snapshot and with ten
+//! Taking a number appends a node or counts up the last one, since numbers only rise. A release
+//! finds its node directly. Both therefore cost the same with one live snapshot and with ten
 //! thousand: a mutex that is held for nanoseconds. (Slots for each thread, with an asymmetric
 //! fence, would cost two stores. But another thread may give the number back, and compactions would
 //! read all slots.) Writers never read this list.
@@ -293,7 +293,7 @@ impl LiveSnapshots {
 
 /// The database that takes a number back when the last clone of its snapshot is dropped.
 pub(crate) trait SnapshotOwner: Send + Sync {
-    /// Called when the last holder of this snapshot is gone.
+    /// Called when the last reference to this snapshot is dropped.
     fn release_snapshot(&self, ticket: Ticket);
 
     /// The owner as a concrete type: a read at a snapshot finds the snapshot's database by it.

@@ -204,7 +204,7 @@ pub struct CompactionServiceOutputFile {
     pub file_checksum_func_name: String,
     /// RocksDB's hash of the entries; 0: not made.
     pub paranoid_hash: u64,
-    /// Whether a collector wants it compacted again.
+    /// Whether a collector requests another compaction of the table.
     pub marked_for_compaction: bool,
     /// The table's unique id.
     pub unique_id: [u64; 2],

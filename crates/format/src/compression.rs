@@ -265,7 +265,7 @@ impl Compressor {
     /// A compressor for this codec and effort.
     /// # Errors
     /// `NotSupported` for a codec that this build does not have; `InvalidArgument` for a level that
-    /// zstd does not know.
+    /// zstd does not have.
     pub fn new(kind: CompressionType, options: &CodecOptions) -> Result<Compressor> {
         Ok(Compressor { encoder: encoder(kind, options, &[])?, kind })
     }
@@ -464,7 +464,7 @@ const fn most_expansion(kind: CompressionType) -> u64 {
     }
 }
 
-/// The output of a codec that knows the size beforehand.
+/// The output of a codec, of known size.
 trait Output: DerefMut<Target = [u8]> + From<Vec<u8>> {
     /// `size` bytes, whatever they are.
     fn of(size: usize) -> Result<Self>;

@@ -1,4 +1,4 @@
-//! The grammar of the OPTIONS file. The engine knows the meaning of the keys.
+//! The grammar of the OPTIONS file. The meaning of the keys is the engine's.
 //!
 //! In: text. Out: sections of `key=value`, and back. Source: RocksDB `options/options_parser.cc`.
 //! Page: `docs/format/options.md`.

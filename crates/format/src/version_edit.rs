@@ -124,7 +124,7 @@ pub struct VersionEdit {
     pub blob_file_garbages: Vec<BlobFileGarbage>,
     /// WAL tracking: numbers, with the synced size if known. Read, never written.
     pub wal_additions: Vec<(FileNumber, Option<u64>)>,
-    /// WAL tracking: every smaller number is gone. Read, never written.
+    /// WAL tracking: every WAL with a smaller number is deleted. Read, never written.
     pub wal_deletion: Option<FileNumber>,
     /// The family that this edit changes.
     pub column_family: ColumnFamilyId,

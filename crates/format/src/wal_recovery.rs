@@ -138,7 +138,7 @@ impl WalReplay {
         self.bad_record(offset, why)
     }
 
-    /// Decides on a failed read of a WAL: `SkipAnyCorruptedRecords` goes on with the next WAL,
+    /// Decides on a failed read of a WAL: `SkipAnyCorruptedRecords` continues with the next WAL,
     /// other modes fail.
     /// # Errors
     /// The error itself.
@@ -171,7 +171,7 @@ impl WalReplay {
 
     /// Checks the current WAL's statement about `predecessor`, which was replayed too. `due` is the
     /// sequence number after its end, if known. `is_whole` says that it has at least the stated
-    /// number of records. Returns whether replay goes on: not if the end of `predecessor` was
+    /// number of records. Returns whether replay continues: not if the end of `predecessor` was
     /// silently lost and the mode allows no holes.
     /// # Errors
     /// `Corruption` in a mode where nothing may be lost.

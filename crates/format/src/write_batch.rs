@@ -47,7 +47,7 @@ pub struct BatchContent {
     pub single_delete: bool,
     /// Transaction markers other than no-ops.
     pub transaction_markers: bool,
-    /// Things only some readers know: wide columns, blob indexes, timed puts.
+    /// Features that only some readers support: wide columns, blob indexes, timed puts.
     pub extended: bool,
 }
 

@@ -85,7 +85,7 @@ fn changed(files: &Files, changes: &[[u8; CHANGE]]) -> Option<Files> {
 /// `allow_2pc` RocksDB refuses it, except under `kSkipAnyCorruptedRecords`. There it silently
 /// leaves the section out, so that committed transactions would be lost. The second case is a
 /// section that ends without a beginning, which no writer makes. RocksDB asserts that there is
-/// none, and goes on in builds without assertions.
+/// none, and continues in builds without assertions.
 fn is_stricter_on_purpose(recovery: usize, why: &esker::Error) -> bool {
     match why.kind() {
         ErrorKind::NotSupported => recovery == SKIP_ANY,

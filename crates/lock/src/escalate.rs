@@ -5,7 +5,7 @@
 //!
 //! Escalation coarsens the locks of the locker that holds the most, not those of the requesting
 //! one. Its neighbouring exclusive locks become one, leaf by leaf, if no other locker holds or
-//! wants anything between them and the barrier agrees. Other lockers keep running meanwhile.
+//! requests a lock between them, and the barrier agrees. Other lockers keep running meanwhile.
 //!
 //! Invariant: `LockOwner::escalated` is set under the latch under which locks are joined. A locker
 //! that releases its logged locks takes that latch, and then reads whether it must also sweep for

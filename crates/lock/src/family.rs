@@ -228,7 +228,7 @@ impl LockFamily {
         sum
     }
 
-    /// Grants the requests that wait for `span` and are free to go on.
+    /// Grants the requests that wait for `span` and are free to continue.
     #[inline]
     fn grant(&self, latched: &mut LatchedLeaf<'_>, span: KeySpan<'_>, wakes: &mut Wakes) {
         let leaves = latched.leaves;

@@ -200,7 +200,7 @@ impl LeafState {
         if let Some(pair) = waiters.windows(2).find(|w| w[0].ticket >= w[1].ticket) {
             return Err(format!("out of order: {pair:?}"));
         }
-        // Every request that could go on has been granted, except those that another thread is
+        // Every request that could continue has been granted, except those that another thread is
         // about to decide without latches.
         let idle = waiters.iter().enumerate().find(|(index, w)| {
             !w.bypasses && leaf.contains(order, w.span.as_span()) && self.is_free_for(order, *index, w, &|| 0)

@@ -1,7 +1,7 @@
 //! Locks on keys and ranges of keys, for transactions.
 //!
 //! Lockers (transactions) take shared and exclusive locks in many column families, first come first
-//! served. The crate knows keys as bytes and a comparator; it knows no transactions, files or
+//! served. To this crate keys are bytes in a comparator's order. It has no transactions, files or
 //! threads.
 //!
 //! Reading order: [`cut`](crate::Endpoint) (positions between keys), `fragment` (held locks),

@@ -1,7 +1,7 @@
 //! Waiting requests and their queue.
 //!
-//! In: requests in order of arrival. Out: which request blocks which, and which may go on after a
-//! release.
+//! In: requests in order of arrival. Out: which request blocks which, and which may continue after
+//! a release.
 //!
 //! Fairness. A request is granted when no other owner *holds* a conflicting lock and no *earlier*
 //! conflicting request waits. An owner older than a waiting request passes it: the owner's stamp,

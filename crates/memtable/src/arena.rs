@@ -9,7 +9,7 @@
 //! (lookups took 0.6 times as long, `docs/design/0001-memtable.md`).
 //!
 //! Invariants
-//!  1. No byte is handed out twice; memory that was handed out stays in place until the drop.
+//!  1. No byte is allocated twice; memory that was allocated stays in place until the drop.
 //!  2. `allocated` is the sum of the sizes of all blocks, as requested from the allocator.
 //!  3. Lock order: a shard's, then the blocks'.
 
@@ -28,14 +28,15 @@ use std::ptr::NonNull;
 const FIRST_BLOCK_BYTES: usize = 4 << 10;
 /// The largest chunk, and so the most memory that one thread may leave unused.
 const MAX_CHUNK_BYTES: usize = 64 << 10;
-/// A memtable of this size gets huge pages, if it wants them: one more page is small beside it.
+/// A memtable of this size gets huge pages, if its options request them: one more page is small
+/// beside it.
 const HUGE_FROM_BYTES: usize = 16 << 20;
-/// Number of cache lines to prefetch of the memory that will be handed out next.
+/// Number of cache lines to prefetch of the memory that will be allocated next.
 const NEXT_RECORD_LINES: usize = 3;
 /// Blocks begin at a multiple of this; nothing in the arena needs more.
 const BLOCK_ALIGN: usize = 128;
 
-/// Memory between two addresses, handed out from the front.
+/// Memory between two addresses, allocated from the front.
 #[derive(Debug)]
 struct Chunk {
     at: *mut u8,
@@ -111,8 +112,8 @@ pub(crate) struct Arena {
     allocated: AtomicUsize,
     /// The part of `allocated` that chunks and large requests have taken.
     carved: AtomicUsize,
-    /// The part of `allocated` that the budget knows: 0 while there is only a first block. Changed
-    /// under `blocks`.
+    /// The part of `allocated` that was reported to the budget: 0 while there is only a first
+    /// block. Changed under `blocks`.
     budgeted: AtomicUsize,
     block_bytes: usize,
     /// Where growth is expected to end. Blocks end there, too.

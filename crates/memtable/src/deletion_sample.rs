@@ -155,7 +155,8 @@ impl DeletionSample {
         }
         (keys.deletions, keys.taken) = (now, keys.sampled);
         let fresh = std::mem::take(&mut keys.waiting);
-        // Keep some samples for the next batch: a run may go on without another sampled deletion.
+        // Keep some samples for the next batch: a run may continue without another sampled
+        // deletion.
         let stays = (self.first.div_ceil(4) as usize).saturating_sub(fresh.len()).min(keys.before.len());
         let all: Vec<Place> = keys.before.iter().chain(&fresh).copied().collect();
         let gone = keys.before.len() - stays;

@@ -90,7 +90,7 @@ pub(crate) use own;
 
 /// The parts of an inner node's slots beside the separators.
 struct Children<const N: usize> {
-    /// In lines of their own: every lookup comes by.
+    /// These fields have cache lines of their own, because every lookup reads them.
     nodes: [AtomicPtr<Node<N>>; N],
     /// The snapshots for which the child is dead, with the nodes split off it that are not known
     /// here yet.

@@ -332,7 +332,7 @@ impl Matrix {
     }
 }
 
-/// A model of families that the peer process can make: `ldb` knows one order only.
+/// A model of families that the peer process can make: `ldb` supports one order only.
 fn model_ops_of(peer_process: &PeerProcess) -> ModelOps {
     if *peer_process == PeerProcess::Ldb {
         ModelOps::new(&[("second", FamilyOrder::Bytewise, FamilyMerge::None)])

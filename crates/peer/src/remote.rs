@@ -99,7 +99,7 @@ fn set_service(
     unsafe { (api.options_set_compaction_service.expect(NEEDS_11))(options, service) };
 }
 
-/// The state behind the pointer that RocksDB hands to a callback.
+/// The state behind the pointer that RocksDB passes to a callback.
 /// # Safety
 /// `state` is from [`set_service`] and not destroyed.
 unsafe fn service<'a>(state: *mut c_void) -> &'a Service {
@@ -129,7 +129,7 @@ unsafe extern "C" fn schedule(
     let mut results = service.results.lock();
     let id = results.len().to_string();
     results.insert(id.clone(), result);
-    // SAFETY: the string ends in NUL; no error is wanted.
+    // SAFETY: the string ends in NUL; the error may be NULL.
     unsafe {
         (service.api.compactionservice_scheduleresponse_create.expect(NEEDS_11))(
             c_string(&id).as_ptr(),

@@ -59,7 +59,7 @@ impl Drop for StampedOrder {
     }
 }
 
-/// The state behind the pointer that RocksDB hands to a callback.
+/// The state behind the pointer that RocksDB passes to a callback.
 /// # Safety
 /// `state` is from [`StampedOrder::new`] and not destroyed.
 unsafe fn order<'a>(state: *mut c_void) -> &'a FamilyOrder {
@@ -67,7 +67,7 @@ unsafe fn order<'a>(state: *mut c_void) -> &'a FamilyOrder {
     unsafe { &*state.cast::<FamilyOrder>() }
 }
 
-/// The bytes that RocksDB hands to a callback.
+/// The bytes that RocksDB passes to a callback.
 /// # Safety
 /// There are `len` bytes at `bytes` for the time of the callback.
 unsafe fn bytes<'a>(bytes: *const c_char, len: usize) -> &'a [u8] {
@@ -101,9 +101,9 @@ unsafe extern "C" fn compare(
 ) -> c_int {
     // SAFETY: RocksDB hands the state back.
     let format = unsafe { order(state) }.format;
-    // SAFETY: RocksDB hands over whole keys.
+    // SAFETY: RocksDB passes whole keys.
     let a = unsafe { bytes(a, a_len) };
-    // SAFETY: RocksDB hands over whole keys.
+    // SAFETY: RocksDB passes whole keys.
     let b = unsafe { bytes(b, b_len) };
     let stamped = format.filter(|format| a.len().min(b.len()) >= format.bytes());
     number(stamped.map_or_else(|| a.cmp(b), |format| format.compare(a, b)))
@@ -118,9 +118,9 @@ unsafe extern "C" fn compare_stamps(
 ) -> c_int {
     // SAFETY: RocksDB hands the state back.
     let format = unsafe { order(state) }.format;
-    // SAFETY: RocksDB hands over whole timestamps.
+    // SAFETY: RocksDB passes whole timestamps.
     let a = unsafe { bytes(a, a_len) };
-    // SAFETY: RocksDB hands over whole timestamps.
+    // SAFETY: RocksDB passes whole timestamps.
     let b = unsafe { bytes(b, b_len) };
     number(format.map_or(Ordering::Equal, |format| format.rank(a).cmp(&format.rank(b))))
 }
@@ -138,9 +138,9 @@ unsafe extern "C" fn compare_plain(
     let stamp = unsafe { order(state) }.format.map_or(0, TimestampFormat::bytes);
     let plain_len =
         |len: usize, has_stamp: c_uchar| if has_stamp == 0 { len } else { len.saturating_sub(stamp) };
-    // SAFETY: RocksDB hands over whole keys, and says whether they end in a timestamp.
+    // SAFETY: RocksDB passes whole keys, and says whether they end in a timestamp.
     let a = unsafe { bytes(a, plain_len(a_len, a_has_stamp)) };
-    // SAFETY: RocksDB hands over whole keys, and says whether they end in a timestamp.
+    // SAFETY: RocksDB passes whole keys, and says whether they end in a timestamp.
     let b = unsafe { bytes(b, plain_len(b_len, b_has_stamp)) };
     number(a.cmp(b))
 }

@@ -1,9 +1,9 @@
 //! Random operations of many threads on a real directory, in a process that may be killed at any
 //! time.
 //!
-//! In: [`StressFlags`]. Out: a [`StressReport`], or the first wrong answer. The expected
-//! value of each key is in a file outside of the database (`expected`), so that the next process
-//! knows it too. [`crash_test`] starts these processes and kills them.
+//! In: [`StressFlags`]. Out: a [`StressReport`], or the first wrong answer. The expected value of
+//! each key is in a file outside of the database (`expected`), so that the next process can read
+//! it, too. [`crash_test`] starts these processes and kills them.
 //!
 //! A run opens the database, compares all of it with the expected values, lets the threads work,
 //! closes or only drops it, and begins again, `reopen` times. With injected faults, a failed write

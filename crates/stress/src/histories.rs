@@ -8,8 +8,8 @@
 //! close: at a random file operation of any kind, within openings, too. The contents found then
 //! must be the state after some prefix of the writes, the same in all families. The prefix includes
 //! all promised writes: flushed and synced ones after a power loss, acknowledged ones after the
-//! death of the process, families that were dropped and made. The history goes on from there, with
-//! other options.
+//! death of the process, families that were dropped and made. The history continues from there,
+//! with other options.
 //!
 //! Between crashes every answer is compared with the model: gets, scans, iterators that live on,
 //! snapshots, transactions, beside flushes, compactions, ingested files and threads that write. Now

@@ -5,8 +5,8 @@
 //! The child ([`child`]) writes batches from several threads to two families, and reports each on a
 //! pipe when its write has returned. The parent ([`run`]) kills it (SIGKILL), reads the rest of the
 //! pipe, opens the same database and compares. Each thread's batches up to some number must be
-//! there, none of them half. That number is the last one reported, or one more. The next child goes
-//! on with the same database.
+//! there, none of them half. That number is the last one reported, or one more. The next child
+//! continues with the same database.
 
 use esker::internals::base::sync::thread;
 use esker::internals::env::{Clock, SystemClock, on_threads, spawn_scoped};

@@ -152,8 +152,8 @@ pub fn run(parameters: &ThreadParameters) -> Result<ThreadReport, String> {
     }
     check_all_done(&reopened).map_err(|e| format!("after the reopen: {e}"))?;
     drop(reopened);
-    // Super versions are freed when the epoch moves on. A leak detector would take their blocks for
-    // lost: it does not know the tagged addresses in a block cache's table.
+    // Super versions are freed when the epoch moves on. A leak detector would report their blocks:
+    // it cannot follow the tagged addresses in a block cache's table.
     for _ in 0..100 {
         epoch::collect();
     }

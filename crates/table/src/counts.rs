@@ -50,7 +50,7 @@ pub(crate) fn secondary_hit(statistics: Option<&Arc<Statistics>>, kind: BlockKin
     }
 }
 
-/// The tier below knows the block's key, but not the block.
+/// The tier below has recorded the block's key, but does not have the block.
 pub(crate) fn secondary_remembers(statistics: Option<&Arc<Statistics>>) {
     if let Some(statistics) = statistics {
         statistics.record_tick(Ticker::CompressedSecondaryCacheDummyHits, 1);

@@ -15,7 +15,7 @@
 //! ([`LookupPlan::search`]).
 //!
 //! Invariants
-//!  1. An error belongs to the keys that needed the failed bytes; the others go on.
+//!  1. An error belongs to the keys that needed the failed bytes; the others continue.
 //!  2. A block is held from its lookup to the end of its group or plan, once.
 //!  3. No guard is held while files are read.
 

@@ -136,7 +136,7 @@ impl OpenFiles {
         self.held.lock().blobs.insert(number, file);
     }
 
-    /// Lets go of held files other than these.
+    /// Closes all held files except these.
     pub fn hold_only(&self, tables: &HashSet<FileNumber>, blobs: &HashSet<FileNumber>) {
         let mut held = self.held.lock();
         held.tables.retain(|number, _| tables.contains(number));

@@ -452,8 +452,8 @@ pub struct TableReadOptions {
     pub read_tier: TableReadTier,
     /// Bytes an iterator reads ahead from the start; 0: adapts.
     pub readahead_size: usize,
-    /// Whether an iterator's `seek` may use the prefix filter. The prefix is the one that the scan
-    /// wants (`ScanIterator::set_wanted_prefix_of`). If no key has it, the seek ends at once.
+    /// Whether an iterator's `seek` may use the prefix filter. The prefix is that of
+    /// `ScanIterator::set_wanted_prefix_of`. If no key has it, the seek ends at once.
     pub prefix_filter_on_seek: bool,
     /// A batch may read blocks of all levels at once, some of them needlessly.
     pub async_io: bool,

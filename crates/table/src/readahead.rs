@@ -108,7 +108,7 @@ pub(crate) struct Readahead {
     size: usize,
     most: usize,
     reads_before: u64,
-    /// Number of blocks after the next one that the reader probably wants.
+    /// Number of blocks after the next one that the reader will probably need.
     expected: u32,
     together: Together,
     /// Sequential reads on this course.
@@ -165,7 +165,8 @@ impl Readahead {
         }
     }
 
-    /// Says that the reader goes forward and probably wants this many blocks after the next one.
+    /// Announces that the reader goes forward and will probably need this many blocks after the
+    /// next one.
     #[inline]
     pub(crate) fn expect(&mut self, blocks: u32) {
         self.expected = blocks;

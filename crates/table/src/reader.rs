@@ -66,11 +66,11 @@ pub(crate) struct Access<'r> {
     pub(crate) guard: Option<&'r Guard>,
 }
 
-/// Receives entries; returns whether to go on.
+/// Receives entries; returns whether to continue.
 pub type Visit<'v> = &'v mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool;
 
 /// The place where a read of one key stopped because it would have to wait.
-/// [`TableReader::resume_get`] goes on from there.
+/// [`TableReader::resume_get`] continues from there.
 #[derive(Clone, Copy, Debug)]
 pub struct Missing {
     /// The missing data block. `None` if a block that leads to it is missing: the read then starts
@@ -166,7 +166,7 @@ impl TableReader {
     }
 
     /// `get` that waits for nothing: it returns the missing block, and [`TableReader::resume_get`]
-    /// goes on there without a guard.
+    /// continues there without a guard.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -413,8 +413,8 @@ impl TableReader {
     }
 
     /// Visits the entries of `user_key` in a block, from `seek` on or from the block's start.
-    /// Returns whether the read goes on in the next block: neither `visit` nor another user key has
-    /// ended it.
+    /// Returns whether the read continues in the next block: neither `visit` nor another user key
+    /// has ended it.
     #[inline]
     pub(crate) fn visit_block(
         &self,

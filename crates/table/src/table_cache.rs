@@ -265,7 +265,8 @@ impl TableCache {
         self.options.open_files.keeps_all()
     }
 
-    /// Forgets a file that is about to be deleted. Holders of its reader may go on using it.
+    /// Forgets a file that is about to be deleted. Readers that have the file open may continue to
+    /// use it.
     pub fn evict(&self, number: FileNumber) {
         self.options.open_files.forget_table(number);
     }

@@ -109,8 +109,8 @@ impl std::fmt::Debug for CommandLine {
 impl CommandLine {
     /// Parses arguments, of which the first is the program's name.
     /// # Errors
-    /// The mistake in the arguments, or the requested help or version. It knows its exit
-    /// code and can print itself.
+    /// The mistake in the arguments, or the requested help or version. The error has its exit code
+    /// and can print itself.
     pub fn parse(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<CommandLine, clap::Error> {

@@ -95,6 +95,6 @@ pub(crate) fn run(arguments: &LockBenchArguments, host: &Host) -> CommandOutcome
     if arguments.commits || !arguments.oltp.is_empty() {
         return Ok(());
     }
-    // The output is closed; the measurement goes on.
+    // The output is closed; the measurement continues.
     measure(&options, out).map(|_| ()).map_err(|_| Failure::OutputClosed)
 }

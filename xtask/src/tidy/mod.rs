@@ -1,4 +1,4 @@
-//! Rules of this repository that no compiler knows.
+//! Rules of this repository that no compiler checks.
 //!
 //! In: the tree. Out: nothing, or every violation with its file and line. An exception stands in
 //! `xtask/exceptions.txt` with its reason. An exception that is not needed is itself a violation.

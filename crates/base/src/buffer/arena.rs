@@ -19,7 +19,7 @@
 //!  3. A list's bit is set exactly if the list is not empty.
 //!  4. Free memory that is not given back to the operating system is at most `MOST_IDLE`, or at
 //!     most the memory in use.
-//!  5. The holder of the arena's lock may read and write heads and free pieces. A piece handed out
+//!  5. The holder of the arena's lock may read and write heads and free pieces. A piece allocated
 //!     belongs to its owner.
 
 use super::region::Region;
@@ -152,7 +152,7 @@ impl Place {
     fn write(self, units: u32, before: u32, state: State) {
         let head = Head { units: units.into(), before: before.into(), state: state.into(), _rest: 0 };
         // SAFETY: the place is aligned and lies in a region of the arena, outside pieces that are
-        // handed out.
+        // allocated.
         unsafe { self.0.cast().write(head) };
     }
 
@@ -179,7 +179,7 @@ pub(super) struct BufferArena {
     whole: u32,
     /// Units in use.
     taken: usize,
-    /// Free units that did not go back to the operating system.
+    /// Free units that were not returned to the operating system.
     idle: usize,
 }
 
@@ -211,10 +211,10 @@ impl BufferArena {
 
     /// The number of the arena that the piece's region was added to.
     /// # Safety
-    /// The piece was handed out and not taken back.
+    /// The piece was allocated and not taken back.
     pub(super) unsafe fn number_of(start: NonNull<u8>) -> u32 {
         let region = start.as_ptr().map_addr(|at| at - at % Region::BYTES).cast::<RegionHead>();
-        // SAFETY: `add` wrote it before the first piece of the region was handed out, and nothing
+        // SAFETY: `add` wrote it before the first piece of the region was allocated, and nothing
         // writes it later.
         unsafe { (*region).arena }
     }
@@ -256,7 +256,7 @@ impl BufferArena {
     /// Takes a piece back and joins it with its free neighbours. Returns regions that became
     /// unused.
     /// # Safety
-    /// This arena handed the piece out, and nothing refers to it any more.
+    /// This arena allocated the piece, and nothing refers to it any more.
     pub(super) unsafe fn take_back(&mut self, start: NonNull<u8>) -> Vec<Region> {
         let mut place = Place::of_piece(start);
         debug_assert!(!place.is_free(), "it is here already");
@@ -308,7 +308,7 @@ impl BufferArena {
     /// Removes a region that is one free piece.
     fn remove(&mut self, place: Place) -> Region {
         self.unlink(place);
-        // SAFETY: `add` forgot the region, and none of it is handed out or in a list.
+        // SAFETY: `add` forgot the region, and none of it is allocated or in a list.
         unsafe { Region::from_within(place.0) }
     }
 

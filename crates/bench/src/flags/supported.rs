@@ -196,7 +196,7 @@ flags! {
     /// counts.
     perf_level: i32 = 1;
     /// Operations of a thread between two reports on standard error. 0: 100 at first, and more as
-    /// the thread goes on.
+    /// the thread continues.
     stats_interval: i64 = 0;
     /// Least number of seconds between two reports on standard error, if `stats_interval` is not 0.
     stats_interval_seconds: i64 = 0;

@@ -1,13 +1,13 @@
 //! A cache whose usage is charged to a second cache: a blob cache under the block cache's capacity.
 //!
-//! In: the cache's usage and the bytes about to come in. Out: whether the second cache has room.
+//! In: the cache's usage, and the bytes of the next insert. Out: whether the second cache has room.
 //! Source of the rule: RocksDB `cache/charged_cache.cc`, which charges after each insert and so may
 //! exceed a strict limit.
 //!
 //! Invariants
 //!  1. At the end of each insert the charge is at least the cache's usage: an insert makes room
-//!     before its value comes in, also beside other inserts. Only growth of the cache's own table
-//!     may be uncharged, while the second cache's strict limit has no room for it.
+//!     before its value is inserted, also beside other inserts. Only growth of the cache's own
+//!     table may be uncharged, while the second cache's strict limit has no room for it.
 //!  2. The charge moves in steps. It shrinks when less than three quarters of it are used, at the
 //!     next insert, change of the capacity or erasure of all.
 //!  3. Under the lock the second cache evicts. That may drop any value, but inserts none here.
@@ -97,7 +97,7 @@ impl<V: Send + Sync + 'static> ChargedCache<V> {
     }
 }
 
-/// Whether `charged` may stay, for `wanted` bytes.
+/// Whether the charge `charged` may stay if the usage is `wanted` bytes.
 fn is_right(wanted: usize, charged: usize) -> bool {
     wanted <= charged && wanted >= charged / 4 * 3
 }

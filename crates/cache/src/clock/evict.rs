@@ -17,12 +17,13 @@
 //!  1. Threads share a hand by adding to its position, so no thread waits for another, and no two
 //!     look at the same bucket. A thread takes eight steps of the first hand at a time. It uses up
 //!     the rest of them at its next eviction.
-//!  2. Entries under guards may go: their memory waits for the guards. Entries with handles stay.
-//!  3. Each call ends: after `MAX_TURNS` of the second hand, after a turn in which nothing could go
-//!     or age, or after `effort_cap` pinned entries for each evicted one, unless the limit is
-//!     strict.
+//!  2. Entries under guards may be evicted: their memory waits for the guards. Entries with handles
+//!     stay.
+//!  3. Each call ends: after `MAX_TURNS` of the second hand, after a turn in which no entry was
+//!     evicted or aged, or after `effort_cap` pinned entries for each evicted one, unless the limit
+//!     is strict.
 //!  4. While values of more than one part in `MAX_DEFERRED_SHARE` of the capacity wait for guards,
-//!     no new value comes in. So a reader that sleeps under its guard, or reads a file, does not
+//!     no new value is inserted. So a reader that sleeps under its guard, or reads a file, does not
 //!     make the cache's memory grow. Present values stay and are found.
 //!  5. A call that found nothing to evict is remembered (`barren`). Later calls look at
 //!     `BARREN_BUCKETS` only, until one meets an entry without handles. A call in a cache without
@@ -50,8 +51,8 @@ const BARREN_BUCKETS: usize = 32;
 const DEFERRED_SHARE: usize = 64;
 /// The least limit for [`DEFERRED_SHARE`], in bytes.
 const MIN_DEFERRED_BYTES: usize = 16 << 10;
-/// No new value comes in while waiting values, or waiting entries without their values, exceed the
-/// capacity divided by this.
+/// No new value is inserted while waiting values, or waiting entries without their values, exceed
+/// the capacity divided by this.
 const MAX_DEFERRED_SHARE: usize = 40;
 /// The least limits of waiting bytes: of values, and of entries without theirs. So values of a
 /// cache of more than 1.25 MiB exceed its capacity by at most 2.5 %. An entry without its value has
@@ -117,9 +118,9 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
         let ([whole, emptied], [_, most_emptied]) = (self.ledger.deferred_parts(), self.full_deferred());
         if whole > self.usual_deferred() / 2 || emptied > most_emptied / 2 {
-            // Hands over the memory that this thread has retired, so that a later push finds it:
-            // this thread may not evict again for long. One thread's entries without values are a
-            // few kilobytes. Those of many threads together could refuse new values.
+            // Passes the memory that this thread has retired to the epoch, so that another thread
+            // can free it: this thread may not evict again for long. One thread's entries without
+            // values are a few kilobytes. Those of many threads together could refuse new values.
             guard.flush();
         }
         drop(guard);
@@ -171,8 +172,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         if !next.is_multiple_of(PROBATION_BUCKETS) {
             return next;
         }
-        // Two threads that share a claim may both come here. Then some steps are left out or made
-        // twice.
+        // Two threads that share a claim may both reach this line. Then some steps are left out or
+        // made twice.
         let first = self.probation_hand.fetch_add(PROBATION_BUCKETS, Ordering::Relaxed);
         own.store(first + 1, Ordering::Relaxed);
         first
@@ -291,7 +292,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         MIN_FULL_DEFERRED_BYTES.map(|least| share.max(least))
     }
 
-    /// Whether so much waits for guards that nothing may come in (invariant 4).
+    /// Whether the memory that waits for guards has reached its limit, so that no value is inserted
+    /// (invariant 4).
     pub(crate) fn is_deferred_full(&self) -> bool {
         let most = self.full_deferred();
         let is_full = || self.ledger.deferred_parts().iter().zip(most).any(|(bytes, most)| *bytes > most);

@@ -1,6 +1,7 @@
 //! The clock table: buckets that any number of threads search and change at once, without waiting.
 //!
-//! In: entries with a pin. Out: the living entry with a key. `evict.rs` decides when an entry goes.
+//! In: entries with a pin. Out: the living entry with a key. `evict.rs` decides when an entry is
+//! evicted.
 //!
 //! Three parts of a key's hash choose the three buckets it may be in. A key goes into the second or
 //! third bucket only if the ones before are full, and the first counts it (`spilled`). So nearly
@@ -36,7 +37,7 @@
 //!     reads lie full fences.
 //!  4. A search that finds nothing has looked into the key's buckets while they were its buckets,
 //!     or gives up after `MAX_ATTEMPTS` changes: a cache may always miss.
-//!  5. Nothing here waits: one thread at a time grows the table, and others go on without.
+//!  5. Nothing here waits: one thread at a time grows the table, and others continue without.
 //!  6. A new bucket takes over the spill count of the bucket that is split. The copied count
 //!     includes an insert that spilled from there, or that insert finds `splitting` or a new length
 //!     in step 2 and withdraws. Between their writes and reads lie full fences.
@@ -223,7 +224,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         // SAFETY: a segment is there before the length passes its first bucket; it has room for
         // this one.
         let bucket = unsafe { buckets.add(offset) };
-        // SAFETY: the bucket lies in a live segment; segments stay until the table goes.
+        // SAFETY: the bucket lies in a live segment; segments stay until the table is dropped.
         unsafe { &*bucket }
     }
 
@@ -475,14 +476,14 @@ fn initial_clock(priority: CachePriority, is_revived: bool) -> usize {
     }
 }
 
-/// Gives a listing back once all guards are gone that may have read the place.
+/// Releases a listing once all guards that may have read the place are dropped.
 fn unlist_later<V: Send + Sync + 'static>(entry: NonNull<CacheEntry<V>>, guard: &Guard) {
     struct Sent<V>(NonNull<CacheEntry<V>>);
     let sent = Sent(entry);
     let release = move || {
         let Sent(entry) = sent;
-        // SAFETY: the place stopped naming it before this was deferred, so the guards that were
-        // open then are gone.
+        // SAFETY: the place stopped naming the entry before this call was deferred, so all guards
+        // that were open then are dropped.
         unsafe { CacheEntry::unlist(entry) };
     };
     // SAFETY: the closure owns a listing, and only the closure gives it back; the entry's value is
@@ -494,7 +495,8 @@ impl<V: Send + Sync + 'static> Drop for ClockTable<V> {
     fn drop(&mut self) {
         let guard = epoch::pin();
         for index in 0..self.length() {
-            // Buckets go with the table, but an entry lives on while a guard may reach it.
+            // The drop of the table frees its buckets, but an entry lives on while a guard may
+            // reach it.
             for found in self.bucket(index).entries(&guard) {
                 found.entry.kill_under(&guard);
                 self.clear(&found, None, &guard);

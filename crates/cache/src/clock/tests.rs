@@ -35,7 +35,7 @@ fn put(cache: &Cache<u64>, i: u64, charge: usize, priority: CachePriority) -> Ha
         .handle
 }
 
-/// Waits until no memory waits for guards: guards of other tests come and go.
+/// Waits until no memory waits for guards, some of which belong to other tests.
 fn settle(cache: &Cache<u64>) {
     while cache.deferred_free_usage() > 0 {
         epoch::collect();
@@ -91,7 +91,8 @@ fn a_large_cache_makes_room_for_a_few_more_and_no_other_does() {
                     least = least.min(cache.usage());
                 }
             }
-            // An eviction frees up to one entry more than needed, because entries go whole.
+            // An eviction frees up to one entry more than needed, because entries are evicted
+            // whole.
             assert!(least + spare + 2 * 300 >= capacity, "{least} of {capacity}");
             assert_eq!(cache.usage(), 300 * cache.occupancy_count(), "{cache_type:?}");
             settle(&cache);
@@ -157,13 +158,14 @@ fn threads_that_have_evicted_and_wait_do_not_keep_new_entries_out() {
             });
             is_done.recv().unwrap();
         }
-        // Their retired values go, however long guards of other tests stay.
+        // Waits until their retired values are freed, for any lifetime of the guards of other
+        // tests.
         assert!(epoch::settle(u32::MAX, std::thread::yield_now));
         let waiting = cache.deferred_free_usage();
         drop(not_yet);
         waiting
     });
-    // Beyond 256 KiB of waiting memory nothing comes in.
+    // Beyond 256 KiB of waiting memory no value is inserted.
     assert!(waiting < 160 << 10, "{waiting}");
 }
 
@@ -310,7 +312,7 @@ fn a_useless_lookup_leaves_no_trace() {
         cache.release(cache.lookup(&key(0)).unwrap(), false);
         cache.release(cache.lookup(&key(1)).unwrap(), true);
     }
-    // Two of the three have a clock of zero, and go before the third.
+    // Two of the three have a clock of zero, and are evicted before the third.
     put(&cache, 3, 2, CachePriority::Low);
     assert_eq!((get(&cache, 0), get(&cache, 1), get(&cache, 2)), (None, Some(1), None));
 }

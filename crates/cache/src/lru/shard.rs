@@ -206,7 +206,7 @@ impl<V> LruShard<V> {
             .sum()
     }
 
-    /// Visits up to `count` slots from `first`. Returns where to go on, or `END`.
+    /// Visits up to `count` slots from `first`. Returns where to continue, or `END`.
     pub(super) fn visit(&self, first: usize, count: usize, visit: &mut dyn FnMut(&CacheEntry<V>)) -> usize {
         let end = (first + count).min(self.slots.len());
         // The shard may have shrunk to nothing meanwhile.

@@ -91,7 +91,7 @@ impl Shares {
 
 /// One capacity for both.
 struct Division {
-    /// The wanted shares.
+    /// The target shares of cache and tier.
     shares: Mutex<Shares>,
     /// The shares that the last move applied.
     moving: Mutex<Shares>,
@@ -161,7 +161,7 @@ impl<V> Lower<V> {
         self.tier.insert(Handle::key(&evicted.value), saved, is_forced);
     }
 
-    /// The wanted shares, if there is one capacity for both.
+    /// The target shares, if cache and tier share one capacity.
     pub(crate) fn shares(&self) -> Option<Shares> {
         self.division.as_ref().map(|division| *division.shares.lock())
     }

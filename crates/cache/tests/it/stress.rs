@@ -11,7 +11,7 @@ const THREADS: u64 = 20;
 const KEYS: u64 = 500;
 const CHARGE: usize = 1000;
 
-/// Knows its key, and counts those alive.
+/// A value that stores its key, and counts living values.
 struct Value {
     /// `GONE` when it is dropped: a reader that sees it has read too late.
     key: AtomicU64,

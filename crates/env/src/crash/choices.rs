@@ -6,7 +6,7 @@ use crate::mem::node::{ContentPiece, FileData};
 /// The kind of crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrashKind {
-    /// The process died; the machine goes on.
+    /// The process died; the machine continues.
     ProcessKill,
     /// The machine died.
     PowerLoss,

@@ -157,7 +157,7 @@ fn the_hook_sees_each_operation_and_may_use_the_file_system_below() {
     assert_eq!(fs.op_count(), 3);
 }
 
-/// A thread that sleeps on it goes on at once.
+/// A thread that sleeps on it continues at once.
 #[derive(Debug, Default)]
 struct Counting(AtomicU64);
 

@@ -1,8 +1,8 @@
 //! Files and directories of the real file system.
 //!
 //! A writable file buffers small appends and writes them at its own offset with `pwrite`. So it
-//! overwrites a recycled file in place, and after an error it knows how far it got. The end of
-//! a log is mapped instead (`posix/mapped.rs`).
+//! overwrites a recycled file in place, and after an error its offset is right. The end of a log is
+//! mapped instead (`posix/mapped.rs`).
 //!
 //! Invariants
 //!  1. `written` bytes are in the kernel; the buffer holds the bytes that follow; their sum is

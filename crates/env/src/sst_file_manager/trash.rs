@@ -92,7 +92,8 @@ impl Shared {
         }
     }
 
-    /// Forgets the files for which `gone` is true. Waits until a step of the front file has ended.
+    /// Removes the files for which `gone` is true from all lists. Waits until a step of the front
+    /// file has ended.
     pub(super) fn forget(&self, gone: &dyn Fn(&Path) -> bool) {
         let mut state = self.state.lock();
         let under_way = usize::from(state.is_deleting);

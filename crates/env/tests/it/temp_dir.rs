@@ -1,4 +1,4 @@
-//! A directory of the real file system that goes when it is dropped.
+//! A directory of the real file system that is deleted when it is dropped.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

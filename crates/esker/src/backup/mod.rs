@@ -554,8 +554,8 @@ impl BackupEngine {
             fs.create_dir_if_missing(dir)?;
         }
         let lock = fs.lock_file(&esker_format::file_name::lock_file_name(&db_dir))?;
-        // The directory durably stops being a database before anything else goes; else a power loss
-        // could leave a database without its WALs.
+        // The directory durably stops being a database before any other file is deleted. Otherwise
+        // a power loss could leave a database without its WALs.
         remove_current(fs, &db_dir)?;
         for dir in [&db_dir, &wal_dir] {
             clear(fs, dir)?;

@@ -35,7 +35,7 @@ pub(crate) struct ColumnFamily {
     _end: EndOfFamily,
 }
 
-/// Has the files of a dropped family deleted when its last handle goes, without further calls.
+/// Schedules the deletion of a dropped family's files when its last handle is dropped.
 struct EndOfFamily(Arc<ObsoleteFiles>);
 
 impl Drop for EndOfFamily {

@@ -2,7 +2,7 @@
 //! and dropping a cursor.
 //!
 //! In: cursors whose references the super version itself holds, too. Out: the same cursors. This
-//! module does not know their type.
+//! module does not depend on their type.
 //!
 //! Invariants
 //!  1. An idle cursor does not count as a reference to the super version. It is dropped when

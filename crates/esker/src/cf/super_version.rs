@@ -1,8 +1,8 @@
 //! A super version: one value with the memtables, files and options that a family has together.
 //!
 //! Invariant: every published entry that is not overwritten is in one of the memtables or files. A
-//! new value is installed under the db mutex before the old memtable or file may go. Readers hold
-//! the old value by their guard or by an `Arc`.
+//! new value is installed under the db mutex before the old memtable or file may be freed. Readers
+//! hold the old value by their guard or by an `Arc`.
 
 use super::IdleCursors;
 use crate::deleted_runs::DeletedRunMemory;

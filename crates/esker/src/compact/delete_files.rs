@@ -7,7 +7,7 @@
 //! Invariants
 //!  1. From the time they are picked until the version without them is in force, no compaction
 //!     takes these files.
-//!  2. All of them go in one edit: after a crash all are there or none.
+//!  2. One edit removes all of them: after a crash either all files are in the version, or none.
 
 use crate::cf::ColumnFamily;
 use crate::engine::{Engine, maybe_schedule, publish_super_version, queue_if_due};

@@ -67,7 +67,7 @@ pub(crate) fn background_compaction(engine: &Arc<Engine>) {
 
 /// Runs the task, and releases its marks. Returns the files that were written.
 /// # Errors
-/// The compaction's; the database knows it.
+/// The error of the compaction, which the database has recorded.
 fn run(engine: &Arc<Engine>, task: &mut Task) -> Result<Vec<FileNumber>> {
     if task.plan.is_trivial_move {
         match may_move(task) {

@@ -153,8 +153,8 @@ impl<'a> Outputs<'a> {
         is_border
     }
 
-    /// The new value of an entry that refers to a blob file which should go, and its new type: a
-    /// blob index becomes its value, an entity gets its columns in place.
+    /// The new value and type of an entry that refers to a blob file from which garbage collection
+    /// moves values: a blob index becomes its value, an entity gets its columns in place.
     fn relocated(
         &mut self,
         value_type: ValueType,

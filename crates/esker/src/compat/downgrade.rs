@@ -26,7 +26,7 @@ pub struct Downgrade {
 /// are all families with their options from then on; options that request newer layouts are
 /// lowered. The database must not be open.
 ///
-/// If the call is interrupted, the database is whole, and another call goes on.
+/// If the call is interrupted, the database is whole, and another call continues.
 /// # Errors
 /// `NotSupported`, with nothing changed: names a feature of the database that the version does not
 /// have · `InvalidArgument`: the database does not exist, or has families that are not named ·

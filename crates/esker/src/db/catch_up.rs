@@ -347,7 +347,7 @@ pub(super) fn close_obsolete_files(engine: &Engine) {
     }
 }
 
-/// Families that the primary has dropped: handles go on reading what they have.
+/// Families that the primary has dropped: handles continue reading what they have.
 fn drop_families(engine: &Arc<Engine>, state: &mut DbState, dropped: Vec<ColumnFamilyId>) {
     if dropped.is_empty() {
         return;

@@ -102,7 +102,7 @@ fn names_in(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Vec<String>>> {
     }
 }
 
-/// Deletes the files in `dir` whose names are `wanted`.
+/// Deletes the files in `dir` whose names `wanted` accepts.
 fn delete_files(fs: &dyn FileSystem, dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<()> {
     for name in names_in(fs, dir)?.into_iter().flatten().filter(|name| wanted(name)) {
         fs.delete_file(&dir.join(name))?;

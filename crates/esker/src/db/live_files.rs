@@ -134,7 +134,7 @@ impl Db {
     }
 
     /// Checks that no process has changed the MANIFEST since this one opened the database for
-    /// reading only. As long as it stays the same, no file of the database goes.
+    /// reading only. As long as it stays the same, no file of the database is deleted.
     /// # Errors
     /// `TryAgain`: opening the database again helps.
     pub(crate) fn check_owner_stands_still(&self) -> Result<()> {

@@ -92,8 +92,8 @@ fn supported() -> Vec<String> {
     lines.extend(
         kinds.map(|kind| format!("\t{} supported: {}", kind.option_name(), u8::from(kind.is_built_in()))),
     );
-    // RocksDB prints which instructions the compiler may use, and calls an architecture x86 if it
-    // does not know it.
+    // RocksDB prints which instructions the compiler may use. It prints an unknown architecture as
+    // x86.
     let (arm, x86) =
         (cfg!(all(target_arch = "aarch64", target_feature = "crc")), cfg!(target_feature = "sse4.2"));
     let fast = match (arm, x86) {

@@ -9,7 +9,7 @@
 //! Invariants
 //!  1. A batch's op for a family is applied only if the WAL is numbered at least the family's log
 //!     number: older ones are in its tables.
-//!  2. Sequence numbers advance over every counted op, also of families that are gone.
+//!  2. Sequence numbers advance over every counted op, also of dropped families.
 //!  3. Uncommitted ops cannot be seen afterwards, also where RocksDB has put them into tables.
 //!  4. Read-only recovery writes nothing.
 //!
@@ -60,7 +60,7 @@ pub(super) struct Recovery<'a> {
     pub(super) wal_dir: &'a Path,
     pub(super) db_id: &'a str,
     pub(super) session_id: &'a str,
-    /// Set if another process owns the database and may go on writing. Recovery writes nothing
+    /// Set if another process owns the database and may continue writing. Recovery writes nothing
     /// then.
     pub(super) before_manifest: Option<BeforeManifest>,
     pub(super) info_log: &'a Arc<dyn InfoLog>,
@@ -84,7 +84,7 @@ pub(super) struct RecoveredDb {
     replayed: Vec<FileNumber>,
     /// WALs whose contents are in memtables only (`avoid_flush_during_recovery`), with their bytes.
     pub(super) wals_still_needed: Vec<(FileNumber, u64)>,
-    /// Prepared transactions. They are written to the new WAL, since the old WALs go.
+    /// Prepared transactions. They are written to the new WAL, since the old WALs are deleted.
     pub(super) prepared: Vec<PreparedTransaction>,
     /// WALs of which only a part was applied, each with the length of that part.
     pub(super) cuts: Vec<(FileNumber, u64)>,
@@ -179,11 +179,11 @@ impl Recovery<'_> {
         }
         run.check_not_recycled()?;
         run.check_stop()?;
-        // Three kinds of WALs are not kept. Behind a WAL that ended in doubt, the next open goes on
-        // only in a mode that accepts such an end, and only if no sequence number is missing: a
-        // write without a WAL takes one. The next open would apply a WAL with a part in tables
-        // again, and its merges twice. It may also have no filter, and would apply the records that
-        // a filter dropped.
+        // Three kinds of WALs are not kept. Behind a WAL that ended in doubt, the next open
+        // continues only in a mode that accepts such an end, and only if no sequence number is
+        // missing: a write without a WAL takes one. The next open would apply a WAL with a part in
+        // tables again, and its merges twice. It may also have no filter, and would apply the
+        // records that a filter dropped.
         let in_part = run.families.values().any(|f| !f.new_files.is_empty());
         let is_kept_whole = !(run.ended_in_doubt || run.is_filtered || in_part);
         let flush = !(self.options.avoid_flush_during_recovery && is_kept_whole);
@@ -536,9 +536,9 @@ impl ReplayRun<'_> {
     /// not any more.
     fn follows_predecessor(&mut self, batch: &WriteBatchView<'_>) -> Result<bool> {
         let Some(p) = Predecessor::of_batch(batch) else { return Ok(true) };
-        // An unneeded WAL may have gone. For sections the MANIFEST names the oldest WAL that may be
-        // needed, and this number lags behind. So a WAL that no family needs counts only if it is
-        // there.
+        // An unneeded WAL may have been deleted. For sections the MANIFEST names the oldest WAL
+        // that may be needed, and this number lags behind. So a WAL that no family needs counts
+        // only if it is there.
         let is_wanted = p.number >= self.smallest_wanted
             && (p.number >= self.smallest_needed || self.at.1 == Some(p.number));
         if !is_wanted || p.has_failed() {
@@ -738,7 +738,7 @@ pub(super) fn mode_of(mode: WalRecoveryMode) -> wal_recovery::WalReplayMode {
 /// `wal_dir` with a database of its own is not searched: this database may be a copy of that one,
 /// OPTIONS file included.
 /// # Errors
-/// `InvalidArgument` names the option, if one of the WALs `wanted` is there.
+/// `InvalidArgument` names the option, if one of the WALs `wanted` is in the directory.
 pub(crate) fn check_for_forgotten_wal_dir(
     fs: &dyn FileSystem,
     path: &Path,

@@ -304,13 +304,13 @@ impl OpenWal {
 ///
 /// * `Some(Ok((sequence, batch)))`: the operations of `batch` took the numbers from `sequence` on,
 ///   one each. Batches that were logged together come as one.
-/// * `None`: the iterator has caught up. A later call goes on with what was written meanwhile,
+/// * `None`: the iterator has caught up. A later call continues with what was written meanwhile,
 ///   also in a new WAL. With `manual_wal_flush` a write comes after `flush_wal`.
 /// * `Some(Err(_))`: the end. Later calls give `None`, and [`WalIterator::status`] the error.
 ///   `NotFound`, "Gap in sequence numbers": a write is in no WAL. It was made without a WAL, by an
 ///   ingestion or by a write that failed, or its WAL was deleted before the iterator began.
-///   `Corruption` names the file. To go on, copy the database ([`Db::create_checkpoint`]) and begin
-///   behind the copy's last number.
+///   `Corruption` names the file. To continue, copy the database ([`Db::create_checkpoint`]) and
+///   begin behind the copy's last number.
 ///
 /// Operations of two-phase transactions come with their commit. Bytes of
 /// [`WriteBatch::put_log_data`] come where they were written; a batch with nothing else comes only
@@ -328,8 +328,8 @@ pub struct WalIterator {
     begun: bool,
     changes: CommittedChanges,
     record: Vec<u8>,
-    /// Unreadable data that was met: the end of the last file, or a commit before the wanted
-    /// number. Nothing is lost if the next batch has the number that is due.
+    /// Unreadable data: the end of the last file, or a commit before the requested number. Nothing
+    /// is lost if the next batch has the number that is due.
     damage: Option<Error>,
     status: Result<()>,
 }
@@ -418,7 +418,7 @@ impl WalIterator {
         while let Some(xid) = self.changes.missing(&record) {
             match self.section_of(&xid) {
                 Ok(section) => self.changes.add_prepared(xid, section),
-                // Nothing is lost if the wanted number comes after this commit.
+                // Nothing is lost if the requested number comes after this commit.
                 Err(e) if !self.begun => {
                     self.damage = Some(e);
                     return Ok(None);

@@ -183,7 +183,7 @@ impl Engine {
         epoch::pin().flush();
     }
 
-    /// Hands over all super versions that were replaced before the call, and waits for other
+    /// Passes all super versions that were replaced before the call to the epoch. Waits for other
     /// threads that do the same.
     pub(crate) fn hand_over_all_super_versions(&self) {
         self.hand_over_super_versions();

@@ -182,8 +182,8 @@ fn said(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no message)")
 }
 
-/// Hands over retired values: the thread may sleep for long, and their release must not wait for
-/// its next job.
+/// Passes retired values to the epoch: the thread may sleep for long, and their release must not
+/// wait for its next job.
 fn hand_over() {
     epoch::pin().flush();
 }

@@ -33,7 +33,7 @@ pub(crate) struct QueuedManualCompaction {
     pub(crate) max_subcompactions: u32,
     /// Set to stop it: the caller's own flag, if it has one.
     pub(crate) canceled: Arc<AtomicBool>,
-    /// Whether its caller wants `info`, which the job fills before `done`.
+    /// Whether the caller requested `info`, which the job fills before `done`.
     pub(crate) wants_info: bool,
     pub(crate) info: Option<Box<CompactionJobInfo>>,
     /// The result: the written files.
@@ -68,7 +68,7 @@ pub(crate) struct DbState {
     /// `disable_manual_compaction` calls minus `enable_manual_compaction` calls. Manual compactions
     /// are refused while it is above 0.
     pub(crate) manual_disabled: i64,
-    /// Jobs handed to the pool and not ended.
+    /// Jobs scheduled on the pool that have not ended.
     pub(crate) flushes_scheduled: usize,
     pub(crate) compactions_scheduled: usize,
     /// Scheduled flushes that have not read the queues yet.

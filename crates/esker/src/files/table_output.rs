@@ -105,7 +105,7 @@ impl OutputContext<'_> {
 /// Checks that the tracked files are below their limit.
 /// # Errors
 /// `IoError` with `SpaceLimit`: the files that the `sst_file_manager` tracks have reached their
-/// limit. The database goes on when there is room again.
+/// limit. The database continues when there is room again.
 pub(crate) fn check_space_limit(options: &DbOptions) -> Result<()> {
     match &options.sst_file_manager {
         Some(manager) if manager.is_max_allowed_space_reached() => {
@@ -288,8 +288,8 @@ impl TableOutput {
         })
     }
 
-    /// Adds [`OLDER_VERSIONS`] and the collectors' properties. Returns whether a collector wants
-    /// the file compacted.
+    /// Adds [`OLDER_VERSIONS`] and the collectors' properties. Returns whether a collector requests
+    /// a compaction of the file.
     /// # Errors
     /// Those of the collectors.
     fn finish_collectors(&mut self) -> Result<bool> {

@@ -4,7 +4,7 @@
 //! kinds count as writes, range tombstones over the key, too.
 //!
 //! Invariant: an answer is given only if every later write is still in the searched sources.
-//! Memtables keep all their entries, but know nothing of ingested files. Tables keep entries newer
+//! Memtables keep all their entries, but lack those of ingested files. Tables keep entries newer
 //! than a live snapshot.
 //!
 //! Source: RocksDB `utilities/transactions/transaction_util.cc`, `DBImpl::GetLatestSequenceForKey`.

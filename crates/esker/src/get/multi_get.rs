@@ -89,7 +89,7 @@ struct Batch<'b> {
     settle: &'b mut dyn FnMut(usize, Answer<'_>),
 }
 
-/// Takes a memtable's result for key `i`. Returns whether more entries are wanted.
+/// Takes a memtable's result for key `i`. Returns whether the search needs more entries.
 #[inline]
 fn save(saver: &mut Saver, i: u32, seen: Seen<'_>, settle: &mut dyn FnMut(usize, Answer<'_>)) -> bool {
     match seen {

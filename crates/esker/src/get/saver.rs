@@ -30,7 +30,7 @@ enum State {
     /// A value, which the caller has taken already: see `Saver::settles`.
     Taken,
     Deleted,
-    /// The search goes on elsewhere.
+    /// The search continues elsewhere.
     Suspended,
     Failed(Error),
 }
@@ -76,8 +76,8 @@ impl Saver {
         self.covering = self.covering.max(sequence);
     }
 
-    /// Takes the next entry; `pin` returns its value with its owner. Returns whether more entries
-    /// are wanted.
+    /// Takes the next entry; `pin` returns its value with its owner. Returns whether the search
+    /// needs more entries.
     #[inline]
     pub(crate) fn save(
         &mut self,

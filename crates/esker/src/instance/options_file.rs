@@ -125,7 +125,7 @@ fn save_options(engine: &Engine, directory: &Path, number: Option<FileNumber>) -
         let number = number.unwrap_or_else(|| engine.numbers.new_file_number());
         (number, engine.db_options().as_ref().clone(), families.collect::<Vec<_>>())
     };
-    // For tools: they know only the database's directory, and may run in another working directory
+    // For tools: they get only the database's directory, and may run in another working directory
     // than this process.
     let is_other = directory == engine.path && engine.wal_dir != engine.path;
     options.wal_dir = if is_other { Some(engine.fs().absolute_path(&engine.wal_dir)?) } else { None };

@@ -75,13 +75,14 @@ pub(crate) struct CompactionIteratorOptions {
     pub keep_history: bool,
     /// With `keep_history`: the oldest readable timestamp; `None`: no bound.
     pub full_history_ts_low: Option<Vec<u8>>,
-    /// With `keep_history`: entries with a newer timestamp go, seen by a snapshot or not.
+    /// With `keep_history`: entries with a newer timestamp are removed, even if a snapshot sees
+    /// them.
     pub trim_ts: Option<Arc<[u8]>>,
     /// With `keep_history`: the range tombstones of all inputs, as stored.
     pub stored_tombstones: Vec<RangeTombstone>,
     /// Whether no deeper level can hold a key; always false for a flush.
     pub key_not_exists_beyond_output_level: KeyNotExistsBeyond,
-    /// Whether values lose their preferred sequence numbers, for readers that do not know them.
+    /// Whether values lose their preferred sequence numbers, for readers that do not support them.
     pub plain_timed_values: bool,
     /// Whether entities get all columns in place, including columns from blob files. Needs `blobs`.
     pub whole_entities: bool,

@@ -13,7 +13,7 @@
 //! costs one comparison with the span's end. At that end the sources are searched again. An entry
 //! hidden by a tombstone of a newer run makes its child seek to the tombstone's end instead of
 //! stepping: all entries of the older run in between are hidden as well. Under a tombstone of its
-//! own run a child steps, and skips the deleted runs that it knows (`merging/skip.rs`).
+//! own run a child steps, and skips its known deleted runs (`merging/skip.rs`).
 //!
 //! Invariants
 //!  1. Every valid child but the current one is in the heap, once; moving forward (backward), each

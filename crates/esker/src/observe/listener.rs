@@ -185,7 +185,7 @@ pub struct CompactionJobInfo {
     pub num_l0_files: usize,
     /// The first level of the inputs.
     pub base_input_level: usize,
-    /// The level that the outputs go to.
+    /// The level of the outputs.
     pub output_level: usize,
     /// Inputs, with their levels.
     pub input_file_infos: Vec<CompactionFileInfo>,

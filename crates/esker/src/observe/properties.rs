@@ -109,7 +109,7 @@ properties! {
     NumRunningCompactionSortedRuns = "num-running-compaction-sorted-runs", Int;
     /// Compactions cancelled on request.
     CompactionAbortCount = "compaction-abort-count", Int;
-    /// Compactions wanted but not scheduled.
+    /// Compactions that are due but not scheduled.
     NumUnscheduledCompactions = "num-unscheduled-compactions", Int;
     /// Esker's own: damaged tables that compactions leave alone.
     NumQuarantinedTables = "num-quarantined-tables", Int;

@@ -91,11 +91,11 @@ reasons! {
         WriteBufferManager => "Write Buffer Manager",
         /// The memtable is full.
         WriteBufferFull => "Write Buffer Full",
-        /// A test wants it.
+        /// A test requested it.
         Test => "Test",
         /// Files in a range are being deleted.
         DeleteFiles => "Delete Files",
-        /// An automatic compaction wants it.
+        /// An automatic compaction requested it.
         AutoCompaction => "Auto Compaction",
         /// `flush` was called.
         ManualFlush => "Manual Flush",

@@ -316,7 +316,7 @@ option_struct! {
         compaction_options_universal: CompactionOptionsUniversal = CompactionOptionsUniversal::default(), mutable;
         /// For `Fifo`. Mutable.
         compaction_options_fifo: CompactionOptionsFifo = CompactionOptionsFifo::default(), mutable;
-        /// Choice of the file that goes first. Default `MinOverlappingRatio`. Fixed.
+        /// The order in which files of a level are compacted. Default `MinOverlappingRatio`. Fixed.
         compaction_pri: CompactionPri = CompactionPri::default(), fixed;
         /// Seconds after which a file is compacted for its age; 0: never. Default: 30 days.
         /// Mutable.
@@ -499,7 +499,7 @@ option_struct! {
 
         /// Options of tables. Their text form has a section of its own. Fixed.
         table: BlockBasedTableOptions = BlockBasedTableOptions::default(), object;
-        /// Objects of an OPTIONS file that this program does not know, as (option, text). Loading
+        /// Objects of an OPTIONS file that this program cannot make, as (option, text). Loading
         /// fills the list. Opening is refused until each option is set to an object of that name.
         /// Fixed.
         unresolved: Vec<(String, String)> = Vec::new(), object;

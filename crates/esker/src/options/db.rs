@@ -143,11 +143,11 @@ option_struct! {
         /// list or remove entries. The option has no text form, as in RocksDB. Default empty.
         /// Fixed.
         db_paths: Vec<super::DbPath> = Vec::new(), object;
-        /// Where WAL files go; `None`: in the database's directory. Before a database with live
+        /// Directory of WAL files; `None`: the database's directory. Before a database with live
         /// WALs is opened with another `wal_dir`, move those WALs there. Default `None`. Fixed.
         wal_dir: Option<PathBuf> = None, fixed;
-        /// Where LOG files go. Their names contain the database's path, so several databases may
-        /// share a directory; `None`: in the database's directory. Default `None`. Fixed.
+        /// Directory of LOG files. Their names contain the database's path, so several databases
+        /// may share a directory; `None`: in the database's directory. Default `None`. Fixed.
         db_log_dir: Option<PathBuf> = None, fixed;
         /// Seconds after its last write that a WAL stays in the directory `archive` of the WAL
         /// directory, where [`Db::get_updates_since`](crate::Db::get_updates_since) reads it. A
@@ -285,7 +285,7 @@ option_struct! {
         /// Runs compactions elsewhere. Compactions of which it makes nothing run here. Default
         /// `None`. Fixed.
         compaction_service: Option<Arc<dyn super::CompactionService>> = None, object;
-        /// Where LOG lines go; `None`: the file LOG. Default `None`. Fixed.
+        /// Destination of LOG lines; `None`: the file LOG. Default `None`. Fixed.
         info_log: Option<Arc<dyn InfoLog>> = None, object;
         /// Files, clock and threads. Default: the machine's. Fixed.
         env: Env = Env::default(), object;
@@ -346,7 +346,7 @@ option_struct! {
         allow_ingest_behind: bool = false, fixed;
         /// Accepted without effect: messages are the same in both modes. Default false. Fixed.
         allow_data_in_errors: bool = false, fixed;
-        /// Accepted without effect: compactions count wrong uses of single deletions, and go on.
+        /// Accepted without effect: compactions count wrong uses of single deletions, and continue.
         /// Default true. Fixed.
         enforce_single_del_contracts: bool = true, fixed;
         /// Accepted without effect: `paranoid_file_checks` compares whole entries. Default true.

@@ -2,8 +2,8 @@
 //!
 //! In: the declarations in `db.rs` and `cf.rs`; the names in `table_options.rs`, whose struct is in
 //! `esker_table`. Out: the structs with their defaults and setters, and for each struct a table
-//! that knows every option's RocksDB name, help, kind, parser and printer. OPTIONS files,
-//! `set_options` and command-line strings all go through that table, so one place spells a name.
+//! with every option's RocksDB name, help, kind, parser and printer. OPTIONS files, `set_options`
+//! and command-line strings all go through that table, so one place spells a name.
 //!
 //! Invariants
 //!  1. A name occurs once in a table, and is spelled as in RocksDB.

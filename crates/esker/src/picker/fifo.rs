@@ -103,8 +103,8 @@ fn too_large(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compac
     }
     let level = version.num_non_empty_levels() - 1;
     let files = version.files(level);
-    // In level 0 the oldest file is the last one. In other levels the age is unknown, and the
-    // smallest keys go first.
+    // In level 0 the oldest file is the last one. In other levels the age is unknown, and files
+    // with the smallest keys are deleted first.
     let oldest_first: Vec<&Arc<FileMeta>> =
         if level == 0 { files.iter().rev().collect() } else { files.iter().collect() };
     // With blobs, each file counts the same: the MANIFEST does not say how many blobs belong to a

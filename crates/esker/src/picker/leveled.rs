@@ -255,7 +255,8 @@ impl Picker<'_> {
         None
     }
 
-    /// One file of a level that is due, and the files that must or should go with it.
+    /// Plans a compaction of one file of a due level, and of the files that must or should be
+    /// compacted with it.
     fn pick_file(&self, level: usize, index: usize, score: f64) -> Option<CompactionPlan> {
         let (version, running) = (self.version, self.context.running);
         let round_robin = self.context.options.compaction_pri == CompactionPri::RoundRobin;

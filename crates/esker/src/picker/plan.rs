@@ -67,7 +67,7 @@ pub(crate) struct CompactionPlan {
     pub is_deletion: bool,
     /// Whether outputs stay uncompressed, against the options.
     pub never_compress: bool,
-    /// Entries with a newer timestamp go; `None`: none do for that.
+    /// Entries with a newer timestamp are removed; `None`: no entry is removed for its timestamp.
     pub trim_ts: Option<Arc<[u8]>>,
     /// Whether no file below the output level overlaps the inputs (nor an older file, if that level
     /// is 0): deletions and old versions need not be kept.

@@ -42,7 +42,7 @@ fn find_order(version: &Version, level: usize, context: &PickContext<'_>) -> Vec
                     .then_with(|| version.icmp().compare(&files[a].smallest, &files[b].smallest))
             });
         }
-        // Level 0 is not in key order: there the oldest goes first.
+        // Level 0 is not in key order: there the oldest file is compacted first.
         CompactionPri::RoundRobin if level == 0 => order.sort_by_key(|&i| files[i].smallest_seqno),
         CompactionPri::RoundRobin => {
             if let Some(cursor) = version.compact_cursor(level) {
@@ -85,7 +85,7 @@ fn overlapping_ratios(version: &Version, level: usize, context: &PickContext<'_>
     version.files(level).iter().map(|f| ratio(f)).collect()
 }
 
-/// Lets old files go first, so that not all of them reach their `ttl` at once. Boosting begins at
+/// Compacts old files first, so that not all of them reach their `ttl` at once. Boosting begins at
 /// half the `ttl` for the last level but one, and later for upper levels. The boost of a level
 /// reaches 16 when that of the next level begins.
 struct TtlBooster {

@@ -193,7 +193,7 @@ fn level0_score(
     let base_max = sizes.max_bytes[sizes.base_level];
     if idle > base_max {
         // If level 0 is larger than the base level, its score is above 1 and the base level's is
-        // lower: level 0 goes first.
+        // lower: level 0 is compacted first.
         let base = weigher.weigh(version.levels()[sizes.base_level].weights());
         score = score.max(idle as f64 / base.max(base_max) as f64);
     }

@@ -5,7 +5,7 @@
 //! Invariants
 //!  1. Both ends read one sequence number: the second cursor is opened at the first one's.
 //!  2. An entry comes from one end only: an end stops at the last key that the other end gave.
-//!  3. After an error nothing comes any more.
+//!  3. After an error the iteration has ended.
 
 mod key_range;
 

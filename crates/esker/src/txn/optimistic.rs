@@ -537,7 +537,7 @@ impl OptimisticTransaction {
     }
 
     /// Undoes the writes and forgets the touched keys since the newest save point, and removes it.
-    /// With `Serializable`, touched keys stay touched: the caller knows the values that it has
+    /// With `Serializable`, touched keys stay touched: the caller may use the values that it has
     /// read.
     /// # Errors
     /// `NotFound` if there is no save point.

@@ -57,7 +57,7 @@ pub struct TransactionDbOptions {
     pub locking: Locking,
     /// Default `WriteCommitted`; the others are refused.
     pub write_policy: WritePolicy,
-    /// Take no locks and check nothing: the caller knows that there are no conflicts. Default
+    /// Take no locks and check nothing: the caller guarantees that there are no conflicts. Default
     /// false.
     pub skip_concurrency_control: bool,
     /// In families with user-defined timestamps: whether a key with a timestamp newer than the

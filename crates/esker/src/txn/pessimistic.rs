@@ -328,7 +328,7 @@ impl Transaction {
 
     /// Undoes writes since the newest save point, releases the locks taken since, and removes the
     /// save point. The snapshot becomes that of the save point. With `Serializable` the locks stay,
-    /// because the caller knows the values it has read.
+    /// because the caller may use the values that it has read.
     /// # Errors
     /// `NotFound` if there is none · `InvalidArgument`: the transaction is prepared or over.
     pub fn rollback_to_save_point(&self) -> Result<()> {

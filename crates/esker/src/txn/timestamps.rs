@@ -27,7 +27,7 @@ use esker_format::write_batch::WriteBatch;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// Bytes of the timestamps that transactions know.
+/// Size of the timestamps that transactions support, in bytes.
 pub(super) const TIMESTAMP_BYTES: usize = 8;
 
 /// The timestamp that keys carry until the commit.

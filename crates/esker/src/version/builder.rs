@@ -45,7 +45,7 @@ impl Locations {
     }
 }
 
-/// New levels of files; `None`: the file is gone.
+/// New levels of files; `None`: the file is deleted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocationChanges(HashMap<FileNumber, Option<usize>>);
 
@@ -58,8 +58,8 @@ pub(crate) struct Built {
 }
 
 impl Built {
-    /// Marks the version's files as installed: when their last version goes, they are reported as
-    /// obsolete.
+    /// Marks the version's files as installed: when their last version is dropped, they are
+    /// reported as obsolete.
     pub(super) fn set_installed(&self) {
         self.version.new_files.iter().for_each(|table| table.set_installed());
         self.version.live_blob_files.values().for_each(|blobs| blobs.set_installed());

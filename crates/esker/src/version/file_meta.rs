@@ -144,7 +144,7 @@ impl FileMeta {
         FileMeta { data, table, stats, kept_for, covered_at, hidden_below, level: None }
     }
 
-    /// Marks the file as installed: when its last version goes, it is reported as obsolete.
+    /// Marks the file as installed: when its last version is dropped, it is reported as obsolete.
     pub(super) fn set_installed(&self) {
         self.table.installed.store(true, Ordering::Relaxed);
     }
@@ -206,9 +206,9 @@ impl FileMeta {
     }
 
     /// Records that range tombstones up to this sequence number delete all entries of the file.
-    /// Returns whether that is news; the first call counts. It stays true: a tombstone goes only
-    /// together with all that it deletes, or in favour of a newer one over the same keys that every
-    /// reader sees.
+    /// Returns whether that is news; the first call counts. It stays true: a tombstone is dropped
+    /// only together with all entries that it deletes, or if a newer one that every reader sees
+    /// covers the same keys.
     pub fn set_covered_at(&self, sequence: SequenceNumber) -> bool {
         self.covered_at.compare_exchange(0, sequence.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
@@ -446,7 +446,8 @@ impl ObsoleteFiles {
         self.blobs.lock().extend(blobs);
     }
 
-    /// Has obsolete files looked for once more: a super version goes when the reads under way end.
+    /// Requests another search for obsolete files: a super version is freed when its running reads
+    /// end.
     pub(crate) fn look_again(&self) {
         if self.are_ours() {
             self.told();

@@ -1,7 +1,7 @@
 //! The counters of a database: file numbers and the last sequence number.
 //!
 //! Invariants
-//!  1. A file number is handed out once. Edits carry the counter's value at the time they are
+//!  1. A file number is allocated once. Edits carry the counter's value at the time they are
 //!     logged, so that every file number in a MANIFEST is below its `next_file` (RocksDB 7.8
 //!     deletes live tables with higher numbers).
 //!  2. `last_sequence` never goes back.

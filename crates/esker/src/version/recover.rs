@@ -67,8 +67,8 @@ pub(super) fn recover(
     Ok(recovered)
 }
 
-/// An error of the MANIFEST at `path`. The path stands in front of it, unless the caller's options
-/// are wrong: RocksDB's words then come alone.
+/// An error of the MANIFEST at `path`. The path precedes the message, unless the caller's options
+/// are wrong: then the message has RocksDB's words only.
 pub(super) fn in_manifest(error: Error, path: &Path) -> Error {
     if error.kind() == ErrorKind::InvalidArgument { error } else { error.at(path.display()) }
 }

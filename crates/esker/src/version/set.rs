@@ -116,7 +116,7 @@ pub struct VersionSet {
     oldest_section: Option<FileNumber>,
     prev_log_number: FileNumber,
     tracked_wals: BTreeMap<FileNumber, Option<u64>>,
-    /// The largest sequence number that the MANIFEST knows.
+    /// The largest sequence number in the MANIFEST.
     pub(super) logged_sequence: SequenceNumber,
     pub(super) manifest_number: FileNumber,
     /// The open MANIFEST, if the next edit may be appended to it; otherwise the edit goes to a
@@ -629,7 +629,7 @@ impl VersionSet {
         self.db_id = Some(db_id);
     }
 
-    /// The largest sequence number that the MANIFEST knows.
+    /// The largest sequence number in the MANIFEST.
     pub fn logged_sequence(&self) -> SequenceNumber {
         self.logged_sequence
     }

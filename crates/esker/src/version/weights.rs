@@ -59,7 +59,7 @@ impl Add for Weights {
     }
 }
 
-/// Saturates at 0: more may be known about the subtracted files than when they were added.
+/// Saturates at 0: more properties of a file may be loaded now than when it was added.
 impl Sub for Weights {
     type Output = Weights;
     fn sub(self, other: Weights) -> Weights {

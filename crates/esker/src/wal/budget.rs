@@ -33,8 +33,8 @@ impl ReplayBudget {
         self.bytes_since_flush = 0;
     }
 
-    /// Whether the manager wants a flush, and the replay holds enough memory for one. Otherwise the
-    /// memory of other databases would cause a flush after each batch.
+    /// Whether the manager requires a flush, and the replay uses enough memory for one. Otherwise
+    /// the memory of other databases would cause a flush after each batch.
     pub(crate) fn is_exceeded(&self) -> bool {
         let manager = self.manager.as_ref();
         manager.is_some_and(|m| self.bytes_since_flush >= m.buffer_size() / 8 && m.should_flush())

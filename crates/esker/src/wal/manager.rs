@@ -63,7 +63,7 @@ struct WalFile {
     number: FileNumber,
     writer: LogWriter,
     file: Box<dyn WritableFile>,
-    /// Bytes handed to the kernel; they end with a record.
+    /// Bytes written to the kernel; they end with a record.
     flushed: u64,
     /// Bytes handed to write-back so far.
     range_synced: u64,
@@ -571,7 +571,7 @@ impl Wals {
 
     /// Closes the current file without syncing it.
     /// # Errors
-    /// `IoError` if buffered bytes could not be handed over, or the file not be cut.
+    /// `IoError` if buffered bytes could not be written, or the file could not be truncated.
     pub(crate) fn close(&mut self) -> Result<()> {
         let Some(mut current) = self.current.take() else { return Ok(()) };
         let cut = if self.failed.is_none() { current.cut_old_tail() } else { Ok(()) };

@@ -69,7 +69,8 @@ pub(crate) struct TwoPhaseReplay {
     /// Whether each batch of the present WAL takes one number; `None` until a record shows it.
     by_batch: Option<bool>,
     prepared: BTreeMap<Vec<u8>, Vec<Section>>,
-    /// The last record commits a section that is gone. It took an unknown count of numbers.
+    /// Whether the last record commits a section whose WAL is deleted. It took an unknown count of
+    /// numbers.
     took_unknown: bool,
 }
 
@@ -144,7 +145,7 @@ impl TwoPhaseReplay {
     }
 
     /// Whether this record needs sections to be allowed: it prepares one, or commits one that was
-    /// read. A commit whose section's WAL is gone needs none: tables hold its ops.
+    /// read. A commit whose section's WAL is deleted needs no section: tables have its ops.
     fn needs_sections(&self, batch: &WriteBatchView<'_>) -> bool {
         batch.iter().any(|op| match op {
             BatchOp::BeginPrepare(_) => true,
@@ -155,8 +156,8 @@ impl TwoPhaseReplay {
         })
     }
 
-    /// Whether the sequence number after the last record is known. It is not if that record commits
-    /// a section whose WAL is gone.
+    /// Whether the sequence number after the last record is known. It is unknown if that record
+    /// commits a section whose WAL is deleted.
     pub(crate) fn knows_next_number(&self) -> bool {
         !self.took_unknown
     }
@@ -354,7 +355,7 @@ impl Record<'_> {
     }
 }
 
-/// Hands out sequence numbers as the writer did.
+/// Allocates sequence numbers as the writer did.
 struct Numbers {
     by_batch: bool,
     next: SequenceNumber,

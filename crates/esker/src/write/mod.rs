@@ -4,7 +4,8 @@
 //! acknowledged.
 //!
 //! Steps: join the queue → as leader: make room (`room.rs`) → take a group → number it → WAL (and
-//! sync) → memtables → publish the last sequence number → wake the followers → hand over the lead.
+//! sync) → memtables → publish the last sequence number → wake the followers → hand over
+//! leadership.
 //!
 //! Reading order: this file, `queue` (leaders and followers), `room`, `switch` (a new memtable and
 //! WAL), `group` (the steps of a group), `apply` (batch to memtables), `two_phase`, `flush`.
@@ -162,7 +163,7 @@ impl WritePath {
         self.queue.lead_alone_urgently(|| self.wake_leader())
     }
 
-    /// Wakes a stalled leader, which then checks whether an urgent waiter wants the lead.
+    /// Wakes a stalled leader, which then checks whether an urgent waiter needs leadership.
     fn wake_leader(&self) {
         // Under the state lock: the leader checks the queue before it releases that lock to sleep.
         let state = self.engine.state.lock();
@@ -324,7 +325,7 @@ impl Sink for WritePath {
         }
         let is_damage = refused.error.kind() == ErrorKind::Corruption;
         if taken_back.is_ok() && refused.is_clean && !is_damage {
-            // Gives the numbers back: recovery of recycled WALs wants numbers without gaps.
+            // Frees the numbers again: recovery of recycled WALs needs numbers without gaps.
             let before = own.batch.sequence().0 - 1;
             self.engine.allocated_sequence.store(before, Ordering::Relaxed);
             return refused.error.clone();

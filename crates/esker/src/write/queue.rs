@@ -5,9 +5,9 @@
 //!
 //! A writer that finds no leader leads at once, without allocating or waiting. Other writers spin
 //! briefly, then line up, and the leader writes for all that fit into its group. Before it hands
-//! over, a leader also writes for the waiters in line: if it only woke the next one, all would wait
-//! for a sleeping thread, and the line would never end. A stalled leader lends its lead to requests
-//! that need no room ([`WriteRequest::urgent`]): dropping a family may make room.
+//! over leadership, a leader also writes for the waiters in line: if it only woke the next one, all
+//! would wait for a sleeping thread, and the line would never end. A stalled leader lends its lead
+//! to requests that need no room ([`WriteRequest::urgent`]): dropping a family may make room.
 //!
 //! A waiter's states, and its transitions:
 //!
@@ -111,7 +111,7 @@ impl Waiter {
         self.tell(state, State::Lead(request));
     }
 
-    /// Sleeps until the lead is handed over. REQUIRES: the waiter's request is exclusive.
+    /// Sleeps until this writer gets leadership. REQUIRES: the waiter's request is exclusive.
     fn wait_for_lead(&self) {
         let mut state = self.state.lock();
         while !matches!(*state, State::Lead(_)) {

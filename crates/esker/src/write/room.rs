@@ -244,7 +244,7 @@ fn nothing_will_make_room(engine: &Engine, state: &DbState) -> Option<Error> {
         return None;
     }
     if state.background_error.stops_compactions() {
-        // This error blocks no writes. A planned recovery lifts it, and then writers go on.
+        // This error blocks no writes. A planned recovery lifts it, and then writers continue.
         if state.background_error.is_recovery_planned() {
             return None;
         }

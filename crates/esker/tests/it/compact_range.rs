@@ -264,7 +264,7 @@ fn files_do_not_change_their_level_under_a_plan_that_waits() {
     assert_eq!(db.get("key0007").unwrap().as_deref(), Some(&b"value0"[..]));
 }
 
-/// Holds the first flush until the test lets it go on.
+/// Holds the first flush until the test lets it continue.
 struct HoldsFlush(Mutex<Option<Receiver<()>>>);
 
 impl EventListener for HoldsFlush {

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Reports that a compaction or flush has begun, and holds it until the test lets it go on.
+/// Reports that a compaction or flush has begun, and holds it until the test lets it continue.
 struct Holder {
     begun: Mutex<Sender<()>>,
     go_on: Mutex<Receiver<()>>,

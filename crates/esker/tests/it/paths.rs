@@ -139,7 +139,7 @@ fn check_places(db: &Db, dirs: &[PathBuf]) {
             return;
         }
         last = (found, expected);
-        // Compactions and deletions of obsolete files go on in the background.
+        // Compactions and deletions of obsolete files continue in the background.
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     assert_eq!(last.0, last.1);

@@ -60,7 +60,7 @@ fn writes_behind_a_recycled_wal_survive_though_one_between_them_was_not_logged()
     assert_eq!(db.get("unlogged").unwrap(), None);
 }
 
-/// The next WAL may be empty: then a reader cannot know whether records are missing.
+/// The next WAL may be empty: then a reader cannot find out whether records are missing.
 #[test]
 fn a_recycled_wal_ends_with_its_last_record_once_another_is_begun() {
     for synced in [false, true] {

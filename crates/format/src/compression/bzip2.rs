@@ -34,7 +34,7 @@ pub(super) fn decompress_unsized(data: &[u8]) -> Result<Vec<u8>> {
     inflate(data, u32::MAX as usize)
 }
 
-/// Grows the output as it comes: a stream's length says next to nothing about that of its output.
+/// Grows the output step by step: the length of a stream hardly limits that of its output.
 fn inflate(data: &[u8], most: usize) -> Result<Vec<u8>> {
     let kind = CompressionType::Bzip2;
     let mut stream = Decompress::new(false);

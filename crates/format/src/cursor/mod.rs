@@ -2,8 +2,8 @@
 //! it.
 //!
 //! In: positions and steps. Out: internal keys with their values, in internal-key order.
-//! [`InternalIterator`] is the contract that every reader knows. [`ScanIterator`] extends it for
-//! user scans: combined steps, hints, decoded runs, and skipping of deleted runs.
+//! [`InternalIterator`] is the contract of every cursor. [`ScanIterator`] extends it for user
+//! scans: combined steps, hints, decoded runs, and skipping of deleted runs.
 //!
 //! Invariants
 //!  1. Neither trait has a method with a default. A wrapper that leaves a method out does not

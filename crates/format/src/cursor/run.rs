@@ -17,7 +17,7 @@ use esker_base::{PinnedBytes, SequenceNumber};
 /// Bytes of a key behind the user key: sequence number and type.
 const TRAILER_BYTES: u32 = 8;
 
-/// Entries in the first request of a reader, which may want only a few.
+/// Entries in the first request of a reader, which may need few entries.
 const FIRST_ENTRIES: usize = 16;
 
 /// Most entries in a request: decoded keys should stay in the processor's first cache.

@@ -69,7 +69,8 @@ pub trait ScanIterator: InternalIterator {
     /// `seek_for_prev` have. The cursor may then skip files. `None` lifts the limit. Prefixes
     /// are those of the family's prefix extractor.
     fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>);
-    /// Progress of the scan that this cursor is a part of; zero if the cursor does not know it.
+    /// Progress of the scan that this cursor is a part of; zero if the cursor has no information
+    /// about it.
     fn progress(&self) -> ScanProgress;
     /// Announces that the scan comes from the end of another file, with `progress`.
     fn continue_from(&mut self, progress: ScanProgress);

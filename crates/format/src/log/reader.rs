@@ -3,7 +3,7 @@
 //! Two layers: `Blocks` cuts a block into physical records and checks each;
 //! `LogReader::next_record` joins them to logical records. No bytes of an open record are kept
 //! between two calls: its interruption is an event, and the next call continues behind it. A record
-//! about the log itself empties the open record, which then goes on.
+//! about the log itself empties the open record, which then continues.
 
 use super::compressed::RecordDecompressor;
 use super::{

@@ -10,8 +10,8 @@ const TIMESTAMP_SIZE_BYTES: usize = 6;
 /// RocksDB's code of zstd in a compression record.
 pub(super) const ZSTD: u32 = 7;
 
-/// Makes the bytes of a log. It knows no file and appends to a vector, so that a group of records
-/// is one `write`.
+/// Makes the bytes of a log. It appends to a vector, not to a file, so that a group of records is
+/// one `write`.
 ///
 /// The caller appends all bytes to the log, in order. After a failed append the offsets of file and
 /// writer differ: make a new log, or [`LogWriter::resume`] at the file's real offset.

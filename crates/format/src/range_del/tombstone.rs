@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 /// A tombstone that owns its keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RangeTombstone {
-    /// The first user key that is gone.
+    /// The first deleted user key.
     pub start: Vec<u8>,
     /// The first user key that is not.
     pub end: Vec<u8>,
@@ -45,7 +45,7 @@ impl RangeTombstone {
 /// A tombstone whose keys lie elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RangeTombstoneRef<'a> {
-    /// The first user key that is gone.
+    /// The first deleted user key.
     pub start: &'a [u8],
     /// The first user key that is not.
     pub end: &'a [u8],

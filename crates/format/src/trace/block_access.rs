@@ -4,7 +4,7 @@ use super::{TraceFrame, TraceKind};
 use esker_base::coding::{Decoder, put_fixed32, put_fixed64, put_length_prefixed};
 use esker_base::{Error, Result};
 
-/// The operation that wants a block. The numbers are RocksDB's.
+/// The operation that reads a block. The numbers are RocksDB's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum TableReaderCaller {
@@ -47,7 +47,7 @@ pub struct BlockAccess<'a> {
     pub level: u32,
     /// The table's number.
     pub sst_fd_number: u64,
-    /// The operation that wants the block, one of [`TableReaderCaller`].
+    /// The operation that reads the block, one of [`TableReaderCaller`].
     pub caller: u8,
     /// The cache has the block.
     pub is_cache_hit: bool,
@@ -57,7 +57,7 @@ pub struct BlockAccess<'a> {
     pub get: Option<GetAccess<'a>>,
 }
 
-/// The facts about a get or multi-get that wants a block. Those about the block's content are 0 for
+/// The facts about a get or multi-get that reads a block. Those about the block's content are 0 for
 /// blocks other than data blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GetAccess<'a> {

@@ -195,7 +195,7 @@ fn blob_garbage(d: &mut Decoder<'_>) -> Result<BlobFileGarbage> {
     Ok(garbage)
 }
 
-/// Skips the items behind a blob entry. This version knows no items.
+/// Skips the items behind a blob entry. This version defines no items.
 fn blob_items(d: &mut Decoder<'_>) -> Result<()> {
     loop {
         let tag = d.varint32()?;

@@ -3,7 +3,7 @@ use super::*;
 #[expect(clippy::mut_from_ref, reason = "each call hands out other bytes")]
 fn take(arena: &Arena, len: usize) -> &mut [u8] {
     let place = arena.allocate_record(len, &ShardStats::NONE).unwrap();
-    // SAFETY: `len` bytes that were handed out once, to us.
+    // SAFETY: `len` bytes that were allocated once, to us.
     let bytes =
         unsafe { std::slice::from_raw_parts_mut(place.as_ptr().cast::<std::mem::MaybeUninit<u8>>(), len) };
     bytes.fill(std::mem::MaybeUninit::new(0));

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 const KINDS: [ValueType; 4] =
     [ValueType::Value, ValueType::Deletion, ValueType::Merge, ValueType::SingleDeletion];
 
-/// Orders keys by length, and equal lengths by their bytes: no shortcut knows this order.
+/// Orders keys by length, and equal lengths by their bytes. The engine has no shortcut for this
+/// order.
 #[derive(Debug)]
 struct LengthFirst;
 impl Comparator for LengthFirst {

@@ -50,7 +50,7 @@ use esker_base::ValueType;
 use esker_base::sync::atomic::{AtomicU64, Ordering, fence};
 use esker_format::key::InternalKeyComparator;
 
-/// As an `until`: no end. As a `since` or `head_since`: nothing is known.
+/// As an `until`: no end. As a `since` or `head_since`: no statement.
 const NEVER: u64 = u64::MAX;
 
 /// A reader at a snapshot from `since` on and below `until` finds nothing.
@@ -61,7 +61,7 @@ pub(crate) struct SnapshotRange {
 }
 
 impl SnapshotRange {
-    /// No snapshot: nothing is known.
+    /// No snapshot, so no statement.
     pub(crate) const NONE: SnapshotRange = SnapshotRange { since: 0, until: 0 };
     /// Every snapshot: no reader finds anything.
     const ALL: SnapshotRange = SnapshotRange { since: 0, until: NEVER };

@@ -1,4 +1,4 @@
-//! Databases of others, of which nothing is known but the directory.
+//! Databases of other programs, of which only the directory is known.
 //!
 //! In: a directory. Out: the database, opened as its OPTIONS file says as far as the library can.
 

@@ -34,8 +34,8 @@ fn without_options(dir: &Path) {
     }
 }
 
-/// Whether `ldb` 7.8.3 can read the database without an OPTIONS file. It then knows only one order,
-/// no merge operator, and no prepared transactions.
+/// Whether `ldb` 7.8.3 can read the database without an OPTIONS file. It then supports only one
+/// order, no merge operator, and no prepared transactions.
 fn can_be_asked(fixture: &Fixture) -> bool {
     let plain = fixture.expected().iter().all(|f| f.name == "default");
     let merges = ["ingest", "merge", "wal_unflushed"].iter().any(|name| fixture.name.contains(name));

@@ -1,4 +1,4 @@
-//! Databases with TTL go from hand to hand, with RocksDB's `ldb --ttl` on the other side.
+//! Esker and RocksDB's `ldb --ttl` write databases with TTL in turn.
 
 use esker::{ColumnFamilyDescriptor, DbWithTtl, OpenMode, Options, ReadOptions, WriteBatch};
 use esker_peer::{RocksDb, Tools, require};

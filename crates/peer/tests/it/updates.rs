@@ -70,7 +70,7 @@ fn rocksdb_reads_the_updates_in_eskers_wals_and_archive() {
     let rocksdb = RocksDb::open(copied.path(), KEEP, &[FamilySpec::new("default", "")]).expect("opens");
     assert_eq!(rocksdb_updates(&rocksdb, 0), ours);
     assert_eq!(rocksdb_updates(&rocksdb, 77), ours[38..]);
-    // And goes on with both.
+    // RocksDB continues after both.
     let put = PeerOp::Put { family: "default".to_owned(), key: b"more".to_vec(), value: b"value".to_vec() };
     rocksdb.write(&[put], WriteFlags::default()).expect("written");
     let theirs = rocksdb_updates(&rocksdb, 1);
@@ -79,7 +79,7 @@ fn rocksdb_reads_the_updates_in_eskers_wals_and_archive() {
     assert_eq!(esker_updates(&db, 1), theirs);
 }
 
-/// RocksDB hands out what is only prepared, and then takes the commit for a gap.
+/// RocksDB returns prepared operations before the commit, and then reports the commit as a gap.
 #[test]
 fn a_prepared_transaction_in_eskers_wal_is_a_gap_to_rocksdb_and_none_to_esker() {
     if !is_there() {

@@ -37,7 +37,7 @@ fn recover(fixture: &Fixture, mode: WalRecoveryMode) -> RecoveryOutcome {
 }
 
 /// The same keys, or an error of the same kind; the words of errors are Esker's own. Where RocksDB
-/// fails, Esker may say that it does not know the feature.
+/// fails, Esker may return `NotSupported` for the feature.
 fn agree(is: &RecoveryOutcome, expected: &RecoveryOutcome) -> bool {
     let kind = |text: &str| text.split(':').next().unwrap_or_default().to_owned();
     match (is, expected) {

@@ -168,7 +168,7 @@ impl FaultScript {
         Db::open_cf(&options, dir, names.into_iter().map(descriptor))
     }
 
-    /// Takes the next step; false behind the last. After an error the same call goes on with the
+    /// Takes the next step; false behind the last. After an error the same call continues with the
     /// step after it.
     pub(super) fn step(&mut self, db: &Db) -> Result<bool> {
         let n = self.writes.len();

@@ -275,7 +275,7 @@ fn fifo(options: &mut Options) {
     options.cf.compaction_style = CompactionStyle::Fifo;
 }
 
-/// A flush fails; the measured call lets the database go on.
+/// A flush fails; the measured call lets the database continue.
 fn resume(subject: &mut GrowthSubject) -> Result<Act> {
     subject.db().put("b", VALUE)?;
     subject.fs.add_rule(FaultRule::fail(&[OpKind::Append]).on_name(".sst").forever());

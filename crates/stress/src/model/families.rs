@@ -97,9 +97,9 @@ pub(crate) struct ModelFamilySpec {
 
 impl ModelFamilySpec {
     /// `families` families of a database, at most 10, with `count` keys each. With `shared_orders`,
-    /// only families that RocksDB's reader can read too. It knows no order of these tests and reads
-    /// at no timestamp. In families that merge by `max`, 11.8.1's iterators show bytes from reused
-    /// memory.
+    /// only families that RocksDB's reader can read too. It has no comparator of these tests and
+    /// reads at no timestamp. In families that merge by `max`, 11.8.1's iterators show bytes from
+    /// reused memory.
     pub(crate) fn all(
         rng: &mut fastrand::Rng,
         families: usize,

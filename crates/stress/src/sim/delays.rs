@@ -1,6 +1,6 @@
 //! A scheduler that puts threads to sleep in the middle of their work.
 //!
-//! In: a seed. Out: the thread that goes on. A system may take a thread's processor away in the
+//! In: a seed. Out: the thread that continues. A system may take a thread's processor away in the
 //! middle of its work and give it back thousands of steps later. Other threads then see its work
 //! half done. A random choice at every step lets all threads advance alike, so that none is ever
 //! that late. Here a running thread falls asleep at random, for a number of steps drawn over orders
@@ -9,7 +9,7 @@
 //! on work that is half done there.
 //!
 //! Invariant: while a thread can run, one does. If all are asleep, the one with the earliest end
-//! goes on.
+//! continues.
 
 use esker::internals::base::sync::take_hesitation;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
@@ -72,7 +72,7 @@ impl Scheduler for Delays {
         if awake.is_empty() {
             return ids.min_by_key(|id| (self.asleep.get(id).copied(), usize::from(*id)));
         }
-        // Most of the time the running thread goes on.
+        // Most of the time the running thread continues.
         if let Some(current) = current.filter(|current| awake.contains(current)) {
             if !is_yielding && self.rng.u8(..4) > 0 {
                 return Some(current);

@@ -186,7 +186,8 @@ impl BlobSource {
         self.fs.open_random_access(&path, self.options.use_direct_reads)
     }
 
-    /// Forgets a file that is about to be deleted. Holders of its reader may go on using it.
+    /// Forgets a file that is about to be deleted. Readers that have the file open may continue to
+    /// use it.
     pub fn evict(&self, number: FileNumber) {
         self.options.open_files.forget_blob_file(number);
     }

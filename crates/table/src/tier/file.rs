@@ -2,11 +2,11 @@
 //!
 //! In: blocks. Out: the same blocks; damaged ones count as missing.
 //!
-//! Blocks are appended to segment files (`segment`); the oldest segment goes when the capacity is
-//! used up. Each block's place is kept in memory, and read from the segments at open. A writer
-//! thread empties a bounded queue, so an eviction never waits for the disk. A block that does not
-//! fit into the queue is not stored. A lookup requests readahead from the operating system and
-//! returns; its `wait` reads, so that a batch's reads overlap.
+//! Blocks are appended to segment files (`segment`); the oldest segment is deleted when the
+//! capacity is used up. Each block's place is kept in memory, and read from the segments at open. A
+//! writer thread empties a bounded queue, so an eviction never waits for the disk. A block that
+//! does not fit into the queue is not stored. A lookup requests readahead from the operating system
+//! and returns; its `wait` reads, so that a batch's reads overlap.
 //!
 //! | a block's place | found by a lookup | becomes |
 //! |---|---|---|
@@ -202,7 +202,7 @@ impl FileSecondaryCache {
         self.inner.state.lock().index.len()
     }
 
-    /// Whether it knows none.
+    /// Whether there are no known blocks.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

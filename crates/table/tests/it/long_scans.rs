@@ -48,7 +48,7 @@ fn the_next_scan_of_a_large_table_finds_what_the_cache_could_keep() {
         let kept = cache.occupancy_count() as u64;
         for _ in 0..3 {
             let read = blocks_read(&table, usize::MAX, |_| assert!(cache.usage() <= CAPACITY + 5000));
-            // Each scan adds a quarter of the cache, and other blocks go.
+            // Each scan adds a quarter of the cache, and other blocks are evicted.
             assert!(all - read >= kept / 2, "{cache_type:?}: {read} of {all} were read, {kept} were kept");
         }
     }

@@ -77,7 +77,7 @@ impl CompactionService for Processes {
             worker.kill().expect("a child");
         }
         worker.wait().expect("a child");
-        // As a service does that knows no better: the result, if there is one.
+        // Returns the result, if there is one, as a simple service does.
         let result = std::fs::read(self.dir.join(format!("{id}-result"))).unwrap_or_default();
         (Status::Success, result)
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::rng::Rng;
 
-/// An arena, its regions, and the pieces that are handed out.
+/// An arena, its regions, and the allocated pieces.
 struct Checked {
     arena: BufferArena,
     regions: Vec<NonNull<u8>>,
@@ -28,14 +28,14 @@ impl Checked {
 
     fn give(&mut self, at: usize) {
         let (start, _) = self.taken.swap_remove(at);
-        // SAFETY: the piece was handed out, and nothing refers to it any more.
+        // SAFETY: the piece was allocated, and nothing refers to it any more.
         assert_eq!(unsafe { BufferArena::number_of(start) }, 3);
-        // SAFETY: the piece was handed out by this arena, and nothing refers to it any more.
+        // SAFETY: the piece was allocated by this arena, and nothing refers to it any more.
         let empty = unsafe { self.arena.take_back(start) };
         self.regions.retain(|start| !empty.iter().any(|region| region.at(0) == *start));
     }
 
-    /// Checks invariants 1 to 3, and that `taken` counts the pieces handed out.
+    /// Checks invariants 1 to 3, and that `taken` counts the allocated pieces.
     fn check(&self) {
         let mut free = Vec::new();
         let mut taken = Vec::new();
@@ -151,7 +151,7 @@ fn pieces_are_initialized_and_survive_their_neighbours() {
         }
         checked.trim();
         for &(start, room) in &checked.taken {
-            // SAFETY: it is still handed out, and all of it is initialized.
+            // SAFETY: it is still allocated, and all of it is initialized.
             let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), room) };
             assert!(
                 bytes[..1000].iter().all(|&byte| byte == bytes[0]),

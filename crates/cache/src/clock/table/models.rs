@@ -6,8 +6,7 @@
 //! interleaving:
 //!  * A value that a thread finds is the key's, and alive.
 //!  * At most one living entry has a key.
-//!  * In the end all values are gone, all charges are taken back, and no bucket counts a spilled
-//!    entry.
+//!  * In the end all values and charges are freed, and no bucket counts a spilled entry.
 
 use super::*;
 use crate::entry::{About, Borrowed, Home};
@@ -16,7 +15,7 @@ use crate::role::Role;
 use esker_base::sync::process::atomic::AtomicUsize as Plain;
 use loom::thread;
 
-/// A value that knows its key until it is dropped.
+/// A value that stores its key until it is dropped.
 struct Value {
     key: u64,
     alive: Arc<Plain>,
@@ -131,7 +130,7 @@ impl Model {
         }
         let living: usize = (0..keys).map(|i| self.count(i)).sum();
         assert_eq!((self.table.occupancy(), self.table.ledger.usage()), (living, living));
-        // Three passes: first the clocks come down, then all entries go.
+        // In three passes all clocks reach zero, and all entries are evicted.
         (0..3).for_each(|_| _ = self.table.evict(usize::MAX, usize::MAX));
         assert_eq!(
             (self.table.occupancy(), self.table.ledger.usage(), self.table.ledger.deferred_free()),

@@ -1,6 +1,6 @@
 //! Versions of one user key in neighbouring files of a level. Esker makes no such levels. RocksDB
 //! does: it moves files of level 0 down unchanged if they share only the key at their border. A
-//! reader that finds its key at a file's end goes on into the next file. A compaction takes all
+//! reader that finds its key at a file's end continues into the next file. A compaction takes all
 //! files that share a key.
 
 use super::log_move;

@@ -36,7 +36,7 @@ enum Filtered {
 pub(super) enum ReplayedRecord {
     /// The record was applied or dropped, and its numbers are used up.
     Applied,
-    /// The record was damaged; replay goes on.
+    /// The record was damaged; replay continues.
     Skipped,
     /// Replay of this WAL ends before the record.
     EndsFile,

@@ -141,7 +141,7 @@ impl RunLayers {
     }
 
     /// The range around `user_key` that takes a reader at `snapshot` farthest. Of equal ranges, the
-    /// newest one: it knows more files.
+    /// newest one, because it covers more files.
     pub(super) fn find(
         &self,
         icmp: &InternalKeyComparator,

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A caller that wants no limit may give a huge rate.
+/// A caller may set a huge rate to turn the limit off.
 #[test]
 fn a_rate_beyond_all_bounds_stays_one() {
     use WriteStallCondition::{Delayed, Normal, Stopped};

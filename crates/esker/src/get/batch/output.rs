@@ -116,7 +116,7 @@ impl MultiGetOutput {
     }
 }
 
-/// Where the answers of a batch go.
+/// The destination of a batch's answers.
 pub(crate) trait Output {
     /// Drops the former results and prepares for a batch of `len` keys.
     fn reset(&mut self, len: usize);
@@ -268,7 +268,7 @@ impl PinnedOutput {
         self.chunk = Vec::with_capacity(most.max(bytes));
     }
 
-    /// Hands out the copied values.
+    /// Returns the copied values.
     #[inline]
     fn close_chunk(&mut self) {
         if !self.copied.is_empty() {

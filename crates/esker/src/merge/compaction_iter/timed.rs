@@ -23,8 +23,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.keep_timed_value(head)
     }
 
-    /// Outputs a value under its own sequence number, with its preferred number if readers know
-    /// these.
+    /// Outputs a value under its own sequence number, with its preferred number if readers support
+    /// it.
     pub(super) fn keep_timed_value(&mut self, head: Head) -> Result<()> {
         if self.options.plain_timed_values {
             let (value, _) = split_timed_value(self.input.value(), &self.user_key)?;

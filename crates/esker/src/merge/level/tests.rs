@@ -199,7 +199,7 @@ fn a_kept_cursor_has_the_bounds_of_the_level_that_takes_it() {
     }
     assert!(!after.valid() && after.status().is_ok());
     assert_eq!(*keeper.opener.opened.lock(), [1, 5]);
-    // A level without a position hands over no cursor.
+    // A level without a position gives no cursor to another level.
     drop(after);
     assert!(keeper.kept.lock().is_empty());
 }

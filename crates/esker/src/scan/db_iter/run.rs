@@ -15,7 +15,7 @@
 use super::{DbIter, Value, set};
 use esker_format::cursor::{DecodeAhead, DecodedRun, ScanIterator};
 
-/// Steps in one direction before the cursor decodes ahead, if it knows nothing about earlier scans.
+/// Steps in one direction before the cursor decodes ahead, without information about earlier scans.
 /// The first run takes memory and may read a block early: with fewer steps, scans of 10 to 100 rows
 /// become slower by a tenth to a quarter (docs/performance.md).
 const FIRST_STEPS: u32 = esker_base::probe!(soon: 2, usually: 100);

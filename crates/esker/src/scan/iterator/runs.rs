@@ -10,11 +10,12 @@
 //!  1. `sources` names each child's source, newest first. Two super versions have their common runs
 //!     in the same order.
 //!  2. If one child has skipped, all children are kept, but not their positions.
-//!  3. While there are ranges (`is_planned`), `ahead` knows the files of `sources`; without them it
-//!     knows these or none.
+//!  3. While there are ranges (`is_planned`), `ahead` has the files of `sources`; otherwise it has
+//!     these files or none.
 //!  4. A memtable without entries that the sequence number sees is not among them.
-//!  5. The cursor of a file that one level hands to another has the bounds and options of all, and
-//!     is positioned by its taker; only exchanges at the same sequence number hand any over.
+//!  5. A level may take over the cursor of a file from another level. The cursor has the bounds and
+//!     options of all, and the taking level positions it. This happens only in exchanges at the
+//!     same sequence number.
 
 use super::watch::{RunWatch, WatchedRun};
 mod by_prefix;
@@ -95,13 +96,13 @@ pub(crate) struct Runs {
     ahead: Arc<ScansAhead>,
     /// Whether there are planned scans.
     is_planned: bool,
-    /// Whether `ahead` knows the files.
+    /// Whether `ahead` has the files.
     knows_files: bool,
     /// Its options for reading tables.
     options: TableReadOptions,
     /// Refuses tables.
     filter: Option<ScanTableFilter>,
-    /// The same, if it has all that a super version has and may be handed on.
+    /// The same super version, if it is complete and another iterator may take it over.
     plain: Option<TableReadOptions>,
 }
 
@@ -118,8 +119,7 @@ pub(super) struct PlanTarget {
 /// opens.
 #[derive(Default)]
 struct KeptFiles {
-    /// Whether the files of levels that go may be wanted; not those of planned scans
-    /// beforehand.
+    /// Whether files of removed levels may be needed; not those of planned scans beforehand.
     open: AtomicBool,
     files: Mutex<Vec<(FileNumber, Box<dyn ScanIterator>)>>,
 }
@@ -248,8 +248,8 @@ impl Runs {
         }
     }
 
-    /// Reports the files to the planned scans, unless they know them. The files stay known for
-    /// later ranges.
+    /// Reports the files to the planned scans, unless they have them. The planned scans keep the
+    /// files for later ranges.
     fn tell_files(&mut self) {
         if !self.knows_files {
             let (icmp, tables) = (self.icmp.clone(), self.tables.clone());
@@ -592,8 +592,8 @@ fn outside_bounds(cf: &ColumnFamily, file: &FileMeta, options: &ReadOptions) -> 
     below || above
 }
 
-/// A seek may use prefix filters only if the caller wants nothing but keys with the prefix of the
-/// seek key; with mere bounds a key could be missed, so bounds alone never turn it on.
+/// A seek may use prefix filters only if the caller needs only keys with the prefix of the seek
+/// key. With bounds alone a key could be missed, so bounds alone never turn it on.
 pub(super) fn iterator_table_options(options: &ReadOptions) -> TableReadOptions {
     let mut table_options = table_read_options(options);
     table_options.prefix_filter_on_seek = options.prefix_same_as_start && !options.total_order_seek;

@@ -312,7 +312,7 @@ fn a_file_that_moved_to_another_level_is_handed_over_with_its_place() {
         replace_all(&db, 0);
         let snapshot = db.snapshot();
         if hides {
-            // The range tombstone goes when its file does.
+            // The range tombstone vanishes with its file.
             db.delete_range("key0160", "key0170").unwrap();
         }
         db.put("key0140", "newer").unwrap();

@@ -296,7 +296,7 @@ fn a_wal_that_a_prepared_transaction_keeps_does_not_have_each_write_look_for_roo
     // All other writes of the WAL are in tables, so no flush would release it.
     let wals = || db.engine().wals.lock().alive().count();
     assert!(wals() > 1 && db.engine().wals.lock().total_bytes() > 100_000);
-    // The WAL goes soon after the section was resolved.
+    // The WAL is deleted soon after the section was resolved.
     path.commit_prepared(&WriteOptions::default(), b"one", None, WriteBatch::new()).unwrap();
     assert!(!path.has_room());
     db.put("key", "value").unwrap();

@@ -21,7 +21,7 @@ use esker_base::Result;
 const SHORT_KEY: usize = 32;
 /// If some keys are longer, keys up to this length are joined in registers.
 const MIDDLE_KEY: usize = 64;
-/// A reader that wants fewer entries has not scanned far yet.
+/// A reader that requests fewer entries has not scanned far yet.
 const FEW: usize = 32;
 /// Nothing is decoded backward if an interval has more entries.
 const MAX_INTERVAL: usize = 256;
@@ -52,8 +52,8 @@ struct Stretch {
 }
 
 impl BlockCursor {
-    /// Decodes the current entry and those behind it, as many as the run wants. REQUIRES:
-    /// `valid()`.
+    /// Decodes the current entry and those behind it, up to the number that the run requests.
+    /// REQUIRES: `valid()`.
     #[inline]
     pub fn decode_on(&self, block: &Block, run: &mut DecodedRun) {
         run.clear();

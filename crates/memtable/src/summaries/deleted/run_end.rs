@@ -6,8 +6,8 @@
 //! at the first record that the reader is shown, and may begin and end in the middle of a leaf.
 //!
 //! The nodes are mostly in no processor cache, and each one costs a wait. So the search moves along
-//! a level by the parents' words on their children, and visits a child only where the parent knows
-//! nothing.
+//! a level by the parents' words on their children, and visits a child only where the parent has no
+//! statement about it.
 //!
 //! Invariants
 //!  1. Everything between the place and the end of the run was checked, or lies in the range of a
@@ -32,7 +32,7 @@ const STEPS: usize = match (cfg!(loom), cfg!(shuttle)) {
 const LEVELS: usize = 12;
 /// Records that are prefetched ahead.
 const AHEAD: usize = 16;
-/// Most leaves without a dead state that one skip checks record by record. The next skip goes on
+/// Most leaves without a dead state that one skip checks record by record. The next skip continues
 /// from there.
 const LIVING: usize = 4;
 
@@ -53,7 +53,8 @@ impl<'t> Group<'t> {
         Group { icmp, snapshot, key: None, is_decided: false, before: None }
     }
 
-    /// Takes the next version. True if the reader is shown it, as far as the search knows.
+    /// Takes the next version. True if the reader would see the record, by what the search has
+    /// read.
     #[inline]
     fn shows(&mut self, record: Record<'t>) -> bool {
         let (user_key, trailer) = record.parts();
@@ -119,7 +120,7 @@ impl<'t, const N: usize> Above<'t, N> {
                 self.set(level, node, place + 1);
                 break;
             }
-            // Otherwise the parent does not know `next` yet.
+            // Otherwise the parent has no entry for `next` yet.
             let Some(right) = node.next().filter(|right| std::ptr::eq(right.child(0), next)) else { break };
             self.set(level, right, 0);
             (next, entered) = (right, Some(right));

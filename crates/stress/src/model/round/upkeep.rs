@@ -61,7 +61,7 @@ impl Round {
         Options { db, cf: self.settings.families[family].clone() }
     }
 
-    // ---- families go out and come back
+    // ---- families are exported and imported
 
     /// Exports a family and imports it under its name.
     fn import(&mut self) -> Done {
