@@ -136,8 +136,8 @@ pub(crate) struct FamilyState {
     pub(crate) flushing: bool,
     /// A flush requested during the running one.
     pub(crate) flush_wanted: Option<FlushReason>,
-    /// The family's failed flushes whose error did not become the background error.
-    pub(crate) failed_flushes: FailedFlushes,
+    /// The family's last failed flush whose error did not become the background error.
+    pub(crate) failed_flush: Option<FailedFlush>,
     /// Whether the family is in the compaction queue.
     pub(crate) compaction_queued: bool,
     /// Tables to compact on request. The next version drops deleted tables from the set.
@@ -155,27 +155,22 @@ pub(crate) struct FamilyState {
     pub(crate) next_memtable_id: u64,
 }
 
-/// Flushes that failed without stopping the database, because a listener cleared the error. Callers
-/// that wait for these flushes get the error from here.
-#[derive(Debug, Default)]
-pub(crate) struct FailedFlushes {
-    /// Number of such flushes.
-    pub(crate) count: u64,
-    /// The error of the last one, and the newest memtable that it took.
-    last: Option<(u64, Error)>,
+/// A flush that failed without stopping the database, because a listener cleared the error. Callers
+/// that wait for it get the error from here.
+#[derive(Debug)]
+pub(crate) struct FailedFlush {
+    /// The count of such flushes of the database, with this one.
+    pub(crate) number: u64,
+    /// The newest memtable of the family that the flush took.
+    pub(crate) newest: u64,
+    pub(crate) error: Error,
 }
 
-impl FailedFlushes {
-    /// Records a failed flush of memtables up to `newest`.
-    pub(crate) fn note(&mut self, newest: u64, error: Error) {
-        self.count += 1;
-        self.last = Some((newest, error));
-    }
-
-    /// The error of a flush that took memtable `id` and was not among the first `seen`.
-    pub(crate) fn of(&self, id: u64, seen: u64) -> Option<&Error> {
-        let (newest, error) = self.last.as_ref().filter(|_| self.count > seen)?;
-        (*newest >= id).then_some(error)
+impl FailedFlush {
+    /// Whether a caller gets this error: the caller waits for `memtable`, and began to wait after
+    /// `before` failed flushes of the database.
+    pub(crate) fn concerns(&self, memtable: u64, before: u64) -> bool {
+        self.number > before && self.newest >= memtable
     }
 }
 

@@ -12,7 +12,7 @@ mod set;
 mod super_version;
 mod write_stall;
 
-pub(crate) use column_family::{ColumnFamily, FailedFlushes, FamilyState};
+pub(crate) use column_family::{ColumnFamily, FailedFlush, FamilyState};
 pub(crate) use idle_cursors::IdleCursors;
 pub(crate) use memtables::{MemTableLimits, MemTables};
 pub(crate) use own_writes::OwnWrites;

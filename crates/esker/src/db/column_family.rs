@@ -4,7 +4,7 @@ use super::Db;
 use super::compaction_timer::family_is_there;
 use super::descriptor::{ColumnFamilyDescriptor, family_tables, make_consistent};
 use super::log_header::{FAMILIES_SHOWN, family_lines};
-use crate::cf::{ColumnFamily, FailedFlushes, FamilyState, MemTables, SuperVersion, WriteStall};
+use crate::cf::{ColumnFamily, FamilyState, MemTables, SuperVersion, WriteStall};
 use crate::deleted_runs::DeletedRunMemory;
 use crate::engine::{Engine, UnderWay, maybe_schedule, publish_super_versions};
 use crate::files::{other_directories, take_directories};
@@ -387,7 +387,7 @@ pub(super) fn family_with(
         flush_queued: false,
         flushing: false,
         flush_wanted: None,
-        failed_flushes: FailedFlushes::default(),
+        failed_flush: None,
         compaction_queued: false,
         suggested: BTreeSet::new(),
         stall: WriteStall::default(),

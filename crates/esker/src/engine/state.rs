@@ -56,6 +56,8 @@ pub(crate) struct DbState {
     pub(crate) histories: Histories,
 
     pub(crate) flush_queue: VecDeque<FlushRequest>,
+    /// Count of flushes that failed with an error that a listener cleared.
+    pub(crate) failed_flushes: u64,
     /// Flush jobs whose tables are live, with their families, while listeners are notified.
     pub(crate) flushes_told: Vec<(u64, ColumnFamilyId)>,
     pub(crate) compaction_queue: VecDeque<ColumnFamilyId>,

@@ -20,7 +20,7 @@
 //!     that failed.
 
 use super::build::{BuildTable, BuiltTable, TableBuildJob};
-use crate::cf::ColumnFamily;
+use crate::cf::{ColumnFamily, FailedFlush};
 use crate::engine::{
     DbState, Engine, ErrorReason, FlushRequest, contained, publish_super_versions, queue_flushes,
 };
@@ -80,9 +80,11 @@ fn fail(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &E
 /// Writers stop when memtables pile up, and no other event might request the flush.
 fn go_on(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &Error) {
     let mut state = engine.state.lock();
+    state.failed_flushes += 1;
+    let number = state.failed_flushes;
     for (id, newest) in taken {
         if let Some(family) = state.family_mut(*id) {
-            family.failed_flushes.note(*newest, error.clone());
+            family.failed_flush = Some(FailedFlush { number, newest: *newest, error: error.clone() });
         }
     }
     engine.state_changed.notify_all();

@@ -18,14 +18,12 @@ impl WritePath {
     /// The background error in force, or the flush's error · `ShutdownInProgress`.
     pub(crate) fn flush(&self, families: &[ColumnFamilyId], reason: FlushReason, wait: bool) -> Result<()> {
         let leader = self.lead_alone_urgently();
-        if reason != FlushReason::ErrorRecovery {
-            self.engine.state.lock().background_error.check_writes()?;
-        }
+        let failed_before = self.begin_flush(reason)?;
         self.switch_memtables(&leader, families, reason)?;
         drop(leader);
         let newest = self.queue_sealed(families, reason);
         self.engine.tell_manual_flush(families, reason);
-        if wait { self.wait_for_flush(&newest, reason) } else { Ok(()) }
+        if wait { self.wait_for_flush(&newest, failed_before, reason) } else { Ok(()) }
     }
 
     /// [`WritePath::flush`] that blocks all writes until it is done.
@@ -37,29 +35,27 @@ impl WritePath {
         families: &[ColumnFamilyId],
         reason: FlushReason,
     ) -> Result<()> {
-        self.engine.state.lock().background_error.check_writes()?;
+        let failed_before = self.begin_flush(reason)?;
         self.switch_memtables(leader, families, reason)?;
-        self.flush_sealed(families, reason, true)
+        let newest = self.queue_sealed(families, reason);
+        self.wait_for_flush(&newest, failed_before, reason)
     }
 
-    /// Queues the sealed memtables of these families and, with `wait`, waits until they are in
-    /// tables.
+    /// The count of failed flushes. A caller reads it before it switches memtables: the switch
+    /// already starts the flush, and that may fail at once.
     /// # Errors
-    /// None without `wait`; otherwise the background error in force, or the flush's error ·
-    /// `ShutdownInProgress`.
-    pub(super) fn flush_sealed(
-        &self,
-        families: &[ColumnFamilyId],
-        reason: FlushReason,
-        wait: bool,
-    ) -> Result<()> {
-        let newest = self.queue_sealed(families, reason);
-        if wait { self.wait_for_flush(&newest, reason) } else { Ok(()) }
+    /// The background error in force, unless a recovery flushes.
+    fn begin_flush(&self, reason: FlushReason) -> Result<u64> {
+        let state = self.engine.state.lock();
+        if reason != FlushReason::ErrorRecovery {
+            state.background_error.check_writes()?;
+        }
+        Ok(state.failed_flushes)
     }
 
     /// Queues the sealed memtables of these families; returns the newest waiting memtable of each
     /// family that has one.
-    fn queue_sealed(&self, families: &[ColumnFamilyId], reason: FlushReason) -> Vec<Sealed> {
+    pub(super) fn queue_sealed(&self, families: &[ColumnFamilyId], reason: FlushReason) -> Vec<Sealed> {
         let engine = &self.engine;
         let mut state = engine.state.lock();
         // Earlier memtables that still wait are part of the request.
@@ -73,8 +69,9 @@ impl WritePath {
         all.iter().filter_map(|id| newest_waiting(&state, *id)).collect()
     }
 
-    /// Waits until these memtables and all before them are in tables.
-    fn wait_for_flush(&self, newest: &[Sealed], reason: FlushReason) -> Result<()> {
+    /// Waits until these memtables and all before them are in tables. `failed_before`: the count of
+    /// failed flushes before the request.
+    fn wait_for_flush(&self, newest: &[Sealed], failed_before: u64, reason: FlushReason) -> Result<()> {
         let engine = &self.engine;
         let mut state = engine.state.lock();
         loop {
@@ -87,7 +84,7 @@ impl WritePath {
             engine.check_open()?;
             // If a listener cleared the error, the database retries by itself, and the caller still
             // gets the error.
-            if let Some(error) = newest.iter().find_map(|sealed| sealed.failure(&state)) {
+            if let Some(error) = newest.iter().find_map(|sealed| sealed.failure(&state, failed_before)) {
                 return Err(error.clone());
             }
             if reason != FlushReason::ErrorRecovery {
@@ -245,12 +242,10 @@ impl WritePath {
 }
 
 /// The memtable to wait for in a family.
-struct Sealed {
+pub(super) struct Sealed {
     family: ColumnFamilyId,
     /// The memtable; all memtables before it count too.
     memtable: u64,
-    /// Failed flushes of the family before this request.
-    failures: u64,
 }
 
 impl Sealed {
@@ -261,15 +256,16 @@ impl Sealed {
     }
 
     /// The error of the memtable's flush, if it did not become the background error.
-    fn failure<'a>(&self, state: &'a DbState) -> Option<&'a Error> {
-        state.families.get(&self.family)?.failed_flushes.of(self.memtable, self.failures)
+    fn failure<'a>(&self, state: &'a DbState, failed_before: u64) -> Option<&'a Error> {
+        let failed = state.families.get(&self.family)?.failed_flush.as_ref()?;
+        failed.concerns(self.memtable, failed_before).then_some(&failed.error)
     }
 }
 
 fn newest_waiting(state: &DbState, family: ColumnFamilyId) -> Option<Sealed> {
     let waits = state.families.get(&family)?;
     let memtable = waits.memtables.immutables.last()?.mem.id();
-    Some(Sealed { family, memtable, failures: waits.failed_flushes.count })
+    Some(Sealed { family, memtable })
 }
 
 #[cfg(test)]

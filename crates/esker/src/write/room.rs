@@ -37,7 +37,7 @@ impl WritePath {
         if let Some(manager) = &engine.options.write_buffer_manager
             && manager.should_stall()
         {
-            self.flush_what_waits()?;
+            self.flush_what_waits();
             manager.tell_of_changes(Arc::<Engine>::downgrade(&self.engine));
             self.wait_for_memory(leader, own)?;
         }
@@ -87,7 +87,7 @@ impl WritePath {
                 self.switch_memtables(leader, &holding_back, FlushReason::WalFull)?;
                 // Some of these families have immutable memtables only, which wait for
                 // `min_write_buffer_number_to_merge`.
-                self.flush_sealed(&holding_back, FlushReason::WalFull, false)?;
+                self.queue_sealed(&holding_back, FlushReason::WalFull);
             }
             engine.record_wal_check();
         }
@@ -160,16 +160,15 @@ impl WritePath {
 
     /// Flushes memtables that wait for `min_write_buffer_number_to_merge`. Writers that wait for
     /// memory would fill no further memtable.
-    fn flush_what_waits(&self) -> Result<()> {
+    fn flush_what_waits(&self) {
         let waiting: Vec<_> = {
             let state = self.engine.state.lock();
             let waits = |f: &&FamilyState| f.memtables.not_flushing() > 0 && !f.flush_queued && !f.flushing;
             state.families.values().filter(waits).map(|f| f.cf.id).collect()
         };
-        if waiting.is_empty() {
-            return Ok(());
+        if !waiting.is_empty() {
+            self.queue_sealed(&waiting, FlushReason::WriteBufferManager);
         }
-        self.flush_sealed(&waiting, FlushReason::WriteBufferManager, false)
     }
 
     /// Waits while the write buffer manager stops writers and a flush of this database is going to

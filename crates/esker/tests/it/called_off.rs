@@ -3,7 +3,7 @@
 
 use esker::internals::env::fault::OpKind;
 use esker::internals::env::{FaultFs, FaultRule, MemFs};
-use esker::observe::{BackgroundErrorReason, EventListener};
+use esker::observe::{BackgroundErrorReason, EventListener, MemTableInfo};
 use esker::{Db, Env, Error, ErrorKind, FlushOptions, Options, WriteOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -17,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Careless {
     calls_off: AtomicBool,
     asked: Mutex<Vec<Instant>>,
+    /// Whether the thread that seals a memtable waits until its flush has failed.
+    waits_for_failure: AtomicBool,
 }
 
 impl EventListener for Careless {
@@ -25,6 +27,14 @@ impl EventListener for Careless {
         self.asked.lock().unwrap().push(Instant::now());
         if self.calls_off.load(Ordering::Relaxed) {
             *error = None;
+        }
+    }
+
+    fn on_memtable_sealed(&self, _info: &MemTableInfo) {
+        if self.waits_for_failure.load(Ordering::Relaxed) {
+            wait_until(|| !self.asked.lock().unwrap().is_empty());
+            // The database records the failure right after it has asked.
+            wait_a_moment();
         }
     }
 }
@@ -37,7 +47,11 @@ struct Scene {
 
 fn scene(change: impl Fn(&mut Options)) -> Scene {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
-    let listener = Arc::new(Careless { calls_off: AtomicBool::new(true), asked: Mutex::default() });
+    let listener = Arc::new(Careless {
+        calls_off: AtomicBool::new(true),
+        asked: Mutex::default(),
+        waits_for_failure: AtomicBool::new(false),
+    });
     let mut options = Options::default();
     options.db.env = Env::with_fs(Arc::new(fs.clone()));
     options.db.create_if_missing = true;
@@ -57,6 +71,11 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = channel();
     std::thread::spawn(move || tell.send(work()).unwrap_or_default());
     told.recv_timeout(PATIENCE).expect("nobody waits in vain")
+}
+
+#[expect(clippy::disallowed_methods, reason = "the database gives no sign")]
+fn wait_a_moment() {
+    std::thread::sleep(Duration::from_millis(50));
 }
 
 #[expect(clippy::disallowed_methods, reason = "it is done by itself, and says so to nobody")]
@@ -84,6 +103,23 @@ fn a_flush_whose_error_is_called_off_fails_for_its_waiter_and_is_repeated() {
         db.put("key", "again").unwrap();
         let waiting = db.clone();
         in_time(move || waiting.flush()).unwrap();
+    }
+}
+
+#[test]
+fn a_flush_that_fails_before_its_caller_waits_gives_the_caller_its_error() {
+    for atomic_flush in [false, true] {
+        let Scene { db, fs, listener } = scene(|options| options.db.atomic_flush = atomic_flush);
+        db.put("key", "value").unwrap();
+        listener.waits_for_failure.store(true, Ordering::Relaxed);
+        fs.add_rule(no_table().times(1));
+        let waiting = db.clone();
+        assert_eq!(in_time(move || waiting.flush()).unwrap_err().kind(), ErrorKind::IoError);
+        listener.waits_for_failure.store(false, Ordering::Relaxed);
+        // An error of an earlier flush is not that of a later one.
+        let waiting = db.clone();
+        in_time(move || waiting.flush()).unwrap();
+        assert_eq!(db.live_files().len(), 1);
     }
 }
 
