@@ -213,7 +213,7 @@ impl PinnedBytes {
         PinnedBytes { ptr: std::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0, owner: None }
     }
 
-    /// Takes over a vector without copying its contents.
+    /// Takes ownership of a vector without copying its contents.
     pub fn from_vec(bytes: Vec<u8>) -> PinnedBytes {
         let len = bytes.len();
         PinnedBytes::slice_of(Arc::new(bytes), 0..len)

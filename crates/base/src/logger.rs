@@ -12,7 +12,7 @@ pub enum InfoLogLevel {
     /// Normal events.
     #[default]
     Info = 1,
-    /// An event that an operator should look at.
+    /// An event that an operator should check.
     Warn = 2,
     /// Something failed.
     Error = 3,

@@ -73,7 +73,7 @@ impl ValueType {
     /// 11 know.
     pub const SEPARATOR: ValueType = ValueType::WideColumnEntity;
 
-    /// The type with this code, if it may stand in an internal key.
+    /// The type with this code, if an internal key may have it.
     #[inline]
     pub const fn from_u8(code: u8) -> Option<ValueType> {
         Some(match code {

@@ -13,8 +13,8 @@ const MARK: &str = "ESKER-COMPARE";
 /// Prefix of the names of default directories; the process id follows.
 const PREFIX: &str = "esker-compare-";
 
-/// Removes directories that killed processes left. If it cannot remove one, that belongs to another
-/// user.
+/// Removes directories that killed processes left. A directory that it cannot remove belongs to
+/// another user.
 fn remove_orphans(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for entry in entries.flatten() {

@@ -5,8 +5,8 @@
 //!
 //! Invariants
 //!  1. A workload sees only this trait, so every engine does the same operations in the same order.
-//!  2. The workloads are compiled once for each engine: no virtual call stands between a workload
-//!     and an engine.
+//!  2. The workloads are compiled once for each engine: no virtual call is between a workload and
+//!     an engine.
 //!  3. An engine lends values to a closure if it can. It copies them only if its interface has no
 //!     other way.
 

@@ -31,7 +31,7 @@
 //!     naming the entry has been dropped. So within a guard an entry read from a place has a
 //!     listing, `pin` may add without looking first, and taking that back never frees. When pins
 //!     and listings are both zero no thread can find the entry: it is freed at once, by one thread.
-//!  3. The charge is taken back exactly once: by the thread that sets UNCHARGED, or, without one,
+//!  3. The charge is released exactly once: by the thread that sets UNCHARGED, or, without one,
 //!     when the entry is freed.
 //!  4. Key, charge, role, priority and value never change.
 //!  5. A value is read only by a thread that holds a pin, or has found BORROWED set, or set it,
@@ -101,8 +101,8 @@ pub(crate) struct About {
     pub(crate) priority: CachePriority,
 }
 
-/// See the head of the file. Aligned so that what a search looks at, the first 24 bytes, is in one
-/// line of the processor's cache; and so that places of a table can use the lowest four bits of its
+/// See the head of the file. Aligned so that the first 24 bytes, which a search reads, are in one
+/// line of the processor's cache. A place of a table can also use the lowest four bits of the
 /// address.
 #[repr(C, align(32))]
 pub(crate) struct CacheEntry<V> {
@@ -165,7 +165,7 @@ impl<V> CacheEntry<V> {
         Handle { entry: NonNull::from(Box::leak(Box::new(self))) }
     }
 
-    /// Where it is charged, if anywhere.
+    /// The ledger that charges the entry, if there is one.
     #[inline]
     fn ledger(&self) -> Option<&Arc<Ledger>> {
         self.home.as_ref().map(|home| &home.ledger)
@@ -437,7 +437,7 @@ impl<V> Drop for CacheEntry<V> {
     }
 }
 
-/// The listing of a table whose readers pin only under its lock: given back at once when dropped.
+/// The listing of a table whose readers pin only under its lock: released at once when dropped.
 pub(crate) struct Listed<V>(NonNull<CacheEntry<V>>);
 
 // SAFETY: it leads to the value as a handle does.
@@ -551,7 +551,7 @@ impl<V> Handle<V> {
         this.entry().about.priority
     }
 
-    /// Whether lookups may find it. It may be given up at any time after.
+    /// Whether lookups may find it. Another thread may evict it at any time afterwards.
     pub fn is_in_cache(this: &Handle<V>) -> bool {
         !this.entry().is_dead()
     }
@@ -636,7 +636,8 @@ impl<V> Drop for Handle<V> {
     #[inline]
     fn drop(&mut self) {
         let state = &self.entry().state;
-        // If it dies between the look and the update, the charge is taken back when it is freed.
+        // If the entry dies between the check and the update, the charge is released when the entry
+        // is freed.
         if state.load(Ordering::Relaxed) & DEAD != 0 && self.uncharge_if_last() {
             return;
         }

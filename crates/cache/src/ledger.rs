@@ -8,7 +8,7 @@
 //!     held, reservations, and the cache's own table.
 //!  2. `deferred_free` counts the memory of unreachable entries that waits for guards
 //!     (`esker_base::sync::epoch`): the charge, or the bytes of an entry without its value.
-//!  3. Every charge is taken back exactly once: into deferred free or at once (`CacheEntry`'s state
+//!  3. Every charge is released exactly once: into deferred free or at once (`CacheEntry`'s state
 //!     says which).
 //!  4. While the limit is strict, only the table's own charge may lift `usage` above `capacity`.
 

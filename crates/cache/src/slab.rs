@@ -106,7 +106,7 @@ impl<T> Slab<T> {
         Some((NonNull::new(slot)?, number))
     }
 
-    /// Takes back a slot without content. No thread may read the slot after this call has begun.
+    /// Frees a slot without content. No thread may read the slot after this call has begun.
     pub(crate) fn release(&self, number: u32) {
         self.release_by(own_stack(), number);
     }

@@ -77,7 +77,7 @@ pub struct TierHit {
     pub found_in: FoundIn,
 }
 
-/// A lookup in progress. Dropping it cancels it.
+/// A lookup in progress. A drop cancels it.
 pub trait Pending: Send + fmt::Debug {
     /// Whether `wait` would return at once.
     fn is_ready(&self) -> bool;

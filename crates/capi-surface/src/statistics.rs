@@ -4,7 +4,7 @@
 //! pass these numbers to two functions of `c.h`, and `c.h` has no constants for them.
 //!
 //! Invariant: each line of `statistics.txt` is a release, a kind, and numbers of the newest
-//! release. The numbers stand in the order of the line's release: `FIRST-LAST` for consecutive
+//! release. The numbers are in the order of the line's release: `FIRST-LAST` for consecutive
 //! numbers, `x` for a removed statistic.
 
 use crate::RELEASES;

@@ -21,7 +21,7 @@ use esker_base::sync::process::atomic::{AtomicUsize, Ordering};
 use rustix::io::Errno;
 use std::sync::Weak;
 
-/// This value stands for no limit.
+/// This value means no limit.
 const UNLIMITED: usize = usize::MAX / 2;
 /// Number of files that the first attempt closes when descriptors run out.
 const FIRST_CLOSED: usize = 8;

@@ -17,7 +17,7 @@ pub const PANICKED: u8 = 255;
 /// Time between two looks of a parent whether its child has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A child. Dropping it kills it, if it has not ended.
+/// A child. A drop kills it, if it has not ended.
 #[derive(Debug)]
 pub struct ForkedChild {
     process: libc::pid_t,
@@ -71,7 +71,7 @@ impl ForkedChild {
         }
     }
 
-    /// Ends it without letting it do anything more.
+    /// Kills the process at once.
     pub fn kill(&mut self) {
         if self.code.is_none() {
             // SAFETY: the child has not been waited for, so the number is still its own.

@@ -213,7 +213,7 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
     fn path(&self) -> &Path;
 }
 
-/// Appends to a file. Owned by one writer. Dropping it closes it without syncing.
+/// Appends to a file. Owned by one writer. A drop closes it without syncing.
 pub trait WritableFile: Send {
     /// Appends all of `data`, or fails. After a failure `file_size` is the number of bytes that
     /// were appended.

@@ -23,9 +23,9 @@ pub struct IoOperation<'a> {
     pub began_at: u64,
     /// Its name.
     pub operation: &'a str,
-    /// Nanoseconds that it took.
+    /// Duration of the operation in nanoseconds.
     pub nanos: u64,
-    /// The error that it returned.
+    /// The error of the operation.
     pub error: Option<&'a Error>,
     /// The file's name, without directories.
     pub file_name: &'a str,

@@ -61,7 +61,7 @@ impl MemFs {
         change(&mut self.shared.tree.lock()).map_err(|errno| failed(operation, path, errno))
     }
 
-    /// A look at names.
+    /// Reads the names of files under their lock.
     fn look<T>(
         &self,
         operation: &str,

@@ -100,7 +100,7 @@ impl Timer {
 
     /// Makes the thread read the clock again: for clocks that a test moves.
     pub fn look(&self) {
-        // The thread holds this lock from its look at the clock until it waits.
+        // The thread holds this lock from its read of the clock until it waits.
         let own = self.shared();
         let state = own.state.lock();
         own.changed.notify_all();

@@ -1,9 +1,9 @@
 //! Live snapshots: the sequence numbers that readers may still read at.
 //!
-//! In: sequence numbers taken and given back. Out: the oldest one, without a lock, and all of them,
-//! for flush and compaction. [`Snapshot`] is the user's handle; it gives its number back through
-//! its owner when the last clone is dropped. Iterators without a snapshot hold a number as well, so
-//! that they can continue over newer files; statistics do not count those.
+//! In: sequence numbers that readers acquire and release. Out: the oldest one, without a lock, and
+//! all of them, for flush and compaction. [`Snapshot`] is the user's handle; it gives its number
+//! back through its owner when the last clone is dropped. Iterators without a snapshot hold a
+//! number as well, so that they can continue over newer files; statistics do not count those.
 //!
 //! ```text
 //! first -> 17 x1 <-> 20 x3 <-> 21 x1 <- last        one node for each number; a ticket is one
@@ -16,8 +16,7 @@
 //! read all slots.) Writers never read this list.
 //!
 //! Invariants
-//!  1. A node's count is how often its number was taken and not yet given back; nodes without
-//!     holders are in `free`.
+//!  1. A node counts the unreleased snapshots of its number. Nodes without snapshots are in `free`.
 //!  2. Nodes are linked in strictly ascending order of their numbers.
 //!  3. `oldest` is the first node's number, or `NONE`, whenever the mutex is free.
 
@@ -153,7 +152,7 @@ impl SnapshotList {
     /// drop entries that only this number needed. O(1).
     ///
     /// # Panics
-    /// If the ticket was given back before and no number was taken since.
+    /// If the ticket was released before and no number was acquired since.
     pub(crate) fn release(&mut self, ticket: Ticket) -> bool {
         let is_user = u32::from(ticket.holder == Holder::User);
         self.users -= is_user as usize;
@@ -335,7 +334,7 @@ impl Snapshot {
         Snapshot(Arc::new(Held { sequence, ticket, owner, pinned: Some(pinned) }))
     }
 
-    /// The state that it was made with.
+    /// The pinned state of a secondary, if the snapshot has one.
     #[inline]
     pub(crate) fn pinned(&self) -> Option<&(dyn Any + Send + Sync)> {
         self.0.pinned.as_deref()
@@ -350,7 +349,7 @@ impl Snapshot {
         self.0.sequence
     }
 
-    /// Whether it was taken from the database behind `owner`: reading at another database's
+    /// Whether the snapshot belongs to the database behind `owner`. A read at another database's
     /// snapshot is refused.
     #[inline]
     pub(crate) fn belongs_to<T: SnapshotOwner>(&self, owner: &T) -> bool {

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariants
-//!  1. The code stands in each block's trailer: any block may be stored uncompressed.
+//!  1. The code is in each block's trailer: any block may be stored uncompressed.
 //!  2. No buffer is allocated for a decompressed size that the stored bytes cannot possibly expand
 //!     to.
 //!  3. Contexts (zstd's are large) live in the [`Compressor`] or in a pool of the process, never
@@ -37,7 +37,7 @@ use std::ops::DerefMut;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[repr(u8)]
 pub enum CompressionType {
-    /// As it is.
+    /// No compression.
     #[default]
     None = 0x00,
     /// Snappy.
@@ -354,7 +354,7 @@ pub fn make_dictionary(
 /// Decompresses the blocks of one table; shared by its readers.
 #[derive(Debug, Default)]
 pub struct Decompressor {
-    /// Since version 2 a size stands before the data.
+    /// Since version 2 a size precedes the data.
     sized: bool,
     dictionary: Option<Dictionary>,
 }

@@ -110,7 +110,7 @@ impl IndexCursor {
         (self.handle, self.restart) = (other.handle, other.restart);
     }
 
-    /// Whether it stands on an entry.
+    /// Whether the cursor is on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         self.cursor.valid()

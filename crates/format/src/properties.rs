@@ -89,7 +89,7 @@ pub struct TableProperties {
     pub format_version: u64,
     /// 0: keys vary in length.
     pub fixed_key_len: u64,
-    /// The family it was written for; `UNKNOWN_COLUMN_FAMILY` if none.
+    /// The id of the table's family; `UNKNOWN_COLUMN_FAMILY` if none.
     pub column_family_id: u64,
     /// Its name.
     pub column_family_name: String,
@@ -154,7 +154,7 @@ pub struct TableProperties {
     pub data_block_restart_interval: u64,
     /// Restart interval of index blocks (RocksDB 11).
     pub index_block_restart_interval: u64,
-    /// Whether values stand apart from keys in data blocks (RocksDB 11).
+    /// Whether values are stored apart from keys in data blocks (RocksDB 11).
     pub separate_key_value_in_data_block: bool,
     /// Whether a partitioned filter's parts have separators of their own (RocksDB 11).
     pub decoupled_partitioned_filters: bool,

@@ -142,7 +142,7 @@ impl WriteBatch {
         }
     }
 
-    /// Takes over bytes that came from somewhere, after checking all of them.
+    /// Makes a batch of `bytes` after checking all of them.
     /// # Errors
     /// `Corruption`: the bytes are no batch · `InvalidArgument`: an entry has more than
     /// [`MAX_ENTRY_BYTES`].
@@ -506,7 +506,7 @@ impl WriteBatch {
         if self.rep.is_empty() { NO_OPS } else { &self.rep }
     }
 
-    /// Gives up the bytes.
+    /// Returns the bytes, and consumes the batch.
     pub fn into_bytes(mut self) -> Vec<u8> {
         self.ensure_header();
         self.rep

@@ -6,7 +6,7 @@ use esker_format::log::{BLOCK_BYTES, LogEvent, LogReader, LogWriter, SliceSource
 /// One input.
 pub fn run(data: &[u8]) {
     let Some((&kind, bytes)) = data.split_first() else { return };
-    // A few blocks are all it takes; the number lets recyclable records through.
+    // Small files suffice; the log number lets recyclable records pass.
     let number = u64::from(kind & 0x0F);
     let mut reader = LogReader::new(SliceSource(bytes), number).with_max_record_bytes(4 * BLOCK_BYTES);
     let mut record = Vec::new();

@@ -65,7 +65,7 @@ impl<'a> Endpoint<'a> {
 pub struct EndpointBuf {
     /// The position relative to `key`.
     pub place: Place,
-    /// The bytes it is named by; empty for `Min` and `Max`.
+    /// The key bytes of the cut; empty for `Min` and `Max`.
     pub key: Vec<u8>,
 }
 

@@ -11,7 +11,7 @@
 //! Edges can change between two reads: a blocker may have released its lock and may wait again for
 //! something else. The search therefore believes a cycle only if it finds each edge a second time
 //! and each request still waits after that. A waiting locker releases nothing, so all edges existed
-//! at once. A queued request may stand for earlier requests
+//! at once. A queued request may represent earlier requests
 //! ([`LatchedLeaf::blockers`](crate::leaf::LatchedLeaf::blockers)). If it is withdrawn during the
 //! search, the search starts again.
 //!
@@ -97,7 +97,8 @@ struct Node {
     waiter: Arc<Waiter>,
     from: usize,
     depth: usize,
-    /// The search reached it as an earlier request in the queue of `from`. It may stand for others.
+    /// The search reached it as an earlier request in the queue of `from`. Such a request may
+    /// represent others.
     in_queue: bool,
 }
 

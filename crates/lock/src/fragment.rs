@@ -137,7 +137,7 @@ impl LockFragment {
         self.owner.id == id || self.others().iter().any(|o| o.id == id)
     }
 
-    /// Bytes it occupies, with keys and owners.
+    /// Bytes of the fragment, with keys and owners.
     pub(crate) fn bytes(&self) -> i64 {
         let more = self.more.as_ref().map_or(0, |more| {
             let hi = more.hi.as_ref().map_or(0, |hi| hi.key.heap_bytes());

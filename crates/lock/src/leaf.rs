@@ -88,7 +88,7 @@ impl Leaf {
 /// Work to do after the latches are released.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
-    /// Owners that have an outcome, or a new deadline to look at.
+    /// Owners that have an outcome, or a new deadline.
     pub(crate) owners: SmallVec<[Arc<LockOwner>; 2]>,
     /// Requests that touch more leaves than were latched. The caller latches those and decides.
     pub(crate) undecided: Vec<Arc<Waiter>>,
@@ -214,7 +214,7 @@ impl LeafState {
             && !self.queue.ahead(order, index, &request).any(|(_, stand)| stand == Earlier::HoldsUp)
     }
 
-    /// The new owner of `span` can expire: waiting requests must look at their deadlines again.
+    /// The new owner of `span` can expire: waiting requests must check their deadlines again.
     fn nudge(&self, order: &CutOrder, owner: &LockOwner, span: KeySpan<'_>, wakes: &mut Wakes) {
         if owner.expires_at() == NEVER {
             return;

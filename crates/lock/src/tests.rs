@@ -18,7 +18,7 @@ use crate::*;
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 
-/// A clock that stands still until a test sets it.
+/// A clock that never advances by itself until a test sets it.
 #[derive(Debug, Default)]
 pub(crate) struct StillClock(AtomicU64);
 

@@ -544,7 +544,8 @@ impl MemTable {
         self.range_dels.stored()
     }
 
-    /// Bytes of memory it holds: whole blocks of records and nodes, range tombstones, and itself.
+    /// Bytes of memory in use: whole blocks of records and nodes, range tombstones, and the
+    /// memtable itself.
     #[inline]
     pub fn approximate_memory_usage(&self) -> usize {
         size_of::<Self>()

@@ -504,7 +504,7 @@ impl<'t, const N: usize> Node<N> {
     }
 
     /// A place such that everything left of it was, and is, before `target`. Without concurrent
-    /// inserts it is the first place that is not. Looks at slots `from..count`.
+    /// inserts it is the first place that is not. Searches slots `from..count`.
     #[inline]
     fn search<const OWN: bool>(
         &'t self,
@@ -672,7 +672,7 @@ impl<'t, const N: usize> Node<N> {
         }
     }
 
-    /// Brings the lines that a search may look at near; all at once, so that it waits once.
+    /// Prefetches all lines that a search may read at once, so that the search waits once.
     #[inline]
     pub(crate) fn prefetch(&self) {
         let start = ptr::from_ref(self).cast::<u8>();

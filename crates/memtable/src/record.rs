@@ -130,7 +130,7 @@ impl<'a> Record<'a> {
         at + key_len + value_len
     }
 
-    /// Where it lies.
+    /// The address of the record.
     #[inline]
     pub(crate) fn as_ptr(self) -> *mut u8 {
         self.ptr.as_ptr()

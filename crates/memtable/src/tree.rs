@@ -4,8 +4,8 @@
 //! cursors. Readers and a writer share nodes: see `node`.
 //!
 //! A split makes a new right neighbour first and informs the parent later, as in Lehman and Yao's
-//! B-link tree: a thread that reaches a node which has given away its target goes right. So an
-//! insert latches one node at a time (and none while it moves right), and a reader none.
+//! B-link tree: a thread that reaches a node which has moved its target to the right goes right. So
+//! an insert latches one node at a time (and none while it moves right), and a reader none.
 //!
 //! Invariants
 //!  1. Each level is a list from left to right; the root is the leftmost node of the highest level.

@@ -30,7 +30,7 @@ pub struct PeerProcesses {
 struct Process {
     child: Child,
     input: ChildStdin,
-    /// The lines it writes.
+    /// The lines that the process writes.
     output: Receiver<String>,
     work: TempDir,
 }

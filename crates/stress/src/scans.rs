@@ -83,7 +83,7 @@ pub struct ScanReport {
     pub comparisons: u64,
     /// Flushes, compactions, ingested files, changed options.
     pub maintenance: u64,
-    /// Seconds it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 

@@ -66,7 +66,7 @@ pub struct ThreadReport {
     pub checks: u64,
     /// Flushes, compactions, families made and dropped.
     pub maintenance: u64,
-    /// Seconds it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 

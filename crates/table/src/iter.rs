@@ -110,7 +110,7 @@ impl TableIter {
         self
     }
 
-    /// The table it reads.
+    /// The reader of the table.
     pub fn reader(&self) -> &Arc<TableReader> {
         &self.reader
     }
@@ -352,8 +352,8 @@ impl TableIter {
         self.stop()
     }
 
-    // Where level 0 has many files, most of them lie wholly on one side of a scan's start. Once its
-    // cursor stands at that end of the table, a seek reads neither the index nor a block.
+    // Where level 0 has many files, most of them lie wholly on one side of a scan's start. Once the
+    // cursor is at that end of the table, a seek reads neither the index nor a block.
 
     fn try_seek(&mut self, target: &[u8]) -> Result<()> {
         self.begin_scan(true);

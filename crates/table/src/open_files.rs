@@ -66,7 +66,7 @@ impl std::fmt::Debug for OpenFiles {
 }
 
 impl OpenFiles {
-    /// Keeps `capacity` files open (`max_open_files` less a few); `None` for all.
+    /// Keeps `capacity` files open (`max_open_files` minus the other files); `None` for all.
     pub fn new(capacity: Option<usize>) -> Arc<OpenFiles> {
         let options = CacheOptions {
             cache_type: CacheType::Lru,

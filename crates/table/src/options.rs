@@ -89,7 +89,8 @@ pub struct BlockBasedTableOptions {
     pub data_block_index_type: DataBlockIndexType,
     /// Keys for each bucket of that hash index.
     pub data_block_hash_table_util_ratio: f64,
-    /// Whether values stand behind all keys of a data block. RocksDB reads this from version 11 on.
+    /// Whether values are stored behind all keys of a data block. RocksDB reads this from version
+    /// 11 on.
     pub separate_key_value_in_data_block: bool,
     /// Data blocks do not cross multiples of this many bytes, if padding can prevent it; 0: they
     /// may. A power of 2.

@@ -191,7 +191,7 @@ impl BlockSource {
     }
 }
 
-/// The facts about a get's access. Those of a data block cost a look at each of its entries.
+/// The facts about a get's access. Those of a data block cost a visit of each of its entries.
 fn get_access<'g>(get: &'g CallingGet, kind: BlockKind, block: &CachedBlock) -> GetAccess<'g> {
     let mut access = GetAccess {
         get_id: get.id,

@@ -8,9 +8,9 @@
 //! output line
 //! ```
 //!
-//! A case ends at an empty line. Output that contains empty lines stands between two double
-//! separators (`----` twice, each on its own line). `REWRITE=1` writes the actual output into the
-//! file; comments and inputs stay.
+//! A case ends at an empty line. Output that contains empty lines is between two double separators
+//! (`----` twice, each on its own line). `REWRITE=1` writes the actual output into the file;
+//! comments and inputs stay.
 
 use std::fmt::Write;
 use std::path::Path;

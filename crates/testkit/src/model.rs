@@ -1,4 +1,4 @@
-//! A simple database to compare with: it keeps every write, and a read looks at all of them.
+//! A simple database to compare with: it keeps every write, and a read visits all of them.
 //!
 //! In: operations, each with its sequence number, in order. Out: the answers of point reads and of
 //! scans in both directions at a sequence number. Parts that are hard to get right (range

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A fresh directory below the system's temporary one. Dropping it deletes it with its files. If
-/// the test is failing or `KEEP_TEMP` is set, the drop prints the path instead.
+/// A fresh directory below the system's temporary one. A drop deletes it with its files. If the
+/// test is failing or `KEEP_TEMP` is set, the drop prints the path instead.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,

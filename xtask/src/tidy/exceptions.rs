@@ -2,7 +2,7 @@
 
 use super::Violation;
 
-/// Where they stand.
+/// The file of exceptions.
 pub(super) const FILE: &str = "xtask/exceptions.txt";
 
 /// `violations` without those that are excepted; with one for each exception that is malformed or

@@ -1,6 +1,6 @@
 //! Rules of this repository that no compiler checks.
 //!
-//! In: the tree. Out: nothing, or every violation with its file and line. An exception stands in
+//! In: the tree. Out: nothing, or every violation with its file and line. An exception is a line of
 //! `xtask/exceptions.txt` with its reason. An exception that is not needed is itself a violation.
 //! So is a mutant of `crates/stress/mutants` that cannot be inserted.
 

@@ -69,7 +69,7 @@ fn conditional_modules(files: &[SourceFile]) -> Vec<String> {
     found
 }
 
-/// The types of a file that have a visibility. They stand at the left margin or in the call of a
+/// The types of a file that have a visibility. They are at the left margin or in the call of a
 /// macro.
 fn definitions(file: &SourceFile, is_conditional: bool) -> Vec<Definition> {
     let crate_name = file.path.split('/').nth(1).unwrap_or_default().to_owned();

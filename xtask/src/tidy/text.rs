@@ -9,7 +9,7 @@ const MAX_LINES: usize = 800;
 /// Paths of some machine. Each is written in two pieces, so that this file obeys its own rule.
 const MACHINE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 
-/// Texts that may stand only in some places: the text, its places, and its substitute elsewhere.
+/// Texts that may occur only in some places: the text, its places, and its substitute elsewhere.
 const HOMES: &[(&str, &[&str], &str)] = &[
     (
         concat!("parking", "_lot::"),
@@ -69,7 +69,7 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     violations
 }
 
-/// Whether `line` has a path that begins with `path`. In `a/work/b` it stands in the middle.
+/// Whether `line` has a path that begins with `path`. In `a/work/b` the path is in the middle.
 fn names_path(line: &str, path: &str) -> bool {
     line.match_indices(path)
         .any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-".contains(c)))

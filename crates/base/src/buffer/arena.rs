@@ -1,6 +1,6 @@
 //! An arena: cuts pieces of any size from regions and joins them again.
 //!
-//! In: lengths, regions, pieces to take back. Out: pieces, and regions that became unused.
+//! In: lengths, regions, pieces to free. Out: pieces, and regions that became unused.
 //! Source: TLSF (Masmano, Ripoll, Crespo, Real, ECRTS '04): Knuth's boundary tags (TAOCP 1, 2.5)
 //! with lists by size and a bit for each list that is not empty. The lists are finer here, because
 //! blocks of a table differ by a few bytes.
@@ -17,8 +17,8 @@
 //!     to the next head, `before` the distance to the head before.
 //!  2. No two free pieces are neighbours. A free piece is in the list of its size, and in no other.
 //!  3. A list's bit is set exactly if the list is not empty.
-//!  4. Free memory that is not given back to the operating system is at most `MOST_IDLE`, or at
-//!     most the memory in use.
+//!  4. Free memory that is not returned to the operating system is at most `MOST_IDLE`, or at most
+//!     the memory in use.
 //!  5. The holder of the arena's lock may read and write heads and free pieces. A piece allocated
 //!     belongs to its owner.
 
@@ -121,7 +121,7 @@ impl Place {
         self.head().state.get() != State::Taken
     }
 
-    /// Number of its units that are free and not given back.
+    /// Number of its free units that are not returned to the operating system.
     fn idle_units(self) -> usize {
         if self.head().state.get() == State::Free { self.units() as usize } else { 0 }
     }
@@ -210,8 +210,7 @@ impl BufferArena {
     }
 
     /// The number of the arena that the piece's region was added to.
-    /// # Safety
-    /// The piece was allocated and not taken back.
+    /// # Safety The piece was allocated and not freed.
     pub(super) unsafe fn number_of(start: NonNull<u8>) -> u32 {
         let region = start.as_ptr().map_addr(|at| at - at % Region::BYTES).cast::<RegionHead>();
         // SAFETY: `add` wrote it before the first piece of the region was allocated, and nothing

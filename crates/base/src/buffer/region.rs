@@ -8,7 +8,7 @@ use crate::memory::{HUGE_PAGE_BYTES, prefer_huge_pages};
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// Memory with a huge page's size and alignment, zeroed at first. Dropping it frees it.
+/// Memory with a huge page's size and alignment, zeroed at first. A drop frees it.
 ///
 /// It comes from the operating system, not from the allocator. An allocator keeps freed memory and
 /// aligns only the largest pieces to huge pages.

@@ -150,7 +150,7 @@ pub(super) fn wait<'a, T>(
     until: u64,
 ) -> (shuttle::sync::MutexGuard<'a, T>, bool) {
     let entered = with(|machine| machine.keeper.clone()).map(|keeper| {
-        // The keeper holds this lock from its look at the list until it waits, so it misses no
+        // The keeper holds this lock from its read of the list until it waits, so it misses no
         // entry.
         let still = keeper.over.lock().expect("nobody panics with it");
         let entry = with(|machine| {

@@ -166,7 +166,7 @@ fn seeks_can_delete_what_lies_ahead() {
 fn checksums_and_codecs_run() {
     let names = ["crc32c", "xxhash", "xxhash64", "xxh3", "compress", "uncompress"];
     let list = format!("--benchmarks={}", names.join(","));
-    // The clock moves a millisecond at each look; here each operation looks at it.
+    // The clock moves a millisecond at each read, and here each operation reads it.
     let ran = run_on_nothing(&[&list, "--seed=1", "--duration=1", "--ops_between_duration_checks=1"]).ok();
     for name in names {
         let operations: u64 = result(&ran, name).split(' ').next().unwrap().parse().unwrap();
@@ -241,7 +241,7 @@ fn a_duration_takes_the_place_of_counts() {
         "-batch_size=200",
     ];
     let ran = run_on_nothing(&flags).ok();
-    // The benchmark looks at the clock a thousand times, once every 1000 keys.
+    // The benchmark reads the clock a thousand times, once every 1000 keys.
     let operations: u64 = result(&ran, "multireadrandom").split(' ').next().unwrap().parse().unwrap();
     assert!((990_000..=1_010_000).contains(&operations), "{operations}");
 }
@@ -302,7 +302,7 @@ fn prefixes_and_filters_can_be_had() {
 
 #[test]
 fn reports_come_as_often_as_asked_for() {
-    // With histograms each operation looks at the clock, which then moves a millisecond.
+    // With histograms each operation reads the clock, which then moves a millisecond.
     let flags =
         ["--benchmarks=fillseq", "--num=5500", "--seed=1", "--histogram", "--stats_interval_seconds=2"];
     let ran = run_on_nothing(&flags);

@@ -29,7 +29,7 @@
 //!     `BARREN_BUCKETS` only, until one meets an entry without handles. A call in a cache without
 //!     entries does the same. So a cache full of pinned or reserved memory does not search its
 //!     whole table for each charge. The hand continues from its position, so all buckets are
-//!     visited in time. A strict limit refuses only after a look at all of them.
+//!     visited in time. A strict limit refuses only after a visit of all of them.
 
 use super::slot::FoundSlot;
 use super::table::ClockTable;
@@ -58,7 +58,7 @@ const MAX_DEFERRED_SHARE: usize = 40;
 /// cache of more than 1.25 MiB exceed its capacity by at most 2.5 %. An entry without its value has
 /// one or two percent of its former size.
 const MIN_FULL_DEFERRED_BYTES: [usize; 2] = [32 << 10, 256 << 10];
-/// The charges of at most this many evicted entries are taken back together. Until then, other
+/// The charges of at most this many evicted entries are subtracted together. Until then, other
 /// inserts still count them.
 const SETTLED_AT_ONCE: usize = 32;
 /// One in this many of the refused inserts tries to advance the epoch.
@@ -227,7 +227,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         freed
     }
 
-    /// Takes back charges and counts of evicted entries. REQUIRES: the guard under which they were
+    /// Subtracts charges and counts of evicted entries. REQUIRES: the guard under which they were
     /// evicted.
     fn settle(&self, tally: &mut ChargeTally) {
         let tally = std::mem::take(tally);

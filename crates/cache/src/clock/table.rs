@@ -88,9 +88,9 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     bucket_charge: usize,
     seed: u64,
     pub(super) ledger: Arc<Ledger>,
-    /// Where the next eviction looks first for aged entries.
+    /// The position of the second hand, which ages entries and evicts aged ones.
     pub(super) hand: CachePadded<AtomicUsize>,
-    /// Where it looks for entries on probation.
+    /// The position of the first hand, which evicts entries on probation.
     pub(super) probation_hand: CachePadded<AtomicUsize>,
     /// For each claim, the next of its eight steps of the probation hand. Several threads may share
     /// a claim. A multiple of eight means that the claim has no step left.

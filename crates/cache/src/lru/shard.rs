@@ -20,8 +20,8 @@ const NONE: u32 = u32::MAX;
 pub(super) const END: usize = usize::MAX;
 
 /// Without a strict limit, an insert gives up after it has met this many values in use. Otherwise
-/// each insert into a small cache would search it all while all of it is in use. The values that it
-/// met count as used now, so the next insert looks further on.
+/// each insert into a small cache would search it all while all of it is in use. These values count
+/// as used now, so the next insert starts behind them.
 const MAX_IN_USE_MET: usize = 64;
 
 /// The entries that an operation removed.

@@ -12,7 +12,7 @@ use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, CacheType, Metad
 use std::collections::{HashMap, HashSet, VecDeque};
 
 trait Policy {
-    /// Uses a key, and keeps it. Whether it was there before.
+    /// Uses a key, and keeps it. Accesses a key. Returns whether the cache had it before.
     fn access(&mut self, key: u64) -> bool;
 }
 

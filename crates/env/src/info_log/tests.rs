@@ -76,7 +76,7 @@ fn opening_keeps_the_old_file_and_a_limited_number_of_files() {
     for i in 0..6 {
         let log = bench.open(InfoLogOptions { keep_log_file_num: 3, ..Default::default() });
         info_log!(log, Info, "opening {i}");
-        // The clock stands still for the first three: their names must differ all the same.
+        // The clock does not advance for the first three: their names must differ all the same.
         bench.clock.advance(Duration::from_secs(u64::from(i > 2)));
     }
     let names = bench.names();

@@ -163,7 +163,7 @@ impl BackupStopper {
 pub struct BackupInfo {
     /// Its number.
     pub backup_id: u32,
-    /// When it was made, Unix seconds.
+    /// Time at which the backup was made, in Unix seconds.
     pub timestamp: u64,
     /// Bytes of all its files, shared ones included.
     pub size: u64,

@@ -7,7 +7,7 @@
 //! Invariants
 //!  1. The directory has its name only when everything in it is durable; until then it ends in
 //!     `.tmp`.
-//!  2. The copy is of one point in time of all families: writers and MANIFEST stand still while the
+//!  2. The copy is of one point in time of all families: writers and MANIFEST are blocked while the
 //!     list is made, not while files are copied.
 //!  3. No listed file is deleted before it is linked: file deletions are off from before the list
 //!     to the end.

@@ -4,7 +4,7 @@
 //! manifest lock: log the edit, then state lock: publish the new version.
 //!
 //! Invariants
-//!  1. Inputs stay marked until the result is installed or given up, so no two compactions read or
+//!  1. Inputs stay marked until the result is installed or abandoned, so no two compactions read or
 //!     write the same keys of a level at once.
 //!  2. Outputs are synced, and their names too, before the MANIFEST names them.
 //!  3. After a failure or cancellation the outputs are deleted and the version is unchanged.
@@ -101,7 +101,7 @@ fn reserve_room(engine: &Engine, plan: &CompactionPlan) -> std::result::Result<O
     }
 }
 
-/// Gives up the plan. The family of an automatic compaction is picked from again after a pause.
+/// Abandons the plan. The family of an automatic compaction is picked from again after a pause.
 /// # Errors
 /// `CompactionTooLarge`.
 fn cancel_without_room(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>> {

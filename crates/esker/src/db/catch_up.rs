@@ -4,7 +4,7 @@
 //! In: the records that the primary has added to its MANIFEST and WALs. Out: super versions that
 //! show the primary's state as of the catch-up. None of the primary's files is changed or locked.
 //!
-//! Cost: a catch-up reads the new bytes of MANIFEST and WALs, lists the WAL directory, and looks at
+//! Cost: a catch-up reads the new bytes of MANIFEST and WALs, lists the WAL directory, and reads
 //! CURRENT once. If there is a new MANIFEST, it reads all of it. After an error in a replay it
 //! reads all wanted WALs.
 //!
@@ -185,7 +185,7 @@ impl CatchUp<'_> {
         Ok(())
     }
 
-    /// Takes over the MANIFEST's new versions and families.
+    /// Applies the MANIFEST's new versions and families.
     fn adopt(&mut self, followed: Followed) {
         let follower = &mut *self.follower;
         for (id, version) in followed.versions {

@@ -101,7 +101,7 @@ pub struct AttributeGroup<'a> {
 }
 
 impl Db {
-    /// Sets `key` to an entity of these columns, which may stand in any order. The former value is
+    /// Sets `key` to an entity of these columns, which may be in any order. The former value is
     /// gone.
     ///
     /// ```

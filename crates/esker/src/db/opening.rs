@@ -120,7 +120,7 @@ impl Db {
     }
 
     /// Opens the default family of the database in `path` as a secondary: reads it beside the
-    /// process that owns it, the primary, and takes over its changes at each
+    /// process that owns it, the primary, and applies the primary's changes at each
     /// [`Db::try_catch_up_with_primary`]. Takes no lock and changes no file of the primary. Its own
     /// LOG is in `secondary_path`, which is created if it is missing.
     ///

@@ -99,8 +99,8 @@ impl RecoveredDb {
 
     /// WALs that must be durable before later writes are synced: the WALs that stay, or all
     /// replayed WALs if a transaction is prepared. The new WAL has copies of prepared sections. If
-    /// a crash came before the MANIFEST gives up the old WALs, the copies might survive and earlier
-    /// writes be lost.
+    /// a crash came before the MANIFEST drops the old WALs, the copies might survive and earlier
+    /// writes might be lost.
     pub(super) fn wals_to_sync(&self) -> Vec<FileNumber> {
         match self.prepared.is_empty() {
             true => self.wals_still_needed.iter().map(|(number, _)| *number).collect(),

@@ -2,9 +2,9 @@
 //! measures what else tombstones hide.
 //!
 //! In: a version that has just been logged. Out: marks on its files ([`FileMeta::covered_at`],
-//! [`FileMeta::hidden_below`]), for pickers. Looks at new files with range tombstones, and at other
-//! new files under such files. No I/O: a table that is not open is skipped, and its tombstones wait
-//! for the next compaction.
+//! [`FileMeta::hidden_below`]), for pickers. Checks new files with range tombstones, and other new
+//! files under such files. No I/O: a table that is not open is skipped, and its tombstones wait for
+//! the next compaction.
 //!
 //! Invariant: the tombstones of one file, within the bounds of that file, cover each key of a
 //! covered file. They are newer than all its entries, and the file lies below theirs or is older in

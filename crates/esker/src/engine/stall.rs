@@ -35,8 +35,8 @@ pub(crate) struct StallState {
 #[derive(Debug, Default)]
 struct Credit {
     bytes: u64,
-    /// The time of the next refill; `None` before the first writer of a delay. While it is more
-    /// than one refill ahead, the time until then pays for bytes that are already written.
+    /// The time of the next refill; `None` before the first writer of a delay. While this time is
+    /// more than one refill ahead, the time until then pays for bytes that are already written.
     next_refill_micros: Option<u64>,
     last_debt: u64,
 }

@@ -441,7 +441,7 @@ impl TableOutput {
         Ok((self.timestamps.describe(meta, &self.icmp), info))
     }
 
-    /// Gives up; the caller deletes the file.
+    /// Abandons the file, which the caller deletes.
     pub(crate) fn abandon(self) {
         self.builder.abandon();
     }

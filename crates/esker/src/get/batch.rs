@@ -6,9 +6,9 @@
 //! One guard, one super version per family and one sequence number serve the whole batch: every key
 //! is read at the same point in time, across families too. The keys are sorted, so that those in
 //! the same file, index block and data block are read together: [`crate::get::multi_get`]. If only
-//! memtables can have the keys, they are not sorted. A few keys are read one by one, as by `get`,
-//! under the guard of the batch: they could share less than sorting costs. A repeated key gets the
-//! first one's answer.
+//! memtables can have the keys, they are not sorted. A small number of keys is read one by one, as
+//! by `get`, under the guard of the batch, because sorting would cost more than it saves. A
+//! repeated key gets the first one's answer.
 
 mod order;
 mod output;
@@ -116,9 +116,9 @@ impl DbInner {
         }
     }
 
-    /// Reads a few keys of one family one after the other, as by `get`, but all under one guard. So
-    /// it builds none of the structures of a large batch. For any other batch it reads nothing and
-    /// gives the guard back.
+    /// Reads a small number of keys of one family one after the other, as by `get`, but all under
+    /// one guard. So it builds none of the structures of a large batch. For any other batch it
+    /// reads nothing and gives the guard back.
     #[inline]
     fn read_few(
         self: &Arc<Self>,
@@ -543,7 +543,7 @@ impl<K: Keys> KeyBatch<'_, K> {
         }
     }
 
-    /// Finishes the suspended keys: a few one by one, many family by family.
+    /// Finishes the suspended keys: one by one, or, if they are many, family by family.
     #[cold]
     fn resume_read(&self, held: &HeldReadPoint, left: &mut Left, output: &mut impl Output) {
         let mut waiting = std::mem::take(&mut left.waiting);

@@ -746,7 +746,7 @@ impl BoundBuf {
         }
     }
 
-    /// Takes over `bound` if it is lower. Both are upper bounds.
+    /// Replaces the own bound by `bound` if that is lower. Both are upper bounds.
     fn lower(&mut self, icmp: &InternalKeyComparator, bound: Bound<&[u8]>) {
         let (kind, key) = split(bound);
         if kind == BoundKind::Unbounded {
@@ -763,7 +763,7 @@ impl BoundBuf {
         }
     }
 
-    /// Takes over `bound` if it is higher. Both are lower bounds.
+    /// Replaces the own bound by `bound` if that is higher. Both are lower bounds.
     fn raise(&mut self, icmp: &InternalKeyComparator, bound: Bound<&[u8]>) {
         let (kind, key) = split(bound);
         if kind == BoundKind::Unbounded {

@@ -1,4 +1,4 @@
-//! A cursor over a sorted vector: the stand-in for memtables and tables in tests.
+//! A cursor over a sorted vector: a substitute for memtables and tables in tests.
 //!
 //! Counts its steps and seeks, so that tests can show that a scan does not crawl.
 
@@ -34,7 +34,7 @@ pub(crate) struct VecIter {
     moves: Arc<Moves>,
     fail_at: Option<usize>,
     failed: bool,
-    /// The deleted runs of the table that the cursor stands for.
+    /// The deleted runs of the simulated table.
     deleted_runs: Option<Arc<DeletedRuns>>,
     /// The number of that table; 0 for a memtable.
     number: FileNumber,

@@ -55,7 +55,7 @@ pub enum ReadSource {
     Memtable {
         /// Its number.
         id: u64,
-        /// Whether it takes no more writes.
+        /// Whether the memtable is immutable.
         is_immutable: bool,
         /// Number of its entries.
         entries: u64,

@@ -201,9 +201,9 @@ pub struct CompactionJobInfo {
     pub compression: CompressionType,
     /// Counts of the compaction's work; zero at the beginning.
     pub stats: CompactionJobStats,
-    /// Whether it was cancelled on request, and did not fail.
+    /// Whether the job was cancelled on request.
     pub aborted: bool,
-    /// Whether it takes all files of the family.
+    /// Whether the inputs are all files of the family.
     pub is_full_compaction: bool,
     /// Whether a caller requested it.
     pub is_manual_compaction: bool,
@@ -217,7 +217,7 @@ pub struct CompactionJobInfo {
     pub blob_compression_type: CompressionType,
     /// The blob files that it has made.
     pub blob_file_addition_infos: Vec<BlobFileAdditionInfo>,
-    /// The blobs that it has made garbage, by file.
+    /// The garbage that the job has made, by blob file.
     pub blob_file_garbage_infos: Vec<BlobFileGarbageInfo>,
 }
 
@@ -346,7 +346,7 @@ pub struct WriteStallInfo {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BackgroundErrorRecoveryInfo {
-    /// The error it recovered from.
+    /// The error that was lifted.
     pub old_bg_error: Error,
     /// The error that remains; `None` if the recovery succeeded.
     pub new_bg_error: Option<Error>,

@@ -41,7 +41,7 @@ pub struct SstFileMetaData {
     pub oldest_blob_file_number: Option<FileNumber>,
     /// When its oldest data was flushed, Unix seconds; 0 if unknown.
     pub oldest_ancestor_time: u64,
-    /// When it was made, Unix seconds; 0 if unknown.
+    /// Time at which the file was made, in Unix seconds; 0 if unknown.
     pub file_creation_time: u64,
     /// Order among level-0 files of its family.
     pub epoch_number: u64,
@@ -108,7 +108,7 @@ pub struct BlobMetaData {
     pub blob_file_number: FileNumber,
     /// Its name in `blob_file_path`.
     pub blob_file_name: String,
-    /// The directory it is in.
+    /// The directory of the file.
     pub blob_file_path: PathBuf,
     /// Size in bytes.
     pub blob_file_size: u64,
@@ -193,7 +193,7 @@ pub struct WalFile {
     pub path_name: String,
     /// Its number; later files have larger ones.
     pub log_number: FileNumber,
-    /// Where it is.
+    /// Whether the file is in the WAL directory or in the archive.
     pub file_type: WalFileType,
     /// Sequence number of its first record.
     pub start_sequence: SequenceNumber,

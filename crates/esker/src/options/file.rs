@@ -241,7 +241,7 @@ fn load_table(
     load_section(&mut options.table, &section, &title, &mut loaded.ignored)
 }
 
-/// Whether an option of another program's OPTIONS file is taken over. Options that the default
+/// Whether an option of another program's OPTIONS file is kept. Options that the default
 /// `compatible_with` refuses are not: RocksDB 11's `format_version=7` must not keep its databases
 /// from opening.
 fn is_kept(name: &str, raw: &str) -> bool {

@@ -115,7 +115,7 @@ impl DbOptions {
         changes.0
     }
 
-    /// Refuses what has no meaning or is not built. Call it on what `sanitize` returned.
+    /// Refuses what has no meaning or is not built. Call it on the result of `sanitize`.
     ///
     /// ```
     /// let mut options = esker::DbOptions::new().max_background_jobs(4);
@@ -364,7 +364,7 @@ impl ColumnFamilyOptions {
         }
     }
 
-    /// Refuses what has no meaning or is not built. Call it on what `sanitize` returned.
+    /// Refuses what has no meaning or is not built. Call it on the result of `sanitize`.
     ///
     /// ```
     /// use esker::options::{CompressionType, TargetVersion};

@@ -22,7 +22,7 @@ pub struct PartitionerRequest<'a> {
 /// The compaction that a partitioner is made for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SstPartitionerContext<'a> {
-    /// Whether it takes all files of the family.
+    /// Whether the inputs are all files of the family.
     pub is_full_compaction: bool,
     /// Whether a caller requested it.
     pub is_manual_compaction: bool,

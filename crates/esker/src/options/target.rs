@@ -15,8 +15,7 @@ use super::{ColumnFamilyOptions, DbOptions, TargetVersion};
 use esker_base::{Error, Result};
 use std::fmt;
 
-/// Table format versions that Esker takes over from OPTIONS files, which do not name
-/// `compatible_with`.
+/// Table format versions that Esker keeps from OPTIONS files, which do not name `compatible_with`.
 pub(super) const FORMAT_VERSIONS_LOADED: std::ops::RangeInclusive<u32> = 2..=5;
 
 /// A release of RocksDB: its major and minor number.
@@ -140,7 +139,7 @@ impl TargetVersion {
         }
     }
 
-    /// The last release that the target stands for.
+    /// The last release of the target.
     pub fn release(self) -> Release {
         match self {
             TargetVersion::V7_8 => Release(7, 8),

@@ -94,8 +94,8 @@ impl ObjectValue for Option<CompactionFilterFactoryRef> {
     }
 }
 
-/// Parses the text of an object that no name stands for: `nullptr` gives `None`, other text an
-/// error.
+/// Parses the text of a kind of object without built-in names: `nullptr` gives `None`, other text
+/// an error.
 fn no_built_in<T>(text: &str, what: &str) -> Result<Option<T>> {
     match object_name(text) {
         name if is_null(name) => Ok(None),

@@ -32,7 +32,7 @@ use std::collections::BTreeSet;
 /// The next step of a `compact_range`.
 #[derive(Debug)]
 pub(crate) enum ManualStep {
-    /// Run this plan, then get the next step with the new version. If the plan fails, give up.
+    /// Run this plan, then get the next step with the new version. If the plan fails, stop.
     Run(Box<CompactionPlan>),
     /// A running job blocks the next step: call again when the job has ended.
     Conflict,

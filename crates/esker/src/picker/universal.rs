@@ -189,7 +189,7 @@ impl Picker<'_> {
     }
 
     /// Leaves out the newest files of a long compaction, which would hold its level-0 files. Does
-    /// so if a few more flushes would stop writers, and if it changes the amplification little.
+    /// so if some more flushes would stop writers, and if it changes the amplification little.
     fn leave_newest_alone(&self, start: &mut usize, last: usize, newer_bytes: &mut u64) {
         let options = self.context.options;
         let level0_files = self.runs[*start..last].iter().filter(|r| r.level == 0).count();

@@ -204,9 +204,9 @@ struct Flushed {
     /// All tables that it ever named, with family and description. Ingested tables do not contain
     /// their family and age, and imported tables contain the family from which they come.
     named: BTreeMap<FileNumber, (ColumnFamilyId, FileMetaData)>,
-    /// Tables that it had dropped.
+    /// Tables that the lost MANIFEST had dropped.
     obsolete: BTreeSet<FileNumber>,
-    /// Families that it had dropped. No id is used twice.
+    /// Families that the lost MANIFEST had dropped. No id is used twice.
     dropped: BTreeSet<ColumnFamilyId>,
     /// The oldest readable timestamp of each family that has one.
     full_history_ts_low: BTreeMap<ColumnFamilyId, Vec<u8>>,

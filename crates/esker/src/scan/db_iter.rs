@@ -588,7 +588,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.status = Err(error);
     }
 
-    /// Becomes invalid because the inner cursor has no further entry; takes over its error.
+    /// Becomes invalid because the inner cursor has no further entry, and gets that cursor's error.
     fn run_out(&mut self) {
         self.valid = false;
         if let Err(error) = self.iter.status() {
@@ -718,7 +718,7 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// Merges from the newest operand, on which the inner cursor stands.
+    /// Merges from the newest operand, the present entry of the inner cursor.
     #[cold]
     fn merge_forward(&mut self) {
         self.merged = true;

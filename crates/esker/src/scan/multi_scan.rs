@@ -110,7 +110,7 @@ impl Scan<'_> {
         self.iter.status().map(|()| None)
     }
 
-    /// Whether it stands on an entry.
+    /// Whether the cursor is on an entry.
     pub fn valid(&self) -> bool {
         self.iter.valid()
     }

@@ -154,7 +154,7 @@ impl TransactionDb {
         &self.shared.options
     }
 
-    /// Begins a transaction with default options. Dropping it rolls it back, unless it is prepared.
+    /// Begins a transaction with default options. A drop rolls it back, unless it is prepared.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -171,7 +171,7 @@ impl TransactionDb {
         self.begin_transaction_opt(&WriteOptions::default(), &TransactionOptions::default())
     }
 
-    /// Begins a transaction. Dropping it rolls it back, unless it is prepared.
+    /// Begins a transaction. A drop rolls it back, unless it is prepared.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");

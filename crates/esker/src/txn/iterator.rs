@@ -39,7 +39,7 @@ pub struct TransactionIterator {
     iter: DbIter,
     /// Keeps the database open.
     db: Db,
-    /// The options it was opened with, a snapshot of its read point included.
+    /// The options of the iterator, with a snapshot of its read point.
     options: ReadOptions,
     family: ColumnFamilyHandle,
     own: Option<OwnWrites>,

@@ -80,7 +80,7 @@ impl OptimisticTransactionDb {
         &self.db
     }
 
-    /// Begins a transaction with default options. Dropping it rolls it back.
+    /// Begins a transaction with default options. A drop rolls it back.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -97,7 +97,7 @@ impl OptimisticTransactionDb {
         self.begin_transaction_opt(&WriteOptions::default(), &OptimisticTransactionOptions::default())
     }
 
-    /// Begins a transaction. Dropping it rolls it back.
+    /// Begins a transaction. A drop rolls it back.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");

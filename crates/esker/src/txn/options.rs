@@ -113,11 +113,11 @@ pub struct TransactionOptions {
     /// Milliseconds until the transaction expires: then others may steal its locks, and it cannot
     /// commit. Negative: never. Default -1.
     pub expiration: i64,
-    /// Bytes that it may write; 0: no limit. Default 0.
+    /// Limit on the bytes that the transaction writes; 0: no limit. Default 0.
     pub max_write_batch_size: usize,
     /// Take no locks and check nothing. Default false.
     pub skip_concurrency_control: bool,
-    /// Whether it may be committed without having been prepared. Default true.
+    /// Whether the transaction may be committed without a prepare. Default true.
     pub skip_prepare: bool,
 }
 

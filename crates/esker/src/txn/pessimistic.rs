@@ -8,7 +8,7 @@
 //!
 //! Invariants
 //!  1. Keys that it writes, or reads for update, stay locked until it ends, or rolls back to a save
-//!     point before that. When it is dropped, it rolls back and its locks end. A prepared
+//!     point before that. A drop rolls the transaction back and releases its locks. A prepared
 //!     transaction stays prepared, with its locks.
 //!  2. With a snapshot, a key is locked only if others have not written it since.
 //!  3. Others see none of its writes before it commits, and then all at once.
@@ -145,7 +145,7 @@ impl PessimisticCore {
 
 /// Several reads and writes that take effect together.
 ///
-/// One thread uses it at a time; it may be sent to another. Dropping it rolls it back, unless it is
+/// One thread uses it at a time; it may be sent to another. A drop rolls it back, unless it is
 /// prepared: then
 /// [`TransactionDb::get_transaction_by_name`](super::TransactionDb::get_transaction_by_name) gives
 /// it back.

@@ -100,7 +100,7 @@ impl VersionBuilder {
     }
 
     /// The builder that leads from `base`, whose files are at `locations`, to the files of
-    /// `target`. `None` if both have the same files. Cost: a look at each file of both.
+    /// `target`. `None` if both have the same files. Cost: a visit of each file of both.
     pub(super) fn towards(
         base: &Arc<Version>,
         locations: &Arc<Locations>,

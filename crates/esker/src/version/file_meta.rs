@@ -195,8 +195,8 @@ impl FileMeta {
         self.stats.get()
     }
 
-    /// When it was written, Unix seconds. If that is unknown, the age of its data; 0 if both are
-    /// unknown.
+    /// Time at which the file was written, in Unix seconds. If that is unknown, the age of its
+    /// data; 0 if both are unknown.
     #[inline]
     pub fn write_time(&self) -> u64 {
         match self.file_creation_time {
@@ -270,7 +270,8 @@ impl FileMeta {
         &self.table.open.get_or_init(|| (reader, KeptFile::new())).0
     }
 
-    /// Whether it may hold range tombstones: yes, unless its properties have been read and say no.
+    /// Whether the file may have range tombstones. False only if the file's properties are loaded
+    /// and exclude them.
     #[inline]
     pub fn may_have_range_deletions(&self) -> bool {
         self.stats().is_none_or(|s| s.range_deletions > 0)

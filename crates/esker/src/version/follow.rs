@@ -115,7 +115,7 @@ impl VersionSet {
         let (number, mut reader) = open_current_manifest(options.fs.as_ref(), &options.dir, true)?;
         let wanted: Vec<FamilyDescriptor> = self.families.values().map(|f| f.descriptor.clone()).collect();
         let mut group = AtomicGroup::default();
-        // The files of these versions do not belong to this set, which takes over only their
+        // The files of these versions do not belong to this set, which uses only their
         // descriptions.
         let nobodys = Arc::new(ObsoleteFiles::default());
         let mut recovered = recover(&options, &wanted, &mut reader, &mut group, &nobodys)?;

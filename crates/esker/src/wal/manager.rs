@@ -14,7 +14,7 @@
 //!     failed one does so for as long as recovery may need that.
 //!  5. After a failed append or sync the current file's end is unknown: nothing more is appended to
 //!     it.
-//!  6. A record that the memtables refuse is taken back: recovery applies no write that failed.
+//!  6. A record that the memtables refuse is removed: recovery applies no write that failed.
 //!  7. Only the last file may end in older records of a recycled file, which readers take for
 //!     damage. So a recycled file is cut behind its last record before the next file begins, and
 //!     the cut is durable before a family's tables are. RocksDB (7.8, 11.8) refuses the database if
@@ -320,7 +320,7 @@ impl Wals {
         self.failed.is_none() && (self.current_is_empty() || self.current_is_complete())
     }
 
-    /// Whether it holds exactly the records that a recovery put there.
+    /// Whether the current WAL has exactly the records that a recovery wrote.
     pub(crate) fn current_is_complete(&self) -> bool {
         let bytes = self.current.as_ref().map(|c| c.file.file_size());
         self.fresh.is_some_and(|f| f.number == self.current_number() && f.complete == bytes)
@@ -361,7 +361,7 @@ impl Wals {
         })
     }
 
-    /// Appends one record made of `pieces`, which takes these sequence numbers. Hands it to the
+    /// Appends one record made of `pieces`, which takes these sequence numbers. Writes it to the
     /// kernel, except with `manual_wal_flush`.
     /// # Errors
     /// `IoError`; the end of the file is then unknown and every later append fails until `switch`.

@@ -19,7 +19,7 @@
 //!  3. The markers show the policy of a WAL; batches of an early policy end in a marker or a no-op.
 //!  4. Under an early policy a rolled back transaction leaves ops. RocksDB writes the older values
 //!     of its keys before the marker, with two exceptions: keys that were only merged
-//!     (`rollback_merge_operands`), and keys that a save point has taken back already.
+//!     (`rollback_merge_operands`), and keys that a save point has undone already.
 
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
@@ -309,8 +309,8 @@ impl Record<'_> {
         Ok(())
     }
 
-    /// Applies the ops of a rolled back transaction that RocksDB does not take back. Does nothing
-    /// if a section follows the rollback: then Esker has written the section again.
+    /// Applies the ops of a rolled back transaction that RocksDB does not undo. Does nothing if a
+    /// section follows the rollback: then Esker has written the section again.
     fn keep_what_is_left(&mut self, sections: &[Section], insert: &mut Insert<'_>) -> Result<()> {
         if sections.iter().all(|s| s.kind == PrepareKind::Committed)
             || !matches!(self.batch.iter().last(), Some(BatchOp::Rollback { .. }))

@@ -89,7 +89,7 @@ impl WritePath {
             }
             if reason != FlushReason::ErrorRecovery {
                 // Fails during a recovery, too: the recovery may wait until this thread gives up
-                // the lead.
+                // leadership.
                 state.background_error.check_writes()?;
             } else if state.background_error.stops_flushes()
                 && let Some(error) = state.background_error.current()

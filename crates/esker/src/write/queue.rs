@@ -24,7 +24,7 @@
 //!     it `FREE` takes the lead with one atomic step, without locking the line.
 //!  2. Requests are served in the order in which they joined, except urgent ones while the leader
 //!     is stalled; a leader that lent the lead has it back before all others.
-//!  3. Every follower taken into a group is finished before its leader gives up the lead.
+//!  3. Every follower taken into a group is finished before its leader gives up leadership.
 //!  4. `lead` is `QUEUED` exactly while a leader exists and a writer waits in line; it changes to
 //!     and from `QUEUED` only under the line's lock. So a leader that finds `ALONE` has no waiters.
 //!
@@ -159,7 +159,7 @@ const QUEUED: u8 = 2;
 #[derive(Debug, Default)]
 struct Line {
     /// Whether a stalled leader holds the lead: requests that may not wait fail. The leader clears
-    /// it before it gives up the lead.
+    /// it before it gives up leadership.
     stalled: bool,
     waiting: VecDeque<Arc<Waiter>>,
 }

@@ -194,7 +194,7 @@ fn memory_that_another_database_holds_does_not_make_recovery_write_a_table_for_e
     db.close().unwrap();
 }
 
-/// A new database of one family under a clock that stands still.
+/// A new database of one family under a clock that never advances by itself.
 struct Growing {
     fs: FaultFs,
     clock: Arc<MockClock>,

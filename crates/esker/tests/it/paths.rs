@@ -409,7 +409,7 @@ fn directories_of_other_databases_are_refused() {
     let e = Db::open(&other, place.dir.join("other")).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
     assert!(e.message().contains("the directory of another database"), "{e}");
-    // A new database does not take over tables in its path either.
+    // A new database does not adopt existing tables in its path, either.
     other.db.db_paths = vec![DbPath::new(place.fast(), MIB)];
     let e = Db::open(&other, place.dir.join("another")).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Corruption, "{e}");

@@ -14,7 +14,7 @@ pub struct BlockBuilder {
     restart_interval: usize,
     share_prefixes: bool,
     last_key: Vec<u8>,
-    /// Values, if they stand apart from the keys.
+    /// Values, if they are stored apart from the keys.
     values: Option<Vec<u8>>,
     /// For data blocks: entries are internal keys.
     hash_index: Option<HashIndexBuilder>,
@@ -43,8 +43,8 @@ impl BlockBuilder {
         self
     }
 
-    /// Whether values stand behind all keys (RocksDB 11's `separate_key_value_in_data_block`). Off
-    /// by default.
+    /// Whether values are stored behind all keys (RocksDB 11's `separate_key_value_in_data_block`).
+    /// Off by default.
     #[must_use]
     pub fn values_apart(mut self, on: bool) -> BlockBuilder {
         self.values = on.then(Vec::new);

@@ -123,13 +123,13 @@ impl BlockCursor {
         self.value = other.value.clone();
     }
 
-    /// Whether it stands on an entry.
+    /// Whether the cursor is on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         self.entry != NOWHERE
     }
 
-    /// Whether it stands on the first entry.
+    /// Whether the cursor is on the first entry.
     #[inline]
     pub fn is_first(&self) -> bool {
         self.entry == 0

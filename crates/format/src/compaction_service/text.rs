@@ -17,7 +17,7 @@ pub(super) struct Fields<'a>(BTreeMap<&'a str, &'a str>);
 impl<'a> Fields<'a> {
     /// Splits `text` at semicolons outside of braces.
     /// # Errors
-    /// `InvalidArgument`: braces do not match, a name has no value or stands twice.
+    /// `InvalidArgument`: braces do not match, a name has no value or occurs twice.
     pub(super) fn parse(text: &'a str) -> Result<Fields<'a>> {
         let mut rest = unwrapped(text);
         let mut fields = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Raw Snappy. The size stands in Snappy's own header.
+//! Raw Snappy. The size is in Snappy's own header.
 
 use super::{CompressionType, Encode, Output, bad, impossible_size, most_expansion};
 use esker_base::Result;

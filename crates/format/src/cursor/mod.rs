@@ -30,7 +30,7 @@ use esker_base::{PinnedBytes, Result, SequenceNumber, ValueType};
 /// holds the error. An invalid cursor with an `Ok` status has passed an end. Every positioning call
 /// clears an earlier error. Moving an invalid cursor is a bug of the caller.
 pub trait InternalIterator: Send {
-    /// Whether the cursor stands on an entry.
+    /// Whether the cursor is on an entry.
     fn valid(&self) -> bool;
     /// Moves to the first entry.
     fn seek_to_first(&mut self);

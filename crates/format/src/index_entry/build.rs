@@ -55,7 +55,7 @@ pub struct DataBlockPlace<'a> {
     pub last: &'a [u8],
     /// The first internal key of the next block, if there is one.
     pub next: Option<&'a [u8]>,
-    /// Where it lies.
+    /// The place of the block in the file.
     pub handle: BlockHandle,
     /// Whether there is padding before it.
     pub follows_gap: bool,

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Makes the frames of a compressed log. A frame ends with a checksum, as in RocksDB.
 ///
-/// A build without zstd has a stand-in that fails.
+/// A build without zstd has a substitute that fails.
 pub struct RecordCompressor {
     #[cfg(feature = "zstd")]
     context: zstd_safe::CCtx<'static>,
@@ -97,7 +97,7 @@ impl fmt::Debug for RecordCompressor {
 
 /// Decompresses fragments, frame after frame.
 ///
-/// A build without zstd has a stand-in that fails; the reader refuses a compressed log before it
+/// A build without zstd has a substitute that fails; the reader refuses a compressed log before it
 /// uses a record of it.
 pub(super) struct RecordDecompressor {
     #[cfg(feature = "zstd")]

@@ -44,8 +44,7 @@ pub fn unescape(text: &str) -> Cow<'_, str> {
 /// The keys and values of `k=v;k={…};…`, with or without braces around the whole. A value in braces
 /// keeps them: it is a map or list that the caller splits in turn.
 /// # Errors
-/// `InvalidArgument` if a key is missing, braces do not match, or something stands behind a closing
-/// brace.
+/// `InvalidArgument` if a key is missing, braces do not match, or text follows a closing brace.
 pub fn split_map(value: &str) -> Result<Vec<(&str, &str)>> {
     let mut rest = without_braces(trim(value));
     let mut entries = Vec::new();
@@ -70,7 +69,7 @@ pub fn split_map(value: &str) -> Result<Vec<(&str, &str)>> {
 /// The items of `a:b:{…}:c`, trimmed. An empty text has no items. Items keep their braces and
 /// escapes.
 /// # Errors
-/// `InvalidArgument` if braces do not match or something stands behind a closing one.
+/// `InvalidArgument` if braces do not match or text follows a closing one.
 pub fn split_list(value: &str, delimiter: char) -> Result<Vec<&str>> {
     let mut rest = trim(value);
     let mut items = Vec::new();

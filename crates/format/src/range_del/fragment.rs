@@ -135,7 +135,7 @@ impl FragmentedRangeTombstones {
         self.max_seq
     }
 
-    /// Bytes of memory it takes.
+    /// Bytes of memory in use.
     pub fn approximate_memory_usage(&self) -> usize {
         size_of::<Self>()
             + self.keys.capacity()

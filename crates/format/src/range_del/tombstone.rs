@@ -21,7 +21,7 @@ pub struct RangeTombstone {
     pub start: Vec<u8>,
     /// The first user key that is not.
     pub end: Vec<u8>,
-    /// When it was written.
+    /// The sequence number of the tombstone.
     pub seq: SequenceNumber,
 }
 
@@ -49,7 +49,7 @@ pub struct RangeTombstoneRef<'a> {
     pub start: &'a [u8],
     /// The first user key that is not.
     pub end: &'a [u8],
-    /// When it was written.
+    /// The sequence number of the tombstone.
     pub seq: SequenceNumber,
 }
 

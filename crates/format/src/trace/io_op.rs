@@ -18,7 +18,7 @@ pub struct IoOp<'a> {
     pub timestamp: u64,
     /// The operation, such as `Append`: the name of RocksDB's function.
     pub file_operation: &'a [u8],
-    /// Nanoseconds that it took.
+    /// Duration of the operation in nanoseconds.
     pub latency: u64,
     /// `OK`, or the error.
     pub io_status: &'a [u8],

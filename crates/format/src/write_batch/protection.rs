@@ -103,8 +103,8 @@ impl WriteBatch {
         }
     }
 
-    /// Records the checksums of ops that were taken over from `other`: those it has, or those of
-    /// its ops as they are now.
+    /// Records the checksums of ops that were copied from `other`: the stored checksums or, without
+    /// these, new ones.
     #[inline]
     pub(super) fn protect_appended(&mut self, other: &WriteBatch) {
         if let Some(checksums) = &mut self.checksums {

@@ -1,4 +1,4 @@
-//! Random requests: a manager with leaves of a few locks answers each like the reference.
+//! Random requests: a manager with small leaves answers each as the reference does.
 //!
 //! One thread plays many lockers: waiting requests stay in the queues and are examined later.
 //! `ROUNDS` gives more seeds; `cargo xtask long locks` gives millions of requests.
@@ -130,7 +130,8 @@ impl Round {
     fn step(&mut self, rng: &mut fastrand::Rng) {
         let who = rng.usize(..LOCKERS);
         if self.asked[who].is_some() {
-            // The locker's thread sleeps in its wait, so the locker can only give up.
+            // The locker's thread sleeps in its wait, so the only other step is to withdraw the
+            // request.
             if rng.u8(..6) == 0 {
                 self.give_up(who);
             }

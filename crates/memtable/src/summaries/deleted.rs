@@ -300,7 +300,7 @@ fn covered_since<const N: usize>(
 }
 
 /// Checks one half of a split node: later inserts may go to its twin only, and then nothing would
-/// check this half. States that it is dead if it is and has not stated it. REQUIRES: its latch, or
+/// check this half. Marks the node as dead if it is dead and not marked. REQUIRES: its latch, or
 /// that no reader can reach it yet.
 pub(crate) fn check_split_half<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator) {
     if node.dead().is_open() || node.count() == 0 {

@@ -175,7 +175,7 @@ impl Damage {
         }
     }
 
-    /// Whether it keeps a database from opening or from being read.
+    /// Whether the damage prevents the opening or the reading of a database.
     pub(super) fn calls_for_repair(&self) -> bool {
         let is_one = |name: &&String| {
             name.as_str() == "CURRENT"

@@ -91,7 +91,7 @@ fn child() {
 /// Writes a batch, synced or not.
 type Writer = Box<dyn FnMut(&[PeerOp], bool)>;
 
-/// Opens the database and gives back a function that writes to it.
+/// Opens the database and returns a function that writes to it.
 fn writer(dir: &Path, seed: u64, model: &ModelOps) -> Writer {
     if std::env::var(WRITER).is_ok_and(|writer| writer == "esker") {
         let db = Db::open_cf(&varied_db_options(seed), dir, model.descriptors(&options())).expect("opens");

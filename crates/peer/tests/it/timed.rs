@@ -1,4 +1,4 @@
-//! The interface for benchmarks gives back the entries that were written through it.
+//! The interface for benchmarks returns the entries that were written through it.
 
 use esker_peer::timed::{MultiGetScratch, ScanFrom, TimedDb, TimedDurability, TimedOptions};
 use esker_peer::{RocksDb, require};

@@ -65,7 +65,7 @@ impl Said {
     }
 }
 
-/// A running child. Dropping it kills it.
+/// A running child. A drop kills it.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,

@@ -229,7 +229,7 @@ impl Cursor {
         self.check(round, false)
     }
 
-    /// REQUIRES: it stands somewhere.
+    /// REQUIRES: the cursor is valid.
     fn step(&mut self, round: &Round, forward: bool) -> Outcome {
         let at = self.at.expect("the caller saw that it stands somewhere");
         if forward {

@@ -223,8 +223,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes out the oldest segments, while there are too many or the capacity is exceeded. The
-    /// caller deletes their files.
+    /// Removes the oldest segments while there are too many or the capacity is exceeded. The caller
+    /// deletes their files.
     fn take_excess(&mut self) -> Vec<u64> {
         let mut gone = Vec::new();
         while (self.bytes > self.capacity || self.segments.len() > MAX_SEGMENTS)

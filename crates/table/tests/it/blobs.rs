@@ -110,7 +110,7 @@ fn damage_is_an_error_and_never_another_value() {
                     continue;
                 }
             };
-            // The family stands in the header without a checksum.
+            // The family is in the header without a checksum.
             assert!(reader.verify().is_err() || (8..12).contains(&at), "{at}");
             for ((key, value), location) in pairs().iter().zip(&locations) {
                 match reader.value(key, location, true) {

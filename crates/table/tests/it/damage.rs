@@ -223,7 +223,7 @@ fn a_batch_survives_what_is_damaged_without_checksums() {
     let which: Vec<_> = (0..lookups.len() as u32).map(|i| (i, None)).collect();
     let mut failed = 0;
     for i in 0..good.len() {
-        // Numbers of a few sizes, as handles have them.
+        // Numbers of several sizes, as handles have them.
         for bytes in [1, 3, 6, 9] {
             let mut bad = good.clone();
             bad[i..].iter_mut().take(bytes).for_each(|byte| *byte |= 0x80);

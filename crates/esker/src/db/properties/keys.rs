@@ -6,7 +6,7 @@
 //! version. A memtable's own tombstones do not count against it: no count says which of its entries
 //! are older. Source: RocksDB `HandleEstimateNumKeys`, which leaves range tombstones out.
 //!
-//! Cost: one look at each memtable and file; O(log n) for each of n range tombstones; for a file
+//! Cost: one visit of each memtable and file; O(log n) for each of n range tombstones; for a file
 //! that tombstones cover in part, at most [`MOST_SAMPLES`] pairs of index lookups.
 
 use crate::cf::ColumnFamily;

@@ -202,8 +202,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
             operator.partial_merge(&self.user_key, &left.operand, &right.operand)
         };
         // Oldest first. Each part is more than twice as long as the next one with which it may be
-        // joined. So each byte is copied only a few times. If operands were joined one by one, an
-        // appending operator would copy all earlier bytes for each operand.
+        // joined. So each byte is copied a bounded number of times. If operands were joined one by
+        // one, an appending operator would copy all earlier bytes for each operand.
         let mut parts: Vec<Part<'_>> = Vec::new();
         for i in (0..count).rev() {
             let operand = Cow::Borrowed(self.operands.operand(i));

@@ -38,7 +38,7 @@ impl<I> DbIter<I> {
         Ok(())
     }
 
-    /// Shows the value that the blob index in `buffer` stands for.
+    /// Reads the value that the blob index in `buffer` names.
     pub(super) fn show_blob(&mut self) -> Result<()> {
         self.value = Value::Pinned(self.blobs()?.value(&self.key, &self.buffer)?);
         Ok(())

@@ -132,7 +132,7 @@ impl KeptFiles {
     }
 }
 
-/// See [`KeptFiles::hand_over`]. Ends it also when a comparator panics.
+/// See [`KeptFiles::hand_over`]. Ends the exchange even if a comparator panics.
 struct HandingOver<'a>(&'a KeptFiles);
 
 impl Drop for HandingOver<'_> {
@@ -222,7 +222,7 @@ impl Runs {
         Ok(runs)
     }
 
-    /// Whether it reads as `plain_reads` says.
+    /// Whether the iterator reads with the options of `plain_reads`.
     pub(super) fn reads_plainly(&self, how: TableReadOptions) -> bool {
         self.plain == Some(how)
     }
@@ -397,7 +397,7 @@ pub(super) struct Exchange {
     sequence: SequenceNumber,
     /// Places of runs that it has not.
     gone: Vec<usize>,
-    /// Runs that it has besides, with their places in it.
+    /// Further runs of the new super version, with their places in it.
     fresh: Vec<(usize, Source, MergeChild)>,
 }
 
