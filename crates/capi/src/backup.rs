@@ -374,7 +374,7 @@ pub unsafe extern "C" fn rocksdb_create_column_family_with_import(
         let db = &object(db)?.db;
         let import = &object(import)?.options;
         let made =
-            db.create_column_family_with_import(import, &text(name), &options.cf, &metadata.export())?;
+            db.create_column_family_with_import(import, &text(name)?, &options.cf, &metadata.export())?;
         Ok(give_family(made))
     })
 }
@@ -475,7 +475,7 @@ pub unsafe extern "C" fn rocksdb_backup_engine_create_new_backup_with_metadata(
     attempt(errptr, (), || {
         let default = CreateBackupOptions::default();
         let options = options.as_ref().map_or(&default, |options| &options.options);
-        let metadata = bytes(app_metadata, app_metadata_len);
+        let metadata = bytes(app_metadata, app_metadata_len)?;
         let engine = &mut object_mut(engine)?.engine;
         put(backup_id, engine.create_new_backup_with_options(&object(db)?.db, options, metadata)?);
         Ok(())

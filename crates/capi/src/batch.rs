@@ -10,7 +10,8 @@
 use crate::batch_index::rocksdb_writebatch_wi_t;
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::family;
-use crate::memory::{answer, attempt, bytes, destroy, give, lend, object, object_mut, slice};
+use crate::memory::{answer, attempt, bytes, destroy, give, lend, object, object_mut};
+use crate::multi_get::keys;
 use esker::{BatchOp, ColumnFamilyId, Error, Result, WriteBatch};
 use libc::{c_char, c_int, c_void};
 use std::borrow::Cow;
@@ -113,7 +114,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_create_from(
     len: usize,
 ) -> *mut rocksdb_writebatch_t {
     answer(std::ptr::null_mut(), || {
-        Ok(give(rocksdb_writebatch_t::new(WriteBatch::from_bytes(bytes(rep, len).to_vec())?)))
+        Ok(give(rocksdb_writebatch_t::new(WriteBatch::from_bytes(bytes(rep, len)?.to_vec())?)))
     })
 }
 
@@ -159,10 +160,12 @@ unsafe fn change(batch: *mut rocksdb_writebatch_t, change: impl FnOnce(&mut Writ
 }
 
 /// The parts of a key or value, joined.
-pub(crate) unsafe fn joined(count: c_int, parts: *const *const c_char, lens: *const usize) -> Vec<u8> {
-    let count = usize::try_from(count).unwrap_or(0);
-    let parts = slice(parts, count).iter().zip(slice(lens, count));
-    parts.flat_map(|(part, len)| bytes(*part, *len).iter().copied()).collect()
+pub(crate) unsafe fn joined(
+    count: c_int,
+    parts: *const *const c_char,
+    lens: *const usize,
+) -> Result<Vec<u8>> {
+    Ok(keys(usize::try_from(count).unwrap_or(0), parts, lens)?.concat())
 }
 
 /// Changes the batch in a family; `None` means the default family.
@@ -218,54 +221,59 @@ changes! {
     fn rocksdb_writebatch_put, fn rocksdb_writebatch_put_cf,
     fn rocksdb_writebatch_wi_put, fn rocksdb_writebatch_wi_put_cf(
         key: *const c_char, key_len: usize, value: *const c_char, value_len: usize
-    ) |batch, target| batch.put_cf(target.id, target.key(bytes(key, key_len)), bytes(value, value_len));
+    ) |batch, target| {
+        let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
+        batch.put_cf(target.id, target.key(key), value)
+    };
     fn rocksdb_writebatch_merge, fn rocksdb_writebatch_merge_cf,
     fn rocksdb_writebatch_wi_merge, fn rocksdb_writebatch_wi_merge_cf(
         key: *const c_char, key_len: usize, value: *const c_char, value_len: usize
-    ) |batch, target| batch.merge_cf(target.id, target.key(bytes(key, key_len)), bytes(value, value_len));
+    ) |batch, target| {
+        let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
+        batch.merge_cf(target.id, target.key(key), value)
+    };
     fn rocksdb_writebatch_delete, fn rocksdb_writebatch_delete_cf,
     fn rocksdb_writebatch_wi_delete, fn rocksdb_writebatch_wi_delete_cf(
         key: *const c_char, key_len: usize
-    ) |batch, target| batch.delete_cf(target.id, target.key(bytes(key, key_len)));
+    ) |batch, target| batch.delete_cf(target.id, target.key(bytes(key, key_len)?));
     fn rocksdb_writebatch_singledelete, fn rocksdb_writebatch_singledelete_cf,
     fn rocksdb_writebatch_wi_singledelete, fn rocksdb_writebatch_wi_singledelete_cf(
         key: *const c_char, key_len: usize
-    ) |batch, target| batch.single_delete_cf(target.id, target.key(bytes(key, key_len)));
+    ) |batch, target| batch.single_delete_cf(target.id, target.key(bytes(key, key_len)?));
     fn rocksdb_writebatch_delete_range, fn rocksdb_writebatch_delete_range_cf,
     fn rocksdb_writebatch_wi_delete_range, fn rocksdb_writebatch_wi_delete_range_cf(
         begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize
     ) |batch, target| {
-        let (begin, end) = (target.key(bytes(begin, begin_len)), target.key(bytes(end, end_len)));
-        batch.delete_range_cf(target.id, begin, end)
+        let (begin, end) = (bytes(begin, begin_len)?, bytes(end, end_len)?);
+        batch.delete_range_cf(target.id, target.key(begin), target.key(end))
     };
     fn rocksdb_writebatch_putv, fn rocksdb_writebatch_putv_cf,
     fn rocksdb_writebatch_wi_putv, fn rocksdb_writebatch_wi_putv_cf(
         key_parts: c_int, keys: *const *const c_char, key_lens: *const usize,
         value_parts: c_int, values: *const *const c_char, value_lens: *const usize
     ) |batch, target| {
-        let key = target.key(joined(key_parts, keys, key_lens));
-        batch.put_cf(target.id, key, joined(value_parts, values, value_lens))
+        let value = joined(value_parts, values, value_lens)?;
+        batch.put_cf(target.id, target.key(joined(key_parts, keys, key_lens)?), value)
     };
     fn rocksdb_writebatch_mergev, fn rocksdb_writebatch_mergev_cf,
     fn rocksdb_writebatch_wi_mergev, fn rocksdb_writebatch_wi_mergev_cf(
         key_parts: c_int, keys: *const *const c_char, key_lens: *const usize,
         value_parts: c_int, values: *const *const c_char, value_lens: *const usize
     ) |batch, target| {
-        let key = target.key(joined(key_parts, keys, key_lens));
-        batch.merge_cf(target.id, key, joined(value_parts, values, value_lens))
+        let value = joined(value_parts, values, value_lens)?;
+        batch.merge_cf(target.id, target.key(joined(key_parts, keys, key_lens)?), value)
     };
     fn rocksdb_writebatch_deletev, fn rocksdb_writebatch_deletev_cf,
     fn rocksdb_writebatch_wi_deletev, fn rocksdb_writebatch_wi_deletev_cf(
         parts: c_int, keys: *const *const c_char, key_lens: *const usize
-    ) |batch, target| batch.delete_cf(target.id, target.key(joined(parts, keys, key_lens)));
+    ) |batch, target| batch.delete_cf(target.id, target.key(joined(parts, keys, key_lens)?));
     fn rocksdb_writebatch_delete_rangev, fn rocksdb_writebatch_delete_rangev_cf,
     fn rocksdb_writebatch_wi_delete_rangev, fn rocksdb_writebatch_wi_delete_rangev_cf(
         parts: c_int, begins: *const *const c_char, begin_lens: *const usize,
         ends: *const *const c_char, end_lens: *const usize
     ) |batch, target| {
-        let begin = target.key(joined(parts, begins, begin_lens));
-        let end = target.key(joined(parts, ends, end_lens));
-        batch.delete_range_cf(target.id, begin, end)
+        let (begin, end) = (joined(parts, begins, begin_lens)?, joined(parts, ends, end_lens)?);
+        batch.delete_range_cf(target.id, target.key(begin), target.key(end))
     };
 }
 
@@ -275,8 +283,8 @@ pub(crate) unsafe fn timestamped(
     key_len: usize,
     ts: *const c_char,
     ts_len: usize,
-) -> Vec<u8> {
-    [bytes(key, key_len), bytes(ts, ts_len)].concat()
+) -> Result<Vec<u8>> {
+    Ok([bytes(key, key_len)?, bytes(ts, ts_len)?].concat())
 }
 
 /// Changes the batch by a key and its timestamp.
@@ -294,7 +302,7 @@ unsafe fn change_with_ts(
             size if size != ts_len => return Err(Error::invalid_argument("timestamp size mismatch")),
             _ => {}
         }
-        let key = timestamped(key, key_len, ts, ts_len);
+        let key = timestamped(key, key_len, ts, ts_len)?;
         change(&mut object_mut(batch)?.batch, family.id(), &key)
     });
 }
@@ -311,7 +319,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_put_cf_with_ts(
     value_len: usize,
 ) {
     change_with_ts(batch, column_family, (key, key_len), (ts, ts_len), |batch, id, key| {
-        batch.put_cf(id, key, bytes(value, value_len))
+        batch.put_cf(id, key, bytes(value, value_len)?)
     });
 }
 
@@ -349,7 +357,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_put_log_data(
     blob: *const c_char,
     len: usize,
 ) {
-    change(batch, |batch| batch.put_log_data(bytes(blob, len)));
+    change(batch, |batch| batch.put_log_data(bytes(blob, len)?));
 }
 
 pub(crate) type Put = Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>;
@@ -536,7 +544,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_update_timestamps(
 ) {
     attempt(errptr, (), || {
         let object = object_mut(batch)?;
-        object.batch.update_timestamps(bytes(ts, ts_len), timestamp_sizes(state, get_ts_size)?)?;
+        object.batch.update_timestamps(bytes(ts, ts_len)?, timestamp_sizes(state, get_ts_size)?)?;
         object.stamps.are_set();
         Ok(())
     });

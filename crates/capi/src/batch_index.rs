@@ -93,7 +93,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_create_from(
     rep: *const c_char,
     len: usize,
 ) -> *mut rocksdb_writebatch_wi_t {
-    answer(std::ptr::null_mut(), || Ok(give_batch(WriteBatch::from_bytes(bytes(rep, len).to_vec())?.into())))
+    answer(std::ptr::null_mut(), || Ok(give_batch(WriteBatch::from_bytes(bytes(rep, len)?.to_vec())?.into())))
 }
 
 /// Makes an empty batch. `comparator` orders the keys of families that are read without a handle.
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_put_log_data(
     blob: *const c_char,
     len: usize,
 ) {
-    answer((), || change(batch, |batch, _| batch.put_log_data(bytes(blob, len))));
+    answer((), || change(batch, |batch, _| batch.put_log_data(bytes(blob, len)?)));
 }
 
 #[unsafe(no_mangle)]
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_update_timestamps(
 ) {
     attempt(errptr, (), || {
         change(batch, |batch, stamps| {
-            batch.update_timestamps(bytes(ts, ts_len), timestamp_sizes(state, get_ts_size)?)?;
+            batch.update_timestamps(bytes(ts, ts_len)?, timestamp_sizes(state, get_ts_size)?)?;
             stamps.are_set();
             Ok(())
         })
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_get_from_batch(
 ) -> *mut c_char {
     let found = attempt(errptr, None, || {
         let operator = object(options)?.cf.merge_operator.as_ref();
-        let key = bytes(key, key_len);
+        let key = bytes(key, key_len)?;
         look(batch, |batch| batch.get_from_batch(ColumnFamilyId::DEFAULT, operator, key))?
     });
     copy_found(found.map(PinnedBytes::from), value_len)
@@ -238,7 +238,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_get_from_batch_cf(
     errptr: *mut *mut c_char,
 ) -> *mut c_char {
     let found = attempt(errptr, None, || {
-        let (family, key) = (family(column_family)?, bytes(key, key_len));
+        let (family, key) = (family(column_family)?, bytes(key, key_len)?);
         look(batch, |batch| batch.get_from_batch_cf(family, key))?
     });
     copy_found(found.map(PinnedBytes::from), value_len)
@@ -258,7 +258,7 @@ pub(crate) unsafe fn read(
     if db.ttl.is_some() {
         return Err(Error::not_supported("reads of a batch over a database with TTL"));
     }
-    let key = bytes(key, key_len);
+    let key = bytes(key, key_len)?;
     look(batch, |batch| batch.get_pinned_from_batch_and_db(&db.db, &options, family, key))?
 }
 

@@ -5,7 +5,7 @@
 //! once, when the last owner is gone: the wrapper, options, open databases. As `c.h` says, any
 //! thread may call the functions. A C comparator cannot shorten index keys.
 
-use crate::memory::{bytes, destroy, give, text};
+use crate::memory::{bytes, destroy, give, text_or_none};
 use esker::compaction_filter::{
     CompactionFilter, CompactionFilterContext, CompactionFilterFactory, CompactionFilterFactoryRef,
     FilterDecision,
@@ -42,7 +42,7 @@ impl ClientState {
     }
 
     pub(crate) unsafe fn name(&self, name: Name) -> String {
-        name.map_or(String::new(), |name| text(name(self.state)).into_owned())
+        name.map_or(String::new(), |name| text_or_none(name(self.state)).unwrap_or_default().into_owned())
     }
 }
 
@@ -217,7 +217,7 @@ impl ClientMergeOperator {
     /// Copies the function's result and returns its buffer to the client. A failing client may
     /// leave `success` and the length unset, so the caller initializes both.
     unsafe fn take(&self, value: *mut c_char, success: c_uchar, len: usize) -> Option<Vec<u8>> {
-        let merged = (success != 0).then(|| bytes(value, len).to_vec());
+        let merged = if success != 0 { bytes(value, len).ok().map(<[u8]>::to_vec) } else { None };
         match self.delete_value {
             Some(delete_value) => delete_value(self.state.state, value, len),
             None => libc::free(value.cast()),
@@ -348,7 +348,8 @@ impl CompactionFilter for ClientFilter {
             // The client owns the buffer, so this copies it at once, as RocksDB does.
             match (removes, changed) {
                 (0, 0) => FilterDecision::Keep,
-                (0, _) => FilterDecision::ChangeValue(bytes(new_value, new_len).to_vec()),
+                (0, _) => bytes(new_value, new_len)
+                    .map_or(FilterDecision::Keep, |value| FilterDecision::ChangeValue(value.to_vec())),
                 _ => FilterDecision::Remove,
             }
         }
@@ -498,7 +499,7 @@ impl SliceTransform for ClientTransform {
             }
             let prefix = (self.transform)(self.state.state, data(key), key.len(), &mut len);
             // By contract the function returns a part of the key.
-            Some(bytes(prefix, len))
+            bytes(prefix, len).ok()
         }
     }
 }

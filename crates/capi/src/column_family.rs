@@ -2,7 +2,8 @@
 
 use crate::db::rocksdb_t;
 use crate::memory::{
-    answer, attempt, destroy, give, object, path, put, slice, text, to_c_array, to_c_bytes, to_c_string,
+    answer, attempt, destroy, give, object, path, put, put_at, slice, text, to_c_array, to_c_bytes,
+    to_c_string,
 };
 use crate::options::rocksdb_options_t;
 use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbOptions, Error, Result};
@@ -28,10 +29,10 @@ pub(crate) unsafe fn descriptors(
     let count =
         usize::try_from(count).map_err(|_| Error::invalid_argument("num_column_families is negative"))?;
     let mut families = Vec::with_capacity(count);
-    for (name, options) in slice(names, count).iter().zip(slice(options, count)) {
+    for (name, options) in slice(names, count)?.iter().zip(slice(options, count)?) {
         let options = object(*options)?;
         options.check()?;
-        families.push(ColumnFamilyDescriptor::new(text(*name), options.cf.clone()));
+        families.push(ColumnFamilyDescriptor::new(text(*name)?, options.cf.clone()));
     }
     Ok(families)
 }
@@ -45,7 +46,7 @@ pub(crate) unsafe fn put_handles(
     for (at, family) in families.iter().enumerate() {
         let handle = db.column_family(&family.name);
         let handle = handle.ok_or_else(|| Error::invalid_argument(format!("no family '{}'", family.name)))?;
-        put(handles.add(at), give_family(handle));
+        put_at(handles, at, give_family(handle));
     }
     Ok(())
 }
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn rocksdb_list_column_families(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_list_column_families_destroy(list: *mut *mut c_char, len: usize) {
-    for name in slice(list, len) {
+    for name in slice(list, len).unwrap_or_default() {
         libc::free((*name).cast());
     }
     libc::free(list.cast());
@@ -85,7 +86,7 @@ pub unsafe extern "C" fn rocksdb_create_column_family(
     attempt(errptr, std::ptr::null_mut(), || {
         let options = object(options)?;
         options.check()?;
-        Ok(give_family(object(db)?.create_column_family(&text(name), &options.cf)?))
+        Ok(give_family(object(db)?.create_column_family(&text(name)?, &options.cf)?))
     })
 }
 
@@ -105,8 +106,8 @@ pub unsafe extern "C" fn rocksdb_create_column_families(
         let options = object(options)?;
         options.check()?;
         let count = usize::try_from(count).unwrap_or(0);
-        let family = |name: &*const c_char| ColumnFamilyDescriptor::new(text(*name), options.cf.clone());
-        let families: Vec<_> = slice(names, count).iter().map(family).collect();
+        let family = |name: &*const c_char| Ok(ColumnFamilyDescriptor::new(text(*name)?, options.cf.clone()));
+        let families = slice(names, count)?.iter().map(family).collect::<Result<_>>()?;
         let handles = object(db)?.create_column_families(families)?;
         let handles: Vec<_> = handles.into_iter().map(give_family).collect();
         put(len, handles.len());
@@ -135,7 +136,7 @@ pub unsafe extern "C" fn rocksdb_create_column_family_with_ttl(
         let db = object(db)?;
         let with_ttl =
             db.ttl.as_ref().ok_or_else(|| Error::invalid_argument("the database was opened without TTL"))?;
-        Ok(give_family(with_ttl.create_column_family_with_ttl(&text(name), &options.cf, ttl)?))
+        Ok(give_family(with_ttl.create_column_family_with_ttl(&text(name)?, &options.cf, ttl)?))
     })
 }
 

@@ -246,7 +246,7 @@ pub unsafe extern "C" fn rocksdb_open_column_families_with_ttl(
     attempt(errptr, std::ptr::null_mut(), || {
         let (options, cell) = object(options)?.for_open()?;
         let families = descriptors(count, names, family_options)?;
-        let ttls = slice(ttls, families.len());
+        let ttls = slice(ttls, families.len())?;
         let db = DbWithTtl::open(&options.db, path(name)?, families.clone(), ttls, OpenMode::ReadWrite)?;
         put_handles(db.base_db(), &families, handles)?;
         Ok(rocksdb_t::with_ttl(db).give(cell))
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn rocksdb_open_and_trim_history(
     attempt(errptr, std::ptr::null_mut(), || {
         let (options, cell) = object(options)?.for_open()?;
         let families = descriptors(count, names, family_options)?;
-        let trim_ts = bytes(trim_ts, trim_ts_len);
+        let trim_ts = bytes(trim_ts, trim_ts_len)?;
         let db = Db::open_and_trim_history(&options.db, path(name)?, families.clone(), trim_ts)?;
         put_handles(&db, &families, handles)?;
         Ok(rocksdb_t::new(db).give(cell))

@@ -1,7 +1,7 @@
 //! Environments, logs, rate limiters and write buffer managers.
 
 use crate::cache::rocksdb_cache_t;
-use crate::memory::{answer, attempt, destroy, give, object, path, text};
+use crate::memory::{answer, attempt, destroy, give, object, path, text_or_none};
 use crate::write_buffer_policy::give_manager;
 use esker::DbPath;
 use esker::options::{
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn rocksdb_logger_create_stderr_logger(
     level: c_int,
     prefix: *const c_char,
 ) -> *mut rocksdb_logger_t {
-    let prefix = text(prefix).into_owned();
+    let prefix = text_or_none(prefix).unwrap_or_default().into_owned();
     give(rocksdb_logger_t { logger: Arc::new(StderrLog { level: log_level(level), prefix }) })
 }
 

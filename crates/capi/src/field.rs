@@ -69,7 +69,7 @@ pub(crate) unsafe fn set_text<O, F: From<Vec<u8>>>(
     field: impl FnOnce(&mut O) -> &mut F,
 ) {
     answer((), || {
-        *field(object_mut(pointer)?) = F::from(bytes(text, len).to_vec());
+        *field(object_mut(pointer)?) = F::from(bytes(text, len)?.to_vec());
         Ok(())
     });
 }

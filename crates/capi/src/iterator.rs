@@ -5,7 +5,7 @@
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
-use crate::memory::{answer, attempt, bytes, destroy, give, lend, object, object_mut, put, slice};
+use crate::memory::{answer, attempt, bytes, destroy, give, lend, object, object_mut, put_at, slice};
 use crate::read_options::rocksdb_readoptions_t;
 use esker::txn::TransactionIterator;
 use esker::{DbIterator, Error, Result, TtlIterator};
@@ -120,14 +120,14 @@ pub unsafe extern "C" fn rocksdb_create_iterators(
         let mut options = object(options)?.for_iterator();
         options.snapshot.get_or_insert_with(|| db.db.snapshot());
         let mut made = Vec::with_capacity(count);
-        for column_family in slice(column_families, count) {
+        for column_family in slice(column_families, count)? {
             match db.iter(options.clone(), family(*column_family)?) {
                 Cursor::Failed(error) => return Err(error),
                 cursor => made.push(cursor),
             }
         }
         for (at, cursor) in made.into_iter().enumerate() {
-            put(iterators.add(at), give(rocksdb_iterator_t { cursor }));
+            put_at(iterators, at, give(rocksdb_iterator_t { cursor }));
         }
         Ok(())
     });
@@ -141,6 +141,14 @@ pub unsafe extern "C" fn rocksdb_iter_destroy(iterator: *mut rocksdb_iterator_t)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_iter_valid(iterator: *const rocksdb_iterator_t) -> c_uchar {
     iterator.as_ref().is_some_and(|iterator| iterator.cursor.valid()).into()
+}
+
+/// Moves the cursor to `key`. With an error in its place the iterator fails, for good.
+unsafe fn seek(iterator: *mut rocksdb_iterator_t, key: Result<&[u8]>, seek: impl FnOnce(&mut Cursor, &[u8])) {
+    step(iterator, |cursor| match key {
+        Ok(key) => seek(cursor, key),
+        Err(error) => *cursor = Cursor::Failed(error),
+    });
 }
 
 /// Moves the cursor. If a client's comparator panics, the cursor stays.
@@ -167,7 +175,7 @@ pub unsafe extern "C" fn rocksdb_iter_seek(
     key: *const c_char,
     len: usize,
 ) {
-    step(iterator, |cursor| of_cursor!(cursor, it => it.seek(bytes(key, len)), _error => ()));
+    seek(iterator, bytes(key, len), |cursor, key| of_cursor!(cursor, it => it.seek(key), _error => ()));
 }
 
 #[unsafe(no_mangle)]
@@ -176,7 +184,9 @@ pub unsafe extern "C" fn rocksdb_iter_seek_for_prev(
     key: *const c_char,
     len: usize,
 ) {
-    step(iterator, |cursor| of_cursor!(cursor, it => it.seek_for_prev(bytes(key, len)), _error => ()));
+    seek(iterator, bytes(key, len), |cursor, key| {
+        of_cursor!(cursor, it => it.seek_for_prev(key), _error => ());
+    });
 }
 
 #[unsafe(no_mangle)]

@@ -264,7 +264,7 @@ pub unsafe extern "C" fn rocksdb_compactionjobinfo_table_properties_for_file(
     file: *const c_char,
     len: usize,
 ) -> *const rocksdb_table_properties_t {
-    let file = bytes(file, len);
+    let Ok(file) = bytes(file, len) else { return std::ptr::null() };
     of_compaction(info, std::ptr::null(), |it| {
         let found = it.table_properties.iter().find(|(path, _)| path == file);
         found.map_or(std::ptr::null(), |(_, properties)| properties)

@@ -7,7 +7,7 @@ use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
 use crate::field::Object;
 use crate::memory::{
-    answer, bytes, destroy, give, lend, object, object_mut, put, text, to_c_bytes, to_c_string,
+    answer, bytes, bytes_or_none, destroy, give, lend, object, object_mut, put, text, to_c_bytes, to_c_string,
 };
 use esker::comparator::Comparator;
 use esker::observe::{ColumnFamilyMetaData, LevelMetaData, SstFileMetaData};
@@ -168,10 +168,10 @@ pub unsafe extern "C" fn rocksdb_livefile_destroy(file: *mut rocksdb_livefile_t)
 }
 
 /// Changes the caller's file and updates its C strings.
-unsafe fn describe(file: *mut rocksdb_livefile_t, change: impl FnOnce(&mut LiveFileMetaData)) {
+unsafe fn describe(file: *mut rocksdb_livefile_t, change: impl FnOnce(&mut LiveFileMetaData) -> Result<()>) {
     answer((), || {
         let file = object_mut(file)?;
-        change(&mut file.file);
+        change(&mut file.file)?;
         *file = rocksdb_livefile_t::new(file.file.clone());
         Ok(())
     });
@@ -182,23 +182,26 @@ macro_rules! setters {
     ($(fn $name:ident($($argument:ident: $ty:ty),*) |$file:ident| $change:expr;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(file: *mut rocksdb_livefile_t, $($argument: $ty),*) {
-            describe(file, |$file| $change);
+            describe(file, |$file| {
+                $change;
+                Ok(())
+            });
         }
     )*};
 }
 
 setters! {
     fn rocksdb_livefile_set_column_family_name(name: *const c_char)
-        |file| file.column_family_name = text(name).into_owned();
+        |file| file.column_family_name = text(name)?.into_owned();
     fn rocksdb_livefile_set_level(level: c_int) |file| file.level = usize::try_from(level).unwrap_or(0);
-    fn rocksdb_livefile_set_name(name: *const c_char) |file| file.file.relative_filename = text(name).into_owned();
+    fn rocksdb_livefile_set_name(name: *const c_char) |file| file.file.relative_filename = text(name)?.into_owned();
     fn rocksdb_livefile_set_directory(directory: *const c_char)
-        |file| file.file.directory = OsStr::from_bytes(text(directory).as_bytes()).into();
+        |file| file.file.directory = OsStr::from_bytes(text(directory)?.as_bytes()).into();
     fn rocksdb_livefile_set_size(size: usize) |file| file.file.size = size as u64;
     fn rocksdb_livefile_set_smallest_key(key: *const c_char, len: usize)
-        |file| file.file.smallest_key = bytes(key, len).to_vec();
+        |file| file.file.smallest_key = bytes(key, len)?.to_vec();
     fn rocksdb_livefile_set_largest_key(key: *const c_char, len: usize)
-        |file| file.file.largest_key = bytes(key, len).to_vec();
+        |file| file.file.largest_key = bytes(key, len)?.to_vec();
     fn rocksdb_livefile_set_smallest_seqno(seqno: u64) |file| file.file.smallest_seqno = SequenceNumber(seqno);
     fn rocksdb_livefile_set_largest_seqno(seqno: u64) |file| file.file.largest_seqno = SequenceNumber(seqno);
     fn rocksdb_livefile_set_num_entries(count: u64) |file| file.file.num_entries = count;
@@ -257,7 +260,7 @@ pub unsafe extern "C" fn rocksdb_export_import_files_metadata_set_db_comparator_
     name: *const c_char,
 ) {
     answer((), || {
-        object_mut(metadata)?.comparator = text(name).into_owned();
+        object_mut(metadata)?.comparator = text(name)?.into_owned();
         Ok(())
     });
 }
@@ -451,11 +454,6 @@ pub unsafe extern "C" fn rocksdb_column_family_metadata_options_destroy(
     destroy(options);
 }
 
-/// A copy of the key; `None` for NULL.
-unsafe fn key(key: *const c_char, len: usize) -> Option<Vec<u8>> {
-    (!key.is_null()).then(|| bytes(key, len).to_vec())
-}
-
 unsafe fn lend_key(key: Option<&Vec<u8>>, len: *mut usize) -> *const c_char {
     put(len, 0);
     key.map_or(std::ptr::null(), |key| lend(key, len))
@@ -468,7 +466,7 @@ pub unsafe extern "C" fn rocksdb_column_family_metadata_options_set_start_key(
     len: usize,
 ) {
     answer((), || {
-        object_mut(options)?.start_key = key(start, len);
+        object_mut(options)?.start_key = bytes_or_none(start, len).map(<[u8]>::to_vec);
         Ok(())
     });
 }
@@ -488,7 +486,7 @@ pub unsafe extern "C" fn rocksdb_column_family_metadata_options_set_end_key(
     len: usize,
 ) {
     answer((), || {
-        object_mut(options)?.end_key = key(end, len);
+        object_mut(options)?.end_key = bytes_or_none(end, len).map(<[u8]>::to_vec);
         Ok(())
     });
 }

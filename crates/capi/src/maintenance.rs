@@ -5,9 +5,10 @@ use crate::db::{family, rocksdb_t};
 use crate::field::{Held, Object};
 use crate::job_info::rocksdb_compactionjobinfo_t;
 use crate::memory::{
-    answer, attempt, bytes, destroy, give, object, object_mut, put, slice, text, to_c_array, to_c_bytes,
-    to_c_string,
+    answer, attempt, bytes, bytes_or_none, destroy, give, object, object_mut, put, put_at, slice, text,
+    to_c_array, to_c_bytes, to_c_string,
 };
+use crate::multi_get::keys;
 use crate::read_options::rocksdb_readoptions_t;
 use crate::write_options::{
     rocksdb_compaction_options_t, rocksdb_compactoptions_t, rocksdb_flushoptions_t,
@@ -36,7 +37,7 @@ unsafe fn int_property(value: Option<u64>, place: *mut u64) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_property_value(db: *mut rocksdb_t, name: *const c_char) -> *mut c_char {
-    property(answer(None, || Ok(object(db)?.db.property(&text(name)))))
+    property(answer(None, || Ok(object(db)?.db.property(&text(name)?))))
 }
 
 #[unsafe(no_mangle)]
@@ -45,7 +46,7 @@ pub unsafe extern "C" fn rocksdb_property_value_cf(
     column_family: *mut rocksdb_column_family_handle_t,
     name: *const c_char,
 ) -> *mut c_char {
-    property(answer(None, || Ok(object(db)?.db.property_cf(family(column_family)?, &text(name)))))
+    property(answer(None, || Ok(object(db)?.db.property_cf(family(column_family)?, &text(name)?))))
 }
 
 #[unsafe(no_mangle)]
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn rocksdb_property_int(
     name: *const c_char,
     value: *mut u64,
 ) -> c_int {
-    int_property(answer(None, || Ok(object(db)?.db.int_property(&text(name)))), value)
+    int_property(answer(None, || Ok(object(db)?.db.int_property(&text(name)?))), value)
 }
 
 #[unsafe(no_mangle)]
@@ -65,14 +66,9 @@ pub unsafe extern "C" fn rocksdb_property_int_cf(
     value: *mut u64,
 ) -> c_int {
     int_property(
-        answer(None, || Ok(object(db)?.db.int_property_cf(family(column_family)?, &text(name)))),
+        answer(None, || Ok(object(db)?.db.int_property_cf(family(column_family)?, &text(name)?))),
         value,
     )
-}
-
-/// An end of a range: a key, or `None` for NULL, which leaves the range open.
-unsafe fn end<'a>(key: *const c_char, len: usize) -> Option<&'a [u8]> {
-    (!key.is_null()).then(|| bytes(key, len))
 }
 
 #[unsafe(no_mangle)]
@@ -106,7 +102,7 @@ pub unsafe extern "C" fn rocksdb_flush_cfs(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        let families = slice(column_families, usize::try_from(count).unwrap_or(0));
+        let families = slice(column_families, usize::try_from(count).unwrap_or(0))?;
         let families =
             families.iter().map(|column_family| family(*column_family)).collect::<Result<Vec<_>>>()?;
         object(db)?.db.flush_opt(&object(options)?.options, &families)
@@ -163,7 +159,11 @@ pub unsafe extern "C" fn rocksdb_suggest_compact_range(
 ) {
     attempt(errptr, (), || {
         let db = object(db)?;
-        db.db.suggest_compact_range(&db.default, end(start, start_len), end(limit, limit_len))
+        db.db.suggest_compact_range(
+            &db.default,
+            bytes_or_none(start, start_len),
+            bytes_or_none(limit, limit_len),
+        )
     });
 }
 
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn rocksdb_suggest_compact_range_cf(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        let (start, limit) = (end(start, start_len), end(limit, limit_len));
+        let (start, limit) = (bytes_or_none(start, start_len), bytes_or_none(limit, limit_len));
         object(db)?.db.suggest_compact_range(family(column_family)?, start, limit)
     });
 }
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn rocksdb_compact_range(
 ) {
     answer((), || {
         let db = object(db)?;
-        db.db.compact_range(end(start, start_len), end(limit, limit_len))
+        db.db.compact_range(bytes_or_none(start, start_len), bytes_or_none(limit, limit_len))
     });
 }
 
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn rocksdb_compact_range_cf(
 ) {
     answer((), || {
         let options = esker::CompactRangeOptions::default();
-        let (start, limit) = (end(start, start_len), end(limit, limit_len));
+        let (start, limit) = (bytes_or_none(start, start_len), bytes_or_none(limit, limit_len));
         object(db)?.db.compact_range_opt(&options, family(column_family)?, start, limit)
     });
 }
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn rocksdb_compact_range_opt(
 ) {
     answer((), || {
         let db = object(db)?;
-        let (start, limit) = (end(start, start_len), end(limit, limit_len));
+        let (start, limit) = (bytes_or_none(start, start_len), bytes_or_none(limit, limit_len));
         db.db.compact_range_opt(&object(options)?.options, &db.default, start, limit)
     });
 }
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn rocksdb_compact_range_cf_opt(
     limit_len: usize,
 ) {
     answer((), || {
-        let (start, limit) = (end(start, start_len), end(limit, limit_len));
+        let (start, limit) = (bytes_or_none(start, start_len), bytes_or_none(limit, limit_len));
         object(db)?.db.compact_range_opt(&object(options)?.options, family(column_family)?, start, limit)
     });
 }
@@ -316,10 +316,10 @@ unsafe fn changes<'a>(
     count: c_int,
     keys: *const *const c_char,
     values: *const *const c_char,
-) -> Vec<(std::borrow::Cow<'a, str>, std::borrow::Cow<'a, str>)> {
+) -> Result<Vec<(std::borrow::Cow<'a, str>, std::borrow::Cow<'a, str>)>> {
     let count = usize::try_from(count).unwrap_or(0);
-    let pairs = slice(keys, count).iter().zip(slice(values, count));
-    pairs.map(|(key, value)| (text(*key), text(*value))).collect()
+    let pairs = slice(keys, count)?.iter().zip(slice(values, count)?);
+    pairs.map(|(key, value)| Ok((text(*key)?, text(*value)?))).collect()
 }
 
 #[unsafe(no_mangle)]
@@ -332,7 +332,7 @@ pub unsafe extern "C" fn rocksdb_set_options(
 ) {
     attempt(errptr, (), || {
         let db = object(db)?;
-        let changes = changes(count, keys, values);
+        let changes = changes(count, keys, values)?;
         let changes: Vec<(&str, &str)> = changes.iter().map(|(key, value)| (&**key, &**value)).collect();
         db.db.set_options(&db.default, &changes)
     });
@@ -348,7 +348,7 @@ pub unsafe extern "C" fn rocksdb_set_options_cf(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        let changes = changes(count, keys, values);
+        let changes = changes(count, keys, values)?;
         let changes: Vec<(&str, &str)> = changes.iter().map(|(key, value)| (&**key, &**value)).collect();
         object(db)?.db.set_options(family(column_family)?, &changes)
     });
@@ -363,7 +363,7 @@ pub unsafe extern "C" fn rocksdb_set_db_options(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        let changes = changes(count, keys, values);
+        let changes = changes(count, keys, values)?;
         let changes: Vec<(&str, &str)> = changes.iter().map(|(key, value)| (&**key, &**value)).collect();
         object(db)?.db.set_db_options(&changes)
     });
@@ -376,14 +376,9 @@ unsafe fn ranges<'a>(
     start_lens: *const usize,
     limits: *const *const c_char,
     limit_lens: *const usize,
-) -> Vec<(&'a [u8], &'a [u8])> {
+) -> Result<Vec<(&'a [u8], &'a [u8])>> {
     let count = usize::try_from(count).unwrap_or(0);
-    let starts = slice(starts, count).iter().zip(slice(start_lens, count));
-    let limits = slice(limits, count).iter().zip(slice(limit_lens, count));
-    starts
-        .zip(limits)
-        .map(|((start, len), (limit, limit_len))| (bytes(*start, *len), bytes(*limit, *limit_len)))
-        .collect()
+    Ok(keys(count, starts, start_lens)?.into_iter().zip(keys(count, limits, limit_lens)?).collect())
 }
 
 /// Bits of `c.h` that select the parts of a database to measure.
@@ -402,7 +397,7 @@ unsafe fn put_sizes(
             if include & INCLUDE_FILES != 0 { db.db.approximate_size(family, start, limit) } else { 0 };
         let has_memtables = include & INCLUDE_MEMTABLES != 0;
         let memtables = if has_memtables { db.db.approximate_memtable_size(family, start, limit) } else { 0 };
-        put(sizes.add(at), files + memtables);
+        put_at(sizes, at, files + memtables);
     }
 }
 
@@ -419,7 +414,7 @@ pub unsafe extern "C" fn rocksdb_approximate_sizes(
 ) {
     attempt(errptr, (), || {
         let db = object(db)?;
-        let ranges = ranges(count, starts, start_lens, limits, limit_lens);
+        let ranges = ranges(count, starts, start_lens, limits, limit_lens)?;
         put_sizes(db, &db.default, &ranges, INCLUDE_FILES, sizes);
         Ok(())
     });
@@ -466,7 +461,7 @@ pub unsafe extern "C" fn rocksdb_approximate_sizes_cf_with_flags(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        let ranges = ranges(count, starts, start_lens, limits, limit_lens);
+        let ranges = ranges(count, starts, start_lens, limits, limit_lens)?;
         put_sizes(object(db)?, family(column_family)?, &ranges, include, sizes);
         Ok(())
     });
@@ -498,7 +493,7 @@ pub unsafe extern "C" fn rocksdb_delete_file_in_range(
 ) {
     attempt(errptr, (), || {
         let db = object(db)?;
-        delete_files(db, &db.default, end(start, start_len), end(limit, limit_len))
+        delete_files(db, &db.default, bytes_or_none(start, start_len), bytes_or_none(limit, limit_len))
     });
 }
 
@@ -513,7 +508,12 @@ pub unsafe extern "C" fn rocksdb_delete_file_in_range_cf(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        delete_files(object(db)?, family(column_family)?, end(start, start_len), end(limit, limit_len))
+        delete_files(
+            object(db)?,
+            family(column_family)?,
+            bytes_or_none(start, start_len),
+            bytes_or_none(limit, limit_len),
+        )
     });
 }
 
@@ -526,7 +526,7 @@ pub unsafe extern "C" fn rocksdb_increase_full_history_ts_low(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        object(db)?.db.increase_full_history_ts_low(family(column_family)?, bytes(timestamp, len))
+        object(db)?.db.increase_full_history_ts_low(family(column_family)?, bytes(timestamp, len)?)
     });
 }
 
@@ -598,7 +598,7 @@ pub unsafe extern "C" fn rocksdb_approximate_sizes_with_options(
 ) {
     attempt(errptr, (), || {
         let (db, include) = (object(db)?, object(options)?.bits());
-        put_sizes(db, &db.default, &ranges(count, starts, start_lens, limits, limit_lens), include, sizes);
+        put_sizes(db, &db.default, &ranges(count, starts, start_lens, limits, limit_lens)?, include, sizes);
         Ok(())
     });
 }
@@ -618,7 +618,7 @@ pub unsafe extern "C" fn rocksdb_approximate_sizes_cf_with_options(
 ) {
     attempt(errptr, (), || {
         let include = object(options)?.bits();
-        let ranges = ranges(count, starts, start_lens, limits, limit_lens);
+        let ranges = ranges(count, starts, start_lens, limits, limit_lens)?;
         put_sizes(object(db)?, family(column_family)?, &ranges, include, sizes);
         Ok(())
     });
@@ -702,7 +702,7 @@ pub unsafe extern "C" fn rocksdb_compact_files_cf(
         // With -1 the database chooses the path.
         options.output_path_id = u32::try_from(output_path_id).ok();
         let files =
-            slice(inputs, count).iter().map(|name| number_of(&text(*name))).collect::<Result<Vec<_>>>()?;
+            slice(inputs, count)?.iter().map(|name| number_of(&text(*name)?)).collect::<Result<Vec<_>>>()?;
         let level = usize::try_from(output_level)
             .map_err(|_| Error::invalid_argument(format!("output_level: {output_level}")))?;
         let (_, made) = db.db.compact_files_with_info(&options, family, &files, level)?;
@@ -726,7 +726,7 @@ pub unsafe extern "C" fn rocksdb_compact_files_output_file_names_destroy(
     names: *mut *mut c_char,
     count: usize,
 ) {
-    for name in slice(names, count) {
+    for name in slice(names, count).unwrap_or_default() {
         libc::free((*name).cast());
     }
     libc::free(names.cast());

@@ -14,17 +14,18 @@ use std::path::Path;
 
 /// Runs `call`. An error or a panic goes to `errptr`, and the answer is `failed`.
 pub(crate) unsafe fn attempt<T>(errptr: *mut *mut c_char, failed: T, call: impl FnOnce() -> Result<T>) -> T {
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => {
+    match outcome(call) {
+        Ok(answer) => answer,
+        Err(error) => {
             save_error(errptr, &error.to_string());
             failed
         }
-        Err(panic) => {
-            save_error(errptr, &format!("Corruption: panic: {}", panic_text(panic.as_ref())));
-            failed
-        }
     }
+}
+
+/// Runs `call`. A panic becomes an error.
+pub(crate) fn outcome<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
 }
 
 /// Runs `call` for a function without `errptr`. After an error or a panic the answer is `failed`.
@@ -32,9 +33,11 @@ pub(crate) fn answer<T>(failed: T, call: impl FnOnce() -> Result<T>) -> T {
     catch_unwind(AssertUnwindSafe(call)).ok().and_then(Result::ok).unwrap_or(failed)
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+#[cold]
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
+    let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
+    Error::corruption(format!("panic: {text}"))
 }
 
 /// Stores `text` in `errptr` and frees the old message.
@@ -102,29 +105,49 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
     }
 }
 
-/// The `len` bytes at `data`, for a write.
+/// The `len` bytes at `data`. NULL without a length means no bytes.
 /// # Errors
-/// `InvalidArgument`: `data` is NULL, and `len` is not 0.
-pub(crate) unsafe fn given<'a>(data: *const c_char, len: usize) -> Result<&'a [u8]> {
-    if data.is_null() && len > 0 {
-        return Err(Error::invalid_argument(format!("NULL is given for {len} bytes")));
+/// `InvalidArgument`: NULL with a length.
+#[inline]
+pub(crate) unsafe fn bytes<'a, C>(data: *const C, len: usize) -> Result<&'a [u8]> {
+    slice(data.cast(), len)
+}
+
+/// The `len` bytes at `data`; `None` for NULL, for parameters that may be left out. `c.h` gives
+/// their length no meaning then.
+pub(crate) unsafe fn bytes_or_none<'a>(data: *const c_char, len: usize) -> Option<&'a [u8]> {
+    if data.is_null() { None } else { Some(std::slice::from_raw_parts(data.cast(), len)) }
+}
+
+/// The `count` values at `data`. NULL without a count means no values.
+/// # Errors
+/// `InvalidArgument`: NULL with a count.
+#[inline]
+pub(crate) unsafe fn slice<'a, T>(data: *const T, count: usize) -> Result<&'a [T]> {
+    if !data.is_null() {
+        Ok(std::slice::from_raw_parts(data, count))
+    } else if count == 0 {
+        Ok(&[])
+    } else {
+        Err(null_with_length(count))
     }
-    Ok(bytes(data, len))
 }
 
-/// The `len` bytes at `data`; none for NULL.
-pub(crate) unsafe fn bytes<'a, C>(data: *const C, len: usize) -> &'a [u8] {
-    if data.is_null() { &[] } else { std::slice::from_raw_parts(data.cast(), len) }
+#[cold]
+fn null_with_length(len: usize) -> Error {
+    Error::invalid_argument(format!("NULL is given with the length {len}"))
 }
 
-/// The `count` values at `data`; none for NULL.
-pub(crate) unsafe fn slice<'a, T>(data: *const T, count: usize) -> &'a [T] {
-    if data.is_null() { &[] } else { std::slice::from_raw_parts(data, count) }
+/// The text at `text`, which ends with a NUL.
+/// # Errors
+/// `InvalidArgument` for NULL.
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<Cow<'a, str>> {
+    text_or_none(text).ok_or_else(|| Error::invalid_argument("a text is NULL"))
 }
 
-/// The text at `text`, which ends with a NUL; "" for NULL.
-pub(crate) unsafe fn text<'a>(text: *const c_char) -> Cow<'a, str> {
-    if text.is_null() { Cow::Borrowed("") } else { CStr::from_ptr(text).to_string_lossy() }
+/// The text at `text`, which ends with a NUL; `None` for NULL.
+pub(crate) unsafe fn text_or_none<'a>(text: *const c_char) -> Option<Cow<'a, str>> {
+    if text.is_null() { None } else { Some(CStr::from_ptr(text).to_string_lossy()) }
 }
 
 /// The path at `path`, which ends with a NUL.
@@ -135,6 +158,13 @@ pub(crate) unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path> {
         return Err(Error::invalid_argument("the path is NULL"));
     }
     Ok(Path::new(OsStr::from_bytes(CStr::from_ptr(path).to_bytes())))
+}
+
+/// Writes `value` to the place `at` of the array at `places`, unless that is NULL.
+pub(crate) unsafe fn put_at<T>(places: *mut T, at: usize, value: T) {
+    if !places.is_null() {
+        places.add(at).write(value);
+    }
 }
 
 /// The object at `pointer`.
@@ -151,6 +181,7 @@ pub(crate) unsafe fn object_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
     pointer.as_mut().ok_or_else(null::<T>)
 }
 
+#[cold]
 fn null<T>() -> Error {
     let name = std::any::type_name::<T>();
     Error::invalid_argument(format!("a {} is NULL", name.rsplit(':').next().unwrap_or(name)))

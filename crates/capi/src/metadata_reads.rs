@@ -5,11 +5,11 @@
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
-use crate::memory::{answer, attempt, bytes, c_bool, object, put, slice, to_c_bytes, to_c_string};
-use crate::multi_get::keys;
+use crate::memory::{attempt, bytes, c_bool, object, put, put_at, to_c_bytes, to_c_string};
+use crate::multi_get::{Families, for_each_key, keys};
 use crate::read_options::rocksdb_readoptions_t;
 use crate::reads::copy_found;
-use esker::{ColumnFamilyHandle, Error, GetOutput, Result};
+use esker::GetOutput;
 use libc::{c_char, c_uchar};
 
 /// The caller's pointers for the facts of one read.
@@ -50,7 +50,7 @@ unsafe fn get(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,
     column_family: Option<*mut rocksdb_column_family_handle_t>,
-    key: &[u8],
+    (key, key_len): (*const c_char, usize),
     value_len: *mut usize,
     facts: Facts,
     errptr: *mut *mut c_char,
@@ -58,7 +58,7 @@ unsafe fn get(
     let output = attempt(errptr, None, || {
         let db = object(db)?;
         let family = column_family.map_or(Ok(&db.default), |column_family| family(column_family))?;
-        db.db.get_with_metadata(&object(options)?.for_get(), family, key).map(Some)
+        db.db.get_with_metadata(&object(options)?.for_get(), family, bytes(key, key_len)?).map(Some)
     });
     facts.put(output.as_ref());
     copy_found(output.and_then(|output| output.value), value_len)
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn rocksdb_get_with_metadata(
     errptr: *mut *mut c_char,
 ) -> *mut c_char {
     let facts = Facts { timestamp, timestamp_len, newer_version_present };
-    get(db, options, None, bytes(key, key_len), value_len, facts, errptr)
+    get(db, options, None, (key, key_len), value_len, facts, errptr)
 }
 
 #[unsafe(no_mangle)]
@@ -94,38 +94,31 @@ pub unsafe extern "C" fn rocksdb_get_cf_with_metadata(
     errptr: *mut *mut c_char,
 ) -> *mut c_char {
     let facts = Facts { timestamp, timestamp_len, newer_version_present };
-    get(db, options, Some(column_family), bytes(key, key_len), value_len, facts, errptr)
+    get(db, options, Some(column_family), (key, key_len), value_len, facts, errptr)
 }
 
 unsafe fn multi_get(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,
-    column_families: Option<*const *const rocksdb_column_family_handle_t>,
-    wanted: &[&[u8]],
+    families: Families,
+    (count, key_list, key_lens): (usize, *const *const c_char, *const usize),
     (values, value_lens): (*mut *mut c_char, *mut usize),
     facts: Facts,
     errs: *mut *mut c_char,
 ) {
-    let read = || {
-        let db = object(db)?;
-        let families: Vec<&ColumnFamilyHandle> = match column_families {
-            None => vec![&db.default; wanted.len()],
-            Some(each) => {
-                slice(each, wanted.len()).iter().map(|each| family(*each)).collect::<Result<_>>()?
-            }
-        };
-        let pairs: Vec<_> = families.into_iter().zip(wanted.iter().copied()).collect();
+    let all = for_each_key(count, || {
+        let (db, keys) = (object(db)?, keys(count, key_list, key_lens)?);
+        let pairs: Vec<_> = families.of(db, count)?.into_iter().zip(keys).collect();
         Ok(db.db.multi_get_with_metadata(&object(options)?.for_get(), &pairs))
-    };
-    let all = answer(Vec::new(), || {
-        Ok(read().unwrap_or_else(|error: Error| wanted.iter().map(|_| Err(error.clone())).collect()))
     });
     for (at, output) in all.into_iter().enumerate() {
         let error = output.as_ref().err().map(|error| to_c_string(error.to_string().as_bytes()));
-        put(errs.add(at), error.unwrap_or(std::ptr::null_mut()));
+        put_at(errs, at, error.unwrap_or(std::ptr::null_mut()));
         let output = output.ok();
         facts.at(at).put(output.as_ref());
-        put(values.add(at), copy_found(output.and_then(|output| output.value), value_lens.add(at)));
+        let mut len = 0;
+        put_at(values, at, copy_found(output.and_then(|output| output.value), &mut len));
+        put_at(value_lens, at, len);
     }
 }
 
@@ -145,8 +138,8 @@ pub unsafe extern "C" fn rocksdb_multi_get_with_metadata(
 ) {
     let facts =
         Facts { timestamp: timestamp_list, timestamp_len: timestamp_list_sizes, newer_version_present };
-    let wanted = keys(num_keys, keys_list, keys_list_sizes);
-    multi_get(db, options, None, &wanted, (values_list, values_list_sizes), facts, errs);
+    let (keys, values) = ((num_keys, keys_list, keys_list_sizes), (values_list, values_list_sizes));
+    multi_get(db, options, Families::Default, keys, values, facts, errs);
 }
 
 #[unsafe(no_mangle)]
@@ -166,7 +159,6 @@ pub unsafe extern "C" fn rocksdb_multi_get_cf_with_metadata(
 ) {
     let facts =
         Facts { timestamp: timestamp_list, timestamp_len: timestamp_list_sizes, newer_version_present };
-    let wanted = keys(num_keys, keys_list, keys_list_sizes);
-    let values = (values_list, values_list_sizes);
-    multi_get(db, options, Some(column_families), &wanted, values, facts, errs);
+    let (keys, values) = ((num_keys, keys_list, keys_list_sizes), (values_list, values_list_sizes));
+    multi_get(db, options, Families::Each(column_families), keys, values, facts, errs);
 }

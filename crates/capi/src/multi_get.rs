@@ -7,47 +7,59 @@
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
 use crate::iterator::rocksdb_slice_t;
-use crate::memory::{answer, bytes, destroy, give, lend, object, put, slice, to_c_bytes, to_c_string};
+use crate::memory::{answer, bytes, destroy, give, lend, object, outcome, put, put_at, slice, to_c_string};
 use crate::read_options::rocksdb_readoptions_t;
-use crate::reads::rocksdb_pinnableslice_t;
-use esker::{ColumnFamilyHandle, Error, PinnedBytes, Result};
+use crate::reads::{copy_found, rocksdb_pinnableslice_t};
+use esker::{ColumnFamilyHandle, PinnedBytes, Result};
 use libc::{c_char, c_int, c_uchar};
 
 type Found = Result<Option<PinnedBytes>>;
 
 /// The keys of a call.
-pub(crate) unsafe fn keys<'a>(count: usize, keys: *const *const c_char, lens: *const usize) -> Vec<&'a [u8]> {
-    slice(keys, count).iter().zip(slice(lens, count)).map(|(key, len)| bytes(*key, *len)).collect()
+pub(crate) unsafe fn keys<'a>(
+    count: usize,
+    keys: *const *const c_char,
+    lens: *const usize,
+) -> Result<Vec<&'a [u8]>> {
+    slice(keys, count)?.iter().zip(slice(lens, count)?).map(|(key, len)| bytes(*key, *len)).collect()
 }
 
-/// Reads `keys`, all from `column_family`, or each from its own of `column_families`. If the call
-/// fails, each key gets the error.
-unsafe fn read_all(
+/// The results of a call for `count` keys. If the call fails, each key gets the error.
+pub(crate) fn for_each_key<T>(count: usize, call: impl FnOnce() -> Result<Vec<Result<T>>>) -> Vec<Result<T>> {
+    outcome(call).unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
+}
+
+/// Reads `count` keys, all from one family, or each from its own.
+unsafe fn read_all<'a>(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,
     families: Families,
-    keys: &[&[u8]],
+    count: usize,
+    keys: impl FnOnce() -> Result<Vec<&'a [u8]>>,
 ) -> Vec<Found> {
-    let read = || {
-        let db = object(db)?;
-        let families: Vec<&ColumnFamilyHandle> = match families {
-            Families::Default => vec![&db.default; keys.len()],
-            Families::One(column_family) => vec![family(column_family)?; keys.len()],
-            Families::Each(each) => {
-                slice(each, keys.len()).iter().map(|each| family(*each)).collect::<Result<_>>()?
-            }
-        };
-        Ok(db.multi_get(&object(options)?.for_get(), &families, keys))
-    };
-    let failed = |error: Error| keys.iter().map(|_| Err(error.clone())).collect();
-    answer(Vec::new(), || Ok(read().unwrap_or_else(failed)))
+    for_each_key(count, || {
+        let (db, keys) = (object(db)?, keys()?);
+        Ok(db.multi_get(&object(options)?.for_get(), &families.of(db, count)?, &keys))
+    })
 }
 
+/// The families of a call's keys.
 #[derive(Clone, Copy)]
-enum Families {
+pub(crate) enum Families {
     Default,
     One(*mut rocksdb_column_family_handle_t),
     Each(*const *const rocksdb_column_family_handle_t),
+}
+
+impl Families {
+    /// The family of each of `count` keys.
+    pub(crate) unsafe fn of(self, db: &rocksdb_t, count: usize) -> Result<Vec<&ColumnFamilyHandle>> {
+        match self {
+            Families::Default => Ok(vec![&db.default; count]),
+            Families::One(column_family) => Ok(vec![family(column_family)?; count]),
+            Families::Each(each) => slice(each, count)?.iter().map(|each| family(*each)).collect(),
+        }
+    }
 }
 
 /// Puts the results of a call into the caller's arrays.
@@ -58,14 +70,19 @@ pub(crate) unsafe fn put_found(
     errs: *mut *mut c_char,
 ) {
     for (at, found) in found.into_iter().enumerate() {
-        put(values.add(at), std::ptr::null_mut());
-        put(lens.add(at), 0);
-        put(errs.add(at), std::ptr::null_mut());
-        match found {
-            Ok(Some(value)) => put(values.add(at), to_c_bytes(&value, lens.add(at))),
-            Ok(None) => {}
-            Err(error) => put(errs.add(at), to_c_string(error.to_string().as_bytes())),
-        }
+        let (value, error) = parts(found);
+        let mut len = 0;
+        put_at(values, at, copy_found(value, &mut len));
+        put_at(lens, at, len);
+        put_at(errs, at, error);
+    }
+}
+
+/// The value, and the error as a text for the caller; NULL without an error.
+unsafe fn parts<T>(found: Result<Option<T>>) -> (Option<T>, *mut c_char) {
+    match found {
+        Ok(value) => (value, std::ptr::null_mut()),
+        Err(error) => (None, to_c_string(error.to_string().as_bytes())),
     }
 }
 
@@ -80,8 +97,8 @@ pub unsafe extern "C" fn rocksdb_multi_get(
     value_lens: *mut usize,
     errs: *mut *mut c_char,
 ) {
-    let keys = keys(count, key_list, key_lens);
-    put_found(read_all(db, options, Families::Default, &keys), values, value_lens, errs);
+    let found = read_all(db, options, Families::Default, count, || keys(count, key_list, key_lens));
+    put_found(found, values, value_lens, errs);
 }
 
 #[unsafe(no_mangle)]
@@ -96,8 +113,9 @@ pub unsafe extern "C" fn rocksdb_multi_get_cf(
     value_lens: *mut usize,
     errs: *mut *mut c_char,
 ) {
-    let keys = keys(count, key_list, key_lens);
-    put_found(read_all(db, options, Families::Each(column_families), &keys), values, value_lens, errs);
+    let families = Families::Each(column_families);
+    let found = read_all(db, options, families, count, || keys(count, key_list, key_lens));
+    put_found(found, values, value_lens, errs);
 }
 
 /// As [`rocksdb_multi_get`], with the timestamp of each value found.
@@ -114,8 +132,8 @@ pub unsafe extern "C" fn rocksdb_multi_get_with_ts(
     timestamp_lens: *mut usize,
     errs: *mut *mut c_char,
 ) {
-    let keys = keys(count, key_list, key_lens);
-    read_timestamped(db, options, None, &keys, (values, value_lens), (timestamps, timestamp_lens), errs);
+    let found = read_timestamped(db, options, Families::Default, count, (key_list, key_lens));
+    put_timestamped(found, (values, value_lens), (timestamps, timestamp_lens), errs);
 }
 
 #[unsafe(no_mangle)]
@@ -132,40 +150,42 @@ pub unsafe extern "C" fn rocksdb_multi_get_cf_with_ts(
     timestamp_lens: *mut usize,
     errs: *mut *mut c_char,
 ) {
-    let (keys, families) = (keys(count, key_list, key_lens), Some(column_families));
-    read_timestamped(db, options, families, &keys, (values, value_lens), (timestamps, timestamp_lens), errs);
+    let families = Families::Each(column_families);
+    let found = read_timestamped(db, options, families, count, (key_list, key_lens));
+    put_timestamped(found, (values, value_lens), (timestamps, timestamp_lens), errs);
 }
+
+type FoundWithTs = Result<Option<(PinnedBytes, Vec<u8>)>>;
 
 unsafe fn read_timestamped(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,
-    column_families: Option<*const *const rocksdb_column_family_handle_t>,
-    keys: &[&[u8]],
+    families: Families,
+    count: usize,
+    (key_list, key_lens): (*const *const c_char, *const usize),
+) -> Vec<FoundWithTs> {
+    for_each_key(count, || {
+        let (db, options, keys) = (object(db)?, object(options)?.for_get(), keys(count, key_list, key_lens)?);
+        let pairs = families.of(db, count)?.into_iter().zip(keys);
+        Ok(pairs.map(|(family, key)| db.db.get_with_timestamp(&options, family, key)).collect())
+    })
+}
+
+unsafe fn put_timestamped(
+    found: Vec<FoundWithTs>,
     (values, value_lens): (*mut *mut c_char, *mut usize),
     (timestamps, timestamp_lens): (*mut *mut c_char, *mut usize),
     errs: *mut *mut c_char,
 ) {
-    for (at, key) in keys.iter().enumerate() {
-        put(timestamps.add(at), std::ptr::null_mut());
-        put(timestamp_lens.add(at), 0);
-        let mut timestamp = Vec::new();
-        let mut read = || {
-            let db = object(db)?;
-            let family = match column_families {
-                Some(column_families) => family(*column_families.add(at))?,
-                None => &db.default,
-            };
-            let found = db.db.get_with_timestamp(&object(options)?.for_get(), family, key)?;
-            Ok(found.map(|(value, ts)| {
-                timestamp = ts;
-                value
-            }))
-        };
-        let found = read();
-        if matches!(found, Ok(Some(_))) {
-            put(timestamps.add(at), to_c_bytes(&timestamp, timestamp_lens.add(at)));
-        }
-        put_found(vec![found], values.add(at), value_lens.add(at), errs.add(at));
+    for (at, found) in found.into_iter().enumerate() {
+        let (found, error) = parts(found);
+        let (value, timestamp) = found.unzip();
+        let (mut len, mut timestamp_len) = (0, 0);
+        put_at(values, at, copy_found(value, &mut len));
+        put_at(value_lens, at, len);
+        put_at(timestamps, at, copy_found(timestamp, &mut timestamp_len));
+        put_at(timestamp_lens, at, timestamp_len);
+        put_at(errs, at, error);
     }
 }
 
@@ -176,15 +196,9 @@ pub(crate) unsafe fn put_pinned(
     errs: *mut *mut c_char,
 ) {
     for (at, found) in found.into_iter().enumerate() {
-        put(errs.add(at), std::ptr::null_mut());
-        let value = match found {
-            Ok(value) => value,
-            Err(error) => {
-                put(errs.add(at), to_c_string(error.to_string().as_bytes()));
-                None
-            }
-        };
-        put(values.add(at), rocksdb_pinnableslice_t::give(value));
+        let (value, error) = parts(found);
+        put_at(values, at, rocksdb_pinnableslice_t::give(value));
+        put_at(errs, at, error);
     }
 }
 
@@ -201,8 +215,9 @@ pub unsafe extern "C" fn rocksdb_batched_multi_get_cf(
     errs: *mut *mut c_char,
     _sorted_input: bool,
 ) {
-    let keys = keys(count, key_list, key_lens);
-    put_pinned(read_all(db, options, Families::One(column_family), &keys), values, errs);
+    let families = Families::One(column_family);
+    let found = read_all(db, options, families, count, || keys(count, key_list, key_lens));
+    put_pinned(found, values, errs);
 }
 
 #[unsafe(no_mangle)]
@@ -216,12 +231,12 @@ pub unsafe extern "C" fn rocksdb_batched_multi_get_cf_slice(
     errs: *mut *mut c_char,
     _sorted_input: bool,
 ) {
-    let keys = slices(key_list, count);
-    put_pinned(read_all(db, options, Families::One(column_family), &keys), values, errs);
+    let found = read_all(db, options, Families::One(column_family), count, || slices(key_list, count));
+    put_pinned(found, values, errs);
 }
 
-unsafe fn slices<'a>(keys: *const rocksdb_slice_t, count: usize) -> Vec<&'a [u8]> {
-    slice(keys, count).iter().map(|key| bytes(key.data, key.size)).collect()
+unsafe fn slices<'a>(keys: *const rocksdb_slice_t, count: usize) -> Result<Vec<&'a [u8]>> {
+    slice(keys, count)?.iter().map(|key| bytes(key.data, key.size)).collect()
 }
 
 /// The results of one call. It keeps the blocks of its values alive.
@@ -239,7 +254,7 @@ pub unsafe extern "C" fn rocksdb_batched_multi_get_pinned_cf(
     key_list: *const rocksdb_slice_t,
     _sorted_input: c_uchar,
 ) -> *mut rocksdb_pinnable_multi_get_t {
-    let found = read_all(db, options, Families::One(column_family), &slices(key_list, count));
+    let found = read_all(db, options, Families::One(column_family), count, || slices(key_list, count));
     let found = found.into_iter().map(|found| found.map_err(|error| error.to_string())).collect();
     give(rocksdb_pinnable_multi_get_t { found })
 }

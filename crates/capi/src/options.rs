@@ -339,7 +339,7 @@ pub unsafe extern "C" fn rocksdb_options_set_compression_per_level(
 ) {
     change(options, |options| {
         let mut compressions = Vec::new();
-        for code in slice(levels, count) {
+        for code in slice(levels, count)? {
             match CompressionType::of((*code).into()) {
                 Some(compression) => compressions.push(compression),
                 None => options.refuse("compression_per_level", code.to_string()),
@@ -373,7 +373,7 @@ pub unsafe extern "C" fn rocksdb_options_set_max_bytes_for_level_multiplier_addi
     count: usize,
 ) {
     change(options, |options| {
-        options.cf.max_bytes_for_level_multiplier_additional = slice(levels, count).to_vec();
+        options.cf.max_bytes_for_level_multiplier_additional = slice(levels, count)?.to_vec();
         Ok(())
     });
 }
@@ -588,7 +588,7 @@ pub unsafe extern "C" fn rocksdb_get_options_from_string(
     attempt(errptr, (), || {
         let mut changed = object(base)?.clone();
         let both = Options { db: changed.db, cf: changed.cf };
-        let both = options_from_string(&both, &text(options_text))?;
+        let both = options_from_string(&both, &text(options_text)?)?;
         (changed.db, changed.cf) = (both.db, both.cf);
         *object_mut(new_options)? = changed;
         Ok(())
@@ -642,10 +642,10 @@ pub unsafe extern "C" fn rocksdb_load_latest_options_destroy(
     count: usize,
 ) {
     destroy(db_options);
-    for name in slice(names, count) {
+    for name in slice(names, count).unwrap_or_default() {
         libc::free((*name).cast());
     }
-    for options in slice(family_options, count) {
+    for options in slice(family_options, count).unwrap_or_default() {
         destroy(*options);
     }
     libc::free(names.cast());
@@ -655,7 +655,7 @@ pub unsafe extern "C" fn rocksdb_load_latest_options_destroy(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_options_set_db_host_id(options: *mut rocksdb_options_t, id: *const c_char) {
     change(options, |options| {
-        options.db.db_host_id = text(id).into_owned();
+        options.db.db_host_id = text(id)?.into_owned();
         Ok(())
     });
 }
@@ -674,7 +674,7 @@ pub unsafe extern "C" fn rocksdb_options_set_daily_offpeak_time_utc(
     times: *const c_char,
 ) {
     change(options, |options| {
-        options.db.daily_offpeak_time_utc = text(times).into_owned();
+        options.db.daily_offpeak_time_utc = text(times)?.into_owned();
         Ok(())
     });
 }
@@ -711,7 +711,7 @@ pub unsafe extern "C" fn rocksdb_options_compaction_readahead_size(
 
 unsafe fn paths(paths: *mut *const rocksdb_dbpath_t, count: usize) -> Result<Vec<DbPath>> {
     let path = |path: &*const rocksdb_dbpath_t| object(*path).map(|path| path.path.clone());
-    slice(paths, count).iter().map(path).collect()
+    slice(paths, count)?.iter().map(path).collect()
 }
 
 #[unsafe(no_mangle)]

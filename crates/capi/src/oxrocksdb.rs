@@ -32,7 +32,7 @@ unsafe fn ingest(db: &rocksdb_t, families: &[rocksdb_ingestexternalfilearg_t]) -
         if object(of_family.options)?.options != options {
             return Err(Error::not_supported("an ingestion with different options for its families"));
         }
-        let files = slice(of_family.external_files, of_family.external_files_len);
+        let files = slice(of_family.external_files, of_family.external_files_len)?;
         let files: Vec<PathBuf> =
             files.iter().map(|file| Ok(path(*file)?.to_owned())).collect::<Result<_>>()?;
         arguments.push(IngestExternalFileArg::new(family(of_family.column_family)?, files));
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn oxrocksdb_ingest_external_files(
     list_len: usize,
     errptr: *mut *mut c_char,
 ) {
-    attempt(errptr, (), || ingest(object(db)?, slice(list, list_len)));
+    attempt(errptr, (), || ingest(object(db)?, slice(list, list_len)?));
 }
 
 #[unsafe(no_mangle)]

@@ -5,7 +5,7 @@
 
 use crate::callbacks::ClientState;
 use crate::field::{Held, Object};
-use crate::memory::{answer, bytes, destroy, give, lend, object, object_mut, put};
+use crate::memory::{answer, bytes_or_none, destroy, give, lend, object, object_mut, put};
 use crate::snapshot::rocksdb_snapshot_t;
 use crate::table_properties::rocksdb_table_properties_t;
 use esker::ReadOptions;
@@ -37,7 +37,7 @@ impl Kept {
     const NONE: Kept = Kept(std::ptr::null(), 0);
 
     unsafe fn copy(self) -> Option<Vec<u8>> {
-        (!self.0.is_null()).then(|| bytes(self.0, self.1).to_vec())
+        bytes_or_none(self.0, self.1).map(<[u8]>::to_vec)
     }
 }
 

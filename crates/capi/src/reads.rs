@@ -5,7 +5,9 @@
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
-use crate::memory::{answer, attempt, bytes, c_bool, destroy, give, lend, object, put, to_c_bytes};
+use crate::memory::{
+    answer, attempt, bytes, bytes_or_none, c_bool, destroy, give, lend, object, put, to_c_bytes,
+};
 use crate::read_options::rocksdb_readoptions_t;
 use esker::{ErrorKind, PinnedBytes, Result};
 use libc::{c_char, c_uchar};
@@ -23,13 +25,13 @@ unsafe fn read(
         Some(column_family) => family(column_family)?,
         None => &db.default,
     };
-    db.get(&object(options)?.for_get(), family, bytes(key, key_len))
+    db.get(&object(options)?.for_get(), family, bytes(key, key_len)?)
 }
 
 /// Copies a found value for the caller. NULL with `len` 0 means "not found".
-pub(crate) unsafe fn copy_found(found: Option<PinnedBytes>, len: *mut usize) -> *mut c_char {
+pub(crate) unsafe fn copy_found(found: Option<impl AsRef<[u8]>>, len: *mut usize) -> *mut c_char {
     match found {
-        Some(value) => to_c_bytes(&value, len),
+        Some(value) => to_c_bytes(value.as_ref(), len),
         None => {
             put(len, 0);
             std::ptr::null_mut()
@@ -75,7 +77,7 @@ unsafe fn read_with_ts(
     let found = attempt(errptr, None, || {
         let db = object(db)?;
         let family = column_family.map_or(Ok(&db.default), |column_family| family(column_family))?;
-        db.db.get_with_timestamp(&object(options)?.for_get(), family, bytes(key, key_len))
+        db.db.get_with_timestamp(&object(options)?.for_get(), family, bytes(key, key_len)?)
     });
     match found {
         Some((value, timestamp)) => {
@@ -301,10 +303,10 @@ unsafe fn may_exist(
         let family = column_family.map_or(Ok(&db.default), |column_family| family(column_family))?;
         let mut options = object(options)?.for_get().into_owned();
         options.read_tier = esker::ReadTier::BlockCache;
-        if !timestamp.is_null() {
-            options.timestamp = Some(bytes(timestamp, timestamp_len).to_vec());
+        if let Some(timestamp) = bytes_or_none(timestamp, timestamp_len) {
+            options.timestamp = Some(timestamp.to_vec());
         }
-        let found = db.get(&options, family, bytes(key, key_len));
+        let found = db.get(&options, family, bytes(key, key_len)?);
         if let Ok(found) = &found
             && !value_found.is_null()
         {

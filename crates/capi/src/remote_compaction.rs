@@ -13,7 +13,8 @@ use crate::callbacks::{
 use crate::env::{rocksdb_env_t, rocksdb_logger_t};
 use crate::listener::{ClientListener, EventCallbacks, no_handle, rocksdb_eventlistener_t};
 use crate::memory::{
-    answer, attempt, bytes, c_bool, destroy, give, lend, object, object_mut, path, put, text, to_c_string,
+    answer, attempt, bytes, c_bool, destroy, give, lend, object, object_mut, path, put, text, text_or_none,
+    to_c_string,
 };
 use crate::option_sets::{
     rocksdb_file_checksum_gen_factory_t, rocksdb_sst_partitioner_factory_t,
@@ -112,7 +113,7 @@ pub unsafe extern "C" fn rocksdb_compactionservice_scheduleresponse_create(
     errptr: *mut *mut c_char,
 ) -> *mut rocksdb_compactionservice_scheduleresponse_t {
     attempt(errptr, std::ptr::null_mut(), || {
-        let scheduled_job_id = text(scheduled_job_id).into_owned();
+        let scheduled_job_id = text(scheduled_job_id)?.into_owned();
         let response =
             CompactionServiceScheduleResponse { scheduled_job_id, status: checked_status(status)? };
         Ok(give(rocksdb_compactionservice_scheduleresponse_t { response }))
@@ -213,10 +214,11 @@ impl CompactionService for ClientService {
         let (mut result, mut len) = (std::ptr::null_mut(), 0);
         let id = c_name(scheduled_job_id);
         let status = unsafe { wait(self.state.get(), id.as_ptr(), &mut result, &mut len) };
-        let copy = unsafe { bytes(result, len) }.to_vec();
+        let copy = unsafe { bytes(result, len) }.map(<[u8]>::to_vec);
         unsafe { libc::free(result.cast()) };
-        // An unknown number counts as a failed job.
-        (status_of(status).unwrap_or(CompactionServiceJobStatus::Failure), copy)
+        // An unknown number, or NULL with a length, counts as a failed job.
+        let status = status_of(status).filter(|_| copy.is_ok());
+        (status.unwrap_or(CompactionServiceJobStatus::Failure), copy.unwrap_or_default())
     }
 
     fn cancel_awaiting_jobs(&self) {
@@ -243,7 +245,7 @@ pub unsafe extern "C" fn rocksdb_compactionservice_create(
     cancel_awaiting_jobs: CancelAwaitingJobs,
     on_installation: OnInstallation,
 ) -> *mut rocksdb_compactionservice_t {
-    let name = if name.is_null() { "CompactionService".to_owned() } else { text(name).into_owned() };
+    let name = text_or_none(name).unwrap_or("CompactionService".into()).into_owned();
     let state = ClientState::new(state, destructor);
     let service = ClientService { name, state, schedule, wait, cancel_awaiting_jobs, on_installation };
     give(rocksdb_compactionservice_t { service })
@@ -393,10 +395,8 @@ pub unsafe extern "C" fn rocksdb_compaction_service_options_override_set_option(
 ) {
     answer((), || {
         let overrides = object_mut(overrides)?;
-        if !key.is_null() && !value.is_null() {
-            let option = (text(key).into_owned(), text(value).into_owned());
-            overrides.overrides.options_map.push(option);
-        }
+        let option = (text(key)?.into_owned(), text(value)?.into_owned());
+        overrides.overrides.options_map.push(option);
         Ok(())
     });
 }
@@ -530,9 +530,6 @@ pub unsafe extern "C" fn rocksdb_open_and_compact_with_options(
     errptr: *mut *mut c_char,
 ) -> *mut c_char {
     attempt(errptr, std::ptr::null_mut(), || {
-        if input.is_null() {
-            return Err(Error::invalid_argument("Invalid arguments"));
-        }
         let (options, overrides) = (object(options)?, object(overrides)?);
         if let Some(refused) = overrides.refused.first() {
             return Err(Error::invalid_argument(refused));
@@ -542,7 +539,7 @@ pub unsafe extern "C" fn rocksdb_open_and_compact_with_options(
             let listener = ClientListener { callbacks: callbacks.clone(), handle: no_handle() };
             with_listeners.listeners.push(Arc::new(listener));
         }
-        let (database, output, input) = (path(db_path)?, path(output_directory)?, bytes(input, input_len));
+        let (database, output, input) = (path(db_path)?, path(output_directory)?, bytes(input, input_len)?);
         let result = Db::open_and_compact(&options.options, database, output, input, &with_listeners)?;
         put(output_len, result.len());
         Ok(to_c_string(&result))

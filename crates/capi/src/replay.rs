@@ -10,7 +10,7 @@ use crate::field::Object;
 use crate::memory::{attempt, destroy, give, object, object_mut, path, put, slice, to_c_bytes};
 use crate::sst::rocksdb_envoptions_t;
 use esker::trace::{TraceReader, new_file_trace_reader};
-use esker::{Error, ReplayOptions, Replayer};
+use esker::{ReplayOptions, Replayer};
 use libc::c_char;
 use std::ptr::null_mut;
 
@@ -103,13 +103,10 @@ pub unsafe extern "C" fn rocksdb_new_default_replayer(
     errptr: *mut *mut c_char,
 ) -> *mut rocksdb_replayer_t {
     attempt(errptr, null_mut(), || {
-        if column_families.is_null() && num_column_families > 0 {
-            return Err(Error::invalid_argument("column_families must not be null when count > 0"));
-        }
         let db = &object(db)?.db;
+        let handles = slice(column_families, num_column_families)?.iter();
         let env = env.as_ref().map_or_else(|| db.env(), |env| &env.env);
         let reader = new_file_trace_reader(env, path(trace_path)?)?;
-        let handles = slice(column_families, num_column_families).iter();
         let families: Vec<_> =
             handles.map(|handle| Ok(object(*handle)?.family.clone())).collect::<esker::Result<_>>()?;
         Ok(give(rocksdb_replayer_t { replayer: Replayer::new(db, &families, reader) }))

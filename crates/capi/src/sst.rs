@@ -101,19 +101,19 @@ macro_rules! writes {
 writes! {
     fn rocksdb_sstfilewriter_open(name: *const c_char) |writer| writer.open(path(name)?);
     fn rocksdb_sstfilewriter_add(key: *const c_char, key_len: usize, value: *const c_char, value_len: usize)
-        |writer| writer.put(bytes(key, key_len), bytes(value, value_len));
+        |writer| writer.put(bytes(key, key_len)?, bytes(value, value_len)?);
     fn rocksdb_sstfilewriter_put(key: *const c_char, key_len: usize, value: *const c_char, value_len: usize)
-        |writer| writer.put(bytes(key, key_len), bytes(value, value_len));
+        |writer| writer.put(bytes(key, key_len)?, bytes(value, value_len)?);
     fn rocksdb_sstfilewriter_put_with_ts(
         key: *const c_char, key_len: usize, ts: *const c_char, ts_len: usize, value: *const c_char, value_len: usize
-    ) |writer| writer.put(timestamped(key, key_len, ts, ts_len), bytes(value, value_len));
+    ) |writer| writer.put(timestamped(key, key_len, ts, ts_len)?, bytes(value, value_len)?);
     fn rocksdb_sstfilewriter_merge(key: *const c_char, key_len: usize, value: *const c_char, value_len: usize)
-        |writer| writer.merge(bytes(key, key_len), bytes(value, value_len));
-    fn rocksdb_sstfilewriter_delete(key: *const c_char, key_len: usize) |writer| writer.delete(bytes(key, key_len));
+        |writer| writer.merge(bytes(key, key_len)?, bytes(value, value_len)?);
+    fn rocksdb_sstfilewriter_delete(key: *const c_char, key_len: usize) |writer| writer.delete(bytes(key, key_len)?);
     fn rocksdb_sstfilewriter_delete_with_ts(key: *const c_char, key_len: usize, ts: *const c_char, ts_len: usize)
-        |writer| writer.delete(timestamped(key, key_len, ts, ts_len));
+        |writer| writer.delete(timestamped(key, key_len, ts, ts_len)?);
     fn rocksdb_sstfilewriter_delete_range(begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize)
-        |writer| writer.delete_range(bytes(begin, begin_len), bytes(end, end_len));
+        |writer| writer.delete_range(bytes(begin, begin_len)?, bytes(end, end_len)?);
     fn rocksdb_sstfilewriter_finish() |writer| writer.finish().map(drop);
 }
 
@@ -162,7 +162,7 @@ unsafe fn ingest(
     count: usize,
     options: *const rocksdb_ingestexternalfileoptions_t,
 ) -> Result<()> {
-    let files = slice(files, count).iter().map(|file| path(*file)).collect::<Result<Vec<_>>>()?;
+    let files = slice(files, count)?.iter().map(|file| path(*file)).collect::<Result<Vec<_>>>()?;
     db.db.ingest_external_file_opt(&object(options)?.options, family, &files)
 }
 

@@ -1,6 +1,7 @@
 //! The declared signatures, and what a C program does first.
 
 mod metadata;
+mod nulls;
 mod remote_compaction;
 mod transactions;
 mod user_defined_index;
@@ -125,7 +126,7 @@ fn getters_give_the_numbers_that_setters_took_also_without_a_name() {
         let name = |read| {
             let mut len = 9;
             let name = rocksdb_readoptions_get_request_id(read, &mut len);
-            (!name.is_null()).then(|| bytes(name, len).to_vec()).ok_or(len)
+            (!name.is_null()).then(|| bytes(name, len).unwrap().to_vec()).ok_or(len)
         };
         assert_eq!(name(read), Err(0));
         rocksdb_readoptions_set_request_id(read, c"id-7".as_ptr(), 4);
@@ -135,41 +136,6 @@ fn getters_give_the_numbers_that_setters_took_also_without_a_name() {
         rocksdb_readoptions_clear_request_id(read);
         assert_eq!(name(read), Err(0));
         rocksdb_readoptions_destroy(read);
-    }
-}
-
-#[test]
-fn null_with_a_length_is_written_by_no_call() {
-    let dir = esker_testkit::TempDir::new("capi-null");
-    let path = CString::new(dir.path().to_str().unwrap()).unwrap();
-    let mut error = std::ptr::null_mut();
-    let (null, key) = (std::ptr::null(), c"key".as_ptr());
-    // SAFETY: the objects are created here and destroyed once.
-    unsafe {
-        let (options, write) = (rocksdb_options_create(), rocksdb_writeoptions_create());
-        rocksdb_options_set_create_if_missing(options, 1);
-        let db = rocksdb_open(options, path.as_ptr(), &mut error);
-        let mut refused = |call: &dyn Fn(*mut *mut c_char)| {
-            call(&mut error);
-            assert!(!error.is_null());
-            let text = CStr::from_ptr(error).to_str().unwrap().to_owned();
-            rocksdb_free(error.cast());
-            error = std::ptr::null_mut();
-            assert!(text.starts_with("Invalid argument: NULL is given for "), "{text}");
-        };
-        refused(&|error| rocksdb_put(db, write, null, 5, key, 3, error));
-        refused(&|error| rocksdb_put(db, write, key, 3, null, 5, error));
-        refused(&|error| rocksdb_delete(db, write, null, 1, error));
-        refused(&|error| rocksdb_merge(db, write, null, 1, key, 3, error));
-        assert_eq!((*db).db.iter().unwrap().into_iter().count(), 0);
-        rocksdb_put(db, write, null, 0, null, 0, &mut error);
-        assert!(
-            error.is_null() && (*db).db.iter().unwrap().into_iter().count() == 1,
-            "no bytes are a key, too"
-        );
-        rocksdb_close(db);
-        rocksdb_writeoptions_destroy(write);
-        rocksdb_options_destroy(options);
     }
 }
 

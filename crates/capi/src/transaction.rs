@@ -10,7 +10,7 @@ use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::family;
 use crate::iterator::{Cursor, rocksdb_iterator_t};
 use crate::memory::{answer, attempt, bytes, destroy, give, object, object_mut, slice, to_c_bytes};
-use crate::multi_get::{keys, put_found};
+use crate::multi_get::{for_each_key, keys, put_found};
 use crate::read_options::rocksdb_readoptions_t;
 use crate::reads::{copy_found, rocksdb_pinnableslice_t};
 use crate::snapshot::rocksdb_snapshot_t;
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn rocksdb_transaction_set_name(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        object(txn)?.locking("Optimistic transactions cannot be named.")?.set_name(bytes(name, name_len))
+        object(txn)?.locking("Optimistic transactions cannot be named.")?.set_name(bytes(name, name_len)?)
     });
 }
 
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn rocksdb_transaction_put_log_data(
     blob: *const c_char,
     len: usize,
 ) {
-    answer((), || of_kind!(&object(txn)?.kind, transaction => transaction.put_log_data(bytes(blob, len))));
+    answer((), || of_kind!(&object(txn)?.kind, transaction => transaction.put_log_data(bytes(blob, len)?)));
 }
 
 #[unsafe(no_mangle)]
@@ -280,7 +280,7 @@ unsafe fn read(
 ) -> Result<Option<PinnedBytes>> {
     let txn = object(txn)?;
     let (options, family, key) =
-        (object(options)?.for_get(), txn.family(column_family)?, bytes(key, key_len));
+        (object(options)?.for_get(), txn.family(column_family)?, bytes(key, key_len)?);
     let Some(exclusive) = exclusive else {
         return of_kind!(&txn.kind, transaction => transaction.get_pinned_opt(&options, family, key));
     };
@@ -373,28 +373,26 @@ unsafe fn read_all(
     txn: *mut rocksdb_transaction_t,
     options: *const rocksdb_readoptions_t,
     families: Option<*const *const rocksdb_column_family_handle_t>,
-    keys: &[&[u8]],
+    (count, key_list, key_lens): (usize, *const *const c_char, *const usize),
     for_update: bool,
 ) -> Vec<Result<Option<PinnedBytes>>> {
-    let read = || {
-        let (txn, options) = (object(txn)?, object(options)?.for_get());
+    for_each_key(count, || {
+        let (txn, options, keys) =
+            (object(txn)?, object(options)?.for_get(), keys(count, key_list, key_lens)?);
         let Some(families) = families else {
             return Ok(of_kind!(&txn.kind, transaction => match for_update {
-                true => transaction.multi_get_for_update(&options, &txn.default, keys),
-                false => transaction.multi_get(&options, &txn.default, keys),
+                true => transaction.multi_get_for_update(&options, &txn.default, &keys),
+                false => transaction.multi_get(&options, &txn.default, &keys),
             }));
         };
-        let families = slice(families, keys.len()).iter().map(|each| family(*each));
+        let families = slice(families, count)?.iter().map(|each| family(*each));
         let families = families.collect::<Result<Vec<_>>>()?;
-        let keys: Vec<(&ColumnFamilyHandle, &[u8])> =
-            families.into_iter().zip(keys.iter().copied()).collect();
+        let keys: Vec<(&ColumnFamilyHandle, &[u8])> = families.into_iter().zip(keys).collect();
         Ok(of_kind!(&txn.kind, transaction => match for_update {
             true => transaction.multi_get_for_update_cf(&options, &keys),
             false => transaction.multi_get_cf(&options, &keys),
         }))
-    };
-    let failed = |error: Error| keys.iter().map(|_| Err(error.clone())).collect();
-    answer(Vec::new(), || Ok(read().unwrap_or_else(failed)))
+    })
 }
 
 /// Defines a read of several keys in two forms: for the default family and for named families.
@@ -411,8 +409,8 @@ macro_rules! multi_gets {
             value_lens: *mut usize,
             errs: *mut *mut c_char,
         ) {
-            let keys = keys(count, key_list, key_lens);
-            put_found(read_all(txn, options, None, &keys, $for_update), values, value_lens, errs);
+            let found = read_all(txn, options, None, (count, key_list, key_lens), $for_update);
+            put_found(found, values, value_lens, errs);
         }
 
         #[unsafe(no_mangle)]
@@ -427,8 +425,8 @@ macro_rules! multi_gets {
             value_lens: *mut usize,
             errs: *mut *mut c_char,
         ) {
-            let keys = keys(count, key_list, key_lens);
-            let found = read_all(txn, options, Some(column_families), &keys, $for_update);
+            let keys = (count, key_list, key_lens);
+            let found = read_all(txn, options, Some(column_families), keys, $for_update);
             put_found(found, values, value_lens, errs);
         }
     };
@@ -479,12 +477,12 @@ macro_rules! writes {
 writes! {
     fn rocksdb_transaction_put, fn rocksdb_transaction_put_cf(
         key: *const c_char, key_len: usize, value: *const c_char, value_len: usize
-    ) |transaction, family| transaction.put_cf(family, bytes(key, key_len), bytes(value, value_len));
+    ) |transaction, family| transaction.put_cf(family, bytes(key, key_len)?, bytes(value, value_len)?);
     fn rocksdb_transaction_merge, fn rocksdb_transaction_merge_cf(
         key: *const c_char, key_len: usize, value: *const c_char, value_len: usize
-    ) |transaction, family| transaction.merge_cf(family, bytes(key, key_len), bytes(value, value_len));
+    ) |transaction, family| transaction.merge_cf(family, bytes(key, key_len)?, bytes(value, value_len)?);
     fn rocksdb_transaction_delete, fn rocksdb_transaction_delete_cf(key: *const c_char, key_len: usize)
-        |transaction, family| transaction.delete_cf(family, bytes(key, key_len));
+        |transaction, family| transaction.delete_cf(family, bytes(key, key_len)?);
 }
 
 unsafe fn iterator(

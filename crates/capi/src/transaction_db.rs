@@ -120,7 +120,7 @@ pub unsafe extern "C" fn rocksdb_transactiondb_create_column_family(
     attempt(errptr, std::ptr::null_mut(), || {
         let options = object(options)?;
         options.check()?;
-        Ok(give_family(object(db)?.db.create_column_family(&text(name), &options.cf)?))
+        Ok(give_family(object(db)?.db.create_column_family(&text(name)?, &options.cf)?))
     })
 }
 
@@ -195,12 +195,12 @@ macro_rules! writes {
 writes! {
     fn rocksdb_transactiondb_put, fn rocksdb_transactiondb_put_cf(
         key: *const c_char, key_len: usize, value: *const c_char, value_len: usize
-    ) |db, options, family| db.put_opt(options, family, bytes(key, key_len), bytes(value, value_len));
+    ) |db, options, family| db.put_opt(options, family, bytes(key, key_len)?, bytes(value, value_len)?);
     fn rocksdb_transactiondb_merge, fn rocksdb_transactiondb_merge_cf(
         key: *const c_char, key_len: usize, value: *const c_char, value_len: usize
-    ) |db, options, family| db.merge_opt(options, family, bytes(key, key_len), bytes(value, value_len));
+    ) |db, options, family| db.merge_opt(options, family, bytes(key, key_len)?, bytes(value, value_len)?);
     fn rocksdb_transactiondb_delete, fn rocksdb_transactiondb_delete_cf(key: *const c_char, key_len: usize)
-        |db, options, family| db.delete_opt(options, family, bytes(key, key_len));
+        |db, options, family| db.delete_opt(options, family, bytes(key, key_len)?);
 }
 
 #[unsafe(no_mangle)]

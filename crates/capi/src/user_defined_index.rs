@@ -40,9 +40,9 @@ pub unsafe extern "C" fn rocksdb_block_based_options_set_user_defined_index_fact
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        let options = object_mut(options)?;
+        let (options, name) = (object_mut(options)?, bytes(value, len)?);
         options.user_defined_index = None;
-        options.user_defined_index = factory(bytes(value, len))?;
+        options.user_defined_index = factory(name)?;
         Ok(())
     });
 }
@@ -75,9 +75,9 @@ pub unsafe extern "C" fn rocksdb_readoptions_set_table_index_factory_from_string
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        let options = object_mut(options)?;
+        let (options, name) = (object_mut(options)?, bytes(value, len)?);
         options.table_index = None;
-        options.table_index = factory(bytes(value, len))?;
+        options.table_index = factory(name)?;
         Ok(())
     });
 }

@@ -1,7 +1,7 @@
 //! Options of writes, flushes and manual compactions.
 
 use crate::field::{Held, Object};
-use crate::memory::{answer, bytes, destroy, give, object_mut};
+use crate::memory::{answer, bytes_or_none, destroy, give, object_mut};
 use esker::{CompactRangeOptions, CompactionOptions, FlushOptions, WaitForCompactOptions, WriteOptions};
 use libc::{c_char, c_int};
 
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn rocksdb_compactoptions_set_full_history_ts_low(
     len: usize,
 ) {
     answer((), || {
-        let low = (!timestamp.is_null()).then(|| bytes(timestamp, len).to_vec());
+        let low = bytes_or_none(timestamp, len).map(<[u8]>::to_vec);
         object_mut(options)?.options.full_history_ts_low = low;
         Ok(())
     });

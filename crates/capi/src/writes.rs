@@ -3,7 +3,7 @@
 use crate::batch::rocksdb_writebatch_t;
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
-use crate::memory::{attempt, given, object, object_mut};
+use crate::memory::{attempt, bytes, object, object_mut};
 use crate::write_options::rocksdb_writeoptions_t;
 use esker::{DbWithTtl, Result, WriteBatch, WriteOptions};
 use libc::c_char;
@@ -51,19 +51,19 @@ macro_rules! writes {
 writes! {
     fn rocksdb_put, fn rocksdb_put_cf(key: *const c_char, key_len: usize, value: *const c_char, value_len: usize)
         |db, options, family| {
-            let (key, value) = (given(key, key_len)?, given(value, value_len)?);
+            let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
             match &db.ttl {
                 None => db.db.put_opt(options, family, key, value),
                 Some(ttl) => write_one(ttl, options, |batch| batch.put_cf(family, key, value)),
             }
         };
     fn rocksdb_delete, fn rocksdb_delete_cf(key: *const c_char, key_len: usize)
-        |db, options, family| db.db.delete_opt(options, family, given(key, key_len)?);
+        |db, options, family| db.db.delete_opt(options, family, bytes(key, key_len)?);
     fn rocksdb_singledelete, fn rocksdb_singledelete_cf(key: *const c_char, key_len: usize)
-        |db, options, family| db.db.single_delete_opt(options, family, given(key, key_len)?);
+        |db, options, family| db.db.single_delete_opt(options, family, bytes(key, key_len)?);
     fn rocksdb_merge, fn rocksdb_merge_cf(key: *const c_char, key_len: usize, value: *const c_char, value_len: usize)
         |db, options, family| {
-            let (key, value) = (given(key, key_len)?, given(value, value_len)?);
+            let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
             match &db.ttl {
                 None => db.db.merge_opt(options, family, key, value),
                 Some(ttl) => write_one(ttl, options, |batch| batch.merge_cf(family, key, value)),
@@ -72,15 +72,15 @@ writes! {
     fn rocksdb_put_with_ts, fn rocksdb_put_cf_with_ts(
         key: *const c_char, key_len: usize, ts: *const c_char, ts_len: usize, value: *const c_char, value_len: usize
     ) |db, options, family| {
-        let (key, ts, value) = (given(key, key_len)?, given(ts, ts_len)?, given(value, value_len)?);
+        let (key, ts, value) = (bytes(key, key_len)?, bytes(ts, ts_len)?, bytes(value, value_len)?);
         db.db.put_with_ts(options, family, key, ts, value)
     };
     fn rocksdb_delete_with_ts, fn rocksdb_delete_cf_with_ts(
         key: *const c_char, key_len: usize, ts: *const c_char, ts_len: usize
-    ) |db, options, family| db.db.delete_with_ts(options, family, given(key, key_len)?, given(ts, ts_len)?);
+    ) |db, options, family| db.db.delete_with_ts(options, family, bytes(key, key_len)?, bytes(ts, ts_len)?);
     fn rocksdb_singledelete_with_ts, fn rocksdb_singledelete_cf_with_ts(
         key: *const c_char, key_len: usize, ts: *const c_char, ts_len: usize
-    ) |db, options, family| db.db.single_delete_with_ts(options, family, given(key, key_len)?, given(ts, ts_len)?);
+    ) |db, options, family| db.db.single_delete_with_ts(options, family, bytes(key, key_len)?, bytes(ts, ts_len)?);
 }
 
 fn write_one(
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn rocksdb_delete_range_cf(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        let (begin, end) = (given(begin, begin_len)?, given(end, end_len)?);
+        let (begin, end) = (bytes(begin, begin_len)?, bytes(end, end_len)?);
         object(db)?.db.delete_range_opt(&object(options)?.options, family(column_family)?, begin, end)
     });
 }

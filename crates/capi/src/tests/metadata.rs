@@ -61,7 +61,7 @@ fn metadata_is_given_where_it_is_wanted() {
             &raw mut err,
         );
         assert!(err.is_null() && !ts.is_null());
-        assert_eq!((bytes(value, len), ts_len, newer), (&b"old"[..], 0, 1));
+        assert_eq!((bytes(value, len).unwrap(), ts_len, newer), (&b"old"[..], 0, 1));
         rocksdb_free(value.cast());
         rocksdb_free(ts.cast());
         let keys = [c"k".as_ptr(), c"x".as_ptr()];

@@ -26,7 +26,7 @@ unsafe fn take_error(err: *mut c_char) -> Option<String> {
 
 /// Copies the value and frees its buffer, which `malloc` made. `None` for a null pointer.
 unsafe fn take(value: *mut c_char, len: usize) -> Option<String> {
-    let taken = (!value.is_null()).then(|| String::from_utf8_lossy(bytes(value, len)).into_owned());
+    let taken = (!value.is_null()).then(|| String::from_utf8_lossy(bytes(value, len).unwrap()).into_owned());
     rocksdb_free(value.cast());
     taken
 }
@@ -117,8 +117,9 @@ unsafe fn entries(iterator: *mut rocksdb_iterator_t) -> Vec<(String, String)> {
     assert_eq!(rocksdb_iter_valid(iterator), 0);
     rocksdb_iter_seek_to_first(iterator);
     while rocksdb_iter_valid(iterator) != 0 {
-        let text =
-            |slice: rocksdb_slice_t| String::from_utf8_lossy(bytes(slice.data, slice.size)).into_owned();
+        let text = |slice: rocksdb_slice_t| {
+            String::from_utf8_lossy(bytes(slice.data, slice.size).unwrap()).into_owned()
+        };
         found.push((text(rocksdb_iter_key_slice(iterator)), text(rocksdb_iter_value_slice(iterator))));
         rocksdb_iter_next(iterator);
     }
@@ -207,7 +208,7 @@ fn prepared_transactions_are_there_after_a_reopening() {
         let mut count = 0;
         let prepared = rocksdb_transactiondb_get_prepared_transactions(db, &raw mut count);
         assert_eq!(count, 2);
-        for txn in slice(prepared, count) {
+        for txn in slice(prepared, count).unwrap() {
             let mut len = 0;
             let name = take(rocksdb_transaction_get_name(*txn, &raw mut len), len).unwrap();
             if name == "commit" {
@@ -418,7 +419,7 @@ fn a_batch_with_an_index_is_read_before_it_is_written() {
             let slice = read.unwrap();
             let mut len = 0;
             let value = rocksdb_pinnableslice_value(slice, &raw mut len);
-            let value = (!value.is_null()).then(|| bytes(value, len).to_vec());
+            let value = (!value.is_null()).then(|| bytes(value, len).unwrap().to_vec());
             rocksdb_pinnableslice_destroy(slice);
             value
         };
@@ -564,7 +565,7 @@ unsafe extern "C" fn compare_ts(
     b: *const c_char,
     b_len: usize,
 ) -> c_int {
-    bytes::<c_char>(a, a_len).cmp(bytes(b, b_len)) as c_int
+    bytes::<c_char>(a, a_len).unwrap().cmp(bytes(b, b_len).unwrap()) as c_int
 }
 
 unsafe extern "C" fn compare_keys(
@@ -577,7 +578,8 @@ unsafe extern "C" fn compare_keys(
     b_has_ts: c_uchar,
 ) -> c_int {
     let plain = |len: usize, has_ts: c_uchar| if has_ts != 0 { len - 2 } else { len };
-    bytes::<c_char>(a, plain(a_len, a_has_ts)).cmp(bytes(b, plain(b_len, b_has_ts))) as c_int
+    bytes::<c_char>(a, plain(a_len, a_has_ts)).unwrap().cmp(bytes(b, plain(b_len, b_has_ts)).unwrap())
+        as c_int
 }
 
 unsafe extern "C" fn comparator_name(_state: *mut c_void) -> *const c_char {

@@ -1,0 +1,447 @@
+//! NULL with a length: each function that takes an array, a key or a value gets it once.
+
+use super::*;
+use libc::{c_int, c_uchar, c_void};
+use std::cell::UnsafeCell;
+use std::ptr::{null, null_mut};
+
+/// A call with NULL in the place of `parameter`.
+struct NullCall {
+    function: &'static str,
+    parameter: &'static str,
+    /// Whether the function reports errors.
+    has_errors: bool,
+    /// Makes the call. Returns whether the answer is NULL, 0 or nothing.
+    call: fn(&Fixture) -> bool,
+}
+
+/// Parameters whose NULL means "none" in `c.h`, with any length, and places for answers.
+const NULL_MEANS_NONE: [(&str, &str); 27] = [
+    ("rocksdb_compact_range", "start_key"),
+    ("rocksdb_compact_range", "limit_key"),
+    ("rocksdb_compact_range_cf", "start_key"),
+    ("rocksdb_compact_range_cf", "limit_key"),
+    ("rocksdb_compact_range_opt", "start_key"),
+    ("rocksdb_compact_range_opt", "limit_key"),
+    ("rocksdb_compact_range_cf_opt", "start_key"),
+    ("rocksdb_compact_range_cf_opt", "limit_key"),
+    ("rocksdb_suggest_compact_range", "start_key"),
+    ("rocksdb_suggest_compact_range", "limit_key"),
+    ("rocksdb_suggest_compact_range_cf", "start_key"),
+    ("rocksdb_suggest_compact_range_cf", "limit_key"),
+    ("rocksdb_delete_file_in_range", "start_key"),
+    ("rocksdb_delete_file_in_range", "limit_key"),
+    ("rocksdb_delete_file_in_range_cf", "start_key"),
+    ("rocksdb_delete_file_in_range_cf", "limit_key"),
+    ("rocksdb_readoptions_set_iterate_upper_bound", "key"),
+    ("rocksdb_readoptions_set_iterate_lower_bound", "key"),
+    ("rocksdb_readoptions_set_timestamp", "ts"),
+    ("rocksdb_readoptions_set_iter_start_ts", "ts"),
+    ("rocksdb_compactoptions_set_full_history_ts_low", "ts"),
+    ("rocksdb_key_may_exist", "timestamp"),
+    ("rocksdb_key_may_exist_cf", "timestamp"),
+    ("rocksdb_get_into_buffer", "buffer"),
+    ("rocksdb_get_into_buffer_cf", "buffer"),
+    ("rocksdb_column_family_metadata_options_set_start_key", "key"),
+    ("rocksdb_column_family_metadata_options_set_end_key", "key"),
+];
+
+/// Functions whose objects carry the error.
+const HAVE_TESTS: [&str; 3] =
+    ["rocksdb_iter_seek", "rocksdb_iter_seek_for_prev", "rocksdb_batched_multi_get_pinned_cf"];
+
+/// Defines the objects that one function makes and another destroys.
+macro_rules! objects {
+    ($($field:ident: $ty:ident = $create:expr, $destroy:ident;)*) => {
+        struct Objects {
+            $($field: *mut $ty,)*
+        }
+
+        impl Objects {
+            unsafe fn new() -> Objects {
+                Objects { $($field: $create,)* }
+            }
+
+            unsafe fn destroy(self) {
+                $($destroy(self.$field);)*
+            }
+        }
+    };
+}
+
+objects! {
+    options: rocksdb_options_t = rocksdb_options_create(), rocksdb_options_destroy;
+    table: rocksdb_block_based_table_options_t = rocksdb_block_based_options_create(),
+        rocksdb_block_based_options_destroy;
+    reads: rocksdb_readoptions_t = rocksdb_readoptions_create(), rocksdb_readoptions_destroy;
+    writes: rocksdb_writeoptions_t = rocksdb_writeoptions_create(), rocksdb_writeoptions_destroy;
+    compaction: rocksdb_compactoptions_t = rocksdb_compactoptions_create(), rocksdb_compactoptions_destroy;
+    sizes: rocksdb_size_approximation_options_t = rocksdb_size_approximation_options_create(),
+        rocksdb_size_approximation_options_destroy;
+    locking: rocksdb_transactiondb_options_t = rocksdb_transactiondb_options_create(),
+        rocksdb_transactiondb_options_destroy;
+    optimistic: rocksdb_optimistictransactiondb_options_t = rocksdb_optimistictransactiondb_options_create(),
+        rocksdb_optimistictransactiondb_options_destroy;
+    begin: rocksdb_transaction_options_t = rocksdb_transaction_options_create(),
+        rocksdb_transaction_options_destroy;
+    worker: rocksdb_open_and_compact_options_t = rocksdb_open_and_compact_options_create(),
+        rocksdb_open_and_compact_options_destroy;
+    overrides: rocksdb_compaction_service_options_override_t =
+        rocksdb_compaction_service_options_override_create(),
+        rocksdb_compaction_service_options_override_destroy;
+    file: rocksdb_livefile_t = rocksdb_livefile_create(), rocksdb_livefile_destroy;
+    metadata: rocksdb_column_family_metadata_options_t = rocksdb_column_family_metadata_options_create(),
+        rocksdb_column_family_metadata_options_destroy;
+    batch: rocksdb_writebatch_t = rocksdb_writebatch_create(), rocksdb_writebatch_destroy;
+    indexed: rocksdb_writebatch_wi_t = rocksdb_writebatch_wi_create(0, 1), rocksdb_writebatch_wi_destroy;
+    files: rocksdb_envoptions_t = rocksdb_envoptions_create(), rocksdb_envoptions_destroy;
+}
+
+/// Objects of each kind that the calls take.
+struct Fixture {
+    objects: Objects,
+    db: *mut rocksdb_t,
+    transactions: *mut rocksdb_transactiondb_t,
+    transaction: *mut rocksdb_transaction_t,
+    writer: *mut rocksdb_sstfilewriter_t,
+    family: *mut rocksdb_column_family_handle_t,
+    families: [*mut rocksdb_column_family_handle_t; 2],
+    options_of_families: [*const rocksdb_options_t; 2],
+    /// Writable places for the answers of a call.
+    places: UnsafeCell<[[usize; 2]; 2]>,
+    errors: UnsafeCell<[*mut c_char; 2]>,
+}
+
+/// An array without NULL, and one with NULL.
+struct Pointers([*const c_char; 2]);
+// SAFETY: the texts are constants.
+unsafe impl Sync for Pointers {}
+struct Slices([rocksdb_slice_t; 2]);
+// SAFETY: as for `Pointers`.
+unsafe impl Sync for Slices {}
+static TEXTS: Pointers = Pointers([c"key".as_ptr(), c"value".as_ptr()]);
+static TEXT_AND_NULL: Pointers = Pointers([c"key".as_ptr(), null()]);
+static LENS: [usize; 2] = [2, 2];
+
+impl Fixture {
+    unsafe fn new(dir: &esker_testkit::TempDir) -> Fixture {
+        let path = |name| CString::new(dir.path().join(name).to_str().unwrap()).unwrap();
+        let mut error = null_mut();
+        let objects = Objects::new();
+        let (options, writes) = (objects.options, objects.writes);
+        rocksdb_options_set_create_if_missing(options, 1);
+        let db = rocksdb_open(options, path("db").as_ptr(), &mut error);
+        rocksdb_put(db, writes, c"key".as_ptr(), 3, c"value".as_ptr(), 5, &mut error);
+        let name = path("transactions");
+        let transactions = rocksdb_transactiondb_open(options, objects.locking, name.as_ptr(), &mut error);
+        assert!(error.is_null());
+        rocksdb_options_set_create_if_missing(options, 0);
+        let family = rocksdb_get_default_column_family_handle(db);
+        Fixture {
+            db,
+            transactions,
+            transaction: rocksdb_transaction_begin(transactions, writes, objects.begin, null_mut()),
+            writer: rocksdb_sstfilewriter_create(objects.files, options),
+            family,
+            families: [family, family],
+            options_of_families: [options, options],
+            objects,
+            places: UnsafeCell::default(),
+            errors: UnsafeCell::new([null_mut(); 2]),
+        }
+    }
+
+    unsafe fn destroy(self) {
+        rocksdb_sstfilewriter_destroy(self.writer);
+        rocksdb_column_family_handle_destroy(self.family);
+        rocksdb_transaction_destroy(self.transaction);
+        rocksdb_transactiondb_close(self.transactions);
+        rocksdb_close(self.db);
+        self.objects.destroy();
+    }
+
+    fn null<T: Null>(&self) -> T {
+        T::NULL
+    }
+
+    /// An array whose second element is NULL.
+    fn nulls<T: FromFixture>(&self) -> T {
+        T::with_null()
+    }
+
+    fn argument<T: FromFixture>(&self) -> T {
+        T::from(self)
+    }
+
+    fn errors(&self) -> *mut *mut c_char {
+        self.errors.get().cast()
+    }
+
+    /// Frees and returns the messages of a call.
+    unsafe fn taken_errors(&self) -> Vec<String> {
+        let errors = std::mem::take(&mut *self.errors.get());
+        let taken = errors.into_iter().filter(|error| !error.is_null()).map(|error| {
+            let text = CStr::from_ptr(error).to_str().unwrap().to_owned();
+            rocksdb_free(error.cast());
+            text
+        });
+        taken.collect()
+    }
+
+    /// All that a call may change.
+    unsafe fn state(&self) -> String {
+        let entries = |db: &esker::Db| db.iter().unwrap().into_iter().count();
+        let transactions = rocksdb_transactiondb_get_base_db(self.transactions);
+        let entries = (entries(&(*self.db).db), entries(&(*transactions).db));
+        rocksdb_transactiondb_close_base_db(transactions);
+        let in_transaction = (*self.transaction).with_batch(|batch| batch.len());
+        let o = &self.objects;
+        let options = (&(*o.options).cf, &*o.table, &*o.reads, &*o.compaction);
+        let others = (&*o.batch, &*o.file, &*o.metadata);
+        let mut len = 0;
+        let in_index = rocksdb_writebatch_wi_data(o.indexed, &mut len);
+        let in_index = bytes(in_index, len);
+        format!("{entries:?} {in_transaction} {in_index:?} {options:?} {others:?}")
+    }
+}
+
+/// Types that have NULL.
+trait Null {
+    const NULL: Self;
+}
+
+impl<T> Null for *const T {
+    const NULL: *const T = null();
+}
+
+impl<T> Null for *mut T {
+    const NULL: *mut T = null_mut();
+}
+
+/// Types of parameters. The fixture has a good argument for each.
+trait FromFixture: Sized {
+    fn from(f: &Fixture) -> Self;
+
+    fn with_null() -> Self {
+        panic!("no array");
+    }
+}
+
+macro_rules! arguments {
+    ($($ty:ty: |$f:ident| $argument:expr;)*) => {$(
+        impl FromFixture for $ty {
+            fn from($f: &Fixture) -> $ty {
+                $argument
+            }
+        }
+    )*};
+}
+
+arguments! {
+    *mut rocksdb_t: |f| f.db;
+    *mut rocksdb_transactiondb_t: |f| f.transactions;
+    *mut rocksdb_transaction_t: |f| f.transaction;
+    *mut rocksdb_options_t: |f| f.objects.options;
+    *const rocksdb_options_t: |f| f.objects.options;
+    *const *const rocksdb_options_t: |f| f.options_of_families.as_ptr();
+    *mut rocksdb_block_based_table_options_t: |f| f.objects.table;
+    *mut rocksdb_readoptions_t: |f| f.objects.reads;
+    *const rocksdb_readoptions_t: |f| f.objects.reads;
+    *const rocksdb_writeoptions_t: |f| f.objects.writes;
+    *mut rocksdb_compactoptions_t: |f| f.objects.compaction;
+    *mut rocksdb_livefile_t: |f| f.objects.file;
+    *mut rocksdb_column_family_metadata_options_t: |f| f.objects.metadata;
+    *mut rocksdb_column_family_handle_t: |f| f.family;
+    *mut *mut rocksdb_column_family_handle_t: |f| f.families.as_ptr().cast_mut();
+    *const *const rocksdb_column_family_handle_t: |f| f.families.as_ptr().cast();
+    *mut rocksdb_writebatch_t: |f| f.objects.batch;
+    *mut rocksdb_writebatch_wi_t: |f| f.objects.indexed;
+    *mut rocksdb_sstfilewriter_t: |f| f.writer;
+    *const rocksdb_size_approximation_options_t: |f| f.objects.sizes;
+    *const rocksdb_transactiondb_options_t: |f| f.objects.locking;
+    *const rocksdb_optimistictransactiondb_options_t: |f| f.objects.optimistic;
+    *const rocksdb_open_and_compact_options_t: |f| f.objects.worker;
+    *const rocksdb_compaction_service_options_override_t: |f| f.objects.overrides;
+    *const c_char: |_f| TEXTS.0[0];
+    *mut c_char: |_f| TEXTS.0[0].cast_mut();
+    *const usize: |_f| LENS.as_ptr();
+    usize: |_f| 2;
+    c_int: |_f| 2;
+    c_uchar: |_f| 2;
+    bool: |_f| true;
+    *mut usize: |f| f.places.get().cast();
+    *mut u64: |f| f.places.get().cast();
+    *mut u32: |f| f.places.get().cast();
+    *mut c_uchar: |f| f.places.get().cast();
+    *mut *mut c_char: |f| f.places.get().cast();
+    *mut *mut rocksdb_pinnableslice_t: |f| f.places.get().cast();
+    *mut *mut rocksdb_iterator_t: |f| f.places.get().cast();
+    *mut c_void: |_f| null_mut();
+}
+
+/// Objects that a call does not look at before it looks at its arrays, and callbacks.
+macro_rules! not_needed {
+    ($($ty:ty,)*) => {$(
+        impl FromFixture for $ty {
+            fn from(_f: &Fixture) -> $ty {
+                <$ty>::NULL
+            }
+        }
+    )*};
+}
+
+not_needed! {
+    *mut *mut *mut c_char,
+    *mut rocksdb_backup_engine_t,
+    *const rocksdb_create_backup_options_t,
+    *const rocksdb_compaction_options_t,
+    *mut rocksdb_compactionjobinfo_t,
+    *const rocksdb_compactionjobinfo_t,
+    *const rocksdb_flushoptions_t,
+    *const rocksdb_ingestexternalfileoptions_t,
+    *mut rocksdb_iterator_t,
+    *mut rocksdb_env_t,
+    *const rocksdb_envoptions_t,
+    *const c_int,
+}
+
+impl<T> FromFixture for Option<T> {
+    fn from(_f: &Fixture) -> Option<T> {
+        None
+    }
+}
+
+impl FromFixture for *const rocksdb_slice_t {
+    fn from(_f: &Fixture) -> *const rocksdb_slice_t {
+        unreachable!("the calls give NULL, or an array with NULL")
+    }
+
+    fn with_null() -> *const rocksdb_slice_t {
+        static SLICES: Slices = Slices([
+            rocksdb_slice_t { data: TEXTS.0[0], size: 2 },
+            rocksdb_slice_t { data: null(), size: 2 },
+        ]);
+        SLICES.0.as_ptr()
+    }
+}
+
+impl FromFixture for *const *const c_char {
+    fn from(_f: &Fixture) -> *const *const c_char {
+        TEXTS.0.as_ptr()
+    }
+
+    fn with_null() -> *const *const c_char {
+        TEXT_AND_NULL.0.as_ptr()
+    }
+}
+
+/// Answers that say nothing, NULL or 0.
+trait Answer {
+    fn empty(self) -> bool;
+}
+
+impl Answer for () {
+    fn empty(self) -> bool {
+        true
+    }
+}
+
+impl Answer for c_uchar {
+    fn empty(self) -> bool {
+        self == 0
+    }
+}
+
+impl<T> Answer for *mut T {
+    fn empty(self) -> bool {
+        self.is_null()
+    }
+}
+
+impl<T> Answer for *const T {
+    fn empty(self) -> bool {
+        self.is_null()
+    }
+}
+
+#[test]
+fn null_with_a_length_is_refused_and_changes_nothing() {
+    #[expect(clippy::unit_arg, reason = "the calls are generated")]
+    const CALLS: &[NullCall] = include!(concat!(env!("OUT_DIR"), "/null_calls.rs"));
+    let dir = esker_testkit::TempDir::new("capi-nulls");
+    // SAFETY: the objects are created in `new`, and destroyed once.
+    unsafe {
+        let fixture = Fixture::new(&dir);
+        let mut wrong = Vec::new();
+        for call in CALLS {
+            let place = (call.function, call.parameter);
+            if NULL_MEANS_NONE.contains(&place) || HAVE_TESTS.contains(&call.function) {
+                continue;
+            }
+            let before = fixture.state();
+            let is_empty = (call.call)(&fixture);
+            let errors = fixture.taken_errors();
+            let is_refused =
+                errors.iter().all(|text| text == "Invalid argument: NULL is given with the length 2");
+            if !is_empty || !is_refused || errors.is_empty() == call.has_errors || fixture.state() != before {
+                wrong.push(format!("{}: {}: {errors:?}", call.function, call.parameter));
+            }
+        }
+        fixture.destroy();
+        assert!(wrong.is_empty(), "{} of {} calls:\n{}", wrong.len(), CALLS.len(), wrong.join("\n"));
+    }
+}
+
+#[test]
+fn an_iterator_and_a_pinned_multi_get_keep_the_error_of_null_with_a_length() {
+    let dir = esker_testkit::TempDir::new("capi-null-objects");
+    // SAFETY: the objects are created here and destroyed once.
+    unsafe {
+        let f = Fixture::new(&dir);
+        for seek in [rocksdb_iter_seek, rocksdb_iter_seek_for_prev] {
+            let iterator = rocksdb_create_iterator(f.db, f.argument());
+            seek(iterator, null(), 2);
+            assert_eq!(rocksdb_iter_valid(iterator), 0);
+            rocksdb_iter_get_error(iterator, f.errors());
+            assert_eq!(f.taken_errors(), ["Invalid argument: NULL is given with the length 2"]);
+            rocksdb_iter_destroy(iterator);
+
+            let iterator = rocksdb_create_iterator(f.db, f.argument());
+            seek(iterator, null(), 0);
+            rocksdb_iter_get_error(iterator, f.errors());
+            assert!(f.taken_errors().is_empty(), "NULL without a length is the empty key");
+            rocksdb_iter_destroy(iterator);
+        }
+        for keys in [null(), FromFixture::with_null()] {
+            let found = rocksdb_batched_multi_get_pinned_cf(f.db, f.argument(), f.family, 2, keys, 0);
+            assert_eq!(rocksdb_pinnable_multi_get_count(found), 2);
+            for at in 0..2 {
+                let (mut value, mut error, mut lens) = (null(), null(), [0, 0]);
+                let [value_len, error_len] = &mut lens;
+                let result = rocksdb_pinnable_multi_get_result(
+                    found, at, &mut value, value_len, &mut error, error_len,
+                );
+                assert_eq!((result, value.is_null()), (2, true), "an error");
+                let text = bytes(error, lens[1]).unwrap();
+                assert_eq!(text, b"Invalid argument: NULL is given with the length 2");
+            }
+            rocksdb_pinnable_multi_get_destroy(found);
+        }
+        f.destroy();
+    }
+}
+
+#[test]
+fn null_without_a_length_is_the_empty_key_and_value() {
+    let dir = esker_testkit::TempDir::new("capi-null-empty");
+    // SAFETY: the objects are created here and destroyed once.
+    unsafe {
+        let f = Fixture::new(&dir);
+        rocksdb_put(f.db, f.argument(), null(), 0, null(), 0, f.errors());
+        let mut len = 9;
+        let value = rocksdb_get(f.db, f.argument(), null(), 0, &mut len, f.errors());
+        assert!(!value.is_null() && len == 0 && f.taken_errors().is_empty());
+        rocksdb_free(value.cast());
+        f.destroy();
+    }
+}
