@@ -29,7 +29,15 @@ pub fn put_varint64(out: &mut Vec<u8>, mut v: u64) {
 }
 /// Appends a zigzag varint.
 pub fn put_varsignedint64(out: &mut Vec<u8>, v: i64) {
-    put_varint64(out, ((v << 1) ^ (v >> 63)) as u64);
+    put_varint64(out, zigzag(v));
+}
+/// A signed number as an unsigned one that is small if the number is near 0.
+pub fn zigzag(v: i64) -> u64 {
+    ((v << 1) ^ (v >> 63)) as u64
+}
+/// The number that [`zigzag`] gave this form.
+pub fn from_zigzag(v: u64) -> i64 {
+    (v >> 1) as i64 ^ -((v & 1) as i64)
 }
 /// Appends a varint32 length and the bytes.
 ///
@@ -172,8 +180,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// `Corruption` if it is cut off or too long.
     pub fn varsignedint64(&mut self) -> Result<i64> {
-        let v = self.varint64()?;
-        Ok((v >> 1) as i64 ^ -((v & 1) as i64))
+        Ok(from_zigzag(self.varint64()?))
     }
     /// A varint32 length and that many bytes.
     /// # Errors

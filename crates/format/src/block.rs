@@ -6,18 +6,22 @@
 //! `docs/format/sst.md`.
 //!
 //! ```text
-//! block:  entries... | [values] | restart offsets u32... | [hash index] | [offset of values u32]
-//!         | footer u32
+//! block:  [prefix] | entries... | [values] | restart offsets u32... | [hash index]
+//!         | [offset of values u32] | footer u32
 //! entry:  shared varint32 | non_shared varint32 | value_len varint32 | key bytes | value bytes
-//! footer: restart count, bits 0-27 | 28 values stand apart | 29 a hint | 31 hash index before it
+//! footer: restart count, bits 0-27 | 28 values stand apart | 29 a hint | 30 zero
+//!         | 31 hash index before it
 //! ```
 //!
 //! Invariants of a parsed block
-//!  1. It has at least one restart. Restarts ascend from 0, and each is an offset within the
-//!     entries; an empty block still has the restart at 0.
+//!  1. It has at least one restart. Restarts ascend from the first entry, and each is an offset
+//!     within the entries; an empty block still has the restart at 0.
 //!  2. It is below 4 GiB, so offsets are u32.
 //!  3. Entries are checked when they are read: a cursor on damaged entries gives `Corruption`,
 //!     never a panic.
+//!  4. Since format version 8 the bytes before the first restart are the common prefix of all user
+//!     keys. The keys of restarts are stored without it. Every other key shares at least these
+//!     bytes with the key before it.
 
 mod builder;
 mod cursor;
@@ -39,6 +43,8 @@ use esker_base::{Buffer, Error, Result};
 const RESTART_COUNT_MASK: u32 = (1 << 28) - 1;
 const SEPARATED_VALUES: u32 = 1 << 28;
 const UNIFORM_KEYS: u32 = 1 << 29;
+/// Set by no release so far.
+const EXTENDED: u32 = 1 << 30;
 const HASH_INDEX: u32 = 1 << 31;
 
 /// Whether the footer of these contents says that keys are evenly spread. RocksDB before 11.1 takes
@@ -50,6 +56,8 @@ pub fn is_marked_uniform(contents: &[u8]) -> bool {
 /// A parsed block; owns its bytes.
 pub struct Block {
     bytes: Buffer,
+    /// Start of the entries: the length of the prefix before them.
+    entries_start: u32,
     /// End of the entries. Behind it lie the values if they are separate, otherwise the restarts.
     entries_end: u32,
     /// Start of the values section, if there is one; it ends at `restarts`.
@@ -61,6 +69,8 @@ pub struct Block {
     /// Checksums of its entries, if it is protected.
     protection: Option<Box<protection::Protection>>,
     /// Whether values lie beside their keys and no sums are compared.
+    decodes: bool,
+    /// Whether, moreover, restarts have whole keys.
     is_plain: bool,
 }
 
@@ -75,29 +85,47 @@ impl std::fmt::Debug for Block {
 }
 
 impl Block {
-    /// Parses a block's contents.
+    /// Parses a block's contents. Its keys have no common prefix before the entries.
     /// # Errors
     /// `Corruption` if footer and restarts do not fit the bytes.
     pub fn parse(bytes: impl Into<Buffer>) -> Result<Block> {
-        let bytes = bytes.into();
-        Self::layout(&bytes)
-            .map(|(entries_end, values, restarts, restart_count)| Block {
-                bytes,
-                entries_end,
-                values,
-                restarts,
-                restart_count,
-                prefixes: None,
-                protection: None,
-                is_plain: values.is_none(),
-            })
-            .ok_or_else(|| Error::corruption("block with a bad footer or bad restart points"))
+        let block = Self::parse_prefixed(bytes)?;
+        if block.entries_start == 0 { Ok(block) } else { Err(bad_layout()) }
     }
 
-    /// Finds end of entries, values, restarts, and restart count.
-    fn layout(bytes: &[u8]) -> Option<(u32, Option<u32>, u32, u32)> {
-        let (mut head, footer) = bytes.split_last_chunk::<4>()?;
-        let footer = u32::from_le_bytes(*footer);
+    /// Parses a data or index block of a table of format version 8 or later. It may hold the common
+    /// prefix of its user keys before the entries.
+    /// # Errors
+    /// `Corruption` if footer and restarts do not fit the bytes.
+    pub fn parse_prefixed(bytes: impl Into<Buffer>) -> Result<Block> {
+        let bytes = bytes.into();
+        let footer = bytes.last_chunk::<4>().map_or(0, |footer| u32::from_le_bytes(*footer));
+        if footer & EXTENDED != 0 {
+            return Err(Error::corruption(
+                "a block with unknown data of its own (bit 30 of its footer), or a damaged footer",
+            ));
+        }
+        let layout = Self::layout(&bytes, footer).ok_or_else(bad_layout)?;
+        let mut block = Block {
+            bytes,
+            entries_start: 0,
+            entries_end: layout.entries_end,
+            values: layout.values,
+            restarts: layout.restarts,
+            restart_count: footer & RESTART_COUNT_MASK,
+            prefixes: None,
+            protection: None,
+            decodes: layout.values.is_none(),
+            is_plain: layout.values.is_none(),
+        };
+        block.entries_start = block.restart(0);
+        block.is_plain &= block.entries_start == 0;
+        Ok(block)
+    }
+
+    /// Finds end of entries, values and restarts.
+    fn layout(bytes: &[u8], footer: u32) -> Option<Layout> {
+        let (mut head, _) = bytes.split_last_chunk::<4>()?;
         u32::try_from(bytes.len()).ok()?;
         let mut values = None;
         if footer & SEPARATED_VALUES != 0 {
@@ -122,13 +150,14 @@ impl Block {
         let mut last = None;
         for offset in offsets {
             let offset = u32::from_le_bytes(*offset);
-            let fits = last.map_or(offset == 0, |l| l < offset && offset < entries_end);
+            let is_within = offset < entries_end;
+            let fits = last.map_or(offset == 0 || is_within, |l| l < offset && is_within);
             if !fits {
                 return None;
             }
             last = Some(offset);
         }
-        Some((entries_end, values, u32::try_from(restarts).ok()?, restart_count))
+        Some(Layout { entries_end, values, restarts: u32::try_from(restarts).ok()? })
     }
 
     /// All bytes of the block. The ranges that cursors return index into them.
@@ -137,10 +166,23 @@ impl Block {
         &self.bytes
     }
 
-    /// The entries.
+    /// The entries, behind the prefix if there is one.
     #[inline]
     pub(crate) fn entries(&self) -> &[u8] {
         self.bytes.get(..self.entries_end as usize).unwrap_or_default()
+    }
+
+    /// The common prefix of all user keys, which the keys of restarts lack; empty before format
+    /// version 8.
+    #[inline]
+    pub(crate) fn key_prefix(&self) -> &[u8] {
+        self.bytes.get(..self.entries_start as usize).unwrap_or_default()
+    }
+
+    /// Whether the entries start at this offset.
+    #[inline]
+    pub fn starts_at(&self, offset: u32) -> bool {
+        offset == self.entries_start
     }
 
     /// Whether the entries end at this offset.
@@ -203,7 +245,7 @@ impl Block {
     pub(crate) fn prepare_for_search(&mut self, shape: EntryShape, user_key: impl Fn(&[u8]) -> &[u8]) {
         let cursor = BlockCursor::with_buffer(shape, Vec::new());
         let key = |i| cursor.restart_key(self, i).map(&user_key);
-        self.prefixes = prefixes::RestartPrefixes::build(self.restart_count, key);
+        self.prefixes = prefixes::RestartPrefixes::build(self.restart_count, self.key_prefix(), key);
     }
 
     /// The restarts (low, high) between which to search `user_key`. Restart `low` is the first
@@ -226,6 +268,18 @@ impl Block {
         let protection = self.protection.as_ref().map_or(0, |protection| protection.memory_usage());
         self.bytes.memory_bytes() + size_of::<Block>() + prefixes + protection
     }
+}
+
+/// The places that a block's footer and restarts give.
+struct Layout {
+    entries_end: u32,
+    values: Option<u32>,
+    restarts: u32,
+}
+
+#[cold]
+fn bad_layout() -> Error {
+    Error::corruption("block with a bad footer or bad restart points")
 }
 
 #[cfg(test)]

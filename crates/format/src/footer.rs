@@ -8,6 +8,8 @@
 //!                | magic u64
 //! version >= 6:  checksum type u8 | 3e 00 7a 00 | footer checksum u32 | base context u32
 //!                | meta index size u32 | 24 zeros | version u32 | magic u64
+//! version >= 8:  the upper 16 bits of that size are the number of bytes between meta index and
+//!                footer
 //! ```
 //!
 //! Invariant of a parsed footer: both handles lie within the file.
@@ -31,7 +33,7 @@ const OTHER_MAGICS: [(u64, &str); 3] = [
 ];
 const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
 /// The newest version whose tables can be read, unless they have other unknown features.
-pub const LATEST_FORMAT_VERSION: u32 = 7;
+pub const LATEST_FORMAT_VERSION: u32 = 8;
 
 /// A parsed footer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,28 +123,34 @@ impl Footer {
             return Err(Error::not_supported("a footer with an unknown feature (reserved bytes are set)"));
         }
         let footer_offset = file_size.saturating_sub(FOOTER_BYTES as u64);
-        let meta_index_size = extended.meta_index_size;
-        let Some(offset) = footer_offset.checked_sub(TRAILER_BYTES as u64 + meta_index_size) else {
+        let (size, gap) = match format_version {
+            ..8 => (extended.meta_index_size, 0),
+            _ => (extended.meta_index_size & 0xFFFF, extended.meta_index_size >> 16),
+        };
+        let Some(offset) = footer_offset.checked_sub(TRAILER_BYTES as u64 + size + gap) else {
             return Err(Error::corruption("the footer's meta index does not fit into the file"));
         };
-        let meta_index = BlockHandle::new(offset, meta_index_size);
+        let meta_index = BlockHandle::new(offset, size);
         meta_index.check_within(file_size)?;
         Ok(Footer { format_version, guard: extended.guard, meta_index, index: None })
     }
 
     /// The footer's bytes, for `footer_offset` in the file. `format_version` is 1 or more. Up to
-    /// version 5 they have the index handle; from 6 on the meta index ends directly before the
-    /// footer.
+    /// version 5 they have the index handle. In versions 6 and 7 the meta index ends directly
+    /// before the footer, from 8 on below 64 KiB before it.
     pub fn encode(&self, footer_offset: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.push(self.guard.checksum_type as u8);
         if self.format_version >= 6 {
-            debug_assert_eq!(self.meta_index.end(), Some(footer_offset));
+            let gap = self.meta_index.end().and_then(|end| footer_offset.checked_sub(end));
+            debug_assert!(gap == Some(0) || self.format_version >= 8);
             out.extend_from_slice(&EXTENDED_MAGIC);
             out.extend_from_slice(&[0; 4]);
             out.extend_from_slice(&self.guard.base_context.to_le_bytes());
             let size = u32::try_from(self.meta_index.size).expect("a meta index has a few hundred bytes");
-            out.extend_from_slice(&size.to_le_bytes());
+            debug_assert!(size >> 16 == 0 || self.format_version < 8);
+            let gap = gap.and_then(|gap| u16::try_from(gap).ok()).unwrap_or(0);
+            out.extend_from_slice(&(size | u32::from(gap) << 16).to_le_bytes());
         } else {
             self.meta_index.encode(&mut out);
             self.index.unwrap_or_default().encode(&mut out);

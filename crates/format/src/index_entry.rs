@@ -12,6 +12,7 @@
 //!        zigzag varint64 (size - previous size)   delta-encoded and key sharing bytes with the
 //!                                                 last one; offset = end of the previous block
 //!                                                 with its trailer
+//!        the same + 1, or 0 and a full value      likewise, since format version 8
 //!        then, with first keys: length varint32 | first internal key of the block
 //! ```
 
@@ -24,7 +25,7 @@ pub use partitions::PartitionedIndexBuilder;
 use crate::block::{Block, BlockCursor, EntryShape};
 use crate::handle::BlockHandle;
 use crate::key::{self, InternalKeyComparator};
-use esker_base::coding::Decoder;
+use esker_base::coding::{Decoder, from_zigzag};
 use esker_base::comparator::KeyOrder;
 use esker_base::{Error, Result};
 
@@ -37,13 +38,16 @@ pub struct IndexShape {
     pub value_is_delta_encoded: bool,
     /// Whether each value has the first key of its block.
     pub with_first_key: bool,
+    /// Whether differences are stored plus 1, and 0 precedes a whole handle: since format version
+    /// 8. Only with delta-encoded values.
+    pub value_escapes: bool,
 }
 
 impl IndexShape {
     /// The shape of the entries in its blocks.
     pub fn entry_shape(self) -> EntryShape {
         if self.value_is_delta_encoded {
-            EntryShape::DeltaIndex { with_first_key: self.with_first_key }
+            EntryShape::DeltaIndex { with_first_key: self.with_first_key, escapes: self.value_escapes }
         } else {
             EntryShape::KeyValue
         }
@@ -144,9 +148,7 @@ impl IndexCursor {
         let mut input = Decoder::new(self.cursor.value(block));
         // Skips the handle, which is already known. A delta-encoded one could only be decoded with
         // the one before it.
-        if self.is_delta() {
-            input.varsignedint64()?;
-        } else {
+        if !self.is_delta(block) || (input.varint64()? == 0 && self.shape.value_escapes) {
             BlockHandle::decode(&mut input)?;
         }
         Ok(Some(input.length_prefixed()?))
@@ -247,7 +249,7 @@ impl IndexCursor {
             return Ok(());
         }
         let mut input = Decoder::new(self.cursor.value(block));
-        match self.decode_handle(&mut input, self.handle) {
+        match self.decode_handle(block, &mut input) {
             Ok(handle) => {
                 self.handle = handle;
                 Ok(())
@@ -261,16 +263,24 @@ impl IndexCursor {
 
     /// Whether the current value is a difference from the previous value.
     #[inline]
-    fn is_delta(&self) -> bool {
-        self.shape.value_is_delta_encoded && self.cursor.shared() > 0
+    fn is_delta(&self, block: &Block) -> bool {
+        self.shape.value_is_delta_encoded && self.cursor.stored_shared(block) > 0
     }
 
     #[inline]
-    fn decode_handle(&self, input: &mut Decoder<'_>, previous: BlockHandle) -> Result<BlockHandle> {
-        if !self.is_delta() {
+    fn decode_handle(&self, block: &Block, input: &mut Decoder<'_>) -> Result<BlockHandle> {
+        if !self.is_delta(block) {
             return BlockHandle::decode(input);
         }
-        let delta = input.varsignedint64()?;
+        let previous = self.handle;
+        let delta = if self.shape.value_escapes {
+            match input.varint64()?.checked_sub(1) {
+                None => return BlockHandle::decode(input),
+                Some(delta) => from_zigzag(delta),
+            }
+        } else {
+            input.varsignedint64()?
+        };
         match (previous.end(), previous.size.checked_add_signed(delta)) {
             (Some(offset), Some(size)) => Ok(BlockHandle { offset, size }),
             _ => Err(Error::corruption("an index entry's size delta leads out of the file")),

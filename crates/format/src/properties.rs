@@ -156,6 +156,10 @@ pub struct TableProperties {
     pub index_block_restart_interval: u64,
     /// Whether values are stored apart from keys in data blocks (RocksDB 11).
     pub separate_key_value_in_data_block: bool,
+    /// Bytes of all data blocks before compression; 0: unknown. RocksDB 11.10 and later.
+    pub uncompressed_data_size: u64,
+    /// Where the file came into being: see [`lsm_info`]; 0: unknown. RocksDB 11.10 and later.
+    pub lsm_info_at_creation: u64,
     /// Whether a partitioned filter's parts have separators of their own (RocksDB 11).
     pub decoupled_partitioned_filters: bool,
     /// Whether a user-defined index replaces the normal one (RocksDB 11).
@@ -275,6 +279,8 @@ impl TableProperties {
             b"block.based.table.decoupled.partitioned.filters" => {
                 self.decoupled_partitioned_filters = value == b"1";
             }
+            b"uncompressed.data.size" => set(&mut self.uncompressed_data_size),
+            b"lsm.info.at.creation" => set(&mut self.lsm_info_at_creation),
             b"udi.is.primary.index" => self.udi_is_primary_index = number.unwrap_or(0) != 0,
             _ => return false,
         }
@@ -352,7 +358,7 @@ impl TableProperties {
     }
 
     /// Numbers that are written unless they are 0.
-    fn optional_numbers(&self) -> [(&'static str, u64); 9] {
+    fn optional_numbers(&self) -> [(&'static str, u64); 11] {
         [
             ("newest.key.time", self.newest_key_time),
             ("file.creation.time", self.file_creation_time),
@@ -363,6 +369,8 @@ impl TableProperties {
             ("tail.start.offset", self.tail_start_offset),
             ("data.block.restart.interval", self.data_block_restart_interval),
             ("index.block.restart.interval", self.index_block_restart_interval),
+            ("uncompressed.data.size", self.uncompressed_data_size),
+            ("lsm.info.at.creation", self.lsm_info_at_creation),
         ]
     }
 
@@ -421,6 +429,16 @@ fn varint(number: u64) -> Vec<u8> {
     put_varint64(&mut out, number);
     out
 }
+
+/// The property `rocksdb.lsm.info.at.creation` of a file made for a level. Bits 0 to 7 are the
+/// level, or 255; bits 8 and 9 are 1 or, if no older data was deeper, 2.
+pub fn lsm_info(level: i32, is_bottommost: bool) -> u64 {
+    let level = u8::try_from(level).map_or(255, u64::from);
+    level | if is_bottommost { 2 } else { 1 } << 8
+}
+
+/// The same of a file made for no level.
+pub const NO_LSM_INFO: u64 = 3 << 8;
 
 #[cfg(test)]
 mod tests;

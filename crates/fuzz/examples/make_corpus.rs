@@ -314,13 +314,15 @@ fn data_blocks(
         key_is_user_key: properties.index_key_is_user_key,
         value_is_delta_encoded: properties.index_value_is_delta_encoded,
         with_first_key: properties.index_type == Some(3),
+        value_escapes: properties.index_value_is_delta_encoded && properties.format_version >= 8,
     };
     let switch = u8::from(shape.key_is_user_key)
         | u8::from(shape.value_is_delta_encoded) << 1
-        | u8::from(shape.with_first_key) << 2;
+        | u8::from(shape.with_first_key) << 2
+        | u8::from(shape.value_escapes) << 3;
     corpus.add_with("index_block", &[switch], &index);
-    corpus.add_with("block", &[u8::from(shape.with_first_key)], &index);
-    let index = Block::parse(index)?;
+    corpus.add_with("block", &[u8::from(shape.with_first_key) | switch & 8], &index);
+    let index = Block::parse_prefixed(index)?;
     let mut cursor = IndexCursor::new(shape);
     cursor.seek_to_first(&index)?;
     let mut left = 3;
@@ -333,7 +335,7 @@ fn data_blocks(
             continue;
         }
         corpus.add_with("block", &[2], &contents);
-        let block = Block::parse(contents)?;
+        let block = Block::parse_prefixed(contents)?;
         let mut entry = BlockCursor::new();
         entry.seek_to_first(&block)?;
         if entry.valid() {

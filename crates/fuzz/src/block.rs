@@ -35,16 +35,25 @@ fn check_built(entries: &Entries, restart_interval: usize, probe: &[u8]) {
     for (key, value) in entries {
         builder.add(key, value);
     }
-    let block = Block::parse(builder.finish().to_vec()).unwrap();
-    let mut back = backwards(&block, EntryShape::KeyValue).unwrap();
+    check_block(&Block::parse(builder.finish().to_vec()).unwrap(), entries, probe);
+    let mut builder = BlockBuilder::new(restart_interval).key_prefix(EntryShape::KeyValue, true);
+    for (key, value) in entries {
+        builder.add(key, value);
+    }
+    check_block(&Block::parse_prefixed(builder.finish().to_vec()).unwrap(), entries, probe);
+}
+
+/// Every way through the block finds the entries.
+fn check_block(block: &Block, entries: &Entries, probe: &[u8]) {
+    let mut back = backwards(block, EntryShape::KeyValue).unwrap();
     back.reverse();
     assert_eq!(&back, entries);
-    assert_eq!(&forwards(&block, EntryShape::KeyValue).unwrap(), entries);
+    assert_eq!(&forwards(block, EntryShape::KeyValue).unwrap(), entries);
     let mut cursor = BlockCursor::new();
-    cursor.seek_by(&block, |key| key < probe).unwrap();
+    cursor.seek_by(block, |key| key < probe).unwrap();
     let expected = entries.iter().map(|(key, _)| &key[..]).find(|key| *key >= probe);
     assert_eq!(cursor.valid().then(|| cursor.key()), expected);
-    cursor.seek_for_prev_by(&block, |key| key <= probe).unwrap();
+    cursor.seek_for_prev_by(block, |key| key <= probe).unwrap();
     let expected = entries.iter().map(|(key, _)| &key[..]).rfind(|key| *key <= probe);
     assert_eq!(cursor.valid().then(|| cursor.key()), expected);
 }
@@ -53,11 +62,11 @@ fn check_built(entries: &Entries, restart_interval: usize, probe: &[u8]) {
 pub fn run(data: &[u8]) {
     let Some((&kind, bytes)) = data.split_first() else { return };
     let shape = match kind % 4 {
-        0 => EntryShape::DeltaIndex { with_first_key: false },
-        1 => EntryShape::DeltaIndex { with_first_key: true },
+        0 => EntryShape::DeltaIndex { with_first_key: false, escapes: kind & 8 != 0 },
+        1 => EntryShape::DeltaIndex { with_first_key: true, escapes: kind & 8 != 0 },
         _ => EntryShape::KeyValue,
     };
-    let Ok(block) = Block::parse(bytes.to_vec()) else { return };
+    let Ok(block) = Block::parse_prefixed(bytes.to_vec()) else { return };
     // Restart points of a damaged block may lie anywhere, so the two directions need not agree;
     // both end.
     let (ahead, back) = (forwards(&block, shape), backwards(&block, shape));

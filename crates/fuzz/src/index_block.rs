@@ -11,8 +11,9 @@ pub fn run(data: &[u8]) {
         key_is_user_key: kind & 1 != 0,
         value_is_delta_encoded: kind & 2 != 0,
         with_first_key: kind & 4 != 0,
+        value_escapes: kind & 8 != 0,
     };
-    let Ok(block) = Block::parse(bytes.to_vec()) else { return };
+    let Ok(block) = Block::parse_prefixed(bytes.to_vec()) else { return };
     let mut cursor = IndexCursor::new(shape);
     let mut count = 0;
     let mut is_whole = cursor.seek_to_first(&block).is_ok();

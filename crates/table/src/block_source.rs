@@ -160,6 +160,9 @@ pub(crate) struct BlockSource {
     pub(crate) clock: Arc<dyn Clock>,
     /// Shape of index blocks, once it is known: then they are prepared for fast searches.
     pub(crate) index_shape: Option<(IndexShape, InternalKeyComparator)>,
+    /// Whether data and index blocks may hold the common prefix of their keys once: format version
+    /// 8.
+    pub(crate) has_key_prefixes: bool,
     /// Whether values of data blocks may lie elsewhere in the file.
     pub(crate) has_embedded_blobs: bool,
     /// Bytes of a checksum that each entry gets; 0: none.
@@ -567,7 +570,10 @@ impl BlockSource {
         if kind == BlockKind::Filter {
             return Ok(CachedBlock::Filter(FilterReader::parse(contents)));
         }
-        let mut block = Block::parse(contents)?;
+        let mut block = match kind {
+            BlockKind::Data | BlockKind::Index if self.has_key_prefixes => Block::parse_prefixed(contents)?,
+            _ => Block::parse(contents)?,
+        };
         if let (BlockKind::Index, Some((shape, icmp))) = (kind, &self.index_shape) {
             prepare_for_search(&mut block, *shape, icmp);
         }

@@ -120,7 +120,7 @@ impl TableReader {
         if is_marked_uniform(&contents) || !is_two_level {
             return Ok(is_marked_uniform(&contents));
         }
-        let block = Block::parse(contents).map_err(|e| self.source.in_file(e))?;
+        let block = Block::parse_prefixed(contents).map_err(|e| self.source.in_file(e))?;
         let mut cursor = IndexCursor::new(self.index_shape);
         cursor.seek_to_first(&block).map_err(|e| self.source.in_file(e))?;
         while cursor.valid() {

@@ -108,6 +108,7 @@ fn open_with(tail: Tail, footer: Footer, mut options: TableReaderOptions) -> Res
         key_is_user_key: properties.index_key_is_user_key,
         value_is_delta_encoded: properties.index_value_is_delta_encoded,
         with_first_key: properties.index_type == Some(IndexType::BinarySearchWithFirstKey as u32),
+        value_escapes: properties.index_value_is_delta_encoded && footer.format_version >= 8,
     };
     source.index_shape = Some((index_shape, options.icmp.clone()));
     let index_handle =
@@ -242,6 +243,7 @@ fn first_source(tail: &Tail, options: &TableReaderOptions, footer: Footer) -> Bl
         statistics: options.statistics.clone(),
         traced: traced(options),
         clock: options.clock.clone(),
+        has_key_prefixes: footer.format_version >= 8,
         has_embedded_blobs: false,
         protection_bytes: options.block_protection_bytes_per_key,
         long_scans: LongScans::default(),

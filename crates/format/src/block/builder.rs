@@ -1,9 +1,9 @@
 //! Writes key/value blocks.
 
 use super::hash_index::{HashIndexBuilder, MAX_BLOCK_BYTES};
-use super::{HASH_INDEX, SEPARATED_VALUES};
+use super::{EntryShape, HASH_INDEX, SEPARATED_VALUES};
 use crate::key;
-use esker_base::coding::{put_fixed32, put_varint32, varint_len};
+use esker_base::coding::{Decoder, put_fixed32, put_varint32, varint_len};
 
 /// Collects sorted entries into one block. Reused from block to block.
 #[derive(Debug)]
@@ -18,6 +18,18 @@ pub struct BlockBuilder {
     values: Option<Vec<u8>>,
     /// For data blocks: entries are internal keys.
     hash_index: Option<HashIndexBuilder>,
+    /// The common prefix of the user keys so far, if the block will store it once.
+    prefix: Option<CommonPrefix>,
+}
+
+/// See the field.
+#[derive(Debug)]
+struct CommonPrefix {
+    shape: EntryShape,
+    is_user_key: bool,
+    bytes: Vec<u8>,
+    /// The finished block is put together here.
+    rewritten: Vec<u8>,
 }
 
 impl BlockBuilder {
@@ -32,6 +44,7 @@ impl BlockBuilder {
             last_key: Vec::new(),
             values: None,
             hash_index: None,
+            prefix: None,
         }
     }
 
@@ -56,6 +69,15 @@ impl BlockBuilder {
     #[must_use]
     pub fn hash_index(mut self, util_ratio: f64) -> BlockBuilder {
         self.hash_index = Some(HashIndexBuilder::new(util_ratio));
+        self
+    }
+
+    /// Stores the common prefix of all user keys once (format version 8), if keys share prefixes.
+    /// The block is put together anew at its end, which copies it once. `is_user_key`: keys have no
+    /// trailer. Off by default.
+    #[must_use]
+    pub fn key_prefix(mut self, shape: EntryShape, is_user_key: bool) -> BlockBuilder {
+        self.prefix = Some(CommonPrefix { shape, is_user_key, bytes: Vec::new(), rewritten: Vec::new() });
         self
     }
 
@@ -126,10 +148,30 @@ impl BlockBuilder {
         if self.since_restart == 0 {
             shared = 0;
         }
+        if self.prefix.is_some() {
+            self.shorten_prefix(key, shared);
+        }
         self.since_restart += 1;
         self.last_key.truncate(shared_with_last);
         self.last_key.extend_from_slice(key.get(shared_with_last..).unwrap_or_default());
         shared
+    }
+
+    /// Shortens the common prefix to the bytes that `key` has, too. A key within a restart interval
+    /// shares all of them with the key before it, or it shares fewer and ends the prefix there.
+    fn shorten_prefix(&mut self, key: &[u8], shared: usize) {
+        let Some(prefix) = &mut self.prefix else { return };
+        if self.since_restart > 0 {
+            prefix.bytes.truncate(shared);
+            return;
+        }
+        let user_key = if prefix.is_user_key { key } else { key::user_key(key) };
+        if self.buffer.is_empty() {
+            prefix.bytes.clear();
+            prefix.bytes.extend_from_slice(user_key);
+        } else {
+            prefix.bytes.truncate(common_prefix(&prefix.bytes, user_key));
+        }
     }
 
     /// The last key added; empty before the first.
@@ -149,7 +191,8 @@ impl BlockBuilder {
     pub fn size_estimate(&self) -> usize {
         let plain = self.buffer.len() + 4 * self.restarts.len() + 4;
         let values = self.values.as_ref().map_or(0, |values| values.len() + 4);
-        plain + values + self.hash_index.as_ref().map_or(0, HashIndexBuilder::size_estimate)
+        let saved = self.prefix.as_ref().map_or(0, |p| p.bytes.len() * (self.restarts.len() - 1));
+        plain + values - saved + self.hash_index.as_ref().map_or(0, HashIndexBuilder::size_estimate)
     }
 
     /// RocksDB's estimate of `size_estimate` after one more entry. It decides where blocks are cut.
@@ -180,6 +223,7 @@ impl BlockBuilder {
 
     /// As `finish`; the caller may append a trailer.
     pub fn finish_mut(&mut self) -> &mut Vec<u8> {
+        self.move_prefix();
         let has_room = self.hash_index.is_some() && self.size_estimate() <= MAX_BLOCK_BYTES;
         let values_at = short(self.buffer.len());
         if let Some(values) = &self.values {
@@ -202,6 +246,31 @@ impl BlockBuilder {
         &mut self.buffer
     }
 
+    /// Moves the common prefix from the keys of restarts to the start of the block. All other
+    /// entries stay as they are.
+    fn move_prefix(&mut self) {
+        let Some(prefix) = &mut self.prefix else { return };
+        if prefix.bytes.is_empty() || self.buffer.is_empty() {
+            return;
+        }
+        let has_value_len = usize::from(prefix.shape == EntryShape::KeyValue);
+        let lengths = has_value_len + usize::from(self.values.is_some());
+        let out = &mut prefix.rewritten;
+        out.clear();
+        out.extend_from_slice(&prefix.bytes);
+        for i in 0..self.restarts.len() {
+            let end = self.restarts.get(i + 1).map_or(self.buffer.len(), |next| *next as usize);
+            let Some(start) = self.restarts.get_mut(i) else { break };
+            let interval = self.buffer.get(*start as usize..end).unwrap_or_default();
+            *start = short(out.len());
+            put_without_prefix(out, interval, prefix.bytes.len(), lengths)
+                .expect("the builder has written this entry");
+        }
+        std::mem::swap(&mut self.buffer, &mut prefix.rewritten);
+        // Now it is no longer in the keys.
+        prefix.bytes.clear();
+    }
+
     /// The contents, after `finish`.
     pub fn into_contents(self) -> Vec<u8> {
         self.buffer
@@ -220,7 +289,31 @@ impl BlockBuilder {
         if let Some(index) = &mut self.hash_index {
             index.reset();
         }
+        if let Some(prefix) = &mut self.prefix {
+            prefix.bytes.clear();
+        }
     }
+}
+
+/// Appends the entries of a restart interval, the first of them without the first `prefix` bytes of
+/// its key. `lengths` varints follow the length of its key.
+fn put_without_prefix(
+    out: &mut Vec<u8>,
+    interval: &[u8],
+    prefix: usize,
+    lengths: usize,
+) -> esker_base::Result<()> {
+    let mut input = Decoder::new(interval);
+    let (shared, key_len) = (input.varint32()?, input.varint32()? as usize);
+    debug_assert!(shared == 0 && key_len >= prefix);
+    put_varint32(out, 0);
+    put_varint32(out, short(key_len.saturating_sub(prefix)));
+    for _ in 0..lengths {
+        put_varint32(out, input.varint32()?);
+    }
+    input.bytes(prefix)?;
+    out.extend_from_slice(input.rest());
+    Ok(())
 }
 
 #[inline]

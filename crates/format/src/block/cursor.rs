@@ -10,18 +10,21 @@
 //!  2. Moving one entry forward allocates nothing once `key` has grown to the longest key.
 //!  3. `before` holds the places of one restart interval's entries up to `end`: a backward scan
 //!     parses each entry once, and builds a key from its successor's key and its own bytes.
+//!  4. In a block with a common prefix, `shared` of a restart is the length of the prefix: before
+//!     it is parsed, `key` begins with the prefix.
 
 mod ahead;
 mod compare;
 mod lengths;
+mod parse;
 
 use super::Block;
 use crate::key::{self, InternalKeyComparator};
-use compare::{compare_bytewise, smaller_behind};
+use compare::{compare_bytewise, compare_prefix, smaller_behind};
 use esker_base::Result;
 use esker_base::coding::Decoder;
 use esker_base::comparator::KeyOrder;
-use lengths::{long_lengths, skip_varint};
+use std::cmp::Ordering;
 use std::ops::Range;
 
 /// The shape of a block's entries.
@@ -33,6 +36,8 @@ pub enum EntryShape {
     DeltaIndex {
         /// Whether the first key of the block follows the handle.
         with_first_key: bool,
+        /// Whether a difference of 0 precedes a whole handle: since format version 8.
+        escapes: bool,
     },
 }
 
@@ -132,7 +137,9 @@ impl BlockCursor {
     /// Whether the cursor is on the first entry.
     #[inline]
     pub fn is_first(&self) -> bool {
-        self.entry == 0
+        // Only the first entry has that many bytes before it that belong to no entry: none, or the
+        // block's prefix. All others lie behind the keys with which they share bytes.
+        self.entry == self.shared
     }
 
     /// The key here.
@@ -158,10 +165,17 @@ impl BlockCursor {
         self.value.clone()
     }
 
-    /// Number of bytes that this entry shares with the key before it.
+    /// Number of bytes that this entry shares with the key before it, as stored. REQUIRES: the
+    /// cursor is valid.
     #[inline]
-    pub(crate) fn shared(&self) -> u32 {
-        self.shared
+    pub(crate) fn stored_shared(&self, block: &Block) -> u32 {
+        if block.entries_start == 0 || self.shared == 0 { self.shared } else { self.read_shared(block) }
+    }
+
+    #[inline(never)]
+    fn read_shared(&self, block: &Block) -> u32 {
+        let stored = block.entries().get(self.entry as usize..).unwrap_or_default();
+        Decoder::new(stored).varint32().unwrap_or(0)
     }
 
     /// Moves to the first entry.
@@ -169,15 +183,15 @@ impl BlockCursor {
     /// `Corruption`; the cursor is then invalid, as after every error below.
     #[inline]
     pub fn seek_to_first(&mut self, block: &Block) -> Result<()> {
-        self.move_to(block, 0)
+        self.move_to(block, block.entries_start)
     }
 
     /// To the last entry.
     /// # Errors
     /// `Corruption`.
     pub fn seek_to_last(&mut self, block: &Block) -> Result<()> {
-        self.key.clear();
-        self.shared = 0;
+        self.begin_key(block);
+        self.shared = block.entries_start;
         self.entry = NOWHERE;
         // Only in an empty block, or a damaged one, the last restart has no entry behind it.
         self.parse_interval(block, block.restart_count() - 1, block.entries_end)?;
@@ -218,6 +232,26 @@ impl BlockCursor {
         within: (u32, u32),
         before: &mut impl FnMut(&[u8]) -> bool,
     ) -> Result<u32> {
+        if block.entries_start > 0 {
+            let (mut key, prefix) = (Vec::new(), block.key_prefix());
+            return self.search_stored(block, within, &mut |stored| {
+                key.clear();
+                key.extend_from_slice(prefix);
+                key.extend_from_slice(stored);
+                before(&key)
+            });
+        }
+        self.search_stored(block, within, before)
+    }
+
+    /// As `search_restarts`; `before` gets keys as they are stored, without the block's prefix.
+    #[inline]
+    fn search_stored(
+        &mut self,
+        block: &Block,
+        within: (u32, u32),
+        before: &mut impl FnMut(&[u8]) -> bool,
+    ) -> Result<u32> {
         let (mut low, mut high) = within;
         while low < high {
             let middle = low + (high - low).div_ceil(2);
@@ -233,7 +267,8 @@ impl BlockCursor {
         Ok(low)
     }
 
-    /// The key of a restart, without looking at its value.
+    /// The key of a restart as it is stored, without the block's prefix. Does not look at its
+    /// value.
     #[inline]
     pub(crate) fn restart_key<'b>(&self, block: &'b Block, restart: u32) -> Option<&'b [u8]> {
         let entries = block.entries();
@@ -247,7 +282,7 @@ impl BlockCursor {
             return rest.get(start..start + usize::from(length));
         }
         let entry = self.parse(block, block.restart(restart))?;
-        if entry.shared != 0 || !block.is_restart_intact(restart) {
+        if entry.shared != block.entries_start || !block.is_restart_intact(restart) {
             return None;
         }
         entries.get(entry.key.start as usize..entry.key.end as usize)
@@ -284,7 +319,15 @@ impl BlockCursor {
         let within = (low, block.restart_count() - 1);
         match icmp.order() {
             KeyOrder::Bytewise => {
-                self.search_restarts(block, within, &mut |k| compare_bytewise(k, target).0.is_lt())
+                let target = match block.entries_start {
+                    0 => target,
+                    length => match compare_prefix(block.key_prefix(), target) {
+                        Ordering::Equal => target.get(length as usize..).unwrap_or_default(),
+                        Ordering::Less => return Ok(low),
+                        Ordering::Greater => return Ok(within.1),
+                    },
+                };
+                self.search_stored(block, within, &mut |k| compare_bytewise(k, target).0.is_lt())
             }
             _ => self.search_restarts(block, within, &mut |k| icmp.compare(k, target).is_lt()),
         }
@@ -402,7 +445,7 @@ impl BlockCursor {
     pub fn prev(&mut self, block: &Block) -> Result<()> {
         let here = self.entry;
         if self.before.end != here || self.before.entries.is_empty() {
-            if here == 0 || here == NOWHERE {
+            if block.starts_at(here) || here == NOWHERE {
                 self.entry = NOWHERE;
                 return Ok(());
             }
@@ -432,7 +475,7 @@ impl BlockCursor {
             self.before.value_end = end;
             self.parse_short_lengths(block, start, end)
         } else {
-            Ok((start, 0))
+            Ok((start, block.entries_start))
         };
         parsed.and_then(|(at, key_len)| self.parse_rest(block, at, end, key_len)).map_err(|at| {
             self.reset();
@@ -592,6 +635,7 @@ impl BlockCursor {
     #[inline]
     pub(crate) fn seek_to_restart(&mut self, block: &Block, restart: u32) -> Result<()> {
         if block.is_plain {
+            self.key.clear();
             return self.move_to_restart(block, block.restart(restart), 0..0);
         }
         self.seek_to_restart_seldom(block, restart)
@@ -614,7 +658,7 @@ impl BlockCursor {
             let middle = low + (high - low).div_ceil(2);
             if block.restart(middle) < here { low = middle } else { high = middle - 1 }
         }
-        (here != 0).then_some(low)
+        (!block.starts_at(here)).then_some(low)
     }
 
     /// The offset of the current entry, if the cursor has one.
@@ -632,13 +676,23 @@ impl BlockCursor {
     /// Moves to the entry at `offset`, a restart. If the entries end there, removes the position.
     #[inline]
     fn move_to(&mut self, block: &Block, offset: u32) -> Result<()> {
+        self.begin_key(block);
         self.move_to_restart(block, offset, block.values.map_or(0..0, |v| v..v))
     }
 
-    /// As `move_to`. `behind` is an empty range at the end of the value before the entry.
+    /// Makes `key` the bytes that every key of the block has.
+    #[inline]
+    fn begin_key(&mut self, block: &Block) {
+        self.key.clear();
+        if block.entries_start > 0 {
+            self.key.extend_from_slice(block.key_prefix());
+        }
+    }
+
+    /// As `move_to`. `behind` is an empty range at the end of the value before the entry. `key` has
+    /// the block's prefix.
     #[inline]
     fn move_to_restart(&mut self, block: &Block, offset: u32, behind: Range<u32>) -> Result<()> {
-        self.key.clear();
         self.next = offset;
         self.value = behind;
         self.entry = NOWHERE;
@@ -672,129 +726,5 @@ impl BlockCursor {
         self.shared = entry.shared;
         self.value = entry.value;
         Ok(())
-    }
-
-    /// The entry at `offset`, if one lies there within the block.
-    #[inline]
-    fn parse(&self, block: &Block, offset: u32) -> Option<Entry> {
-        if self.shape != EntryShape::KeyValue || !block.is_plain {
-            return self.parse_seldom(block, offset);
-        }
-        Self::parse_plain(block, offset)
-    }
-
-    /// `parse` for most blocks.
-    #[inline(always)]
-    fn parse_plain(block: &Block, offset: u32) -> Option<Entry> {
-        let rest = block.entries().get(offset as usize..)?;
-        let (shared, non_shared, value_len, header) = match *rest {
-            [shared, non_shared, value_len, ..] if (shared | non_shared | value_len) < 0x80 => {
-                (u32::from(shared), u32::from(non_shared), u32::from(value_len), 3)
-            }
-            _ => long_lengths(rest)?,
-        };
-        let key_start = offset + header;
-        let key_end = key_start.checked_add(non_shared)?;
-        let next = key_end.checked_add(value_len)?;
-        (next <= block.entries_end).then_some(Entry {
-            shared,
-            key: key_start..key_end,
-            value: key_end..next,
-            next,
-        })
-    }
-
-    /// `parse` for index blocks without first keys: skips the handles, which their reader checks.
-    #[inline]
-    fn parse_index(rest: &[u8], offset: u32) -> Option<Entry> {
-        let [shared, key_len, ..] = *rest else { return None };
-        if (shared | key_len) >= 0x80 {
-            return None;
-        }
-        let value_start = 2 + usize::from(key_len);
-        let mut end = skip_varint(rest, value_start)?;
-        if shared == 0 {
-            end = skip_varint(rest, end)?;
-        }
-        let position = |n: usize| u32::try_from(n).ok()?.checked_add(offset);
-        let (value_start, next) = (position(value_start)?, position(end)?);
-        Some(Entry {
-            shared: u32::from(shared),
-            key: offset + 2..value_start,
-            value: value_start..next,
-            next,
-        })
-    }
-
-    /// `parse` for index blocks, for blocks with separate values, and for protected ones.
-    fn parse_seldom(&self, block: &Block, offset: u32) -> Option<Entry> {
-        if block.protection.is_none() {
-            return self.parse_unchecked(block, offset);
-        }
-        let entry = match (self.shape, block.values) {
-            (EntryShape::KeyValue, None) => Self::parse_plain(block, offset),
-            _ => self.parse_unchecked(block, offset),
-        };
-        entry.filter(|entry| block.is_intact(offset, entry.next, entry.value.clone()))
-    }
-
-    /// `parse_seldom` without comparing sums.
-    #[inline]
-    fn parse_unchecked(&self, block: &Block, offset: u32) -> Option<Entry> {
-        let rest = block.entries().get(offset as usize..)?;
-        if self.shape == (EntryShape::DeltaIndex { with_first_key: false })
-            && let Some(entry) = Self::parse_index(rest, offset)
-        {
-            return Some(entry);
-        }
-        let mut input = Decoder::new(rest);
-        let position = |input: &Decoder<'_>| u32::try_from(rest.len() - input.rest().len()).ok();
-        let shared = input.varint32().ok()?;
-        let non_shared = input.varint32().ok()?;
-        if let EntryShape::DeltaIndex { with_first_key } = self.shape {
-            let key_start = offset + position(&input)?;
-            input.bytes(non_shared as usize).ok()?;
-            let value_start = offset + position(&input)?;
-            input.varint64().ok()?;
-            if shared == 0 {
-                input.varint64().ok()?;
-            }
-            if with_first_key {
-                input.length_prefixed().ok()?;
-            }
-            let next = offset + position(&input)?;
-            return Some(Entry {
-                shared,
-                key: key_start..key_start + non_shared,
-                value: value_start..next,
-                next,
-            });
-        }
-        let values = block.values?;
-        let value_len = input.varint32().ok()?;
-        let value_start = if self.is_restart(block, offset) {
-            values.checked_add(input.varint32().ok()?)?
-        } else {
-            self.value.end
-        };
-        let key_start = offset + position(&input)?;
-        input.bytes(non_shared as usize).ok()?;
-        let value_end = value_start.checked_add(value_len)?;
-        (value_end <= block.restarts).then_some(Entry {
-            shared,
-            key: key_start..key_start + non_shared,
-            value: value_start..value_end,
-            next: offset + position(&input)?,
-        })
-    }
-
-    /// Whether a restart points to `offset`.
-    fn is_restart(&self, block: &Block, offset: u32) -> bool {
-        let (mut low, mut high) = (0, block.restart_count() - 1);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if block.restart(middle) < offset { low = middle + 1 } else { high = middle }
-        }
-        block.restart(low) == offset
     }
 }

@@ -21,20 +21,24 @@ pub(crate) struct RestartPrefixes {
 }
 
 impl RestartPrefixes {
-    /// Builds the array from the restarts' user keys. `None` if there are too few keys, or they do
-    /// not ascend.
-    pub(crate) fn build<'a>(count: u32, key: impl Fn(u32) -> Option<&'a [u8]>) -> Option<RestartPrefixes> {
+    /// Builds the array from the restarts' user keys, each without `prefix`, which all have. `None`
+    /// if there are too few keys, or they do not ascend.
+    pub(crate) fn build<'a>(
+        count: u32,
+        prefix: &[u8],
+        key: impl Fn(u32) -> Option<&'a [u8]>,
+    ) -> Option<RestartPrefixes> {
         if count < 8 {
             return None;
         }
         let (first, last) = (key(0)?, key(count - 1)?);
-        let common = first.get(..super::common_prefix(first, last))?.to_vec();
+        let common = first.get(..super::common_prefix(first, last))?;
         let words: Option<Vec<u64>> = (0..count)
-            .map(|i| key(i).filter(|k| k.starts_with(&common)).map(|k| head(k, common.len())))
+            .map(|i| key(i).filter(|k| k.starts_with(common)).map(|k| head(k, common.len())))
             .collect();
         let words = words.filter(|w| w.is_sorted())?;
         let tops = words.iter().step_by(GROUP).copied().collect();
-        Some(RestartPrefixes { common, words, tops })
+        Some(RestartPrefixes { common: [prefix, common].concat(), words, tops })
     }
 
     /// Restart numbers (low, high): restarts below `low` are before `target`, those from `high` on

@@ -45,7 +45,10 @@ fn sum_of(block: &Block, entry: Range<u32>, value: Range<u32>) -> u64 {
     let bytes =
         |range: Range<u32>| block.bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
     // The sum includes the offset, so that entries cannot be swapped.
-    let sum = hash64_with_seed(bytes(entry.clone()), u64::from(entry.start));
+    let mut sum = hash64_with_seed(bytes(entry.clone()), u64::from(entry.start));
+    if block.entries_start > 0 {
+        sum = hash64_with_seed(block.key_prefix(), sum);
+    }
     if block.values.is_some() { hash64_with_seed(bytes(value), sum) } else { sum }
 }
 
@@ -72,7 +75,8 @@ impl Block {
         }
         let restarts = (0..self.restart_count).map(|i| self.restart(i)).collect();
         let protection = Protection { offsets: offsets.into(), restarts, sums: sums.into(), width, place };
-        (self.protection, self.prefixes, self.is_plain) = (Some(Box::new(protection)), None, false);
+        (self.protection, self.prefixes) = (Some(Box::new(protection)), None);
+        (self.decodes, self.is_plain) = (false, false);
         Ok(())
     }
 

@@ -25,7 +25,11 @@ impl RestartCheck {
             return Ok(());
         }
         self.next += 1;
-        if cursor.shared() > 0 { Err(self.wrong(block, "to a key that is not whole")) } else { Ok(()) }
+        if cursor.stored_shared(block) > 0 {
+            Err(self.wrong(block, "to a key that is not whole"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Checks, after the last entry, that each restart points to an entry.

@@ -3,6 +3,8 @@ use crate::cursor::DecodedRun;
 use crate::key::{InternalKeyComparator, internal_key};
 use esker_base::{SequenceNumber, ValueType};
 
+mod key_prefix;
+
 struct Rng(u64);
 impl Rng {
     fn below(&mut self, n: u64) -> u64 {

@@ -5,11 +5,11 @@
 //! Source: RocksDB `table/block_based/index_builder.{h,cc}` (`ShortenedIndexBuilder`).
 
 use super::IndexShape;
-use crate::block::BlockBuilder;
+use crate::block::{BlockBuilder, EntryShape};
 use crate::handle::BlockHandle;
 use crate::key::{self, InternalKeyComparator};
 use crate::trailer::TRAILER_BYTES;
-use esker_base::coding::{put_length_prefixed, put_varsignedint64};
+use esker_base::coding::{put_length_prefixed, put_varint64, put_varsignedint64, zigzag};
 use esker_base::{SequenceNumber, ValueType};
 
 /// The most bytes of an entry beside its keys: four lengths, a handle and a restart point.
@@ -21,6 +21,10 @@ pub struct IndexBuilder {
     restart_interval: usize,
     with_first_key: bool,
     delta_values: bool,
+    /// Whether the values are those of format version 8.
+    value_escapes: bool,
+    /// Whether the block stores the common prefix of its user keys once.
+    key_prefix: bool,
     /// Separators as internal keys, back to back, each followed by the first key; `entries` has the
     /// boundaries.
     keys: Vec<u8>,
@@ -102,15 +106,27 @@ impl IndexBuilder {
             restart_interval,
             with_first_key,
             delta_values,
+            value_escapes: false,
+            key_prefix: false,
             keys: Vec::new(),
             entries: Vec::new(),
             needs_sequence: false,
         }
     }
 
+    /// Writes the values of format version 8, and with `key_prefix` the common prefix of all user
+    /// keys once. The last key is not shortened then: a short successor would have no common prefix
+    /// with the others.
+    #[must_use]
+    pub fn in_format_8(mut self, key_prefix: bool) -> IndexBuilder {
+        (self.value_escapes, self.key_prefix) = (true, key_prefix);
+        self
+    }
+
     /// Adds a data block.
     pub fn add(&mut self, place: &DataBlockPlace<'_>, shortening: Shortening, icmp: &InternalKeyComparator) {
         self.needs_sequence |= place.shares_user_key(icmp);
+        let shortening = Shortening { successor: shortening.successor && !self.key_prefix, ..shortening };
         place.append_separator(&mut self.keys, shortening, icmp);
         let separator_end = self.keys.len();
         if self.with_first_key {
@@ -155,11 +171,26 @@ impl IndexBuilder {
             key_is_user_key: allow_user_keys && !self.needs_sequence,
             value_is_delta_encoded: self.delta_values,
             with_first_key: self.with_first_key,
+            value_escapes: self.delta_values && self.value_escapes,
         };
-        let mut block = BlockBuilder::new(self.restart_interval);
+        let mut block = self.block_builder(shape.key_is_user_key);
         self.fill(&mut block, shape.key_is_user_key);
         block.finish();
         (block.into_contents(), shape)
+    }
+
+    /// A builder for its block.
+    pub(super) fn block_builder(&self, key_is_user_key: bool) -> BlockBuilder {
+        let block = BlockBuilder::new(self.restart_interval);
+        if !self.key_prefix {
+            return block;
+        }
+        let shape = if self.delta_values {
+            EntryShape::DeltaIndex { with_first_key: self.with_first_key, escapes: self.value_escapes }
+        } else {
+            EntryShape::KeyValue
+        };
+        block.key_prefix(shape, key_is_user_key)
     }
 
     /// Puts all entries into `block`.
@@ -201,15 +232,16 @@ impl IndexBuilder {
         entry: &IndexEntry,
         previous: BlockHandle,
     ) {
+        let in_full = entry.follows_gap && !self.value_escapes;
         if self.delta_values {
-            block.add_unsized(separator, entry.follows_gap, |shared, out| {
+            block.add_unsized(separator, in_full, |shared, out| {
                 let delta_base = (shared > 0).then_some(previous);
                 self.put_value(out, entry.handle, delta_base, first_key);
             });
         } else {
             let mut value = Vec::new();
             self.put_value(&mut value, entry.handle, None, first_key);
-            if entry.follows_gap {
+            if in_full {
                 block.add_in_full(separator, &value);
             } else {
                 block.add(separator, &value);
@@ -219,6 +251,14 @@ impl IndexBuilder {
 
     fn put_value(&self, out: &mut Vec<u8>, handle: BlockHandle, base: Option<BlockHandle>, first_key: &[u8]) {
         match base {
+            Some(base) if self.value_escapes => {
+                if base.end() == Some(handle.offset) {
+                    put_varint64(out, zigzag(handle.size.wrapping_sub(base.size).cast_signed()) + 1);
+                } else {
+                    put_varint64(out, 0);
+                    handle.encode(out);
+                }
+            }
             Some(base) => {
                 debug_assert_eq!(handle.offset, base.offset + base.size + TRAILER_BYTES as u64);
                 put_varsignedint64(out, handle.size.wrapping_sub(base.size).cast_signed());

@@ -21,6 +21,8 @@ use crate::key::InternalKeyComparator;
 pub struct PartitionedIndexBuilder {
     restart_interval: usize,
     delta_values: bool,
+    /// For format version 8: whether each block stores the common prefix of its user keys once.
+    format_8: Option<bool>,
     /// Bytes at which a partition is cut. The next field is the size from which it may be cut
     /// early.
     partition_bytes: usize,
@@ -49,6 +51,7 @@ impl PartitionedIndexBuilder {
         PartitionedIndexBuilder {
             restart_interval,
             delta_values,
+            format_8: None,
             partition_bytes,
             nearly_full_bytes: partition_bytes.saturating_mul(100 - deviation).div_ceil(100),
             partitions: vec![IndexBuilder::new(restart_interval, delta_values, false)],
@@ -56,6 +59,24 @@ impl PartitionedIndexBuilder {
             needs_sequence: !allow_user_keys,
             cut_requested: false,
             was_cut: false,
+        }
+    }
+
+    /// See [`IndexBuilder::in_format_8`].
+    #[must_use]
+    pub fn in_format_8(mut self, key_prefix: bool) -> PartitionedIndexBuilder {
+        self.format_8 = Some(key_prefix);
+        self.partitions = vec![self.empty_index()];
+        self.current = self.filling().block_builder(!self.needs_sequence);
+        self
+    }
+
+    /// An index of one block in the form of all of them.
+    fn empty_index(&self) -> IndexBuilder {
+        let index = IndexBuilder::new(self.restart_interval, self.delta_values, false);
+        match self.format_8 {
+            Some(key_prefix) => index.in_format_8(key_prefix),
+            None => index,
         }
     }
 
@@ -90,8 +111,8 @@ impl PartitionedIndexBuilder {
             && place.next.is_some()
             && (self.cut_requested || self.is_full(place.last, place.handle));
         if ends {
-            self.partitions.push(IndexBuilder::new(self.restart_interval, self.delta_values, false));
-            self.current = BlockBuilder::new(self.restart_interval);
+            self.partitions.push(self.empty_index());
+            self.current = self.filling().block_builder(!self.needs_sequence);
             self.cut_requested = false;
             self.was_cut = true;
         }
@@ -99,7 +120,7 @@ impl PartitionedIndexBuilder {
         partition.add(place, shortening, icmp);
         if partition.needs_sequence() && !self.needs_sequence {
             self.needs_sequence = true;
-            self.current = BlockBuilder::new(self.restart_interval);
+            self.current = partition.block_builder(false);
             partition.fill(&mut self.current, false);
         } else {
             partition.put_last(&mut self.current, !self.needs_sequence);
@@ -131,7 +152,7 @@ impl PartitionedIndexBuilder {
     /// An upper bound of the bytes of its largest block. The cost grows with the number of
     /// partitions.
     pub fn max_block_bytes(&self) -> usize {
-        let mut top = IndexBuilder::new(self.restart_interval, self.delta_values, false);
+        let mut top = self.empty_index();
         for partition in self.partitions.iter().filter(|p| !p.last_separator().is_empty()) {
             top.add_separator(partition.last_separator(), BlockHandle::default());
         }
@@ -146,9 +167,9 @@ impl PartitionedIndexBuilder {
         &self,
         mut write: impl FnMut(Vec<u8>) -> Result<BlockHandle, E>,
     ) -> Result<(Vec<u8>, IndexShape), E> {
-        let mut top = IndexBuilder::new(self.restart_interval, self.delta_values, false);
+        let mut top = self.empty_index();
         for partition in self.partitions.iter().filter(|p| !p.last_separator().is_empty()) {
-            let mut block = BlockBuilder::new(self.restart_interval);
+            let mut block = partition.block_builder(!self.needs_sequence);
             partition.fill(&mut block, !self.needs_sequence);
             block.finish();
             let handle = write(block.into_contents())?;

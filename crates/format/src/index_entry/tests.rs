@@ -16,6 +16,46 @@ fn place<'a>(
     DataBlockPlace { first, last, next, handle, follows_gap: false }
 }
 
+#[test]
+fn blocks_behind_gaps_are_found_in_format_8_too() {
+    let icmp = InternalKeyComparator::default();
+    for (interval, delta, first_key, key_prefix) in [
+        (1, true, false, true),
+        (4, true, false, true),
+        (4, true, true, false),
+        (4, false, true, true),
+        (16, true, true, true),
+    ] {
+        let mut blocks = blocks(40, 10);
+        for (i, (_, _, handle)) in blocks.iter_mut().enumerate() {
+            handle.offset += 4096 * (i as u64 / 3);
+        }
+        let mut builder = IndexBuilder::new(interval, delta, first_key).in_format_8(key_prefix);
+        for (i, (first, last, handle)) in blocks.iter().enumerate() {
+            let next = blocks.get(i + 1).map(|b| &b.0[..]);
+            let follows_gap = i > 0 && i % 3 == 0;
+            builder.add(&DataBlockPlace { follows_gap, ..place(first, last, next, *handle) }, SHORTEN, &icmp);
+        }
+        let (bytes, shape) = builder.finish(true);
+        let mut block = Block::parse_prefixed(bytes).unwrap();
+        prepare_for_search(&mut block, shape, &icmp);
+        let mut cursor = IndexCursor::new(shape);
+        cursor.seek_to_last(&block).unwrap();
+        for (first, _, handle) in blocks.iter().rev() {
+            assert_eq!(cursor.handle(), *handle);
+            assert_eq!(cursor.first_key(&block).unwrap(), first_key.then_some(&first[..]));
+            cursor.prev(&block).unwrap();
+        }
+        assert!(!cursor.valid());
+        for (first, last, handle) in &blocks {
+            for key in [first, last] {
+                cursor.seek(&block, key, &icmp).unwrap();
+                assert_eq!(cursor.handle(), *handle);
+            }
+        }
+    }
+}
+
 fn ikey(user: &str, seq: u64) -> Vec<u8> {
     internal_key(user.as_bytes(), SequenceNumber(seq), ValueType::Value)
 }
@@ -42,16 +82,21 @@ fn blocks(count: u64, stride: u64) -> Vec<(Vec<u8>, Vec<u8>, BlockHandle)> {
 fn every_form_of_index_finds_every_block() {
     let icmp = InternalKeyComparator::default();
     for (count, interval) in [(0, 1), (1, 1), (7, 1), (40, 1), (40, 4), (41, 16)] {
-        for (delta, first_key, user_keys) in (0..8).map(|i| (i & 1 != 0, i & 2 != 0, i & 4 != 0)) {
+        for form in 0..24 {
+            let (delta, first_key, user_keys) = (form & 1 != 0, form & 2 != 0, form & 4 != 0);
             let blocks = blocks(count, 10);
             let mut builder = IndexBuilder::new(interval, delta, first_key);
+            if form >= 8 {
+                builder = builder.in_format_8(form >= 16);
+            }
             for (i, (first, last, handle)) in blocks.iter().enumerate() {
                 let next = blocks.get(i + 1).map(|b| &b.0[..]);
                 builder.add(&place(first, last, next, *handle), SHORTEN, &icmp);
             }
             let (bytes, shape) = builder.finish(user_keys);
             assert_eq!(shape.key_is_user_key, user_keys);
-            let block = Block::parse(bytes).unwrap();
+            let block = Block::parse_prefixed(bytes).unwrap();
+            assert_eq!(block.key_prefix().is_empty(), form < 16 || count == 0);
             let mut cursor = IndexCursor::new(shape);
             cursor.seek_to_first(&block).unwrap();
             for (first, _, handle) in &blocks {
@@ -126,16 +171,26 @@ fn other_orders_keep_full_keys() {
 fn damaged_index_blocks_never_panic() {
     let icmp = InternalKeyComparator::default();
     let blocks = blocks(12, 10);
-    let mut builder = IndexBuilder::new(4, true, true);
-    for (first, last, handle) in &blocks {
-        builder.add(&place(first, last, None, *handle), SHORTEN, &icmp);
+    for format_8 in [false, true] {
+        let mut builder = IndexBuilder::new(4, true, true);
+        if format_8 {
+            builder = builder.in_format_8(true);
+        }
+        for (first, last, handle) in &blocks {
+            builder.add(&place(first, last, None, *handle), SHORTEN, &icmp);
+        }
+        let (bytes, shape) = builder.finish(true);
+        check_every_change(&bytes, shape, &icmp);
     }
-    let (bytes, shape) = builder.finish(true);
+}
+
+/// Changes each byte in turn and walks the block.
+fn check_every_change(bytes: &[u8], shape: IndexShape, icmp: &InternalKeyComparator) {
     for i in 0..bytes.len() {
         for change in [1u8, 0x80, 0xFF] {
-            let mut bytes = bytes.clone();
+            let mut bytes = bytes.to_vec();
             bytes[i] ^= change;
-            let Ok(block) = Block::parse(bytes) else { continue };
+            let Ok(block) = Block::parse_prefixed(bytes) else { continue };
             let mut cursor = IndexCursor::new(shape);
             let mut ok = cursor.seek_to_first(&block).is_ok();
             while ok && cursor.valid() {
@@ -145,7 +200,7 @@ fn damaged_index_blocks_never_panic() {
             while ok && cursor.valid() {
                 ok = cursor.prev(&block).is_ok();
             }
-            if cursor.seek(&block, &ikey("key00050", 4), &icmp).is_ok() && cursor.valid() {
+            if cursor.seek(&block, &ikey("key00050", 4), icmp).is_ok() && cursor.valid() {
                 cursor.separator();
             }
         }

@@ -25,7 +25,8 @@ impl TableIter {
     fn offer(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         let (Some(first), Some(last)) = (run.entries().first(), run.entries().last()) else { return };
         let Some(Ok(block)) = self.block.as_ref().map(|block| block.key_value()) else { return };
-        let reaches_edge = if ahead.forward { block.ends_at(last.value_end) } else { first.entry == 0 };
+        let reaches_edge =
+            if ahead.forward { block.ends_at(last.value_end) } else { block.starts_at(first.entry) };
         // A forward run needs no entry of the next block; looking there only saves time.
         let looks_ahead = reaches_edge && (!ahead.forward || run.goes_far());
         if looks_ahead {

@@ -79,13 +79,7 @@ impl BlockCursor {
             differs: false,
         };
         let others = if is_whole { places } else { others };
-        let mut count = if self.key.len() < SHORT_KEY {
-            decode_short::<{ SHORT_KEY / 8 }, SHORT_KEY>(block, stretch, head, keys, others)
-        } else if self.key.len() < MIDDLE_KEY {
-            decode_short::<{ MIDDLE_KEY / 8 }, MIDDLE_KEY>(block, stretch, head, keys, others)
-        } else {
-            0
-        };
+        let mut count = decode_by_length(self.key.len(), block, stretch, head, keys, others);
         if count <= usize::from(is_whole) {
             // The current key is long, or that of the next entry is.
             count = decode(block, stretch, head, keys, others);
@@ -147,7 +141,7 @@ impl BlockCursor {
 
     #[inline]
     fn can_decode(&self, block: &Block) -> bool {
-        self.shape == EntryShape::KeyValue && block.is_plain
+        self.shape == EntryShape::KeyValue && block.decodes
     }
 }
 
@@ -163,15 +157,11 @@ fn decode_intervals(block: &Block, last: u32, here: (u32, u32), key_len: usize, 
         let decoded = places.get(..count).and_then(<[RunEntry]>::last);
         decoded.is_some_and(|entry| entry.value_end == here.1 && (here.0 == NOWHERE || entry.entry == here.0))
     };
-    let mut count = if key_len < SHORT_KEY {
-        decode_short::<{ SHORT_KEY / 8 }, SHORT_KEY>(block, stretch, None, keys, places)
-    } else if key_len < MIDDLE_KEY {
-        decode_short::<{ MIDDLE_KEY / 8 }, MIDDLE_KEY>(block, stretch, None, keys, places)
-    } else {
-        0
-    };
+    // A restart shares the block's prefix with a key before it, as it were.
+    let head = (block.entries_start > 0).then(|| block.key_prefix());
+    let mut count = decode_by_length(key_len, block, stretch, head, keys, places);
     if !is_whole(places, count) {
-        count = decode(block, stretch, None, keys, places);
+        count = decode(block, stretch, head, keys, places);
     }
     let is_whole = is_whole(places, count);
     if count > 2 * wanted || !is_whole {
@@ -180,6 +170,46 @@ fn decode_intervals(block: &Block, last: u32, here: (u32, u32), key_len: usize, 
         run.intervals = (run.intervals * 2).min(MAX_RESTARTS);
     }
     run.set_count(if is_whole { count } else { 0 });
+}
+
+/// `decode_short` for keys of about `key_len` bytes; 0 if they are long.
+#[inline]
+fn decode_by_length(
+    key_len: usize,
+    block: &Block,
+    stretch: Stretch,
+    head: Option<&[u8]>,
+    keys: &mut Vec<u8>,
+    places: &mut [RunEntry],
+) -> usize {
+    const SHORT_WORDS: usize = SHORT_KEY / 8;
+    const MIDDLE_WORDS: usize = MIDDLE_KEY / 8;
+    match (block.entries_start > 0, key_len) {
+        (false, ..SHORT_KEY) => {
+            decode_short::<SHORT_WORDS, SHORT_KEY, false>(block, stretch, head, keys, places)
+        }
+        (false, SHORT_KEY..MIDDLE_KEY) => {
+            decode_short::<MIDDLE_WORDS, MIDDLE_KEY, false>(block, stretch, head, keys, places)
+        }
+        (true, ..SHORT_KEY) => {
+            decode_short::<SHORT_WORDS, SHORT_KEY, true>(block, stretch, head, keys, places)
+        }
+        (true, SHORT_KEY..MIDDLE_KEY) => {
+            decode_short::<MIDDLE_WORDS, MIDDLE_KEY, true>(block, stretch, head, keys, places)
+        }
+        (_, MIDDLE_KEY..) => 0,
+    }
+}
+
+/// Number of bytes that an entry keeps of the key before it, from the number that is stored. `None`
+/// if that is less than the block's prefix and not 0.
+#[inline(always)]
+fn kept_bytes(block: &Block, shared: u32) -> Option<usize> {
+    match shared {
+        0 => Some(block.entries_start as usize),
+        shared if shared < block.entries_start => None,
+        shared => Some(shared as usize),
+    }
 }
 
 /// The lengths at the beginning of an entry, if the value's takes at most two bytes and the others
@@ -204,9 +234,9 @@ fn all_lengths(rest: &[u8]) -> Option<Lengths> {
 
 /// Decodes entries with keys of at most `N` bytes, which are `W` words, into `places`; each key
 /// gets `N` bytes. `head` is the key before the first entry, and comes first among the keys.
-/// Returns the number of entries.
+/// `PREFIXED`: the block has a common prefix. Returns the number of entries.
 #[inline(never)]
-fn decode_short<const W: usize, const N: usize>(
+fn decode_short<const W: usize, const N: usize, const PREFIXED: bool>(
     block: &Block,
     stretch: Stretch,
     head: Option<&[u8]>,
@@ -238,7 +268,9 @@ fn decode_short<const W: usize, const N: usize>(
         else {
             break;
         };
-        let (suffix, kept) = (at + header as usize, shared as usize);
+        let kept = if PREFIXED { kept_bytes(block, shared) } else { Some(shared as usize) };
+        let Some(kept) = kept else { break };
+        let suffix = at + header as usize;
         let value_at = suffix + non_shared as usize;
         let value_end = value_at + value as usize;
         let len = kept + non_shared as usize;
@@ -382,7 +414,8 @@ fn decode(
         else {
             break;
         };
-        let (suffix, kept) = (at as usize + header as usize, shared as usize);
+        let Some(kept) = kept_bytes(block, shared) else { break };
+        let suffix = at as usize + header as usize;
         let value_at = suffix + non_shared as usize;
         let value_end = value_at + value as usize;
         let len = kept + non_shared as usize;

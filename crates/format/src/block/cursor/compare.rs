@@ -29,3 +29,11 @@ pub(super) fn smaller_behind(suffix: &[u8], target: &[u8], at: usize) -> Option<
     let common = common_prefix(user_suffix, rest);
     (user_suffix.get(common)? < rest.get(common)?).then_some(at + common)
 }
+
+/// The order of the internal key `target` and all keys that begin with `prefix`: equal if its user
+/// key does so, too.
+#[inline]
+pub(super) fn compare_prefix(prefix: &[u8], target: &[u8]) -> Ordering {
+    let user_key = key::user_key(target);
+    user_key.get(..prefix.len()).unwrap_or(user_key).cmp(prefix)
+}
