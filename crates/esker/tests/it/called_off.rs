@@ -33,8 +33,8 @@ impl EventListener for Careless {
     fn on_memtable_sealed(&self, _info: &MemTableInfo) {
         if self.waits_for_failure.load(Ordering::Relaxed) {
             wait_until(|| !self.asked.lock().unwrap().is_empty());
-            // The database records the failure right after it has asked.
-            wait_a_moment();
+            // The database records the failure right after it has called the listeners.
+            wait_briefly();
         }
     }
 }
@@ -74,7 +74,7 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the database gives no sign")]
-fn wait_a_moment() {
+fn wait_briefly() {
     std::thread::sleep(Duration::from_millis(50));
 }
 
