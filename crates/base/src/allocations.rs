@@ -26,9 +26,9 @@ pub struct CountingAllocator;
 pub struct Allocations {
     /// Allocations and reallocations since the process began.
     pub count: u64,
-    /// Bytes requested by them.
+    /// Bytes requested by these allocations.
     pub bytes: u64,
-    /// Bytes that are allocated now.
+    /// Bytes allocated and not yet freed.
     pub live: u64,
     /// The most bytes that were allocated at once since [`Allocations::reset_peak`].
     pub peak: u64,

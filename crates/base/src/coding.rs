@@ -99,7 +99,7 @@ impl<'a> Decoder<'a> {
             None => Err(truncated()),
         }
     }
-    /// One byte.
+    /// Reads one byte.
     /// # Errors
     /// `Corruption` if nothing is left.
     #[inline]
@@ -138,7 +138,7 @@ impl<'a> Decoder<'a> {
         self.rest = tail;
         Ok(u64::from_le_bytes(*head))
     }
-    /// At most 5 bytes, and a value below 2^32.
+    /// Reads a varint of at most 5 bytes with a value below 2^32.
     /// # Errors
     /// `Corruption` if it is cut off or too long.
     #[inline]
@@ -157,7 +157,7 @@ impl<'a> Decoder<'a> {
         // A fifth byte can carry bits beyond 32; RocksDB drops them.
         Ok(v as u32)
     }
-    /// At most 10 bytes.
+    /// Reads a varint of at most 10 bytes.
     /// # Errors
     /// `Corruption` if it is cut off or too long.
     #[inline]

@@ -26,7 +26,7 @@ pub enum FilterDecision {
 /// different timestamps are different keys. Each is judged, and `Remove` and `Purge` leave a
 /// deletion at its timestamp.
 pub trait CompactionFilter: Send + Sync {
-    /// For logs.
+    /// The filter's name, for logs.
     fn name(&self) -> &str;
     /// Judges a value. `level` is the level from which the entry is read.
     fn filter(&self, level: usize, key: &[u8], value: &[u8]) -> FilterDecision;
@@ -51,7 +51,7 @@ pub struct CompactionFilterContext {
 
 /// Makes one filter for each (sub)compaction.
 pub trait CompactionFilterFactory: Send + Sync {
-    /// For logs and OPTIONS.
+    /// The factory's name, for logs and OPTIONS files.
     fn name(&self) -> &str;
     /// A filter for this compaction, or `None`.
     fn create(&self, context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>>;

@@ -52,7 +52,7 @@ impl EntryChecksum {
         self.with(sequence.0, SEQUENCE)
     }
 
-    /// Its bytes; a prefix of them is a shorter checksum.
+    /// The checksum as bytes. A prefix of them is a shorter checksum.
     pub fn to_bytes(self) -> [u8; 8] {
         self.0.to_le_bytes()
     }

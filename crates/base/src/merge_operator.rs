@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub trait MergeOperator: Send + Sync {
     /// The name, stored in tables. The built-in operators have RocksDB's names.
     fn name(&self) -> &str;
-    /// Its name in OPTIONS files. Default: [`name`](Self::name).
+    /// The operator's text in OPTIONS files. Default: [`name`](Self::name).
     fn option_text(&self) -> String {
         self.name().to_owned()
     }
@@ -26,7 +26,8 @@ pub trait MergeOperator: Send + Sync {
     /// no value below). `None` means that the operands are invalid: the read fails with
     /// `Corruption`/`MergeOperatorFailed`, and no data is lost.
     fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;
-    /// One operand with the effect of `left` and then `right`. `None` if they cannot be combined.
+    /// Combines `left` and `right` into one operand with the effect of `left` and then `right`.
+    /// `None` if they cannot be combined.
     fn partial_merge(&self, _key: &[u8], _left: &[u8], _right: &[u8]) -> Option<Vec<u8>> {
         None
     }

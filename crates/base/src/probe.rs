@@ -207,7 +207,7 @@ impl Probes {
         }
     }
 
-    /// Forgets which points have been passed.
+    /// Clears the record of passed points.
     pub fn forget_passed(&self) {
         self.change(|s| s.passed.clear());
     }

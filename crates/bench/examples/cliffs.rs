@@ -209,7 +209,8 @@ fn tombstones(rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// The same in 25 threads: wall-clock nanoseconds per key, as the threads share the processors.
+/// Measures the same scans in 25 threads: wall-clock nanoseconds per key, because the threads share
+/// the processors.
 fn tombstones_and_threads(rounds: u64) -> Result<()> {
     const KEYS: u64 = 100_000;
     const READS: u64 = 20_000;

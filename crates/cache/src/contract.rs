@@ -22,7 +22,7 @@ pub enum CachePriority {
 /// Whether the cache's own memory counts as used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MetadataChargePolicy {
-    /// Only the values count.
+    /// Charges the values only.
     DontChargeCacheMetadata,
     /// The bytes of an entry beside its value count too.
     #[default]
@@ -83,7 +83,8 @@ pub struct CacheOptions {
     /// LRU: 2 to the power of this many shards; negative: by capacity, at least 512 KiB for each,
     /// at most 64 shards. The clocks have one table whatever this says.
     pub num_shard_bits: i32,
-    /// Inserts beyond the capacity fail. Without this, values in use may exceed the capacity.
+    /// Whether inserts beyond the capacity fail. Without this, values in use may exceed the
+    /// capacity.
     pub strict_capacity_limit: bool,
     /// LRU: the part of the capacity kept for high-priority values and those that have been hit. 0:
     /// no such part.
@@ -159,7 +160,7 @@ pub struct Visited<'a, V> {
     pub key: &'a CacheKey,
     /// The value.
     pub value: &'a V,
-    /// Bytes, without those of the entry itself.
+    /// The charge in bytes, without the bytes of the entry itself.
     pub charge: usize,
     /// Its role.
     pub role: Role,

@@ -95,7 +95,7 @@ impl<V> Home<V> {
 #[repr(C)]
 pub(crate) struct About {
     pub(crate) key: CacheKey,
-    /// With the bytes of the entry itself, if they are charged.
+    /// The charge, with the bytes of the entry itself if they are charged.
     pub(crate) charge: usize,
     pub(crate) role: Role,
     pub(crate) priority: CachePriority,

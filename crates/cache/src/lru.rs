@@ -35,7 +35,8 @@ const MAX_SHARD_BITS: u32 = 19;
 const DEFAULT_MAX_SHARD_BITS: u32 = 6;
 const MIN_SHARD_BYTES: usize = 512 << 10;
 const ENTRIES_PER_LOCK: usize = 256;
-/// Attempts of an insert under a strict limit to evict while other threads take the freed bytes.
+/// Largest number of evictions that one insert tries under a strict limit, while other threads take
+/// the freed bytes.
 const STRICT_ATTEMPTS: usize = 8;
 
 /// The cache. Use it through [`Cache`](crate::Cache).

@@ -51,7 +51,7 @@ impl Alignment {
         Alignment { block: block.max(memory), memory }
     }
 
-    /// Offsets and lengths are multiples of this.
+    /// The number of which offsets and lengths must be multiples.
     #[inline]
     pub fn block(self) -> usize {
         self.block

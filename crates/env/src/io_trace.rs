@@ -39,7 +39,7 @@ pub struct IoOperation<'a> {
 
 /// Takes operations. Called under a lock, from any thread.
 pub trait IoSink: Send {
-    /// One operation.
+    /// Adds one operation.
     fn add(&mut self, operation: &IoOperation<'_>);
     /// Records that no operation follows.
     /// # Errors
@@ -69,7 +69,7 @@ struct Facts {
 }
 
 impl IoTracer {
-    /// Without a sink.
+    /// Makes a tracer without a sink.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<IoTracer> {
         Arc::new(IoTracer { is_on: AtomicBool::new(false), sink: Mutex::new(None), clock })
     }

@@ -71,7 +71,7 @@ fn failed_at(operation: &str, path: &Path, offset: impl Display, cause: Errno) -
 struct At<'a> {
     dir: BorrowedFd<'a>,
     name: &'a Path,
-    /// For messages.
+    /// The path, for messages.
     path: &'a Path,
     is_held: bool,
 }

@@ -65,7 +65,7 @@ pub struct Repeating {
 }
 
 impl Timer {
-    /// Nothing to do yet, and no thread.
+    /// Makes a timer without calls and without a thread.
     pub fn new(clock: Arc<dyn Clock>) -> Timer {
         Timer { clock, shared: PerProcess::new() }
     }

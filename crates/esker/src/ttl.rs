@@ -391,7 +391,7 @@ impl TtlIterator {
         Ok(split(self.0.value())?.0)
     }
 
-    /// When the value here was written, Unix seconds. REQUIRES: `valid()`.
+    /// Time at which the current value was written, in Unix seconds. REQUIRES: `valid()`.
     /// # Errors
     /// `Corruption` if it does not end in a time.
     pub fn ttl_timestamp(&self) -> Result<u32> {

@@ -56,7 +56,7 @@ pub enum CompressionType {
     Zstd = 0x07,
     /// As `Zstd`; from before its format was final.
     ZstdNotFinal = 0x40,
-    /// Not a codec: an option that says "as the others". Never stored.
+    /// No codec: the value of an option that means "the same as in other levels". Never stored.
     DisableOption = 0xFF,
 }
 
@@ -368,12 +368,12 @@ struct Dictionary {
 }
 
 impl Decompressor {
-    /// For a table of this format version, without dictionary.
+    /// Makes a decompressor for a table of this format version, without a dictionary.
     pub fn new(format_version: u32) -> Decompressor {
         Decompressor { sized: format_version >= 2, dictionary: None }
     }
 
-    /// For a table with the dictionary `bytes`, which serves its data blocks only.
+    /// Adds the dictionary `bytes`, which serves data blocks only.
     #[must_use]
     pub fn with_dictionary(mut self, bytes: Vec<u8>) -> Decompressor {
         self.dictionary = Some(Dictionary {

@@ -135,7 +135,7 @@ impl DeletedRunBuilder {
     }
 }
 
-/// One of them.
+/// A deleted run of the block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeletedRun<'a> {
     /// Its first user key.
@@ -226,7 +226,7 @@ impl DeletedRuns {
         (0..self.spans.len()).filter_map(|index| self.at(index))
     }
 
-    /// Bytes of memory they take.
+    /// Bytes of memory in use.
     pub fn memory_usage(&self) -> usize {
         self.keys.capacity() + self.spans.capacity() * size_of::<Slot>()
     }

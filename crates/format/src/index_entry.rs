@@ -162,7 +162,7 @@ impl IndexCursor {
         self.read_handle(block)
     }
 
-    /// To the last entry.
+    /// Moves to the last entry.
     /// # Errors
     /// `Corruption`.
     pub fn seek_to_last(&mut self, block: &Block) -> Result<()> {

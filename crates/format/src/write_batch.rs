@@ -109,7 +109,7 @@ pub struct WriteBatch {
     max_bytes: usize,
     content: BatchContent,
     save_points: Vec<SavePoint>,
-    /// One for each counted op, if the batch is protected.
+    /// A checksum for each counted op, if the batch is protected.
     checksums: Option<Vec<EntryChecksum>>,
 }
 
@@ -435,7 +435,7 @@ impl WriteBatch {
         self.save_points.push(SavePoint { bytes: self.rep.len(), count: self.count, content: self.content });
     }
 
-    /// Forgets everything since the last save point, and the save point.
+    /// Removes all ops since the last save point, and the save point.
     /// # Errors
     /// `NotFound` if there is none.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
@@ -449,7 +449,7 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Forgets the last save point.
+    /// Removes the last save point.
     /// # Errors
     /// `NotFound` if there is none.
     pub fn pop_save_point(&mut self) -> Result<()> {
@@ -494,7 +494,7 @@ impl WriteBatch {
         self.rep.len() <= BATCH_HEADER_BYTES
     }
 
-    /// Bytes, header included.
+    /// Size of the batch in bytes, header included.
     #[inline]
     pub fn data_size(&self) -> usize {
         self.rep.len().max(BATCH_HEADER_BYTES)

@@ -6,7 +6,8 @@ use esker_format::block::{Block, BlockCursor};
 use esker_format::key::InternalKeyComparator;
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTombstoneRef};
 
-/// From a block as on disk, or, since few inputs are blocks, from triples of small keys.
+/// Decodes tombstones from a block as on disk. Since few inputs are blocks, falls back to triples
+/// of small keys.
 fn tombstones(data: &[u8]) -> Option<Vec<RangeTombstone>> {
     let (&kind, bytes) = data.split_first()?;
     if kind & 1 == 0 {

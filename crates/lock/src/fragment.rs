@@ -59,7 +59,7 @@ pub(crate) struct FragmentPiece {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FragmentChange {
-    /// Not held before.
+    /// The owner did not hold the span before.
     Taken,
     /// Held shared before, exclusive now.
     Upgraded,

@@ -24,8 +24,8 @@ use std::fmt;
 /// Most bytes that a locker counts by itself before it adds them to the total.
 const MAX_UNREPORTED_BYTES: i64 = 16 << 10;
 
-/// Forbids joining locks across a gap. Called with the family and the two ends of the gap; true
-/// forbids. Runs under latches and must not call the lock manager.
+/// A function that forbids escalation to join locks across a gap. Called with the family and the
+/// two ends of the gap; true forbids. Runs under latches and must not call the lock manager.
 pub type EscalationBarrier = Arc<dyn Fn(ColumnFamilyId, &EndpointBuf, &EndpointBuf) -> bool + Send + Sync>;
 
 /// State shared by all families and lockers.

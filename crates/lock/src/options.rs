@@ -48,7 +48,7 @@ pub trait LockClock: Send + Sync {
 /// Options of a lock manager.
 #[derive(Clone)]
 pub struct LockManagerOptions {
-    /// For timeouts, expiry and the time of deadlocks.
+    /// The clock for timeouts, expiry and the times of deadlocks.
     pub clock: Arc<dyn LockClock>,
     /// Bytes that locks may take before escalation joins them; `usize::MAX`, the default: no limit.
     pub max_lock_memory: usize,

@@ -50,7 +50,7 @@ pub(crate) struct Seat {
     pub(crate) waiting: Option<Arc<Waiter>>,
     pub(crate) outcome: Option<WaitOutcome>,
     pub(crate) is_cancelled: bool,
-    /// Its wait may end by expiry, and the time of that has changed.
+    /// Whether the expiry that may end the owner's wait has changed.
     pub(crate) is_nudged: bool,
 }
 
@@ -93,8 +93,8 @@ impl LockOwner {
         self.expires_at.store(at, Ordering::Relaxed);
     }
 
-    /// Its seniority: it passes requests with this or a later ticket. The value is exact under the
-    /// latch of a leaf in which it holds a lock.
+    /// The owner's seniority: the owner passes requests with this or a later ticket. The value is
+    /// exact under the latch of a leaf in which it holds a lock.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp.load(Ordering::Relaxed)

@@ -90,7 +90,7 @@ fn points(table: &Arc<MemTable>, n: u64, make: MakeKey, order: Order) -> [(&'sta
     [("insert", insert), ("get", get), ("get absent", miss)]
 }
 
-/// The same with a filter of ten bits a key.
+/// Measures the same operations with a filter of ten bits a key.
 fn filtered(results: &mut Results, shape: &str, n: u64, make: MakeKey, order: Order) {
     let bytes = usize::try_from(n * 10 / 8).expect("a benchmark's number of keys");
     let filter = Some(MemTableFilterOptions { bytes, whole_keys: true, prefix_extractor: None });

@@ -116,7 +116,7 @@ pub(crate) struct Arena {
     /// block. Changed under `blocks`.
     budgeted: AtomicUsize,
     block_bytes: usize,
-    /// Where growth is expected to end. Blocks end there, too.
+    /// The expected final size in bytes. Blocks end there, too.
     expected_bytes: usize,
     huge_pages: bool,
     budget: Option<Arc<dyn MemoryBudget>>,

@@ -101,12 +101,12 @@ struct Children<const N: usize> {
 #[repr(C, align(128))]
 pub(crate) struct Node<const N: usize> {
     link: AtomicPtr<Node<N>>,
-    /// In the link's line, which a reader that moves along a level reads.
+    /// This field is in the link's line, which a reader that moves along a level reads.
     dead: DeletedSummary,
     own: Own<N>,
     /// Eight bytes: four for the futex, four for the trend.
     latch: Mutex<Trend>,
-    /// In a line that every lookup reads.
+    /// This field is in a line that every lookup reads.
     covered: CoveredSummary,
     prefix: [u8; MAX_PREFIX],
     prefix_len: u8,
@@ -119,7 +119,7 @@ pub(crate) struct Node<const N: usize> {
 union Own<const N: usize> {
     /// Leaves.
     gaps: ManuallyDrop<Gaps>,
-    /// Inner nodes.
+    /// The children of an inner node.
     children: *const Children<N>,
 }
 
@@ -268,7 +268,7 @@ impl<'t, const N: usize> Node<N> {
         self.load_link().0.is_null()
     }
 
-    /// For which snapshots it holds nothing.
+    /// The snapshots for which the node has no visible record.
     #[inline]
     pub(crate) fn dead(&self) -> &Words {
         &self.dead.words
@@ -707,7 +707,8 @@ impl<'t, const N: usize> Node<N> {
         self.latch_by(icmp, target, |latch| Some(latch.lock())).expect("waited for")
     }
 
-    /// The same for a reader, which waits for no writer: `None` if a latch is not free.
+    /// [`latch_for`](Self::latch_for) for a reader, which waits for no writer: `None` if a latch is
+    /// not free.
     pub(crate) fn try_latch_for(
         &'t self,
         icmp: &InternalKeyComparator,

@@ -76,7 +76,7 @@ pub(crate) struct RangeDels {
     fragmented_bytes: AtomicUsize,
     /// All entries by index. Held by a thread that adds an entry or fragments the list.
     all: Mutex<Vec<EntryPtr>>,
-    /// Where entries and their keys lie.
+    /// The memory of entries and their keys.
     arena: Arena,
 }
 

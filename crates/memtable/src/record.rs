@@ -123,7 +123,7 @@ impl<'a> Record<'a> {
         self.bytes(self.len(), len)
     }
 
-    /// Bytes up to its checksum.
+    /// Length of the record in bytes, without its checksum.
     fn len(self) -> usize {
         let (key_len, at) = self.varint(0);
         let (value_len, at) = self.varint(at);
@@ -234,7 +234,7 @@ impl<'a> Target<'a> {
         Target { user_key, trailer }
     }
 
-    /// Where `record` lies, seen from here: `Less` if it comes before.
+    /// Compares `record` with this key: `Less` if `record` comes before it.
     #[inline]
     pub(crate) fn cmp_record(&self, icmp: &InternalKeyComparator, record: Record<'_>) -> Ordering {
         let (user_key, trailer) = record.parts();

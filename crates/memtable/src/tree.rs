@@ -74,7 +74,7 @@ impl<const N: usize> Tree<N> {
         &self.icmp
     }
 
-    /// Where its records lie.
+    /// The arena of the tree's records.
     pub(crate) fn arena(&self) -> &Arena {
         &self.arena
     }

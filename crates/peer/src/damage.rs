@@ -302,7 +302,7 @@ fn files_of(dir: &Path) -> Files {
     files
 }
 
-/// These files in memory.
+/// A file system in memory with these files.
 fn file_system(files: &Files) -> MemFs {
     let fs = MemFs::new();
     fs.create_dir_if_missing(Path::new(DIR)).expect("made");

@@ -102,7 +102,7 @@ pub fn copy_files(from: &Path, to: &Path) {
 pub enum Datum {
     /// All its bytes.
     Bytes(Vec<u8>),
-    /// Only its length and CRC32C.
+    /// The length and the CRC32C of the value.
     Digest {
         /// Length in bytes.
         len: usize,

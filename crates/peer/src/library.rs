@@ -93,7 +93,7 @@ pub(crate) enum RocksAccess<'a> {
     Read,
     /// As a secondary with this directory.
     Follow(&'a Path),
-    /// Without entries that are newer than this timestamp.
+    /// Opens the database and removes entries that are newer than this timestamp.
     Trim(&'a [u8]),
 }
 

@@ -167,9 +167,9 @@ pub(crate) fn compressed(statistics: Option<&Arc<Statistics>>, from: usize, outc
 pub(crate) enum Compressed {
     /// Compressed to this many bytes.
     To(usize),
-    /// There is no codec.
+    /// The options name no codec.
     NotAsked,
-    /// It would have saved too little.
+    /// Compression would have saved too little.
     Rejected,
 }
 

@@ -78,7 +78,7 @@ fn keys_to_walk_to(places: &[Place], blocks: &[BatchBlock<'_>]) -> usize {
     count
 }
 
-/// Where a key's entries begin.
+/// The place at which a key's entries begin.
 struct Place {
     key: u32,
     /// Number of its block in the batch.

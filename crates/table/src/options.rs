@@ -100,7 +100,7 @@ pub struct BlockBasedTableOptions {
     pub super_block_alignment_space_overhead_ratio: u64,
     /// Whether each compressed block is decompressed again and compared before it is written.
     pub verify_compression: bool,
-    /// Index keys.
+    /// The rule by which keys of the index are shortened.
     pub index_shortening: IndexShorteningMode,
     /// Whether index blocks are compressed as data blocks are.
     pub enable_index_compression: bool,
@@ -286,9 +286,9 @@ pub struct TableBuilderOptions {
     pub orig_file_number: FileNumber,
     /// Name of this machine.
     pub db_host_id: String,
-    /// When the oldest data in it was flushed, Unix seconds.
+    /// Time at which the oldest data of the table was flushed, in Unix seconds.
     pub creation_time: u64,
-    /// When its oldest key was written, Unix seconds; 0 unknown.
+    /// Time at which the oldest key of the table was written, in Unix seconds; 0 if unknown.
     pub oldest_key_time: u64,
     /// Now, Unix seconds.
     pub file_creation_time: u64,
@@ -320,7 +320,8 @@ pub struct TableBuilderOptions {
 }
 
 impl TableBuilderOptions {
-    /// For keys in this order and this layout; uncompressed, for no family in particular.
+    /// Makes options for keys in this order and with this layout, without compression and without a
+    /// family.
     pub fn new(
         icmp: InternalKeyComparator,
         table_options: Arc<BlockBasedTableOptions>,
@@ -401,7 +402,7 @@ pub struct TableReaderOptions {
 }
 
 impl TableReaderOptions {
-    /// For a file of `file_size` bytes with keys in this order.
+    /// Makes options for a file of `file_size` bytes with keys in this order.
     pub fn new(
         icmp: InternalKeyComparator,
         table_options: Arc<BlockBasedTableOptions>,
@@ -451,7 +452,7 @@ pub struct TableReadOptions {
     pub fill_cache: bool,
     /// The places where the read may look.
     pub read_tier: TableReadTier,
-    /// Bytes an iterator reads ahead from the start; 0: adapts.
+    /// Bytes that an iterator reads ahead from the start; 0: the iterator adapts to its reads.
     pub readahead_size: usize,
     /// Whether an iterator's `seek` may use the prefix filter. The prefix is that of
     /// `ScanIterator::set_wanted_prefix_of`. If no key has it, the seek ends at once.

@@ -114,7 +114,7 @@ pub(crate) struct Readahead {
     /// Sequential reads on this course.
     reads: u64,
     course: Course,
-    /// Where the last block begins and ends.
+    /// The start of the last block; the next field is its end.
     last_start: u64,
     last_end: u64,
     /// Progress of its reader.

@@ -27,7 +27,7 @@ static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 
 /// Takes the accesses of one database. Called under a lock, from any thread.
 pub trait BlockAccessSink: Send {
-    /// One access. The column family's id is 0: tables have its name only.
+    /// Adds one access. The column family's id is 0: tables have its name only.
     fn add(&mut self, access: BlockAccess<'_>);
     /// Records that no access follows.
     /// # Errors

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub(crate) struct CompatOptions {
     /// The database's directory
     dir: PathBuf,
-    /// Where its WALs are; default: where its OPTIONS file says, else there
+    /// Directory of its WALs; default: the one in its OPTIONS file, else DIR
     #[arg(long)]
     wal_dir: Option<PathBuf>,
     /// Directory of db_paths or cf_paths; may be repeated

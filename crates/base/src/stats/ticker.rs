@@ -23,7 +23,7 @@ macro_rules! named_enum {
                 NAMES[self as usize]
             }
 
-            /// The one with this name.
+            /// The statistic with this name.
             pub fn from_name(name: &str) -> Option<$kind> {
                 $kind::ALL.iter().copied().find(|k| k.name() == name)
             }

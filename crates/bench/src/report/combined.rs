@@ -31,7 +31,7 @@ impl Combined {
         format!("{name} [AVG {runs} runs] : {average} (\u{b1} {spread}) ops/sec{megabytes}\n")
     }
 
-    /// The same as an interval.
+    /// The result as a confidence interval.
     pub(crate) fn interval_text(&self, name: &str) -> String {
         let Some(runs) = self.runs() else { return String::new() };
         let (center, spread) = (average(&self.operations) as i64, confidence(&self.operations) as i64);

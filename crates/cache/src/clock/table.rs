@@ -95,7 +95,7 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     /// For each claim, the next of its eight steps of the probation hand. Several threads may share
     /// a claim. A multiple of eight means that the claim has no step left.
     pub(super) probation_claims: Box<[CachePadded<AtomicUsize>]>,
-    /// The last eviction found nothing to evict.
+    /// Whether the last eviction found nothing to evict.
     pub(super) barren: AtomicBool,
     /// Bytes that the last push left in deferred free, or fewer since.
     pub(super) deferred_left: CachePadded<AtomicUsize>,

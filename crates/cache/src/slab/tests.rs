@@ -122,7 +122,7 @@ mod loom_models {
         });
     }
 
-    /// The same fault where each thread has its own stack.
+    /// The same fault, with a stack for each thread.
     #[test]
     fn loom_a_slot_that_goes_to_another_stack_has_one_owner() {
         check(|| {

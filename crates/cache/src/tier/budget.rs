@@ -69,7 +69,7 @@ impl AdmissionPolicy {
 /// The division of one capacity.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Shares {
-    /// Bytes of both together.
+    /// Capacity of cache and tier together, in bytes.
     pub(crate) total: usize,
     /// The tier's part of the unreserved capacity.
     pub(crate) ratio: f64,
@@ -89,7 +89,7 @@ impl Shares {
     }
 }
 
-/// One capacity for both.
+/// The division of one capacity between cache and tier.
 struct Division {
     /// The target shares of cache and tier.
     shares: Mutex<Shares>,

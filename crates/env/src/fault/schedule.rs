@@ -57,7 +57,7 @@ struct Spell {
     short: bool,
     /// The spell ends after this many failures.
     left: u64,
-    /// It ends at this time, in monotonic nanoseconds.
+    /// Time at which the spell ends, in monotonic nanoseconds.
     until: u64,
     /// Bytes that deleted files have freed, if the disk is full.
     room: Option<u64>,

@@ -8,7 +8,7 @@ use esker_base::Result;
 use esker_base::sync::Arc;
 use std::path::{Path, PathBuf};
 
-/// Offsets, lengths and addresses are multiples of this.
+/// The number of which offsets, lengths and addresses must be multiples.
 const SECTOR_BYTES: usize = 512;
 
 #[derive(Debug)]

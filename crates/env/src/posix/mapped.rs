@@ -92,7 +92,7 @@ impl MappedEnd {
         self.reserved = self.reserved.max(reserved);
     }
 
-    /// After a write up to `size`: extends the file to the end of that block.
+    /// Extends the file to the end of the block in which a write up to `size` ended.
     /// # Errors
     /// `IoError` if there is no space or no mapping. The file is unchanged, or longer by zeros.
     pub(super) fn grow(&mut self, fd: &OwnedFd, path: &Path, size: u64) -> Result<()> {

@@ -29,7 +29,7 @@ pub(super) struct TrashFile {
     pub(super) fs: Arc<dyn FileSystem>,
     pub(super) info_log: Arc<dyn InfoLog>,
     pub(super) statistics: Option<Arc<Statistics>>,
-    /// With the suffix.
+    /// The path, with the suffix `.trash`.
     pub(super) path: PathBuf,
     /// Its size; 0 if unknown.
     pub(super) bytes: u64,
@@ -37,7 +37,7 @@ pub(super) struct TrashFile {
 
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
-    /// Notified when a file came or went, the rate changed, or the manager ends.
+    /// Notified when a file was added or removed, when the rate changed, or when the manager ends.
     changed: Condvar,
     clock: Arc<dyn Clock>,
     settings: Arc<Settings>,

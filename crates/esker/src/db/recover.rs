@@ -78,7 +78,7 @@ pub(super) struct BeforeManifest {
 
 /// The results of recovery.
 pub(super) struct RecoveredDb {
-    /// By id.
+    /// The replayed families, in the order of their ids.
     pub(super) families: Vec<ReplayedFamily>,
     /// WALs that were replayed.
     replayed: Vec<FileNumber>,

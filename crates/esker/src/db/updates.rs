@@ -284,7 +284,7 @@ impl Drop for HeldWals {
 struct OpenWal {
     number: FileNumber,
     reader: LogReader<BoundedWal>,
-    /// Nothing more is written to it.
+    /// Whether the file is complete: no further record follows.
     is_final: bool,
 }
 
@@ -484,8 +484,8 @@ impl WalIterator {
         }
     }
 
-    /// After the last readable record: lets the reader continue in the file, or opens
-    /// the next one. False if there is nothing more.
+    /// Continues after the last readable record, in the same file or in the next one. False if
+    /// there is nothing more.
     fn go_on(&mut self) -> Result<bool> {
         let engine = &self.held.inner.engine;
         let Some(file) = &mut self.file else { return Ok(false) };
@@ -590,7 +590,7 @@ impl WalIterator {
 /// A finding about a prepared transaction in a WAL.
 enum Found {
     Nothing,
-    /// It is prepared and not resolved.
+    /// The section is prepared and not resolved.
     Section(WriteBatch),
     /// The transaction of this name was committed or rolled back.
     Resolved,

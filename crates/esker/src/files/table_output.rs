@@ -128,7 +128,7 @@ pub(crate) struct NewTable {
     pub(crate) number: FileNumber,
     pub(crate) compression: CompressionType,
     pub(crate) compression_options: CompressionOptions,
-    /// When the oldest data in it was flushed, Unix seconds; 0 for now.
+    /// Time at which the oldest data of the table was flushed, in Unix seconds; 0 means now.
     pub(crate) oldest_seconds: u64,
     /// The level of the table.
     pub(crate) level: usize,

@@ -30,7 +30,7 @@ pub(crate) struct BuildTable<'a> {
     pub(crate) output: OutputContext<'a>,
     /// Set when the database closes.
     pub(crate) cancel: Option<Arc<AtomicBool>>,
-    /// For blob files; `None`: all values stay in the table.
+    /// Allocates numbers of blob files. `None`: all values stay in the table.
     pub(crate) numbers: Option<&'a Numbers>,
 }
 

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 #[derive(Debug)]
 enum State {
-    /// Nothing decisive yet.
+    /// No source has settled the answer yet.
     Searching,
     Found(PinnedBytes),
     /// An entity; plain reads return its default column.

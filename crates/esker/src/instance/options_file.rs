@@ -30,7 +30,7 @@ const FAMILIES_PER_CHANGE: usize = 32;
 const DELAY: Duration = Duration::from_secs(1);
 
 impl DbInner {
-    /// Notes `changes` changes of options or of the set of families. An OPTIONS file follows.
+    /// Records `changes` changes of options or of the set of families. An OPTIONS file follows.
     /// # Errors
     /// `IoError` if a file was due; the older files are unchanged.
     pub(crate) fn options_changed(&self, changes: usize) -> Result<()> {

@@ -203,7 +203,7 @@ enum Source {
     None,
     /// The input's value; the next step must move the input.
     Input,
-    /// In `changed`; the next step must move the input.
+    /// The output is in `changed`; the next step must move the input.
     Changed,
     /// The value is empty; the input has moved already.
     Empty,

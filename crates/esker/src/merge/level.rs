@@ -85,7 +85,7 @@ pub(crate) trait FileOpener<F>: Send + Sync {
     /// # Errors
     /// Errors of opening the table, which end the scan.
     fn open(&self, file: &F) -> Result<OpenedFile>;
-    /// Only the file's tombstones. Default: opens the file.
+    /// The file's range tombstones, without its entries. Default: opens the file.
     /// # Errors
     /// As [`open`](Self::open).
     fn range_dels(&self, file: &F) -> Result<Option<Arc<FragmentedRangeTombstones>>> {

@@ -239,7 +239,7 @@ pub struct SubcompactionJobInfo {
     pub subcompaction_job_id: usize,
     /// The first level of the inputs.
     pub base_input_level: usize,
-    /// Where the outputs go.
+    /// The level of the outputs.
     pub output_level: usize,
     /// The reason for the compaction.
     pub compaction_reason: CompactionReason,

@@ -39,7 +39,7 @@ pub struct SstFileMetaData {
     pub num_deletions: u64,
     /// The oldest blob file that it refers to.
     pub oldest_blob_file_number: Option<FileNumber>,
-    /// When its oldest data was flushed, Unix seconds; 0 if unknown.
+    /// Time at which the file's oldest data was flushed, in Unix seconds; 0 if unknown.
     pub oldest_ancestor_time: u64,
     /// Time at which the file was made, in Unix seconds; 0 if unknown.
     pub file_creation_time: u64,
@@ -176,7 +176,7 @@ pub struct LiveFileStorageInfo {
     pub trim_to_size: bool,
 }
 
-/// Where a WAL file is.
+/// The place of a WAL file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WalFileType {
     /// In the archive: tables hold its entries.

@@ -84,7 +84,7 @@ properties! {
     LevelStats = "levelstats", Text;
     /// Contents of the block cache, by role.
     BlockCacheEntryStats = "block-cache-entry-stats", Map;
-    /// The same contents; in RocksDB possibly some minutes old.
+    /// The same contents. RocksDB may return contents that are some minutes old.
     FastBlockCacheEntryStats = "fast-block-cache-entry-stats", Map;
     /// Esker's own: estimated misses of block caches of several sizes, from a sample of the
     /// lookups.

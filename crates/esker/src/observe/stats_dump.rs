@@ -30,21 +30,22 @@ pub struct LevelStats {
 /// Number of times writers of one family were slowed down or stopped, by cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StallCounts {
-    /// Too many memtables waiting: slowed down.
+    /// Times that writes were slowed down because too many memtables waited for their flush.
     pub memtable_limit_delays: u64,
-    /// Too many memtables waiting: stopped.
+    /// Times that writes stopped because too many memtables waited for their flush.
     pub memtable_limit_stops: u64,
-    /// Too many files in level 0: slowed down.
+    /// Times that writes were slowed down because level 0 had too many files.
     pub l0_file_count_limit_delays: u64,
-    /// Too many files in level 0: stopped.
+    /// Times that writes stopped because level 0 had too many files.
     pub l0_file_count_limit_stops: u64,
-    /// Too many files in level 0 while it was being compacted: slowed down.
+    /// Times that writes were slowed down because level 0 had too many files during a compaction of
+    /// it.
     pub l0_delays_with_ongoing_compaction: u64,
-    /// Too many files in level 0 while it was being compacted: stopped.
+    /// Times that writes stopped because level 0 had too many files during a compaction of it.
     pub l0_stops_with_ongoing_compaction: u64,
-    /// Too many bytes waiting for compaction: slowed down.
+    /// Times that writes were slowed down because too many bytes waited for compaction.
     pub pending_compaction_bytes_delays: u64,
-    /// Too many bytes waiting for compaction: stopped.
+    /// Times that writes stopped because too many bytes waited for compaction.
     pub pending_compaction_bytes_stops: u64,
 }
 
@@ -135,7 +136,7 @@ pub struct IngestedFiles {
 pub struct BlobFileStats {
     /// Number of files.
     pub files: usize,
-    /// Their bytes.
+    /// Total bytes of the ingested files.
     pub bytes: u64,
     /// Bytes of records that no table refers to any more.
     pub garbage_bytes: u64,

@@ -77,8 +77,8 @@ pub struct CompressionOptions {
     /// Whether zstd adds a checksum to each block. Accepted without effect: blocks have checksums.
     /// Default false.
     pub checksum: bool,
-    /// In `bottommost_compression_opts`: these options apply on the last level, not
-    /// `compression_opts`. Default false.
+    /// Whether these options apply to the last level in place of `compression_opts`. Used in
+    /// `bottommost_compression_opts` only. Default false.
     pub enabled: bool,
     /// A compressed block is stored if at most this many of each 1024 bytes remain. Default 896.
     pub max_compressed_bytes_per_kb: i32,
@@ -308,13 +308,13 @@ option_struct! {
         soft_pending_compaction_bytes_limit: u64 = 64 << 30, mutable;
         /// Bytes waiting for compaction at which writes stop; 0: never. Default 256 GiB. Mutable.
         hard_pending_compaction_bytes_limit: u64 = 256 << 30, mutable;
-        /// Only compact by hand. Default false. Mutable.
+        /// Run manual compactions only. Default false. Mutable.
         disable_auto_compactions: bool = false, mutable;
         /// Layout. Default `Level`. Fixed.
         compaction_style: CompactionStyle = CompactionStyle::default(), fixed;
-        /// For `Universal`. Mutable.
+        /// Options of the compaction style `Universal`. Mutable.
         compaction_options_universal: CompactionOptionsUniversal = CompactionOptionsUniversal::default(), mutable;
-        /// For `Fifo`. Mutable.
+        /// Options of the compaction style `Fifo`. Mutable.
         compaction_options_fifo: CompactionOptionsFifo = CompactionOptionsFifo::default(), mutable;
         /// The order in which files of a level are compacted. Default `MinOverlappingRatio`. Fixed.
         compaction_pri: CompactionPri = CompactionPri::default(), fixed;

@@ -33,7 +33,7 @@ const WRITTEN_FOR_VERSION: &str = "7.8.3";
 /// Options that are always written: RocksDB's tools need them to read the database correctly.
 const ALWAYS_WRITTEN: &[&str] =
     &["comparator", "merge_operator", "prefix_extractor", "compression", "num_levels"];
-/// The same for options of tables.
+/// [`ALWAYS_WRITTEN`] for options of tables.
 const ALWAYS_WRITTEN_FOR_TABLES: &[&str] =
     &["format_version", "filter_policy", "whole_key_filtering", "block_size"];
 /// Names that 7.8 or 11 does not know, options for one opening only, and options that would be

@@ -9,7 +9,7 @@ use super::value::{OptionValue, no_such_field, option_enum, split_map};
 use esker_base::Result;
 
 option_enum! {
-    /// When universal compaction stops adding runs to those it has picked.
+    /// The rule by which universal compaction stops adding runs to the picked ones.
     #[derive(Default)]
     pub enum CompactionStopStyle {
         /// Stops when the next run has no similar size.
@@ -39,7 +39,7 @@ pub struct CompactionOptionsUniversal {
     /// Most runs that may exist; -1: `level0_file_num_compaction_trigger`; 0: derived from the
     /// runs' sizes. Default -1.
     pub max_read_amp: i32,
-    /// When to stop adding runs. Default `TotalSize`.
+    /// The rule that stops the adding of runs. Default `TotalSize`.
     pub stop_style: CompactionStopStyle,
     /// Move files that do not overlap each other without rewriting them. Default false.
     pub allow_trivial_move: bool,

@@ -15,7 +15,7 @@ use super::log::LogLine;
 use super::value::split_map;
 use esker_base::{Error, Result};
 
-/// When an option may change, and whether it can be written down.
+/// The times at which an option may change, and whether OPTIONS files store it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OptionKind {
     /// Has a text form; takes effect only when the database is opened.
@@ -33,7 +33,7 @@ pub struct OptionInfo<T: 'static> {
     pub name: &'static str,
     /// The documentation of the field, as written in the source.
     pub help: &'static str,
-    /// When the option may change.
+    /// The times at which the option may change.
     pub kind: OptionKind,
     /// Functions that parse and print the field; `None` for objects.
     pub text: Option<TextForm<T>>,

@@ -41,8 +41,8 @@ impl<'a> WalFilterRecord<'a> {
 pub enum WalFilterDecision {
     /// The record is replayed.
     ContinueProcessing,
-    /// This batch is replayed in its place, from the record's sequence number on. A batch with more
-    /// counted operations than the record fails the open with `NotSupported`.
+    /// Replay this batch in place of the record, from the record's sequence number on. A batch with
+    /// more counted operations than the record fails the open with `NotSupported`.
     ChangeBatch(WriteBatch),
     /// The record is skipped.
     IgnoreCurrentRecord,
@@ -94,7 +94,7 @@ pub enum WalFilterDecision {
 /// # Ok::<_, esker::Error>(())
 /// ```
 pub trait WalFilter: Send + Sync {
-    /// For the LOG, OPTIONS files and errors.
+    /// The filter's name, for the LOG, OPTIONS files and errors.
     fn name(&self) -> &str;
 
     /// Takes the oldest WAL that each family needs, and the families' ids by name. Called once,

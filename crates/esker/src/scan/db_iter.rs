@@ -48,16 +48,16 @@ pub(crate) type KeepAlive = Arc<dyn Any + Send + Sync>;
 /// Largest value buffer, in bytes, that an idle cursor may keep.
 const SMALL: usize = 4096;
 
-/// Where the current value is.
+/// The place of the current value.
 #[derive(Debug)]
 enum Value {
     /// All of the inner cursor's value.
     Inner,
     /// Bytes `start..end` of the inner cursor's value.
     InnerPart { start: usize, end: usize },
-    /// In `left`: the value of the entry that the inner cursor has left.
+    /// In `left`, the value of the entry that the inner cursor has left.
     Left,
-    /// At the position of `run`, as is the key.
+    /// In `run`, at its position; the key is there, too.
     Run,
     /// In `buffer`.
     Buffer,
@@ -74,7 +74,8 @@ pub(crate) struct DbIter<I = Box<dyn ScanIterator>> {
     options: DbIterOptions,
     valid: bool,
     forward: bool,
-    /// Forward: the value was merged, so `iter` is not at an entry with that value.
+    /// Whether the value of a forward move was merged. Then `iter` is not at an entry with that
+    /// value.
     merged: bool,
     /// The current user key, if `value` is not `Run`. During a search for the next key, the key to
     /// pass.

@@ -93,12 +93,12 @@ pub struct DbIterator {
 /// Whether the iterator moves to newer super versions by itself.
 #[derive(Debug)]
 enum Watched {
-    /// It reads this super version until there is a newer one.
+    /// The iterator reads this super version until there is a newer one.
     SuperVersion(Arc<SuperVersion>),
-    /// It holds no super version, and takes one when it is moved.
+    /// The iterator holds no super version, and takes one when it is moved.
     Detached,
-    /// It keeps one super version for good: with `pin_data`, timestamps, options that hide entries,
-    /// or on a secondary.
+    /// The iterator keeps one super version for life: with `pin_data`, timestamps, options that
+    /// hide entries, or on a secondary.
     Stays,
 }
 
@@ -515,7 +515,7 @@ impl DbIterator {
         if forward { iter.next_in_run() } else { iter.prev_in_run() }
     }
 
-    /// Before a step: changes to the family's present super version, at the same place and sequence
+    /// Changes to the family's present super version before a step, at the same place and sequence
     /// number. False if the place cannot be read there; `status` then says why.
     #[inline]
     fn keep_place(&mut self) -> bool {
@@ -529,7 +529,7 @@ impl DbIterator {
         each!(&self.iter, iter => iter.valid())
     }
 
-    /// Before a seek: changes to the family's present super version without keeping a place.
+    /// Changes to the family's present super version before a seek, without keeping a place.
     #[inline]
     fn leave_old_super_version(&mut self) -> bool {
         if self.is_outdated() {

@@ -144,7 +144,7 @@ impl Scan<'_> {
 impl Iterator for Scan<'_> {
     type Item = Result<(Vec<u8>, PinnedBytes)>;
 
-    /// After an error it ends.
+    /// Returns the next entry. The iteration ends after an error.
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_over {
             return None;

@@ -338,7 +338,7 @@ impl WriteBatchWithIndex {
         Ok(())
     }
 
-    /// Forgets the last save point.
+    /// Removes the last save point.
     /// # Errors
     /// `NotFound` if there is no save point.
     pub fn pop_save_point(&mut self) -> Result<()> {

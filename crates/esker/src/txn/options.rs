@@ -7,7 +7,7 @@
 use esker_lock::{LockerOptions, Locking, Timeout};
 use std::time::Duration;
 
-/// When a transaction's writes go to the memtables.
+/// The time at which a transaction's writes are applied to memtables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WritePolicy {
     /// At commit. Transactions that RocksDB wrote under other policies are recovered, and continue
@@ -44,7 +44,7 @@ pub struct TransactionDbOptions {
     /// Longest wait of a transaction for a lock unless its own options say otherwise, in
     /// milliseconds; 0: not at all, negative: for ever. Default 1000.
     pub transaction_lock_timeout: i64,
-    /// The same limit for writes outside of transactions. Default 1000.
+    /// The lock timeout for writes outside of transactions. Default 1000.
     pub default_lock_timeout: i64,
     /// Number of recent deadlocks that are remembered. Default 5.
     pub max_num_deadlocks: u32,

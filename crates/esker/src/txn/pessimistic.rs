@@ -39,13 +39,14 @@ const MAX_NAME_BYTES: usize = 512;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TransactionState {
-    /// It takes reads and writes.
+    /// The transaction accepts reads and writes.
     Started,
-    /// It is in the WAL and waits to be committed or rolled back. It takes reads and writes.
+    /// The transaction is in the WAL and waits for its commit or rollback. The transaction accepts
+    /// reads and writes.
     Prepared,
-    /// It is over, and what it wrote is in the database.
+    /// The transaction has ended, and its writes are in the database.
     Committed,
-    /// It is over, and nothing of it is in the database.
+    /// The transaction has ended, and none of its writes is in the database.
     RolledBack,
 }
 
@@ -69,7 +70,7 @@ pub(super) struct PessimisticCore {
     pub(super) range_locked: BTreeSet<ColumnFamilyId>,
     pub(super) read_timestamp: u64,
     pub(super) commit_timestamp: u64,
-    /// It has touched families with user-defined timestamps.
+    /// Whether the transaction may have touched families with user-defined timestamps.
     pub(super) may_have_timestamps: bool,
     /// The size of the batch when its prepared section was written.
     prepared_bytes: usize,
@@ -131,7 +132,7 @@ impl PessimisticCore {
         self.snapshot.as_ref().map(Snapshot::sequence)
     }
 
-    /// Forgets all writes and locks.
+    /// Removes all writes and locks.
     fn clear(&mut self) {
         self.batch.clear();
         self.locker.release_all();
@@ -306,7 +307,7 @@ impl Transaction {
         self.core().snapshot.clone()
     }
 
-    /// Forgets the snapshot.
+    /// Removes the snapshot.
     pub fn clear_snapshot(&self) {
         let core = &mut *self.core_mut();
         core.snapshot = None;
@@ -351,7 +352,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Forgets the newest save point.
+    /// Removes the newest save point.
     /// # Errors
     /// `NotFound` if there is none.
     pub fn pop_save_point(&self) -> Result<()> {
@@ -489,7 +490,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Forgets all writes and releases all locks. A transaction that was not prepared can be used
+    /// Discards all writes and releases all locks. A transaction that was not prepared can be used
     /// again, as if it had just begun: at the level `Snapshot` with a new snapshot, otherwise
     /// without one. Its timestamps stay.
     /// # Errors

@@ -16,7 +16,7 @@ use esker_format::file_name::descriptor_file_name;
 use std::path::Path;
 use std::time::Duration;
 
-/// Attempts that an owner may spoil before a reader gives up.
+/// Number of attempts that an owner's changes may disturb before a reader returns an error.
 const MOST_ATTEMPTS: usize = 200;
 /// Pauses for a write in progress, in milliseconds.
 const PAUSES: [u64; 4] = [1, 9, 40, 200];

@@ -98,7 +98,7 @@ impl FileMeta {
         }
     }
 
-    /// This meta, in this level.
+    /// Sets the level.
     pub(super) fn at_level(mut self, level: usize) -> FileMeta {
         self.level = Some(level);
         self
@@ -303,7 +303,7 @@ thread_local! {
 #[derive(Debug)]
 struct TableFile {
     number: FileNumber,
-    /// Its open table, where tables stay open for as long as they live.
+    /// The open table, in a database whose tables stay open.
     open: OnceLock<(Arc<TableReader>, KeptFile)>,
     paths: FilePaths,
     recorded_path_id: u32,

@@ -660,7 +660,7 @@ impl VersionSet {
         self.families.values().map(number).min().unwrap_or_default()
     }
 
-    /// Notes, in memory only, that a family needs no WAL below `log_number`: its memtables are
+    /// Records, in memory only, that a family needs no WAL below `log_number`: its memtables are
     /// empty. The next MANIFEST record that raises a log number may then release WALs.
     pub fn raise_log_number(&mut self, id: ColumnFamilyId, log_number: FileNumber) {
         if let Some(f) = self.families.get_mut(&id) {

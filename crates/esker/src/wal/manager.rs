@@ -65,7 +65,7 @@ struct WalFile {
     file: Box<dyn WritableFile>,
     /// Bytes written to the kernel; they end with a record.
     flushed: u64,
-    /// Bytes handed to write-back so far.
+    /// Bytes whose write-back has begun.
     range_synced: u64,
     synced: u64,
     name_synced: bool,

@@ -53,7 +53,7 @@ use std::ops::Range;
 pub(crate) struct WritePath {
     engine: Arc<Engine>,
     queue: WriteQueue,
-    /// Itself, for the write buffer manager.
+    /// A weak reference to this object, for the write buffer manager.
     myself: Weak<WritePath>,
     /// Whether another database has requested a flush that has not begun.
     flush_asked: AtomicBool,

@@ -33,7 +33,7 @@ struct CommonPrefix {
 }
 
 impl BlockBuilder {
-    /// With a full key every `restart_interval` entries (at least 1).
+    /// Makes a builder that stores a full key every `restart_interval` entries (at least 1).
     pub fn new(restart_interval: usize) -> BlockBuilder {
         BlockBuilder {
             buffer: Vec::new(),

@@ -61,7 +61,7 @@ pub struct BlockCursor {
 struct Before {
     entries: Vec<PendingEntry>,
     end: u32,
-    /// Where the value of the last of them ends.
+    /// The end of the last separate value.
     value_end: u32,
     /// The restart with which they begin.
     restart: u32,
@@ -186,7 +186,7 @@ impl BlockCursor {
         self.move_to(block, block.entries_start)
     }
 
-    /// To the last entry.
+    /// Moves to the last entry.
     /// # Errors
     /// `Corruption`.
     pub fn seek_to_last(&mut self, block: &Block) -> Result<()> {
@@ -288,7 +288,7 @@ impl BlockCursor {
         entries.get(entry.key.start as usize..entry.key.end as usize)
     }
 
-    /// To the first entry at or after the internal key `target`.
+    /// Moves to the first entry at or after the internal key `target`.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -631,7 +631,7 @@ impl BlockCursor {
         }
     }
 
-    /// To the entry of a restart.
+    /// Moves to the entry of a restart.
     #[inline]
     pub(crate) fn seek_to_restart(&mut self, block: &Block, restart: u32) -> Result<()> {
         if block.is_plain {

@@ -29,7 +29,7 @@ pub(super) fn decompress(data: &[u8], size: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// For format versions that do not say the size.
+/// Decompresses blocks of format versions that do not record the size.
 pub(super) fn decompress_unsized(data: &[u8]) -> Result<Vec<u8>> {
     inflate(data, u32::MAX as usize)
 }

@@ -26,28 +26,28 @@ const MAX_ENTRIES: usize = 64;
 /// A request for the entries ahead of a cursor.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeAhead<'a> {
-    /// In which direction.
+    /// The direction of the scan.
     pub forward: bool,
     /// Entries newer than this end the run.
     pub sequence: SequenceNumber,
-    /// Only entries whose user keys lie before this one, in that direction.
+    /// The bound: only entries whose user keys lie before it in the scan's direction are decoded.
     pub limit: Option<&'a [u8]>,
 }
 
-/// Where an entry lies, and what it is.
+/// The place of an entry, and facts about it.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RunEntry {
     /// Sequence number and type, packed as in the key; 0 if the key is too short.
     pub packed: u64,
-    /// Where the entry begins in the block.
+    /// Offset of the entry in the block.
     pub entry: u32,
-    /// Where its internal key begins in the run's keys.
+    /// Offset of its internal key in the run's keys.
     pub key: u32,
     /// Length of the key.
     pub key_len: u32,
-    /// Where its value begins in the block.
+    /// Offset of its value in the block.
     pub value: u32,
-    /// Where that ends.
+    /// Offset of the end of its value.
     pub value_end: u32,
     /// Bytes that its key shares with the key before it, which are not stored.
     pub shared: u16,
@@ -207,7 +207,7 @@ impl DecodedRun {
     }
 }
 
-/// For the cursors that fill a run.
+/// Methods for the cursors that fill a run.
 impl DecodedRun {
     /// Whether requests have grown to the limit: the reader seems to go far, and how far is
     /// unknown.
@@ -257,7 +257,7 @@ impl DecodedRun {
         std::ptr::eq(self.block.as_slice(), block)
     }
 
-    /// Where its values lie.
+    /// Sets the block that has the values of the run.
     pub fn set_block(&mut self, block: PinnedBytes) {
         self.block = block;
     }

@@ -27,7 +27,8 @@ impl FilePaths {
         FilePaths(Arc::new([directory.into()]))
     }
 
-    /// These directories, by path id. If there are none, `directory` alone.
+    /// Makes the list of directories, in the order of their path ids. If there are none,
+    /// `directory` alone.
     pub fn new(directories: impl IntoIterator<Item = PathBuf>, directory: &Path) -> FilePaths {
         let listed: Arc<[PathBuf]> = directories.into_iter().collect();
         if listed.is_empty() { FilePaths::one(directory) } else { FilePaths(listed) }

@@ -34,7 +34,7 @@ enum PolicyKind {
 /// Facts about a table for its filter policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FilterBuildingContext {
-    /// Of the table.
+    /// The table's format version.
     pub format_version: u32,
     /// The table's level, if known and meaningful (leveled and universal compaction).
     pub level: Option<i32>,

@@ -117,7 +117,7 @@ impl RecordDecompressor {
         }
     }
 
-    /// Forgets an unfinished frame.
+    /// Discards an unfinished frame.
     pub(super) fn reset(&mut self) {
         #[cfg(feature = "zstd")]
         {

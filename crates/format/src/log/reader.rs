@@ -83,9 +83,9 @@ pub struct PredecessorWal {
 /// The place in a record at which a log ends, after a crash during a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Truncation {
-    /// In a header.
+    /// The damage is in a header.
     Header,
-    /// In a payload. A damaged size that points beyond the end looks the same.
+    /// The damage is in a payload. A damaged size that points beyond the end looks the same.
     Body,
     /// Between the fragments of a record.
     Fragment,

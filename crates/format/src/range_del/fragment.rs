@@ -77,7 +77,7 @@ pub struct FragmentedRangeTombstones {
     zeros: Vec<u32>,
     /// Invariant 3.
     layers: Option<Box<FragmentLayers>>,
-    /// Of which fragments a snapshot sees no tombstone.
+    /// For each snapshot, the fragments of which it sees no tombstone.
     bare: Summary,
     max_seq: SequenceNumber,
     tombstone_count: usize,
@@ -455,7 +455,7 @@ impl Builder {
     }
 }
 
-/// Where a tombstone starts or ends.
+/// The start or the end of a tombstone.
 struct Edge<'a> {
     key: &'a [u8],
     tombstone: u32,

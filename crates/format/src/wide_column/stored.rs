@@ -65,7 +65,7 @@ impl<'a> StoredColumns<'a> {
         self.columns.first().filter(|(name, _)| *name == DEFAULT_COLUMN_NAME).map(|(_, value)| *value)
     }
 
-    /// Where the values are that are in blob files.
+    /// The places of the values that are in blob files.
     pub fn blobs(&self) -> impl Iterator<Item = BlobLocation> {
         self.columns.iter().filter_map(|(_, value)| match value {
             StoredValue::Blob(location) => Some(*location),

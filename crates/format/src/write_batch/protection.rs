@@ -130,7 +130,7 @@ fn kind_of(short_tag: u8) -> Option<ValueType> {
     })
 }
 
-/// Of a counted op.
+/// The checksum of a counted op; `None` for other ops.
 fn checksum(op: &BatchOp<'_>) -> Option<EntryChecksum> {
     let (kind, key, value) = match *op {
         BatchOp::Put { key, value, .. } | BatchOp::TimedPut { key, value, .. } => {

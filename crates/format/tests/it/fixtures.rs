@@ -1,4 +1,4 @@
-//! Where the golden files are and what is in them.
+//! The places and the contents of the golden files.
 
 use esker_format::file_name::{FileType, parse_current, parse_file_name};
 use esker_format::log::{LogReader, SliceSource, next_strict};

@@ -75,7 +75,7 @@ impl<const N: usize> LeafRun<N> {
         }
     }
 
-    /// The same for a cursor that goes backward.
+    /// `prefetch_ahead` for a cursor that moves backward.
     #[inline]
     pub(crate) fn prefetch_behind(&self, at: usize) {
         if let Some(before) = at.checked_sub(PREFETCH_DISTANCE) {

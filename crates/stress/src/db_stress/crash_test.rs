@@ -24,7 +24,7 @@ pub enum Mode {
     Blackbox,
     /// The process ends itself at a file operation.
     Whitebox,
-    /// One of the two, drawn for each process.
+    /// A kind that is drawn anew for each process.
     Both,
 }
 

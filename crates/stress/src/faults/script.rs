@@ -62,7 +62,7 @@ enum Third {
 /// The outcome of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Status {
-    /// It may be there whole or not at all.
+    /// After a crash the write may be there as a whole, or not at all.
     Failed,
     Acknowledged,
     /// This write or a later one was synced, or its memtables were flushed.

@@ -25,12 +25,12 @@ pub(super) struct Operation {
     pub(super) prepare: fn(&mut GrowthSubject) -> Result<Act>,
 }
 
-/// On a database with others.
+/// An operation on a database that it shares with other operations.
 const fn beside(name: &'static str, prepare: fn(&mut GrowthSubject) -> Result<Act>) -> Operation {
     Operation { name, alone: false, options: |_| (), prepare }
 }
 
-/// On a database of its own.
+/// An operation on a database of its own.
 const fn alone(name: &'static str, prepare: fn(&mut GrowthSubject) -> Result<Act>) -> Operation {
     Operation { name, alone: true, options: |_| (), prepare }
 }

@@ -22,7 +22,7 @@ pub struct BlobReader {
 }
 
 impl BlobReader {
-    /// The same for the time of one call.
+    /// The source of blobs for the time of one call.
     #[inline]
     pub fn reads(&self) -> BlobReads<'_> {
         BlobReads { source: &self.source, options: &self.options }

@@ -17,7 +17,7 @@ use esker_format::key::LookupKey;
 
 /// Bytes of the blocks that are read together before a search.
 const PART_BYTES: u64 = 16 << 10;
-/// The same for blocks that lie side by side: one read gets them all.
+/// [`PART_BYTES`] for blocks that lie side by side, because one read gets them all.
 const NEIGHBOURS_BYTES: u64 = 128 << 10;
 
 impl LookupPlan {

@@ -105,7 +105,7 @@ impl Writer {
 struct Inner {
     options: FileSecondaryCacheOptions,
     state: Mutex<State>,
-    /// There is work for the writer, or it has done some.
+    /// Notified when the writer has work, or has done some.
     changed: Condvar,
     recent: Recent,
     is_off: AtomicBool,

@@ -108,7 +108,7 @@ impl TableIndex {
         }
     }
 
-    /// The same for an index of one block; 0 for a partitioned index.
+    /// Bytes of the largest block of an index of one block; 0 for a partitioned index.
     pub(super) fn max_single_block_bytes(&self) -> usize {
         match self {
             TableIndex::Plain(index) | TableIndex::Hash(index, _) => index.max_block_bytes(),
@@ -133,7 +133,7 @@ pub(super) struct PrefixBlocks {
     block_count: u32,
     /// Prefixes, back to back.
     pub(super) prefixes: Vec<u8>,
-    /// For each prefix: length, first block, how many.
+    /// For each prefix, its length, its first block and its number of blocks.
     pub(super) metadata: Vec<u8>,
     /// Whether every key so far had a prefix. If not, the two blocks would hide keys from RocksDB,
     /// and are left out.

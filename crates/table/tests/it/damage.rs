@@ -271,7 +271,7 @@ fn by_steps(reader: &Arc<TableReader>, forward: bool) -> Walked {
     (shown, iter.status().err().map(|e| e.to_string()))
 }
 
-/// The same by decoded runs, or by steps where there are no runs.
+/// Scans by decoded runs, or by steps without runs.
 fn by_runs(reader: &Arc<TableReader>, forward: bool) -> Walked {
     let (mut iter, mut shown, mut run) = (start(reader, forward), Vec::new(), DecodedRun::default());
     let ahead = DecodeAhead { forward, sequence: SequenceNumber::MAX, limit: None };

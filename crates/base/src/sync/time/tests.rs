@@ -2,7 +2,7 @@ use super::*;
 use crate::sync::{Condvar, Mutex, thread};
 use std::time::Duration;
 
-/// In each of many orders of the threads.
+/// Runs `work` in many orders of the threads.
 fn in_machines(work: impl Fn() + Send + Sync + 'static) {
     shuttle::check_random(move || with_clock(None, &work), 200);
 }

@@ -203,7 +203,7 @@ impl MultiGetOutput {
 /// would cost more.
 const FEW_PINNED: usize = 15;
 
-/// The same bound for values of memtables. It is lower, since all pins of a memtable share one
+/// [`FEW_PINNED`] for values of memtables. It is lower, since all pins of a memtable share one
 /// reference count.
 const FEW_PINNED_IN_MEMTABLES: usize = 5;
 

@@ -101,7 +101,7 @@ impl Set {
         Some(self.fragments.boundary(boundary))
     }
 
-    /// The same, for a range that continues at the user key `end`, or leads up to it.
+    /// [`reach`](Self::reach) for a range that continues at the user key `end`, or ends there.
     fn reach_from(
         &self,
         end: &[u8],

@@ -98,7 +98,7 @@ pub(crate) struct Runs {
     is_planned: bool,
     /// Whether `ahead` has the files.
     knows_files: bool,
-    /// Its options for reading tables.
+    /// The iterator's options for reads of tables.
     options: TableReadOptions,
     /// Refuses tables.
     filter: Option<ScanTableFilter>,
@@ -145,7 +145,7 @@ impl Drop for HandingOver<'_> {
 }
 
 impl Runs {
-    /// Not positioned.
+    /// Makes the runs of an iterator, not yet positioned.
     /// # Errors
     /// Those of opening files of level 0.
     pub(super) fn new(
@@ -158,8 +158,8 @@ impl Runs {
         Runs::open(cf, super_version, options, children)
     }
 
-    /// The same, with everything it opens watched, as part of planned scans, if
-    /// there are any.
+    /// Makes the runs with a counting cursor around each, as a part of planned scans if there are
+    /// any.
     /// # Errors
     /// As [`Runs::new`].
     pub(crate) fn watched(
@@ -227,7 +227,7 @@ impl Runs {
         self.plain == Some(how)
     }
 
-    /// These ranges, which ascend, will be scanned: see [`ScansAhead`]. A copy of them.
+    /// Plans the ascending ranges that will be scanned: see [`ScansAhead`]. A copy of them.
     pub(super) fn tell(
         &mut self,
         ranges: &ScanRanges,
@@ -240,7 +240,7 @@ impl Runs {
         PlanTarget { ranges, ahead: Some(self.ahead.clone()) }
     }
 
-    /// There are no ranges any more.
+    /// Removes the planned ranges.
     pub(super) fn forget_ranges(&mut self) {
         if self.is_planned {
             self.is_planned = false;

@@ -115,13 +115,13 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// To the entry at the run's place. REQUIRES: `run` was decoded from this block.
+    /// Moves to the entry at the run's position. REQUIRES: `run` was decoded from this block.
     #[inline]
     pub fn stand_on(&mut self, run: &DecodedRun) {
         self.stand_on_entry(run, run.at());
     }
 
-    /// To entry `i` of all that were decoded into the run.
+    /// Moves to entry `i` of the entries that were decoded into the run.
     #[inline]
     pub fn stand_on_entry(&mut self, run: &DecodedRun, i: usize) {
         let Some(entry) = run.entries().get(i) else { return };

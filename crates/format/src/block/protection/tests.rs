@@ -176,7 +176,7 @@ fn entries_passed_backward_are_compared_again() {
     }
 }
 
-/// Where entry `n` begins.
+/// The offset of entry `n`.
 fn cursor_offset(contents: &[u8], n: usize) -> usize {
     let block = Block::parse(contents.to_vec()).unwrap();
     let mut cursor = BlockCursor::new();

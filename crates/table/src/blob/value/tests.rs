@@ -11,11 +11,11 @@ use std::path::Path;
 /// A blob file in memory.
 struct Stored {
     reader: BlobReader,
-    /// Of the values in their order; as text, for scripts: so keep it to two small values.
+    /// The blob indexes of the values, in their order, as text.
     indexes: Vec<String>,
 }
 
-/// These values in blob file 12.
+/// Writes these values to blob file 12.
 fn stored(values: &[(&str, &str)]) -> Stored {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
     let dir = Path::new("/db");
