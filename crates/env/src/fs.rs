@@ -58,8 +58,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn open_random_access(&self, path: &Path, is_direct: bool) -> Result<Arc<dyn RandomAccessFile>> {
         if is_direct { self.new_direct_random_access_file(path) } else { self.new_random_access_file(path) }
     }
-    /// Renames `old` to `new` and opens it for overwriting from offset 0 without truncating it (WAL
-    /// recycling).
+    /// Renames `old` to `new` and opens it for overwriting from offset 0 (WAL recycling). The old
+    /// bytes stay behind the new ones, or the file is emptied.
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>>;
     /// Opens a directory, to sync it.
     fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>>;

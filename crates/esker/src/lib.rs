@@ -178,6 +178,9 @@ pub use esker_base::{
     ValueType, compaction_filter, comparator, merge_operator, perf_context, prefix, stats,
     table_properties_collector,
 };
+/// Encryption at rest: a file system for [`options::DbOptions::env`].
+#[cfg(feature = "encryption")]
+pub use esker_encryption as encryption;
 pub use esker_format::properties::TableProperties;
 pub use esker_format::write_batch::{BatchOp, WriteBatch};
 pub use esker_table::{AheadCounts, ScanRanges};

@@ -23,6 +23,7 @@ pub mod compaction_service;
 pub mod compression;
 pub mod cursor;
 pub mod deleted_runs;
+pub mod encryption;
 pub mod file_name;
 pub mod filter;
 pub mod footer;

@@ -8,4 +8,5 @@ mod full_disk;
 mod locks;
 #[cfg(target_os = "linux")]
 mod refused;
+mod systems;
 mod temp_dir;

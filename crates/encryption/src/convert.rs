@@ -1,0 +1,224 @@
+//! Directories that change their keys: encrypted, decrypted, or brought under a new master key.
+//!
+//! In: directories that no engine has open. Out: the same content. A kill at any point leaves
+//! directories that open: under the old key or the new one.
+//!
+//! Encryption and decryption replace one file after the other. Meanwhile the directory has a
+//! marker, with which a reader that has the key accepts both kinds of files. The MANIFEST is
+//! encrypted first and decrypted last, so an opener without the key stops at it.
+//!
+//! A new master key is written to one slot of all headers, then to the other. Until the first round
+//! is over all files open under the old key; from then on under the new one.
+
+use crate::CONVERSION_MARKER;
+use crate::file_key::{Front, read_header, wrap};
+use crate::fs::EncryptedFs;
+use crate::keys::MasterKeyId;
+use crate::policy::Class;
+use esker_base::{Error, Result};
+use esker_env::{FileSystem, SequentialFile, WritableFile};
+use esker_format::encryption::{PAGE_BYTES, SLOT_BYTES, SLOT_PLACES, decode_header};
+use esker_format::file_name;
+use std::path::{Path, PathBuf};
+
+/// The copy of a file before it takes the file's place.
+const TEMPORARY: &str = "ENCRYPTION-CONVERSION.tmp";
+const COPY_BYTES: usize = 1 << 20;
+
+/// The work of a conversion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct ConversionReport {
+    /// Files that were changed.
+    pub changed: u64,
+    /// Files that were as wanted.
+    pub kept: u64,
+    /// Changed files with other hard links. An encryption or decryption leaves the other links as
+    /// they were; a new master key also applies to them.
+    pub linked: u64,
+}
+
+/// Encrypts the files of databases in these directories and in their `archive`. Files with unknown
+/// names stay as they are. Old bytes stay on the medium until it reuses their place.
+/// # Errors
+/// `IoError` · `Corruption`. The directories open with the keys of `fs`; a second call goes on.
+pub fn encrypt_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionReport> {
+    convert(fs, dirs, true)
+}
+
+/// Decrypts what [`encrypt_directories`] encrypts.
+/// # Errors
+/// As there.
+pub fn decrypt_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionReport> {
+    convert(fs, dirs, false)
+}
+
+/// Brings all encrypted files in and below these directories under the first key of `fs`'s
+/// provider. Writes headers only: 4096 bytes twice a file, each synced.
+/// # Errors
+/// `IoError` · `Corruption` · `InvalidArgument` if a file's master key is not given. A second call
+/// goes on.
+pub fn rekey_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionReport> {
+    let mut files = Vec::new();
+    for dir in dirs {
+        files_below(fs.inner(), dir, &mut files)?;
+    }
+    let mut report = ConversionReport::default();
+    for round in [Round::First, Round::Second] {
+        for path in &files {
+            let is_changed = rewrite_header(fs, path, round)?;
+            if round == Round::Second {
+                report.count(fs, path, is_changed);
+            }
+        }
+    }
+    Ok(report)
+}
+
+impl ConversionReport {
+    fn count(&mut self, fs: &EncryptedFs, path: &Path, is_changed: bool) {
+        if is_changed {
+            self.changed += 1;
+            self.linked += u64::from(fs.inner().link_count(path).is_ok_and(|links| links > 1));
+        } else {
+            self.kept += 1;
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    /// One slot gets the new key; another key stays in the other slot.
+    First,
+    /// Both slots have the new key.
+    Second,
+}
+
+/// Writes the header of a file anew, if it is encrypted and the round asks for it.
+fn rewrite_header(fs: &EncryptedFs, path: &Path, round: Round) -> Result<bool> {
+    let mut header = [0; PAGE_BYTES];
+    let read = fs.inner().new_random_access_file(path)?.read_at(0, &mut header)?;
+    let Front::Key(key, kind) = read_header(&header[..read], fs.keys(), path)? else { return Ok(false) };
+    if read < PAGE_BYTES {
+        return Ok(false);
+    }
+    let master = fs.keys().current();
+    let slots = decode_header(&header).map_err(|e| e.at(path.display()))?;
+    let names = slots.map(|slot| slot.map(|slot| MasterKeyId(slot.key_id)));
+    let is_new = names.map(|name| name == Some(master.id()));
+    let changed: &[usize] = match (round, is_new) {
+        (_, [true, true]) | (Round::First, [true, _] | [_, true]) => return Ok(false),
+        // A damaged slot is replaced before an intact one.
+        (Round::First, _) if names[0].is_none() => &SLOT_PLACES[..1],
+        (Round::First, _) => &SLOT_PLACES[1..],
+        (Round::Second, _) => &SLOT_PLACES,
+    };
+    let slot = wrap(&master, kind, &key)?.encode();
+    for &place in changed {
+        header[place..place + SLOT_BYTES].copy_from_slice(&slot);
+    }
+    // Opens the file for overwriting; its name and length stay.
+    let mut file = fs.inner().reuse_writable_file(path, path)?;
+    file.append(&header)?;
+    file.fsync()?;
+    file.close()?;
+    Ok(true)
+}
+
+/// All files in and below `dir`, without symbolic meaning of their names.
+fn files_below(fs: &dyn FileSystem, dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for name in fs.children(dir)? {
+        let path = dir.join(&name);
+        // Only a directory has children.
+        match fs.children(&path) {
+            Ok(_) => files_below(fs, &path, files)?,
+            Err(_) => files.push(path),
+        }
+    }
+    files.sort();
+    Ok(())
+}
+
+fn convert(fs: &EncryptedFs, dirs: &[&Path], encrypts: bool) -> Result<ConversionReport> {
+    let inner = fs.inner();
+    let mut all: Vec<PathBuf> = Vec::new();
+    for dir in dirs {
+        all.push(dir.to_path_buf());
+        let archive = dir.join("archive");
+        if inner.children(&archive).is_ok() {
+            all.push(archive);
+        }
+    }
+    let mut files = Vec::new();
+    for dir in &all {
+        let names = inner.children(dir)?;
+        files.extend(names.iter().filter(|name| is_converted(name)).map(|name| dir.join(name)));
+    }
+    let is_manifest = |path: &PathBuf| path.to_string_lossy().contains("/MANIFEST-");
+    files.sort_by_key(|path| (is_manifest(path) != encrypts, path.clone()));
+    all.iter().try_for_each(|dir| mark(fs, dir))?;
+    let mut report = ConversionReport::default();
+    for path in &files {
+        let is_changed = convert_file(fs, path, encrypts)?;
+        report.count(fs, path, is_changed);
+    }
+    // All new names are durable before the first marker goes.
+    all.iter().try_for_each(|dir| inner.new_directory(dir)?.fsync())?;
+    for dir in &all {
+        inner.delete_file(&dir.join(CONVERSION_MARKER))?;
+        inner.new_directory(dir)?.fsync()?;
+    }
+    Ok(report)
+}
+
+/// Whether a file of this name belongs to a database and may be encrypted.
+fn is_converted(name: &str) -> bool {
+    file_name::parse_file_name(name).is_some() && !matches!(name, "CURRENT" | "IDENTITY" | "LOCK")
+}
+
+/// Writes the marker of a conversion.
+fn mark(fs: &EncryptedFs, dir: &Path) -> Result<()> {
+    let inner = fs.inner();
+    let (marker, temporary) = (dir.join(CONVERSION_MARKER), dir.join(TEMPORARY));
+    esker_env::replace_file(inner, &temporary, &marker, &fs.keys().mark(), true)?;
+    inner.new_directory(dir)?.fsync()
+}
+
+/// Replaces a file by its encrypted or decrypted copy, unless it is as wanted.
+fn convert_file(fs: &EncryptedFs, path: &Path, encrypts: bool) -> Result<bool> {
+    let inner = fs.inner();
+    let is_wanted = match inner.file_size(path)? {
+        0 => true,
+        _ if encrypts => fs.class(path) == Class::Clear || fs.is_encrypted(path)?,
+        _ => !fs.is_encrypted(path)?,
+    };
+    if is_wanted {
+        return Ok(false);
+    }
+    let temporary = path.with_file_name(TEMPORARY);
+    let raw = inner.new_writable_file(&temporary)?;
+    let target = if encrypts { fs.new_file_as(&temporary, path, raw)? } else { raw };
+    copy(fs.new_sequential_file(path)?, target)?;
+    let (before, after) = (
+        fs.file_size(path)?,
+        if encrypts { fs.file_size(&temporary)? } else { inner.file_size(&temporary)? },
+    );
+    if before != after {
+        let what = format!("{}: copied {after} bytes of {before}", path.display());
+        return Err(Error::corruption(what));
+    }
+    inner.rename(&temporary, path)?;
+    Ok(true)
+}
+
+fn copy(mut source: Box<dyn SequentialFile>, mut target: Box<dyn WritableFile>) -> Result<()> {
+    let mut buffer = vec![0; COPY_BYTES];
+    loop {
+        match source.read(&mut buffer)? {
+            0 => break,
+            n => target.append(&buffer[..n])?,
+        }
+    }
+    target.fsync()?;
+    target.close()
+}

@@ -1,0 +1,452 @@
+//! The file system: which files go through a reader or writer, and which stay as they are.
+
+use crate::file_key::{FileKey, Front, fill_random, read_header, wrap};
+use crate::keys::{KEY_BYTES, KeyProvider, Keyring};
+use crate::policy::{Class, EncryptionPolicy, is_wal};
+use crate::reader::{FRONT, FramePlace, FrameReader, PAGE};
+use crate::writer::{ContentBefore, EncryptedWritableFile, MakeHeader, WriterParts};
+use esker_base::sync::{Arc, OnceLock};
+use esker_base::{Error, Result};
+use esker_env::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
+use esker_format::encryption::{EncryptedKind, PAGE_BYTES, encode_header};
+use esker_format::file_name;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Bytes that a sequential reader lets the system read ahead.
+const AHEAD_BYTES: u64 = 512 << 10;
+
+/// A file system that encrypts the files of another one.
+///
+/// Sizes and offsets are those of the content. Hard links and renames keep a file's key. A recycled
+/// file is emptied first. Files are never lent by their descriptors, so several reads at once are
+/// one after the other.
+///
+/// ```
+/// use esker_encryption::{EncryptedFs, EncryptionPolicy, KeyCallback, MasterKey};
+/// use esker_env::{FileSystem, MemFs};
+/// use std::path::Path;
+/// use std::sync::Arc;
+///
+/// let disk = Arc::new(MemFs::new());
+/// let key = MasterKey::generate()?;
+/// let provider = Arc::new(KeyCallback(move || Ok(vec![key.clone()])));
+/// let fs = EncryptedFs::new(disk.clone(), provider, EncryptionPolicy::default())?;
+/// let mut file = fs.new_writable_file(Path::new("/000012.sst"))?;
+/// file.append(b"secret")?;
+/// file.close()?;
+/// assert_eq!(fs.file_size(Path::new("/000012.sst"))?, 6);
+/// assert_eq!(disk.file_size(Path::new("/000012.sst"))?, 4096 + 6 + 32);
+/// # Ok::<(), esker_base::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct EncryptedFs(Arc<Core>);
+
+#[derive(Debug)]
+struct Core {
+    inner: Arc<dyn FileSystem>,
+    keys: Arc<Keyring>,
+    policy: EncryptionPolicy,
+}
+
+/// The way to a file's content.
+enum Opened {
+    /// As it is.
+    Clear,
+    Frames(Box<FrameReader>),
+}
+
+/// The content of a file, before it is read.
+enum Probe {
+    /// It has none yet.
+    Empty,
+    Clear,
+    Key([u8; KEY_BYTES], EncryptedKind),
+}
+
+impl EncryptedFs {
+    /// Encrypts the files of `inner` under the keys of `provider`.
+    /// # Errors
+    /// `InvalidArgument` or the provider's error if there is no key.
+    pub fn new(
+        inner: Arc<dyn FileSystem>,
+        provider: Arc<dyn KeyProvider>,
+        policy: EncryptionPolicy,
+    ) -> Result<EncryptedFs> {
+        Ok(EncryptedFs(Arc::new(Core { inner, keys: Arc::new(Keyring::new(provider)?), policy })))
+    }
+
+    /// Asks the provider for its keys again. New files then use its first key.
+    /// # Errors
+    /// Those of the provider; the keys stay as they were.
+    pub fn reload_keys(&self) -> Result<()> {
+        self.0.keys.reload()
+    }
+
+    /// Whether the file `path` is encrypted. Reads its header.
+    /// # Errors
+    /// `IoError` · those of an open.
+    pub fn is_encrypted(&self, path: &Path) -> Result<bool> {
+        let file = self.0.inner.new_random_access_file(path)?;
+        Ok(matches!(self.0.probe(&*file)?, Probe::Key(..)))
+    }
+
+    /// Checks that the MANIFEST which CURRENT names in `dir` can be read with the keys. Without a
+    /// CURRENT there is nothing to check.
+    /// # Errors
+    /// `InvalidArgument` naming the file, its key and the given keys · `Corruption` if the file is
+    /// not encrypted.
+    pub fn check_key(&self, dir: &Path) -> Result<()> {
+        let current = file_name::current_file_name(dir);
+        if !self.0.inner.file_exists(&current)? {
+            return Ok(());
+        }
+        let mut contents = [0; 256];
+        let read = self.new_sequential_file(&current)?.read(&mut contents)?;
+        let Ok(number) = file_name::parse_current(&contents[..read]) else { return Ok(()) };
+        let manifest = file_name::descriptor_file_name(dir, number);
+        if !self.0.inner.file_exists(&manifest)? {
+            return Ok(());
+        }
+        self.0.probe(&*self.0.inner.new_random_access_file(&manifest)?).map(drop)
+    }
+
+    fn with_inner(&self, inner: Arc<dyn FileSystem>) -> EncryptedFs {
+        EncryptedFs(Arc::new(Core { inner, keys: self.0.keys.clone(), policy: self.0.policy }))
+    }
+
+    /// The file system below.
+    pub(crate) fn inner(&self) -> &dyn FileSystem {
+        &*self.0.inner
+    }
+
+    pub(crate) fn keys(&self) -> &Keyring {
+        &self.0.keys
+    }
+
+    pub(crate) fn class(&self, path: &Path) -> Class {
+        self.0.policy.class(path)
+    }
+
+    /// A writer of a file that is empty, or is to be overwritten.
+    fn new_file(&self, path: &Path, inner: Box<dyn WritableFile>) -> Result<Box<dyn WritableFile>> {
+        self.new_file_as(path, path, inner)
+    }
+
+    /// As [`EncryptedFs::new_file`], with the treatment of a file `name`.
+    pub(crate) fn new_file_as(
+        &self,
+        path: &Path,
+        name: &Path,
+        inner: Box<dyn WritableFile>,
+    ) -> Result<Box<dyn WritableFile>> {
+        let kind = match self.class(name) {
+            Class::Clear => return Ok(inner),
+            Class::Log => EncryptedKind::Log,
+            Class::Whole => EncryptedKind::Whole,
+        };
+        let mut key = [0; KEY_BYTES];
+        fill_random(&mut key)?;
+        let keys = self.0.keys.clone();
+        let header: MakeHeader =
+            Box::new(move |kind| wrap(&keys.current(), kind, &key).map(|slot| encode_header(&slot)));
+        self.writer(path, inner, (&key, kind), (Some(header), FRONT))
+    }
+
+    fn writer(
+        &self,
+        path: &Path,
+        inner: Box<dyn WritableFile>,
+        (key, kind): (&[u8; KEY_BYTES], EncryptedKind),
+        (header, end): (Option<MakeHeader>, FramePlace),
+    ) -> Result<Box<dyn WritableFile>> {
+        let (fs, path, bytes) = (self.0.inner.clone(), path.to_owned(), *key);
+        let place = path.clone();
+        let content_before: ContentBefore = Box::new(move |size| {
+            FrameReader::new(fs.new_random_access_file(&place)?, FileKey::new(&bytes), kind)?.before(size)
+        });
+        let parts = WriterParts { inner, path, key: FileKey::new(key), kind, header, content_before, end };
+        Ok(Box::new(EncryptedWritableFile::new(parts)?))
+    }
+
+    fn random_access(&self, inner: Arc<dyn RandomAccessFile>) -> Result<EncryptedRandomAccessFile> {
+        let file = EncryptedRandomAccessFile { inner, core: self.0.clone(), opened: OnceLock::new() };
+        file.opened()?;
+        Ok(file)
+    }
+}
+
+impl Core {
+    /// Reads the front of a file.
+    fn probe(&self, file: &dyn RandomAccessFile) -> Result<Probe> {
+        let path = file.path();
+        let mut header = [0; PAGE_BYTES];
+        let read = file.read_at(0, &mut header)?;
+        if read == 0 {
+            return Ok(Probe::Empty);
+        }
+        let has_magic = match read_header(&header[..read], &self.keys, path)? {
+            Front::Key(key, kind) => return Ok(Probe::Key(key, kind)),
+            Front::NoHeader { has_magic } => has_magic,
+        };
+        let accepts = self.policy.accept_plaintext || self.policy.class(path) == Class::Clear;
+        if !has_magic && (accepts || self.is_converting(path)?) {
+            return Ok(Probe::Clear);
+        }
+        // The header of a log is synced before its first frame.
+        if is_wal(path) && file.size()? <= PAGE {
+            return Ok(Probe::Empty);
+        }
+        Err(if has_magic { damaged_header(path) } else { not_encrypted(path) })
+    }
+
+    /// Whether a conversion of the file's directory was begun with one of the keys, and not ended.
+    fn is_converting(&self, path: &Path) -> Result<bool> {
+        let marker = path.with_file_name(crate::CONVERSION_MARKER);
+        if !self.inner.file_exists(&marker)? {
+            return Ok(false);
+        }
+        let mut contents = [0; 2 * KEY_BYTES];
+        let read = self.inner.new_sequential_file(&marker)?.read(&mut contents)?;
+        Ok(self.keys.has_mark(&contents[..read]))
+    }
+}
+
+#[cold]
+fn damaged_header(path: &Path) -> Error {
+    Error::corruption(format!("{}: both copies of the encryption header are damaged", path.display()))
+}
+
+#[cold]
+fn not_encrypted(path: &Path) -> Error {
+    let what = format!("{}: the file is not encrypted, and `accept_plaintext` is off", path.display());
+    Error::corruption(what)
+}
+
+/// A file that is read at any offset.
+struct EncryptedRandomAccessFile {
+    inner: Arc<dyn RandomAccessFile>,
+    core: Arc<Core>,
+    /// Set once the file has content.
+    opened: OnceLock<Opened>,
+}
+
+impl fmt::Debug for EncryptedRandomAccessFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EncryptedRandomAccessFile({})", self.inner.path().display())
+    }
+}
+
+impl EncryptedRandomAccessFile {
+    fn opened(&self) -> Result<Option<&Opened>> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(Some(opened));
+        }
+        let opened = match self.core.probe(&*self.inner)? {
+            Probe::Empty => return Ok(None),
+            Probe::Clear => Opened::Clear,
+            Probe::Key(key, kind) => {
+                let frames = FrameReader::new(self.inner.clone(), FileKey::new(&key), kind)?;
+                Opened::Frames(Box::new(frames))
+            }
+        };
+        Ok(Some(self.opened.get_or_init(|| opened)))
+    }
+
+    fn is_clear(&self) -> bool {
+        matches!(self.opened.get(), Some(Opened::Clear))
+    }
+
+    /// The range of the underlying file in which this content lies, if the file has no flushes.
+    fn physical(&self, offset: u64, bytes: u64) -> (u64, u64) {
+        if self.is_clear() {
+            return (offset, bytes);
+        }
+        let content = esker_format::encryption::MOST_CONTENT as u64;
+        let (first, last) = (offset / content, offset.saturating_add(bytes) / content);
+        ((first + 1).saturating_mul(PAGE), (last - first + 1).saturating_mul(PAGE))
+    }
+}
+
+impl RandomAccessFile for EncryptedRandomAccessFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        match self.opened()? {
+            None => Ok(0),
+            Some(Opened::Clear) => self.inner.read_at(offset, buf),
+            Some(Opened::Frames(frames)) => frames.read_at(offset, buf),
+        }
+    }
+
+    fn never_waits(&self) -> bool {
+        self.inner.never_waits()
+    }
+
+    fn prefetch(&self, offset: u64, bytes: u64) {
+        let (offset, bytes) = self.physical(offset, bytes);
+        self.inner.prefetch(offset, bytes);
+    }
+
+    fn read_anew(&self, offset: u64, bytes: u64) {
+        let (offset, bytes) = self.physical(offset, bytes);
+        self.inner.read_anew(offset, bytes);
+    }
+
+    fn size(&self) -> Result<u64> {
+        match self.opened()? {
+            None => Ok(0),
+            Some(Opened::Clear) => self.inner.size(),
+            Some(Opened::Frames(frames)) => frames.size(),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+}
+
+/// A file that is read from front to back.
+struct EncryptedSequentialFile {
+    file: EncryptedRandomAccessFile,
+    offset: u64,
+    /// Content before this offset was asked for ahead.
+    ahead: u64,
+}
+
+impl SequentialFile for EncryptedSequentialFile {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        if self.offset + buf.len() as u64 > self.ahead {
+            self.ahead = self.offset.saturating_add(AHEAD_BYTES);
+            self.file.prefetch(self.offset, AHEAD_BYTES);
+        }
+        let read = self.file.read_at(self.offset, buf)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
+
+    fn skip(&mut self, bytes: u64) -> Result<()> {
+        self.offset = self.offset.saturating_add(bytes);
+        Ok(())
+    }
+}
+
+impl EncryptedFs {
+    fn sequential(&self, inner: Arc<dyn RandomAccessFile>) -> Result<Box<dyn SequentialFile>> {
+        let file = self.random_access(inner)?;
+        Ok(Box::new(EncryptedSequentialFile { file, offset: 0, ahead: 0 }))
+    }
+}
+
+impl FileSystem for EncryptedFs {
+    fn new_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
+        self.sequential(self.0.inner.new_random_access_file(path)?)
+    }
+    fn new_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
+        Ok(Arc::new(self.random_access(self.0.inner.new_random_access_file(path)?)?))
+    }
+    fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        self.new_file(path, self.0.inner.new_writable_file(path)?)
+    }
+    fn create_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        self.new_file(path, self.0.inner.create_writable_file(path)?)
+    }
+    fn reopen_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        let inner = self.0.inner.reopen_writable_file(path)?;
+        if inner.file_size() == 0 {
+            return self.new_file(path, inner);
+        }
+        let file = self.0.inner.new_random_access_file(path)?;
+        match self.0.probe(&*file)? {
+            Probe::Clear => Ok(inner),
+            Probe::Empty => self.new_file(path, inner),
+            // A crash tore the header, so there are no frames.
+            Probe::Key(_, EncryptedKind::Log) if inner.file_size() < PAGE => self.new_file(path, inner),
+            Probe::Key(key, kind) => {
+                let end = FrameReader::new(file, FileKey::new(&key), kind)?.find_end()?;
+                self.writer(path, inner, (&key, kind), (None, end))
+            }
+        }
+    }
+    fn new_direct_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
+        self.sequential(self.0.inner.new_direct_random_access_file(path)?)
+    }
+    fn new_direct_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
+        Ok(Arc::new(self.random_access(self.0.inner.new_direct_random_access_file(path)?)?))
+    }
+    fn new_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
+        self.new_file(path, self.0.inner.new_direct_writable_file(path, buffer_bytes)?)
+    }
+    fn create_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
+        self.new_file(path, self.0.inner.create_direct_writable_file(path, buffer_bytes)?)
+    }
+    /// Empties the file: its frames belong to another key.
+    fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>> {
+        let mut inner = self.0.inner.reuse_writable_file(new, old)?;
+        inner.truncate(0)?;
+        self.new_file(new, inner)
+    }
+    fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
+        self.0.inner.new_directory(path)
+    }
+    fn file_exists(&self, path: &Path) -> Result<bool> {
+        self.0.inner.file_exists(path)
+    }
+    fn children(&self, dir: &Path) -> Result<Vec<String>> {
+        self.0.inner.children(dir)
+    }
+    fn delete_file(&self, path: &Path) -> Result<()> {
+        self.0.inner.delete_file(path)
+    }
+    fn create_dir_if_missing(&self, path: &Path) -> Result<()> {
+        self.0.inner.create_dir_if_missing(path)
+    }
+    fn delete_dir(&self, path: &Path) -> Result<()> {
+        self.0.inner.delete_dir(path)
+    }
+    fn file_size(&self, path: &Path) -> Result<u64> {
+        match self.0.inner.file_size(path)? {
+            0 => Ok(0),
+            _ => self.random_access(self.0.inner.new_random_access_file(path)?)?.size(),
+        }
+    }
+    fn link_count(&self, path: &Path) -> Result<u64> {
+        self.0.inner.link_count(path)
+    }
+    fn modification_time(&self, path: &Path) -> Result<u64> {
+        self.0.inner.modification_time(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.0.inner.rename(from, to)
+    }
+    fn link_file(&self, existing: &Path, new: &Path) -> Result<()> {
+        self.0.inner.link_file(existing, new)
+    }
+    /// Checks first that the keys open the databases in these directories.
+    fn hold_directories(&self, paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {
+        paths.iter().try_for_each(|dir| self.check_key(dir))?;
+        let held = self.0.inner.hold_directories(paths)?;
+        Ok(held.map(|inner| -> Arc<dyn FileSystem> { Arc::new(self.with_inner(inner)) }))
+    }
+    fn hold_also(&self, paths: &[&Path]) -> Result<()> {
+        self.0.inner.hold_also(paths)
+    }
+    fn check_may_change(&self, path: &Path) -> Result<()> {
+        self.0.inner.check_may_change(path)
+    }
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.0.inner.lock_file(path)
+    }
+    fn absolute_path(&self, path: &Path) -> Result<PathBuf> {
+        self.0.inner.absolute_path(path)
+    }
+    fn free_space(&self, path: &Path) -> Result<u64> {
+        self.0.inner.free_space(path)
+    }
+    /// Cuts the content. A crash may lose up to a page of content before the cut.
+    fn truncate(&self, path: &Path, size: u64) -> Result<()> {
+        // Says that the file is missing; a reopening would make it.
+        self.0.inner.file_size(path).map_err(|e| e.at("truncate"))?;
+        let mut file = self.reopen_writable_file(path)?;
+        file.truncate(size)?;
+        file.close()
+    }
+}

@@ -1,0 +1,82 @@
+//! The choice of the files that are encrypted, by their names.
+
+use std::path::Path;
+
+/// The files that are encrypted beside those with users' data, and the strictness of readers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct EncryptionPolicy {
+    /// Whether OPTIONS files are encrypted. They hold no keys or values.
+    pub encrypt_options: bool,
+    /// Whether the info log (`LOG`) is encrypted.
+    pub encrypt_info_log: bool,
+    /// Whether a file that is not encrypted is read as it is. An attacker could then replace an
+    /// encrypted file by any other. For a database that is being converted.
+    pub accept_plaintext: bool,
+}
+
+/// The treatment of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    /// Written as it is.
+    Clear,
+    /// Encrypted; a torn end is an end.
+    Log,
+    /// Encrypted; ends with an end mark.
+    Whole,
+}
+
+impl EncryptionPolicy {
+    /// The treatment of a new file of this name.
+    pub(crate) fn class(&self, path: &Path) -> Class {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_info_log = name == "LOG"
+            || name.starts_with("LOG.old.")
+            || name.ends_with("_LOG")
+            || name.contains("_LOG.old.");
+        let is_clear = matches!(&*name, "CURRENT" | "IDENTITY" | "LOCK")
+            || name.starts_with("OPTIONS-") && !self.encrypt_options
+            || name.ends_with(".dbtmp") && !name.starts_with("OPTIONS-")
+            || is_info_log && !self.encrypt_info_log;
+        if is_clear {
+            Class::Clear
+        } else if is_wal(path) || name.starts_with("MANIFEST-") || is_info_log {
+            Class::Log
+        } else {
+            Class::Whole
+        }
+    }
+}
+
+/// Whether this is a write-ahead log.
+pub(crate) fn is_wal(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "log")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_give_the_treatment() {
+        let policy = EncryptionPolicy::default();
+        let all = EncryptionPolicy { encrypt_options: true, encrypt_info_log: true, accept_plaintext: false };
+        for (name, some, most) in [
+            ("CURRENT", Class::Clear, Class::Clear),
+            ("IDENTITY", Class::Clear, Class::Clear),
+            ("000005.dbtmp", Class::Clear, Class::Clear),
+            ("OPTIONS-000007", Class::Clear, Class::Whole),
+            ("OPTIONS-000007.dbtmp", Class::Clear, Class::Whole),
+            ("LOG", Class::Clear, Class::Log),
+            ("LOG.old.1234", Class::Clear, Class::Log),
+            ("data_db_LOG", Class::Clear, Class::Log),
+            ("MANIFEST-000005", Class::Log, Class::Log),
+            ("000004.log", Class::Log, Class::Log),
+            ("000012.sst", Class::Whole, Class::Whole),
+            ("000012.blob", Class::Whole, Class::Whole),
+            ("trace", Class::Whole, Class::Whole),
+        ] {
+            assert_eq!((policy.class(Path::new(name)), all.class(Path::new(name))), (some, most), "{name}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Writes encrypted files: collects content into frames and appends them.
+//!
+//! In: appends, flushes and syncs. Out: frames at the end of the underlying file.
+//!
+//! Content is sealed when its page is full or when it must survive. A sealed frame stays as it is:
+//! later content goes into a frame behind it. So a torn write never takes bytes that were synced.
+//!
+//! Invariants
+//!  1. `sealed` is the end of the last sealed frame. `unwritten` are the last sealed bytes, which
+//!     the underlying file does not have yet.
+//!  2. The salt is new for each opening and after each truncation, so no nonce comes again. After
+//!     an error the same sealed bytes are written again.
+//!  3. Unless the file is a log, its last frame after a flush has the end mark.
+
+use crate::file_key::{FileKey, fill_random};
+use crate::reader::{FRONT, FramePlace, PAGE, next_frame};
+use esker_base::{Error, Result};
+use esker_env::WritableFile;
+use esker_format::encryption::{EncryptedKind, FRAME_OVERHEAD, FrameHead, MOST_OFFSET, PADDING, PAGE_BYTES};
+use std::path::PathBuf;
+
+/// Sealed bytes that are collected before they are appended.
+const MOST_UNWRITTEN: usize = 64 << 10;
+
+/// Makes the header of a new file.
+pub(crate) type MakeHeader = Box<dyn Fn(EncryptedKind) -> Result<Vec<u8>> + Send>;
+/// Reads up to a page of content before a size, from the front of a frame on, to cut the file
+/// there.
+pub(crate) type ContentBefore = Box<dyn Fn(u64) -> Result<(FramePlace, Vec<u8>)> + Send>;
+
+/// An encrypted file that is appended to.
+pub(crate) struct EncryptedWritableFile {
+    /// `None` once the file is closed.
+    inner: Option<Box<dyn WritableFile>>,
+    path: PathBuf,
+    key: FileKey,
+    kind: EncryptedKind,
+    salt: [u8; 6],
+    /// `None` once the header is written.
+    header: Option<MakeHeader>,
+    content_before: ContentBefore,
+    sealed: FramePlace,
+    pending: Vec<u8>,
+    unwritten: Vec<u8>,
+    /// Whether the last frame has the end mark, or there is none.
+    is_ended: bool,
+    /// Whether appends are written at once.
+    in_place: bool,
+    /// The place behind which bytes must be cut before the next frame.
+    cut_at: Option<u64>,
+    range_synced: u64,
+}
+
+/// The parts of a writer that the file system knows.
+pub(crate) struct WriterParts {
+    pub(crate) inner: Box<dyn WritableFile>,
+    pub(crate) path: PathBuf,
+    pub(crate) key: FileKey,
+    pub(crate) kind: EncryptedKind,
+    pub(crate) header: Option<MakeHeader>,
+    pub(crate) content_before: ContentBefore,
+    pub(crate) end: FramePlace,
+}
+
+impl EncryptedWritableFile {
+    /// A writer at the end that `parts` name.
+    /// # Errors
+    /// `IoError` if the system gives no random bytes.
+    pub(crate) fn new(parts: WriterParts) -> Result<EncryptedWritableFile> {
+        let WriterParts { inner, path, key, kind, header, content_before, end } = parts;
+        let has_tail = header.is_none() && inner.file_size() > end.physical;
+        let cut_at = has_tail.then_some(end.physical);
+        let mut file = EncryptedWritableFile {
+            inner: Some(inner),
+            path,
+            key,
+            kind,
+            salt: [0; 6],
+            header,
+            content_before,
+            sealed: end,
+            pending: Vec::new(),
+            unwritten: Vec::new(),
+            is_ended: true,
+            in_place: false,
+            cut_at,
+            range_synced: 0,
+        };
+        fill_random(&mut file.salt)?;
+        Ok(file)
+    }
+
+    fn inner(&mut self) -> Result<&mut Box<dyn WritableFile>> {
+        self.inner.as_mut().ok_or_else(|| closed(&self.path))
+    }
+
+    /// Writes the header of a new file. That of a log is synced: a log whose header was lost had no
+    /// frames.
+    fn begin(&mut self) -> Result<()> {
+        if let Some(end) = self.cut_at {
+            self.inner()?.truncate(end)?;
+            self.cut_at = None;
+        }
+        let Some(make) = self.header.take() else { return Ok(()) };
+        let written = make(self.kind).and_then(|header| {
+            let is_log = self.kind == EncryptedKind::Log;
+            let inner = self.inner()?;
+            if inner.file_size() > 0 {
+                inner.truncate(0)?;
+            }
+            inner.append(&header)?;
+            if is_log { inner.sync() } else { Ok(()) }
+        });
+        if written.is_err() {
+            self.header = Some(make);
+        }
+        written
+    }
+
+    /// The most content of the next frame.
+    fn room(&self) -> usize {
+        let at = next_frame(self.sealed.physical);
+        (PAGE - at % PAGE) as usize - FRAME_OVERHEAD
+    }
+
+    /// Seals the pending content, or `content` if nothing is pending: at most `room()` bytes.
+    fn seal(&mut self, content: Option<&[u8]>, is_end: bool) -> Result<()> {
+        let at = next_frame(self.sealed.physical);
+        let content = content.unwrap_or(&self.pending);
+        let offset = self.sealed.content;
+        if offset > MOST_OFFSET {
+            return Err(Error::not_supported(format!("{}: the file is too long", self.path.display())));
+        }
+        let padding = (at - self.sealed.physical) as usize;
+        self.unwritten.resize(self.unwritten.len() + padding, PADDING);
+        let head = FrameHead { is_end, len: content.len() as u16, offset, salt: self.salt };
+        self.key.seal(&head, content, &mut self.unwritten);
+        let physical = at + head.frame_bytes() as u64;
+        self.sealed = FramePlace { physical, content: offset + content.len() as u64 };
+        self.pending.clear();
+        self.is_ended = is_end;
+        Ok(())
+    }
+
+    /// Appends the sealed bytes to the underlying file.
+    fn write(&mut self) -> Result<()> {
+        if self.unwritten.is_empty() {
+            return self.inner().map(|_| ());
+        }
+        self.begin()?;
+        let unwritten = std::mem::take(&mut self.unwritten);
+        let inner = self.inner.as_mut().ok_or_else(|| closed(&self.path))?;
+        let before = inner.file_size();
+        let result = inner.append(&unwritten);
+        let gone = (inner.file_size() - before) as usize;
+        self.unwritten = unwritten;
+        self.unwritten.drain(..if result.is_ok() { self.unwritten.len() } else { gone });
+        result
+    }
+
+    /// Seals and writes all content.
+    fn write_all(&mut self) -> Result<()> {
+        let needs_mark = self.kind == EncryptedKind::Whole && !self.is_ended;
+        if !self.pending.is_empty() || needs_mark {
+            self.seal(None, true)?;
+        }
+        self.write()
+    }
+
+    /// The place in the underlying file of an offset of content behind the sealed content.
+    fn physical(&self, offset: u64) -> u64 {
+        let ahead = offset.saturating_sub(self.sealed.content);
+        self.sealed.physical + ahead + ahead / PAGE * FRAME_OVERHEAD as u64
+    }
+}
+
+#[cold]
+fn closed(path: &std::path::Path) -> Error {
+    Error::io(format!("{}: the file is closed", path.display()))
+}
+
+impl WritableFile for EncryptedWritableFile {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.inner()?;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let room = self.room();
+            let (now, later) = rest.split_at(rest.len().min(room - self.pending.len()));
+            rest = later;
+            if self.pending.is_empty() && now.len() == room {
+                self.seal(Some(now), false)?;
+            } else {
+                self.pending.extend_from_slice(now);
+                if self.pending.len() == room {
+                    self.seal(None, false)?;
+                }
+            }
+            if self.unwritten.len() >= MOST_UNWRITTEN {
+                self.write()?;
+            }
+        }
+        if self.in_place { self.write_all() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.write_all()?;
+        self.inner()?.flush()
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.write_all()?;
+        self.inner()?.sync()
+    }
+
+    fn fsync(&mut self) -> Result<()> {
+        self.write_all()?;
+        self.inner()?.fsync()
+    }
+
+    fn range_sync(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
+        self.write()?;
+        let (from, to) = (self.range_synced, self.sealed.physical);
+        self.range_synced = to;
+        self.inner()?.range_sync(from, to.saturating_sub(from))
+    }
+
+    fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        let (from, to) = (self.physical(offset), self.physical(offset.saturating_add(bytes)));
+        self.inner()?.preallocate(from, to - from)
+    }
+
+    fn append_in_place(&mut self, block: u64) -> Result<()> {
+        if self.header.is_some() {
+            self.kind = EncryptedKind::Log;
+        }
+        if self.kind != EncryptedKind::Log || !block.is_multiple_of(PAGE) {
+            return Ok(());
+        }
+        self.write_all()?;
+        self.begin()?;
+        self.in_place = true;
+        self.inner()?.append_in_place(block)
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<()> {
+        self.write_all()?;
+        self.inner()?.flush()?;
+        self.in_place = false;
+        if size > self.sealed.content {
+            let zeros = [0; PAGE_BYTES];
+            while self.file_size() < size {
+                let n = (size - self.file_size()).min(PAGE) as usize;
+                self.append(&zeros[..n])?;
+            }
+            return self.flush();
+        }
+        let mut kept = Vec::new();
+        if size < self.sealed.content {
+            if size == 0 {
+                self.sealed = FRONT;
+            } else {
+                (self.sealed, kept) = (self.content_before)(size)?;
+            }
+            fill_random(&mut self.salt)?;
+            self.is_ended = false;
+        }
+        if self.header.is_none() {
+            let end = self.sealed.physical;
+            self.inner()?.truncate(end)?;
+        }
+        self.cut_at = None;
+        self.append(&kept)?;
+        self.flush()
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.write_all()?;
+        self.inner()?.close()?;
+        self.inner = None;
+        Ok(())
+    }
+
+    fn file_size(&self) -> u64 {
+        self.sealed.content + self.pending.len() as u64
+    }
+}
+
+impl Drop for EncryptedWritableFile {
+    fn drop(&mut self) {
+        if self.inner.is_some() {
+            // A drop cannot report an error: a caller that needs it calls `close`.
+            match self.close() {
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Logs after a crash: all that was synced or flushed is there, and nothing else than was appended.
+
+use super::support::{encrypted, pattern, read};
+use esker_env::{CrashChoices, CrashFs, FileSystem, WritableFile};
+use std::path::Path;
+
+const LOG: &str = "/000004.log";
+
+/// A log that is being written, and how far it must survive.
+struct Written {
+    file: Box<dyn WritableFile>,
+    content: Vec<u8>,
+    flushed: usize,
+    synced: usize,
+}
+
+impl Written {
+    fn step(&mut self, rng: &mut fastrand::Rng) {
+        match rng.u8(..10) {
+            0..6 => {
+                let piece = pattern(rng.usize(1..600), rng.u64(..)).iter().map(|b| b | 1).collect::<Vec<_>>();
+                self.append(&piece);
+            }
+            6 => self.append(&vec![3; rng.usize(1..40_000)]),
+            7 => self.sync(),
+            8 => {
+                let size = rng.usize(self.synced..=self.content.len());
+                self.file.truncate(size as u64).unwrap();
+                self.content.truncate(size);
+                self.flushed = size;
+                self.sync();
+            }
+            _ => {
+                self.file.flush().unwrap();
+                self.flushed = self.content.len();
+            }
+        }
+        assert_eq!(self.file.file_size(), self.content.len() as u64);
+    }
+
+    fn append(&mut self, piece: &[u8]) {
+        self.file.append(piece).unwrap();
+        self.content.extend_from_slice(piece);
+    }
+
+    fn sync(&mut self) {
+        self.file.sync().unwrap();
+        (self.flushed, self.synced) = (self.content.len(), self.content.len());
+    }
+}
+
+fn check(disk: CrashFs, written: &Written, is_kill: bool, seed: u64) {
+    let fs = encrypted(disk);
+    if !fs.file_exists(Path::new(LOG)).unwrap() {
+        assert_eq!(written.synced, 0);
+        return;
+    }
+    let there = read(&fs, Path::new(LOG)).unwrap();
+    let least = if is_kill { written.flushed } else { written.synced };
+    assert!(there.len() >= least && there.len() <= written.content.len(), "seed {seed}: {}", there.len());
+    assert!(there[..least] == written.content[..least], "seed {seed}");
+    let mut rest = there.iter().zip(&written.content).skip(least);
+    assert!(rest.all(|(is, was)| is == was || *is == 0xFF && !is_kill), "seed {seed}");
+    assert_eq!(fs.file_size(Path::new(LOG)).unwrap(), there.len() as u64);
+    // A writer goes on behind the end.
+    let mut file = fs.reopen_writable_file(Path::new(LOG)).unwrap();
+    assert_eq!(file.file_size(), there.len() as u64);
+    file.append(b"more").unwrap();
+    file.sync().unwrap();
+    drop(file);
+    let more = read(&fs, Path::new(LOG)).unwrap();
+    assert!(more.ends_with(b"more") && more.len() == there.len() + 4, "seed {seed}");
+}
+
+fn campaign(in_place: bool) {
+    for seed in 0..300 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let disk = CrashFs::new();
+        let mut file = encrypted(disk.clone()).new_writable_file(Path::new(LOG)).unwrap();
+        disk.new_directory(Path::new("/")).unwrap().fsync().unwrap();
+        if in_place {
+            file.append_in_place(32 << 10).unwrap();
+        }
+        let mut written = Written { file, content: Vec::new(), flushed: 0, synced: 0 };
+        for step in 0..rng.usize(1..40) {
+            written.step(&mut rng);
+            if in_place && written.flushed < written.content.len() {
+                // Appends in place need no flush, until a truncation.
+                written.file.flush().unwrap();
+                written.flushed = written.content.len();
+            }
+            if rng.u8(..4) == 0 {
+                let seed = seed * 1000 + step as u64;
+                check(disk.crash_clone(&CrashChoices::random(seed)), &written, false, seed);
+                check(disk.crash_clone(&CrashChoices::process_kill()), &written, true, seed);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_keeps_its_synced_content() {
+    campaign(false);
+}
+
+#[test]
+fn a_log_appended_in_place_keeps_its_synced_content() {
+    campaign(true);
+}
+
+/// A reader that follows a growing log sees each append, however the frames lie.
+#[test]
+fn a_growing_log_can_be_followed() {
+    let fs = encrypted(CrashFs::new());
+    let reader_before = {
+        let mut file = fs.new_writable_file(Path::new(LOG)).unwrap();
+        let reader = fs.new_random_access_file(Path::new(LOG)).unwrap();
+        let (mut rng, mut at) = (fastrand::Rng::with_seed(3), 0);
+        let mut content = Vec::new();
+        for _ in 0..400 {
+            let piece = pattern(rng.usize(1..3000), rng.u64(..));
+            file.append(&piece).unwrap();
+            file.flush().unwrap();
+            content.extend_from_slice(&piece);
+            let mut buf = vec![0; 5000];
+            while at < content.len() {
+                let n = reader.read_at(at as u64, &mut buf).unwrap();
+                assert!(n > 0 && buf[..n] == content[at..at + n]);
+                at += n;
+            }
+            assert_eq!(reader.read_at(at as u64, &mut buf).unwrap(), 0);
+            let back = rng.usize(..content.len());
+            let n = reader.read_at(back as u64, &mut buf).unwrap();
+            assert!(buf[..n] == content[back..back + n] && n == (content.len() - back).min(5000));
+        }
+        reader
+    };
+    assert!(reader_before.size().unwrap() > 100_000);
+}
