@@ -29,7 +29,7 @@ pub(crate) fn options(fs: &MemFs, variant: usize) -> Options {
     options.db.create_if_missing = true;
     options.db.create_missing_column_families = true;
     options.db.max_background_jobs = 1;
-    options.db.compatible_with = esker::options::TargetVersion::V11;
+    options.db.compatible_with = esker::options::TargetVersion::V11_10;
     options.db.info_log_level = esker::options::InfoLogLevel::Fatal;
     // Enough for some hundred entries. To allocate the default size would take most of an input's
     // time.
@@ -42,7 +42,7 @@ pub(crate) fn options(fs: &MemFs, variant: usize) -> Options {
     options.cf.compression =
         [CompressionType::None, CompressionType::Lz4, CompressionType::Zstd][variant % 3];
     options.cf.enable_blob_files = variant == 1;
-    options.cf.table.format_version = [5, 6, 7][variant % 3];
+    options.cf.table.format_version = [5, 7, 8][variant % 3];
     options
 }
 

@@ -46,8 +46,9 @@ pub use iter::TableIter;
 pub use multi_get::{BatchVisitor, LookupPlan, read_plans};
 pub use open_files::OpenFiles;
 pub use options::{
-    BlockBasedTableOptions, BlockSearchType, DataBlockIndexType, FLUSH_BLOCK_BY_SIZE, IndexShorteningMode,
-    TableBuilderOptions, TableReadOptions, TableReadTier, TableReaderOptions,
+    BlockBasedTableOptions, BlockSearchType, DataBlockIndexType, FLUSH_BLOCK_BY_SIZE, IndexMode,
+    IndexShorteningMode, OptimizeKeyCommonPrefix, TableBuilderOptions, TableReadOptions, TableReadTier,
+    TableReaderOptions,
 };
 pub use readahead::ReadPace;
 pub use reader::{Missing, TableReader, TableValue, Visit};

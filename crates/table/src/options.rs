@@ -53,6 +53,34 @@ pub enum BlockSearchType {
     Auto,
 }
 
+/// When blocks store the common prefix of their user keys once, in format version 8.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OptimizeKeyCommonPrefix {
+    /// Never.
+    Disabled,
+    /// For keys in bytewise order, ascending or descending.
+    #[default]
+    IfFastSeek,
+    /// Always.
+    Enabled,
+}
+
+/// RocksDB's choice between its own index and one by user code. Esker has its own only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IndexMode {
+    /// Write and read RocksDB's index.
+    StandardOnly,
+    /// Write both, read RocksDB's unless a read asks for the other.
+    #[default]
+    StandardDefault,
+    /// Write both, read the other.
+    CustomDefault,
+    /// Write and read the other.
+    CustomOnly,
+    /// Write both, read RocksDB's; an open without the other fails.
+    StandardRequired,
+}
+
 /// RocksDB's options of the block-based table.
 #[derive(Clone, Debug)]
 pub struct BlockBasedTableOptions {
@@ -67,8 +95,11 @@ pub struct BlockBasedTableOptions {
     pub index_block_restart_interval: usize,
     /// Whether data-block keys share prefixes.
     pub use_delta_encoding: bool,
-    /// 2 to 7 can be written.
+    /// 2 to 8 can be written.
     pub format_version: u32,
+    /// When blocks store the common prefix of their user keys once. Needs `format_version` 8 and
+    /// `use_delta_encoding`.
+    pub optimize_key_common_prefix: OptimizeKeyCommonPrefix,
     /// The checksum of blocks.
     pub checksum: ChecksumType,
     /// The filter to write; `None`: none, and stored ones are ignored.
@@ -146,6 +177,8 @@ pub struct BlockBasedTableOptions {
     pub user_defined_index_factory: Option<String>,
     /// Whether reads use a user's index only. Refused if true: not built.
     pub use_udi_as_primary_index: bool,
+    /// Accepted without effect, as in RocksDB 11.12: no table has an index by user code.
+    pub index_mode: IndexMode,
     /// The name of the policy that ends data blocks. Only [`FLUSH_BLOCK_BY_SIZE`] exists.
     pub flush_block_policy_factory: String,
 }
@@ -170,6 +203,7 @@ impl Default for BlockBasedTableOptions {
             index_block_restart_interval: 1,
             use_delta_encoding: true,
             format_version: 5,
+            optimize_key_common_prefix: OptimizeKeyCommonPrefix::default(),
             checksum: ChecksumType::Xxh3,
             filter_policy: None,
             whole_key_filtering: true,
@@ -206,6 +240,7 @@ impl Default for BlockBasedTableOptions {
             fail_if_no_udi_on_open: false,
             user_defined_index_factory: None,
             use_udi_as_primary_index: false,
+            index_mode: IndexMode::default(),
             flush_block_policy_factory: FLUSH_BLOCK_BY_SIZE.to_owned(),
         }
     }
@@ -219,6 +254,7 @@ esker_base::setters! {
         index_block_restart_interval: usize;
         use_delta_encoding: bool;
         format_version: u32;
+        optimize_key_common_prefix: OptimizeKeyCommonPrefix;
         checksum: ChecksumType;
         optional filter_policy: FilterPolicy;
         whole_key_filtering: bool;
@@ -255,6 +291,7 @@ esker_base::setters! {
         fail_if_no_udi_on_open: bool;
         optional user_defined_index_factory: String;
         use_udi_as_primary_index: bool;
+        index_mode: IndexMode;
         flush_block_policy_factory: String;
     }
 }
@@ -294,6 +331,8 @@ pub struct TableBuilderOptions {
     pub file_creation_time: u64,
     /// The file's level, if known; Ribbon filters depend on it.
     pub level: Option<i32>,
+    /// Whether no older data lies below its level.
+    pub is_bottommost: bool,
     /// Whether a flush writes it.
     pub is_flush: bool,
     /// Whether it gets no filter, whatever the policy says.
@@ -343,6 +382,7 @@ impl TableBuilderOptions {
             oldest_key_time: 0,
             file_creation_time: 0,
             level: None,
+            is_bottommost: false,
             is_flush: false,
             skip_filters: false,
             target_file_size: 0,

@@ -62,7 +62,7 @@ impl Warmer {
     /// Adds a data block. Leaves out a block that cannot be parsed or does not fit: readers will
     /// load it.
     pub(crate) fn data(&self, handle: BlockHandle, contents: Vec<u8>) {
-        if let Ok(block) = Block::parse(contents) {
+        if let Ok(block) = Block::parse_prefixed(contents) {
             self.put_entries(handle, (block, EntryShape::KeyValue), self.data_priority, BlockKind::Data);
         }
     }
@@ -81,7 +81,7 @@ impl Warmer {
         for (handle, kind, contents) in std::mem::take(&mut self.metadata) {
             if kind == BlockKind::Filter {
                 self.put(handle, CachedBlock::Filter(FilterReader::parse(contents.into())), priority, kind);
-            } else if let Ok(mut block) = Block::parse(contents) {
+            } else if let Ok(mut block) = Block::parse_prefixed(contents) {
                 prepare_for_search(&mut block, shape, icmp);
                 self.put_entries(handle, (block, shape.entry_shape()), priority, kind);
             }

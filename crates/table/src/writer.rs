@@ -28,7 +28,7 @@ use esker_base::comparator::KeyOrder;
 use esker_base::{Error, Result, SequenceNumber, ValueType};
 use esker_cache::Role;
 use esker_env::WritableFile;
-use esker_format::block::{Block, BlockBuilder, BlockCursor, common_prefix};
+use esker_format::block::{Block, BlockBuilder, BlockCursor, EntryShape, common_prefix};
 use esker_format::compression::{CompressionType, Compressor, make_dictionary};
 use esker_format::deleted_runs::{self, DeletedRunBuilder, LongDeletedRun};
 use esker_format::footer::Footer;
@@ -142,6 +142,9 @@ impl TableBuilder {
         let mut data = BlockBuilder::new(table.block_restart_interval)
             .share_prefixes(table.use_delta_encoding)
             .values_apart(table.separate_key_value_in_data_block);
+        if setup::stores_key_prefixes(&options) {
+            data = data.key_prefix(EntryShape::KeyValue, false);
+        }
         if table.data_block_index_type == DataBlockIndexType::BinaryAndHash {
             data = data.hash_index(table.data_block_hash_table_util_ratio);
         }
@@ -427,7 +430,7 @@ impl TableBuilder {
 
     /// Adds the keys of a waiting block to the filter, and passes them to the index.
     fn show_keys_of(&mut self, block: &WaitingBlock) -> Result<()> {
-        let parsed = Block::parse(block.contents.clone())?;
+        let parsed = Block::parse_prefixed(block.contents.clone())?;
         let mut cursor = BlockCursor::new();
         cursor.seek_to_first(&parsed)?;
         while cursor.valid() {
@@ -483,6 +486,9 @@ impl TableBuilder {
             self.properties.key_smallest_seqno = self.seqnos.map(|(low, _)| low);
             self.properties.key_largest_seqno = Some(self.seqnos.map_or(0, |(_, high)| high));
         }
+        if format_version >= 8 {
+            self.properties.uncompressed_data_size = self.sink.uncompressed_data;
+        }
         let properties = self.properties.encode();
         meta.insert(meta_index::PROPERTIES, self.sink.write_plain(properties)?);
         let meta_index = self.sink.write_plain(meta.encode())?;
@@ -521,6 +527,9 @@ impl TableBuilder {
         let table = &self.options.table_options;
         let delta_values = table.format_version >= 4 && !table.block_align;
         let mut top = IndexBuilder::new(table.index_block_restart_interval, delta_values, false);
+        if table.format_version >= 8 {
+            top = top.in_format_8(setup::stores_index_key_prefixes(&self.options));
+        }
         match filter.finish(&mut self.index) {
             FinishedFilter::Full(contents) => {
                 self.properties.filter_size = contents.len() as u64;

@@ -38,7 +38,8 @@ pub(super) fn inspect(
             report.notes.push(format!("{name} has a format_version below 2: RocksDB from 11.0 on refuses it"))
         }
         6 => drop(features.insert(Feature::FormatVersion6)),
-        7.. => drop(features.insert(Feature::FormatVersion7)),
+        8.. => drop(features.insert(Feature::FormatVersion8)),
+        7 => drop(features.insert(Feature::FormatVersion7)),
         _ => {}
     }
     let properties = TableReader::properties_of(file.clone(), size)?;

@@ -480,6 +480,7 @@ fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> T
     options.creation_time = if table.oldest_seconds == 0 { now } else { table.oldest_seconds };
     options.file_creation_time = now;
     options.level = i32::try_from(table.level).ok();
+    options.is_bottommost = table.is_bottommost;
     options.is_flush = context.io_priority == IoPriority::High;
     options.skip_filters = family.optimize_filters_for_hits && table.is_bottommost;
     options.target_file_size = table.target_file_size;

@@ -82,6 +82,12 @@ pub struct CompressionOptions {
     pub enabled: bool,
     /// A compressed block is stored if at most this many of each 1024 bytes remain. Default 896.
     pub max_compressed_bytes_per_kb: i32,
+    /// Accepted without effect: compression is tried on every block. In RocksDB from 11.10 on,
+    /// blocks behind incompressible ones are mostly stored as they are. Default false.
+    pub auto_skip: bool,
+    /// Accepted without effect: see `auto_skip`. In RocksDB, about one of this many skipped blocks
+    /// is compressed on trial; 0: RocksDB's number. Default 0.
+    pub auto_skip_min_sample_every: i32,
 }
 
 impl CompressionOptions {
@@ -115,6 +121,8 @@ impl Default for CompressionOptions {
             checksum: false,
             enabled: false,
             max_compressed_bytes_per_kb: 896,
+            auto_skip: false,
+            auto_skip_min_sample_every: 0,
         }
     }
 }
@@ -132,6 +140,8 @@ esker_base::setters! {
         checksum: bool;
         enabled: bool;
         max_compressed_bytes_per_kb: i32;
+        auto_skip: bool;
+        auto_skip_min_sample_every: i32;
     }
 }
 
@@ -442,6 +452,9 @@ option_struct! {
         enable_blob_direct_write: bool = false, fixed;
         /// Accepted without effect: see `enable_blob_direct_write`. Default 1. Fixed.
         blob_direct_write_partitions: u32 = 1, fixed;
+        /// Accepted without effect: blob files have the buffers of tables. In RocksDB from 11.10
+        /// on, bytes of their write buffer; 0: `writable_file_max_buffer_size`. Default 0. Mutable.
+        blob_file_writable_file_max_buffer_size: u64 = 0, mutable;
         /// Accepted without effect: compactions choose how far they read ahead. Default 0. Mutable.
         blob_compaction_readahead_size: u64 = 0, mutable;
         /// Accepted without effect: values get into the cache when they are read. Default

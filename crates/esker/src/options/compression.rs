@@ -21,6 +21,8 @@ impl CompressionOptions {
             "enabled" => self.enabled = OptionValue::parse(text)?,
             "max_compressed_bytes_per_kb" => self.max_compressed_bytes_per_kb = OptionValue::parse(text)?,
             "checksum" => self.checksum = OptionValue::parse(text)?,
+            "auto_skip" => self.auto_skip = OptionValue::parse(text)?,
+            "auto_skip_min_sample_every" => self.auto_skip_min_sample_every = OptionValue::parse(text)?,
             _ => return Err(no_such_field("compression")),
         }
         Ok(())
@@ -73,11 +75,16 @@ impl OptionValue for CompressionOptions {
         log_fields(name, &self.log_fields(), lines);
     }
 
-    /// Prints only names that RocksDB 7.8 also knows.
+    /// Prints only names that RocksDB 7.8 also knows, and those of `auto_skip` if they are set.
     fn print(&self) -> String {
+        let mut newer = String::new();
+        if self.auto_skip || self.auto_skip_min_sample_every != 0 {
+            let every = self.auto_skip_min_sample_every;
+            newer = format!("auto_skip={};auto_skip_min_sample_every={every};", self.auto_skip);
+        }
         format!(
             "{{max_dict_bytes={};zstd_max_train_bytes={};max_dict_buffer_bytes={};use_zstd_dict_trainer={};\
-             enabled={};parallel_threads={};strategy={};level={};window_bits={};}}",
+             enabled={};parallel_threads={};strategy={};level={};window_bits={};{newer}}}",
             self.max_dict_bytes,
             self.zstd_max_train_bytes,
             self.max_dict_buffer_bytes,

@@ -47,8 +47,10 @@ option_enum! {
         V9 = 2, "9.x";
         /// The last release 10, and all later releases.
         V10 = 3, "10.x";
-        /// RocksDB 11.
+        /// RocksDB 11.9, and all later releases.
         V11 = 4, "11.x";
+        /// RocksDB 11.10, and all later releases.
+        V11_10 = 5, "11.10";
     }
 }
 
@@ -391,6 +393,15 @@ option_struct! {
         metadata_write_temperature: Temperature = Temperature::Unknown, fixed;
         /// Accepted without effect: see `metadata_write_temperature`. Default `Unknown`. Fixed.
         wal_write_temperature: Temperature = Temperature::Unknown, fixed;
+        /// Accepted without effect: periodic compactions run when they are due. In RocksDB from
+        /// 11.10 on, how fast their due times are spread, in percent. Default 0. Mutable.
+        periodic_compaction_phase_recovery_percent: i32 = 0, mutable;
+        /// Accepted without effect: a worker of a remote compaction reads the files that it is
+        /// given. Default true. Mutable.
+        remote_compaction_manifest_floor: bool = true, mutable;
+        /// Accepted without effect: the caller names the output directory of a remote compaction.
+        /// Default false. Fixed.
+        use_session_tmp_dir_for_remote_compaction: bool = false, fixed;
         /// Accepted without effect: there are no followers. Default 10000. Fixed.
         follower_refresh_catchup_period_ms: u64 = 10_000, fixed;
         /// Accepted without effect: there are no followers. Default 10. Fixed.

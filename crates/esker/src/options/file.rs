@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //!  1. A saved file holds only names that RocksDB 7.8 and 11 both know: their tools refuse a
-//!     database whose newest OPTIONS file has any other.
+//!     database whose newest OPTIONS file has any other. With `compatible_with` 11.10 it may hold
+//!     the names that came with that release, too.
 //!  2. Loading never fails for an unknown name; it fails for a known name with an invalid value.
 //!  3. Objects that are not built in are listed in `ColumnFamilyOptions::unresolved`, and opening
 //!     is refused until the caller has set them.
@@ -16,7 +17,10 @@ use super::sst_partitioner::SstPartitionerFactoryRef;
 use super::table::OptionStruct;
 use super::target::FORMAT_VERSIONS_LOADED;
 use super::value::{OptionValue, is_null, object_name, split_map};
-use super::{BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, FLUSH_BLOCK_BY_SIZE};
+use super::{
+    BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, FLUSH_BLOCK_BY_SIZE, IndexMode,
+    OptimizeKeyCommonPrefix, TargetVersion,
+};
 use esker_base::{Error, ErrorKind, FileNumber, Result, SubCode};
 use esker_env::{FileSystem, replace_file};
 use esker_format::file_name::{FileType, options_file_name, parse_file_name, temp_options_file_name};
@@ -368,6 +372,10 @@ pub fn print_options<'a>(
     file.sections.push(version);
     // Both sides are made consistent, so that values from `sanitize` do not count as a difference.
     let (mut db, mut default_db) = (db.clone(), DbOptions::default());
+    let has_newer_names = db.compatible_with >= TargetVersion::V11_10;
+    if !has_newer_names {
+        reset_newer_options(&mut db);
+    }
     db.sanitize();
     default_db.sanitize();
     let choose = |db: &mut DbOptions| drop(db.sanitize());
@@ -376,15 +384,37 @@ pub fn print_options<'a>(
     default_cf.sanitize(&db);
     for (name, options) in families {
         let mut consistent = options.clone();
+        if !has_newer_names {
+            reset_newer_options_of_family(&mut consistent);
+        }
+        let table = consistent.table.clone();
         consistent.sanitize(&db);
         file.sections.push(print_family(name, &consistent, &default_cf, &db));
         let kind =
             SectionKind::TableOptions { factory: "BlockBasedTable".to_owned(), family: name.to_owned() };
         let defaults = BlockBasedTableOptions::default();
         let always = ALWAYS_WRITTEN_FOR_TABLES;
-        file.sections.push(print_section(kind, &options.table, &defaults, always, |_| ()));
+        file.sections.push(print_section(kind, &table, &defaults, always, |_| ()));
     }
     file.to_string()
+}
+
+/// Resets the options that RocksDB knows from 11.10 on. Their defaults are not written.
+fn reset_newer_options(db: &mut DbOptions) {
+    let defaults = DbOptions::default();
+    db.periodic_compaction_phase_recovery_percent = defaults.periodic_compaction_phase_recovery_percent;
+    db.remote_compaction_manifest_floor = defaults.remote_compaction_manifest_floor;
+    db.use_session_tmp_dir_for_remote_compaction = defaults.use_session_tmp_dir_for_remote_compaction;
+}
+
+/// The same for a family.
+fn reset_newer_options_of_family(options: &mut ColumnFamilyOptions) {
+    options.blob_file_writable_file_max_buffer_size = 0;
+    options.table.optimize_key_common_prefix = OptimizeKeyCommonPrefix::default();
+    options.table.index_mode = IndexMode::default();
+    for codec in [&mut options.compression_opts, &mut options.bottommost_compression_opts] {
+        (codec.auto_skip, codec.auto_skip_min_sample_every) = (false, 0);
+    }
 }
 
 /// Prints a family's options without user-defined objects: RocksDB's tools could not make them.

@@ -97,7 +97,7 @@ pub use esker_table::cache_options::{
 };
 pub use esker_table::{
     BlockBasedTableOptions, BlockCache, BlockSearchType, DataBlockIndexType, FLUSH_BLOCK_BY_SIZE,
-    FilterPolicy, IndexShorteningMode,
+    FilterPolicy, IndexMode, IndexShorteningMode, OptimizeKeyCommonPrefix,
 };
 pub use file::{
     LoadedOptions, OPTIONS_FILES_KEPT, latest_options_file, load_latest_options, load_latest_options_from,

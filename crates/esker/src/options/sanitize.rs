@@ -34,7 +34,7 @@ const MIN_OPEN_FILES: i32 = 20;
 /// The most open files where the system has no limit for a process.
 const MAX_OPEN_FILES: i32 = 0x40_0000;
 /// Versions of the table format that can be written; more can be read.
-pub(super) const FORMAT_VERSIONS_WRITTEN: std::ops::RangeInclusive<u32> = 2..=7;
+pub(super) const FORMAT_VERSIONS_WRITTEN: std::ops::RangeInclusive<u32> = 2..=8;
 
 /// More levels cost memory in every version and never hold a file.
 const MAX_LEVELS: i32 = 64;
@@ -490,7 +490,7 @@ impl ColumnFamilyOptions {
     fn validate_table(&self) -> Result<()> {
         let table = &self.table;
         if !FORMAT_VERSIONS_WRITTEN.contains(&table.format_version) {
-            let why = format!("{} cannot be written: use 2 to 7", table.format_version);
+            let why = format!("{} cannot be written: use 2 to 8", table.format_version);
             return Err(invalid("format_version", &why));
         }
         if table.block_size == 0 || table.block_size > u32::MAX as usize {

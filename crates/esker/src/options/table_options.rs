@@ -12,8 +12,8 @@ use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;
 use esker_table::cache_options::{MetadataCacheOptions, PinningTier, PrepopulateBlockCache};
 use esker_table::{
-    BlockBasedTableOptions, BlockCache, BlockSearchType, DataBlockIndexType, FilterPolicy,
-    IndexShorteningMode,
+    BlockBasedTableOptions, BlockCache, BlockSearchType, DataBlockIndexType, FilterPolicy, IndexMode,
+    IndexShorteningMode, OptimizeKeyCommonPrefix,
 };
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ option_table! {
         index_block_restart_interval, mutable;
         use_delta_encoding, mutable;
         format_version, mutable;
+        optimize_key_common_prefix, mutable;
         checksum, mutable;
         filter_policy, mutable;
         whole_key_filtering, mutable;
@@ -61,6 +62,7 @@ option_table! {
         fail_if_no_udi_on_open, mutable;
         user_defined_index_factory, fixed;
         use_udi_as_primary_index, fixed;
+        index_mode, fixed;
         flush_block_policy_factory, fixed;
     }
 }
@@ -108,6 +110,18 @@ enum_names!(BlockSearchType {
     Binary = "kBinary",
     Interpolation = "kInterpolation",
     Auto = "kAuto",
+});
+enum_names!(OptimizeKeyCommonPrefix {
+    Disabled = "kDisabled",
+    IfFastSeek = "kIfFastSeek",
+    Enabled = "kEnabled",
+});
+enum_names!(IndexMode {
+    StandardOnly = "kStandardOnly",
+    StandardDefault = "kStandardDefault",
+    CustomDefault = "kCustomDefault",
+    CustomOnly = "kCustomOnly",
+    StandardRequired = "kStandardRequired",
 });
 enum_names!(IndexShorteningMode {
     NoShortening = "kNoShortening",

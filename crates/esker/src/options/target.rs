@@ -59,11 +59,13 @@ pub enum Feature {
     PredecessorRecords,
     /// An index by user code in place of RocksDB's.
     UserDefinedIndex,
+    /// Common prefixes of keys, stored once in a block.
+    FormatVersion8,
 }
 
 impl Feature {
     /// All features, oldest first.
-    pub const ALL: [Feature; 11] = [
+    pub const ALL: [Feature; 12] = [
         Feature::TimestampSizes,
         Feature::TimestampsInMemory,
         Feature::FormatVersion6,
@@ -75,6 +77,7 @@ impl Feature {
         Feature::EntityBlobs,
         Feature::EmbeddedBlobs,
         Feature::UserDefinedIndex,
+        Feature::FormatVersion8,
     ];
 
     /// The first release that reads the feature.
@@ -89,6 +92,7 @@ impl Feature {
             Feature::UniformIndex => Release(11, 1),
             Feature::EntityBlobs => Release(11, 2),
             Feature::EmbeddedBlobs | Feature::UserDefinedIndex => Release(11, 6),
+            Feature::FormatVersion8 => Release(11, 10),
         }
     }
 
@@ -106,14 +110,21 @@ impl Feature {
             Feature::EntityBlobs => "put_entity with columns in blob files",
             Feature::EmbeddedBlobs => "embedded blobs",
             Feature::UserDefinedIndex => "user_defined_index_factory",
+            Feature::FormatVersion8 => "format_version=8",
         }
     }
 }
 
 impl TargetVersion {
     /// All targets, oldest first.
-    pub const ALL: [TargetVersion; 5] =
-        [TargetVersion::V7_8, TargetVersion::V8, TargetVersion::V9, TargetVersion::V10, TargetVersion::V11];
+    pub const ALL: [TargetVersion; 6] = [
+        TargetVersion::V7_8,
+        TargetVersion::V8,
+        TargetVersion::V9,
+        TargetVersion::V10,
+        TargetVersion::V11,
+        TargetVersion::V11_10,
+    ];
 
     /// The target called `text`: "7.8", "8.x", …
     /// # Errors
@@ -136,6 +147,7 @@ impl TargetVersion {
             TargetVersion::V9 => "9.x",
             TargetVersion::V10 => "10.x",
             TargetVersion::V11 => "11.x",
+            TargetVersion::V11_10 => "11.10",
         }
     }
 
@@ -146,7 +158,8 @@ impl TargetVersion {
             TargetVersion::V8 => Release(8, 11),
             TargetVersion::V9 => Release(9, 11),
             TargetVersion::V10 => Release(10, 11),
-            TargetVersion::V11 => Release(11, u32::MAX),
+            TargetVersion::V11 => Release(11, 9),
+            TargetVersion::V11_10 => Release(11, u32::MAX),
         }
     }
 
@@ -167,7 +180,7 @@ impl TargetVersion {
             "option {}: RocksDB {} cannot read it: set compatible_with to \"{}\" or later",
             feature.name(),
             self.print(),
-            enough.unwrap_or(TargetVersion::V11).print()
+            enough.unwrap_or(TargetVersion::V11_10).print()
         )))
     }
 }
@@ -187,6 +200,7 @@ impl ColumnFamilyOptions {
         match table.format_version {
             0..=5 => {}
             6 => asked.push(Feature::FormatVersion6),
+            8.. => asked.push(Feature::FormatVersion8),
             _ => asked.push(Feature::FormatVersion7),
         }
         if table.separate_key_value_in_data_block {
@@ -201,7 +215,9 @@ impl ColumnFamilyOptions {
     /// Limits the table format to the newest version that `target` reads, and stores values beside
     /// keys if it must. Does not change whether tables store timestamps.
     pub fn limit_to(&mut self, target: TargetVersion) {
-        let newest = if target.reads(Feature::FormatVersion7) {
+        let newest = if target.reads(Feature::FormatVersion8) {
+            8
+        } else if target.reads(Feature::FormatVersion7) {
             7
         } else if target.reads(Feature::FormatVersion6) {
             6

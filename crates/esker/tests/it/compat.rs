@@ -20,8 +20,8 @@ const DIR: &str = "/db";
 fn new_layouts() -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
-    options.db.compatible_with = TargetVersion::V11;
-    options.cf.table.format_version = 7;
+    options.db.compatible_with = TargetVersion::V11_10;
+    options.cf.table.format_version = 8;
     options.cf.table.separate_key_value_in_data_block = true;
     options.cf.write_buffer_size = 64 << 10;
     options.cf.level0_file_num_compaction_trigger = 100;

@@ -26,7 +26,7 @@ fn random_options(rng: &mut Rng, env: &Env, order: &ComparatorRef) -> Options {
     let mut options = Options::default();
     options.db.env = env.clone();
     options.db.create_if_missing = true;
-    options.db.compatible_with = TargetVersion::V11;
+    options.db.compatible_with = TargetVersion::V11_10;
     options.db.max_open_files = pick(rng, &[-1, 10, 20]);
     let cf = &mut options.cf;
     cf.comparator = order.clone();
@@ -66,7 +66,7 @@ fn random_options(rng: &mut Rng, env: &Env, order: &ComparatorRef) -> Options {
     table.block_restart_interval = pick(rng, &[1, 2, 16, 1000]);
     table.index_block_restart_interval = pick(rng, &[1, 2, 1000]);
     table.use_delta_encoding = rng.u8(..4) > 0;
-    table.format_version = pick(rng, &[2, 3, 4, 5, 6, 7]);
+    table.format_version = pick(rng, &[2, 3, 4, 5, 6, 7, 8, 8]);
     table.checksum = pick(
         rng,
         &[

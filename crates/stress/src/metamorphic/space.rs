@@ -46,7 +46,7 @@ const DB: &[Knob] = &[
     ("max_log_file_size", &["0", "4k"]),
     ("keep_log_file_num", &["1", "5"]),
     ("file_checksum_gen_factory", &["nullptr", "FileChecksumGenCrc32cFactory"]),
-    ("compatible_with", &["11.x"]),
+    ("compatible_with", &["11.10"]),
     ("max_manifest_space_amp_pct", &["0", "10", "500"]),
     ("manifest_preallocation_size", &["0", "4k", "4m"]),
     ("db_host_id", &["__hostname__", "a host"]),
@@ -144,7 +144,8 @@ const TABLE: &[Knob] = &[
     ("block_size_deviation", &["0", "10", "50"]),
     ("block_restart_interval", &["1", "2", "16"]),
     ("index_block_restart_interval", &["1", "3", "16"]),
-    ("format_version", &["2", "3", "4", "5", "6", "7"]),
+    ("format_version", &["2", "3", "4", "5", "6", "7", "8"]),
+    ("optimize_key_common_prefix", &["kDisabled", "kIfFastSeek", "kEnabled"]),
     ("checksum", &["kNoChecksum", "kCRC32c", "kxxHash", "kxxHash64", "kXXH3"]),
     ("filter_policy", &["nullptr", "bloomfilter:2:false", "bloomfilter:10:false", "ribbonfilter:10:-1"]),
     (
@@ -227,6 +228,11 @@ const LEFT_ALONE: &[(&str, &str)] = &[
     ("lowest_used_cache_tier", "without effect: docs/compat/options.md"),
     ("metadata_write_temperature", "without effect: docs/compat/options.md"),
     ("wal_write_temperature", "without effect: docs/compat/options.md"),
+    ("periodic_compaction_phase_recovery_percent", "without effect: docs/compat/options.md"),
+    ("remote_compaction_manifest_floor", "without effect: docs/compat/options.md"),
+    ("use_session_tmp_dir_for_remote_compaction", "without effect: docs/compat/options.md"),
+    ("blob_file_writable_file_max_buffer_size", "without effect: docs/compat/options.md"),
+    ("index_mode", "without effect: docs/compat/options.md"),
     ("follower_refresh_catchup_period_ms", "without effect: docs/compat/options.md"),
     ("follower_catchup_retry_count", "without effect: docs/compat/options.md"),
     ("follower_catchup_retry_wait_ms", "without effect: docs/compat/options.md"),
@@ -464,7 +470,7 @@ impl Space {
             info_log_level: esker::options::InfoLogLevel::Error,
             keep_log_file_num: 2,
             env: env.clone(),
-            compatible_with: esker::options::TargetVersion::V11,
+            compatible_with: esker::options::TargetVersion::V11_10,
             ..DbOptions::default()
         };
         self.draw(&mut db, DB, rng, told);
@@ -472,7 +478,7 @@ impl Space {
             db.set_text(name, value).expect("one of its values");
             told.push(format!("{name}={value}"));
         }
-        db.compatible_with = esker::options::TargetVersion::V11;
+        db.compatible_with = esker::options::TargetVersion::V11_10;
         let (statistics, manager) = (rng.bool(), rng.u8(..4) == 0);
         if statistics && !self.without.contains("statistics") {
             db.statistics = Some(Arc::new(Statistics::default()));

@@ -105,7 +105,7 @@ fn random_db(rng: &mut fastrand::Rng, env: &Env) -> DbOptions {
         // Statistics are too large for the small stacks of a simulated machine.
         statistics: (rng.bool() && !cfg!(shuttle)).then(Arc::default),
         env: env.clone(),
-        compatible_with: TargetVersion::V11,
+        compatible_with: TargetVersion::V11_10,
         ..DbOptions::default()
     }
 }
@@ -211,7 +211,7 @@ fn random_table(rng: &mut fastrand::Rng, options: &mut ColumnFamilyOptions, cach
     table.block_restart_interval = pick(rng, &[1, 4, 16]);
     table.index_block_restart_interval = pick(rng, &[1, 4]);
     table.use_delta_encoding = rng.u8(..5) > 0;
-    table.format_version = pick(rng, &[3, 5, 6, 7]);
+    table.format_version = pick(rng, &[3, 5, 6, 7, 8]);
     table.checksum =
         pick(rng, &[ChecksumType::Xxh3, ChecksumType::Crc32c, ChecksumType::XxHash64, ChecksumType::XxHash]);
     table.filter_policy =

@@ -3,6 +3,7 @@
 //! In: data blocks, and the keys in them if the index needs them. Out: index blocks.
 //! Source: RocksDB `table/block_based/index_builder.{h,cc}`.
 
+use super::setup;
 use crate::options::{IndexShorteningMode, TableBuilderOptions};
 use esker_base::coding::put_varint32;
 use esker_base::prefix::SliceTransformRef;
@@ -25,21 +26,34 @@ impl TableIndex {
         let table = &options.table_options;
         let interval = table.index_block_restart_interval;
         let delta_values = table.format_version >= 4 && !table.block_align;
+        let format_8 = (table.format_version >= 8).then(|| setup::stores_index_key_prefixes(options));
+        let one_block = |interval, with_first_key| {
+            let index = IndexBuilder::new(interval, delta_values, with_first_key);
+            match format_8 {
+                Some(key_prefix) => index.in_format_8(key_prefix),
+                None => index,
+            }
+        };
         match (table.index_type, &options.prefix_extractor) {
-            (IndexType::TwoLevel, _) => TableIndex::Partitioned(PartitionedIndexBuilder::new(
-                interval,
-                delta_values,
-                allows_user_keys(options),
-                usize::try_from(table.metadata_block_size).unwrap_or(usize::MAX),
-                table.block_size_deviation,
-            )),
-            (IndexType::HashSearch, Some(extractor)) => TableIndex::Hash(
-                IndexBuilder::new(1, delta_values, false),
-                PrefixBlocks::new(extractor.clone()),
-            ),
+            (IndexType::TwoLevel, _) => {
+                let index = PartitionedIndexBuilder::new(
+                    interval,
+                    delta_values,
+                    allows_user_keys(options),
+                    usize::try_from(table.metadata_block_size).unwrap_or(usize::MAX),
+                    table.block_size_deviation,
+                );
+                TableIndex::Partitioned(match format_8 {
+                    Some(key_prefix) => index.in_format_8(key_prefix),
+                    None => index,
+                })
+            }
+            (IndexType::HashSearch, Some(extractor)) => {
+                TableIndex::Hash(one_block(1, false), PrefixBlocks::new(extractor.clone()))
+            }
             (kind, _) => {
                 let with_first_key = kind == IndexType::BinarySearchWithFirstKey;
-                TableIndex::Plain(IndexBuilder::new(interval, delta_values, with_first_key))
+                TableIndex::Plain(one_block(interval, with_first_key))
             }
         }
     }

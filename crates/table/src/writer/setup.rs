@@ -1,10 +1,12 @@
 //! Decisions before the first key: validity of the options, and facts about the table.
 
-use crate::options::{BlockBasedTableOptions, TableBuilderOptions};
+use crate::options::{BlockBasedTableOptions, OptimizeKeyCommonPrefix, TableBuilderOptions};
+use esker_base::comparator::KeyOrder;
 use esker_base::hash::xxh3_64;
 use esker_base::{Error, Result};
 use esker_format::compression::{CodecOptions, CompressionType};
-use esker_format::properties::{IndexType, TableProperties};
+use esker_format::footer::LATEST_FORMAT_VERSION;
+use esker_format::properties::{IndexType, NO_LSM_INFO, TableProperties, lsm_info};
 
 /// RocksDB's name for its own codecs, in tables of format version 7.
 const COMPRESSION_MANAGER: &str = "BuiltinV2";
@@ -12,9 +14,9 @@ const COMPRESSION_MANAGER: &str = "BuiltinV2";
 /// Refuses options that cannot be honoured.
 pub(super) fn check_options(options: &TableBuilderOptions) -> Result<()> {
     let table = &options.table_options;
-    if !(2..=7).contains(&table.format_version) {
+    if !(2..=LATEST_FORMAT_VERSION).contains(&table.format_version) {
         return Err(Error::not_supported(format!(
-            "writing format_version {} (2 to 7 are)",
+            "writing format_version {} (2 to {LATEST_FORMAT_VERSION} are)",
             table.format_version
         )));
     }
@@ -36,6 +38,25 @@ pub(super) fn check_options(options: &TableBuilderOptions) -> Result<()> {
         return Err(Error::invalid_argument(format!("block_size {}", table.block_size)));
     }
     Ok(())
+}
+
+/// Whether data blocks store the common prefix of their user keys once. Keys with timestamps have
+/// none: RocksDB may leave the timestamps out of the table.
+pub(super) fn stores_key_prefixes(options: &TableBuilderOptions) -> bool {
+    let table = &options.table_options;
+    let is_wanted = match table.optimize_key_common_prefix {
+        OptimizeKeyCommonPrefix::Disabled => false,
+        OptimizeKeyCommonPrefix::IfFastSeek => options.icmp.order() != KeyOrder::Custom,
+        OptimizeKeyCommonPrefix::Enabled => true,
+    };
+    let has_timestamps =
+        options.icmp.user_comparator().timestamp_size() > 0 || !options.user_defined_timestamps_persisted;
+    is_wanted && table.format_version >= 8 && table.use_delta_encoding && !has_timestamps
+}
+
+/// The same for index blocks. RocksDB's index entries behind padding may not share bytes.
+pub(super) fn stores_index_key_prefixes(options: &TableBuilderOptions) -> bool {
+    options.table_options.super_block_alignment_size == 0 && stores_key_prefixes(options)
 }
 
 /// The smallest deleted run that is written; 0 writes none. Families with timestamps write none,
@@ -90,8 +111,18 @@ pub(super) fn first_properties(options: &TableBuilderOptions) -> TableProperties
         external_sst_file_version: options.is_external_file.then_some(2),
         external_sst_file_global_seqno: options.is_external_file.then_some(0),
         user_defined_timestamps_persisted: options.user_defined_timestamps_persisted,
+        lsm_info_at_creation: if table.format_version >= 8 { lsm_info_of(options) } else { 0 },
         user_collected_properties: options.user_collected_properties.iter().cloned().collect(),
         ..TableProperties::absent()
+    }
+}
+
+/// The place of the table as a property. RocksDB writes it from 11.10 on.
+fn lsm_info_of(options: &TableBuilderOptions) -> u64 {
+    match options.level {
+        _ if options.is_external_file => NO_LSM_INFO,
+        Some(level) => lsm_info(level, options.is_bottommost),
+        None => 0,
     }
 }
 

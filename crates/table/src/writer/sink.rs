@@ -27,6 +27,8 @@ pub(super) struct BlockSink {
     scratch: Vec<u8>,
     /// Whether any block is stored compressed.
     pub(super) any_compressed: bool,
+    /// Bytes of data blocks before compression.
+    pub(super) uncompressed_data: u64,
     statistics: Option<Arc<Statistics>>,
 }
 
@@ -50,6 +52,7 @@ impl BlockSink {
             verifier: table.verify_compression.then(|| Decompressor::new(table.format_version)),
             scratch: Vec::new(),
             any_compressed: false,
+            uncompressed_data: 0,
             statistics,
         }
     }
@@ -73,6 +76,7 @@ impl BlockSink {
         compressor: &mut Compressor,
         contents: &mut Vec<u8>,
     ) -> Result<(BlockHandle, bool)> {
+        self.uncompressed_data += contents.len() as u64;
         let kind = self.compress(compressor, contents)?;
         let stored = if kind == CompressionType::None { contents.len() } else { self.scratch.len() };
         let padding = self.padding_before(stored as u64);

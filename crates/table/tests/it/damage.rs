@@ -154,6 +154,13 @@ fn a_damaged_table_that_is_found_whole_is_read_in_every_way() {
     let layouts = [
         BlockBasedTableOptions { format_version: 5, ..with_filters() },
         BlockBasedTableOptions { format_version: 7, index_block_restart_interval: 3, ..with_filters() },
+        BlockBasedTableOptions { format_version: 8, index_block_restart_interval: 3, ..with_filters() },
+        BlockBasedTableOptions {
+            index_type: IndexType::TwoLevel,
+            metadata_block_size: 40,
+            format_version: 8,
+            ..with_filters()
+        },
         BlockBasedTableOptions {
             index_type: IndexType::TwoLevel,
             metadata_block_size: 40,

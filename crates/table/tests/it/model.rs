@@ -136,7 +136,7 @@ fn a_cursor_walks_as_a_sorted_list_does() {
             [(1, 1, 1), (200, 2, 3), (1000, 16, 1), (1 << 20, 16, 16)]
         {
             for index_type in [IndexType::BinarySearch, IndexType::BinarySearchWithFirstKey] {
-                for version in [2, 5, 6] {
+                for version in [2, 5, 6, 8] {
                     let table = BlockBasedTableOptions {
                         block_size,
                         block_restart_interval: restarts,
@@ -242,7 +242,7 @@ fn runs_of_odd_keys_are_those_of_a_sorted_list() {
             index_block_restart_interval: [1, 2, 5][rng.below(3)],
             data_block_index_type: [DataBlockIndexType::BinarySearch, DataBlockIndexType::BinaryAndHash]
                 [usize::from(order.starts_with("level")) * rng.below(2)],
-            format_version: [2, 4, 5, 6, 7][rng.below(5)],
+            format_version: [2, 4, 5, 6, 7, 8, 8][rng.below(7)],
             use_delta_encoding: rng.below(4) > 0,
             ..Default::default()
         };

@@ -48,7 +48,7 @@ pub fn variants() -> Vec<(String, TableBuilderOptions)> {
         CompressionType::Lz4hc,
         CompressionType::Zstd,
     ];
-    for version in 2..=7 {
+    for version in 2..=8 {
         for checksum in checksums {
             for codec in codecs {
                 add(format!("fv{version} {checksum:?} {codec:?}"), &|t, c| {
@@ -58,7 +58,7 @@ pub fn variants() -> Vec<(String, TableBuilderOptions)> {
         }
     }
     for (interval, index_interval) in [(1, 1), (2, 3), (16, 16), (1000, 2)] {
-        for version in [3, 5, 6] {
+        for version in [3, 5, 6, 8] {
             add(format!("restarts {interval} {index_interval} fv{version}"), &|t, _| {
                 t.block_restart_interval = interval;
                 t.index_block_restart_interval = index_interval;
@@ -98,7 +98,7 @@ type Change<'a> = &'a dyn Fn(&mut BlockBasedTableOptions, &mut CompressionType);
 
 /// Indexes and filters in parts, hash indexes, values apart, padding.
 fn add_new_layouts(add: &mut impl FnMut(String, Change<'_>)) {
-    for (version, interval) in [(2, 1), (3, 2), (4, 1), (5, 1), (5, 16), (6, 3), (7, 1)] {
+    for (version, interval) in [(2, 1), (3, 2), (4, 1), (5, 1), (5, 16), (6, 3), (7, 1), (8, 1), (8, 5)] {
         for size in [1, 60, 200, 4096] {
             add(format!("two levels of {size}, every {interval}, fv{version}"), &|t, c| {
                 t.index_type = IndexType::TwoLevel;
@@ -137,6 +137,18 @@ fn add_new_layouts(add: &mut impl FnMut(String, Change<'_>)) {
             if hash {
                 t.data_block_index_type = DataBlockIndexType::BinaryAndHash;
             }
+        });
+        add(format!("values apart, {interval}, {hash}, fv8"), &|t, _| {
+            t.separate_key_value_in_data_block = true;
+            (t.block_restart_interval, t.format_version) = (interval, 8);
+            if hash {
+                t.data_block_index_type = DataBlockIndexType::BinaryAndHash;
+            }
+        });
+        add(format!("first keys, {interval}, fv8"), &|t, _| {
+            (t.index_type, t.format_version) = (IndexType::BinarySearchWithFirstKey, 8);
+            (t.index_block_restart_interval, t.super_block_alignment_size) = (interval, 4096);
+            t.super_block_alignment_space_overhead_ratio = if hash { 4 } else { 0 };
         });
     }
     for interval in [1, 4] {
@@ -337,7 +349,7 @@ fn versions_of_a_key_are_shown_newest_first_across_blocks() {
     }
     let after = internal_key(b"key2", SequenceNumber(1), ValueType::Value);
     entries.push((after, b"other".to_vec()));
-    for version in [2, 5] {
+    for version in [2, 5, 8] {
         let table = BlockBasedTableOptions { block_size: 512, format_version: version, ..Default::default() };
         let (bytes, _) = write_table(builder_options(table), entries.clone()).unwrap();
         let reader = open_bytes(&bytes, with_filters()).unwrap();

@@ -172,6 +172,7 @@ fn only_names_that_both_versions_know_are_written() {
         let allowed = both.contains(name)
             || NEVER_WRITTEN.contains(&name)
             || left_out.contains(&name)
+            || SINCE_11_10.iter().any(|since| since.starts_with(name))
             || keeps_out.contains(&name);
         assert!(allowed, "{name} is not known to both versions");
     }
@@ -392,4 +393,54 @@ fn old_forms_of_values_are_read() {
     cf.validate().unwrap();
     assert_eq!(cf.table.format_version, 2);
     assert_eq!(cf.merge_operator.unwrap().name(), "StringAppendOperator");
+}
+
+/// Options that came between 11.8 and 11.12, as they begin in a file.
+const SINCE_11_10: [&str; 8] = [
+    "periodic_compaction_phase_recovery_percent=",
+    "remote_compaction_manifest_floor=",
+    "use_session_tmp_dir_for_remote_compaction=",
+    "blob_file_writable_file_max_buffer_size=",
+    "auto_skip=",
+    "auto_skip_min_sample_every=",
+    "index_mode=",
+    "optimize_key_common_prefix=",
+];
+
+#[test]
+fn options_of_rocksdb_11_12_are_read_kept_and_written_for_it() {
+    let text = "[Version]\n  rocksdb_version=11.12.0\n  options_file_version=1.1\n\
+        [DBOptions]\n  periodic_compaction_phase_recovery_percent=33\n  remote_compaction_manifest_floor=false\n  \
+        use_session_tmp_dir_for_remote_compaction=true\n\
+        [CFOptions \"default\"]\n  blob_file_writable_file_max_buffer_size=4096\n  \
+        compression_opts={level=3;auto_skip=true;auto_skip_min_sample_every=7;}\n\
+        [TableOptions/BlockBasedTable \"default\"]\n  format_version=8\n  index_mode=kStandardRequired\n  \
+        optimize_key_common_prefix=kEnabled\n";
+    let mut loaded = parse_options(text.as_bytes()).unwrap();
+    let left_out: Vec<&str> = loaded.ignored.iter().map(|(_, name, _)| name.as_str()).collect();
+    assert_eq!(left_out, ["format_version"], "the default target does not read its tables");
+    let check = |loaded: &LoadedOptions| {
+        let (db, family) = (&loaded.db, &loaded.families[0].1);
+        assert_eq!(db.periodic_compaction_phase_recovery_percent, 33);
+        assert!(!db.remote_compaction_manifest_floor && db.use_session_tmp_dir_for_remote_compaction);
+        assert_eq!(family.blob_file_writable_file_max_buffer_size, 4096);
+        let codec = &family.compression_opts;
+        assert_eq!((codec.level, codec.auto_skip, codec.auto_skip_min_sample_every), (3, true, 7));
+        assert_eq!(family.table.index_mode, IndexMode::StandardRequired);
+        assert_eq!(family.table.optimize_key_common_prefix, OptimizeKeyCommonPrefix::Enabled);
+    };
+    check(&loaded);
+    let print = |loaded: &LoadedOptions| {
+        print_options(&loaded.db, loaded.families.iter().map(|(name, options)| (name.as_str(), options)))
+    };
+    for older in [TargetVersion::V7_8, TargetVersion::V11] {
+        loaded.db.compatible_with = older;
+        let saved = print(&loaded);
+        assert!(saved.contains("level=3"));
+        assert!(SINCE_11_10.iter().all(|name| !saved.contains(name)), "{saved}");
+    }
+    loaded.db.compatible_with = TargetVersion::V11_10;
+    let saved = print(&loaded);
+    assert!(SINCE_11_10.iter().all(|name| saved.contains(name)), "{saved}");
+    check(&parse_options(saved.as_bytes()).unwrap());
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 #[test]
 fn options_that_an_older_rocksdb_cannot_read_are_refused_by_name() {
-    use TargetVersion::{V7_8, V8, V10, V11};
+    use TargetVersion::{V7_8, V8, V10, V11, V11_10};
     let without_timestamps = |f: &mut ColumnFamilyOptions| {
         f.comparator = Arc::new(BytewiseComparatorWithU64Ts);
         f.persist_user_defined_timestamps = false;
@@ -14,6 +14,7 @@ fn options_that_an_older_rocksdb_cannot_read_are_refused_by_name() {
         ("format_version=7", V10, |f| f.table.format_version = 7),
         ("separate_key_value_in_data_block", V11, |f| f.table.separate_key_value_in_data_block = true),
         ("persist_user_defined_timestamps=false", V8, without_timestamps),
+        ("format_version=8", V11_10, |f| f.table.format_version = 8),
         ("format_version=5", V7_8, |f| f.table.format_version = 5),
         // Without timestamps the option says nothing.
         ("persist_user_defined_timestamps", V7_8, |f| f.persist_user_defined_timestamps = false),
@@ -43,6 +44,8 @@ fn targets_have_names_and_each_reads_what_the_one_before_reads() {
     for pair in TargetVersion::ALL.windows(2) {
         assert!(Feature::ALL.into_iter().all(|f| !pair[0].reads(f) || pair[1].reads(f)));
     }
-    assert!(Feature::ALL.into_iter().all(|f| TargetVersion::V11.reads(f) && !TargetVersion::V7_8.reads(f)));
+    assert!(
+        Feature::ALL.into_iter().all(|f| TargetVersion::V11_10.reads(f) && !TargetVersion::V7_8.reads(f))
+    );
     assert!(Feature::ALL.windows(2).all(|f| f[0].since() <= f[1].since()), "oldest first");
 }
