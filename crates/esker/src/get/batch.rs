@@ -140,12 +140,7 @@ impl DbInner {
         let sequence = self.read_sequence(options);
         let context = ReadContext { guard: Some(&guard), ..batch.context(0) };
         let mut left = Left::default();
-        let mut named = (keys.len() > FEW_KEYS_OF_MEMTABLES).then(Named::<32>::new);
         for i in 0..keys.len() {
-            if let Some(of) = named.as_mut().and_then(|named| named.before(keys, i)) {
-                left.repeated.push((i as u32, of as u32));
-                continue;
-            }
             let key = LookupKey::new(keys.key(i), sequence);
             if let Some(suspended) = PointSearch::new(super_version.get(), &context, &key)
                 .find(&mut |answer| output.set(i, answer))
@@ -291,9 +286,10 @@ fn count_batch(statistics: &Statistics, keys: u64, (found, bytes): (u64, u64)) {
     statistics.record_tick(Ticker::NumberMultigetKeysFound, found);
 }
 
-/// Up to this many keys are read one by one: sorting them costs more than they could share.
-/// Measured with `cargo run --release -p esker-bench --example batches`.
-const FEW_KEYS: usize = 14;
+/// Up to this many keys are read one by one. Measured with `cargo run --release -p esker-bench
+/// --example batches`: sorted and read together, 2 to 4 keys cost 1.5 to 1.2 of single reads if the
+/// processor has their blocks in its cache. 8 to 12 keys from all over the database cost 0.7.
+const FEW_KEYS: usize = 4;
 
 /// [`FEW_KEYS`] for a batch that searches memtables only. Read together, three keys cost 0.85 of
 /// three single reads if they are in no processor cache. If they are in one, they cost up to 1.2
