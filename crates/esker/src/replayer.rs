@@ -39,6 +39,7 @@ impl Default for ReplayOptions {
 
 /// The answer to a query.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum ReplayedAnswer {
     /// The batch was written.
     Written,

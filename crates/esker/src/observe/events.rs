@@ -131,6 +131,7 @@ pub enum Event<'a> {
 
 /// See [`Event::TableFileCreation`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TableFileCreation<'a> {
     /// The family.
     pub cf_name: &'a str,

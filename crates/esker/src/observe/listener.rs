@@ -119,6 +119,7 @@ pub struct FlushJobInfo {
 
 /// A blob file that a flush or compaction has made.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct BlobFileAdditionInfo {
     /// The file.
     pub blob_file_path: PathBuf,
@@ -132,6 +133,7 @@ pub struct BlobFileAdditionInfo {
 
 /// Blobs that a compaction has made garbage, in one file.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct BlobFileGarbageInfo {
     /// The file.
     pub blob_file_path: PathBuf,

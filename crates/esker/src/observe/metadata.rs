@@ -156,6 +156,7 @@ pub struct ExportImportFilesMetaData {
 
 /// One file that a copy of the database needs: RocksDB's `LiveFileStorageInfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct LiveFileStorageInfo {
     /// Its name in `directory`.
     pub relative_filename: String,
@@ -178,6 +179,7 @@ pub struct LiveFileStorageInfo {
 
 /// The place of a WAL file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum WalFileType {
     /// In the archive: tables hold its entries.
     Archived = 0,
@@ -187,6 +189,7 @@ pub enum WalFileType {
 
 /// A WAL file.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct WalFile {
     /// Path below the WAL directory, with a slash in front: `/000003.log` or
     /// `/archive/000003.log`.

@@ -16,6 +16,7 @@ use std::fmt::Write;
 
 /// One level at the time of the dump.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[non_exhaustive]
 pub struct LevelStats {
     /// Number of files.
     pub num_files: usize,
@@ -29,6 +30,7 @@ pub struct LevelStats {
 
 /// Number of times writers of one family were slowed down or stopped, by cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct StallCounts {
     /// Times that writes were slowed down because too many memtables waited for their flush.
     pub memtable_limit_delays: u64,
@@ -120,6 +122,7 @@ impl StallCounts {
 
 /// Files ingested into a family since the database was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct IngestedFiles {
     /// Bytes of the files.
     pub bytes: u64,
@@ -133,6 +136,7 @@ pub struct IngestedFiles {
 
 /// The blob files of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct BlobFileStats {
     /// Number of files.
     pub files: usize,
@@ -154,6 +158,7 @@ impl BlobFileStats {
 
 /// One family at the time of the dump.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CfStats {
     /// Its name.
     pub name: String,
@@ -438,6 +443,7 @@ impl Row {
 
 /// The whole database at the time of the dump.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[non_exhaustive]
 pub struct DbStats {
     /// Bytes appended to WALs.
     pub wal_bytes_written: u64,

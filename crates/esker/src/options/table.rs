@@ -28,6 +28,7 @@ pub enum OptionKind {
 
 /// One option of the struct `T`.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct OptionInfo<T: 'static> {
     /// RocksDB's name.
     pub name: &'static str,
