@@ -123,6 +123,12 @@ impl Block {
         Ok(block)
     }
 
+    /// Whether the footer and the restarts of these contents fit together. Copies nothing.
+    pub fn has_form(contents: &[u8]) -> bool {
+        let footer = contents.last_chunk::<4>().map_or(0, |footer| u32::from_le_bytes(*footer));
+        footer & EXTENDED == 0 && Self::layout(contents, footer).is_some()
+    }
+
     /// Finds end of entries, values and restarts.
     fn layout(bytes: &[u8], footer: u32) -> Option<Layout> {
         let (mut head, _) = bytes.split_last_chunk::<4>()?;

@@ -20,6 +20,10 @@ use std::collections::BTreeMap;
 /// for a user's property.
 pub const OLDER_VERSIONS: &str = "esker.older.versions";
 
+/// Esker's own property of a table that a repair wrote from the readable part of a damaged one: the
+/// file number of that one, in decimal digits.
+pub const SALVAGED_FROM: &str = "esker.salvaged.from";
+
 /// `rocksdb.block.based.table.index.type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[repr(u32)]

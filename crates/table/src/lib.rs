@@ -30,6 +30,7 @@ pub mod options;
 mod readahead;
 mod reader;
 mod residence;
+pub mod salvage;
 mod scans_ahead;
 mod table_cache;
 pub mod tier;

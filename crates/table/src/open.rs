@@ -66,7 +66,7 @@ impl TableReader {
 fn properties_alone(file: Arc<dyn RandomAccessFile>, file_size: u64) -> Result<TableProperties> {
     let options = TableReaderOptions::new(InternalKeyComparator::default(), Arc::default(), file_size);
     let (tail, footer) = Tail::with_footer(&file, &options)?;
-    let mut source = first_source(&tail, &options, footer);
+    let mut source = first_source(tail.file.clone(), &options, footer);
     source.file = Arc::new(tail);
     let meta_block = source.read(footer.meta_index, BlockKind::Meta, true)?;
     let meta = MetaIndex::parse(meta_block.key_value()?, file_size)?;
@@ -80,7 +80,7 @@ fn in_file(e: Error, path: &Path) -> Error {
 }
 
 fn open_with(tail: Tail, footer: Footer, mut options: TableReaderOptions) -> Result<TableReader> {
-    let mut source = first_source(&tail, &options, footer);
+    let mut source = first_source(tail.file.clone(), &options, footer);
     let tail = Arc::new(tail);
     source.file = tail.clone();
     let meta_block = source.read(footer.meta_index, BlockKind::Meta, true)?;
@@ -227,11 +227,15 @@ impl RandomAccessFile for Tail {
     }
 }
 
-fn first_source(tail: &Tail, options: &TableReaderOptions, footer: Footer) -> BlockSource {
+pub(crate) fn first_source(
+    file: Arc<dyn RandomAccessFile>,
+    options: &TableReaderOptions,
+    footer: Footer,
+) -> BlockSource {
     let table = &options.table_options;
     let high = table.cache_index_and_filter_blocks_with_high_priority;
     BlockSource {
-        file: tail.file.clone(),
+        file,
         file_size: options.file_size,
         guard: footer.guard,
         data_decompressor: Decompressor::new(footer.format_version),
@@ -264,7 +268,11 @@ fn read_properties(source: &BlockSource, meta: &MetaIndex) -> Result<TableProper
     source.read_checked(handle, |stored| parse_properties(source, handle, stored))
 }
 
-fn parse_properties(source: &BlockSource, handle: BlockHandle, stored: Buffer) -> Result<TableProperties> {
+pub(crate) fn parse_properties(
+    source: &BlockSource,
+    handle: BlockHandle,
+    stored: Buffer,
+) -> Result<TableProperties> {
     let mismatch = match source.parse(stored.clone(), handle, BlockKind::Meta, true) {
         Ok(block) => return TableProperties::parse(block.key_value()?).map_err(|e| source.at(e, handle)),
         Err(e) => e,
@@ -335,7 +343,10 @@ fn check_unique_id(p: &TableProperties, options: &TableReaderOptions) -> Result<
 }
 
 /// The sequence number of all entries, if the file was ingested with one.
-fn global_seqno(p: &TableProperties, largest: Option<SequenceNumber>) -> Result<Option<SequenceNumber>> {
+pub(crate) fn global_seqno(
+    p: &TableProperties,
+    largest: Option<SequenceNumber>,
+) -> Result<Option<SequenceNumber>> {
     let written = p.external_sst_file_global_seqno.unwrap_or(0);
     if p.external_sst_file_version.unwrap_or(0) < 2 {
         return match written {
@@ -365,7 +376,7 @@ fn identity(p: &TableProperties) -> (u64, u64) {
 }
 
 /// Snappy and bzip2 have no dictionaries: the block may be there, and is ignored.
-fn uses_dictionary(p: &TableProperties) -> bool {
+pub(crate) fn uses_dictionary(p: &TableProperties) -> bool {
     let without = [CompressionType::Snappy, CompressionType::Bzip2, CompressionType::None];
     !without.iter().any(|t| t.property_name() == p.compression_name)
 }
@@ -413,7 +424,10 @@ fn read_deleted_runs(
     spans.map(Some).map_err(|e| source.at(e, handle))
 }
 
-fn range_tombstones(block: &Block, global_seqno: Option<SequenceNumber>) -> Result<Vec<RangeTombstone>> {
+pub(crate) fn range_tombstones(
+    block: &Block,
+    global_seqno: Option<SequenceNumber>,
+) -> Result<Vec<RangeTombstone>> {
     let mut tombstones = Vec::new();
     let mut cursor = BlockCursor::new();
     cursor.seek_to_first(block)?;

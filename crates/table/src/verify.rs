@@ -189,7 +189,7 @@ impl TableReader {
 
 /// Checks that the internal key is well-formed and not newer than `newest`. A timed value must have
 /// its time: no read would accept the value without one.
-fn check_entry(internal_key: &[u8], value: &[u8], newest: SequenceNumber) -> Result<()> {
+pub(crate) fn check_entry(internal_key: &[u8], value: &[u8], newest: SequenceNumber) -> Result<()> {
     let entry = ParsedInternalKey::parse(internal_key)?;
     if entry.sequence > newest {
         return Err(too_new(&format_args!("'{}'", internal_key.escape_ascii()), entry.sequence, newest));

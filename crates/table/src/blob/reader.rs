@@ -305,6 +305,43 @@ impl BlobFileReader {
     }
 }
 
+/// The value of `user_key` at `location` in a blob file whose header, footer or other records are
+/// damaged. The checksum of key and value decides; if one bit of that checksum is flipped, it still
+/// counts as right.
+/// # Errors
+/// `Corruption` and `IoError` name file and offset · `NotSupported`: a codec that is not here.
+pub fn salvage_value(
+    file: &dyn RandomAccessFile,
+    user_key: &[u8],
+    location: &BlobLocation,
+) -> Result<Vec<u8>> {
+    let at = |e: Error| e.at(format_args!("{} at offset {}", file.path().display(), location.offset));
+    let before = (RECORD_HEADER_BYTES + user_key.len()) as u64;
+    let from = location.offset.checked_sub(before).filter(|from| *from >= HEADER_BYTES as u64);
+    let end = location.offset.checked_add(location.size);
+    let (Some(from), Some(end)) = (from, end) else {
+        return Err(at(Error::corruption("a blob index points outside of its file")));
+    };
+    let size = file.size().map_err(at)?;
+    if end > size {
+        return Err(at(Error::corruption(format!("the blob ends at {end}, its file at {size}"))));
+    }
+    let bytes = usize::try_from(end - from).map_err(|_| at(Error::corruption("a blob is too large")))?;
+    let mut record = vec![0; bytes];
+    read_exactly(file, from, &mut record).map_err(at)?;
+    let (header, rest) = record.split_at(RECORD_HEADER_BYTES);
+    let (key, stored) = rest.split_at(user_key.len());
+    let said = header.last_chunk().map_or(0, |crc| u32::from_le_bytes(*crc));
+    let flipped = said ^ BlobRecordHeader::of(user_key, stored).blob_crc;
+    if key != user_key || flipped.count_ones() > 1 {
+        return Err(at(Error::corruption("checksum mismatch in a blob")));
+    }
+    match CompressionType::from_u8(location.compression)? {
+        CompressionType::None => Ok(stored.to_vec()),
+        codec => Decompressor::new(2).decompress(codec, stored).map_err(at),
+    }
+}
+
 /// Repeats a read that found damage: the medium may be whole.
 /// # Errors
 /// The first error, if it is not damage or the second read fails too.

@@ -19,6 +19,7 @@ mod options;
 mod read_again;
 mod read_ahead;
 mod rebuild;
+mod salvage;
 mod speed;
 mod sst_dump;
 mod util;
