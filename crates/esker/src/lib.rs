@@ -192,7 +192,7 @@ pub use options::{
     ImportColumnFamilyOptions, IngestExternalFileOptions, MultiScanArgs, Options, RangeOpt, ReadOptions,
     ReadTier, WaitForCompactOptions, WalReadOptions, WalRecoveryMode, WriteOptions,
 };
-pub use repair::{RepairSummary, repair_db};
+pub use repair::{MissingKeys, RepairOptions, RepairSummary, SalvagedTable, repair_db, repair_db_with};
 pub use replayer::{ReplayOptions, ReplayedAnswer, ReplayedQuery, Replayer};
 pub use scan::{DbIterator, Entries, EntryCursor, KeyRange, KeyValue, MultiScan, Scan};
 pub use snapshot::Snapshot;

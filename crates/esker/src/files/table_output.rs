@@ -24,7 +24,7 @@ use esker_env::{Env, StopWatch, WritableFile};
 use esker_format::compression::CompressionType;
 use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::key::{self, InternalKeyComparator};
-use esker_format::properties::OLDER_VERSIONS;
+use esker_format::properties::{OLDER_VERSIONS, SALVAGED_FROM};
 use esker_format::range_del::RangeTombstone;
 use esker_format::version_edit::FileMetaData;
 use esker_format::wide_column::stored::for_each_blob;
@@ -154,6 +154,8 @@ pub(crate) struct TableOutput {
     /// Collectors of the family's factories.
     collectors: Vec<Box<dyn TablePropertiesCollector>>,
     older_versions: u64,
+    /// The damaged table whose readable entries this one gets.
+    salvaged_from: Option<FileNumber>,
     /// Checksum of the whole file, with `file_checksum_gen_factory`.
     checksum: Option<PendingChecksum>,
 }
@@ -267,12 +269,18 @@ impl TableOutput {
             checksum,
             collectors: collectors(context, table.level),
             older_versions: 0,
+            salvaged_from: None,
         })
     }
 
     /// Records the number of entries that follow a newer entry of the same user key.
     pub(crate) fn set_older_versions(&mut self, count: u64) {
         self.older_versions = count;
+    }
+
+    /// Records that the table replaces a damaged one, as the property [`SALVAGED_FROM`].
+    pub(crate) fn set_salvaged_from(&mut self, number: FileNumber) {
+        self.salvaged_from = Some(number);
     }
 
     /// Shows an entry to the collectors.
@@ -295,6 +303,8 @@ impl TableOutput {
     fn finish_collectors(&mut self) -> Result<bool> {
         let older_versions = self.older_versions.to_string();
         let mut properties = vec![(OLDER_VERSIONS.into(), older_versions.into_bytes())];
+        let from = self.salvaged_from.map(|number| (SALVAGED_FROM.into(), number.0.to_string().into_bytes()));
+        properties.extend(from);
         for collector in &mut self.collectors {
             properties.extend(collector.finish()?);
         }

@@ -23,8 +23,11 @@
 //! `db/repair.cc`.
 
 mod order;
+mod salvage;
 mod scan;
 mod wals;
+
+pub use salvage::{MissingKeys, SalvagedTable};
 
 use crate::db::{self, ColumnFamilyDescriptor};
 use crate::files::{LOST, names_if_there, other_directories, take_directories};
@@ -41,8 +44,45 @@ use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData, VersionEdit};
 use esker_table::OpenFiles;
 use order::unsure_pairs;
+use salvage::BlobHealth;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+
+/// Ways to repair a database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepairOptions {
+    /// Replace each damaged table by a table of its readable entries, instead of giving it up. A
+    /// data block is readable if its checksum holds, as stored or with one bit flipped back. Values
+    /// in damaged blob files move into the new tables. The summary names the keys that may be
+    /// missing.
+    pub salvage: bool,
+    /// Change nothing, and return what a repair would find. It takes no lock: the database must not
+    /// be open. Tables that a repair would write have no numbers in the summary, and their order is
+    /// not told.
+    pub dry_run: bool,
+}
+
+impl RepairOptions {
+    /// The default: damaged tables are given up.
+    pub fn new() -> RepairOptions {
+        RepairOptions::default()
+    }
+
+    /// Sets [`salvage`](Self::salvage).
+    #[must_use]
+    pub fn salvage(mut self, salvage: bool) -> RepairOptions {
+        self.salvage = salvage;
+        self
+    }
+
+    /// Sets [`dry_run`](Self::dry_run).
+    #[must_use]
+    pub fn dry_run(mut self, dry_run: bool) -> RepairOptions {
+        self.dry_run = dry_run;
+        self
+    }
+}
 
 /// The result of a repair.
 #[derive(Clone, Debug, Default)]
@@ -56,12 +96,19 @@ pub struct RepairSummary {
     pub families_renamed: Vec<(ColumnFamilyId, String, String)>,
     /// Tables that were readable.
     pub tables_kept: Vec<FileNumber>,
-    /// Tables that the MANIFEST had dropped already, now in `lost`. They count only if all tables
+    /// Tables that the MANIFEST had dropped already, or that an earlier repair has replaced, now in
+    /// `lost`. They count only if all tables
     /// of the family that the MANIFEST's readable part names are readable. Tables of dropped
     /// families are included.
     pub tables_obsolete: Vec<FileNumber>,
     /// Unreadable tables, now in `lost`, with the error.
     pub tables_lost: Vec<(FileNumber, Error)>,
+    /// Tables without an end that the MANIFEST, which is readable to its end, never named; now in
+    /// `lost`, with the errors. A crash ended their writing, and their entries are in other files.
+    /// With [`RepairOptions::salvage`] only; otherwise they are among `tables_lost`.
+    pub tables_unfinished: Vec<(FileNumber, Error)>,
+    /// Damaged tables, and what was kept of them; with [`RepairOptions::salvage`] only.
+    pub tables_salvaged: Vec<SalvagedTable>,
     /// Pairs of tables whose keys and sequence numbers both overlap. For keys in both, a `get`
     /// takes the value from the table with the larger newest sequence number, which may be the
     /// older value. Scans and compactions use each entry's own sequence number, so a
@@ -72,7 +119,7 @@ pub struct RepairSummary {
     /// family.
     pub order_unsure: Vec<(FileNumber, FileNumber)>,
     /// Blob files that cannot be read to their end, now in `lost`, with the error. Their values are
-    /// lost.
+    /// lost, except for those that [`RepairOptions::salvage`] has moved into tables.
     pub blobs_lost: Vec<(FileNumber, Error)>,
     /// WALs that were converted, now in `lost`.
     pub wals: Vec<FileNumber>,
@@ -92,6 +139,33 @@ pub struct RepairSummary {
     pub last_sequence: SequenceNumber,
 }
 
+impl RepairSummary {
+    /// Whether entries may be lost, or deletions: deleted keys may then be visible again.
+    pub fn has_losses(&self) -> bool {
+        let has_salvaged = !self.tables_salvaged.is_empty();
+        !self.tables_lost.is_empty()
+            || self.tables_salvaged.iter().any(SalvagedTable::has_losses)
+            || (!self.blobs_lost.is_empty() && !has_salvaged)
+            || !self.wals_damaged.is_empty()
+            || self.wal_records_without_family > 0
+            || !self.prepared_transactions_lost.is_empty()
+    }
+}
+
+/// [`repair_db_with`] the default [`RepairOptions`].
+/// # Errors
+/// `InvalidArgument`: a table was written with another comparator than its family's options name
+/// (both are in the message), the OPTIONS file names a `wal_dir` with WALs and `options` do not, or
+/// `db_paths` or `cf_paths` lack a path with tables; nothing was changed · `IoError`: repair again
+/// after removing its cause.
+pub fn repair_db(
+    options: &Options,
+    path: impl AsRef<Path>,
+    families: &[ColumnFamilyDescriptor],
+) -> Result<RepairSummary> {
+    repair_db_with(&RepairOptions::new(), options, path, families)
+}
+
 /// Makes a new MANIFEST for the database in `path` from its tables and WALs. `families` lists the
 /// families whose options differ from `options.cf`; all families that tables or a readable part of
 /// the old MANIFEST name are restored under their ids. The database must not be open.
@@ -100,7 +174,8 @@ pub struct RepairSummary {
 /// (both are in the message), the OPTIONS file names a `wal_dir` with WALs and `options` do not, or
 /// `db_paths` or `cf_paths` lack a path with tables; nothing was changed · `IoError`: repair again
 /// after removing its cause.
-pub fn repair_db(
+pub fn repair_db_with(
+    how: &RepairOptions,
     options: &Options,
     path: impl AsRef<Path>,
     families: &[ColumnFamilyDescriptor],
@@ -119,10 +194,16 @@ pub fn repair_db(
     if !fs.file_exists(&path)? {
         return Err(Error::invalid_argument(format!("{}: does not exist", path.display())));
     }
-    let lock = fs.lock_file(&file_name::lock_file_name(&path))?;
+    let lock = match how.dry_run {
+        true => None,
+        false => Some(fs.lock_file(&file_name::lock_file_name(&path))?),
+    };
     let wal_dir = db_options.wal_dir.clone().unwrap_or_else(|| path.clone());
     let info_log = db_options.info_log.clone().unwrap_or_else(|| Arc::new(NoInfoLog));
     let mut repair = Repair {
+        how: how.clone(),
+        blob_files: BlobHealth::default(),
+        replaced: BTreeMap::new(),
         numbers: Numbers::new(FileNumber(1), SequenceNumber::ZERO),
         default_options,
         described,
@@ -148,7 +229,9 @@ pub fn repair_db(
         )?;
     }
     let found = repair.find_files()?;
-    repair.db_id = db::load_or_create_identity(&repair.options, repair.fs.as_ref(), &repair.path)?;
+    if !how.dry_run {
+        repair.db_id = db::load_or_create_identity(&repair.options, repair.fs.as_ref(), &repair.path)?;
+    }
     let others = repair.other_directories();
     for directory in &others {
         if !repair.fs.file_exists(directory)? {
@@ -157,14 +240,21 @@ pub fn repair_db(
             return Err(Error::invalid_argument(what).at(directory.display()));
         }
     }
-    take_directories(repair.fs.as_ref(), &repair.path, &others, &repair.numbers)?;
+    if !how.dry_run {
+        take_directories(repair.fs.as_ref(), &repair.path, &others, &repair.numbers)?;
+    }
     repair.family(ColumnFamilyId::DEFAULT, "default")?;
     repair.names_from_manifests(&found)?;
     repair.scan_tables(&found)?;
     repair.leave_out_obsolete_tables();
     repair.convert_wals(&found)?;
     repair.scan_blobs(&found)?;
+    repair.find_what_may_reappear();
     repair.name_families();
+    if how.dry_run {
+        repair.edits();
+        return Ok(repair.summary);
+    }
     repair.archive_obsolete_tables(&found)?;
     repair.write_manifest()?;
     repair.archive(&found)?;
@@ -174,6 +264,11 @@ pub fn repair_db(
 
 /// A repair in progress.
 struct Repair {
+    how: RepairOptions,
+    /// With `salvage`: the state of all blob files.
+    blob_files: BlobHealth,
+    /// Tables of an earlier repair, with the tables that they replace.
+    replaced: BTreeMap<FileNumber, FileNumber>,
     options: DbOptions,
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
@@ -210,6 +305,8 @@ struct Flushed {
     dropped: BTreeSet<ColumnFamilyId>,
     /// The oldest readable timestamp of each family that has one.
     full_history_ts_low: BTreeMap<ColumnFamilyId, Vec<u8>>,
+    /// Whether this is the MANIFEST in force, read to its end.
+    is_complete: bool,
 }
 
 impl Flushed {
@@ -271,11 +368,24 @@ struct Found {
 
 impl Repair {
     /// Whether every table of the family that the readable part of the MANIFEST names could be
-    /// read. If so, the MANIFEST's drops of other tables of the family are believed.
+    /// read completely.
+    fn has_all_entries_of(&self, family: ColumnFamilyId) -> bool {
+        let without_losses = self.summary.tables_salvaged.iter().filter(|table| !table.has_losses());
+        self.has_tables_of(family, without_losses.map(|table| table.number))
+    }
+
+    /// Whether every table of the family that the readable part of the MANIFEST names could be
+    /// read, at least in part. If so, the MANIFEST's drops of other tables of the family are
+    /// believed.
     fn has_all_tables_of(&self, family: ColumnFamilyId) -> bool {
-        let kept: BTreeSet<_> = self.summary.tables_kept.iter().collect();
+        let salvaged = self.summary.tables_salvaged.iter().filter(|table| table.entries > 0);
+        self.has_tables_of(family, salvaged.map(|table| table.number))
+    }
+
+    fn has_tables_of(&self, family: ColumnFamilyId, salvaged: impl Iterator<Item = FileNumber>) -> bool {
+        let there: BTreeSet<_> = self.summary.tables_kept.iter().copied().chain(salvaged).collect();
         let mut named = self.flushed.tables.iter().filter(|(_, of)| **of == family);
-        named.all(|(table, _)| kept.contains(table))
+        named.all(|(table, _)| there.contains(table))
     }
 
     /// Leaves out tables that a compaction has replaced. They would add operands that the new table
@@ -321,6 +431,11 @@ impl Repair {
             if let Some((FileType::Wal, number)) = parse_file_name(&name) {
                 found.wals.insert(number, self.wal_dir.clone());
                 self.numbers.mark_used(number);
+            }
+        }
+        for directory in self.other_directories().iter().chain([&self.path]) {
+            for name in names_if_there(self.fs.as_ref(), &directory.join(LOST))? {
+                parse_file_name(&name).into_iter().for_each(|(_, number)| self.numbers.mark_used(number));
             }
         }
         found.tables.sort_unstable();
@@ -383,10 +498,21 @@ impl Repair {
         }
     }
 
-    /// Writes the MANIFEST and puts it in force: all tables in level 0, in the order of their
-    /// sequence numbers.
+    /// Writes the MANIFEST and puts it in force.
     fn write_manifest(&mut self) -> Result<()> {
         let manifest_number = self.numbers.new_file_number();
+        let edits = self.edits();
+        for directory in self.other_directories() {
+            self.fs.new_directory(&directory)?.fsync()?;
+        }
+        let mut options = VersionSetOptions::new(self.fs.clone(), self.path.clone());
+        options.use_fsync = self.options.use_fsync;
+        write_manifest(&options, manifest_number, &edits)
+    }
+
+    /// The edits of the new MANIFEST: all tables in level 0, in the order of their sequence
+    /// numbers.
+    fn edits(&mut self) -> Vec<VersionEdit> {
         let log_number = self.numbers.new_file_number();
         let mut last_sequence = self.numbers.last_sequence();
         let ids = self.families.keys().chain(&self.flushed.dropped);
@@ -435,12 +561,7 @@ impl Repair {
             ..VersionEdit::default()
         });
         self.summary.last_sequence = last_sequence;
-        for directory in self.other_directories() {
-            self.fs.new_directory(&directory)?.fsync()?;
-        }
-        let mut options = VersionSetOptions::new(self.fs.clone(), self.path.clone());
-        options.use_fsync = self.options.use_fsync;
-        write_manifest(&options, manifest_number, &edits)
+        edits
     }
 
     /// Moves tables that the old MANIFEST has dropped into `lost`, before the new MANIFEST is in
@@ -456,7 +577,10 @@ impl Repair {
 
     /// Moves all other files that the repaired database does not use into `lost`.
     fn archive(&self, found: &Found) -> Result<()> {
-        let lost: BTreeSet<_> = self.summary.tables_lost.iter().map(|(number, _)| number).collect();
+        let lost = self.summary.tables_lost.iter().map(|(number, _)| number);
+        let salvaged = self.summary.tables_salvaged.iter().map(|table| &table.number);
+        let unfinished = self.summary.tables_unfinished.iter().map(|(number, _)| number);
+        let lost: BTreeSet<_> = lost.chain(salvaged).chain(unfinished).collect();
         for (_, path) in found.tables.iter().filter(|(number, _)| lost.contains(number)) {
             self.move_to_lost(path)?;
         }

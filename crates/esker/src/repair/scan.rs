@@ -1,5 +1,6 @@
 //! Reads tables, blob files and old MANIFESTs for a repair.
 
+use super::salvage::{DamagedTable, replaced_by};
 use super::{Family, Flushed, Found, Repair};
 use crate::merge::compaction_iter::BlobTally;
 use crate::merge::timestamps::{stored_tombstones, table_iter};
@@ -44,15 +45,7 @@ impl Repair {
             self.families.iter().map(|(id, family)| (*id, family.blobs_named())).collect();
         for (number, path) in &found.blobs {
             let number = *number;
-            let scanned =
-                self.fs.new_random_access_file(path).and_then(BlobFileReader::open).and_then(|reader| {
-                    let mut bytes = 0;
-                    reader.for_each_record(&mut |record| {
-                        bytes += record_bytes(record.user_key.len(), record.stored.len() as u64);
-                        Ok(())
-                    })?;
-                    Ok((reader.header().column_family, reader.blob_count(), bytes))
-                });
+            let scanned = self.scan_blob(path);
             let needed =
                 |id| named.get(id).filter(|named| named.oldest.is_some_and(|oldest| oldest <= number));
             match scanned {
@@ -77,6 +70,19 @@ impl Repair {
             }
         }
         Ok(())
+    }
+
+    /// Reads a blob file to its end. Returns its family, and number and bytes of its records.
+    /// # Errors
+    /// `Corruption`, `NotSupported`, `IoError`.
+    pub(super) fn scan_blob(&self, path: &Path) -> Result<(ColumnFamilyId, u64, u64)> {
+        let reader = self.fs.new_random_access_file(path).and_then(BlobFileReader::open)?;
+        let mut bytes = 0;
+        reader.for_each_record(&mut |record| {
+            bytes += record_bytes(record.user_key.len(), record.stored.len() as u64);
+            Ok(())
+        })?;
+        Ok((reader.header().column_family, reader.blob_count(), bytes))
     }
 
     /// Reads the old MANIFEST: names of families (for those with WAL entries but no table), and the
@@ -108,8 +114,12 @@ impl Repair {
         };
         let newest_first = found.manifests.iter().rev().copied().filter(|number| Some(*number) != in_force);
         let mut best = None;
+        let newest = in_force.or(found.manifests.last().copied());
         for number in in_force.into_iter().chain(newest_first) {
-            let said = self.read_manifest_file(number)?;
+            let mut said = self.read_manifest_file(number)?;
+            if let Some(said) = &mut said {
+                said.flushed.is_complete &= said.is_whole && Some(number) == newest;
+            }
             if said.as_ref().is_some_and(|said| said.is_whole) {
                 return Ok(said);
             }
@@ -129,7 +139,11 @@ impl Repair {
         loop {
             let edit = match manifest.next_edit() {
                 Err(e) if is_of_reading(&e) => return Err(without_it(e)),
-                Err(_) | Ok(None) => return Ok(Some(said)),
+                Err(_) => return Ok(Some(said)),
+                Ok(None) => {
+                    said.flushed.is_complete = true;
+                    return Ok(Some(said));
+                }
                 Ok(Some(edit)) => edit,
             };
             if let Some(name) = &edit.column_family_add {
@@ -171,10 +185,17 @@ impl Repair {
     /// contents.
     pub(super) fn scan_tables(&mut self, found: &Found) -> Result<()> {
         self.check_path_ids(found)?;
+        if self.how.salvage {
+            self.check_blobs(found)?;
+        }
+        let mut damaged = Vec::new();
         for (number, path) in &found.tables {
             match self.scan_table(*number, path) {
                 Ok(true) => self.summary.tables_kept.push(*number),
                 Ok(false) => self.summary.tables_obsolete.push(*number),
+                Err(error) if is_of_contents(&error) && self.how.salvage => {
+                    damaged.push(DamagedTable { number: *number, path: path.clone(), error });
+                }
                 Err(e) if is_of_contents(&e) => {
                     esker_base::info_log!(self.info_log, Warn, "Table #{number} is lost: {e}");
                     self.summary.tables_lost.push((*number, e));
@@ -182,6 +203,15 @@ impl Repair {
                 Err(e) => return Err(e),
             }
         }
+        let lost = std::mem::take(&mut self.summary.tables_lost);
+        for (number, error) in lost {
+            match self.is_replaced(number) {
+                true => self.summary.tables_obsolete.push(number),
+                false => self.summary.tables_lost.push((number, error)),
+            }
+        }
+        self.salvage_tables(damaged)?;
+        self.settle_replaced();
         Ok(())
     }
 
@@ -190,14 +220,57 @@ impl Repair {
         let file_size = self.fs.file_size(path)?;
         let file = self.fs.new_random_access_file(path)?;
         let properties = TableReader::properties_of(file.clone(), file_size)?;
-        let own_id = unique_id(&properties.db_id, &properties.db_session_id, properties.orig_file_number);
+        let own_id = own_unique_id(&properties);
         let named = self.flushed.named.get(&number).filter(|(_, said)| {
             said.file_size == file_size && (said.unique_id.is_none() || said.unique_id == own_id)
         });
         let named = named.map(|(family, said)| (*family, said.largest_seqno));
-        let id = named.map_or_else(|| family_of(&properties), |(family, _)| Ok(family))?;
-        if self.flushed.dropped.contains(&id) {
+        let Some(id) = self.family_of_table(path, &properties, named.map(|(family, _)| family))? else {
             return Ok(false);
+        };
+        let family = &self.families[&id];
+        let icmp = InternalKeyComparator::new(family.descriptor.options.comparator.clone());
+        let table_options = Arc::new(family.descriptor.options.table.clone());
+        let mut options = TableReaderOptions::new(icmp.clone(), table_options, file_size);
+        options.file_number = number;
+        options.largest_seqno = named.map(|(_, largest_seqno)| largest_seqno);
+        if named.is_none()
+            && properties.external_sst_file_version.is_some()
+            && properties.external_sst_file_global_seqno.unwrap_or(0) == 0
+        {
+            self.of_unknown_age.insert(number);
+        }
+        let reader = TableReader::open(file, options)?;
+        reader.verify(&mut |_| true)?;
+        let (mut meta, blobs) = describe(&reader, &icmp, number, file_size)?;
+        self.blob_damage(&blobs)?;
+        let family = self.families.get_mut(&id).expect("asked for above");
+        let path_id = family.paths.id_of(path.parent().unwrap_or(path));
+        check_place(path, path_id.is_some())?;
+        meta.path_id = path_id.unwrap_or(0);
+        if icmp.timestamp_size() > 0 {
+            // The family continues as it was: new tables store timestamps if the old ones do.
+            family.descriptor.options.persist_user_defined_timestamps = !reader.lacks_timestamps();
+        }
+        family.tables.push(meta);
+        family.references.insert(number, blobs);
+        self.replaced.extend(replaced_by(&properties).map(|from| (number, from)));
+        Ok(true)
+    }
+
+    /// The family of a table, which the MANIFEST gives as `named`; `None` if it was dropped.
+    /// # Errors
+    /// `Corruption`: table and family contradict each other · `InvalidArgument`: the table was
+    /// written with another comparator than its family's.
+    pub(super) fn family_of_table(
+        &mut self,
+        path: &Path,
+        properties: &TableProperties,
+        named: Option<ColumnFamilyId>,
+    ) -> Result<Option<ColumnFamilyId>> {
+        let id = named.map_or_else(|| family_of(properties), Ok)?;
+        if self.flushed.dropped.contains(&id) {
+            return Ok(None);
         }
         let known = self.families.get(&id).map(|f| f.descriptor.name.clone());
         let name = known.unwrap_or_else(|| properties.column_family_name.clone());
@@ -212,8 +285,7 @@ impl Repair {
             ))
             .at(path.display()));
         }
-        let family = self.family(id, &name)?;
-        let comparator = family.descriptor.options.comparator.clone();
+        let comparator = &self.family(id, &name)?.descriptor.options.comparator;
         if !properties.comparator_name.is_empty() && properties.comparator_name != comparator.name() {
             return Err(Error::invalid_argument(format!(
                 "column family '{name}' was written with comparator {}, and the options say {}",
@@ -222,38 +294,14 @@ impl Repair {
             ))
             .at(path.display()));
         }
-        let icmp = InternalKeyComparator::new(comparator);
-        let table_options = Arc::new(family.descriptor.options.table.clone());
-        let mut options = TableReaderOptions::new(icmp.clone(), table_options, file_size);
-        options.file_number = number;
-        options.largest_seqno = named.map(|(_, largest_seqno)| largest_seqno);
-        if named.is_none()
-            && properties.external_sst_file_version.is_some()
-            && properties.external_sst_file_global_seqno.unwrap_or(0) == 0
-        {
-            self.of_unknown_age.insert(number);
-        }
-        let reader = TableReader::open(file, options)?;
-        reader.verify(&mut |_| true)?;
-        let (mut meta, blobs) = describe(&reader, &icmp, number, file_size)?;
-        let family = self.families.get_mut(&id).expect("asked for above");
-        let path_id = family.paths.id_of(path.parent().unwrap_or(path));
-        check_place(path, path_id.is_some())?;
-        meta.path_id = path_id.unwrap_or(0);
-        if icmp.timestamp_size() > 0 {
-            // The family continues as it was: new tables store timestamps if the old ones do.
-            family.descriptor.options.persist_user_defined_timestamps = !reader.lacks_timestamps();
-        }
-        family.tables.push(meta);
-        family.references.insert(number, blobs);
-        Ok(true)
+        Ok(Some(id))
     }
 }
 
 /// Checks that a file is in a directory of its family.
 /// # Errors
 /// `InvalidArgument` names the file.
-fn check_place(path: &Path, is_of_family: bool) -> Result<()> {
+pub(super) fn check_place(path: &Path, is_of_family: bool) -> Result<()> {
     if is_of_family {
         return Ok(());
     }
@@ -262,7 +310,7 @@ fn check_place(path: &Path, is_of_family: bool) -> Result<()> {
 }
 
 /// Whether the error concerns the file's contents, and not this attempt to read it.
-fn is_of_contents(error: &Error) -> bool {
+pub(super) fn is_of_contents(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotSupported)
 }
 
@@ -280,6 +328,11 @@ impl Family {
         of_tables.for_each(|tally| references.merge(tally));
         BlobsNamed { oldest, references }
     }
+}
+
+/// The table's unique id, if its properties give one.
+pub(super) fn own_unique_id(properties: &TableProperties) -> Option<[u64; 2]> {
+    unique_id(&properties.db_id, &properties.db_session_id, properties.orig_file_number)
 }
 
 /// The family for which a table was written; the default family if the table does not say.
@@ -345,7 +398,7 @@ fn describe(
         oldest_ancestor_time: properties.creation_time,
         file_creation_time: properties.file_creation_time,
         oldest_blob_file_number: oldest_blob_file,
-        unique_id: unique_id(&properties.db_id, &properties.db_session_id, properties.orig_file_number),
+        unique_id: own_unique_id(properties),
         user_defined_timestamps_not_persisted: reader.lacks_timestamps(),
         ..FileMetaData::default()
     };

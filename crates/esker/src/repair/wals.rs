@@ -2,7 +2,7 @@
 //! not on the number of families. All memtables together stay near the bound of the write buffer
 //! manager.
 
-use super::{Family, Found, Repair, RepairSummary};
+use super::{Family, Found, Repair, RepairSummary, SalvagedTable};
 use crate::cf::MemTableLimits;
 use crate::db;
 use crate::files::OutputContext;
@@ -52,7 +52,7 @@ impl Repair {
         for (id, family) in &self.families {
             let mut replayed = self.start(family);
             // If a table is lost, the WALs may hold the only copy of its entries.
-            if self.has_all_tables_of(*id) {
+            if self.has_all_entries_of(*id) {
                 replayed.flushed_before = self.flushed.log_numbers.get(id).copied().unwrap_or_default();
             }
             families.insert(*id, replayed);
@@ -95,7 +95,8 @@ impl Repair {
                 &self.open_files,
             ),
             old,
-            no_table_lost: self.summary.tables_lost.is_empty(),
+            no_table_lost: self.summary.tables_lost.is_empty()
+                && !self.summary.tables_salvaged.iter().any(SalvagedTable::has_losses),
             flushed_before: FileNumber(0),
             limits: MemTableLimits::of(&family.descriptor.options),
         }
@@ -193,6 +194,9 @@ impl Repair {
         let fresh =
             new_memtable(&self.options, &replayed.icmp, options, replayed.mem.id() + 1, SequenceNumber::ZERO);
         let full = std::mem::replace(&mut replayed.mem, fresh);
+        if self.how.dry_run {
+            return Ok(());
+        }
         full.mark_immutable();
         let output = OutputContext {
             env: &self.options.env,

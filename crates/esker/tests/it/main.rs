@@ -71,6 +71,7 @@ mod read_options;
 mod refused_writes;
 mod remote_compaction;
 mod repair;
+mod salvage;
 mod scan_histories;
 mod scrub;
 mod secondary;

@@ -179,11 +179,7 @@ enum Command {
         to: String,
     },
     /// Makes a new MANIFEST from tables and WALs; unusable files go into the directory lost
-    Repair {
-        /// Print the findings even if nothing is lost
-        #[arg(long)]
-        verbose: bool,
-    },
+    Repair(repair::RepairFlags),
     /// Makes a copy of the database at this point in time, by hard links
     Checkpoint {
         /// Directory that does not exist yet
@@ -237,7 +233,7 @@ fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> C
         }
         Command::ListColumnFamilies => return admin::list_column_families(common, host, out),
         Command::Restore(options) => return admin::restore(common, options, host, out),
-        Command::Repair { verbose } => return repair::repair(common, *verbose, host, out),
+        Command::Repair(flags) => return repair::repair(common, flags, host, out),
         _ => {}
     }
     let mut session = Session::new(common, host)?;
@@ -271,7 +267,7 @@ fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> C
         | Command::ManifestDump(_)
         | Command::FileChecksumDump { .. }
         | Command::ListColumnFamilies
-        | Command::Repair { .. }
+        | Command::Repair(_)
         | Command::Restore(_) => Ok(()),
     }
 }

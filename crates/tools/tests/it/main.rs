@@ -16,5 +16,6 @@ mod explain;
 mod ldb;
 mod peers;
 mod run;
+mod salvage;
 mod sst_dump;
 mod verify;

@@ -40,6 +40,11 @@ impl BlobTally {
         self.0.get(&number).copied().unwrap_or_default()
     }
 
+    /// The files that hold the records.
+    pub(crate) fn files(&self) -> impl Iterator<Item = FileNumber> {
+        self.0.keys().copied()
+    }
+
     /// Adds another count to this one.
     pub(crate) fn merge(&mut self, other: &BlobTally) {
         for (number, (count, bytes)) in &other.0 {
