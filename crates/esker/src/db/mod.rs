@@ -30,6 +30,7 @@ mod leftovers;
 mod live_files;
 mod log_header;
 mod maintenance;
+mod merge_operands;
 mod metadata_reads;
 mod multi_get;
 mod open;

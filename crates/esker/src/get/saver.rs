@@ -197,9 +197,22 @@ impl Saver {
         EncodedColumns::parse(&whole)?.with_default_value(&merged).map(PinnedBytes::from_vec)
     }
 
-    #[cold]
-    fn finish_slowly(self, with: &AnswerFinish<'_>) -> Result<Option<PinnedBytes>> {
-        let base = match &self.state {
+    /// The base value, if there is one, and the operands over it, oldest first.
+    /// # Errors
+    /// `Corruption` for a damaged entry · those of reading a blob file.
+    pub(crate) fn into_operands(mut self, with: &AnswerFinish<'_>) -> Result<Vec<PinnedBytes>> {
+        let base = self.base(with)?;
+        if let State::Failed(e) = self.state {
+            return Err(e);
+        }
+        self.operands.extend(base);
+        self.operands.reverse();
+        Ok(self.operands)
+    }
+
+    /// The value below the operands.
+    fn base(&self, with: &AnswerFinish<'_>) -> Result<Option<PinnedBytes>> {
+        Ok(match &self.state {
             State::Found(value) => Some(value.clone()),
             State::Blob(index) => Some(with.blobs.value(with.user_key, index)?),
             // An entity without a default column counts as an empty value, for plain reads and for
@@ -208,7 +221,12 @@ impl Saver {
                 Some(with.blobs.default_column(with.user_key, entity)?.unwrap_or_default())
             }
             _ => None,
-        };
+        })
+    }
+
+    #[cold]
+    fn finish_slowly(self, with: &AnswerFinish<'_>) -> Result<Option<PinnedBytes>> {
+        let base = self.base(with)?;
         if self.operands.is_empty() {
             return Ok(base);
         }

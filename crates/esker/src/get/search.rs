@@ -20,7 +20,7 @@ use crate::version::{Candidates, FileMeta};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::{self, Guard};
-use esker_base::{FileNumber, Result, SequenceNumber, ValueType};
+use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::key::{LookupKey, ParsedInternalKey};
 use esker_memtable::{MemTable, MemValue, Seen};
 use esker_table::blob::BlobReads;
@@ -179,6 +179,28 @@ impl<'a> PointSearch<'a> {
             at = self.search_files(candidates, settle);
         }
         self.settle_or_suspend(at, settle)
+    }
+
+    /// The base value of the key and its merge operands, oldest first; empty if it has no value.
+    /// The context has no guard.
+    /// # Errors
+    /// As the result of [`PointSearch::find`], without those of merging.
+    pub(crate) fn operands(mut self) -> Result<Vec<PinnedBytes>> {
+        let context = self.context;
+        debug_assert!(context.guard.is_none());
+        let mut newest = None;
+        let mut settle = |answer: Answer<'_>| newest = Some(answer.into_pinned());
+        if !context.files_only {
+            self.search_memtables(&mut settle);
+        }
+        if !self.saver.is_done() && !context.memtables_only {
+            let candidates = self.super_version.version.candidates(self.key.internal_key());
+            self.search_files(candidates, &mut settle);
+        }
+        match newest {
+            Some(value) => value.map(|value| value.into_iter().collect()),
+            None => self.saver.into_operands(&context.finish(self.super_version, self.key)),
+        }
     }
 
     /// Ends a suspended search. The context has no guard. Returns the search, with its progress, if

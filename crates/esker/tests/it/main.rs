@@ -47,6 +47,7 @@ mod limits;
 mod listeners;
 mod manual_work;
 mod many_families;
+mod merge_operands;
 mod merge_operators;
 mod metadata_reads;
 mod mixed_values;
