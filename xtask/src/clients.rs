@@ -273,9 +273,9 @@ fn files_below(dir: &Path) -> Result<Vec<PathBuf>, String> {
 /// Copies the files of `from`, which may be read-only, below `to`.
 fn copy_dir(from: &Path, to: &Path) -> Outcome {
     for file in files_below(from)? {
-        let target = to.join(file.strip_prefix(from).expect("it lies below"));
+        let target = to.join(file.strip_prefix(from).expect("the file is below the directory"));
         let error = |error: std::io::Error| format!("{}: {error}", target.display());
-        fs::create_dir_all(target.parent().expect("it lies below")).map_err(error)?;
+        fs::create_dir_all(target.parent().expect("the file is below the directory")).map_err(error)?;
         fs::write(&target, fs::read(&file).map_err(error)?).map_err(error)?;
     }
     Ok(())

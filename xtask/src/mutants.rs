@@ -202,7 +202,7 @@ fn insert_all(root: &Path, mutants: &[Mutant]) -> Outcome {
         let to = tree.join(name);
         // Unchanged files keep their times, so that Cargo does not build them again.
         if std::fs::read_to_string(&to).ok().as_ref() != Some(&text) {
-            let directory = to.parent().expect("below the root");
+            let directory = to.parent().expect("the target is below the root");
             let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&to, text));
             written.map_err(|e| format!("{}: {e}", to.display()))?;
         }

@@ -113,7 +113,7 @@ impl Registry {
             let timed_out = self.changed.wait_for(&mut guard, PATIENCE).timed_out();
             assert!(
                 !timed_out || !current(&guard),
-                "probe `{name}` waits for `{missing}`, which nobody passes"
+                "probe `{name}` waits for `{missing}`, which no thread passes"
             );
         }
         let Some(state) = guard.as_mut().filter(|s| s.generation == generation) else { return };
@@ -164,7 +164,7 @@ impl Probes {
     }
 
     fn change(&self, f: impl FnOnce(&mut State)) {
-        f(REGISTRY.state.lock().as_mut().expect("there while a Probes is"));
+        f(REGISTRY.state.lock().as_mut().expect("the registry exists as long as a `Probes` lives"));
         REGISTRY.changed.notify_all();
     }
 
@@ -203,7 +203,7 @@ impl Probes {
         let mut guard = REGISTRY.state.lock();
         while !guard.as_ref().is_some_and(|s| s.passed.contains(point)) {
             let timed_out = REGISTRY.changed.wait_for(&mut guard, PATIENCE).timed_out();
-            assert!(!timed_out, "nobody passes `{point}`");
+            assert!(!timed_out, "no thread passes `{point}`");
         }
     }
 

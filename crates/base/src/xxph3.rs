@@ -186,7 +186,7 @@ fn hash_long_with_secret(bytes: &[u8], secret: &[u8; SECRET_BYTES]) -> u64 {
         accumulate(&mut acc, stripe, secret, 8 * i);
     }
     if !tail.is_empty() {
-        let last = bytes.last_chunk::<STRIPE_BYTES>().expect("longer than 240 bytes");
+        let last = bytes.last_chunk::<STRIPE_BYTES>().expect("the input is longer than 240 bytes");
         accumulate(&mut acc, last, secret, 121);
     }
     let mut h = (n as u64).wrapping_mul(P64_1);

@@ -237,7 +237,8 @@ pub(crate) fn in_threads<T: Send>(
     threads: u64,
     work: impl Fn(u64) -> RivalResult<T> + Sync,
 ) -> RivalResult<(f64, Vec<T>)> {
-    let barrier = std::sync::Barrier::new(usize::try_from(threads).expect("a few"));
+    let barrier =
+        std::sync::Barrier::new(usize::try_from(threads).expect("the number of threads fits into usize"));
     let (work, barrier) = (&work, &barrier);
     std::thread::scope(|scope| {
         let spawn = |number| {
@@ -258,8 +259,8 @@ pub(crate) fn in_threads<T: Send>(
             times.push((start, end));
             all.push(result?);
         }
-        let start = times.iter().map(|(start, _)| *start).min().expect("one thread at least");
-        let end = times.iter().map(|(_, end)| *end).max().expect("one thread at least");
+        let start = times.iter().map(|(start, _)| *start).min().expect("there is at least one thread");
+        let end = times.iter().map(|(_, end)| *end).max().expect("there is at least one thread");
         Ok(((end - start).as_secs_f64(), all))
     })
 }

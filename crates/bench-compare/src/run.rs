@@ -277,7 +277,7 @@ impl Run {
         let suite =
             self.report.suites.iter_mut().find(|s| s.id == at.suite).expect("pushed before its rounds");
         let cells = &mut suite.rows[at.row].cells;
-        cells.iter_mut().find(|cell| cell.kind == at.kind).expect("made for every engine")
+        cells.iter_mut().find(|cell| cell.kind == at.kind).expect("the row has a cell for every engine")
     }
 
     fn save(&self) -> RivalResult<()> {
@@ -306,7 +306,7 @@ fn write_whole(path: &Path, text: &str) -> RivalResult<()> {
 fn progress_bar(steps: u64) -> ProgressBar {
     let bar = ProgressBar::new(steps);
     let style = ProgressStyle::with_template("{elapsed:>4} [{bar:32}] {pos}/{len} {msg}");
-    bar.set_style(style.expect("a literal"));
+    bar.set_style(style.expect("the template is a valid literal"));
     bar.enable_steady_tick(Duration::from_millis(500));
     bar
 }

@@ -116,7 +116,7 @@ impl EngineWorker {
     /// Errors of the engine; a child that died or hung.
     pub(crate) fn run(&mut self, index: usize) -> RivalResult<Sample> {
         let title = &self.title;
-        let orders = self.orders.as_mut().expect("there until dropped");
+        let orders = self.orders.as_mut().expect("the pipe is open until the drop");
         if writeln!(orders, "{index}").and_then(|()| orders.flush()).is_err() {
             return Err(self.last_words());
         }

@@ -102,7 +102,7 @@ fn second(db: &Db, iter: &mut DbIterator, second: u64, keys: u64) -> Result<()> 
     }
     db.flush()?;
     for _ in 0..ROWS_A_SECOND {
-        assert_eq!(iter.value(), [b'v'; 100], "the scan is of the point it began");
+        assert_eq!(iter.value(), [b'v'; 100], "the scan reads its first point in time");
         black_box(iter.key());
         iter.next();
     }

@@ -291,7 +291,7 @@ impl Bench {
         let in_threads =
             done.iter().map(|d| (d.end_nanos - d.start_nanos) as f64 / 1e9).sum::<f64>().max(1e-9);
         let mut add = |part: std::fmt::Arguments<'_>| {
-            text.write_fmt(part).expect("a String takes all that is written");
+            text.write_fmt(part).expect("a write to a String cannot fail");
         };
         add(format_args!("Thread ops/sec = {}\n", (ops / in_threads) as u64));
         let cpu_nanos = done.iter().map(|d| d.cpu_nanos as f64).sum::<f64>();

@@ -127,7 +127,8 @@ fn stray(argument: &str) -> String {
 fn unknown(name: &str) -> String {
     let all = TABLE.iter().map(|f| f.name).chain(KNOWN.iter().map(|(n, ..)| *n));
     let likeness = |candidate: &str| strsim::jaro_winkler(name, candidate);
-    let nearest = all.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).expect("there are flags");
+    let nearest =
+        all.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).expect("the list of flags is not empty");
     format!("--{name}: there is no such flag; did you mean --{nearest}? `esker db_bench --help` lists all")
 }
 
@@ -141,7 +142,7 @@ fn help() -> String {
         let quote = if kind == FlagKind::String { "\"" } else { "" };
         let kind = kind.as_str();
         writeln!(text, "    -{name} ({help}) type: {kind} default: {quote}{default}{quote}")
-            .expect("a String takes all that is written");
+            .expect("a write to a String cannot fail");
     };
     for flag in TABLE {
         add(flag.name, flag.kind, &(flag.text)(&defaults), flag.help.trim());

@@ -230,7 +230,7 @@ fn line(row: &LockBenchRow) -> String {
             Some(value) => write!(line, " {value:>width$.digits$}"),
             None => write!(line, " {:>width$}", "-"),
         }
-        .expect("a string takes everything");
+        .expect("a write to a string cannot fail");
     }
     line
 }

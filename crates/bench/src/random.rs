@@ -76,7 +76,8 @@ impl Random {
     }
 
     pub(crate) fn next(&mut self) -> u32 {
-        self.state = u32::try_from(u64::from(self.state) * 16_807 % Random::MODULUS).expect("below 2^31");
+        self.state = u32::try_from(u64::from(self.state) * 16_807 % Random::MODULUS)
+            .expect("a remainder is below 2^31");
         self.state
     }
 

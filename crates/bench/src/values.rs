@@ -51,7 +51,7 @@ impl Values {
         let bytes = match &mut self.sizes {
             Sizes::Fixed(bytes) => *bytes,
             Sizes::Uniform { min, max, random } => {
-                usize::try_from(*min + random.below(*max - *min + 1)).expect("below a usize")
+                usize::try_from(*min + random.below(*max - *min + 1)).expect("a size fits into usize")
             }
             Sizes::Normal { min, max, random } => normal(*min, *max, random),
         };
@@ -94,7 +94,7 @@ fn compressible_text(random: &mut Random, ratio: f64, bytes: usize) -> Vec<u8> {
 
 /// One of the 95 characters from ' ' to '~'.
 fn printable(random: &mut Random) -> u8 {
-    b' ' + u8::try_from(random.below(95)).expect("below 95")
+    b' ' + u8::try_from(random.below(95)).expect("the number is below 95")
 }
 
 #[cfg(test)]

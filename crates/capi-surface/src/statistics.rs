@@ -68,7 +68,7 @@ pub fn statistics_text(names: &[[Vec<String>; 2]]) -> String {
         "# The statistics of RocksDB's releases, in order, as the newest release's numbers. Made\n\
          # by `cargo xtask capi-surface` from statistics.h; do not edit.\n",
     );
-    let newest = names.last().expect("there is a release");
+    let newest = names.last().expect("the list of releases is not empty");
     for (release, names) in RELEASES.iter().zip(names) {
         for (kind, (names, newest)) in StatisticKind::ALL.iter().zip(names.iter().zip(newest)) {
             let numbers = names.iter().map(|name| newest.iter().position(|newer| newer == name));

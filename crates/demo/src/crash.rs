@@ -74,7 +74,7 @@ fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> DemoOutco
 /// the pipe.
 fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> DemoOutcome<Acknowledged> {
     let mut told: Acknowledged = [0; WRITERS as usize];
-    let mut lines = BufReader::new(victim.stdout.take().expect("it was piped"));
+    let mut lines = BufReader::new(victim.stdout.take().expect("standard output is a pipe"));
     let mut line = String::new();
     let mut writing = None;
     let mut killed = false;

@@ -21,7 +21,8 @@ impl Records {
         // With a stride near the golden ratio, records loaded in succession lie far apart in key
         // order.
         let golden = (count as f64 * 0.618) as u64;
-        let stride = (golden.max(1)..).find(|s| gcd(*s, count) == 1).expect("some number shares no factor");
+        let stride =
+            (golden.max(1)..).find(|s| gcd(*s, count) == 1).expect("some number is coprime to the count");
         Records { count, value_bytes, stride }
     }
 

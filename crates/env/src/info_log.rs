@@ -175,7 +175,7 @@ impl InfoLogFile {
             state.header_bytes += state.line.len() as u64;
             state.headers.push(state.line.clone());
         }
-        let file = state.file.as_mut().expect("without a file a new one was just started");
+        let file = state.file.as_mut().expect("a missing file was started above");
         file.append(state.line.as_bytes())?;
         file.flush()
     }

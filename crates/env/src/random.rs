@@ -54,7 +54,7 @@ pub fn uuid_v4() -> String {
         if matches!(i, 4 | 6 | 8 | 10) {
             out.push('-');
         }
-        write!(out, "{byte:02x}").expect("a String takes everything");
+        write!(out, "{byte:02x}").expect("a write to a String cannot fail");
     }
     out
 }

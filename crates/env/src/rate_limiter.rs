@@ -311,7 +311,7 @@ impl State {
                     // The request keeps its bytes so far; otherwise a lowered rate could starve it.
                     return;
                 }
-                let done = self.queues[priority].pop_front().expect("the front was just there");
+                let done = self.queues[priority].pop_front().expect("the queue had a front above");
                 done.waiter.granted.store(true, Ordering::Relaxed);
                 done.waiter.changed.notify_one();
             }

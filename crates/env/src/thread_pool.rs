@@ -407,7 +407,7 @@ pub fn on_threads<T: Send>(name: &str, count: usize, work: impl Fn(usize) -> T +
         }
         gate.open(true);
         let ended = threads.into_iter().map(|thread| match thread.join() {
-            Ok(done) => done.expect("the gate was opened for all"),
+            Ok(done) => done.expect("an open gate lets every thread work"),
             Err(panic) => std::panic::resume_unwind(panic),
         });
         Ok(ended.collect())

@@ -290,7 +290,7 @@ impl Replayer {
 
 impl Record {
     fn frame(&self) -> TraceFrame<'_> {
-        TraceFrame::decode(&self.bytes).expect("it was decoded when it was read")
+        TraceFrame::decode(&self.bytes).expect("the reader has decoded the record before")
     }
 }
 

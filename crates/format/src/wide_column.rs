@@ -153,9 +153,9 @@ impl<'a> Iterator for Columns<'a> {
 
     fn next(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         self.left = self.left.checked_sub(1)?;
-        let name = self.index.length_prefixed().expect("checked by parse");
-        let size = self.index.varint32().expect("checked by parse");
-        Some((name, self.values.bytes(size as usize).expect("checked by parse")))
+        let name = self.index.length_prefixed().expect("`parse` has checked the entity");
+        let size = self.index.varint32().expect("`parse` has checked the entity");
+        Some((name, self.values.bytes(size as usize).expect("`parse` has checked the entity")))
     }
 }
 

@@ -11,7 +11,7 @@ fn forwards(block: &Block, shape: EntryShape) -> Option<Entries> {
     cursor.seek_to_first(block).ok()?;
     while cursor.valid() {
         entries.push((cursor.key().to_vec(), cursor.value(block).to_vec()));
-        assert!(entries.len() <= block.bytes().len(), "the cursor does not get on");
+        assert!(entries.len() <= block.bytes().len(), "the cursor does not advance");
         cursor.next(block).ok()?;
     }
     Some(entries)
@@ -23,7 +23,7 @@ fn backwards(block: &Block, shape: EntryShape) -> Option<Entries> {
     cursor.seek_to_last(block).ok()?;
     while cursor.valid() {
         entries.push((cursor.key().to_vec(), cursor.value(block).to_vec()));
-        assert!(entries.len() <= block.bytes().len(), "the cursor does not get on");
+        assert!(entries.len() <= block.bytes().len(), "the cursor does not advance");
         cursor.prev(block).ok()?;
     }
     Some(entries)

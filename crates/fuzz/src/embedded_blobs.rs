@@ -127,7 +127,7 @@ fn check(shown: &(Vec<u8>, Vec<u8>), entry: &Entry, payloads: &[(BlockHandle, Ve
         _ => {}
     }
     esker_format::wide_column::stored::for_each_blob(value_type, &shown.1, &mut |location| {
-        assert_ne!(location.file_number, FileNumber(0), "a blob of this file got out");
+        assert_ne!(location.file_number, FileNumber(0), "a reference to a blob of this file was returned");
     })
     .ok();
 }

@@ -21,7 +21,7 @@ pub fn run(data: &[u8]) {
         count += 1;
         drop(cursor.first_key(&block));
         assert!(cursor.separator_user_key().len() <= cursor.separator().len());
-        assert!(count <= bytes.len(), "the cursor does not get on");
+        assert!(count <= bytes.len(), "the cursor does not advance");
         is_whole = cursor.next(&block).is_ok();
     }
     let mut cursor = IndexCursor::new(shape);
@@ -29,7 +29,7 @@ pub fn run(data: &[u8]) {
     is_whole = cursor.seek_to_last(&block).is_ok();
     while is_whole && cursor.valid() {
         count += 1;
-        assert!(count <= bytes.len(), "the cursor does not get on");
+        assert!(count <= bytes.len(), "the cursor does not advance");
         is_whole = cursor.prev(&block).is_ok();
     }
     let target = bytes.get(..bytes.len().min(20)).unwrap_or_default();

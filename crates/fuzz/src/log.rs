@@ -25,7 +25,7 @@ pub fn run(data: &[u8]) {
             _ => {}
         }
         events += 1;
-        assert!(events <= bytes.len() + 1, "the reader does not get on");
+        assert!(events <= bytes.len() + 1, "the reader does not advance");
     }
     assert!(reader.offset() <= bytes.len() as u64);
 

@@ -197,7 +197,7 @@ pub(crate) fn is_whole(files: &Files) -> bool {
     let fs = MemFs::new();
     lay(&fs, files);
     let Ok(line) = CommandLine::parse(["esker", "verify", "--quiet", "/db"]) else {
-        unreachable!("it is a command");
+        unreachable!("the text is a command");
     };
     line.run(&Host::unheard(Env::with_fs(Arc::new(fs)), Vec::new())) == 0
 }

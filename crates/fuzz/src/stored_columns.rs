@@ -10,7 +10,7 @@ pub fn run(data: &[u8]) {
     let visit = for_each_blob(ValueType::WideColumnEntity, data, &mut |location| visited.push(location));
     let Ok(stored) = StoredColumns::parse(data) else { return };
     visit.unwrap();
-    assert!(stored.blobs().eq(visited), "a blob that nobody is told of is deleted");
+    assert!(stored.blobs().eq(visited), "a visitor missed a blob, which would be deleted");
     assert!(stored.columns.is_sorted_by(|a, b| a.0 < b.0));
     let mut again = Vec::new();
     stored.append_to(&mut again).unwrap();
@@ -22,7 +22,7 @@ pub fn run(data: &[u8]) {
     let plain = EncodedColumns::parse(&again).unwrap();
     let inline = |value| match value {
         StoredValue::Inline(value) => value,
-        StoredValue::Blob(_) => unreachable!("there is none"),
+        StoredValue::Blob(_) => unreachable!("the input has no blob references"),
     };
     assert!(plain.iter().eq(stored.columns.iter().map(|&(name, value)| (name, inline(value)))));
 }

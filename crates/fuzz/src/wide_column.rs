@@ -9,6 +9,6 @@ pub fn run(data: &[u8]) {
     assert_eq!(pairs.len(), columns.len());
     let mut again = Vec::new();
     serialize(&pairs, &mut again).unwrap();
-    assert!(again.len() <= data.len(), "ours is the shortest encoding");
+    assert!(again.len() <= data.len(), "Esker's encoding is the shortest");
     assert!(EncodedColumns::parse(&again).unwrap().iter().eq(pairs));
 }

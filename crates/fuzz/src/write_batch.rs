@@ -24,7 +24,7 @@ pub fn run(data: &[u8]) {
         added.unwrap();
     }
     assert_eq!(again.content(), view.content());
-    assert!(again.data_size() <= data.len(), "ours is the shortest encoding");
+    assert!(again.data_size() <= data.len(), "Esker's encoding is the shortest");
     let back = WriteBatch::from_bytes(again.into_bytes()).unwrap();
     assert!(back.iter().eq(view.iter()));
 }

@@ -111,7 +111,7 @@ impl Log {
     pub(crate) fn since(&self, mark: usize) -> impl Iterator<Item = LockLogEntry<'_>> {
         let mut rest = Decoder::new(&self.bytes[mark..]);
         std::iter::from_fn(move || {
-            (!rest.is_empty()).then(|| entry(&mut rest).expect("the log holds whole entries"))
+            (!rest.is_empty()).then(|| entry(&mut rest).expect("the log has whole entries only"))
         })
     }
 
@@ -128,7 +128,7 @@ impl Log {
                 self.looked_at += 1;
             }
             let entry =
-                entry(&mut Decoder::new(&self.bytes[start..end])).expect("the log holds whole entries");
+                entry(&mut Decoder::new(&self.bytes[start..end])).expect("the log has whole entries only");
             if entry.family == family && is_same(entry.span.lo, span.lo) && is_same(entry.span.hi, span.hi) {
                 self.bytes.drain(start..end);
                 return Some((start, end - start));
@@ -145,7 +145,7 @@ impl Log {
             LONG => before.last_chunk().map(|len| u64::from_le_bytes(*len) as usize + 8),
             short => Some(usize::from(short)),
         };
-        Some(before.len() - len.expect("the log holds whole entries"))
+        Some(before.len() - len.expect("the log has whole entries only"))
     }
 
     /// Removes all entries; keeps a small buffer.
@@ -174,6 +174,6 @@ fn entry<'a>(rest: &mut Decoder<'a>) -> Result<LockLogEntry<'a>> {
 }
 
 fn cut<'a>(rest: &mut Decoder<'a>) -> Result<Cut<'a>> {
-    let place = Place::from_u8(rest.u8()?).expect("the log holds places");
+    let place = Place::from_u8(rest.u8()?).expect("the log has valid codes of places");
     Ok(Cut { key: rest.length_prefixed()?, place })
 }

@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(scene.0.take(Take::Due, || 4).unwrap().keys.len(), 4);
         delete(&scene, 4..5);
         assert_eq!(scene.0.take(Take::Due, || 5).unwrap().keys.len(), 5);
-        assert!(scene.0.take(Take::Early, || 5).is_none(), "nothing is new");
+        assert!(scene.0.take(Take::Early, || 5).is_none(), "there is no new sample");
         let scene = scene_of(4096);
         delete(&scene, 0..2000);
         assert!(scene.0.take(Take::Due, || 2000).is_none());
@@ -254,12 +254,12 @@ mod tests {
     fn the_end_of_a_run_is_sampled_again_when_no_deletion_was_sampled_since() {
         let scene = scene_of(4096);
         delete(&scene, 0..500);
-        assert!(scene.0.take(Take::Any, || 500).is_none(), "too few for a run");
+        assert!(scene.0.take(Take::Any, || 500).is_none(), "the deletions are too few for a run");
         delete(&scene, 500..6000);
         let first = scene.0.take(Take::Any, || 6000).unwrap();
         assert_eq!(first.deletions, 6000);
         let last = first.keys.last().unwrap().clone();
-        assert!(scene.0.take(Take::Any, || 6000).is_none(), "nothing was deleted");
+        assert!(scene.0.take(Take::Any, || 6000).is_none(), "no key was deleted");
         for deletions in 6001..6040 {
             let again = scene.0.take(Take::Any, || deletions).unwrap();
             assert!(again.deletions == 1 && again.keys.contains(&last) && again.keys.len() < 60);
@@ -276,6 +276,6 @@ mod tests {
         assert_eq!(keys.len(), MOST);
         assert!(keys.iter().all(|key| key.as_slice() >= 98_976u64.to_be_bytes().as_slice()));
         assert_eq!(scene.0.take(Take::Any, || 100_002).unwrap().keys.len(), MOST);
-        assert!(scene.0.keys.lock().waiting.capacity() <= MOST, "it was handed out");
+        assert!(scene.0.keys.lock().waiting.capacity() <= MOST, "the sample was returned");
     }
 }

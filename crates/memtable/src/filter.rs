@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn added_keys_are_found_and_few_others() {
         let filter = filter(10_000 * 10 / 8, true, None);
-        assert!(!filter.may_hold(b"key"), "an empty filter holds nothing");
+        assert!(!filter.may_hold(b"key"), "an empty filter has no key");
         assert_eq!(filter.memory_usage(), 0);
         let mut made = 0;
         (0..10_000u32).for_each(|i| filter.add(&i.to_be_bytes(), |bytes| made += bytes));

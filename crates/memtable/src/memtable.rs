@@ -432,7 +432,7 @@ impl MemTable {
     where
         F: FnMut(u32, Seen<'_>) -> bool,
     {
-        debug_assert!(!self.checks_itself(), "get_covered tells for each key what is wrong with it");
+        debug_assert!(!self.checks_itself(), "get_covered reports an error for each key");
         // A range tombstone may cover a key without an entry, too.
         let left =
             (self.filter.is_some() && !self.has_range_tombstones()).then(|| self.not_ruled_out(keys, which));
@@ -465,7 +465,7 @@ impl MemTable {
     where
         F: FnMut(u32, ValueType, SequenceNumber, MemValue<'_>) -> bool,
     {
-        debug_assert!(!self.checks_itself(), "get tells for each key what is wrong with it");
+        debug_assert!(!self.checks_itself(), "get reports an error for each key");
         let left = self.filter.is_some().then(|| self.not_ruled_out(keys, which));
         let which = left.as_deref().unwrap_or(which);
         for which in which.chunks(tree::GROUP) {

@@ -97,7 +97,7 @@ impl<'a> Record<'a> {
         pen.put(user_key);
         pen.put(&pack(seq, kind).to_le_bytes());
         pen.put(value);
-        debug_assert!(pen.rest.is_empty(), "encoded_len is what is written");
+        debug_assert!(pen.rest.is_empty(), "encoded_len is the number of written bytes");
         Record { ptr: place, arena: PhantomData }
     }
 

@@ -188,7 +188,7 @@ impl<const N: usize> Tree<N> {
         let _latch = self.root_latch.lock();
         let root = self.root();
         if root.level() < level {
-            debug_assert_eq!(root.level() + 1, level, "a level is added when the one below has split");
+            debug_assert_eq!(root.level() + 1, level, "a level is added after the level below has split");
             let above = Node::above(root, &self.arena, &self.icmp, separator)?;
             self.root.store(ptr::from_ref(above).cast_mut(), Ordering::Release);
         }

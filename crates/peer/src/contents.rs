@@ -97,7 +97,12 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
         return None;
     }
     let digit = |byte: u8| (byte as char).to_digit(16);
-    let pair = |pair: &[u8]| Some(u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).expect("two digits"));
+    let pair = |pair: &[u8]| {
+        Some(
+            u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?)
+                .expect("two hexadecimal digits fit into a byte"),
+        )
+    };
     digits.chunks(2).map(pair).collect()
 }
 

@@ -209,7 +209,7 @@ impl Subject {
     fn state(&self, db: &Db) -> esker::Result<State> {
         let mut state = State::new();
         for name in db.column_family_names() {
-            let family = db.column_family(&name).expect("it was just listed");
+            let family = db.column_family(&name).expect("the family was listed above");
             let options = ReadOptions {
                 timestamp: self.has_timestamps.then(|| vec![0xFF; 8]),
                 verify_checksums: true,
@@ -295,9 +295,9 @@ fn hash_of(value: &impl Hash) -> u64 {
 fn files_of(dir: &Path) -> Files {
     let mut files = Files::new();
     for entry in std::fs::read_dir(dir).expect("a directory") {
-        let path = entry.expect("readable").path();
-        let name = path.file_name().expect("it has one").to_string_lossy().into_owned();
-        files.insert(name, std::fs::read(&path).expect("readable"));
+        let path = entry.expect("the file can be read").path();
+        let name = path.file_name().expect("the path has a last name").to_string_lossy().into_owned();
+        files.insert(name, std::fs::read(&path).expect("the file can be read"));
     }
     files
 }
@@ -305,9 +305,10 @@ fn files_of(dir: &Path) -> Files {
 /// A file system in memory with these files.
 fn file_system(files: &Files) -> MemFs {
     let fs = MemFs::new();
-    fs.create_dir_if_missing(Path::new(DIR)).expect("made");
+    fs.create_dir_if_missing(Path::new(DIR)).expect("a file system in memory makes files");
     for (name, bytes) in files {
-        let mut file = fs.new_writable_file(&Path::new(DIR).join(name)).expect("made");
+        let mut file =
+            fs.new_writable_file(&Path::new(DIR).join(name)).expect("a file system in memory makes files");
         file.append(bytes).and_then(|()| file.close()).expect("written");
     }
     fs

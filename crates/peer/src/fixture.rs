@@ -33,9 +33,12 @@ pub fn all(prefixes: &[&str]) -> Vec<Fixture> {
 pub fn all_in(root: &Path) -> Vec<Fixture> {
     let dirs = fs::read_dir(root).expect("a directory");
     let mut found: Vec<Fixture> = dirs
-        .map(|entry| entry.expect("readable").path())
+        .map(|entry| entry.expect("the directory can be read").path())
         .filter(|dir| dir.join("expected.txt").exists())
-        .map(|dir| Fixture { name: dir.file_name().expect("a name").to_string_lossy().into_owned(), dir })
+        .map(|dir| Fixture {
+            name: dir.file_name().expect("the path has a last name").to_string_lossy().into_owned(),
+            dir,
+        })
         .collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found
@@ -90,9 +93,10 @@ impl Fixture {
 /// If a file cannot be copied.
 pub fn copy_files(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).expect("a directory") {
-        let path = entry.expect("readable").path();
+        let path = entry.expect("the directory can be read").path();
         if path.is_file() && !path.ends_with("LOCK") {
-            fs::copy(&path, to.join(path.file_name().expect("a name"))).expect("copied");
+            fs::copy(&path, to.join(path.file_name().expect("the path has a last name")))
+                .expect("the file can be copied");
         }
     }
 }
@@ -132,7 +136,7 @@ impl Datum {
     fn parse(text: &str) -> Datum {
         if let Some(digest) = text.strip_prefix('#') {
             let (len, crc) = digest.split_once(' ').expect("#LENGTH CRC");
-            let len = len.parse().expect("a length");
+            let len = len.parse().expect("the length is a number");
             return Datum::Digest { len, crc: u32::from_str_radix(crc, 16).expect("a checksum") };
         }
         Datum::Bytes(unhex(text).unwrap_or_else(|| panic!("{text}: not hex")))
@@ -205,14 +209,17 @@ fn parse_expected(text: &str) -> Vec<ExpectedFamily> {
     for line in text.lines().filter(|line| !line.starts_with("# ")) {
         if let Some(header) = line.strip_prefix("[cf ") {
             let (id, name) = header.strip_suffix(']').and_then(|h| h.split_once(' ')).expect("[cf ID NAME]");
-            let id = id.parse().expect("a number");
+            let id = id.parse().expect("the field is a number");
             families.push(ExpectedFamily { id, name: name.to_owned(), entries: Vec::new() });
             continue;
         }
         let (key, value) = line.split_once(" : ").or(line.split_once(" :")).expect("KEY : VALUE");
         // The text behind the value: " ts=0x…" or " columns=…".
-        let value =
-            value.split(" ts=").next().and_then(|v| v.split(" columns=").next()).expect("split gives one");
+        let value = value
+            .split(" ts=")
+            .next()
+            .and_then(|v| v.split(" columns=").next())
+            .expect("`split` gives at least one part");
         let timestamp = line.split(" ts=").nth(1).and_then(unhex);
         let columns = line.split(" columns=").nth(1).map(parse_columns);
         let entry = ExpectedEntry { key: Datum::parse(key), value: Datum::parse(value), timestamp, columns };
@@ -259,7 +266,7 @@ pub enum RecoveryOutcome {
 
 fn parse_recovery(line: &str) -> ExpectedRecovery {
     let (version, rest) = line.split_once(" mode=").expect("VERSION mode=M");
-    let (mode, outcome) = rest.split_once(' ').expect("mode and outcome");
+    let (mode, outcome) = rest.split_once(' ').expect("a line has a mode and an outcome");
     let outcome = if let Some(error) = outcome.strip_prefix("ERR ") {
         RecoveryOutcome::Failed(error.to_owned())
     } else if outcome.starts_with("HANG") {
@@ -270,9 +277,9 @@ fn parse_recovery(line: &str) -> ExpectedRecovery {
             found.unwrap_or_else(|| panic!("{line}: no {name}"))
         };
         RecoveryOutcome::Opened {
-            keys: field("keys=").parse().expect("a count"),
+            keys: field("keys=").parse().expect("the count is a number"),
             last: field("last=").to_owned(),
-            sequence: field("seq=").parse().expect("a number"),
+            sequence: field("seq=").parse().expect("the field is a number"),
         }
     };
     ExpectedRecovery { version: version.to_owned(), mode: mode.parse().expect("0 to 3"), outcome }

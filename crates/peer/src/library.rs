@@ -234,7 +234,7 @@ impl RocksDb {
         let c_names: Vec<CString> = names.iter().map(|n| c_string(n)).collect();
         let name_ptrs: Vec<*const c_char> = c_names.iter().map(|n| n.as_ptr()).collect();
         let mut handles: Vec<*mut Family> = vec![ptr::null_mut(); names.len()];
-        let count = c_int::try_from(names.len()).expect("a handful");
+        let count = c_int::try_from(names.len()).expect("the number of families fits into c_int");
         let (path, c_names, out) = (path.as_ptr(), name_ptrs.as_ptr(), handles.as_mut_ptr());
         let sets = family_options.as_ptr();
         let db = call(api, |error| match access {
@@ -262,7 +262,7 @@ impl RocksDb {
                 unsafe { open.expect(NEEDS_11)(options, path, count, c_names, sets, out, ts, len, error) }
             }
         })?;
-        assert!(!db.is_null(), "RocksDB opened nothing and reported nothing");
+        assert!(!db.is_null(), "RocksDB returned neither a database nor an error");
         let families = names.into_iter().zip(handles).collect();
         Ok(RocksDb { api, db, families, orders: Vec::new() })
     }

@@ -237,7 +237,10 @@ mod tests {
                     .unwrap_or_else(|e| panic!("{}: {e}", mixture.family));
                 let mut db = DbOptions { compatible_with: level, ..DbOptions::default() };
                 db.set_from_string(&mixture.esker_db).expect("options of the database");
-                family.validate().and_then(|()| family.validate_target(&db)).expect("they go together");
+                family
+                    .validate()
+                    .and_then(|()| family.validate_target(&db))
+                    .expect("the drawn options are compatible");
             }
         }
     }

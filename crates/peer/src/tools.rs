@@ -185,7 +185,9 @@ impl Tools {
 }
 
 fn table_count(db: &Path) -> usize {
-    let entries = std::fs::read_dir(db).expect("a directory").map(|entry| entry.expect("readable").path());
+    let entries = std::fs::read_dir(db)
+        .expect("the database is a directory")
+        .map(|entry| entry.expect("the directory can be read").path());
     entries.filter(|path| path.extension().is_some_and(|e| e == "sst")).count()
 }
 

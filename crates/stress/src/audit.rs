@@ -119,7 +119,7 @@ pub(crate) fn audit(subject: &AuditSubject<'_>, clock: &dyn Clock) -> Result<Aud
 fn files_at_rest(subject: &AuditSubject<'_>) -> Option<Vec<FileNumber>> {
     const RUNNING: [&str; 2] = ["rocksdb.num-running-flushes", "rocksdb.num-running-compactions"];
     let db = subject.db;
-    let runs = RUNNING.iter().any(|name| db.int_property(name).expect("there is such a property") > 0);
+    let runs = RUNNING.iter().any(|name| db.int_property(name).expect("the property exists") > 0);
     (!runs).then(|| db.live_files().iter().map(|file| file.file_number).collect())
 }
 

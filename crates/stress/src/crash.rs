@@ -256,8 +256,9 @@ fn crash_points(
     fs.on_op(catcher(base.disk.clone(), floors.clone(), caught.clone(), brief, rng.fork()));
     let history = load.run(env_over(fs.clone()), base.contents, &floors, rng)?;
     fs.clear_hook();
-    let points = std::mem::take(&mut *caught.points.lock().expect("no writer panicked"));
-    let trace = caught.trace.lock().expect("no writer panicked").hash;
+    let points =
+        std::mem::take(&mut *caught.points.lock().expect("no writer panicked while it held this lock"));
+    let trace = caught.trace.lock().expect("no writer panicked while it held this lock").hash;
     Ok((points, history, trace))
 }
 
@@ -282,10 +283,10 @@ fn catcher(
             _ => 12,
         };
         if brief {
-            caught.trace.lock().expect("no hook panics").add(op);
+            caught.trace.lock().expect("no hook panics while it holds this lock").add(op);
         }
         let seed = {
-            let mut rng = rng.lock().expect("no hook panics");
+            let mut rng = rng.lock().expect("no hook panics while it holds this lock");
             if rng.u32(..if brief { (one_in / 5_u32).max(2) } else { one_in }) > 0 {
                 return;
             }
@@ -295,8 +296,15 @@ fn catcher(
         // The promises are read before the disk is copied, because later ones need not be on it.
         let (floor, safe) = (floors.of(choices.kind), floors.of(CrashKind::PowerLoss));
         let disk = disk.crash_clone(&choices);
-        let before = caught.trace.lock().expect("no hook panics").last.iter().cloned().collect();
-        let mut points = caught.points.lock().expect("no hook panics");
+        let before = caught
+            .trace
+            .lock()
+            .expect("no hook panics while it holds this lock")
+            .last
+            .iter()
+            .cloned()
+            .collect();
+        let mut points = caught.points.lock().expect("no hook panics while it holds this lock");
         if points.len() < POINTS_PER_RUN {
             points.push(CrashPoint { disk, choices, floor, safe, op: op.to_string(), before });
         }
@@ -342,7 +350,8 @@ fn crash_while_opening(load: &Load, point: &CrashPoint, rng: &mut fastrand::Rng)
     let caught = found.clone();
     fs.on_op(move |op| {
         if op.index == at {
-            *caught.lock().expect("no hook panics") = Some((copy.crash_clone(&choices), op.to_string()));
+            *caught.lock().expect("no hook panics while it holds this lock") =
+                Some((copy.crash_clone(&choices), op.to_string()));
         }
     });
     // If the opening fails, the check of the point itself reports the reason. A refusal that is
@@ -351,7 +360,7 @@ fn crash_while_opening(load: &Load, point: &CrashPoint, rng: &mut fastrand::Rng)
     if opened.is_err_and(|e| is_refusal(&format!("open: {e}"), &point.choices)) {
         return None;
     }
-    let (disk, op) = found.lock().expect("no hook panics").take()?;
+    let (disk, op) = found.lock().expect("no hook panics while it holds this lock").take()?;
     // A killed process leaves bytes that it had not synced. The second crash may lose them until an
     // opening has finished.
     let floor = if choices.kind == CrashKind::PowerLoss { point.safe } else { point.floor };
@@ -558,7 +567,8 @@ fn dump(disk: &CrashFs) -> String {
         PosixFileSystem.create_dir_if_missing(&to)?;
         for name in disk.children(Path::new(DIR))? {
             let path = Path::new(DIR).join(&name);
-            let mut bytes = vec![0; usize::try_from(disk.file_size(&path)?).expect("it is in memory")];
+            let mut bytes =
+                vec![0; usize::try_from(disk.file_size(&path)?).expect("a file in memory fits into usize")];
             let n = disk.new_sequential_file(&path)?.read(&mut bytes)?;
             let mut file = PosixFileSystem.new_writable_file(&to.join(&name))?;
             file.append(&bytes[..n])?;

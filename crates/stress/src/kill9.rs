@@ -71,7 +71,8 @@ impl fmt::Display for Kill9Report {
 pub fn run(parameters: &Kill9Parameters<'_>) -> Result<Kill9Report, String> {
     let mut report = Kill9Report::default();
     let mut rng = fastrand::Rng::with_seed(parameters.seed);
-    let mut acknowledged = vec![0; usize::try_from(parameters.threads).expect("a few")];
+    let mut acknowledged =
+        vec![0; usize::try_from(parameters.threads).expect("the number of threads fits into usize")];
     for round in 0..parameters.rounds {
         let millis = rng.u64(1..=parameters.max_millis);
         let before: u64 = acknowledged.iter().sum();
@@ -115,7 +116,7 @@ fn kill_one(
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|e| format!("{}: {e}", parameters.program.display()))?;
-    let pipe = child.stdout.take().expect("asked for");
+    let pipe = child.stdout.take().expect("standard output is a pipe");
     let (first, has_spoken) = mpsc::channel();
     thread::scope(|scope| {
         let read = || read_acknowledgements(pipe, acknowledged, first);
@@ -155,7 +156,7 @@ fn read_acknowledgements(
         let mut numbers = line.split(' ').map(|n| n.parse::<u64>().map_err(|e| format!("'{line}': {e}")));
         let mut next = || numbers.next().unwrap_or_else(|| Err(format!("'{line}' is half a line")));
         let (thread, number) = (next()?, next()?);
-        acknowledged[usize::try_from(thread).expect("a few")] = number;
+        acknowledged[usize::try_from(thread).expect("the number of threads fits into usize")] = number;
         if let Some(first) = first.take() {
             first.send(()).ok();
         }
@@ -225,7 +226,10 @@ pub fn child(directory: &Path, threads: u64) -> Result<()> {
 }
 
 fn write_forever(db: &Db, thread: u64) -> Result<()> {
-    let families: Vec<_> = FAMILIES.iter().map(|f| db.column_family(f).expect("opened")).collect();
+    let families: Vec<_> = FAMILIES
+        .iter()
+        .map(|f| db.column_family(f).expect("the database was opened with this family"))
+        .collect();
     let mut number = last_number(db, FAMILIES[0], thread)?;
     loop {
         number += 1;
@@ -267,7 +271,7 @@ pub(crate) fn open(directory: &Path) -> Result<Db> {
 }
 
 pub(crate) fn last_number(db: &Db, family: &str, thread: u64) -> Result<u64> {
-    let family = db.column_family(family).expect("opened");
+    let family = db.column_family(family).expect("the database was opened with this family");
     let bytes = db.get_cf(&family, last_key(thread))?;
     Ok(bytes.and_then(|b| b.as_slice().try_into().ok()).map_or(0, u64::from_be_bytes))
 }

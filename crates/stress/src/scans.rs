@@ -164,8 +164,9 @@ impl Round {
         }
         let db = Db::open_cf(&settings.db, PATH, settings.descriptors(&specs));
         let db = db.map_err(|e| format!("open: {e}"))?;
-        let handle =
-            |spec: &ModelFamilySpec| db.column_family(spec.name).expect("it was opened with all families");
+        let handle = |spec: &ModelFamilySpec| {
+            db.column_family(spec.name).expect("the database was opened with all families")
+        };
         Ok(Round {
             handles: specs.iter().map(handle).collect(),
             history: ScanHistory::new(&specs),

@@ -78,7 +78,7 @@ pub(crate) fn compare(
         if running.as_ref().is_none_or(|process| process.program != program) {
             *running = Some(Process::start(program).map_err(|e| format!("{}: {e}", program.display()))?);
         }
-        let process = running.as_mut().expect("just started");
+        let process = running.as_mut().expect("the process was started above");
         let answer = process.ask(&copy, dir, specs);
         if !matches!(answer, Ok(Some(_))) {
             *running = None;
@@ -157,7 +157,8 @@ fn ours(disk: CrashFs, dir: &Path, specs: &[ModelFamilySpec], warnings: &Arc<War
         let db = Db::open_with(&options, dir, descriptors, OpenMode::ReadOnly)?;
         let mut families = Families::new();
         for name in &names {
-            let mut iter = db.iter_cf(&db.column_family(name).expect("it was opened with it"))?;
+            let mut iter =
+                db.iter_cf(&db.column_family(name).expect("the database was opened with this family"))?;
             let mut pairs = Vec::new();
             iter.seek_to_first();
             while let Some((key, value)) = iter.item() {
@@ -229,7 +230,8 @@ impl Process {
         }
         let copy = |name: &String| -> esker::Result<Vec<u8>> {
             let path = from.join(name);
-            let mut bytes = vec![0; usize::try_from(disk.file_size(&path)?).expect("it is in memory")];
+            let mut bytes =
+                vec![0; usize::try_from(disk.file_size(&path)?).expect("a file in memory fits into usize")];
             let n = disk.new_sequential_file(&path)?.read(&mut bytes)?;
             bytes.truncate(n);
             Ok(bytes)

@@ -182,7 +182,7 @@ fn open(env: &Env, path: &std::path::Path, writers: usize) -> Result<Shared, Str
     let descriptors =
         ["default", "second"].map(|name| ColumnFamilyDescriptor::new(name, family.clone())).to_vec();
     let db = Db::open_cf(&db_options, path, descriptors).map_err(|e| format!("open: {e}"))?;
-    let family = |name| db.column_family(name).expect("it was opened with this family");
+    let family = |name| db.column_family(name).expect("the database was opened with this family");
     Ok(Shared {
         first: family("default"),
         second: family("second"),

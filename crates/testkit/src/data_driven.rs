@@ -110,7 +110,7 @@ fn run_text(name: &str, text: &str, rewrite: bool, run: &mut impl FnMut(&Case) -
                 }
                 assert!(
                     rewrite || actual == expected,
-                    "{}: {}\n--- expected\n{expected}--- got\n{actual}---\n(REWRITE=1 accepts what came)",
+                    "{}: {}\n--- expected\n{expected}--- got\n{actual}---\n(REWRITE=1 accepts the new output)",
                     case.place,
                     case.command
                 );

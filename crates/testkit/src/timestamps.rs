@@ -102,7 +102,7 @@ impl TimestampFormat {
             TimestampOrder::Signed => rank + SIGNED_ZERO - (self.largest() / 2 + 1),
             _ => rank,
         };
-        u64::try_from(time).expect("made from 64 bits")
+        u64::try_from(time).expect("the timestamp was made from 64 bits")
     }
 
     /// Compares keys by their bytes, and then by timestamp, newest first.

@@ -84,7 +84,7 @@ impl Comparison {
             return Ok(Some(format!("column family '{name}': only in {}", side.name)));
         }
         for name in &in_a {
-            let family = |side: &Side| side.db.column_family(name).expect("it was just listed");
+            let family = |side: &Side| side.db.column_family(name).expect("the family was listed above");
             let (a, b) = (family(&self.a), family(&self.b));
             let difference = self.in_family(&a, &b)?;
             if difference.is_some() {

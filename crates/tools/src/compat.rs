@@ -44,7 +44,8 @@ fn older_target(report: &CompatReport) -> Option<TargetVersion> {
 
 fn human(report: &CompatReport) -> String {
     let mut out = String::new();
-    let mut line = |text: std::fmt::Arguments<'_>| writeln!(out, "{text}").expect("strings take everything");
+    let mut line =
+        |text: std::fmt::Arguments<'_>| writeln!(out, "{text}").expect("a write to a string cannot fail");
     match report.needs.first() {
         None => line(format_args!("RocksDB {} and later open it", report.oldest())),
         Some(_) => line(format_args!("RocksDB {} and later open it; it needs", report.oldest())),
@@ -101,7 +102,7 @@ fn quoted(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
-            c if c < ' ' => write!(out, "\\u{:04x}", u32::from(c)).expect("strings take everything"),
+            c if c < ' ' => write!(out, "\\u{:04x}", u32::from(c)).expect("a write to a string cannot fail"),
             c => out.push(c),
         }
     }

@@ -292,7 +292,8 @@ fn append_new_file(level: usize, file: &FileMetaData, is_hex: bool, out: &mut Ve
     out.extend_from_slice(format!("\n  AddFile: {level} {} {} ", file.number, file.file_size).as_bytes());
     append_range(file, is_hex, out);
     let mut text = String::new();
-    let mut write = |part: std::fmt::Arguments<'_>| text.write_fmt(part).expect("strings take everything");
+    let mut write =
+        |part: std::fmt::Arguments<'_>| text.write_fmt(part).expect("a write to a string cannot fail");
     if let Some(blob) = file.oldest_blob_file_number {
         write(format_args!(" blob_file:{blob}"));
     }

@@ -16,16 +16,16 @@ use std::fmt::Write;
 pub(crate) fn properties_text(reader: &TableReader, rule: &str) -> String {
     let mut text = format!("Table Properties:\n{rule}\n");
     for (name, value) in properties(reader) {
-        writeln!(text, "  {name}: {value}").expect("strings take everything");
+        writeln!(text, "  {name}: {value}").expect("a write to a string cannot fail");
     }
     let collected = &reader.properties().user_collected_properties;
-    writeln!(text, "  Raw user collected properties\n{rule}").expect("strings take everything");
+    writeln!(text, "  Raw user collected properties\n{rule}").expect("a write to a string cannot fail");
     let mut raw: Vec<(String, String)> =
         collected.iter().map(|(name, value)| (name.escape_ascii().to_string(), hex(value))).collect();
     raw.extend(own_properties(reader.properties()));
     raw.sort();
     for (name, value) in raw {
-        writeln!(text, "  # {name}: 0x{value}").expect("strings take everything");
+        writeln!(text, "  # {name}: 0x{value}").expect("a write to a string cannot fail");
     }
     text
 }
@@ -135,9 +135,9 @@ pub(crate) fn append_raw_dump(reader: &TableReader, out: &mut Vec<u8>) -> Result
     out.extend_from_slice(footer_text(reader).as_bytes());
     let mut text = format!("Table Properties:\n{RULE}\n");
     for (name, value) in properties(reader) {
-        writeln!(text, "  {name}: {value}").expect("strings take everything");
+        writeln!(text, "  {name}: {value}").expect("a write to a string cannot fail");
     }
-    writeln!(text, "  \nIndex Details:\n{RULE}").expect("strings take everything");
+    writeln!(text, "  \nIndex Details:\n{RULE}").expect("a write to a string cannot fail");
     text.push_str("  Block key hex dump: Data block handle\n  Block key ascii\n\n");
     out.extend_from_slice(text.as_bytes());
     append_index(reader, out)?;
@@ -155,15 +155,15 @@ fn footer_text(reader: &TableReader) -> String {
     let footer = reader.footer();
     let mut text = format!("Footer Details:\n{RULE}\n  metaindex handle: {}\n", encode(footer.meta_index));
     if let Some(index) = footer.index {
-        writeln!(text, "  index handle: {}", encode(index)).expect("strings take everything");
+        writeln!(text, "  index handle: {}", encode(index)).expect("a write to a string cannot fail");
     }
     writeln!(
         text,
         "  table_magic_number: 9863518390377041911\n  format version: {}\n  ",
         footer.format_version
     )
-    .expect("strings take everything");
-    writeln!(text, "Metaindex Details:\n{RULE}").expect("strings take everything");
+    .expect("a write to a string cannot fail");
+    writeln!(text, "Metaindex Details:\n{RULE}").expect("a write to a string cannot fail");
     for (name, handle) in reader.meta_index().iter() {
         let title = match name {
             b"rocksdb.properties" => "Properties block handle".to_owned(),
@@ -174,7 +174,7 @@ fn footer_text(reader: &TableReader) -> String {
             }
             _ => continue,
         };
-        writeln!(text, "  {title}: {}", encode(handle)).expect("strings take everything");
+        writeln!(text, "  {title}: {}", encode(handle)).expect("a write to a string cannot fail");
     }
     text.push('\n');
     text

@@ -14,7 +14,7 @@ use std::fmt::Write;
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        write!(text, "{byte:02X}").expect("strings take everything");
+        write!(text, "{byte:02X}").expect("a write to a string cannot fail");
     }
     text
 }

@@ -116,7 +116,7 @@ mod tests {
     fn names_exist_and_rows_with_a_test_column_name_one() {
         assert_eq!(complaints(GOOD), Vec::<String>::new());
         let renamed = complaints(&GOOD.replace("it_is_read_and_written", "it_was_read_and_written"));
-        assert_eq!(renamed.len(), 3, "the name, the page, the row: {renamed:?}");
+        assert_eq!(renamed.len(), 3, "name, page and row are reported: {renamed:?}");
         let without = complaints(&GOOD.replace("some_option_of_ours", "some_option_of_theirs"));
         assert!(without[0].contains("some_option_of_theirs"));
     }

@@ -198,7 +198,10 @@ mod tests {
             );
         }
         assert!(wide_lines(&source("a.rs", &format!("let a = \"{words}{words}\";"))).is_empty());
-        assert!(wide_lines(&source("a.md", &"é ".repeat(50))).is_empty(), "characters, not bytes");
+        assert!(
+            wide_lines(&source("a.md", &"é ".repeat(50))).is_empty(),
+            "the width counts characters, not bytes"
+        );
         let example =
             |fence: &str| source("a.rs", &format!("/// ```{fence}\n/// {words}\n/// ```\n/// {words}\n"));
         assert_eq!((wide_lines(&example("")).len(), wide_lines(&example("text")).len()), (1, 2));

@@ -148,7 +148,7 @@ fn pieces(name: &str) -> Vec<String> {
         }
         was_lower = c.is_lowercase() || c.is_numeric();
         if c != '_' {
-            pieces.last_mut().expect("there is one").extend(c.to_lowercase());
+            pieces.last_mut().expect("the list of pieces is not empty").extend(c.to_lowercase());
         }
     }
     pieces.retain(|piece| !piece.is_empty());

@@ -258,7 +258,7 @@ impl BufferArena {
     /// This arena allocated the piece, and nothing refers to it any more.
     pub(super) unsafe fn take_back(&mut self, start: NonNull<u8>) -> Vec<Region> {
         let mut place = Place::of_piece(start);
-        debug_assert!(!place.is_free(), "it is here already");
+        debug_assert!(!place.is_free(), "the piece is free already");
         let mut units = place.units();
         self.taken -= units as usize;
         if let Some(next) = place.next().filter(|next| next.is_free()) {

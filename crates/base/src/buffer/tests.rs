@@ -9,7 +9,7 @@ fn buffers_keep_what_is_written_to_them_however_they_come_and_go() {
     for step in 0..if cfg!(miri) { 300 } else { 30_000_u32 } {
         if live.len() > 200 || (rng.below(3) == 0 && !live.is_empty()) {
             let (buffer, mark) = live.swap_remove(rng.below(live.len() as u64) as usize);
-            assert!(buffer.iter().all(|&byte| byte == mark), "somebody wrote to it");
+            assert!(buffer.iter().all(|&byte| byte == mark), "another owner wrote to the buffer");
         } else {
             let most = [1 << 9, 1 << 13, 1 << 16, 1 << 19][rng.below(4) as usize];
             let mut buffer = Buffer::new(1 + rng.below(most) as usize);
@@ -30,14 +30,14 @@ fn a_thread_reuses_dropped_buffers_and_keeps_a_limited_number() {
         let at = first.as_ptr();
         drop(first);
         assert_eq!(Buffer::new(5000).as_ptr(), at);
-        assert_ne!(Buffer::new(2000).as_ptr(), at, "far too large");
+        assert_ne!(Buffer::new(2000).as_ptr(), at, "a far too large buffer is not reused");
         drop((0..40).map(|_| Buffer::new(5000)).collect::<Vec<_>>());
         let kept = || SPARE.with_borrow(|spare| (spare.len(), spare.iter().map(Piece::room).sum::<usize>()));
         assert_eq!(kept().0, MOST_SPARE);
         drop((0..5).map(|_| Buffer::new(MOST_SPARE_BYTES / 3)).collect::<Vec<_>>());
         assert!(kept().1 <= MOST_SPARE_BYTES && kept().0 >= 2, "{:?}", kept());
         drop(Buffer::new(MOST_SPARE_BYTES + 100));
-        assert!(kept().1 <= MOST_SPARE_BYTES, "too large to keep");
+        assert!(kept().1 <= MOST_SPARE_BYTES, "a buffer too large to keep was kept");
     };
     // A thread of its own: nothing else has dropped anything there.
     std::thread::scope(|scope| scope.spawn(body).join().unwrap());
@@ -93,7 +93,7 @@ fn threads_hand_buffers_to_each_other() {
             buffer.fill(i as u8);
             send.send((buffer, i as u8)).unwrap();
             let (got, mark) = receive.recv().unwrap();
-            assert!(got.iter().all(|&byte| byte == mark), "somebody wrote to it");
+            assert!(got.iter().all(|&byte| byte == mark), "another owner wrote to the buffer");
         }
     };
     std::thread::scope(|scope| {

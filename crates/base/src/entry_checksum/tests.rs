@@ -21,7 +21,11 @@ fn every_part_counts_and_its_place() {
         all(ValueType::Value, 1, 2, b"keyv", b"alue"),
     ] {
         assert_ne!(wrong, right);
-        assert_ne!(wrong.to_bytes()[0], right.to_bytes()[0], "with this hash one byte tells them apart, too");
+        assert_ne!(
+            wrong.to_bytes()[0],
+            right.to_bytes()[0],
+            "with this hash one byte distinguishes them, too"
+        );
     }
 }
 

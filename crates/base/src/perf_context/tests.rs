@@ -25,7 +25,7 @@ fn counts_at_the_default_level_and_not_below() {
         perf_count!(block_read_count);
         let computed = Cell::new(false);
         perf_add!(block_read_byte, u64::from(!computed.replace(true)));
-        assert!(!computed.get(), "computed for nothing");
+        assert!(!computed.get(), "the value was computed without need");
         let noted = PerfContext::current();
         assert_eq!((noted.block_read_count, noted.block_read_byte), (1, 4096));
         assert_eq!(noted.to_string(), "block_read_count = 1, block_read_byte = 4096");
@@ -40,7 +40,7 @@ fn times_only_when_asked_to() {
     on_a_new_thread(|| {
         let clock = Ticking(Cell::new(0));
         assert_eq!(perf_time!(block_read_time, clock, 7), 7);
-        assert_eq!(clock.0.get(), 0, "the clock was not asked");
+        assert_eq!(clock.0.get(), 0, "the clock was not read");
         set_perf_level(PerfLevel::EnableTimeExceptForMutex);
         assert_eq!(perf_time!(block_read_time, clock, 7), 7);
         perf_time!(level EnableTime, db_mutex_lock_nanos, clock, ());

@@ -13,7 +13,10 @@ fn names_are_known_and_differ() {
     assert_eq!((tickers.len(), histograms.len()), (Ticker::COUNT, Histogram::COUNT));
     let is_rocksdbs = |name: &str| name.starts_with("rocksdb.");
     let first_own = Ticker::ALL.iter().position(|t| !is_rocksdbs(t.name())).unwrap_or(Ticker::COUNT);
-    assert!(Ticker::ALL[first_own..].iter().all(|t| t.name().starts_with("esker.")), "behind RocksDB's");
+    assert!(
+        Ticker::ALL[first_own..].iter().all(|t| t.name().starts_with("esker.")),
+        "own tickers follow RocksDB's"
+    );
     assert!(histograms.iter().all(|name| is_rocksdbs(name)));
 }
 

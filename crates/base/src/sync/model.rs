@@ -56,13 +56,13 @@ impl<T> Mutex<T> {
 impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        self.0.as_ref().expect("present but during a wait")
+        self.0.as_ref().expect("a guard lacks its lock only during a wait")
     }
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.0.as_mut().expect("present but during a wait")
+        self.0.as_mut().expect("a guard lacks its lock only during a wait")
     }
 }
 
@@ -78,7 +78,7 @@ impl Condvar {
     /// Waits for a notification; the lock is released meanwhile.
     #[track_caller]
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        let held = guard.0.take().expect("present but during a wait");
+        let held = guard.0.take().expect("a guard lacks its lock only during a wait");
         guard.0 = Some(during("a notification", || self.0.wait(held)).expect(POISON));
     }
     /// Waits for a notification or a timeout. Without a clock the notification must come. Returns
@@ -88,7 +88,7 @@ impl Condvar {
         #[cfg(shuttle)]
         if let Some(now) = super::time::now() {
             let nanos = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
-            let held = guard.0.take().expect("present but during a wait");
+            let held = guard.0.take().expect("a guard lacks its lock only during a wait");
             let until = now.saturating_add(nanos);
             let (held, is_over) =
                 during("a notification or a deadline", || super::time::wait(&self.0, held, until));

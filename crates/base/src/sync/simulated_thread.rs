@@ -17,13 +17,13 @@ where
     shuttle::thread::scope(|scope| {
         let waits = done.clone();
         scope.spawn(move || {
-            let mut is_done = waits.0.lock().expect("nobody panics with it");
+            let mut is_done = waits.0.lock().expect("no thread panics while it holds this lock");
             while !*is_done {
-                is_done = waits.1.wait(is_done).expect("nobody panics with it");
+                is_done = waits.1.wait(is_done).expect("no thread panics while it holds this lock");
             }
         });
         let result = body(scope);
-        *done.0.lock().expect("nobody panics with it") = true;
+        *done.0.lock().expect("no thread panics while it holds this lock") = true;
         done.1.notify_one();
         result
     })

@@ -72,7 +72,7 @@ pub fn with_clock<T>(leaps: Option<u64>, work: impl FnOnce() -> T) -> T {
     let kept = keeper.clone();
     let thread = shuttle::thread::Builder::new().name(KEEPER.to_owned()).spawn(move || keep(&kept));
     let result = work();
-    *keeper.over.lock().expect("nobody panics with it") = true;
+    *keeper.over.lock().expect("no thread panics while it holds this lock") = true;
     keeper.changed.notify_one();
     thread.expect("a model has threads").join().expect("the keeper does not panic");
     with(|machine| *machine = Machine::default());
@@ -84,9 +84,9 @@ pub const KEEPER: &str = "time";
 
 fn keep(keeper: &Keeper) {
     loop {
-        let mut over = keeper.over.lock().expect("nobody panics with it");
+        let mut over = keeper.over.lock().expect("no thread panics while it holds this lock");
         while !*over && with(|machine| machine.waiting.is_empty()) {
-            over = keeper.changed.wait(over).expect("nobody panics with it");
+            over = keeper.changed.wait(over).expect("no thread panics while it holds this lock");
         }
         if *over {
             return;
@@ -106,7 +106,7 @@ impl Machine {
         if let Some((&(deadline, _), _)) = next {
             self.now = if IS_BESIDE.get() { deadline.min(self.now + BESIDE) } else { deadline + self.leap() };
         }
-        assert!(self.now < TOO_OLD, "the machine waits for something that does not come");
+        assert!(self.now < TOO_OLD, "the machine waits for an event that never comes");
         self.waiting.range(..=(self.now, u64::MAX)).map(|(_, called)| called.clone()).collect()
     }
 
@@ -137,7 +137,7 @@ pub fn sleep(nanos: u64) {
         return;
     };
     let (lock, never) = (Mutex::new(()), Arc::new(Condvar::new()));
-    let mut held = lock.lock().expect("nobody else has it");
+    let mut held = lock.lock().expect("no other thread has the lock");
     while now().is_some_and(|now| now < until) {
         held = wait(&never, held, until).0;
     }
@@ -152,7 +152,7 @@ pub(super) fn wait<'a, T>(
     let entered = with(|machine| machine.keeper.clone()).map(|keeper| {
         // The keeper holds this lock from its read of the list until it waits, so it misses no
         // entry.
-        let still = keeper.over.lock().expect("nobody panics with it");
+        let still = keeper.over.lock().expect("no thread panics while it holds this lock");
         let entry = with(|machine| {
             machine.waited += 1;
             machine.waiting.insert((until, machine.waited), condvar.clone());

@@ -55,7 +55,7 @@ pub fn list_waiters() -> String {
     WAITS.with_borrow(|waits| {
         waits.waiting.values().fold(String::new(), |mut list, wait| {
             write!(list, "\n  {} waits for {} at {}", wait.thread, wait.what, wait.at)
-                .expect("a string takes all");
+                .expect("a write to a string cannot fail");
             list
         })
     })

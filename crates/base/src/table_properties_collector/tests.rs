@@ -5,7 +5,7 @@ fn is_marked((window, trigger, ratio, min): (u64, u64, f64, u64), entries: &[boo
     let factory = CompactOnDeletionCollectorFactory::new(window, trigger, ratio, min);
     let context =
         TablePropertiesCollectorContext { column_family_id: ColumnFamilyId(0), level_at_creation: 0 };
-    let mut collector = factory.create(&context).expect("always one");
+    let mut collector = factory.create(&context).expect("the factory always makes a collector");
     for (i, &is_deletion) in entries.iter().enumerate() {
         let kind = if is_deletion { ValueType::SingleDeletion } else { ValueType::Value };
         collector.add_user_key(b"key", b"", kind, SequenceNumber(1), i as u64 * 100).expect("no error");
@@ -22,8 +22,8 @@ fn every(step: usize, count: usize) -> Vec<bool> {
 fn deletions_close_together_mark_a_table() {
     let by_window = (128, 50, 0.0, 0);
     assert!(is_marked(by_window, &every(2, 100)));
-    assert!(!is_marked(by_window, &every(2, 98)), "49 of them");
-    assert!(!is_marked(by_window, &every(3, 10_000)), "43 in any window");
+    assert!(!is_marked(by_window, &every(2, 98)), "49 deletions are too few");
+    assert!(!is_marked(by_window, &every(3, 10_000)), "43 deletions in any window are too few");
     // 49 here, 49 far behind.
     let mut two = vec![true; 49];
     two.extend(vec![false; 200]);
@@ -65,7 +65,7 @@ fn settings_change_for_tables_to_come() {
     factory.set_min_file_size(0);
     let context =
         TablePropertiesCollectorContext { column_family_id: ColumnFamilyId(0), level_at_creation: 0 };
-    let mut collector = factory.create(&context).expect("always one");
+    let mut collector = factory.create(&context).expect("the factory always makes a collector");
     for _ in 0..2 {
         collector.add_user_key(b"", b"", ValueType::Deletion, SequenceNumber(1), 0).expect("no error");
     }

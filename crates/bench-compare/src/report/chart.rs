@@ -98,7 +98,7 @@ pub(super) fn ratios(report: &Report, suite: &SuiteReport) -> String {
 }
 
 fn push(svg: &mut String, text: std::fmt::Arguments<'_>) {
-    svg.write_fmt(text).expect("strings take everything");
+    svg.write_fmt(text).expect("a write to a string cannot fail");
 }
 
 /// The background: a tint on the side where Esker is ahead, lines at the powers of two, and a label

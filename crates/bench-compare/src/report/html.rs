@@ -11,7 +11,7 @@ use std::fmt::Write;
 const STYLE: &str = include_str!("page.css");
 
 fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
-    page.write_fmt(text).expect("strings take everything");
+    page.write_fmt(text).expect("a write to a string cannot fail");
 }
 
 /// The page of a run.

@@ -26,7 +26,7 @@ fn a_small_run_gives_figures_for_every_step() {
     let flags = ["--num", "2000", "--pairs", "2", "--engines", "esker,memory", "--no-warm-up", "--directory"];
     let output = compare(&dir, &[&flags[..], &[work.to_str().unwrap()]].concat());
     assert!(output.status.success(), "{output:?}");
-    assert!(!work.exists(), "nothing is left over");
+    assert!(!work.exists(), "the work directory is deleted");
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(table.contains("seekrandom + 100 nexts"), "{table}");
 
@@ -110,7 +110,7 @@ fn an_engine_that_dies_is_named_and_the_others_go_on() {
     );
     let cells = &report["suites"][0]["rows"][0]["cells"];
     assert_eq!(cells[1]["kind"], "memory");
-    assert_eq!(cells[1]["samples"].as_array().unwrap().len(), 2, "what could be measured is kept");
+    assert_eq!(cells[1]["samples"].as_array().unwrap().len(), 2, "measured samples are kept");
 }
 
 /// Fills are cut at different places in each round; the run fails if engines or rounds then read

@@ -47,7 +47,7 @@ macro_rules! flags {
                 "    -{} ({}) type: {} default: {}",
                 stringify!($field), concat!($($help),+).trim(), <$ty as FlagValue>::KIND.as_str(), defaults.$field
             )
-            .expect("a String takes all that is written"); )*
+            .expect("a write to a String cannot fail"); )*
             text
         }
     };

@@ -92,7 +92,7 @@ impl LockBenchCell<'_> {
         let manager = LockManager::new(LockManagerOptions::new(Arc::new(SystemTime)));
         let family = manager
             .add_family(ColumnFamilyId::DEFAULT, &self.family_options(locking))
-            .expect("the first one");
+            .expect("the manager has no family yet");
         let barrier = Barrier::new(self.threads);
         let work = on_threads("lock_bench", self.threads, |thread| {
             self.work(&manager, &family, &barrier, thread as u64)

@@ -17,8 +17,9 @@ use std::sync::Arc;
 /// The system refuses a thread.
 pub(super) fn times_until_reported(count: usize) -> Result<Vec<u64>> {
     let manager = LockManager::new(LockManagerOptions::new(Arc::new(SystemTime)));
-    let family =
-        manager.add_family(ColumnFamilyId::DEFAULT, &FamilyOptions::default()).expect("the first one");
+    let family = manager
+        .add_family(ColumnFamilyId::DEFAULT, &FamilyOptions::default())
+        .expect("the manager has no family yet");
     let options =
         LockerOptions { lock_timeout: Timeout::Forever, deadlock_detect: true, ..LockerOptions::default() };
     let mut times = Vec::with_capacity(count);
@@ -26,8 +27,8 @@ pub(super) fn times_until_reported(count: usize) -> Result<Vec<u64>> {
         let (mut first, mut second) = (manager.locker(options), manager.locker(options));
         let lock =
             |locker: &mut esker_lock::Locker, key: &[u8]| locker.lock_key(&family, key, LockMode::Exclusive);
-        lock(&mut first, b"a").expect("nobody has it");
-        lock(&mut second, b"b").expect("nobody has it");
+        lock(&mut first, b"a").expect("no locker holds the key");
+        lock(&mut second, b"b").expect("no locker holds the key");
         std::thread::scope(|scope| {
             spawn_scoped(scope, "lock_bench", || {
                 if lock(&mut first, b"b").is_err() {

@@ -182,7 +182,8 @@ impl Database {
         let families = names.map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
         let txn_options = TransactionDbOptions { locking, ..TransactionDbOptions::default() };
         let db = TransactionDb::open_cf(&options.db, &txn_options, "/oltp", families)?;
-        let family = |name: &str| db.db().column_family(name).expect("opened");
+        let family =
+            |name: &str| db.db().column_family(name).expect("the database was opened with this family");
         let (table, indexes) = (family("default"), INDEXES.map(family).to_vec());
         let database = Database { db, table, indexes, rows };
         let mut random = generator(7);

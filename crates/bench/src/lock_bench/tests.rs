@@ -10,7 +10,7 @@ fn a_small_run_measures_every_cell() {
         ..LockBenchOptions::default()
     };
     let mut out = Vec::new();
-    let rows = run(&options, &mut out).expect("memory takes everything");
+    let rows = run(&options, &mut out).expect("a write to memory cannot fail");
     assert_eq!(rows.len(), 2 * LockWorkload::ALL.len());
     for row in &rows {
         assert_eq!(row.point.is_none(), row.workload.has_ranges());
@@ -36,7 +36,7 @@ fn transactions_commit_with_both_kinds_of_families() {
         ..LockBenchOptions::default()
     };
     let mut out = Vec::new();
-    let rows = run_commits(&options, &mut out).expect("memory takes everything");
+    let rows = run_commits(&options, &mut out).expect("a write to memory cannot fail");
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(|row| row.point > 0.0 && row.range > 0.0), "{rows:?}");
     assert_eq!(String::from_utf8_lossy(&out).lines().count(), 4);
@@ -53,7 +53,7 @@ fn sysbenchs_transactions_run_with_both_kinds_of_families() {
     };
     for kind in Oltp::ALL {
         let mut out = Vec::new();
-        let rows = run_oltp(&options, kind, &mut out).expect("memory takes everything");
+        let rows = run_oltp(&options, kind, &mut out).expect("a write to memory cannot fail");
         assert_eq!(rows.len(), 2);
         assert!(rows.iter().all(|row| row.point > 0.0 && row.range > 0.0), "{rows:?}");
         assert_eq!(String::from_utf8_lossy(&out).lines().count(), 4);

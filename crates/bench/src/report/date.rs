@@ -14,7 +14,7 @@ fn civil(unix_seconds: u64) -> ([u64; 6], usize) {
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let weekday = usize::try_from((days + 4) % 7).expect("below 7");
+    let weekday = usize::try_from((days + 4) % 7).expect("a weekday is below 7");
     ([year, month, day, second / 3600, second / 60 % 60, second % 60], weekday)
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn ctime(unix_seconds: u64) -> String {
     const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
     let ([year, month, day, hour, minute, second], weekday) = civil(unix_seconds);
-    let at = usize::try_from(month - 1).expect("a month") * 3;
+    let at = usize::try_from(month - 1).expect("a month is 1 to 12") * 3;
     format!("{} {} {day:2} {hour:02}:{minute:02}:{second:02} {year}", DAYS[weekday], &MONTHS[at..at + 3])
 }
 

@@ -211,7 +211,7 @@ impl<'a> Stats<'a> {
             text.extend((self.sink.property)("rocksdb.stats"));
             for what in ["num-running-compactions", "num-running-flushes"] {
                 if let Some(number) = (self.sink.property)(&format!("rocksdb.{what}")) {
-                    writeln!(text, "{what}: {number}").expect("a String takes all that is written");
+                    writeln!(text, "{what}: {number}").expect("a write to a String cannot fail");
                 }
             }
         }
@@ -268,7 +268,7 @@ impl Done {
         for kind in BenchOpKind::ALL {
             if let Some((_, histogram)) = self.histograms.iter().find(|(k, _)| *k == kind) {
                 writeln!(text, "Microseconds per {}:\n{histogram}", kind.as_str())
-                    .expect("a String takes all that is written");
+                    .expect("a write to a String cannot fail");
             }
         }
         text

@@ -156,7 +156,9 @@ fn unknown(name: &str) -> String {
     }
     let likeness = |candidate: &str| strsim::jaro_winkler(name, candidate);
     let names = SUPPORTED.iter().map(|(name, _)| name);
-    let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).expect("there are some");
+    let nearest = names
+        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+        .expect("the list of benchmarks is not empty");
     format!("unknown benchmark '{name}'; did you mean '{nearest}'?")
 }
 

@@ -50,7 +50,7 @@ impl Drop for Coming<'_> {
 impl<V: Send + Sync + 'static> ChargedCache<V> {
     pub(super) fn new(other: &Arc<Cache<V>>, role: Role) -> ChargedCache<V> {
         ChargedCache {
-            charge: Mutex::new(other.reserve(role, 0).expect("there is always room for nothing")),
+            charge: Mutex::new(other.reserve(role, 0).expect("a reservation of 0 bytes always fits")),
             charged: AtomicUsize::new(0),
             coming: AtomicUsize::new(0),
             step: (other.capacity() / STEPS).clamp(1, MAX_STEP),

@@ -42,7 +42,7 @@ impl Value {
 
 impl Drop for Value {
     fn drop(&mut self) {
-        assert_ne!(self.key, u64::MAX, "dropped twice");
+        assert_ne!(self.key, u64::MAX, "the value was dropped twice");
         self.key = u64::MAX;
         self.alive.fetch_sub(1, Ordering::Relaxed);
     }
@@ -189,7 +189,7 @@ fn scenario(cache_type: CacheType, is_tiered: bool) {
     assert!(epoch::settle(u32::MAX, std::thread::yield_now), "no guard is open");
     let mut references: HashMap<usize, usize> = HashMap::new();
     held.iter().for_each(|handle| *references.entry(std::ptr::from_ref(&**handle).addr()).or_default() += 1);
-    assert_eq!(cache.pinned_usage(), references.len() * CHARGE, "what is held is pinned, once");
+    assert_eq!(cache.pinned_usage(), references.len() * CHARGE, "each held value is pinned once");
     let mut seen = [0; KEYS as usize];
     cache.apply_to_all(|entry| seen[entry.value.key as usize] += 1);
     assert!(seen.iter().all(|&n| n <= 1), "a key is there twice: {seen:?}");
@@ -198,15 +198,15 @@ fn scenario(cache_type: CacheType, is_tiered: bool) {
     let count = |count: &Plain| count.load(Ordering::Relaxed);
     let (added, erased) = (count(&counts.added), count(&counts.erased));
     let kept = there + count(&counts.evicted) + count(&tier.offered);
-    assert!(kept <= added, "{kept} of {added}: something is counted twice");
-    assert!(added <= kept + erased, "{kept} and {erased} erased of {added}: something is lost");
+    assert!(kept <= added, "{kept} of {added}: a value is counted twice");
+    assert!(added <= kept + erased, "{kept} and {erased} erased of {added}: a value is lost");
     if cache_type == CacheType::Lru {
-        assert_eq!(added, kept + erased, "under a lock nothing is erased half-way");
+        assert_eq!(added, kept + erased, "under a lock every erase is complete");
     }
     drop(held);
     cache.erase_unreferenced();
     assert!(epoch::settle(u32::MAX, std::thread::yield_now), "no guard is open");
-    assert_eq!((cache.usage(), alive.load(Ordering::Relaxed)), (0, 0), "all is given back");
+    assert_eq!((cache.usage(), alive.load(Ordering::Relaxed)), (0, 0), "all memory is freed");
     assert_eq!(cache.role_stats().bytes(Role::DataBlock), 0);
 }
 
@@ -256,7 +256,8 @@ fn shuttle_reservations_beside_changes_of_the_division() {
         };
         let tier: Arc<dyn SecondaryCache> = Arc::new(Sized::default());
         let cache: Cache<Value> =
-            Cache::tiered(&CacheOptions::default(), Arc::clone(&tier), saved, &division).expect("allowed");
+            Cache::tiered(&CacheOptions::default(), Arc::clone(&tier), saved, &division)
+                .expect("the options are valid");
         let (cache, metadata) = (Arc::new(cache), Plain::new(0));
         metadata.store(cache.usage(), Ordering::Relaxed);
         let threads: Vec<_> = (0..THREADS)
@@ -267,7 +268,7 @@ fn shuttle_reservations_beside_changes_of_the_division() {
                         let mut reservation = cache.reserve(Role::Misc, 1000 * step).expect("not strict");
                         if thread == 0 {
                             let ratio = Some(0.25 * step as f64);
-                            cache.update_tiered(None, ratio, None).expect("between 0 and 1");
+                            cache.update_tiered(None, ratio, None).expect("the ratio is between 0 and 1");
                         }
                         reservation.resize(500).expect("not strict");
                     }
@@ -276,7 +277,7 @@ fn shuttle_reservations_beside_changes_of_the_division() {
             .collect();
         threads.into_iter().for_each(|thread| thread.join().expect("no thread panics"));
         assert_eq!(cache.ledger().capacity() + tier.capacity(), 100_000);
-        assert_eq!(tier.capacity(), 75_000, "nothing is reserved any more");
+        assert_eq!(tier.capacity(), 75_000, "no reservation is left");
         assert_eq!(cache.usage(), metadata.load(Ordering::Relaxed));
     };
     check(run);

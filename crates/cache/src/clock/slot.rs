@@ -275,7 +275,7 @@ impl<V> Bucket<V> {
 
     pub(crate) fn sub_spilled(&self) {
         let before = self.tags.fetch_sub(SPILLED_ONE, Ordering::AcqRel);
-        debug_assert!(before >= SPILLED_ONE, "more come back than went");
+        debug_assert!(before >= SPILLED_ONE, "more entries returned than spilled");
     }
 
     /// A free place, with the tag set: the ghost of the same hash, or an empty one, or any other

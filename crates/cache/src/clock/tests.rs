@@ -54,7 +54,7 @@ fn inserted_entries_are_found_while_there_is_room() {
         (0..100_000).for_each(|i| drop(put(&cache, i, 1, CachePriority::Low)));
         let found = (0..100_000).filter(|&i| get(&cache, i) == Some(i)).count();
         let crowded = cache.crowded_count();
-        assert_eq!(found + crowded, 100_000, "each of those displaced another");
+        assert_eq!(found + crowded, 100_000, "each crowded insert displaced another entry");
         assert!(crowded <= 300, "{crowded} in {cache_type:?}");
         assert_eq!(cache.occupancy_count(), found);
         assert_eq!(cache.usage(), found);
@@ -175,13 +175,13 @@ fn held_entries_stay_and_are_charged_until_their_release() {
     let held: Vec<_> = (0..10).map(|i| put(&cache, i, 1, CachePriority::Low)).collect();
     assert_eq!((cache.usage(), cache.pinned_usage()), (10, 10));
     let more = put(&cache, 10, 1, CachePriority::Low);
-    assert_eq!((cache.usage(), cache.pinned_usage()), (11, 11), "served, over capacity");
+    assert_eq!((cache.usage(), cache.pinned_usage()), (11, 11), "the value is served, over capacity");
     assert!((0..=10).all(|i| get(&cache, i) == Some(i)));
     assert!(cache.erase(&key(3)) && !cache.erase(&key(3)));
     assert_eq!((cache.usage(), cache.pinned_usage(), get(&cache, 3)), (11, 11, None));
     assert!(!Handle::is_in_cache(&held[3]) && Handle::is_in_cache(&held[4]));
     drop((held, more));
-    assert_eq!((cache.usage(), cache.pinned_usage()), (10, 0), "what was erased went with its handle");
+    assert_eq!((cache.usage(), cache.pinned_usage()), (10, 0), "the erased value was freed with its handle");
     put(&cache, 11, 5, CachePriority::Low);
     assert!(cache.usage() <= 10);
     cache.erase_unreferenced();
@@ -215,7 +215,7 @@ fn a_strict_limit_refuses_and_gives_the_value_back() {
         assert_eq!(cache.usage(), 5);
         drop(held);
         put(&cache, 9, 1, CachePriority::Low);
-        assert!(cache.usage() <= 2, "it comes back down");
+        assert!(cache.usage() <= 2, "the usage falls again");
     }
 }
 
@@ -253,12 +253,12 @@ fn readers_under_a_guard_keep_what_they_read() {
     let guard = epoch::pin();
     let value = cache.lookup_under(&key(1), &guard).unwrap();
     assert!(matches!(value, crate::Guarded::Borrowed(_)));
-    drop(value.hold().expect("it is in the cache"));
+    drop(value.hold().expect("the value is in the cache"));
     assert!(cache.erase(&key(1)));
-    assert!(value.hold().is_none(), "what was given up is not held anew");
+    assert!(value.hold().is_none(), "an evicted value cannot be held again");
     assert_eq!((cache.usage(), cache.deferred_free_usage()), (0, 100));
     drop(cache);
-    assert!(value.iter().all(|&byte| byte == 7), "after the end of the cache");
+    assert!(value.iter().all(|&byte| byte == 7), "the value outlives the cache");
 }
 
 /// A thread that sleeps under a guard delays only memory that it may have read.
@@ -278,7 +278,7 @@ fn an_unread_value_is_freed_at_once_under_any_guard() {
         assert!(cache.erase(&key(i)));
     }
     let alive = || values.iter().map(|value| Arc::strong_count(value) - 1).collect::<Vec<_>>();
-    assert_eq!(alive(), [1, 0, 1, 0], "one is being read, one is held");
+    assert_eq!(alive(), [1, 0, 1, 0], "one value is being read, one is held");
     drop(held);
     assert_eq!(alive(), [1, 0, 0, 0]);
     assert_eq!(
@@ -287,7 +287,7 @@ fn an_unread_value_is_freed_at_once_under_any_guard() {
     );
     drop(insert(3));
     cache.set_capacity(0);
-    assert_eq!(alive(), [1, 0, 0, 0], "what is evicted goes like what is erased");
+    assert_eq!(alive(), [1, 0, 0, 0], "evicted and erased values are freed alike");
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn the_callback_sees_what_is_evicted_and_may_keep_it() {
         evicted.sort_by_key(|e| *e.value);
         let seen: Vec<_> = evicted.iter().map(|e| (*e.value, e.was_hit)).collect();
         assert_eq!(seen, [(0, false), (1, false), (2, true)], "{cache_type:?}");
-        assert_eq!((cache.usage(), cache.pinned_usage()), (7, 3), "kept, so charged");
+        assert_eq!((cache.usage(), cache.pinned_usage()), (7, 3), "kept values are charged");
         drop(evicted);
         assert_eq!(cache.usage(), 4);
     }
@@ -436,7 +436,7 @@ fn one_of_many_misses_loads() {
     });
     assert_eq!(loads.load(Ordering::Relaxed), 1);
     let failed = cache.lookup_or_load(key(2), CachePriority::Low, Role::Misc, || Err("no"), |_| "full");
-    assert_eq!(failed.err(), Some("no"), "and the next may try");
+    assert_eq!(failed.err(), Some("no"), "the next caller may try to load");
     assert!(
         cache.lookup_or_load(key(2), CachePriority::Low, Role::Misc, || Ok::<_, ()>((1, 1)), |_| ()).is_ok()
     );

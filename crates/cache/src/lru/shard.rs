@@ -77,7 +77,7 @@ struct Slot<V> {
 
 impl<V> Slot<V> {
     fn entry(&self) -> &CacheEntry<V> {
-        self.entry.as_ref().expect("what is in the table or a list has an entry")
+        self.entry.as_ref().expect("a slot in the table or in a list has an entry")
     }
 
     fn key(&self) -> &CacheKey {
@@ -278,7 +278,7 @@ impl<V> LruShard<V> {
     fn remove(&mut self, index: u32) -> Listed<V> {
         let hash = self.slots[index as usize].key().hash(self.seed);
         let found = self.table.find_entry(hash, |&i| i == index);
-        found.expect("what is in a list is in the table").remove();
+        found.expect("a slot in a list is in the table").remove();
         self.take_from_slot(index)
     }
 
@@ -301,7 +301,7 @@ impl<V> LruShard<V> {
         let slot = &mut self.slots[index as usize];
         slot.older = free;
         self.free = index;
-        let entry = slot.entry.take().expect("what is taken out was in");
+        let entry = slot.entry.take().expect("a removed slot had an entry");
         self.usage -= entry.about.charge;
         entry
     }

@@ -73,7 +73,7 @@ fn pools_keep_what_is_dear_or_was_hit() {
     put(&cache, 3, CachePriority::High);
     assert_eq!(order(&cache), [0, 1, 2, 3]);
     put(&cache, 4, CachePriority::High);
-    assert_eq!(order(&cache), [0, 1, 2, 3, 4], "2 has come down to the low pool");
+    assert_eq!(order(&cache), [0, 1, 2, 3, 4], "entry 2 was moved to the low pool");
     cache.lookup(&key(0));
     assert_eq!(
         order(&cache),
@@ -81,7 +81,7 @@ fn pools_keep_what_is_dear_or_was_hit() {
         "a hit goes up to the high pool, 3 down, 1 down to the bottom"
     );
     put(&cache, 5, CachePriority::Bottom);
-    assert_eq!(order(&cache), [5, 2, 3, 4, 0], "1 was evicted");
+    assert_eq!(order(&cache), [5, 2, 3, 4, 0], "entry 1 was evicted");
     put(&cache, 6, CachePriority::Bottom);
     assert_eq!(order(&cache), [6, 2, 3, 4, 0]);
     cache.set_capacity(2);
@@ -98,7 +98,7 @@ fn entries_in_use_stay() {
     assert_eq!((cache.ledger().usage(), cache.pinned_usage()), (2, 1));
     let also_held = cache.lookup(&key(9)).unwrap();
     put(&cache, 10, CachePriority::Low);
-    assert_eq!((cache.ledger().usage(), cache.pinned_usage()), (3, 2), "over capacity by what is in use");
+    assert_eq!((cache.ledger().usage(), cache.pinned_usage()), (3, 2), "values in use exceed the capacity");
     drop((held, also_held));
     put(&cache, 11, CachePriority::Low);
     assert_eq!((cache.ledger().usage(), cache.pinned_usage()), (2, 0));
@@ -107,7 +107,11 @@ fn entries_in_use_stay() {
     assert_eq!(order(&cache), [11]);
     assert!(cache.erase(&key(11)));
     assert!(cache.lookup(&key(11)).is_none());
-    assert_eq!((*held, cache.ledger().usage()), (11, 1), "erased at once, alive and charged while held");
+    assert_eq!(
+        (*held, cache.ledger().usage()),
+        (11, 1),
+        "the value is erased at once, and charged while it is held"
+    );
     assert_eq!((cache.pinned_usage(), cache.occupancy_count()), (1, 0));
     drop(held);
     assert_eq!((cache.ledger().usage(), cache.pinned_usage()), (0, 0));
@@ -126,7 +130,7 @@ fn a_strict_limit_refuses() {
     assert!(cache.ledger().is_strict());
     drop(held);
     insert(&cache, 3, 3, 1, CachePriority::Low).unwrap();
-    assert!(insert(&cache, 4, 4, 3, CachePriority::Low).is_err(), "more than the capacity");
+    assert!(insert(&cache, 4, 4, 3, CachePriority::Low).is_err(), "the value exceeds the capacity");
     assert!(cache.ledger().usage() <= 2);
     cache.check();
 }

@@ -51,7 +51,7 @@ impl Lru {
         let hit = self.last.insert(key, now).is_some();
         self.order.push_back((key, now));
         while self.last.len() > self.most {
-            let (oldest, used) = self.order.pop_front().expect("what is counted is in order");
+            let (oldest, used) = self.order.pop_front().expect("each counted key is in the order list");
             if self.last[&oldest] == used {
                 self.last.remove(&oldest);
             }

@@ -18,7 +18,7 @@ fn read(at: NonNull<u64>) -> u64 {
 
 /// Takes a slot, writes to it, and gives it back.
 fn use_one(slab: &Slab<u64>, mark: u64) {
-    let (at, number) = slab.take().expect("there are enough numbers");
+    let (at, number) = slab.take().expect("the slab has a free number");
     write(at, mark);
     #[cfg(loom)]
     thread::yield_now();
@@ -47,7 +47,7 @@ mod plain {
         }
         [3, 700, 64].into_iter().for_each(|number| slab.release(number));
         assert_eq!([take(), take(), take()], [all[64], all[700], all[3]]);
-        assert_eq!(take().1, 1000, "then one that was never used");
+        assert_eq!(take().1, 1000, "then a slot that was never used");
     }
 
     #[test]
@@ -66,7 +66,10 @@ mod plain {
         let taken: Vec<u32> = (0..64).map(|_| slab.take_by(0).unwrap().1).collect();
         taken.iter().for_each(|&number| slab.release_by(number as usize % STACKS, number));
         let again: Vec<u32> = (0..64).map(|_| slab.take_by(3).unwrap().1).collect();
-        assert!(again[..64 / STACKS].iter().all(|number| number % STACKS as u32 == 3), "its own first");
+        assert!(
+            again[..64 / STACKS].iter().all(|number| number % STACKS as u32 == 3),
+            "the own stack is used first"
+        );
         assert_eq!(slab.used.load(Ordering::Relaxed), 64);
     }
 

@@ -421,7 +421,7 @@ fn an_iterator_and_a_pinned_multi_get_keep_the_error_of_null_with_a_length() {
                 let result = rocksdb_pinnable_multi_get_result(
                     found, at, &mut value, value_len, &mut error, error_len,
                 );
-                assert_eq!((result, value.is_null()), (2, true), "an error");
+                assert_eq!((result, value.is_null()), (2, true), "a NULL array with a length is an error");
                 let text = bytes(error, lens[1]).unwrap();
                 assert_eq!(text, b"Invalid argument: NULL is given with the length 2");
             }

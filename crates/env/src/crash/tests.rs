@@ -71,7 +71,7 @@ fn power_loss_keeps_what_was_synced_and_loses_the_rest() {
     f.append(b"flushed").unwrap();
     f.flush().unwrap();
     f.append(b"collected").unwrap();
-    assert_eq!(read(&fs, "f").unwrap(), b"safeflushed", "what is not flushed is not seen");
+    assert_eq!(read(&fs, "f").unwrap(), b"safeflushed", "unflushed bytes are not read");
     let crash = |choices| read(&fs.crash_clone(&choices), "f").unwrap();
     assert_eq!(crash(CrashChoices::lose_unsynced()), b"safe");
     assert_eq!(crash(CrashChoices::keep_flushed()), b"safeflushed");
@@ -87,7 +87,11 @@ fn a_synced_file_has_a_name_by_the_rule_chosen() {
     write(&fs, "f", b"x");
     sync_file(&fs, "f");
     assert_eq!(names(&fs.crash_clone(&CrashChoices::lose_unsynced()), ""), [""; 0]);
-    assert_eq!(names(&fs.crash_clone(&journaled(Keep::Nothing)), ""), ["e", "f"], "and all names before it");
+    assert_eq!(
+        names(&fs.crash_clone(&journaled(Keep::Nothing)), ""),
+        ["e", "f"],
+        "all earlier names are durable, too"
+    );
     assert_eq!(names(&fs.crash_clone(&CrashChoices::process_kill()), ""), ["e", "f"]);
     fs.delete_file(&p("e")).unwrap();
     sync_dir(&fs, "");
@@ -356,7 +360,7 @@ fn clones_share_nothing_and_start_safe() {
     assert!(!fs.file_exists(&p("g")).unwrap());
     let again = clone.crash_clone(&CrashChoices::lose_unsynced());
     assert_eq!(names(&again, ""), ["LOCK", "f"]);
-    assert_eq!(read(&again, "f").unwrap(), b"before", "what the first crash left is safe from the next");
+    assert_eq!(read(&again, "f").unwrap(), b"before", "bytes that survived the first crash survive the next");
     // Two names of one file remain two names of one file.
     fs.link_file(&p("f"), &p("h")).unwrap();
     let clone = fs.crash_clone(&CrashChoices::keep_flushed());
@@ -512,7 +516,7 @@ fn a_log_that_is_appended_to_in_place_ends_with_zeros_or_an_unfinished_append() 
     let mut junk = 0;
     for seed in 0..20 {
         let killed = found(CrashChoices { seed, ..CrashChoices::process_kill() });
-        assert_eq!(killed.len() as u64, BLOCK, "unflushed appends are there too");
+        assert_eq!(killed.len() as u64, BLOCK, "unflushed appends survive a kill, too");
         assert!(killed[..100] == [1; 100] && killed[100..108] == [0; 8]);
         junk += usize::from(killed[108..].iter().any(|b| *b != 0));
     }

@@ -73,7 +73,7 @@ impl AlignedBuffer {
     /// If there is no room.
     #[inline]
     pub fn extend(&mut self, data: &[u8]) {
-        assert!(self.len() + data.len() <= self.capacity, "what is added has room");
+        assert!(self.len() + data.len() <= self.capacity, "the added bytes fit");
         self.bytes.extend_from_slice(data);
     }
 

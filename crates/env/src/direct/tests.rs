@@ -183,7 +183,7 @@ fn a_bad_block_fails_only_the_reads_of_it() {
     let mut sequential = DirectSequentialFile::new(medium);
     assert!(sequential.read(&mut [0; 10]).is_err());
     sequential.skip(90_000).unwrap();
-    assert_eq!(sequential.read(&mut [0; 20_000]).unwrap(), 10_000, "what lies behind is still read");
+    assert_eq!(sequential.read(&mut [0; 20_000]).unwrap(), 10_000, "bytes behind the bad block are read");
 }
 
 #[test]
@@ -257,7 +257,7 @@ impl DirectSink for Sink {
     fn set_len(&mut self, size: u64) -> Result<()> {
         let mut disk = self.0.lock().unwrap();
         if disk.refuses_lengths {
-            return Err(Error::io("no length is changed"));
+            return Err(Error::io("the length is unchanged"));
         }
         disk.bytes.resize(size as usize, 0);
         Ok(())
@@ -347,11 +347,11 @@ fn bytes_that_could_not_be_written_stay_for_another_attempt() {
         assert_eq!(result.unwrap_err().message(), "the disk is full", "{writes_left} writes");
         let size = file.file_size() as usize;
         assert!(file.flush().is_err() && file.close().is_err());
-        assert_eq!(file.file_size() as usize, size, "what is not written counts until it is given up");
+        assert_eq!(file.file_size() as usize, size, "unwritten bytes count until they are discarded");
         disk.lock().unwrap().writes_left = None;
         file.append(&data[size..]).unwrap();
         disk.lock().unwrap().refuses_lengths = true;
-        assert_eq!(file.sync().unwrap_err().message(), "no length is changed");
+        assert_eq!(file.sync().unwrap_err().message(), "the length is unchanged");
         disk.lock().unwrap().refuses_lengths = false;
         file.sync().unwrap();
         assert!(disk.lock().unwrap().bytes == data, "{writes_left} writes");

@@ -41,7 +41,7 @@ open 000005.log
 read 000005.log 2+4";
     assert_eq!(lines.join("\n"), expected);
     assert_eq!(fs.op_count(), 10);
-    assert_eq!(fs.byte_count(), 5 + 6 + 4, "appended and read");
+    assert_eq!(fs.byte_count(), 5 + 6 + 4, "appended and read bytes count");
     assert_eq!(fs.op_count_of(OpKind::Append), 2);
     assert_eq!(fs.fault_count(), 0);
     for (i, kind) in OpKind::ALL.into_iter().enumerate() {

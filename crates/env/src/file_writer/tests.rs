@@ -33,7 +33,7 @@ fn write_back_starts_behind_the_end_in_whole_pages() {
     // 16 appends are the first to reach 500,000 bytes and a MiB.
     assert_eq!(ranges[0], (0, (16 * 100_001 - (1 << 20)) / 4096 * 4096));
     for pair in ranges.windows(2) {
-        assert_eq!(pair[0].0 + pair[0].1, pair[1].0, "without gaps");
+        assert_eq!(pair[0].0 + pair[0].1, pair[1].0, "the ranges have no gaps");
         assert!(pair[1].1 >= 500_000);
     }
     assert_eq!(ranges.len(), 3);

@@ -178,7 +178,7 @@ impl WritableFile for MemWritableFile {
 impl Drop for MemWritableFile {
     fn drop(&mut self) {
         if !self.closed {
-            self.close().expect("memory takes everything");
+            self.close().expect("a write to memory cannot fail");
         }
     }
 }

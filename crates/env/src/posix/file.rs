@@ -282,7 +282,7 @@ impl PosixWritableFile {
         let mut buffer = std::mem::take(&mut self.buffer);
         let before = self.written;
         let result = self.write_through(&buffer);
-        let gone = usize::try_from(self.written - before).expect("no more is written than was buffered");
+        let gone = usize::try_from(self.written - before).expect("at most the buffered bytes were written");
         buffer.drain(..gone);
         self.buffer = buffer;
         result

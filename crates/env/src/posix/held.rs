@@ -58,7 +58,7 @@ impl HeldDirectories {
         let mut last = &self.directories;
         while let Some(held) = new.take() {
             let mut unused = Some(held);
-            let there = last.get_or_init(|| unused.take().expect("asked for once"));
+            let there = last.get_or_init(|| unused.take().expect("the path is resolved once"));
             (last, new) = (&there.next, unused);
         }
         Ok(())

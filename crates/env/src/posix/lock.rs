@@ -271,7 +271,7 @@ impl Descriptor {
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_ref().expect("only drop takes it").as_fd()
+        self.fd.as_ref().expect("only the drop takes the value out").as_fd()
     }
 
     fn lock(&self) -> Result<(), Errno> {

@@ -153,7 +153,7 @@ impl Window {
     /// If `offset..offset + len` is not in the window.
     #[inline]
     fn place(&self, offset: u64, len: usize) -> NonNull<u8> {
-        assert!(offset >= self.start && offset + len as u64 <= self.end(), "within the window");
+        assert!(offset >= self.start && offset + len as u64 <= self.end(), "the bytes lie within the window");
         // SAFETY: the assertion above keeps the place inside one mapping.
         unsafe { self.at.add((offset - self.start) as usize) }
     }
@@ -190,7 +190,7 @@ impl Drop for Window {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's, and nothing refers to it any more.
         let unmapped = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), WINDOW_BYTES as usize) };
-        debug_assert!(unmapped.is_ok(), "a mapping of our own can be taken away");
+        debug_assert!(unmapped.is_ok(), "an own mapping can be unmapped");
     }
 }
 

@@ -61,7 +61,7 @@ fn reads_go_to_the_kernel_together_or_not_at_all() {
     if done.iter().all(|&n| n == 0) {
         return println!("this kernel gives no ring: skipped");
     }
-    assert_eq!(done, vec![32; 300], "what lies within the file");
+    assert_eq!(done, vec![32; 300], "the read returns the bytes within the file");
     assert!(bufs.iter().all(|buf| buf[..32] == [7; 32] && buf[32..] == [0; 32]));
 }
 

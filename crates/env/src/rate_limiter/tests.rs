@@ -31,7 +31,7 @@ fn an_idle_limiter_saves_less_than_one_period_more() {
     clock.advance(Duration::from_secs(1000));
     limiter.request(99_999, IoPriority::Low, WRITE, &clock);
     limiter.request(100_000, IoPriority::Low, WRITE, &clock);
-    assert_eq!(clock.slept(), Duration::ZERO, "the period that is due and what was left");
+    assert_eq!(clock.slept(), Duration::ZERO, "the due period and unused bytes are granted at once");
     limiter.request(1, IoPriority::Low, WRITE, &clock);
     assert_eq!(clock.slept(), Duration::from_millis(100));
 }
@@ -49,7 +49,7 @@ fn the_rate_can_change_also_below_what_was_asked_for() {
 fn an_auto_tuned_rate_follows_demand() {
     let limiter = RateLimiter::auto_tuned(1_000_000, 100_000, 10, RateLimiterMode::WritesOnly);
     let clock = MockClock::new(0);
-    assert_eq!(limiter.bytes_per_second(), 500_000, "half of it at first");
+    assert_eq!(limiter.bytes_per_second(), 500_000, "the rate begins at half");
     let request = |bytes| limiter.request(bytes, IoPriority::Low, WRITE, &clock);
     // Every period is drained, so the rate rises by 5 % after each 100 periods.
     while clock.slept() < Duration::from_millis(10_050) {
@@ -59,7 +59,7 @@ fn an_auto_tuned_rate_follows_demand() {
     while clock.slept() < Duration::from_secs(200) {
         request(100_000);
     }
-    assert_eq!(limiter.bytes_per_second(), 1_000_000, "never more than was given");
+    assert_eq!(limiter.bytes_per_second(), 1_000_000, "the rate never exceeds the given one");
     // A quarter of the periods is drained, so the rate falls.
     for period in 0..110 {
         if period % 4 == 0 {
@@ -82,7 +82,7 @@ fn an_auto_tuned_rate_follows_demand() {
     clock.advance(Duration::from_secs(3_600));
     request(1);
     request(1);
-    assert_eq!(limiter.bytes_per_second(), 50_000, "without any demand a twentieth");
+    assert_eq!(limiter.bytes_per_second(), 50_000, "without demand the rate falls to a twentieth");
     let fixed = RateLimiter::new(1_000, 1_000, 10, RateLimiterMode::AllIo);
     fixed.request(100, IoPriority::Low, WRITE, &clock);
     clock.advance(Duration::from_secs(3_600));
@@ -123,7 +123,7 @@ fn priorities_go_first_but_no_request_starves() {
     for period in 0..10_000 {
         state.refill_and_grant(period * 100_000, 100_000, 10);
     }
-    assert_eq!(state.total_bytes, [0, 0, 0, 10_000], "user first");
+    assert_eq!(state.total_bytes, [0, 0, 0, 10_000], "`User` requests come first");
     for period in 0..10_000 {
         state.refill_and_grant(period * 100_000, 100_000, 10);
     }

@@ -74,7 +74,7 @@ fn totals_follow_the_files() {
 #[test]
 fn compactions_reserve_room_below_the_limit() {
     let manager = manager(SstFileManagerOptions::default());
-    assert!(!manager.is_max_allowed_space_reached(), "0 is no limit");
+    assert!(!manager.is_max_allowed_space_reached(), "0 means no limit");
     manager.on_add_file(Path::new("/db/1.sst"), 100);
     manager.set_max_allowed_space_usage(100);
     assert!(manager.is_max_allowed_space_reached());
@@ -182,7 +182,7 @@ fn a_file_that_cannot_be_renamed_is_deleted_and_one_that_cannot_be_deleted_is_le
     let path = scene.make(&manager, "1.sst", 10);
     manager.delete_file(scene.deleter(), &path).unwrap();
     assert_eq!((manager.total_size(), scene.ticks(Ticker::FilesDeletedImmediately)), (0, 1));
-    assert!(manager.delete_file(scene.deleter(), &path).is_err(), "it is not there");
+    assert!(manager.delete_file(scene.deleter(), &path).is_err(), "the file does not exist");
     fault.clear_rules();
     fault.add_rule(FaultRule::fail(&[OpKind::Delete]).forever());
     let path = scene.make(&manager, "2.sst", 10);

@@ -98,7 +98,7 @@ fn unscheduled_jobs_are_dropped_unrun_and_counted() {
     assert_eq!(pool.queue_len(Priority::Low), 10);
     assert_eq!(pool.unschedule(1), 5);
     assert_eq!(pool.unschedule(1), 0);
-    assert_eq!(Arc::strong_count(&ran), 6, "what a job owns goes with it");
+    assert_eq!(Arc::strong_count(&ran), 6, "a job's captures are dropped with it");
     drop(release);
     pool.wait_until_idle(Priority::Low);
     assert_eq!(ran.load(Ordering::SeqCst), 5);
@@ -234,15 +234,15 @@ fn jobs_without_a_thread_wait_for_one_or_are_run_by_a_caller() {
     schedule(2, 21);
     assert!(pool.is_starved() && rx.try_recv().is_err());
     pool.take_starved(2).unwrap()();
-    assert_eq!(rx.try_recv(), Ok(20), "the first with this tag, at once");
+    assert_eq!(rx.try_recv(), Ok(20), "the first job with this tag runs at once");
     assert!(pool.take_starved(3).is_none());
     assert!(pool.is_starved());
     // A job that panics does not end its caller.
-    pool.schedule(Priority::High, 4, Box::new(|| panic!("planned")));
+    pool.schedule(Priority::High, 4, Box::new(|| panic!("a planned panic")));
     pool.take_starved(4).unwrap()();
     assert!(pool.take_panic().is_some());
     REFUSES.set(false);
-    assert!(pool.take_starved(2).is_none(), "a thread runs it");
+    assert!(pool.take_starved(2).is_none(), "a thread runs the job");
     let mut rest = [rx.recv_timeout(LONG).unwrap(), rx.recv_timeout(LONG).unwrap()];
     rest.sort_unstable();
     assert_eq!(rest, [10, 21]);

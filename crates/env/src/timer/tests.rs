@@ -15,7 +15,7 @@ fn timer() -> (Arc<MockClock>, Timer) {
 /// A call that never comes fails the test instead of hanging it; a thread of a busy machine may
 /// wait long for its turn.
 fn wait<T>(calls: &Receiver<T>) -> T {
-    calls.recv_timeout(Duration::from_secs(600)).expect("the work is called")
+    calls.recv_timeout(Duration::from_secs(600)).expect("the timer calls the work")
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn work_is_called_once_in_each_period() {
     let _repeating = timer.repeat(PERIOD, move || tell.send(()).unwrap());
     for _ in 0..3 {
         timer.look();
-        assert!(calls.try_recv().is_err(), "not before its time");
+        assert!(calls.try_recv().is_err(), "the call does not come early");
         clock.advance(PERIOD);
         // The thread reads the clock after the call, so time may only move on when it is done.
         timer.look();
@@ -44,7 +44,7 @@ fn work_does_not_run_any_more_when_its_handle_is_dropped() {
     let repeating = timer.repeat(PERIOD, move || tell.send(()).unwrap());
     let _other = timer.repeat(PERIOD, move || told.send(()).unwrap());
     drop(repeating);
-    assert!(calls.recv().is_err(), "its channel is gone with it");
+    assert!(calls.recv().is_err(), "the call's captures are dropped");
     clock.advance(PERIOD);
     timer.look();
     wait(&others);
@@ -78,7 +78,7 @@ fn work_that_panics_is_not_called_again_and_others_go_on() {
     let (told, others) = channel();
     let _panics = timer.repeat(PERIOD, move || {
         tell.send(()).unwrap();
-        panic!("planned");
+        panic!("a planned panic");
     });
     let _other = timer.repeat(PERIOD, move || told.send(()).unwrap());
     clock.advance(PERIOD);

@@ -105,14 +105,14 @@ fn forked_children_neither_keep_a_lock_nor_give_it_away() {
     .unwrap();
     assert_eq!(short.wait(PATIENCE), Some(0));
     _ = inherited;
-    assert!(child(&path).contains("temporarily unavailable"), "its end has unlocked nothing");
+    assert!(child(&path).contains("temporarily unavailable"), "the end of the child has unlocked nothing");
     let idle = || {
         std::thread::sleep(PATIENCE);
         0
     };
     let mut long = fork(idle).unwrap();
     drop(lock);
-    assert_eq!(child(&path), "child: locked", "the lock is given back although a child lives");
+    assert_eq!(child(&path), "child: locked", "the lock is released although a child lives");
     long.kill();
 
     // The process that has the lock dies, and a child of it lives on.

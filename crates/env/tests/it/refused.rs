@@ -29,11 +29,11 @@ fn refuse_optional_calls(errno: i32) {
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: sets a flag of this thread.
     let set = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    assert_eq!(set, 0, "no new privileges");
+    assert_eq!(set, 0, "the process may get no new privileges");
     // SAFETY: the program and its statements live until the call returns. The kernel has then
     // copied them.
     let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
-    assert_eq!(set, 0, "a filter: {}", std::io::Error::last_os_error());
+    assert_eq!(set, 0, "the filter cannot be set: {}", std::io::Error::last_os_error());
 }
 
 fn write_and_read_back(path: &Path) {

@@ -44,13 +44,13 @@ impl BackupMeta {
         if !self.app_metadata.is_empty() {
             text.push_str("metadata ");
             for byte in &self.app_metadata {
-                write!(text, "{byte:02X}").expect("a String takes everything");
+                write!(text, "{byte:02X}").expect("a write to a String cannot fail");
             }
             text.push('\n');
         }
-        writeln!(text, "{}", self.files.len()).expect("a String takes everything");
+        writeln!(text, "{}", self.files.len()).expect("a write to a String cannot fail");
         for file in &self.files {
-            writeln!(text, "{} crc32 {}", file.name, file.crc).expect("a String takes everything");
+            writeln!(text, "{} crc32 {}", file.name, file.crc).expect("a write to a String cannot fail");
         }
         text.into_bytes()
     }

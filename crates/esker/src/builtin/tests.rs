@@ -101,6 +101,6 @@ fn operands_of_ttl_databases_are_merged_without_their_times() {
     let merged = operator.full_merge(b"k", Some(b"vTIM1"), &[b"aTIM2", b"bTIM3"]);
     assert_eq!(merged.as_deref(), Some(&b"v|a|bTIM3"[..]));
     assert_eq!(operator.partial_merge(b"k", b"aTIM2", b"bTIM3").as_deref(), Some(&b"a|bTIM3"[..]));
-    assert_eq!(operator.full_merge(b"k", None, &[b"abc"]), None, "too short for a time");
+    assert_eq!(operator.full_merge(b"k", None, &[b"abc"]), None, "the value is too short for a time");
     assert!(merge_operator("{id=TtlMergeOperator;user_operator=mine}").is_none());
 }

@@ -129,13 +129,13 @@ impl<'a> Outputs<'a> {
                 let sequence = SequenceNumber(key::trailer(entries.key()) >> 8);
                 let key = key::internal_key(entries.user_key(), sequence, value_type);
                 self.open()?;
-                let table = self.current.as_mut().expect("just opened");
+                let table = self.current.as_mut().expect("the table was opened above");
                 return self.blobs.add(table, &key, &value);
             }
             self.blobs_out.count(value_type, entries.user_key(), entries.value())?;
         }
         self.open()?;
-        let table = self.current.as_mut().expect("just opened");
+        let table = self.current.as_mut().expect("the table was opened above");
         self.blobs.add(table, entries.key(), entries.value())
     }
 
@@ -202,7 +202,7 @@ impl<'a> Outputs<'a> {
             let table = NewTable { number, ..self.table };
             self.current = Some(TableOutput::create(&self.context, &table)?);
         }
-        Ok(self.current.as_mut().expect("opened above"))
+        Ok(self.current.as_mut().expect("the table was opened above"))
     }
 
     /// Ends the current file before user key `next` (`None`: at the end of the subcompaction), with
@@ -218,7 +218,7 @@ impl<'a> Outputs<'a> {
             for tombstone in &tombstones {
                 file.add_tombstone(tombstone)?;
             }
-            let mut file = self.current.take().expect("opened above");
+            let mut file = self.current.take().expect("the table was opened above");
             // The current entry of `entries` goes into the next file; it is the first of its user
             // key.
             let older = entries.stats().older_out;

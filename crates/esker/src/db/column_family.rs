@@ -315,7 +315,7 @@ pub(super) fn show_families(
 ) -> Vec<Arc<ColumnFamily>> {
     let mut families = Vec::with_capacity(ids.len());
     for (id, descriptor) in ids.iter().zip(descriptors) {
-        let in_manifest = manifest.family(*id).expect("created by the caller");
+        let in_manifest = manifest.family(*id).expect("the caller created the family");
         engine.wals.lock().set_timestamp_size(*id, descriptor.options.comparator.timestamp_size());
         let family = new_family(engine, manifest, in_manifest, descriptor, log_number);
         // An imported family comes with files.
@@ -346,7 +346,8 @@ fn new_family(
     let icmp = InternalKeyComparator::new(descriptor.options.comparator.clone());
     let earliest = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed));
     let mem = new_memtable(&engine.options, &icmp, &descriptor.options, 1, earliest);
-    let default = engine.families.by_id(ColumnFamilyId::DEFAULT).expect("it is never dropped");
+    let default =
+        engine.families.by_id(ColumnFamilyId::DEFAULT).expect("the default family is never dropped");
     let (paths, open_files) = (in_manifest.current().paths().clone(), default.tables.open_files());
     let tables = family_tables(&engine.db_options(), paths, descriptor, open_files);
     family_with(engine.tag, (manifest, in_manifest), descriptor, mem, log_number, tables)

@@ -397,7 +397,7 @@ impl Opening {
         };
         self.check_direct_io(fs.as_ref(), existing)?;
         if let (false, Some(db_id)) = (existing, &in_file) {
-            let default = self.families.iter().find(|f| f.name == "default").expect("checked in new");
+            let default = self.families.iter().find(|f| f.name == "default").expect("`new` checked this");
             VersionSet::create_new_db(&self.version_set_options(fs), db_id, &default.options.comparator)?;
         }
         Ok((existing, in_file))

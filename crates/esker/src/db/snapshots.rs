@@ -12,7 +12,7 @@ use esker_base::{PinnedBytes, Result};
 impl Snapshot {
     /// The snapshot's database.
     fn db(&self) -> Db {
-        let inner = self.owner().downcast::<DbInner>().expect("databases own the snapshots users have");
+        let inner = self.owner().downcast::<DbInner>().expect("the owner of a user's snapshot is a database");
         Db { inner }
     }
 

@@ -138,7 +138,7 @@ fn it_is_printed_for_people_and_for_programs() {
     db.flush().unwrap();
     let family = db.default_column_family();
     let told = db.explain_multi_get(&ReadOptions::default(), &family, &["a\"b", "c", "c"]).unwrap();
-    assert_eq!(told.keys.len(), 2, "each key once");
+    assert_eq!(told.keys.len(), 2, "each key has one report");
     let text = told.to_string();
     for part in ["multiget in 'default' at sequence 1: ", "key \"a\\\"b\": found, 1 B, ", "data block at 0"] {
         assert!(text.contains(part), "{part}: {text}");

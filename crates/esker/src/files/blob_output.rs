@@ -99,7 +99,7 @@ impl<'a> BlobOutput<'a> {
             let builder = BlobFileBuilder::new(file, number, context.column_family, compression, &effort)?;
             self.current = Some(builder);
         }
-        let builder = self.current.as_mut().expect("just made");
+        let builder = self.current.as_mut().expect("the builder was made above");
         let user_key = key::user_key(internal_key);
         let location = builder.add(user_key, value)?;
         self.index.clear();

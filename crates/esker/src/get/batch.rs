@@ -436,7 +436,8 @@ impl<K: Keys> KeyBatch<'_, K> {
             }
             let family = self.keys.family(i);
             let super_version = held.super_versions.iter().find(|(id, _)| *id == family.id);
-            let (_, super_version) = super_version.expect("collected with the point");
+            let (_, super_version) =
+                super_version.expect("the read point has a super version of each family");
             let key = LookupKey::new(self.keys.key(i), held.sequence);
             let context = self.context(i);
             PointSearch::new(super_version, &context, &key).find(&mut |answer| output.set(i, answer));
@@ -703,7 +704,10 @@ impl ReadPoint<'_> {
     /// The index of a family's super version. REQUIRES: the read point was made with the family.
     #[inline]
     fn super_version_of(&self, family: &ColumnFamily) -> usize {
-        self.super_versions.iter().position(|(id, _)| *id == family.id).expect("collected with the point")
+        self.super_versions
+            .iter()
+            .position(|(id, _)| *id == family.id)
+            .expect("the read point has a super version of each family")
     }
 }
 

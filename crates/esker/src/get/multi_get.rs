@@ -264,7 +264,7 @@ impl Batch<'_> {
 
     fn finish(self, suspend: &mut dyn FnMut(usize, SuspendedGet)) {
         for (i, at) in self.suspended {
-            let saver = self.savers[i as usize].take_suspended().expect("suspended with its place");
+            let saver = self.savers[i as usize].take_suspended().expect("a suspended key has its place");
             suspend(i as usize, SuspendedGet { saver, at: Some(at) });
         }
         for (i, saver) in self.savers.iter_mut().enumerate().filter(|(_, saver)| !saver.is_taken()) {

@@ -294,7 +294,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         options: CompactionIteratorOptions,
     ) -> CompactionIterator<I> {
         debug_assert!(options.snapshots.is_sorted(), "snapshots come in order");
-        debug_assert_eq!(options.snapshots, options.range_dels.snapshots(), "one list of snapshots");
+        debug_assert_eq!(options.snapshots, options.range_dels.snapshots(), "snapshots agree");
         CompactionIterator {
             icmp,
             input,
@@ -560,7 +560,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
 
     fn show_queued(&mut self, i: usize) {
         let (packed, _) = self.queue.entries[i];
-        let value_type = ValueType::from_u8((packed & 0xFF) as u8).expect("a type was put in");
+        let value_type =
+            ValueType::from_u8((packed & 0xFF) as u8).expect("the packed number has a valid type");
         self.show(SequenceNumber(packed >> 8), value_type, Source::Queue(i));
     }
 

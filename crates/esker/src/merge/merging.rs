@@ -83,7 +83,7 @@ pub(crate) fn merge_children(
     mut children: Vec<MergeChild>,
 ) -> Box<dyn ScanIterator> {
     if children.len() == 1 && children[0].tombstones.is_none() {
-        return children.pop().expect("there is one").iter;
+        return children.pop().expect("the list has one child").iter;
     }
     Box::new(MergingIterator::new(icmp.clone(), children))
 }

@@ -154,7 +154,7 @@ impl ScanIterator for VecIter {
         self.valid().then(|| self.key())
     }
     fn left_value(&self) -> &[u8] {
-        &self.entries[self.left.expect("lent by the last move")].1
+        &self.entries[self.left.expect("the last move has lent the value")].1
     }
     /// Treats five entries as a block. Decodes no run with the entry that the cursor fails on.
     fn look_ahead(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
@@ -168,7 +168,7 @@ impl ScanIterator for VecIter {
         let (keys, places) = run.room(within.len());
         keys.clear();
         let mut block = Vec::new();
-        let offset = |bytes: &[u8]| u32::try_from(bytes.len()).expect("a test is small");
+        let offset = |bytes: &[u8]| u32::try_from(bytes.len()).expect("a test has fewer than 4 GiB");
         for ((i, place), (internal_key, value)) in
             within.clone().zip(places).zip(&self.entries[within.clone()])
         {
@@ -177,7 +177,7 @@ impl ScanIterator for VecIter {
             block.extend_from_slice(value);
             *place = RunEntry {
                 packed: key::trailer(internal_key),
-                entry: u32::try_from(i).expect("a test is small"),
+                entry: u32::try_from(i).expect("a test has fewer than 4 GiB"),
                 key,
                 key_len,
                 value: from,

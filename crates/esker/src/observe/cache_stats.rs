@@ -62,14 +62,14 @@ impl CacheEntryStats {
             if entries > 0 {
                 let portion = six_digits(self.portion(role));
                 write!(text, " {}({entries},{},{portion}%)", role.camel_name(), bytes(size))
-                    .expect("a String takes all that is written");
+                    .expect("a write to a String cannot fail");
             }
         }
         text.push('\n');
         if let Some(SecondaryStats { name, capacity, usage }) = &self.secondary {
             let (capacity, usage) = (bytes(*capacity as u64), bytes(*usage as u64));
             writeln!(text, "Secondary cache {name} capacity: {capacity} usage: {usage}")
-                .expect("a String takes all that is written");
+                .expect("a write to a String cannot fail");
         }
         text
     }

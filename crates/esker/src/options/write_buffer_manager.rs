@@ -132,7 +132,7 @@ impl WriteBufferManager {
     /// As [`WriteBufferManager::new`], and charges the memory of memtables to `cache`
     /// (`cost_to_cache`).
     pub fn with_cache(buffer_bytes: usize, cache: &Arc<BlockCache>, allow_stall: bool) -> Self {
-        let nothing = cache.reserve(Role::WriteBuffer, 0).expect("there is always room for nothing");
+        let nothing = cache.reserve(Role::WriteBuffer, 0).expect("a reservation of 0 bytes always fits");
         let charge = Charge { bytes: AtomicUsize::new(0), reservation: Mutex::new(nothing) };
         WriteBufferManager { charge: Some(charge), ..WriteBufferManager::new(buffer_bytes, allow_stall) }
     }

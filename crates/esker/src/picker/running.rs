@@ -57,7 +57,7 @@ impl RunningCompactions {
             debug_assert!(other.is_none(), "file {n} is in two compactions");
             debug_assert!(
                 plan.is_deletion || !self.quarantined.contains_key(&n),
-                "file {n} is damaged, and to be compacted"
+                "the plan compacts the damaged file {n}"
             );
         }
         self.plans.push(Running {

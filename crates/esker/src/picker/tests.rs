@@ -417,7 +417,7 @@ fn plans_are_as_the_files_of_cases_say() {
             };
             bench = Some((path.to_owned(), fresh));
         }
-        bench.as_mut().expect("set above").1.run(case)
+        bench.as_mut().expect("a command before has set the bench").1.run(case)
     });
 }
 
@@ -449,9 +449,13 @@ fn a_snapshot_that_stays_below_the_threshold_makes_no_file_worth_rewriting() {
             "{oldest}"
         );
         let now = found(oldest);
-        assert_eq!(found(threshold.min(50)), if threshold > 50 { 2 } else { now }, "up to the threshold");
+        assert_eq!(
+            found(threshold.min(50)),
+            if threshold > 50 { 2 } else { now },
+            "no further file is found up to the threshold"
+        );
         if threshold < 50 {
-            assert!(found(threshold + 1) > now, "beyond it");
+            assert!(found(threshold + 1) > now, "more files are found beyond the threshold");
         }
     }
 }
@@ -602,11 +606,15 @@ fn whole_files_are_those_within_a_range_that_share_no_key_with_others() {
     };
     assert_eq!(numbers(&[("", "")], true), [1, 2, 3, 4]);
     assert_eq!(numbers(&[("a", "e")], true), [1, 2, 3]);
-    assert_eq!(numbers(&[("a", "e")], false), [], "the third reaches the end, the others hang on it");
+    assert_eq!(
+        numbers(&[("a", "e")], false),
+        [],
+        "the third file reaches the end, and the others share keys with it"
+    );
     assert_eq!(numbers(&[("", "d")], true), []);
     assert_eq!(numbers(&[("d", "")], true), [4]);
     assert_eq!(numbers(&[("b", "h")], true), [4]);
-    assert_eq!(numbers(&[("f", "h"), ("", ""), ("a", "e")], true), [1, 2, 3, 4], "each once");
+    assert_eq!(numbers(&[("f", "h"), ("", ""), ("a", "e")], true), [1, 2, 3, 4], "each file is named once");
     assert_eq!(numbers(&[], true), []);
     // Files that are being compacted stay.
     let plan = pick(&running, &[RangeOpt { start: Some(b"f"), limit: None }], true).unwrap();

@@ -394,7 +394,7 @@ impl Repair {
         let whole: Vec<_> = self.families.keys().copied().filter(|id| self.has_all_tables_of(*id)).collect();
         let mut left_out = BTreeSet::new();
         for id in whole {
-            let family = self.families.get_mut(&id).expect("its key was just listed");
+            let family = self.families.get_mut(&id).expect("the family was listed above");
             let obsolete = |table: &FileMetaData| self.flushed.obsolete.contains(&table.number);
             left_out.extend(family.tables.extract_if(.., |table| obsolete(table)).map(|table| table.number));
         }
@@ -473,7 +473,7 @@ impl Repair {
             };
             self.families.insert(id, family);
         }
-        Ok(self.families.get_mut(&id).expect("inserted above"))
+        Ok(self.families.get_mut(&id).expect("the family was inserted above"))
     }
 
     /// Resolves equal names of families, which no MANIFEST may have: the youngest family keeps the
@@ -490,8 +490,10 @@ impl Repair {
             let old = name.clone();
             let numbered =
                 std::iter::once(format!("{old}.{id}")).chain((1..).map(|n| format!("{old}.{id}.{n}")));
-            *name =
-                numbered.into_iter().find(|name| !taken.contains(name)).expect("there is no end of names");
+            *name = numbered
+                .into_iter()
+                .find(|name| !taken.contains(name))
+                .expect("the list of names is endless");
             taken.insert(name.clone());
             seen.insert(name.clone());
             self.summary.families_renamed.push((*id, old, name.clone()));

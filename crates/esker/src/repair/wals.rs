@@ -133,7 +133,10 @@ impl Repair {
                         budget.note_flush();
                     }
                     for id in full.drain(..) {
-                        self.write_table(id, families.get_mut(&id).expect("it has just been written to"))?;
+                        self.write_table(
+                            id,
+                            families.get_mut(&id).expect("the record wrote to this family"),
+                        )?;
                     }
                 }
                 ReplayStep::Continue | ReplayStep::EndOfFile => {}

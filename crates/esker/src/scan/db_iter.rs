@@ -564,7 +564,7 @@ impl<I: ScanIterator> DbIter<I> {
     }
 
     fn seek_before_upper_bound(&mut self) {
-        let upper = self.options.upper_bound.as_deref().expect("the caller saw one");
+        let upper = self.options.upper_bound.as_deref().expect("the caller checked that there is a bound");
         self.target.clear();
         append_internal_key(&mut self.target, upper, SequenceNumber::MAX, ValueType::SEEK);
         set(&mut self.key, upper);

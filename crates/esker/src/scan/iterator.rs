@@ -11,7 +11,7 @@ macro_rules! each {
             Cursor::Plain($iter) => $call,
             Cursor::Timestamped($iter) => $call,
             Cursor::Versions($iter) => $call,
-            Cursor::Gone => unreachable!("nobody has it"),
+            Cursor::Gone => unreachable!("an iterator in use has its cursor"),
         }
     };
 }

@@ -106,7 +106,7 @@ fn a_release_returns_a_number_older_than_one_taken_meanwhile() {
             now()
         });
         let taken = taker.expect("none was held").join().unwrap();
-        assert!(oldest <= taken, "{oldest} is over, and {taken} is read at");
+        assert!(oldest <= taken, "the oldest number is {oldest}, but a reader holds {taken}");
     });
 }
 
@@ -179,7 +179,7 @@ mod models {
             let (sequence, ticket) = self.live.acquire(now, Holder::User, || 0);
             for _ in 0..2 {
                 let is_gone = self.is_old_gone.load(Ordering::Acquire) == 1;
-                assert!(sequence.0 >= NEW || !is_gone, "what a snapshot sees has been dropped");
+                assert!(sequence.0 >= NEW || !is_gone, "a version that a snapshot sees was dropped");
                 thread::yield_now();
             }
             self.live.release(ticket, now);

@@ -232,11 +232,13 @@ impl Transaction {
     }
 
     pub(super) fn core(&self) -> Ref<'_, PessimisticCore> {
-        Ref::map(self.core.borrow(), |core| &**core.as_ref().expect("only drop takes it"))
+        Ref::map(self.core.borrow(), |core| &**core.as_ref().expect("only the drop takes the value out"))
     }
 
     pub(super) fn core_mut(&self) -> RefMut<'_, PessimisticCore> {
-        RefMut::map(self.core.borrow_mut(), |core| &mut **core.as_mut().expect("only drop takes it"))
+        RefMut::map(self.core.borrow_mut(), |core| {
+            &mut **core.as_mut().expect("only the drop takes the value out")
+        })
     }
 
     pub(super) fn db(&self) -> &Db {

@@ -137,7 +137,7 @@ impl FileMeta {
     /// The same file under another description (another level, an inferred epoch).
     #[must_use]
     pub fn redescribed(&self, data: FileMetaData) -> FileMeta {
-        debug_assert_eq!(self.data.number, data.number, "another file");
+        debug_assert_eq!(self.data.number, data.number, "the description is that of another file");
         let (table, stats, kept_for) = (Arc::clone(&self.table), self.stats.clone(), self.kept_for.clone());
         let covered_at = AtomicU64::new(self.covered_at.load(Ordering::Relaxed));
         let hidden_below = AtomicU64::new(0);

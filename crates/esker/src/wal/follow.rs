@@ -143,7 +143,7 @@ impl FollowedWals {
 
     /// Takes an open WAL out to replay it; [`FollowedWals::put_back`] returns it.
     pub(crate) fn take_out(&mut self, number: FileNumber) -> FollowedWal {
-        let mut wal = self.wals.remove(&number).expect("it is among the unfinished");
+        let mut wal = self.wals.remove(&number).expect("the WAL is in the list of unfinished WALs");
         if !wal.is_begun {
             wal.is_begun = true;
             self.decide.begin_file(number);

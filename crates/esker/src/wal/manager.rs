@@ -541,7 +541,7 @@ impl Wals {
         if self.directory.is_none() {
             self.directory = Some(self.fs.new_directory(&self.dir)?);
         }
-        self.directory.as_ref().expect("opened above").fsync()?;
+        self.directory.as_ref().expect("the directory was opened above").fsync()?;
         current.name_synced = true;
         Ok(())
     }

@@ -197,20 +197,20 @@ mod tests {
         old.hold(n(5));
         old.hold(n(5));
         assert_eq!(old.take_deletable(false), [n(3)]);
-        assert!(!old.release(n(5)), "another reader holds it");
+        assert!(!old.release(n(5)), "another reader holds the file");
         assert_eq!(old.take_deletable(false), []);
         assert!(old.release(n(5)));
         assert_eq!(old.take_deletable(false), [n(5), n(8)]);
         assert_eq!(old.first_after(n(0)), None);
         old.retire(n(9));
         old.hold(n(0));
-        assert_eq!(old.take_deletable(true), [n(9)], "the database closes");
+        assert_eq!(old.take_deletable(true), [n(9)], "a closing database deletes all old files");
     }
 
     #[test]
     fn files_leave_the_archive_by_age_and_by_size_oldest_first() {
         assert_eq!(archive(150, 0).take_expired(350), [n(1)]);
-        assert_eq!(archive(150, 0).take_expired(90), [], "the clock went back");
+        assert_eq!(archive(150, 0).take_expired(90), [], "a file from the future does not expire");
         assert_eq!(archive(0, 25).take_expired(9999), [n(1), n(2), n(3)]);
         assert_eq!(archive(150, 25).take_expired(500), [n(1), n(2), n(3)]);
         assert_eq!(archive(0, 0).take_expired(9999), [], "files of an earlier configuration stay");

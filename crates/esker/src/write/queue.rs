@@ -106,7 +106,7 @@ impl Waiter {
     fn give_lead(&self) {
         let mut state = self.state.lock();
         let State::Waiting(request) = std::mem::replace(&mut *state, State::Taken) else {
-            unreachable!("whoever is in line waits")
+            unreachable!("a request in line is in the state Waiting")
         };
         self.tell(state, State::Lead(request));
     }
@@ -295,7 +295,7 @@ impl WriteQueue {
     pub(crate) fn lead_alone(&self) -> Leader<'_> {
         match self.join(WriteRequest { exclusive: true, ..WriteRequest::default() }) {
             Joined::Lead(leader, _) => leader,
-            Joined::Done(..) => unreachable!("nobody writes for an exclusive request"),
+            Joined::Done(..) => unreachable!("no leader writes an exclusive request of another"),
         }
     }
 
@@ -306,7 +306,7 @@ impl WriteQueue {
         match self.join(WriteRequest { exclusive: true, no_slowdown: true, ..WriteRequest::default() }) {
             Joined::Lead(leader, _) => Ok(leader),
             Joined::Done(_, turned_away) => {
-                Err(turned_away.expect_err("nobody writes for an exclusive request"))
+                Err(turned_away.expect_err("no leader writes an exclusive request of another"))
             }
         }
     }
@@ -317,7 +317,7 @@ impl WriteQueue {
         let request = WriteRequest { exclusive: true, urgent: true, ..WriteRequest::default() };
         match self.join_and_wake(request, wake_leader) {
             Joined::Lead(leader, _) => leader,
-            Joined::Done(..) => unreachable!("nobody writes for an exclusive request"),
+            Joined::Done(..) => unreachable!("no leader writes an exclusive request of another"),
         }
     }
 }
@@ -339,7 +339,9 @@ impl Leader<'_> {
         let mut line = self.queue.line.lock();
         while let Some(waiter) = line.waiting.front() {
             let mut state = waiter.state.lock();
-            let State::Waiting(request) = &*state else { unreachable!("whoever is in line waits") };
+            let State::Waiting(request) = &*state else {
+                unreachable!("a request in line is in the state Waiting")
+            };
             if request.exclusive
                 || matches!(request.two_phase.as_deref(), Some(TwoPhase::Rollback { .. }))
                 || (request.sync && !own.sync)
@@ -352,10 +354,10 @@ impl Leader<'_> {
             let of_batch = request.batch.data_size();
             bytes += of_batch;
             let State::Waiting(request) = std::mem::replace(&mut *state, State::Taken) else {
-                unreachable!("seen above under the same lock")
+                unreachable!("the state was checked above, under the same lock")
             };
             drop(state);
-            let waiter = line.waiting.pop_front().expect("it was at the front");
+            let waiter = line.waiting.pop_front().expect("the waiter was at the front");
             group.push(Follower { waiter, request, bytes: of_batch });
         }
         self.note_length(&line);
@@ -371,12 +373,14 @@ impl Leader<'_> {
         let mut line = self.queue.line.lock();
         let waiter = line.waiting.front()?.clone();
         let mut state = waiter.state.lock();
-        let State::Waiting(request) = &*state else { unreachable!("whoever is in line waits") };
+        let State::Waiting(request) = &*state else {
+            unreachable!("a request in line is in the state Waiting")
+        };
         if request.exclusive || request.sync || !suits(request) {
             return None;
         }
         let State::Waiting(request) = std::mem::replace(&mut *state, State::Taken) else {
-            unreachable!("seen above under the same lock")
+            unreachable!("the state was checked above, under the same lock")
         };
         drop(state);
         line.waiting.pop_front();
@@ -392,7 +396,9 @@ impl Leader<'_> {
         line.stalled = true;
         line.waiting.retain(|waiter| {
             let mut state = waiter.state.lock();
-            let State::Waiting(request) = &mut *state else { unreachable!("whoever is in line waits") };
+            let State::Waiting(request) = &mut *state else {
+                unreachable!("a request in line is in the state Waiting")
+            };
             if !request.no_slowdown {
                 return true;
             }
@@ -414,7 +420,7 @@ impl Leader<'_> {
     pub(crate) fn lend(&self) {
         let mut line = self.queue.line.lock();
         let Some(urgent) = line.waiting.iter().position(|waiter| waiter.urgent) else { return };
-        let borrower = line.waiting.remove(urgent).expect("found there");
+        let borrower = line.waiting.remove(urgent).expect("the waiter was found in line");
         let own = Arc::new(Waiter::new(WriteRequest { exclusive: true, ..WriteRequest::default() }));
         line.waiting.push_front(own.clone());
         drop(line);

@@ -90,7 +90,7 @@ fn old_data_goes_down_level_by_level_without_writes() {
     while aging.done.try_recv().is_ok() {}
     aging.wait(9 * HOUR);
     db.wait_for_background_work().unwrap();
-    assert_eq!(files(&db)[..4], [1, 0, 0, 1], "it is not old yet");
+    assert_eq!(files(&db)[..4], [1, 0, 0, 1], "the file is not old yet");
     aging.wait(4 * HOUR);
     // The file moves through the empty levels, and is merged in the last one.
     assert_eq!([(); 3].map(|()| aging.next()), [CompactionReason::Ttl; 3]);
@@ -98,7 +98,7 @@ fn old_data_goes_down_level_by_level_without_writes() {
     assert_eq!(files(&db)[..4], [0, 0, 0, 1]);
     aging.wait(100 * HOUR);
     db.wait_for_background_work().unwrap();
-    assert!(aging.done.try_recv().is_err(), "there is nowhere to go");
+    assert!(aging.done.try_recv().is_err(), "the last level has no deeper level");
     assert_eq!(db.get("key042").unwrap().as_deref(), Some(&b"old"[..]));
 }
 
@@ -175,7 +175,7 @@ fn fifo_keeps_a_merged_file_until_all_of_it_is_old() {
     db.put("hour12", "value").unwrap();
     db.flush().unwrap();
     db.wait_for_background_work().unwrap();
-    assert_eq!(db.get("hour9").unwrap().as_deref(), Some(&b"value"[..]), "it is three hours old");
+    assert_eq!(db.get("hour9").unwrap().as_deref(), Some(&b"value"[..]), "the value is three hours old");
     assert_eq!(files(&db)[0], 2);
     aging.wait(8 * HOUR);
     assert_eq!(aging.next(), CompactionReason::FifoTtl);
@@ -216,7 +216,7 @@ fn a_time_set_later_and_that_of_a_new_family_count_too() {
     put_and_flush(&db, "one");
     aging.wait(1000 * HOUR);
     db.wait_for_background_work().unwrap();
-    assert!(aging.done.try_recv().is_err(), "nothing is ever due");
+    assert!(aging.done.try_recv().is_err(), "no compaction is ever due");
     let mut options = aging.options.cf.clone();
     options.periodic_compaction_seconds = 10 * HOUR;
     let family = db.create_column_family("aging", &options).unwrap();

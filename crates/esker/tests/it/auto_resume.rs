@@ -140,7 +140,7 @@ fn writes_go_on_behind_a_wal_that_could_not_be_written() {
     options.db.env = Env::with_fs(Arc::new(crashed));
     let db = Db::open(&options, "/db").unwrap();
     let found = ["a", "b", "c"].map(|key| db.get(key).unwrap().is_some());
-    assert_eq!(found, [true, false, true], "what was refused stays away");
+    assert_eq!(found, [true, false, true], "a refused write does not reappear");
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn deleted_backups_take_along_what_only_they_need() {
     backups.create_new_backup(&db, true).unwrap();
     assert_eq!(shared_files(&fs), 4);
     backups.delete_backup(2).unwrap();
-    assert_eq!(shared_files(&fs), 4, "backup 3 needs them");
+    assert_eq!(shared_files(&fs), 4, "backup 3 needs these files");
     backups.delete_backup(3).unwrap();
     assert_eq!(shared_files(&fs), 2);
     backups.purge_old_backups(1).unwrap();
@@ -255,7 +255,7 @@ fn an_ingested_file_is_backed_up_though_an_earlier_backup_has_another_of_its_num
         assert_eq!(shared_files(&fs), files);
         db.close().unwrap();
     }
-    assert_eq!(made[0].2, made[1].2, "the same number and size, or this tests nothing");
+    assert_eq!(made[0].2, made[1].2, "the test needs tables of the same number and size");
     for (value, id, _) in made {
         backups.verify_backup(id, true).unwrap();
         backups.restore_db_from_backup(id, "/db", "/db").unwrap();
@@ -294,7 +294,7 @@ fn a_backup_reports_its_progress_and_stops_on_request() {
     let called = calls.load(Ordering::SeqCst) as u64;
     assert!(called * 100_000 <= copied && (called + 1) * 100_000 > copied - 10_000, "{called} of {copied}");
     engine.create_new_backup_with_options(&db, &how, b"second").unwrap();
-    assert_eq!(calls.load(Ordering::SeqCst) as u64, called, "the tables were there");
+    assert_eq!(calls.load(Ordering::SeqCst) as u64, called, "no table was copied again");
     let mut rng = fastrand::Rng::with_seed(2);
     for key in 0..200_u32 {
         let value: Vec<u8> = (0..3000).map(|_| rng.u8(..)).collect();
@@ -306,7 +306,7 @@ fn a_backup_reports_its_progress_and_stops_on_request() {
     let error = engine.create_new_backup_with_options(&db, &stops, b"third").unwrap_err();
     assert_eq!(error.to_string(), "Result incomplete: Backup stopped");
     let error = engine.create_new_backup(&db, false).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Incomplete, "all later ones, as in RocksDB");
+    assert_eq!(error.kind(), ErrorKind::Incomplete, "all later backups stop, too, as in RocksDB");
     assert_eq!(engine.backup_infos().len(), 2);
     drop(engine);
     let mut engine = BackupEngine::open(&backups).unwrap();

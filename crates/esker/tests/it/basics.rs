@@ -267,7 +267,11 @@ fn many_families_are_made_with_one_write_of_the_manifest_and_one_options_file() 
         ops.iter().filter(|op| op.kind == kind && op.path.to_string_lossy().contains(name)).count()
     };
     assert_eq!(count(OpKind::Sync, "MANIFEST"), 1, "{ops:?}");
-    assert!(ops.len() < 300 + 50, "a record each, and what does not depend on their number: {}", ops.len());
+    assert!(
+        ops.len() < 300 + 50,
+        "one operation for each record, and a constant number of others: {}",
+        ops.len()
+    );
     for (i, family) in made.iter().enumerate() {
         assert_eq!(family.name(), format!("family{i:03}"));
         db.put_cf(family, "key", format!("{i}")).unwrap();

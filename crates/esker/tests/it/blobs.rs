@@ -86,7 +86,7 @@ fn large_values_go_into_blob_files_and_come_back() {
     let files = blob_files(&options, "/db");
     assert_eq!(files.len(), 1);
     let tables: u64 = db.live_files().iter().map(|f| f.file.size).sum();
-    assert!(tables < 50 * 100, "{tables} bytes of tables, although the large values are elsewhere");
+    assert!(tables < 50 * 100, "{tables} bytes of tables, although large values are in blob files");
     db.create_checkpoint("/copy", 0).unwrap();
     // A rewrite of the tables leaves the values in place.
     rewrite(&db);
@@ -336,7 +336,7 @@ impl EventListener for ForcedGc {
     fn on_compaction_begin(&self, info: &CompactionJobInfo) {
         if info.compaction_reason == CompactionReason::ForcedBlobGc {
             let before = self.0.fetch_add(1, Ordering::SeqCst);
-            assert!(before < 10, "the same files are compacted for ever");
+            assert!(before < 10, "the same files are compacted again and again");
         }
     }
 }

@@ -107,7 +107,7 @@ fn every_cache_serves_the_engine_with_room_and_without() {
             assert!(db.property("rocksdb.cfstats").unwrap().contains("Block cache entry stats("));
             db.close().unwrap();
             drop(db);
-            assert_eq!(settled(|| cache.pinned_usage()), 0, "nothing of a closed database is held");
+            assert_eq!(settled(|| cache.pinned_usage()), 0, "no block of a closed database is pinned");
         }
     }
 }

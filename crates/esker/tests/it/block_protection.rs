@@ -131,7 +131,7 @@ fn a_changed_byte_in_a_cached_block_is_an_error_of_the_keys_that_need_it() {
             Ok(db) => {
                 let failed = read(&db);
                 // Properties are decoded at once, and read again if they are damaged.
-                assert!(failed > 0 || block == 1, "block {block}: nobody noticed");
+                assert!(failed > 0 || block == 1, "block {block}: no read reported the damage");
                 // A damaged data block loses its keys; a damaged index, the keys of the blocks that
                 // it cannot name.
                 assert!(failed < 60 || block < at_open, "block {block}: {failed} keys");

@@ -82,7 +82,7 @@ fn wait_briefly() {
 fn wait_until(what: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !what() {
-        assert!(Instant::now() < end, "it is not done again");
+        assert!(Instant::now() < end, "the job is not repeated");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -142,7 +142,7 @@ fn a_recovery_whose_error_is_called_off_ends_with_it() {
     listener.calls_off.store(true, Ordering::Relaxed);
     let resuming = db.clone();
     assert_eq!(in_time(move || resuming.resume()).unwrap_err().kind(), ErrorKind::IoError);
-    assert!(db.background_error().is_some(), "who began it decides");
+    assert!(db.background_error().is_some(), "the error stays in force after a failed `resume`");
     db.resume().unwrap();
     assert_eq!(db.live_files().len(), 1);
 }

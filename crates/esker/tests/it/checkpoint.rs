@@ -61,10 +61,10 @@ fn it_stays_as_it_was_with_or_without_a_flush() {
         write(&copy, 1000);
         copy.compact_range(None, None).unwrap();
         drop(copy);
-        assert_eq!(number_in(&db, "other"), "299", "they share no file that changes");
+        assert_eq!(number_in(&db, "other"), "299", "both share no file that changes");
         db.close().unwrap();
         esker::destroy_db(&options.db, "/db").unwrap();
-        assert_eq!(number_in(&open(&options, "/copy"), "other"), "1000", "links outlive the first name");
+        assert_eq!(number_in(&open(&options, "/copy"), "other"), "1000", "a link outlives the first name");
     }
 }
 
@@ -245,7 +245,7 @@ fn a_reader_makes_a_checkpoint_with_the_entries_of_wals() {
     drop(reader);
     owner.put("last", "4").unwrap();
     drop(owner);
-    assert!(has("/db", &["in a table", "in a WAL", "later", "last"]), "the database is as it was");
+    assert!(has("/db", &["in a table", "in a WAL", "later", "last"]), "the database is unchanged");
 }
 
 #[test]

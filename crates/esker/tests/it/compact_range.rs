@@ -171,11 +171,11 @@ fn compact_files_takes_along_what_is_older_and_nothing_else() {
     assert_eq!((files(&db), tables(&db, 3)), (vec![3, 0, 0, 1, 0, 0, 0], written.clone()));
     assert_eq!(db.get("key0007").unwrap().as_deref(), Some(&b"value3"[..]));
     let e = compact(&newest_first[3..], 3).unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "it is gone: {e}");
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "the family is dropped: {e}");
     let e = compact(&written, 2).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument, "upwards: {e}");
     let e = compact(&written, 7).unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "there is no such level: {e}");
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "the level does not exist: {e}");
     // Two neighbours become one, in level 0.
     let written = compact(&newest_first[..2], 0).unwrap();
     assert_eq!((files(&db), written.len()), (vec![2, 0, 0, 1, 0, 0, 0], 1));
@@ -297,7 +297,7 @@ fn a_compaction_does_not_fill_the_memtables_unless_it_may_stop_writers() {
             let early = done.recv_timeout(Duration::from_millis(300));
             let sealed = db.property("rocksdb.num-immutable-mem-table").unwrap();
             let_go.send(()).unwrap();
-            assert!(early.is_err(), "it waits for the flush");
+            assert!(early.is_err(), "the call waits for the flush");
             done.recv().unwrap().unwrap();
             assert!(allow_write_stall || sealed == "1", "{sealed} of 2 memtables are full");
         });

@@ -156,7 +156,7 @@ fn a_wal_that_is_kept_for_a_prepared_transaction_alone_is_looked_into() {
     drop((txn, db));
     let wals = disk.children(Path::new(DIR)).unwrap().iter().filter(|name| name.ends_with(".log")).count();
     let report = inspect(&disk, Path::new(DIR), Path::new(DIR)).unwrap();
-    assert!(wals > 1, "the section's and the newest");
+    assert!(wals > 1, "the WAL of the section and the newest WAL are there");
     assert_eq!(report.wals, wals as u64);
     assert!(
         report.notes.iter().any(|note| note.contains("transactions of two phases")),

@@ -64,7 +64,7 @@ fn a_wal_that_is_cut_anywhere_gives_its_first_writes() {
         ends.push(wal(&fs).1.len());
     }
     let (path, bytes) = wal(&fs);
-    assert_eq!(bytes[6], 9, "it begins with the kind of its compression");
+    assert_eq!(bytes[6], 9, "the WAL begins with the kind of its compression");
     // Cuts the WAL as a killed process may leave it.
     let copy = |cut: usize| {
         let left = Arc::new(MemFs::new());

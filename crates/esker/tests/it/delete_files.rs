@@ -176,7 +176,7 @@ fn tables_that_lie_within_a_range_go_and_all_others_stay() {
         let db = Db::open(&options, "/db").unwrap();
         assert_eq!(rows(db.iter().unwrap()), now);
         db.compact_range(None, None).unwrap();
-        assert_eq!(rows(db.iter().unwrap()), now, "nothing that was hidden comes back when it is compacted");
+        assert_eq!(rows(db.iter().unwrap()), now, "a compaction brings no hidden entry back");
         // With all tables, all blob files are deleted.
         db.delete_files_in_ranges(&db.default_column_family(), &[RangeOpt::default()], true).unwrap();
         assert_eq!((rows(db.iter().unwrap()), tables(&db).len()), (Vec::new(), 0));

@@ -117,7 +117,7 @@ fn a_run_is_stepped_through_once() {
             Layout::AllInTheMemtable | Layout::OneFile => FEW,
             Layout::MemtableOverFiles | Layout::FileOverFile => u64::MAX,
         };
-        assert!(found.iter().all(|&n| n < at_first), "{layout:?} says where nothing is: {found:?}");
+        assert!(found.iter().all(|&n| n < at_first), "{layout:?} states the deleted run: {found:?}");
         let again = cross(&scene, &ReadOptions::default());
         assert!(
             again.iter().all(|&n| n < at_first.min(4 * FEW)),
@@ -211,7 +211,7 @@ fn keys_deleted_in_a_batch_are_there_for_other_readers() {
     for _ in 0..2 {
         let mut iter = deleting.iter_with_base(&db, &ReadOptions::new(), &family).unwrap();
         iter.seek(key(0));
-        assert!(!iter.valid(), "the batch has deleted everything");
+        assert!(!iter.valid(), "the batch has deleted all keys");
         // The database has deleted the keys; the snapshot still shows them, under the batch's own
         // writes.
         let mut iter = db.iter().unwrap();
@@ -322,7 +322,7 @@ fn scans_find_again_what_a_compaction_filter_has_uncovered() {
     db.set_options(&family, &[("disable_auto_compactions", "false")]).unwrap();
     db.wait_for_background_work().unwrap();
     let found: Vec<String> = (0..KEYS).map(key).filter(|key| db.get(key).unwrap().is_some()).collect();
-    assert!(found.len() > KEYS - 110, "deletions were in the way of the filter: {}", found.len());
+    assert!(found.len() > KEYS - 110, "deletions blocked the filter: {}", found.len());
     assert_eq!(scan(), found);
 }
 

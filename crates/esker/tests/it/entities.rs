@@ -129,7 +129,7 @@ fn batches_and_external_files_have_entities() {
     assert_eq!(
         indexed.get_from_batch(family.id(), None, b"by index").unwrap().as_deref(),
         Some(&b"d"[..]),
-        "its default column"
+        "a get returns the default column"
     );
     db.write_opt(&write, &mut indexed).unwrap();
     let mut writer = SstFileWriter::new(&options);
@@ -209,7 +209,7 @@ fn point_reads_of_random_entities_give_the_same_as_an_iterator() {
         for (key, answer) in keys.iter().zip(db.multi_get_entity(&read, &family, &keys)) {
             iter.seek(key);
             let expected = (iter.valid() && iter.key() == key.as_bytes()).then(|| owned(iter.columns()));
-            assert_eq!(found(answer), expected, "{key}, of a batch");
+            assert_eq!(found(answer), expected, "{key}, from a batch");
             assert_eq!(found(db.get_entity(&read, &family, key)), expected, "{key}");
         }
         let mut iter = txn_batch.iter_with_base(&db, &read, &family).unwrap();

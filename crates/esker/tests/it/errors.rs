@@ -147,9 +147,13 @@ fn a_death_at_any_file_operation_of_a_recovery_from_a_damaged_wal_leaves_what_op
     for (op, disk) in left {
         let again = open(&options, Arc::new(disk)).unwrap_or_else(|e| panic!("a death before {op}: {e}"));
         let second = again.column_family("second").unwrap();
-        assert_eq!(again.get("a").unwrap().as_deref(), Some(&b"1"[..]), "a death before {op}");
-        assert_eq!(again.get_cf(&second, "b").unwrap().as_deref(), Some(&b"2"[..]), "a death before {op}");
-        assert_eq!(again.get("failed").unwrap(), None, "a death before {op}");
+        assert_eq!(again.get("a").unwrap().as_deref(), Some(&b"1"[..]), "after a crash before {op}");
+        assert_eq!(
+            again.get_cf(&second, "b").unwrap().as_deref(),
+            Some(&b"2"[..]),
+            "after a crash before {op}"
+        );
+        assert_eq!(again.get("failed").unwrap(), None, "after a crash before {op}");
     }
 }
 
@@ -316,7 +320,7 @@ fn resume_takes_up_compactions_that_were_given_up() {
     db.put("a", "5").unwrap_err();
     db.resume().unwrap();
     db.wait_for_background_work().unwrap();
-    assert!(db.live_files().iter().all(|file| file.level > 0), "writers would wait for ever");
+    assert!(db.live_files().iter().all(|file| file.level > 0), "writers would wait without end");
     db.put("a", "5").unwrap();
 }
 

@@ -66,7 +66,7 @@ fn a_family_may_have_any_other_name() {
     drop(db);
     let found = esker::options::load_latest_options_from(&*options().db.env.fs, temp.path()).unwrap();
     let of_file: Vec<&str> = found.families.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(of_file, names, "in the OPTIONS file");
+    assert_eq!(of_file, names, "the OPTIONS file has the names");
     let db = Db::open_cf(&options().db, temp.path(), descriptors(&names)).unwrap();
     for name in names {
         assert_eq!(db.get_cf(&db.column_family(name).unwrap(), "key").unwrap().unwrap(), name.as_bytes());

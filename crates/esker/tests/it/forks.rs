@@ -72,7 +72,7 @@ fn a_child_that_ends_normally_leaves_the_parents_writes_alone() {
     copy(dir.path(), copied.path());
     let recovered = Db::open(&options(), copied.path()).unwrap();
     let missing = (0..89).filter(|i| recovered.get(format!("after{i}")).unwrap().is_none()).count();
-    assert_eq!(missing, 0, "acknowledged with sync");
+    assert_eq!(missing, 0, "an acknowledged write with sync is missing");
     // The parent continues to write.
     for i in 0..89 {
         db.put(format!("later{i}"), [9; 1000]).unwrap();
@@ -159,7 +159,7 @@ fn every_call_in_a_child_fails_and_touches_nothing() {
         u8::try_from(through.len()).unwrap()
     })
     .unwrap();
-    assert_eq!(child.wait(PATIENCE), Some(0), "calls that went through; none: a hang");
+    assert_eq!(child.wait(PATIENCE), Some(0), "number of calls that were not refused; `None` means a hang");
     assert!(contents(dir.path()) == before);
     assert_eq!(db.get("a").unwrap().unwrap(), b"parent's");
 }
@@ -214,7 +214,7 @@ fn objects_in_a_child_are_dropped_there_and_stay_the_parents() {
         wrong
     })
     .unwrap();
-    assert_eq!(child.wait(PATIENCE), Some(0), "what did not fail; none: a hang");
+    assert_eq!(child.wait(PATIENCE), Some(0), "number of calls that did not fail; `None` means a hang");
     assert!(contents(&dir.path().join("db")) == before);
     parents.get_transaction_by_name(b"prepared").unwrap().commit().unwrap();
     assert_eq!(parents.db().get("prepared").unwrap().unwrap(), b"1");
@@ -292,7 +292,11 @@ fn a_daemon_that_used_the_default_environment_opens_a_database() {
             u8::from(!used.is_ok_and(|is_all| is_all)) + 2 * u8::from(!ended)
         })
         .unwrap();
-        assert_eq!(child.wait(PATIENCE), Some(0), "1: the child, 2: the grandchild; none: a hang");
+        assert_eq!(
+            child.wait(PATIENCE),
+            Some(0),
+            "1: the child failed, 2: the grandchild failed; `None` means a hang"
+        );
     }
     assert!(uses_its_own(&options, &dir.path().join("last")).unwrap());
 }
@@ -332,7 +336,7 @@ fn children_of_a_busy_parent_open_their_own_and_end() {
             u8::from(!refused) + 2 * u8::from(!used.is_ok_and(|is_all| is_all))
         })
         .unwrap();
-        assert_eq!(child.wait(PATIENCE), Some(0), "child {i}; none: a hang");
+        assert_eq!(child.wait(PATIENCE), Some(0), "child {i}; `None` means a hang");
     }
     stop.store(true, Ordering::Relaxed);
     let counts: Vec<_> = writers.into_iter().map(|thread| thread.join().unwrap()).collect();

@@ -103,5 +103,5 @@ fn a_scan_that_stays_at_its_super_version_holds_what_it_needs() {
     let mut most = (0, 0, 0);
     let options = ReadOptions { pin_data: true, ..ReadOptions::new() };
     scan(options, true, |db| most = held_by_readers(db).max(most));
-    assert!(most.0 > 0 && most.2 > 0, "the look at what is held sees nothing: {most:?}");
+    assert!(most.0 > 0 && most.2 > 0, "the measurement of held objects found none: {most:?}");
 }

@@ -82,7 +82,7 @@ fn a_database_without_its_id_in_the_manifest_keeps_it_in_the_file() {
     // This opening writes a MANIFEST without the id.
     assert_eq!(id_of(&options, "/db"), id);
     assert_eq!(id_of(&options, "/db"), id);
-    assert_ne!(id_of_checkpoint(&options, "/copy"), id, "a checkpoint has no IDENTITY to copy it from");
+    assert_ne!(id_of_checkpoint(&options, "/copy"), id, "a checkpoint has the id without a copy of IDENTITY");
     let other = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
     set_identity_file(&options, Some(other));
     assert_eq!(id_of(&options, "/db"), other);

@@ -81,7 +81,7 @@ fn families_that_are_written_to_now_and_then_are_flushed_at_most_eight_times_for
         db.put_cf(family, format!("{i}"), "value").unwrap();
     }
     let flushes = counter.0.load(Ordering::Relaxed);
-    assert!(flushes > 0, "WALs are let go");
+    assert!(flushes > 0, "WALs are released");
     assert!(flushes <= 8 * MEBIBYTES, "{flushes} flushes for {MEBIBYTES} MiB");
 }
 

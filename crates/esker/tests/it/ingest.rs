@@ -197,7 +197,7 @@ fn a_file_goes_as_deep_as_it_can() {
     assert_eq!(level_of(&db, &bottom), 6);
     let above = file(&options, "/above", &[3], "above", None);
     db.ingest_external_file_opt(&ingest, &db.default_column_family(), &[&above]).unwrap();
-    assert!(level_of(&db, &above) < 6, "its range lies over the first one's");
+    assert!(level_of(&db, &above) < 6, "the second file's range overlaps the first one's");
     let beside = file(&options, "/beside", &[7, 8, 9], "beside", None);
     db.ingest_external_file_opt(&ingest, &db.default_column_family(), &[&beside]).unwrap();
     assert_eq!(level_of(&db, &beside), 6);
@@ -446,10 +446,10 @@ fn a_write_behind_an_ingestion_that_failed_is_newer_than_its_file() {
     options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
     drop(db);
     let db = Db::open(&options, "/db").unwrap();
-    assert_eq!(db.live_files().len(), 3, "one that was flushed, the one that was ingested, one of the WAL");
+    assert_eq!(db.live_files().len(), 3, "a flushed table, the ingested table, and one of the WAL");
     assert_eq!(db.get(key(1)).unwrap(), None);
     db.compact_range(None, None).unwrap();
-    assert_eq!(db.get(key(1)).unwrap(), None, "it was deleted after the ingestion");
+    assert_eq!(db.get(key(1)).unwrap(), None, "the key was deleted after the ingestion");
 }
 
 #[test]
@@ -603,7 +603,7 @@ fn an_ingestion_ends_before_its_database_is_closed() {
     closed_meanwhile("ingest:prepared", &options, |db| {
         db.ingest_external_file_opt(&move_it, &db.default_column_family(), &[&path])
     });
-    assert!(options.db.env.fs.file_exists(&path).unwrap(), "it is where it was");
+    assert!(options.db.env.fs.file_exists(&path).unwrap(), "the file was not moved");
 }
 
 #[test]
@@ -616,7 +616,7 @@ fn an_import_ends_before_its_database_is_closed() {
         let move_them = ImportColumnFamilyOptions { move_files: true };
         db.create_column_family_with_import(&move_them, "imported", &options.cf, &export).map(drop)
     });
-    assert_eq!(options.db.env.fs.children(Path::new("/export")).unwrap().len(), 1, "it is where it was");
+    assert_eq!(options.db.env.fs.children(Path::new("/export")).unwrap().len(), 1, "the file was not moved");
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn check(iter: &mut dyn Moves, what: &str) {
         go(iter);
         check_steps(iter, &format!("{what}, {way}"));
         iter.to_first();
-        assert!(iter.valid(), "{what}, {way}: it can be positioned again");
+        assert!(iter.valid(), "{what}, {way}: the iterator can be positioned again");
     }
 }
 

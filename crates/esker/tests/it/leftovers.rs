@@ -17,7 +17,7 @@ struct Compactions(AtomicUsize);
 impl EventListener for Compactions {
     fn on_compaction_begin(&self, _: &CompactionJobInfo) {
         let before = self.0.fetch_add(1, Ordering::SeqCst);
-        assert!(before < 5000, "compactions begin for ever");
+        assert!(before < 5000, "compactions begin again and again");
     }
 }
 
@@ -177,7 +177,7 @@ fn compact_range_keeps_what_live_snapshots_see() {
             db.flush().unwrap();
         }
         compact(&db, way);
-        assert_eq!(entries(&db), 4, "{style:?} {way:?}: three snapshots and the present");
+        assert_eq!(entries(&db), 4, "{style:?} {way:?}: versions for three snapshots and the present state");
         for (n, snapshot) in &snapshots {
             let then = ReadOptions::new().snapshot(snapshot);
             let value = db.get_opt(&then, &db.default_column_family(), "key").unwrap();

@@ -133,7 +133,7 @@ fn disabling_stops_compactions_that_run_or_wait_and_waits_for_their_ends() {
         });
         assert_eq!(db.live_files(), before);
         let ended = holder.ended.lock().unwrap().pop().unwrap();
-        assert!(ended.1, "aborted, it did not fail");
+        assert!(ended.1, "the job was aborted and did not fail");
         is_paused(ended.0);
         assert!(db.background_error().is_none());
         db.enable_manual_compaction();
@@ -185,12 +185,12 @@ fn suggested_tables_go_one_level_down_in_the_background() {
     db.set_options(&family, &[("disable_auto_compactions", "false")]).unwrap();
     db.suggest_compact_range(&family, None, None).unwrap();
     db.wait_for_background_work().unwrap();
-    assert_eq!(levels(&db)[..3], [1, 0, 0], "the last level with files");
+    assert_eq!(levels(&db)[..3], [1, 0, 0], "the last level with files is not compacted");
     db.compact_range(None, None).unwrap();
     fill(&db, 2);
     db.suggest_compact_range(&family, Some(b"key1"), Some(b"key2")).unwrap();
     db.wait_for_background_work().unwrap();
-    assert_eq!(levels(&db)[..3], [2, 1, 0], "no table has such keys");
+    assert_eq!(levels(&db)[..3], [2, 1, 0], "no table has keys of the range");
     db.suggest_compact_range(&family, Some(b"key0050"), None).unwrap();
     db.wait_for_background_work().unwrap();
     assert_eq!(levels(&db)[..3], [0, 1, 0]);
@@ -222,7 +222,7 @@ fn waiting_for_compactions_ends_by_time_pause_error_or_close() {
     wait(&plain).unwrap();
     db.put_cf(&family, "a", "1").unwrap();
     wait(&plain).unwrap();
-    assert_eq!(db.column_family_metadata(&family).file_count, 0, "nothing was due");
+    assert_eq!(db.column_family_metadata(&family).file_count, 0, "no flush was due");
     let no_wait = FlushOptions::default().wait(false);
     db.flush_opt(&no_wait, &[&family]).unwrap();
     begun.recv().unwrap();

@@ -259,7 +259,7 @@ fn the_cost_of_making_and_dropping_a_family_does_not_grow_with_their_number() {
 fn families_are_in_an_options_file_at_once_or_after_a_second_or_when_the_database_closes() {
     let growing = Growing::new();
     let mut made = growing.create(0..31);
-    assert_eq!(growing.in_options_file(), 31, "each at once, as long as they are few");
+    assert_eq!(growing.in_options_file(), 31, "few families are written at once");
     made.extend(growing.create(31..200));
     let at_once = growing.in_options_file();
     assert!((150..200).contains(&at_once), "{at_once} of 200 at once");
@@ -269,10 +269,10 @@ fn families_are_in_an_options_file_at_once_or_after_a_second_or_when_the_databas
         SystemClock.sleep(Duration::from_millis(1));
         growing.in_options_file() == 200
     };
-    assert!((0..600_000).any(is_written), "a second later all are in the file");
+    assert!((0..600_000).any(is_written), "a second later the file has all families");
     growing.db.drop_column_families(&made[..3].iter().collect::<Vec<_>>()).unwrap();
     assert!(growing.db.column_family("f2").is_none() && growing.db.column_family("f3").is_some());
-    assert_eq!(growing.in_options_file(), 200, "three of 200 are few");
+    assert_eq!(growing.in_options_file(), 200, "three changes of 200 families are few");
     growing.db.close().unwrap();
     assert_eq!(growing.in_options_file(), 197);
 }
@@ -310,7 +310,7 @@ fn memory_of_idle_families_does_not_make_each_write_flush() {
         db.put(format!("{record:05}"), "value").unwrap();
     }
     db.pause_background_work();
-    assert_eq!(db.live_files().len(), 0, "nothing is large enough for a flush");
+    assert_eq!(db.live_files().len(), 0, "no memtable is large enough for a flush");
     db.continue_background_work().unwrap();
     db.close().unwrap();
 }
@@ -352,8 +352,8 @@ fn writes_beside_flushes_for_long_wals_do_not_ask_all_families() {
     }
     let (asked, walked) = (asked.load(Ordering::Relaxed), walked.load(Ordering::Relaxed));
     drop(release);
-    assert!(asked > 1, "the WALs are longer than their limit, and stay so");
-    assert!(asked <= 40, "{records} writes asked {asked} times");
-    assert!(walked <= 120 * families as u64, "{walked} looks at {families} families");
+    assert!(asked > 1, "the WALs stay longer than their limit");
+    assert!(asked <= 40, "{records} writes checked all families {asked} times");
+    assert!(walked <= 120 * families as u64, "{walked} visits of {families} families");
     db.close().unwrap();
 }

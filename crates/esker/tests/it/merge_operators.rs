@@ -63,7 +63,7 @@ fn operands_of_another_operator_are_refused_at_open_wherever_they_lie() {
             let families = vec![esker::ColumnFamilyDescriptor::new("default", other.cf.clone())];
             check_refused(Db::open_with(&other.db, "/db", families, OpenMode::ReadOnly));
             let db = Db::open(&options(&fs, "stringappend"), "/db").unwrap();
-            assert_eq!(value(&db), b"a,b", "nothing was lost");
+            assert_eq!(value(&db), b"a,b", "no operand was lost");
         }
     }
 }

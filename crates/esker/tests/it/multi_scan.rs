@@ -285,7 +285,7 @@ fn ranges_that_make_no_sense_are_refused() {
         let mut iter = db.iter().unwrap();
         iter.seek_to_first();
         assert_eq!(iter.prepare(args).unwrap_err().kind(), ErrorKind::InvalidArgument);
-        assert_eq!(iter.key(), b"a", "it is as it was");
+        assert_eq!(iter.key(), b"a", "the iterator is unchanged");
         error.to_string()
     };
     let of = |ranges: &[(&str, &str)]| {

@@ -46,7 +46,10 @@ impl EventListener for Recorder {
         self.0.lock().unwrap().compactions_ended.push((info.job_id, info.output_files.clone()));
     }
     fn on_table_file_creation_started(&self, info: &TableFileCreationBriefInfo) {
-        assert!(self.0.lock().unwrap().tables_begun.insert(info.file_path.clone()), "begun twice");
+        assert!(
+            self.0.lock().unwrap().tables_begun.insert(info.file_path.clone()),
+            "the table was begun twice"
+        );
     }
     fn on_table_file_created(&self, info: &TableFileCreationInfo) {
         info.status.as_ref().unwrap();
@@ -54,7 +57,10 @@ impl EventListener for Recorder {
     }
     fn on_table_file_deleted(&self, info: &TableFileDeletionInfo) {
         info.status.as_ref().unwrap();
-        assert!(self.0.lock().unwrap().tables_deleted.insert(info.file_path.clone()), "deleted twice");
+        assert!(
+            self.0.lock().unwrap().tables_deleted.insert(info.file_path.clone()),
+            "the table was deleted twice"
+        );
     }
     fn on_memtable_sealed(&self, _info: &esker::observe::MemTableInfo) {
         self.0.lock().unwrap().sealed += 1;
@@ -169,7 +175,7 @@ fn statistics_are_dumped_into_the_log_at_intervals() {
 
     db.put("one", "more").unwrap();
     let asked = db.property("rocksdb.stats").unwrap();
-    assert!(asked.contains("Interval writes: 1 writes"), "since the dump: {asked}");
+    assert!(asked.contains("Interval writes: 1 writes"), "the interval begins at the dump: {asked}");
     let map = db.map_property("rocksdb.dbstats").unwrap();
     assert_eq!((&map["db.user_keys_written"][..], &map["db.user_writes_with_wal"][..]), ("1001", "1001"));
 
@@ -177,7 +183,7 @@ fn statistics_are_dumped_into_the_log_at_intervals() {
     clock.advance(Duration::from_secs(30));
     env.timer.look();
     drop((db, options));
-    assert!(!lines.iter().any(|line| line.contains("DB Stats")), "a closed database says nothing more");
+    assert!(!lines.iter().any(|line| line.contains("DB Stats")), "a closed database logs no further line");
 }
 
 #[test]

@@ -169,7 +169,7 @@ impl Life {
         };
         let found = all_of(opened_as.db(), &self.families);
         if let Some(seen) = seen {
-            assert_eq!(seen, found, "who only reads sees something else");
+            assert_eq!(seen, found, "a read-only opening has other contents");
         }
         self.check(end, found, &opened_as);
         if opened_as.db().db_options().recycle_log_file_num > 0 {

@@ -54,7 +54,7 @@ fn file_metadata_is_charged_once_for_each_table() {
     let bytes = || cache.role_stats().bytes(Role::FileMetadata) as usize;
     for round in 0..2 {
         let db = Db::open(&options, "/db").unwrap();
-        assert_eq!(files(), round, "what is there at open is charged");
+        assert_eq!(files(), round, "existing files are charged at open");
         for i in 0..5 {
             db.put("first", "value").unwrap();
             db.put("last", "value").unwrap();

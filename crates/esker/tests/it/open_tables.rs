@@ -173,7 +173,7 @@ fn all_families_together_keep_as_many_tables_open_as_the_option_says() {
             let family = db.column_family(&names[n]).unwrap();
             db.int_property_cf(&family, "rocksdb.estimate-table-readers-mem").unwrap()
         };
-        assert!(bytes(0) > 0 && bytes(1) == 0, "only those of the family count");
+        assert!(bytes(0) > 0 && bytes(1) == 0, "only tables of the family count");
         db.set_db_options(&[("max_open_files", "-1")]).unwrap();
         let _all: u64 = (0..names.len()).map(opened).sum();
         assert_eq!((0..names.len()).map(opened).sum::<u64>(), 0);

@@ -261,11 +261,15 @@ fn a_family_has_paths_of_its_own_from_its_creation_to_its_end() {
     db.drop_column_family(&family).unwrap();
     drop(family);
     db.wait_for_background_work().unwrap();
-    assert_eq!(names(&later), BTreeSet::new(), "the files of a dropped family go, where they are");
+    assert_eq!(names(&later), BTreeSet::new(), "files of a dropped family are deleted in every path");
     db.close().unwrap();
     drop(db);
     destroy_db_cf(&place.options.db, place.db(), &families()).unwrap();
-    assert_eq!(names(place.dir.path()), ["sub".to_owned()].into(), "its own directories are gone");
+    assert_eq!(
+        names(place.dir.path()),
+        ["sub".to_owned()].into(),
+        "the database's own directories are deleted"
+    );
     assert_eq!(names(&place.dir.join("sub")), BTreeSet::new());
 }
 
@@ -342,7 +346,7 @@ fn leftovers_of_a_crash_go_from_every_path_and_nothing_else() {
     check(&db);
     db.put("new", "value").unwrap();
     db.flush().unwrap();
-    assert!(db.live_files().iter().any(|file| file.file.file_number.0 > 900_001), "no number comes twice");
+    assert!(db.live_files().iter().any(|file| file.file.file_number.0 > 900_001), "no number is used twice");
     for dir in [place.db(), place.fast(), place.slow()] {
         let left = names(&dir);
         assert!(left.contains("notes.txt") && left.contains("900003.txt"), "{left:?}");
@@ -365,8 +369,14 @@ fn a_path_that_is_not_there_is_named_and_not_made() {
         };
         let message = e.to_string();
         assert_eq!(e.kind(), ErrorKind::Corruption, "{message}");
-        assert!(message.contains("slow") && message.contains(".sst"), "names the file: {message}");
-        assert!(message.contains("path 1 of db_paths or cf_paths"), "names the option: {message}");
+        assert!(
+            message.contains("slow") && message.contains(".sst"),
+            "the message names the file: {message}"
+        );
+        assert!(
+            message.contains("path 1 of db_paths or cf_paths"),
+            "the message names the option: {message}"
+        );
         assert!(!place.slow().exists(), "a file system that is not mounted is not written to");
     }
     std::fs::rename(&away, place.slow()).unwrap();
@@ -453,7 +463,7 @@ fn lists_that_no_manifest_can_name_and_styles_without_use_for_paths_are_refused(
         let e = place.refused();
         assert_eq!(e.kind(), ErrorKind::NotSupported, "{e}");
         assert!(e.message().contains(option), "{e}");
-        assert!(!place.db().exists() && !place.fast().exists(), "nothing is made");
+        assert!(!place.db().exists() && !place.fast().exists(), "no directory is made");
     };
     refused(&place, "db_paths");
     place.options.cf.cf_paths = std::mem::take(&mut place.options.db.db_paths);

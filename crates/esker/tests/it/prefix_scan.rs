@@ -63,7 +63,7 @@ fn an_iterator_without_a_prefix_turns_round_without_losing_keys() {
     put_and_flush(&db, &["aa1", "cc1"]);
     let mut iter = prefix_iter(&db);
     iter.seek_to_first();
-    assert_eq!(key(&iter), Some("a"), "too short to have a prefix: the scan is over all keys");
+    assert_eq!(key(&iter), Some("a"), "a key without a prefix starts a scan over all keys");
     iter.next();
     iter.next();
     assert_eq!(key(&iter), Some("bb1"));

@@ -132,10 +132,10 @@ fn an_entry_that_has_changed_in_the_memtable_is_corruption_for_its_readers_and_f
         ErrorKind::Corruption
     );
     assert_eq!(db.background_error().unwrap().kind(), ErrorKind::Corruption);
-    assert_eq!(db.put("more", "").unwrap_err().kind(), ErrorKind::Corruption, "nothing is written any more");
+    assert_eq!(db.put("more", "").unwrap_err().kind(), ErrorKind::Corruption, "writes are refused");
     drop(db);
     let db = open(&options);
-    assert_eq!(contents(&db, true).len(), 100, "the WAL has what was written");
+    assert_eq!(contents(&db, true).len(), 100, "the WAL has all written entries");
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn a_damaged_table_is_quarantined_and_everything_else_goes_on() {
         "{refused}"
     );
     assert_eq!(unreadable(&db, 0..1000, 0), lost);
-    assert!(heard.take().is_empty(), "it is told once");
+    assert!(heard.take().is_empty(), "the damage is reported once");
 
     // While the table is damaged, each further attempt finds the damage again.
     db.resume().unwrap();
@@ -424,7 +424,7 @@ impl ModelRun {
                         continue;
                     }
                     assert_eq!(e.kind(), ErrorKind::Corruption, "{e}");
-                    assert!(damaged.iter().any(covers), "{name} lies in no damaged table: {e}");
+                    assert!(damaged.iter().any(covers), "no damaged table covers {name}: {e}");
                 }
             }
         }

@@ -28,7 +28,7 @@ impl Comparator for Picky {
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         let is_bad = a.starts_with(b"bad") || b.starts_with(b"bad");
-        assert!(!is_bad || self.is_patient.load(atomic::Ordering::SeqCst), "a bad key");
+        assert!(!is_bad || self.is_patient.load(atomic::Ordering::SeqCst), "the comparator got a bad key");
         a.cmp(b)
     }
 }
@@ -213,7 +213,7 @@ fn no_wal_keeps_a_write_that_a_memtable_refused() {
                 });
             }
         });
-        assert_eq!(db.latest_sequence_number(), before, "nothing of it can be seen");
+        assert_eq!(db.latest_sequence_number(), before, "no write of the group is visible");
         db.put("later", "value").unwrap_err();
         let what = format!("synced {synced}, recycled {recycled}, manual {manual}");
         let choices = if synced { CrashChoices::lose_unsynced() } else { CrashChoices::process_kill() };

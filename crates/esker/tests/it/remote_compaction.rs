@@ -453,5 +453,5 @@ fn a_worker_refuses_jobs_that_it_cannot_do() {
     let again = OpenAndCompactOptions::default().allow_resumption(true);
     let before = tables();
     Db::open_and_compact(&again, dir.join("db"), dir.join("out"), &input, &overrides).unwrap();
-    assert_eq!(tables(), before, "the others are gone");
+    assert_eq!(tables(), before, "the other tables are deleted");
 }

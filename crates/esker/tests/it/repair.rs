@@ -276,7 +276,7 @@ fn a_dropped_family_stays_dropped_if_the_manifest_can_be_read() {
         options.db.env = Env::with_fs(Arc::new(left.clone()));
 
         let summary = repair_db(&options, path, &families(&options)).unwrap();
-        assert!(tables > 0, "something may come back");
+        assert!(tables > 0, "deleted entries may reappear");
         if !with_manifest {
             assert_eq!(summary.families, ["default", "reverse", "merging"]);
             continue;
@@ -325,7 +325,7 @@ fn operands_joined_by_a_flush_are_not_taken_from_the_wal_again() {
     lose(options.db.env.fs.as_ref(), path, &["MANIFEST", "CURRENT"]);
 
     let summary = repair_db(&options, path, &families(&options)).unwrap();
-    assert_eq!(summary.wal_records, 2, "the put of the default family and the last operand: {summary:?}");
+    assert_eq!(summary.wal_records, 2, "the WAL's put and last operand are recovered: {summary:?}");
     let db = Db::open_cf(&db_options, path, families(&options)).unwrap();
     assert_eq!(all_contents(&db), expected);
 }
@@ -453,7 +453,7 @@ fn operands_that_lost_their_sequence_numbers_are_not_taken_from_the_wal_again() 
     file.close().unwrap();
 
     let summary = repair_db(&options, path, &families(&options)).unwrap();
-    assert_eq!(summary.wal_records, 2, "the put of the default family and the last operand: {summary:?}");
+    assert_eq!(summary.wal_records, 2, "the WAL's put and last operand are recovered: {summary:?}");
     let db = Db::open_cf(&db_options, path, families(&options)).unwrap();
     assert_eq!(all_contents(&db), expected);
 }

@@ -166,7 +166,7 @@ fn a_damaged_block_is_told_and_everything_else_goes_on() {
     assert!(unreadable(&db).is_empty());
     db.flush().unwrap();
     assert!(unreadable(&db).is_empty());
-    assert!(heard.try_recv().is_err(), "it is told once");
+    assert!(heard.try_recv().is_err(), "the damage is reported once");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn blob_files_are_read_too_and_damage_in_one_costs_only_its_value() {
     let state = db.scrub_state().unwrap();
     assert!(state.damaged.len() == 1 && state.blob_files > 0 && state.tables > 0, "{state:?}");
     assert_eq!(unreadable(&db), [1050]);
-    assert!(heard.try_recv().is_err(), "it is told once");
+    assert!(heard.try_recv().is_err(), "the damage is reported once");
 }
 
 /// A listener that panics when it is notified of damage.

@@ -104,7 +104,7 @@ fn a_secondary_opens_some_of_the_families() {
     let unknown = open(&["default", "cf3"]).unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::InvalidArgument, "{unknown}");
     assert!(unknown.to_string().contains("cf3"), "{unknown}");
-    assert!(open(&["cf1"]).is_err(), "without the default family");
+    assert!(open(&["cf1"]).is_err(), "an open without the default family is refused");
 }
 
 #[test]
@@ -441,7 +441,7 @@ fn a_catch_up_reads_the_new_bytes_and_no_others() {
                 let is_log = name.starts_with("MANIFEST") || name.ends_with(".log");
                 assert!(is_log || name == "CURRENT", "{what}: {name} is read");
                 let known = before.get(&name).copied().unwrap_or(0);
-                assert!(!is_log || op.offset.unwrap() >= known, "{what}: {op:?}, known to {known}");
+                assert!(!is_log || op.offset.unwrap() >= known, "{what}: {op:?} reads again below {known}");
             }
             costs.entry(what).or_default().push(ops.len());
         };

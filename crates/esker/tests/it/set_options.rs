@@ -30,10 +30,10 @@ fn changed_options_steer_what_the_engine_does_next() {
         db.int_property("rocksdb.num-files-at-level0")
             .or_else(|| db.property("rocksdb.num-files-at-level0")?.parse().ok())
     };
-    assert!(level0().unwrap() > 4, "many small flushes, and no compaction: {:?}", level0());
+    assert!(level0().unwrap() > 4, "many small flushes make no compaction: {:?}", level0());
     db.set_options(&cf, &[("disable_auto_compactions", "false"), ("compression", "kNoCompression")]).unwrap();
     db.wait_for_background_work().unwrap();
-    assert!(level0().unwrap() < 4, "compacted as soon as it was allowed: {:?}", level0());
+    assert!(level0().unwrap() < 4, "the compaction begins as soon as it is allowed: {:?}", level0());
 
     let loaded =
         esker::options::load_latest_options_from(options.db.env.fs.as_ref(), Path::new("/db")).unwrap();
@@ -168,7 +168,7 @@ fn writers_that_wait_for_memory_go_on_when_its_limit_is_raised() {
     let writer = db.clone();
     std::thread::spawn(move || done.send(writer.put("last", "1")));
     let early = wait_done.recv_timeout(std::time::Duration::from_millis(300));
-    assert!(early.is_err(), "it waits for memory");
+    assert!(early.is_err(), "the write waits for memory");
     manager.set_buffer_size(64 << 20);
     wait_done.recv_timeout(std::time::Duration::from_secs(30)).expect("the writer goes on").unwrap();
     db.continue_background_work().unwrap();

@@ -16,7 +16,7 @@ impl EventListener for Rewrites {
     fn on_compaction_begin(&self, info: &CompactionJobInfo) {
         if info.compaction_reason == CompactionReason::BottommostFiles {
             let before = self.0.fetch_add(1, Ordering::SeqCst);
-            assert!(before < 10, "the same files are compacted for ever");
+            assert!(before < 10, "the same files are compacted again and again");
         }
     }
 }

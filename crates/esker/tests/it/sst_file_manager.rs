@@ -107,7 +107,7 @@ fn the_total_is_that_of_all_tables_and_blob_files_of_all_databases() {
     assert_eq!(scene.manager.total_size(), scene.bytes(&["/one", "/two"]));
 
     drop(two);
-    assert_eq!(scene.manager.total_size(), scene.bytes(&["/one"]), "a closed database counts no more");
+    assert_eq!(scene.manager.total_size(), scene.bytes(&["/one"]), "files of a closed database do not count");
     let two = scene.open("/two");
     assert_eq!(scene.manager.total_size(), scene.bytes(&["/one", "/two"]));
     drop((one, two));
@@ -152,10 +152,10 @@ fn files_of_all_paths_are_tracked_until_they_are_deleted() {
     drop(own);
     db.wait_for_background_work().unwrap();
     until(|| scene.manager.total_size() == scene.bytes(&dirs));
-    assert!(scene.trash("/own") >= 3, "one at most is deleted at this rate");
+    assert!(scene.trash("/own") >= 3, "at most one file is deleted at this rate");
     assert_eq!(scene.fs.children("/own".as_ref()).unwrap().len(), scene.trash("/own"));
     drop(db);
-    assert_eq!(scene.manager.tracked_files().len(), 0, "a closed database counts no more");
+    assert_eq!(scene.manager.tracked_files().len(), 0, "files of a closed database do not count");
 
     let families = [families[0].clone(), families[2].clone()];
     let db = Db::open_cf(&scene.options.db, "/db", families).unwrap();
@@ -182,8 +182,8 @@ fn writes_stop_at_the_limit_until_it_is_raised() {
     assert_eq!(error.message(), "Max allowed space was reached");
     assert!(scene.manager.is_max_allowed_space_reached());
     assert_eq!(db.put("key", "other").unwrap_err().subcode(), SubCode::SpaceLimit);
-    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]), "nothing is lost");
-    assert_eq!(db.resume().unwrap_err().subcode(), SubCode::SpaceLimit, "nothing has changed");
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]), "the write is not lost");
+    assert_eq!(db.resume().unwrap_err().subcode(), SubCode::SpaceLimit, "the limit is still reached");
 
     scene.manager.set_max_allowed_space_usage(0);
     db.resume().unwrap();
@@ -209,7 +209,10 @@ fn a_compaction_for_which_there_is_no_room_does_not_begin() {
     db.put("key", "value").unwrap();
     scene.manager.set_max_allowed_space_usage(3 * total);
     compact(&db).unwrap();
-    assert!(!scene.manager.is_max_allowed_space_reached_including_compactions(), "the room came back");
+    assert!(
+        !scene.manager.is_max_allowed_space_reached_including_compactions(),
+        "the reserved room was freed"
+    );
 }
 
 #[test]
@@ -227,7 +230,7 @@ fn a_compaction_that_reaches_the_limit_fails_and_leaves_nothing() {
     options.db.listeners = vec![Arc::new(listener)];
     let db = Db::open(&options, "/db").unwrap();
     assert_eq!(compact(&db).unwrap_err().subcode(), SubCode::SpaceLimit);
-    assert_eq!(scene.manager.total_size(), total, "the output is gone");
+    assert_eq!(scene.manager.total_size(), total, "the output is deleted");
     assert_eq!(db.put("key", "value").unwrap_err().subcode(), SubCode::SpaceLimit);
     scene.manager.set_max_allowed_space_usage(0);
     db.resume().unwrap();
@@ -284,5 +287,5 @@ fn files_are_deleted_at_the_rate_and_by_the_next_opening() {
 
     scene.fs.link_file(Path::new("/db/CURRENT"), Path::new("/db/000099.sst.trash")).unwrap();
     esker::destroy_db(&scene.options.db, "/db").unwrap();
-    assert!(!scene.fs.file_exists(Path::new("/db")).unwrap(), "trash goes with the database");
+    assert!(!scene.fs.file_exists(Path::new("/db")).unwrap(), "trash is deleted with the database");
 }

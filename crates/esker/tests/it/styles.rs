@@ -165,7 +165,7 @@ fn fifo_counts_blob_files_and_merges_towards_equal_files() {
             assert!(bytes.iter().sum::<u64>() <= 4 << 20, "round {round}: {bytes:?}");
             files = files.max(db.live_files().len());
         }
-        assert!(db.get("00-0").unwrap().is_none(), "the oldest are gone");
+        assert!(db.get("00-0").unwrap().is_none(), "the oldest files are deleted");
         assert!(db.get("59-9").unwrap().is_some());
         most_files.push(files);
     }

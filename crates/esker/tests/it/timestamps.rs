@@ -675,9 +675,9 @@ fn gets_with_timestamps_ask_filters() {
             let useful = count(Ticker::BloomFilterUseful) - before.0;
             (value.is_some(), useful, count(Ticker::BloomFilterFullPositive) - before.1)
         };
-        assert_eq!(asked("b55"), (true, 9, 1), "one of ten files has it");
-        assert_eq!(asked("b55x"), (false, 10, 0), "none has it");
-        assert_eq!(asked("a"), (false, 0, 0), "it lies before all of them");
+        assert_eq!(asked("b55"), (true, 9, 1), "one of ten files has the key");
+        assert_eq!(asked("b55x"), (false, 10, 0), "no file has the key");
+        assert_eq!(asked("a"), (false, 0, 0), "the key is before all files");
     }
 }
 

@@ -132,7 +132,7 @@ fn filter_sampling_and_size_leave_queries_out() {
     start(&db, &TraceOptions { max_trace_file_size: 100, ..TraceOptions::default() });
     (0..10).for_each(|i| drop(db.get(i.to_string()).unwrap()));
     db.end_trace().unwrap();
-    assert_eq!(recorded(&env), ["Begin", "End"], "the header is longer");
+    assert_eq!(recorded(&env), ["Begin", "End"], "the header exceeds the limit");
 }
 
 fn replay(db: &Db, family: &ColumnFamilyHandle, options: &ReplayOptions) -> (Result<()>, Vec<ReplayedQuery>) {
@@ -224,7 +224,11 @@ fn the_first_error_ends_a_replay_and_a_missing_end_does_not_fail_it() {
     let other = Db::open(&options(&env), "/other").unwrap();
     let reader = new_file_trace_reader(&env, "/trace").unwrap();
     let mut replayer = Replayer::new(&other, &[], reader);
-    assert_eq!(replayer.step().unwrap_err().kind(), ErrorKind::Incomplete, "not prepared");
+    assert_eq!(
+        replayer.step().unwrap_err().kind(),
+        ErrorKind::Incomplete,
+        "a replay before `prepare` is refused"
+    );
     replayer.prepare().unwrap();
     assert_eq!(replayer.header_timestamp(), NOW);
     let wrong = ReplayOptions { fast_forward: 0.0, ..ReplayOptions::default() };
@@ -247,7 +251,7 @@ fn the_first_error_ends_a_replay_and_a_missing_end_does_not_fail_it() {
     assert_eq!(results.len(), 3);
     env.fs.truncate("/trace".as_ref(), bytes - 14).unwrap();
     let (ended, _) = replay(&db, &family, &ReplayOptions::default());
-    assert_eq!(ended.unwrap_err().kind(), ErrorKind::Corruption, "it ends within a record");
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::Corruption, "the trace ends within a record");
 }
 
 #[test]

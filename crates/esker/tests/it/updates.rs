@@ -215,7 +215,7 @@ fn an_archive_keeps_wals_that_no_family_needs_for_later_iterators() {
     assert_eq!(current.size_file_bytes, files[4].size_file_bytes);
     drop(db);
     esker::destroy_db(&options.db, "/db").unwrap();
-    assert!(options.db.env.fs.children(Path::new("/db")).is_err(), "nothing is left");
+    assert!(options.db.env.fs.children(Path::new("/db")).is_err(), "the directory is deleted");
 }
 
 #[test]
@@ -237,14 +237,14 @@ fn the_archive_loses_wals_by_age_and_by_size() {
     let mut updates = since(&db, 1);
     write(600);
     write(600);
-    assert_eq!(logs(&options, "/db/archive").len(), 6, "an iterator holds them");
+    assert_eq!(logs(&options, "/db/archive").len(), 6, "an iterator holds the archived WALs");
     assert_eq!(rest(&mut updates).len(), 6);
     // The iterator has moved on, so the limit of the archive applies to the files behind it.
     flush(&db);
     db.put("more", "").unwrap();
     flush(&db);
     let left = logs(&options, "/db/archive");
-    assert_eq!(left.len(), 4, "one of the three long ones: {left:?}");
+    assert_eq!(left.len(), 4, "one of the three long WALs is deleted: {left:?}");
     drop(updates);
     clock.set_micros(clock.now_micros() + 3700 * 1_000_000);
     db.put("late", "").unwrap();
@@ -282,7 +282,7 @@ fn an_iterator_keeps_the_wals_that_it_has_still_to_read_and_nothing_else() {
         assert_eq!(rest(&mut updates).len(), 3);
         drop(updates);
         db.wait_for_background_work().unwrap();
-        assert_eq!(logs(&options, "/db").len(), 2, "the second one holds two");
+        assert_eq!(logs(&options, "/db").len(), 2, "the second iterator holds two WALs");
         drop(second);
         db.wait_for_background_work().unwrap();
         assert_eq!(logs(&options, "/db").len(), 1);
@@ -307,7 +307,7 @@ fn with_manual_wal_flush_a_write_comes_after_the_flush_of_the_wal() {
     db.flush_wal(false).unwrap();
     assert_eq!(rest(&mut updates), ["1: a0"]);
     db.put("b", vec![1; 200_000]).unwrap();
-    assert!(updates.next().is_none(), "a part of it may be in the file");
+    assert!(updates.next().is_none(), "a part of the record may be in the file");
     put_unlogged(&db, "c");
     assert!(updates.next().is_none(), "b comes first");
     db.flush_wal(true).unwrap();
@@ -378,7 +378,7 @@ fn a_database_lives_as_long_as_its_iterator() {
     let mut updates = since(&db, 1);
     drop(db);
     assert_eq!(rest(&mut updates), ["1: a0"]);
-    assert!(Db::open(&options, "/db").is_err(), "it is open");
+    assert!(Db::open(&options, "/db").is_err(), "the database is open");
     drop(updates);
     Db::open(&options, "/db").unwrap();
 }

@@ -114,10 +114,10 @@ fn a_wal_from_before_the_open_is_not_written_over() {
     assert_eq!(before.len(), 1);
     options.db.recycle_log_file_num = 2;
     let db = Db::open(&options, "/db").unwrap();
-    assert!(wals(&options).contains(&before[0]), "it is still needed");
+    assert!(wals(&options).contains(&before[0]), "the first WAL is still needed");
     db.flush().unwrap();
     db.wait_for_background_work().unwrap();
-    assert!(!wals(&options).contains(&before[0]), "it is deleted, not kept for recycling");
+    assert!(!wals(&options).contains(&before[0]), "the first WAL is deleted, not recycled");
 }
 
 /// Options of a closed database in `/db` with a key in a WAL.

@@ -119,7 +119,11 @@ fn a_dropped_record_stays_away_without_the_filter_and_later_writes_go_on() {
     });
     let db = open(&options, Some(drops)).unwrap();
     assert_eq!(found(&db), "0123");
-    assert_eq!(db.latest_sequence_number(), before, "its sequence number is not used again");
+    assert_eq!(
+        db.latest_sequence_number(),
+        before,
+        "the sequence number of a dropped record is not used again"
+    );
     db.put("5", "anew").unwrap();
     drop(db);
     let db = open(&options, None).unwrap();

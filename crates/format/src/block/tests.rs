@@ -135,12 +135,12 @@ fn decode(
         assert_eq!((run.internal_key(n), stored), (&key[..], Some(&value[..])));
     }
     if block.values.is_some() {
-        assert_eq!(count, 0, "they are not decoded");
+        assert_eq!(count, 0, "separate values are not decoded");
     } else if forward {
         assert!(count >= 2.min(entries.len() - i) && first + count <= entries.len());
     } else {
         // A long interval decodes nothing, unless many entries are wanted.
-        assert!(count != 1 || i == 0, "what lies before the one here is wanted");
+        assert!(count != 1 || i == 0, "a backward run decodes the entries before the current one");
     }
     (count > 0).then_some(first)
 }

@@ -62,7 +62,7 @@ fn long_spans_are_told_of_when_they_are_noted() {
     assert_eq!(told(1, 2), [('a', 'b', 2), ('f', 'f', 2)]);
     assert_eq!(told(1, 1).len(), 3);
     assert_eq!(told(1, 0), []);
-    assert_eq!(told(3, 1), [], "none is noted");
+    assert_eq!(told(3, 1), [], "no run is recorded");
 }
 
 #[test]

@@ -158,7 +158,7 @@ pub fn filling_memory(bytes: usize) -> usize {
 /// multiple of 64; `probes` is 1 to 30.
 fn build_sized(hashes: &[u64], len: usize, probes: u32) -> Vec<u8> {
     let mut out = vec![0; len + METADATA_BYTES];
-    let lines = u32::try_from(len / LINE_BYTES).expect("limited to 4 GiB");
+    let lines = u32::try_from(len / LINE_BYTES).expect("a filter has at most 4 GiB");
     // Hashes whose lines are computed and touched ahead. In a large filter each line is a cache
     // miss; so the misses overlap.
     const AHEAD: usize = 8;

@@ -102,7 +102,7 @@ impl PartitionedIndexBuilder {
     }
 
     fn filling(&self) -> &IndexBuilder {
-        self.partitions.last().expect("there is always one")
+        self.partitions.last().expect("there is always a last partition")
     }
 
     /// Adds a data block.
@@ -116,7 +116,7 @@ impl PartitionedIndexBuilder {
             self.cut_requested = false;
             self.was_cut = true;
         }
-        let partition = self.partitions.last_mut().expect("there is always one");
+        let partition = self.partitions.last_mut().expect("there is always a last partition");
         partition.add(place, shortening, icmp);
         if partition.needs_sequence() && !self.needs_sequence {
             self.needs_sequence = true;

@@ -13,7 +13,7 @@ fn events(bytes: &[u8], log_number: u64) -> Vec<(LogEvent, Vec<u8>)> {
         if event == LogEvent::End {
             return found;
         }
-        assert!(found.len() <= bytes.len() + 2, "the reader does not get on");
+        assert!(found.len() <= bytes.len() + 2, "the reader does not advance");
     }
 }
 
@@ -368,7 +368,7 @@ fn a_frame_is_smaller_and_says_what_it_holds() {
     let frame = compressor.compress(&[&record]).unwrap();
     assert!(frame.len() < record.len() / 10, "{}", frame.len());
     assert_eq!(zstd_safe::get_frame_content_size(frame).unwrap(), Some(record.len() as u64));
-    assert_eq!(frame[4] & 4, 4, "the flag of its checksum");
+    assert_eq!(frame[4] & 4, 4, "the frame has the flag of a checksum");
     assert!(!compressor.compress(&[]).unwrap().is_empty(), "a record without bytes is a frame, too");
     compressor.keep_at_most(0);
 }

@@ -35,7 +35,7 @@ impl LogWriter {
         LogWriter {
             log_number: stored_log_number(log_number),
             recyclable,
-            block_offset: usize::try_from(in_block).expect("less than a block"),
+            block_offset: usize::try_from(in_block).expect("the offset is within a block"),
         }
     }
 

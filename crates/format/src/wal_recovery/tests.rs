@@ -35,7 +35,7 @@ fn point_in_time_resumes_only_where_nothing_is_missing() {
     assert_eq!(replay.stopped_in(), Some(FileNumber(3)));
     assert!(replay.take_warning().unwrap().starts_with("replay stops: 000003.log"));
     replay.begin_file(FileNumber(4));
-    assert!(!apply(&mut replay, 6, 1), "5 is missing");
+    assert!(!apply(&mut replay, 6, 1), "number 5 is missing");
     replay.begin_file(FileNumber(5));
     assert!(apply(&mut replay, 5, 2));
     assert_eq!(replay.stopped_in(), None);

@@ -137,7 +137,7 @@ fn recycled_wal_ends_where_the_older_log_begins() {
         assert!(!matches!(events[records].0, LogEvent::Record { .. }));
         assert!(
             events[records..].iter().all(|(e, _)| !matches!(e, LogEvent::Record { .. })),
-            "a record of the older log came through"
+            "a record of the older log was returned"
         );
     }
 }

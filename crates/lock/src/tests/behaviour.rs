@@ -313,7 +313,7 @@ fn barriers_hold_and_a_limit_that_cannot_be_kept_is_told() {
     let mut a = manager.locker(TRY);
     let keys: Vec<String> = (0..100).map(|i| format!("key {i:03}")).collect();
     let failed = keys.iter().find_map(|key| a.lock_key(&family, key.as_bytes(), Exclusive).err());
-    let why = failed.expect("there is no room for a hundred");
+    let why = failed.expect("100 locks exceed the memory limit");
     assert_eq!((why.kind(), why.subcode()), (ErrorKind::Aborted, SubCode::LockLimit));
     manager.set_escalation_barrier(Some(Arc::new(|_, _, right| right.key == b"key 010")));
     for key in &keys {
@@ -422,7 +422,7 @@ fn a_locker_that_was_let_through_passes_the_requests_behind_it() {
     let waits = [ask(first, &family, 1, 3).unwrap(), ask(second, &family, 2, 9).unwrap()];
     holder.release_all();
     let Some(crate::owner::WaitOutcome::Granted(pieces, bytes)) = first.take_outcome() else {
-        panic!("it is the next")
+        panic!("the request is next in line")
     };
     first.finish(&family, waits[0].span.as_span(), pieces, bytes);
     // The second request waits for the first locker.
@@ -447,7 +447,7 @@ fn a_locker_that_begins_again_passes_no_waiting_request() {
     assert!(ask(second, &family, 5, 5).is_none());
     second.release_all();
     let Some(crate::owner::WaitOutcome::Granted(pieces, bytes)) = wide.take_outcome() else {
-        panic!("those who were there are gone")
+        panic!("all earlier lockers have released their locks")
     };
     wide.finish(&family, waits.span.as_span(), pieces, bytes);
     assert!(family.withdraw(&waits_too));
@@ -478,7 +478,7 @@ fn a_waiting_range_is_passed_by_a_limited_number_and_by_earlier_lockers() {
     holder.release_all();
     young.release_all();
     let Some(crate::owner::WaitOutcome::Granted(pieces, bytes)) = wide.take_outcome() else {
-        panic!("nobody is in its way")
+        panic!("no locker blocks the request")
     };
     wide.finish(&family, waits.span.as_span(), pieces, bytes);
     wide.release_all();

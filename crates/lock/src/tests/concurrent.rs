@@ -183,7 +183,7 @@ fn shuttle_threads_get_what_the_reference_gives() {
         for thread in threads {
             thread.join().unwrap();
         }
-        let stage = Arc::into_inner(stage).expect("they are over");
+        let stage = Arc::into_inner(stage).expect("all other threads have ended");
         sum.fetch_add(stage.check(count) as u64, Ordering::Relaxed);
     };
     let rounds = std::env::var("ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(500);

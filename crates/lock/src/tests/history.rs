@@ -132,7 +132,7 @@ impl History {
     /// Replays the decisions in the reference; returns the number of requests. With `calm`, only
     /// cycles ended waits, so each victim must have been in one.
     pub(crate) fn check(&self, families: usize, lockers: usize, patience: u64, calm: bool) -> usize {
-        let events = self.0.lock().take().expect("begun");
+        let events = self.0.lock().take().expect("the history has begun");
         let keys = vec![(0..CELLS).map(|cell| cell % 2 == 1).collect(); families];
         let mut reference = Reference::new(keys, lockers, patience);
         let mut busy = HashSet::new();
@@ -149,7 +149,7 @@ impl History {
             }
             if busy.is_empty() {
                 let idle = reference.may_go();
-                assert!(idle.is_none(), "nobody is in the way of {idle:?}: {reference:#?} {}", so_far());
+                assert!(idle.is_none(), "no lock blocks {idle:?}: {reference:#?} {}", so_far());
             }
         }
         assert!(reference.is_empty(), "{reference:#?}");

@@ -72,7 +72,10 @@ impl Table {
     }
 
     fn place(&self, cut: Cut<'_>) -> usize {
-        self.places.iter().position(|p| self.order.cmp(p.as_cut(), cut).is_eq()).expect("a known place")
+        self.places
+            .iter()
+            .position(|p| self.order.cmp(p.as_cut(), cut).is_eq())
+            .expect("the cut is one of the test's places")
     }
 
     fn span(&self, cells: &Cells) -> KeySpanBuf {
@@ -205,8 +208,8 @@ impl Round {
     }
 
     fn give_up(&mut self, who: usize) {
-        let asked = self.asked[who].take().expect("it waits");
-        assert!(asked.waiter.family.withdraw(&asked.waiter), "nobody has let it through");
+        let asked = self.asked[who].take().expect("the locker waits");
+        assert!(asked.waiter.family.withdraw(&asked.waiter), "no other request has granted it");
         self.reference.withdraw(who);
     }
 

@@ -301,7 +301,8 @@ impl Reference {
     }
 
     pub(crate) fn rollback(&mut self, owner: usize) {
-        let mark = self.owners[owner].save_points.pop().expect("asked for before");
+        let mark =
+            self.owners[owner].save_points.pop().expect("the caller checked that there is a save point");
         for (change, family, cells) in self.owners[owner].log.split_off(mark) {
             match change {
                 FragmentChange::Taken => self.release(owner, family, cells),

@@ -83,7 +83,7 @@ fn a_flipped_bit_of_an_entry_is_corruption_in_every_read() {
                 let before = if forward { 170 } else { KEYS - 171 };
                 assert_eq!((rows, status), (before, Err(ErrorKind::Corruption)));
             }
-            assert_eq!(get(&mem, 169), Ok(Some(value(169))), "the others are not worse for it");
+            assert_eq!(get(&mem, 169), Ok(Some(value(169))), "other entries are intact");
         }
     }
 }
@@ -99,7 +99,7 @@ fn with_checks_on_seek_neighbours_tell_too_even_of_a_key_that_cannot_be_found() 
     iter.seek(LookupKey::new(&key(168), SequenceNumber::MAX).internal_key());
     assert!(!iter.valid() && iter.status().is_err());
     iter.seek(LookupKey::new(&key(1), SequenceNumber::MAX).internal_key());
-    assert!(iter.valid() && iter.status().is_ok(), "another leaf, another answer");
+    assert!(iter.valid() && iter.status().is_ok(), "another leaf is intact");
 }
 
 #[test]

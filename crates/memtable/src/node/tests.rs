@@ -51,6 +51,6 @@ fn a_leaf_is_18_lines() {
     assert_eq!(
         std::mem::offset_of!(Node<{ crate::tree::WIDTH }>, prefix),
         64,
-        "who goes along a level reads one line"
+        "a reader that moves along a level reads one line"
     );
 }

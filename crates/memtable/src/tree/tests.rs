@@ -7,7 +7,7 @@ use crate::record::encoded_len;
 use esker_base::{SequenceNumber, ValueType};
 
 fn tree<const N: usize>() -> Tree<N> {
-    Tree::new(InternalKeyComparator::default(), Arena::new(1 << 16, false)).expect("memory")
+    Tree::new(InternalKeyComparator::default(), Arena::new(1 << 16, false)).expect("the arena has memory")
 }
 
 fn key(n: u32) -> [u8; 4] {
@@ -123,15 +123,16 @@ mod models {
         reader_is_first: bool,
     ) {
         let tree = Arc::new(tree::<N>());
-        let insert_all =
-            |tree: &Tree<N>, keys: &[u32]| keys.iter().for_each(|&n| insert(tree, n).expect("distinct keys"));
+        let insert_all = |tree: &Tree<N>, keys: &[u32]| {
+            keys.iter().for_each(|&n| insert(tree, n).expect("the keys are distinct"))
+        };
         insert_all(&tree, old);
         let spawn = |work: Box<dyn FnOnce(&Tree<N>) + 'static>| {
             let tree = Arc::clone(&tree);
             thread::spawn(move || work(&tree))
         };
         let mut threads = Vec::new();
-        let (first, others) = writers.split_first().expect("a writer");
+        let (first, others) = writers.split_first().expect("a model has at least one writer");
         for &new in others {
             threads.push(spawn(Box::new(move |tree| insert_all(tree, new))));
         }

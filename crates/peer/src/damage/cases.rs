@@ -92,9 +92,13 @@ impl Damage {
     pub(super) fn applied(&self, files: &Files) -> Files {
         let mut files = files.clone();
         match self {
-            Damage::Flip { file, at, mask } => files.get_mut(file).expect("it is there")[*at] ^= mask,
-            Damage::Zero { file, from, to } => files.get_mut(file).expect("it is there")[*from..*to].fill(0),
-            Damage::Cut { file, len } => files.get_mut(file).expect("it is there").truncate(*len),
+            Damage::Flip { file, at, mask } => {
+                files.get_mut(file).expect("the damaged file exists")[*at] ^= mask
+            }
+            Damage::Zero { file, from, to } => {
+                files.get_mut(file).expect("the damaged file exists")[*from..*to].fill(0)
+            }
+            Damage::Cut { file, len } => files.get_mut(file).expect("the damaged file exists").truncate(*len),
             Damage::Missing { file } => drop(files.remove(file)),
             Damage::Swapped { one, other } => {
                 let (a, b) = (files[one].clone(), files[other].clone());
@@ -102,13 +106,13 @@ impl Damage {
                 files.insert(other.clone(), a);
             }
             Damage::Options { file, more, .. } => {
-                files.get_mut(file).expect("it is there").extend_from_slice(more.as_bytes());
+                files.get_mut(file).expect("the damaged file exists").extend_from_slice(more.as_bytes());
             }
             Damage::Tag { file, tag, .. } => {
                 let mut record = Vec::new();
                 put_varint32(&mut record, *tag);
                 record.extend_from_slice(&[1, b'x']);
-                let bytes = files.get_mut(file).expect("it is there");
+                let bytes = files.get_mut(file).expect("the damaged file exists");
                 *bytes = with_record(bytes, &record);
             }
         }
@@ -209,7 +213,9 @@ pub(super) fn record_ends(name: &str, bytes: &[u8]) -> Vec<usize> {
     loop {
         match log.next_record(&mut record) {
             Ok(LogEvent::End) | Err(_) => return ends,
-            Ok(_) => ends.push(usize::try_from(log.offset()).expect("small").min(bytes.len())),
+            Ok(_) => {
+                ends.push(usize::try_from(log.offset()).expect("an offset fits into usize").min(bytes.len()))
+            }
         }
     }
 }
@@ -255,7 +261,7 @@ fn table_blocks(bytes: &[u8]) -> Option<Vec<usize>> {
         comparator::by_name(&properties.comparator_name).unwrap_or_else(|| Arc::new(BytewiseComparator));
     let options = TableReaderOptions::new(InternalKeyComparator::new(order), Arc::default(), size);
     let reader = TableReader::open(file, options).ok()?;
-    let at = |handle: BlockHandle| usize::try_from(handle.offset).expect("small");
+    let at = |handle: BlockHandle| usize::try_from(handle.offset).expect("an offset fits into usize");
     let mut starts = vec![at(footer.meta_index), bytes.len() - 53];
     starts.extend(footer.index.map(at));
     starts.extend(reader.meta_index().iter().map(|(_, handle)| at(handle)));

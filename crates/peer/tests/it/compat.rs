@@ -86,12 +86,12 @@ fn every_golden_database_is_downgraded_for_rocksdb_7_or_refused_by_name() {
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::NotSupported, "{}: {error}", fixture.name);
                 assert!(error.message().contains("persist_user_defined_timestamps"), "{error}");
-                assert_eq!(compat(copy.path()), before, "{}: nothing was changed", fixture.name);
+                assert_eq!(compat(copy.path()), before, "{}: the directory is unchanged", fixture.name);
                 refused += 1;
             }
         }
     }
-    assert_eq!((done, refused), (113, 1), "all but the one without timestamps in its tables");
+    assert_eq!((done, refused), (113, 1), "all databases but the one without timestamps in its tables");
 }
 
 /// Writes with every layout that `target` reads, at random.

@@ -73,7 +73,7 @@ fn checksums_of_files_are_recorded_kept_and_compared_by_both() {
             db.wait_for_background_work().expect("settled");
             db.verify_file_checksums().expect("as recorded");
             let files = recorded(&db);
-            assert!(!files.is_empty() && tables(&db) == db.live_files().len(), "all have one");
+            assert!(!files.is_empty() && tables(&db) == db.live_files().len(), "all files have a checksum");
             db.close().expect("closes");
             drop(db);
             assert_eq!(dumped(tools, dir.path()), files);
@@ -186,7 +186,7 @@ fn ingested_files_are_compared_with_the_checksums_they_come_with() {
         let refused = ingest(vec![right.clone()], vec![sum.clone()], vec!["Sha1".to_owned()], verify);
         assert_eq!(refused.expect_err("unknown").kind(), ErrorKind::InvalidArgument);
     }
-    assert_eq!(db.get("b").expect("read"), None, "nothing of that was taken in");
+    assert_eq!(db.get("b").expect("read"), None, "no entry of the refused file is visible");
     ingest(vec![right], vec![sum], vec![function()], true).expect("compared");
     db.verify_file_checksums().expect("as recorded");
     // A checksum that an ingestion does not compare is recorded as given. A later verification

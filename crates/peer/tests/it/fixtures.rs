@@ -311,7 +311,7 @@ fn entities_and_blob_indexes_survive_a_rewrite_byte_for_byte() {
         // the values themselves.
         tools.ldb(copy.path(), ["compact"]).expect("compacts");
         let before = stored(tools, copy.path());
-        assert!(before.values().any(|(k, _)| *k == kind), "{name}: none to see");
+        assert!(before.values().any(|(k, _)| *k == kind), "{name}: no entry of this kind is visible");
         write_regardless(copy.path()).expect("written");
         assert_eq!(stored(tools, copy.path()), before, "{name}");
     }

@@ -75,7 +75,7 @@ fn each_stage_is_read_by_all(compression: CompressionType, format_version: u32) 
     fill(&db, &mut model, &mut rng, 100, Kinds::ALL);
     db.wait_for_background_work().expect("no background error");
     let levels = files_at_levels(&db, "default");
-    assert!(levels[1..].iter().sum::<u64>() > 0, "{what}: all is on level 0: {levels:?}");
+    assert!(levels[1..].iter().sum::<u64>() > 0, "{what}: all files are on level 0: {levels:?}");
     db.close().expect("closes");
     read_by_all(&model, &format!("{what}, compacted, files {levels:?}"));
 }

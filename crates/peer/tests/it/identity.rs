@@ -38,7 +38,7 @@ fn a_database_has_one_id_with_every_opener() {
                     let Some(known) = &id else { continue };
                     tools.ldb(dir.path(), ["--ignore_unknown_options", "put", "k", "v"]).unwrap();
                     let in_file = std::fs::read_to_string(dir.path().join("IDENTITY")).unwrap();
-                    assert_eq!(in_file.trim_end(), known, "after 7.8");
+                    assert_eq!(in_file.trim_end(), known, "the id after RocksDB 7.8");
                     continue;
                 }
             };

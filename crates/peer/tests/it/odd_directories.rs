@@ -144,7 +144,7 @@ fn current_is_read_as_rocksdb_reads_it() {
 /// entries that follow; tag 6 deletes a table of a level.
 fn deletes_in_group(remaining: u8, file: FileNumber) -> Vec<u8> {
     let number = u8::try_from(file.0).expect("few files");
-    assert!(number < 128, "one byte");
+    assert!(number < 128, "the number fits into one byte");
     vec![0xac, 0x02, remaining, 6, 0, number]
 }
 
@@ -298,5 +298,5 @@ fn leftovers_go_when_rocksdb_deletes_them() {
     // RocksDB looks for tables only under its own suffix, so it leaves these files too.
     let more = ["000778.ldb", "000779.blob", "OPTIONS-000002.dbtmp"];
     let theirs: Vec<&str> = theirs.1.into_iter().filter(|name| !more.contains(name)).collect();
-    assert_eq!(ours.1, theirs, "left by Esker, and by RocksDB");
+    assert_eq!(ours.1, theirs, "the files that Esker and RocksDB leave");
 }

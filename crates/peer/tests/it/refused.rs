@@ -49,6 +49,6 @@ fn plain_and_cuckoo_tables_are_refused_by_name() {
         let error = found.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
         assert!(error.message().contains(name), "{error}");
-        assert!(has_table(), "nothing is deleted");
+        assert!(has_table(), "no table is deleted");
     }
 }

@@ -86,7 +86,7 @@ impl CrashHistory {
             }
             let differs = |key: &&Vec<u8>| found.get(*key) != expected.get(*key);
             let keys: Vec<_> = found.keys().chain(expected.keys()).filter(differs).collect();
-            let key = keys.first().expect("they differ");
+            let key = keys.first().expect("the contents differ in some key");
             return Err(format!(
                 "not what batches up to {} (sequence {} of {}) lead to: family {family}, key {}: found {}, expected {}; {} differ",
                 prefix,

@@ -108,7 +108,7 @@ impl Load {
         let mut options = random_options(rng);
         if brief {
             // The default cache belongs to the process, so it is no part of a simulation.
-            let capacity = *rng.choice(&[16 << 10, 1 << 20]).expect("not empty");
+            let capacity = *rng.choice(&[16 << 10, 1 << 20]).expect("the list of choices is not empty");
             let cache = BlockCache::new(&CacheOptions::with_capacity(capacity));
             options.cf.table.block_cache = Some(Arc::new(cache.expect("the options are in range")));
         }
@@ -121,13 +121,15 @@ impl Load {
             families,
             threads,
             batches_per_thread: rng.u32(200..800) / threads / if brief { 10 } else { 1 },
-            value_bytes: *rng.choice(&[20, 200, 1500]).expect("not empty"),
+            value_bytes: *rng.choice(&[20, 200, 1500]).expect("the list of choices is not empty"),
             sync_one_in: if unlogged {
                 u32::MAX
             } else {
-                *rng.choice(&[1, 5, 50, u32::MAX]).expect("not empty")
+                *rng.choice(&[1, 5, 50, u32::MAX]).expect("the list of choices is not empty")
             },
-            flush_one_in: *rng.choice(if brief { &[5, 10, 40] } else { &[20, 60, 200] }).expect("not empty"),
+            flush_one_in: *rng
+                .choice(if brief { &[5, 10, 40] } else { &[20, 60, 200] })
+                .expect("the list of choices is not empty"),
             unlogged,
             trouble: false,
             stamps,
@@ -191,8 +193,11 @@ impl Load {
         rng: &mut fastrand::Rng,
     ) -> Result<CrashHistory, String> {
         let db = self.open(env, rng).map_err(|e| format!("the run's database does not open: {e}\n{self}"))?;
-        let families: Vec<_> =
-            self.family_names().iter().map(|name| db.column_family(name).expect("just opened")).collect();
+        let families: Vec<_> = self
+            .family_names()
+            .iter()
+            .map(|name| db.column_family(name).expect("the database was opened with all families"))
+            .collect();
         let written = thread::scope(|scope| {
             let writers: Vec<_> = (0..self.threads)
                 .map(|thread| {
@@ -208,7 +213,7 @@ impl Load {
                     scope.spawn(move || writer.run())
                 })
                 .collect();
-            writers.into_iter().map(|w| w.join().expect("a writer panicked")).collect::<Result<Vec<_>>>()
+            writers.into_iter().map(|w| w.join().expect("no writer panics")).collect::<Result<Vec<_>>>()
         });
         let written = written.map_err(|e| format!("a write or flush failed without a fault: {e}\n{self}"))?;
         if let Some(e) = db.background_error() {

@@ -207,7 +207,7 @@ fn one(
 ) -> Result<End, String> {
     let told = |e: std::io::Error| format!("{}: {e}", program.display());
     let mut child = command(flags, program, arguments, drawn).spawn().map_err(told)?;
-    let mut errors = child.stderr.take().expect("asked for");
+    let mut errors = child.stderr.take().expect("standard error is a pipe");
     let (status, said) = std::thread::scope(|scope| {
         let reader = scope.spawn(move || {
             let mut said = String::new();

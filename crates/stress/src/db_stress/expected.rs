@@ -216,8 +216,8 @@ mod tests {
         expected.begin_put(one);
         expected.commit(one);
         let last = expected.seen(one);
-        assert!(allows(after, last, None), "it was deleted in between");
-        assert!(!allows(last, last, Some(1)), "the past does not come back");
+        assert!(allows(after, last, None), "the key may have been deleted in between");
+        assert!(!allows(last, last, Some(1)), "an older value cannot reappear");
         expected.begin_delete(other);
         expected.begin_put(one);
         drop(expected);
@@ -226,7 +226,7 @@ mod tests {
         assert!(!expected.settle(one, Some(1)) && !expected.settle(one, None));
         assert!(expected.settle(one, Some(3)));
         assert_eq!(expected.now(one).value(), Some(3));
-        assert!(!expected.settle(one, Some(2)), "it is settled");
+        assert!(!expected.settle(one, Some(2)), "the value is settled");
         assert!(expected.settle(other, None));
         drop(expected);
         for (families, keys) in [(1, 20), (2, 20), (2, 5), (1, 10)] {

@@ -82,7 +82,7 @@ mod tests {
         assert!(!is_too_much(at(|n| n * u64::from(n.ilog2())), Growth::Linearithmic));
         assert!(!is_too_much([1000, 1010, 1005, 1020], Growth::Constant));
         assert!(!is_too_much([5, 9, 7, 12], Growth::Constant));
-        assert!(!is_too_much([660, 650, 650, 1250], Growth::Linear), "one step");
+        assert!(!is_too_much([660, 650, 650, 1250], Growth::Linear), "growth in one step is allowed");
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl GrowthSubject {
     }
 
     pub(super) fn transaction_db(&self) -> &TransactionDb {
-        self.db.as_ref().expect("open until an act closes it")
+        self.db.as_ref().expect("the database is open until an act closes it")
     }
 
     pub(super) fn db(&self) -> &Db {

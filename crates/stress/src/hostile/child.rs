@@ -125,7 +125,10 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn new(db: &Db, thread: u64) -> Writer<'_> {
-        let families = FAMILIES.iter().map(|name| db.column_family(name).expect("opened with it")).collect();
+        let families = FAMILIES
+            .iter()
+            .map(|name| db.column_family(name).expect("the database was opened with this family"))
+            .collect();
         Writer { db, thread, families, number: 0 }
     }
 
@@ -238,7 +241,7 @@ pub fn open_beside(directory: &Path, for_writing: bool) -> Result<(), String> {
     for thread in 0..super::THREADS {
         let last = kill9::last_number(&db, FAMILIES[0], thread).map_err(|e| format!("not expected: {e}"))?;
         for number in last.saturating_sub(KEPT) + 1..=last {
-            let family = db.column_family(FAMILIES[1]).expect("opened with it");
+            let family = db.column_family(FAMILIES[1]).expect("the database was opened with this family");
             let value = db.get_cf(&family, kill9::key(thread, number));
             match value {
                 Ok(value) if value == Some(kill9::value(thread, number)) => {}

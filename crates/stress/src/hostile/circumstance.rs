@@ -240,7 +240,8 @@ pub(super) struct HostileTrouble {
 }
 
 fn pid(child: &Process) -> Pid {
-    Pid::from_raw(i32::try_from(child.id()).expect("a process id")).expect("a process id is not 0")
+    Pid::from_raw(i32::try_from(child.id()).expect("a process id fits into i32"))
+        .expect("a process id is not 0")
 }
 
 impl HostileTrouble {
@@ -255,7 +256,7 @@ impl HostileTrouble {
         let told = |e: std::io::Error| format!("{}: {e}", path.display());
         self.undo = Undo::Remove(path.clone());
         let ballast = std::fs::File::create(&path).map_err(told)?;
-        let root = path.parent().expect("it lies in a directory");
+        let root = path.parent().expect("the path has a parent");
         let free = |()| -> Result<u64, String> {
             let system = rustix::fs::statvfs(root).map_err(|e| format!("statvfs: {e}"))?;
             Ok(system.f_bavail * system.f_frsize)

@@ -133,14 +133,15 @@ impl Run<'_> {
             }
             OpenedAs::Optimistic => Store::Optimistic(OptimisticTransactionDb::open_cf(db, PATH, families)?),
         };
-        let handle = |name: &&str| store.db().column_family(name).expect("it was opened with all families");
+        let handle =
+            |name: &&str| store.db().column_family(name).expect("the database was opened with all families");
         self.handles = FAMILIES.iter().map(handle).collect();
         self.store = Some(store);
         Ok(())
     }
 
     fn store(&self) -> &Store {
-        self.store.as_ref().expect("open between operations")
+        self.store.as_ref().expect("the database is open between operations")
     }
 
     pub(super) fn db(&self) -> &Db {
@@ -388,7 +389,7 @@ impl Run<'_> {
     }
 
     fn go(&mut self, slot: usize, how: &Move) -> Result<OpAnswer> {
-        let iter = self.iterators[slot].as_mut().expect("the script opened it");
+        let iter = self.iterators[slot].as_mut().expect("the script has opened this iterator");
         match how {
             Move::First => iter.seek_to_first(),
             Move::Last => iter.seek_to_last(),
@@ -413,7 +414,7 @@ impl Run<'_> {
         let copy = Db::open_with(&self.opening.db, &path, self.opening.descriptors(), OpenMode::ReadOnly)?;
         let mut pairs = Vec::new();
         for (family, name) in FAMILIES.iter().enumerate() {
-            let handle = copy.column_family(name).expect("it was opened with all families");
+            let handle = copy.column_family(name).expect("the database was opened with all families");
             let newest = self.reading_at(u64::MAX, SNAPSHOTS);
             let options = if family < PLAIN { ReadOptions::default() } else { newest };
             pairs.extend(all_of(copy.iter_opt(options, &handle)?, false)?);

@@ -381,7 +381,7 @@ impl Space {
         let Opening { mut db, families, .. } = self.opening(number, env);
         db.manual_wal_flush = false;
         db.wal_recovery_mode = WalRecoveryMode::PointInTimeRecovery;
-        let mut family = families.into_iter().next().expect("there are families");
+        let mut family = families.into_iter().next().expect("the list of families is not empty");
         if family.compaction_style == CompactionStyle::Fifo {
             family.compaction_style = CompactionStyle::Level;
         }
@@ -475,7 +475,7 @@ impl Space {
         };
         self.draw(&mut db, DB, rng, told);
         for (name, value) in self.lasting(LASTING_DB) {
-            db.set_text(name, value).expect("one of its values");
+            db.set_text(name, value).expect("the option accepts its listed values");
             told.push(format!("{name}={value}"));
         }
         db.compatible_with = esker::options::TargetVersion::V11_10;
@@ -513,7 +513,7 @@ impl Space {
         // Without this, a flush would forget all timestamps but the newest.
         options.persist_user_defined_timestamps = true;
         for (name, value) in lasting {
-            options.set_text(name, value).expect("one of its values");
+            options.set_text(name, value).expect("the option accepts its listed values");
             told.push(format!("{name}={value}"));
         }
         let mut table = BlockBasedTableOptions::default();

@@ -159,7 +159,7 @@ impl ModelCursor {
     pub(super) fn next(&mut self, spec: &ModelFamilySpec) {
         self.note(|| "next".to_owned());
         self.iter.next();
-        let at = self.at.expect("the caller saw that it is valid");
+        let at = self.at.expect("the caller checked that the cursor is valid");
         let found = self.state.first_in(at + 1..self.range.end);
         self.stand(spec, found);
     }
@@ -168,7 +168,7 @@ impl ModelCursor {
     pub(super) fn prev(&mut self, spec: &ModelFamilySpec) {
         self.note(|| "prev".to_owned());
         self.iter.prev();
-        let at = self.at.expect("the caller saw that it is valid");
+        let at = self.at.expect("the caller checked that the cursor is valid");
         let found = self.state.last_in(self.range.start..at);
         self.stand(spec, found);
     }

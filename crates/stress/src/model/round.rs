@@ -314,7 +314,7 @@ impl Round {
     }
 
     fn db(&self) -> &Db {
-        match self.db.as_ref().expect("open between operations") {
+        match self.db.as_ref().expect("the database is open between operations") {
             Opened::Plain(db) => db,
             Opened::WithTransactions(db) => db.db(),
         }
@@ -420,7 +420,7 @@ impl Round {
         }
         let handles: Vec<&ColumnFamilyHandle> = families.iter().map(|&f| &self.handles[f]).collect();
         let (name, options) = (self.specs[first].name, &self.settings.families[first]);
-        let made = match self.db.as_ref().expect("open between operations") {
+        let made = match self.db.as_ref().expect("the database is open between operations") {
             Opened::Plain(db) if at_once => {
                 db.drop_column_families(&handles).and_then(|()| db.create_column_families(&descriptors))
             }
@@ -558,7 +558,7 @@ impl Round {
             ModelWrite::SingleDelete(index) => db.single_delete_opt(&options, handle, &keys[*index]),
             ModelWrite::Merge(index, operand) => db.merge_opt(&options, handle, &keys[*index], operand),
             ModelWrite::DeleteRange(begin, end) => db.delete_range_opt(&options, handle, begin, end),
-            ModelWrite::At(..) => unreachable!("handled above"),
+            ModelWrite::At(..) => unreachable!("writes at a timestamp are handled above"),
         };
         self.wrote_one(done, &options, family, write)
     }
@@ -791,7 +791,8 @@ impl Round {
 }
 
 fn handles_of(db: &Db, specs: &[ModelFamilySpec]) -> Vec<ColumnFamilyHandle> {
-    let handle =
-        |spec: &ModelFamilySpec| db.column_family(spec.name).expect("it was opened with all families");
+    let handle = |spec: &ModelFamilySpec| {
+        db.column_family(spec.name).expect("the database was opened with all families")
+    };
     specs.iter().map(handle).collect()
 }

@@ -231,7 +231,7 @@ impl Cursor {
 
     /// REQUIRES: the cursor is valid.
     fn step(&mut self, round: &Round, forward: bool) -> Outcome {
-        let at = self.at.expect("the caller saw that it stands somewhere");
+        let at = self.at.expect("the caller checked that the cursor is valid");
         if forward {
             self.iter.next();
         } else {

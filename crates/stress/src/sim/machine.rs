@@ -49,7 +49,7 @@ fn run<T: Send + 'static>(
         esker::internals::cache::key::begin_identities_anew();
         // Half of the machines have a clock that jumps.
         let result = time::with_clock((seed / 4 % 2 == 0).then_some(seed), &work);
-        *told.lock().expect("nobody panics with it") = Some(result);
+        *told.lock().expect("no thread panics while it holds this lock") = Some(result);
     };
     catch_unwind(AssertUnwindSafe(|| Runner::new(Timed::new(scheduler, seed), config).run(run))).map_err(
         |panic| {
@@ -62,6 +62,6 @@ fn run<T: Send + 'static>(
             )
         },
     )?;
-    let result = outcome.lock().expect("nobody panics with it").take();
+    let result = outcome.lock().expect("no thread panics while it holds this lock").take();
     result.ok_or_else(|| "the machine stopped".to_owned())
 }

@@ -105,7 +105,7 @@ pub(crate) fn gather_closer(
         let at = block.at;
         found[at] = Some(block.into_gathered(&wanted[at], options));
     }
-    found.into_iter().map(|block| block.expect("found, failed or read")).collect()
+    found.into_iter().map(|block| block.expect("each block was found or read, or has failed")).collect()
 }
 
 /// [`gather`] if it need not wait for a device. Otherwise the blocks found without reading.
@@ -137,7 +137,7 @@ pub(crate) fn gather_resident(
         let begun = w.source.begin_read(w.handle, BlockKind::Data, options);
         found[at] = Some(begun.and_then(|()| block.into_gathered(w, options)));
     }
-    Ok(found.into_iter().map(|block| block.expect("found or read")).collect())
+    Ok(found.into_iter().map(|block| block.expect("each block was found or read")).collect())
 }
 
 impl BlockSource {
@@ -250,7 +250,7 @@ fn read_all(wanted: &[Wanted<'_>], reading: &mut [Reading]) {
     let results: Vec<Result<usize>> = requests.into_iter().map(|request| request.result).collect();
     let mut results = results.into_iter();
     for run in reading.chunk_by_mut(|_, next| !next.is_first) {
-        let read = results.next().expect("one for each run");
+        let read = results.next().expect("the kernel answers for each run");
         if let [block] = run {
             let Wanted { source, handle, .. } = wanted[block.at];
             block.read = match read {

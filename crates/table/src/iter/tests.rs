@@ -128,7 +128,7 @@ fn long_ways_to_and_fro_over_cached_blocks_meet_every_row() {
                 }
             }
             if !iter.valid() {
-                assert!(here == ROWS || here == u32::MAX, "it ends at {here}");
+                assert!(here == ROWS || here == u32::MAX, "the run ends at {here}");
                 break;
             }
         }
@@ -154,7 +154,7 @@ fn a_released_cursor_holds_none_of_the_blocks_it_had_found_beforehand() {
         for _ in 0..30 {
             iter.pass(&mut run, &ahead);
         }
-        assert!(iter.far_neighbour.holds_a_block(), "the walk is long enough for it to look ahead");
+        assert!(iter.far_neighbour.holds_a_block(), "the walk is long enough for a far neighbour");
         run.clear();
         drop(run);
         iter.release();

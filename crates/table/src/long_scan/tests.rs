@@ -22,7 +22,7 @@ fn behind_a_quarter_of_the_capacity_blocks_go_by_in_either_direction() {
         let (mut scan, scans) = (LongScan::default(), LongScans::default());
         let course = (0..256).map(|i| if backward { 255 - i } else { i });
         let went_by = read(&mut scan, &scans, course);
-        assert_eq!(went_by.iter().position(|&by| by), Some(64), "a quarter of 256 blocks was put in");
+        assert_eq!(went_by.iter().position(|&by| by), Some(64), "a quarter of 256 blocks was inserted");
         assert!(went_by[64..].iter().all(|&by| by));
     }
 }
@@ -46,7 +46,7 @@ fn cached_blocks_count_as_passed_and_not_as_read() {
     assert_eq!(
         went_by.iter().position(|&by| by),
         Some(64),
-        "a scan that found the most still adds its quarter"
+        "a scan that found most blocks still adds its quarter"
     );
 }
 
@@ -57,7 +57,10 @@ fn elsewhere_it_begins_anew() {
     assert_eq!(scans.0.load(Ordering::Relaxed), 1);
     assert!(!read(&mut scan, &scans, 500..564).contains(&true));
     assert_eq!(scans.0.load(Ordering::Relaxed), 0);
-    assert!(!read(&mut scan, &scans, (1000..2000).step_by(3)).contains(&true), "blocks here and there");
+    assert!(
+        !read(&mut scan, &scans, (1000..2000).step_by(3)).contains(&true),
+        "single blocks do not bypass the cache"
+    );
 }
 
 #[test]
@@ -81,7 +84,7 @@ fn two_long_scans_of_a_table_read_for_each_other() {
     (0..100).for_each(|number| other.pass(block(number)));
     other.pass(block(100));
     assert!(!other.decide_bypass(BLOCK, &scans, CAPACITY, || CAPACITY));
-    assert!(!read(&mut one, &scans, 100..200).contains(&true), "there are two");
+    assert!(!read(&mut one, &scans, 100..200).contains(&true), "two scans run");
     drop(other);
-    assert!(!read(&mut one, &scans, 200..300).contains(&false), "it is alone again");
+    assert!(!read(&mut one, &scans, 200..300).contains(&false), "one scan runs again");
 }

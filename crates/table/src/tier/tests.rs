@@ -46,8 +46,8 @@ fn a_block_is_stored_when_it_is_offered_for_the_second_time() {
     assert_eq!((found.bytes, found.is_kept, found.found_in), (contents(1), true, FoundIn::Memory));
     let taken = tier.lookup(&key(1), true).wait().unwrap();
     assert_eq!((taken.bytes, taken.is_kept, taken.role), (contents(1), false, Role::DataBlock));
-    assert!(!tier.contains(&key(1)), "it was taken");
-    assert_eq!(offer(&tier, 1), Admission::Stored, "what was taken is stored at once when it comes back");
+    assert!(!tier.contains(&key(1)), "the lookup has removed the value");
+    assert_eq!(offer(&tier, 1), Admission::Stored, "a removed value is stored again at its first offer");
 }
 
 #[test]
@@ -135,7 +135,10 @@ fn entries_in_a_file_are_found_after_a_restart() {
     drop(tier);
     let tier = FileSecondaryCache::open(file_options(Arc::clone(&fs), 1 << 20)).unwrap();
     assert_eq!((tier.len(), count(&tier, 0..200)), (100, 100));
-    assert!(FileSecondaryCache::open(file_options(Arc::clone(&fs), 1 << 20)).is_err(), "it is locked");
+    assert!(
+        FileSecondaryCache::open(file_options(Arc::clone(&fs), 1 << 20)).is_err(),
+        "the directory is locked"
+    );
     fill(&tier, 100..150);
     tier.erase(&key(0));
     assert_eq!(count(&tier, 0..200), 149);
@@ -158,7 +161,7 @@ fn the_oldest_segments_go_when_the_capacity_is_used_up() {
     assert!(on_disk() <= 32 << 10);
     assert!(
         tier.insert(&key(5000), saved(&vec![1; 64 << 10]), true) == Admission::Refused,
-        "larger than all"
+        "a value larger than the capacity is refused"
     );
 }
 
@@ -178,7 +181,7 @@ fn torn_blocks_are_forgotten() {
         found += n;
         lost += 50 - n;
         fill(&tier, 0..50);
-        assert_eq!(count(&tier, 0..50), 50, "seed {seed}: what was forgotten can be stored again");
+        assert_eq!(count(&tier, 0..50), 50, "seed {seed}: removed values can be stored again");
     }
     assert!(found > 0 && lost > 0, "{found} found, {lost} lost");
 }
@@ -222,7 +225,7 @@ fn a_failing_disk_turns_it_off_and_says_so_once() {
         }
         fill(&tier, 10..20);
         assert!(tier.is_off());
-        assert_eq!(count(&tier, 0..20), 0, "off is off");
+        assert_eq!(count(&tier, 0..20), 0, "a tier that is off has no values");
         assert_eq!(tier.insert(&key(30), saved(b"x"), true), Admission::Refused);
         let lines = log.0.lock().clone();
         assert_eq!(lines.len(), 1, "{lines:?}");
@@ -295,7 +298,7 @@ fn segments_stay_few_over_many_restarts() {
         assert!(segments() <= 256, "{} segments after {i} restarts", segments());
     }
     let tier = FileSecondaryCache::open(file_options(Arc::clone(&fs), 64 << 20)).unwrap();
-    assert_eq!(count(&tier, restarts - 200..restarts), 200, "the newest are found");
+    assert_eq!(count(&tier, restarts - 200..restarts), 200, "the newest values are found");
 }
 
 #[test]
@@ -360,7 +363,7 @@ fn compressed_blocks_go_on_to_the_file() {
         tier.insert(&key(i), saved(&contents(i)), true);
     }
     tier.settle();
-    assert_eq!(count(&tier, 0..500), 500, "nothing is lost: {} in the file", file.len());
+    assert_eq!(count(&tier, 0..500), 500, "the file has all values: {}", file.len());
     assert!(file.len() > 300 && file.usage() < 450 * 1024, "compressed: {file:?}");
 }
 
@@ -437,6 +440,6 @@ fn nothing_is_lost_or_counted_twice() {
             esker_base::sync::epoch::collect();
             std::thread::yield_now();
         }
-        assert_eq!(cache.role_stats().bytes(Role::DataBlock), 0, "all charges were taken back");
+        assert_eq!(cache.role_stats().bytes(Role::DataBlock), 0, "all charges were released");
     }
 }

@@ -70,7 +70,7 @@ fn a_changed_byte_gives_corruption_or_the_right_answer() {
                         noticed += 1;
                         let expected = [ErrorKind::Corruption, ErrorKind::NotSupported];
                         assert!(expected.contains(&e.kind()), "fv{version}: byte {i}: {e}");
-                        assert!(e.message().contains("/table.sst"), "names the file: {e}");
+                        assert!(e.message().contains("/table.sst"), "the error names the file: {e}");
                     }
                 }
             }

@@ -102,10 +102,10 @@ fn walk_ahead(
             assert!(entry.sequence <= sequence && entry.value_type == ValueType::Value);
             let is_first = at == 0 || (forward && at == here);
             let begins = is_first || !icmp.same_user_key(user_key(at - 1), entry.user_key);
-            assert!(begins, "it is not the newest of its user key");
+            assert!(begins, "the entry is not the newest of its user key");
             let order = limit.map(|limit| icmp.compare_user_keys(entry.user_key, limit));
             let is_within = order.is_none_or(|order| if forward { order.is_lt() } else { order.is_gt() });
-            assert!(is_within, "it is not before the limit");
+            assert!(is_within, "the entry is not before the limit");
             if left == 0 {
                 iter.advance(&run);
                 return Some(at);
@@ -121,7 +121,10 @@ fn walk_ahead(
         }
         iter.pass(&mut run, &ahead);
         assert!(!iter.valid() || Some(iter.key()) == next(at).map(|i| &entries[i].0[..]));
-        assert!(pinned.iter().all(|(value, at)| *value == entries[*at].1), "left values stay");
+        assert!(
+            pinned.iter().all(|(value, at)| *value == entries[*at].1),
+            "pinned values of left entries stay"
+        );
         here = next(at)?;
     }
     Some(here)

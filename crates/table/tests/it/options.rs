@@ -305,7 +305,7 @@ fn keys_out_of_order_end_the_table() {
                 .unwrap();
         t.add(&a, b"").unwrap();
         assert!(t.add(&b, b"").unwrap_err().is_corruption());
-        assert!(t.finish().unwrap_err().is_corruption(), "an error sticks");
+        assert!(t.finish().unwrap_err().is_corruption(), "every call after an error returns an error");
     }
     let mut t =
         esker_table::TableBuilder::new(builder_options(BlockBasedTableOptions::default()), file()).unwrap();
@@ -406,7 +406,7 @@ fn blocks_are_cached_and_the_cache_alone_can_be_asked() {
     for cache_index in [false, true] {
         let (reader, cache, entries) = cached_reader(cache_index);
         let at_open = cache.occupancy_count();
-        assert_eq!(at_open, if cache_index { 2 } else { 0 }, "index and filter");
+        assert_eq!(at_open, if cache_index { 2 } else { 0 }, "the open reads index and filter");
         let lookup = LookupKey::new(&entries[900].0[..entries[900].0.len() - 8], SequenceNumber::MAX);
         let cached_only = TableReadOptions { read_tier: TableReadTier::BlockCache, ..Default::default() };
         let e = reader.get(&cached_only, &lookup, &mut |_, _| false).unwrap_err();
@@ -440,7 +440,10 @@ fn blocks_are_cached_and_the_cache_alone_can_be_asked() {
         .collect();
         drop((iter, reader));
         cache.set_capacity(0);
-        assert!(pinned.iter().zip(&entries).all(|(p, e)| p.as_slice() == e.1), "pinned values outlive all");
+        assert!(
+            pinned.iter().zip(&entries).all(|(p, e)| p.as_slice() == e.1),
+            "pinned values outlive the reader and the cache"
+        );
     }
 }
 
@@ -514,7 +517,7 @@ fn a_prefix_filter_ends_a_seek() {
         denied += u32::from(!passes);
         let mut iter = reader.iter(TableReadOptions { prefix_filter_on_seek: true, ..Default::default() });
         iter.seek(&target(i));
-        assert_eq!(iter.valid(), i <= 990, "no prefix was wanted");
+        assert_eq!(iter.valid(), i <= 990, "the scan is not limited to a prefix");
         iter.set_wanted_prefix_of(Some(&user_key));
         iter.seek(&target(i));
         assert_eq!(iter.valid(), passes && i <= 990);
@@ -524,7 +527,10 @@ fn a_prefix_filter_ends_a_seek() {
     assert!(denied > 850, "{denied}");
     open.prefix_extractor = Some(prefix::fixed(4));
     let reader = TableReader::open(memory_file(&bytes), open).unwrap();
-    assert!(reader.may_contain_prefix(&TableReadOptions::default(), b"005"), "another extractor: no answer");
+    assert!(
+        reader.may_contain_prefix(&TableReadOptions::default(), b"005"),
+        "a filter of another extractor is not used"
+    );
 }
 
 #[test]

@@ -62,7 +62,10 @@ fn opening_takes_one_read_and_scanning_reads_ahead() {
         let auto = reads_of(0, backward);
         let blocks = reader.properties().num_data_blocks as usize;
         assert!(auto.len() < blocks / 20, "{} reads for {blocks} blocks", auto.len());
-        assert!(auto[0].1 < 8192 && auto.iter().any(|r| r.1 >= 256 * 1024), "it starts small and grows");
+        assert!(
+            auto[0].1 < 8192 && auto.iter().any(|r| r.1 >= 256 * 1024),
+            "readahead starts small and grows"
+        );
         assert!(auto.iter().all(|r| r.1 < 300 * 1024));
         let total: usize = auto.iter().map(|r| r.1).sum();
         assert!(total <= bytes.len(), "{total} bytes read of {}", bytes.len());
@@ -115,7 +118,7 @@ fn scans_as_long_as_those_before_them_take_one_read() {
         (reads.len(), reads.iter().map(|read| read.1).sum::<usize>())
     };
     let (first, _) = reads_of(4, true);
-    assert!(first >= 3, "nobody knows yet how long scans are: {first} reads");
+    assert!(first >= 3, "the length of scans is not known yet: {first} reads");
     (0..30).for_each(|_| _ = reads_of(4, true));
     let later: Vec<_> = (0..20).map(|_| reads_of(4, true)).collect();
     assert!(later.iter().filter(|(reads, _)| *reads == 1).count() >= 12, "{later:?}");
@@ -196,7 +199,7 @@ fn a_seek_beyond_the_bounds_looks_at_no_block() {
     iter.seek_for_prev(&before);
     assert!(!iter.valid());
     iter.status().unwrap();
-    assert_eq!(*file.1.lock().unwrap(), [], "nothing is read");
+    assert_eq!(*file.1.lock().unwrap(), [], "no byte is read");
     iter.seek(last);
     assert_eq!(iter.key(), last);
     iter.seek(&behind);

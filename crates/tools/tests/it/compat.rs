@@ -27,7 +27,7 @@ fn the_compat_report_says_what_needs_the_newest_and_a_downgrade_takes_it_out() {
             "RocksDB 11.0 and later open it; it needs\n  11.0: separate_key_value_in_data_block"
         )
     );
-    assert_eq!(esker(&["door", db.to_str().unwrap()]).ok(), told, "the old spelling");
+    assert_eq!(esker(&["door", db.to_str().unwrap()]).ok(), told, "the old spelling is accepted");
     let json = esker(&["compat", "--json", db.to_str().unwrap()]).ok();
     assert!(json.starts_with(r#"{"oldest":"11.0","tools":"#), "{json}");
     assert!(
@@ -68,7 +68,7 @@ fn comparing_names_the_first_difference_and_says_it_by_its_exit_code() {
     assert!(compare(&a, &b).failed().contains(&format!("key 0x6131: only in {}", a.display())));
     ldb(&b, &["drop_column_family", "cf1"]).ok();
     assert!(compare(&a, &b).failed().contains("column family 'cf1': only in"));
-    assert_eq!(compare(&a, temp.path()).code, Some(2), "no database");
+    assert_eq!(compare(&a, temp.path()).code, Some(2), "a directory without a database is refused");
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn errors_name_what_is_wrong() {
     assert!(ldb(&db, &["get_property", "nope"]).failed().contains("nope"));
     assert!(ldb(&db, &["--compression_type=best", "put", "a", "b"]).failed().contains("compression_type"));
     assert_eq!(ldb(&db, &["nosuch"]).code, Some(2));
-    assert!(!temp.join("none").exists(), "a command that failed made the directory");
+    assert!(!temp.join("none").exists(), "a failed command made the directory");
 }
 
 #[test]

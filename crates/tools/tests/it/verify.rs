@@ -83,7 +83,7 @@ fn logs_are_read_to_their_ends() {
     flip(&wal, 8);
     assert!(verify(&db).out.contains("checksum mismatch"), "{:?}", verify(&db));
     std::fs::write(&wal, &bytes[..bytes.len() - 1]).unwrap();
-    assert!(verify(&db).ok().contains("note: "), "a torn end is how a killed process leaves a WAL");
+    assert!(verify(&db).ok().contains("note: "), "a killed process leaves a WAL with a torn end");
 
     let manifest = files(&db, "").into_iter().find(|f| f.to_str().unwrap().contains("MANIFEST")).unwrap();
     flip(&manifest, 10);
@@ -148,7 +148,7 @@ fn any_flipped_bit_of_a_blob_file_is_found() {
             std::fs::write(&blob, &bytes).unwrap();
         }
         std::fs::write(&blob, "").unwrap();
-        assert_eq!(verify(&db).code, Some(1), "cut to nothing");
+        assert_eq!(verify(&db).code, Some(1), "an empty file is a problem");
         std::fs::write(&blob, &bytes).unwrap();
     }
 }

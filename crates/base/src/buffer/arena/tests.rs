@@ -44,7 +44,7 @@ impl Checked {
             loop {
                 let place = Place(at);
                 assert_eq!(place.head().before.get(), before);
-                assert!(!(was_free && place.is_free()), "two free ones side by side");
+                assert!(!(was_free && place.is_free()), "two free pieces are neighbours");
                 (before, was_free) = (place.units(), place.is_free());
                 if was_free { &mut free } else { &mut taken }.push(place.piece());
                 match place.next() {
@@ -53,7 +53,7 @@ impl Checked {
                 }
             }
             let end = Place(at).offset() + before as usize * UNIT;
-            assert!(end <= Region::BYTES && end + UNIT > Region::BYTES, "it ends at {end}");
+            assert!(end <= Region::BYTES && end + UNIT > Region::BYTES, "the region ends at {end}");
         }
         let mut listed = Vec::new();
         for (list, first) in self.arena.lists.iter().enumerate() {
@@ -129,7 +129,7 @@ fn pieces_are_cut_and_joined_without_gap_or_overlap() {
         checked.give(0);
     }
     checked.check();
-    assert_eq!(checked.regions.len(), 1, "one stays, as a whole");
+    assert_eq!(checked.regions.len(), 1, "one whole region stays");
     checked.trim();
     assert!(checked.regions.is_empty());
 }
@@ -155,7 +155,7 @@ fn pieces_are_initialized_and_survive_their_neighbours() {
             let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), room) };
             assert!(
                 bytes[..1000].iter().all(|&byte| byte == bytes[0]),
-                "a neighbour or trimming wrote to it"
+                "a neighbour or trimming wrote to the piece"
             );
         }
         while !checked.taken.is_empty() {
@@ -178,7 +178,7 @@ fn a_size_that_comes_back_finds_its_place_again() {
             checked.take(4000 + (i * 7) % 5 * 64);
         }
     }
-    assert_eq!(checked.regions.len(), regions, "no new region for the same sizes");
+    assert_eq!(checked.regions.len(), regions, "the same sizes need no new region");
     assert_eq!(checked.taken.len(), places.len());
     while !checked.taken.is_empty() {
         checked.give(0);

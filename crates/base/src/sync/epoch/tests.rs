@@ -89,7 +89,7 @@ impl Run {
         let freed = run.freed.clone();
         let counts = || freed.each_ref().map(|count| count.load(Ordering::Relaxed));
         collect_until(|| counts() == replaced);
-        let run = Arc::into_inner(run).expect("all others have returned");
+        let run = Arc::into_inner(run).expect("all other threads have returned");
         assert_eq!(counts(), replaced);
         drop(run);
         collect_until(|| counts() == [1; 3]);
@@ -105,7 +105,7 @@ fn collect_until(is_freed: impl Fn() -> bool) {
         collect();
         thread::yield_now();
     }
-    assert!(is_freed(), "nobody has a guard, and yet not everything is freed");
+    assert!(is_freed(), "no guard is open, but not all values are freed");
 }
 
 /// Runs `once` in all interleavings with at most this many preemptions. Fails after too few runs:
@@ -224,10 +224,10 @@ fn loom_a_point_in_time_sees_all_that_was_published_before_it() {
             let sequence = visible.load(Ordering::Acquire);
             swap.holds(&view).then_some((view, sequence))
         });
-        let (view, sequence) = found.expect("there is one other view");
-        assert!(view.newest() >= sequence, "something was published that the view has not");
+        let (view, sequence) = found.expect("the model has one other view");
+        assert!(view.newest() >= sequence, "the view lacks a published write");
         let later = swap.load_full();
-        assert!(later.newest() >= sequence, "a newer view has less");
+        assert!(later.newest() >= sequence, "a newer view lacks a published write");
         drop((view, later));
         writer.join().expect("no assertion failed");
         assert!(swap.load_full().newest() == 2);

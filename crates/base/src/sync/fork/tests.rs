@@ -44,7 +44,7 @@ fn in_the_child(child: libc::pid_t, work: impl FnOnce() -> u8) -> Option<u8> {
         // SAFETY: ends this child without running what the parent's test harness has registered.
         unsafe { libc::_exit(i32::from(code)) };
     }
-    assert!(child > 0, "fork works");
+    assert!(child > 0, "the fork failed");
     for _ in 0..2000 {
         let mut status = 0;
         // SAFETY: the status is a live value of ours.

@@ -30,7 +30,7 @@ fn shuttle_a_timed_wait_ends_by_a_call_or_by_the_clock() {
         let (open, changed) = (Mutex::new(false), Condvar::new());
         let begin = now().expect("there is a clock");
         let mut held = open.lock();
-        assert!(changed.wait_for(&mut held, Duration::from_secs(5)), "nobody calls");
+        assert!(changed.wait_for(&mut held, Duration::from_secs(5)), "no thread notifies the waiter");
         assert!(now() >= Some(begin + 5 * SECOND));
         drop(held);
         thread::scope(|scope| {
@@ -70,7 +70,7 @@ fn shuttle_a_clock_that_leaps_never_goes_back() {
                     assert!(now >= last + 1_000_000);
                     last = now;
                 }
-                assert!(last > SECOND, "it has not leapt");
+                assert!(last > SECOND, "the clock has not leapt");
             });
         },
         5,

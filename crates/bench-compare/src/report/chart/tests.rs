@@ -6,7 +6,7 @@ fn the_axis_is_logarithmic_and_ends() {
     assert!((x_of(1.0, -2.0, 2.0) - middle).abs() < 1e-9);
     assert!((x_of(4.0, -2.0, 2.0) - RIGHT).abs() < 1e-9);
     assert!((x_of(0.25, -2.0, 2.0) - LEFT).abs() < 1e-9);
-    assert!((x_of(1000.0, -2.0, 2.0) - RIGHT).abs() < 1e-9, "what lies beyond is drawn at the end");
+    assert!((x_of(1000.0, -2.0, 2.0) - RIGHT).abs() < 1e-9, "a value beyond the axis is drawn at its end");
 }
 
 #[test]

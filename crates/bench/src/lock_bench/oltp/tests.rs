@@ -17,7 +17,7 @@ fn entries(database: &Database, family: &ColumnFamilyHandle) -> Vec<(Vec<u8>, Ve
 fn indexes_have_what_the_table_has_however_transactions_meet() {
     let options = LockBenchOptions { time: Duration::from_millis(20), ..LockBenchOptions::default() };
     for locking in [Locking::Points, Locking::Ranges] {
-        let database = Database::filled(20, locking).expect("filled");
+        let database = Database::filled(20, locking).expect("the database can be filled");
         database.run(&options, Oltp::WriteOnly, 4, 1).expect("run");
         let rows = entries(&database, &database.table);
         assert_eq!(rows.len(), 20);

@@ -26,7 +26,7 @@ fn about(i: u64, charge: usize) -> About {
 }
 
 fn put(cache: &ClockCache<u64>, i: u64, charge: usize) -> Handle<u64> {
-    cache.insert(about(i, charge), i).expect("it fits, or the limit is not strict").handle
+    cache.insert(about(i, charge), i).expect("the value fits, or the limit is not strict").handle
 }
 
 /// Buckets that both hands have looked at so far.
@@ -73,7 +73,7 @@ fn held_entries_are_searched_once_not_for_each_charge() {
         // The entries are used all the time. That changes nothing.
         let mut in_all = 0;
         for i in 0..1000 {
-            drop(cache.lookup(&about(i % held_count, 1).key).expect("it is held"));
+            drop(cache.lookup(&about(i % held_count, 1).key).expect("the entry is held"));
             in_all += charge_often(&cache, 1);
         }
         assert!(in_all <= 1000 * BARREN_BUCKETS, "{in_all}");
@@ -99,7 +99,7 @@ fn a_strict_limit_looks_at_all_before_it_refuses_and_once_is_enough() {
         assert_eq!(looks(&cache) - before, length);
         drop(cache.lookup(Handle::key(&held[0])));
         drop(held.swap_remove(held.len() / 2));
-        cache.charge(1).expect("one may go");
+        cache.charge(1).expect("one entry can be evicted");
         assert_eq!(cache.ledger().usage(), 10_000);
     }
 }

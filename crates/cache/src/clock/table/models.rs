@@ -25,7 +25,7 @@ const GONE: u64 = u64::MAX;
 
 impl Drop for Value {
     fn drop(&mut self) {
-        assert_ne!(self.key, GONE, "dropped twice");
+        assert_ne!(self.key, GONE, "the value was dropped twice");
         self.key = GONE;
         self.alive.fetch_sub(1, Ordering::Relaxed);
     }
@@ -47,7 +47,7 @@ fn key(i: u64) -> CacheKey {
         let hash = key(n).hash(SEED);
         home(hash, 2) == 0 && home(hash, 3) == 2
     };
-    if i < 2 { key((1000..).filter(moves).nth(i as usize).expect("a quarter of all do")) } else { key(i) }
+    if i < 2 { key((1000..).filter(moves).nth(i as usize).expect("one key in four moves")) } else { key(i) }
 }
 
 impl Model {
@@ -84,7 +84,7 @@ impl Model {
         let handle = found.entry.pin()?;
         drop(guard);
         assert_eq!(handle.key, i);
-        assert!(!handle.entry().is_uncharged(), "what is held is charged");
+        assert!(!handle.entry().is_uncharged(), "a held value is charged");
         Some(handle)
     }
 
@@ -126,7 +126,7 @@ impl Model {
         for i in 0..keys {
             let count = self.count(i);
             assert!(count <= 1, "{count} living entries of key {i}");
-            assert_eq!(self.lookup(i).is_some(), count == 1, "what lives is found");
+            assert_eq!(self.lookup(i).is_some(), count == 1, "a living entry is found");
         }
         let living: usize = (0..keys).map(|i| self.count(i)).sum();
         assert_eq!((self.table.occupancy(), self.table.ledger.usage()), (living, living));

@@ -72,7 +72,7 @@ fn a_file_reaches_to_the_end_of_its_block_and_no_further() {
     }
     file.sync().unwrap();
     file.close().unwrap();
-    assert!(std::fs::read(&path).unwrap() == expected, "closing cuts");
+    assert!(std::fs::read(&path).unwrap() == expected, "closing truncates the file");
     assert!(file.append(b"more than eight bytes").is_err());
 }
 
@@ -93,7 +93,7 @@ fn a_file_that_cannot_grow_is_an_error_and_keeps_what_it_has() {
             Err(e) => break e,
         }
     };
-    assert_eq!(appended, BLOCK / record.len(), "as many as the block holds");
+    assert_eq!(appended, BLOCK / record.len(), "the block takes as many records as fit");
     assert!(error.message().contains("pwrite"), "{error}");
     assert!(file.append(&record).is_err() && file.append(b"x").is_err());
     let there = std::fs::read(&path).unwrap();

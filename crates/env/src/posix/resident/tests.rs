@@ -19,9 +19,9 @@ fn resident_ranges_are_read_and_ranges_behind_the_end_are_left() {
     read_resident(&mut requests, &mut done);
     // Whether the kernel has it in memory still, and whether it says so, is up to it.
     assert!([0, 150].contains(&done[0]) && [0, 300].contains(&done[1]), "{done:?}");
-    assert_eq!(done[2], 0, "it ends in the middle");
+    assert_eq!(done[2], 0, "the read ends in the middle");
     if file.never_waits() {
-        assert_eq!(done, [0; 3], "file systems in memory do not know the flag");
+        assert_eq!(done, [0; 3], "file systems in memory do not support the flag");
     }
     read_many(&mut requests);
     let read: Vec<usize> = requests.into_iter().map(|request| request.result.unwrap()).collect();

@@ -19,7 +19,7 @@ fn a_failed_submission_costs_this_call_its_ring_and_no_other() {
     let failed = ring.read(&mut requests, &mut done);
     assert_eq!(Errno::from_io_error(&failed.unwrap_err()), Some(Errno::BADFD));
     assert_eq!(done, [0; 3]);
-    assert!(ring.0.is_none(), "what was pushed went with it");
+    assert!(ring.0.is_none(), "the pushed reads were dropped with the ring");
     assert!(!IS_REFUSED.load(Ordering::Relaxed));
     ring.read(&mut requests, &mut done).unwrap();
     std::fs::remove_file(&path).unwrap();

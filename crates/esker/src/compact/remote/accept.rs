@@ -103,7 +103,7 @@ fn take_files(
         let (meta, points) = reader.and_then(|reader| checked(&range, &reader, meta)).map_err(named)?;
         check_in_plan(context, &meta).map_err(named)?;
         entries += points;
-        debug_assert_eq!(meta.number, number, "its own");
+        debug_assert_eq!(meta.number, number, "the metadata has the file's own number");
         done.files.push(meta);
     }
     if entries != result.stats.num_output_records {

@@ -72,7 +72,7 @@ impl ReplayRun<'_> {
         let (recovery, numbers) = (self.recovery, self.manifest.numbers());
         let mut sealed = Vec::with_capacity(due.len());
         for id in due {
-            let family = self.families.get_mut(id).expect("the caller found it here");
+            let family = self.families.get_mut(id).expect("the caller took the id from this map");
             sealed.push(family.seal(recovery, numbers.new_file_number(), self.last_sequence));
         }
         let threads = usize::try_from(recovery.options.max_file_opening_threads).unwrap_or(1);
@@ -80,7 +80,7 @@ impl ReplayRun<'_> {
         let build = |sealed: Sealed| recovery.build_table(numbers, &families[&sealed.family], &sealed);
         let built = map_in_parallel(sealed, threads, build);
         for (id, built) in due.iter().zip(built) {
-            self.families.get_mut(id).expect("it was just flushed").take_table(built?);
+            self.families.get_mut(id).expect("the flushed family is in this map").take_table(built?);
         }
         Ok(())
     }

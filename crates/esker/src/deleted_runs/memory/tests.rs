@@ -30,12 +30,12 @@ fn the_range_that_leads_farthest_is_found() {
     assert_eq!(find(&ranges, "e", 99, true), some("k", 20));
     assert_eq!(find(&ranges, "e", 99, false), some("b", 10));
     assert_eq!(find(&ranges, "f", 99, false), some("d", 20));
-    assert_eq!(find(&ranges, "k", 99, false), None, "the end is not in it");
-    assert_eq!(find(&ranges, "e", 19, true), some("f", 10), "an older reader cannot use the newer one");
+    assert_eq!(find(&ranges, "k", 99, false), None, "the run excludes its end");
+    assert_eq!(find(&ranges, "e", 19, true), some("f", 10), "an older reader cannot use the newer run");
     assert_eq!(find(&ranges, "e", 9, true), None);
     add(&ranges, "m", "m", 30);
     add(&ranges, "p", "n", 30);
-    assert_eq!(find(&ranges, "m", 99, true), None, "empty and inverted ranges are nothing");
+    assert_eq!(find(&ranges, "m", 99, true), None, "empty and inverted ranges are not stored");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn newer_ranges_leave_two_older_ones_of_their_place() {
     }
     assert_eq!(find(&ranges, "c", 50, true), some("e", 50));
     add(&ranges, "b", "e", 50);
-    assert_eq!(ranges.layers.load_full().len(), 3, "what is known already takes no place");
+    assert_eq!(ranges.layers.load_full().len(), 3, "a known run takes no place");
 }
 
 #[test]
@@ -61,7 +61,11 @@ fn ranges_of_one_point_in_time_that_overlap_are_joined() {
     ranges.add(b"c", b"g", SequenceNumber(5), FileNumber(7));
     let mut run_end = Vec::new();
     let found = ranges.find(b"b", SequenceNumber(5), true, &mut run_end).unwrap();
-    assert_eq!((found.run_end, found.newest_file), (&b"h"[..], FileNumber(7)), "what all of them saw");
+    assert_eq!(
+        (found.run_end, found.newest_file),
+        (&b"h"[..], FileNumber(7)),
+        "the joined run has the newest file that all parts saw"
+    );
     assert_eq!(ranges.layers.load_full().len(), 1);
 }
 
@@ -81,9 +85,9 @@ fn their_memory_is_bounded_and_charged() {
     assert_eq!(found, ranges.layers.load_full().len());
     let long = "x".repeat(MAX_KEY_BYTES);
     add(&ranges, &long, "y", 6);
-    assert_eq!(usage(), bytes, "long keys are not worth it");
+    assert_eq!(usage(), bytes, "runs with long keys are not stored");
     let fresh = ranges.fresh();
-    assert_eq!(find(&fresh, "9999a", 9, true), None, "another history");
+    assert_eq!(find(&fresh, "9999a", 9, true), None, "a fresh memory has no runs");
     drop(ranges);
     assert_eq!(usage(), 0);
 }
@@ -102,7 +106,7 @@ fn nothing_is_said_that_was_not_put_in() {
             all.push((start, end, sequence));
             let newest = all.iter().map(|range| range.2).max().unwrap();
             let was_found = find(&ranges, &format!("{start:05}"), newest, rng.bool()).is_some();
-            assert!(was_found || sequence < newest, "the newest has a place");
+            assert!(was_found || sequence < newest, "the newest run is stored");
             for _ in 0..4 {
                 let (at, snapshot, forward) = (rng.u64(..1300), rng.u64(..=newest), rng.bool());
                 let Some((run_end, sequence)) = find(&ranges, &format!("{at:05}"), snapshot, forward) else {
@@ -111,7 +115,7 @@ fn nothing_is_said_that_was_not_put_in() {
                 assert!(sequence <= snapshot);
                 let run_end: u64 = run_end.parse().unwrap();
                 let (from, to) = if forward { (at, run_end) } else { (run_end, at + 1) };
-                assert!(from < to, "{at} lies in it");
+                assert!(from < to, "{at} lies in the run");
                 // Each number of the found range was in an inserted range of the same sequence
                 // number.
                 for number in from..to {

@@ -115,7 +115,7 @@ fn nothing_is_gone_through_unless_it_is_long_lies_over_something_and_may_be_reme
     lone.db.flush().unwrap();
     lone.db.wait_for_background_work().unwrap();
     engine.state.lock().queue_pre_scans(lone.db.default_column_family().id(), [&span]);
-    assert!(engine.state.lock().pre_scans.is_empty(), "its own table has all there is");
+    assert!(engine.state.lock().pre_scans.is_empty(), "the table itself names the runs");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn it_looks_up_where_every_few_keys_one_is_there_too() {
         .waiting
         .front()
         .map(|pre_scan| (pre_scan.from.clone(), pre_scan.keys_there));
-    let (from, there) = left.expect("it gives way to the pause");
+    let (from, there) = left.expect("the pre-scan stops for the pause");
     assert!(from > key(1).into_bytes() && from < key(1500).into_bytes(), "{}", from.escape_ascii());
     scene.db.continue_background_work().unwrap();
     scene.db.wait_for_background_work().unwrap();
@@ -213,7 +213,7 @@ fn closing_and_dropping_end_it() {
     let scanned = scan(&scene);
     assert_eq!(scanned.0, ends());
     assert!(scene.db.engine().state.lock().pre_scans.is_empty());
-    assert!(scanned.1 > KEYS as u64 / 2, "it went on: {} entries", scanned.1);
+    assert!(scanned.1 > KEYS as u64 / 2, "the pre-scan continued: {} entries", scanned.1);
     scene.db.close().unwrap();
 }
 

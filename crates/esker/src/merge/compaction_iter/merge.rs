@@ -134,7 +134,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
                 Some(&self.input.value()[..end])
             }
             Base::Blob => {
-                let blobs = self.options.blobs.as_ref().expect("else it is Base::Unknown");
+                let blobs =
+                    self.options.blobs.as_ref().expect("without a reader of blobs the base is `Unknown`");
                 fetched = blobs.reads().value(&self.user_key, self.input.value())?;
                 Some(fetched.as_slice())
             }

@@ -448,7 +448,7 @@ fn an_input_that_fails_is_never_taken_for_its_end() {
     ] {
         let (shown, error) = failure(run(&lines).failing_at(1), bottommost(&[4]));
         assert!(error.is_corruption() && shown <= 1, "{lines:?}: {shown} {error}");
-        assert!(shown == 0 || lines[0].contains("put"), "{lines:?} shown before what follows was known");
+        assert!(shown == 0 || lines[0].contains("put"), "{lines:?} shown before the next entry was read");
     }
 }
 

@@ -23,7 +23,7 @@ impl MergingIterator {
     /// See [`ScanIterator::pass`].
     pub(super) fn pass_before_others(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         let Some(Node { child: i, .. }) = self.current else { return run.clear() };
-        debug_assert!(self.shows_all_of_current(), "nothing was located since there is a run");
+        debug_assert!(self.shows_all_of_current(), "no tombstone was located since the run began");
         self.ask_current(ahead, |iter, ahead| iter.pass(run, ahead));
         if !run.is_empty() {
             return;

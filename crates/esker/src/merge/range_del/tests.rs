@@ -182,7 +182,7 @@ fn comparisons(shape: RangeShape, n: u32, snapshots: u32) -> u64 {
         let upper = cuts.get(part).map(|cut| &cut[..]);
         let out = aggregator.tombstones_for_output(lower, upper, false);
         let in_order = |a: &RangeTombstone, b: &RangeTombstone| (&a.start, b.seq) < (&b.start, a.seq);
-        assert!(out.is_sorted_by(in_order), "in the order of a table");
+        assert!(out.is_sorted_by(in_order), "the output is in the order of a table");
         made += out.len();
     }
     // In each part of a stripe, one tombstone may continue from the part before.

@@ -417,11 +417,18 @@ impl Lsm {
         self.dropped.dropped_range_del += stats.dropped_range_del;
         self.dropped.operands_merged += stats.operands_merged;
         for entries in &parts {
-            assert!(entries.is_sorted_by(|a, b| self.icmp.compare(&a.0, &b.0).is_lt()), "out of order");
+            assert!(
+                entries.is_sorted_by(|a, b| self.icmp.compare(&a.0, &b.0).is_lt()),
+                "the entries are out of order"
+            );
         }
         if bottommost && self.snapshots.is_empty() {
             for (key, _) in parts.iter().flatten() {
-                assert_eq!(key::trailer(key), ValueType::Value as u64, "minimal at the bottom");
+                assert_eq!(
+                    key::trailer(key),
+                    ValueType::Value as u64,
+                    "sequence numbers at the bottom are zero"
+                );
             }
         }
         let starts: Vec<Vec<u8>> = parts.iter().skip(1).map(|p| key::user_key(&p[0].0).to_vec()).collect();

@@ -64,7 +64,7 @@ fn no_more_files_are_kept_open_than_the_process_may_have() {
     assert!(changes.contains(&told), "{changes:?}");
     let mut all = DbOptions::default().max_open_files(-1);
     all.sanitize();
-    assert_eq!(all.max_open_files, -1, "all stay open, whatever that comes to");
+    assert_eq!(all.max_open_files, -1, "all files stay open");
 }
 
 /// With any value of a number option, `sanitize` never panics, and a second call changes nothing.

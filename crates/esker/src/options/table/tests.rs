@@ -6,7 +6,7 @@ use std::collections::HashSet;
 fn check_table<T: OptionStruct + Default>() {
     let mut names = HashSet::new();
     for option in T::all_options() {
-        assert!(names.insert(option.name), "{} stands twice", option.name);
+        assert!(names.insert(option.name), "{} occurs twice", option.name);
         assert_eq!(option.text.is_none(), option.kind == OptionKind::Object, "{}", option.name);
         let Some(text) = &option.text else { continue };
         let printed = (text.print)(&T::default());
@@ -94,7 +94,10 @@ fn options_without_effect_are_listed_with_the_reason() {
         let rest = list.split_once(&format!("### {title}\n")).unwrap().1;
         let rows = rest.split("\n### ").next().unwrap().lines();
         let cells = rows.filter_map(|row| row.strip_prefix("| `")?.split_once("` | "));
-        cells.inspect(|(name, why)| assert!(why.len() > 10, "{name}: why?")).map(|(name, _)| name).collect()
+        cells
+            .inspect(|(name, why)| assert!(why.len() > 10, "{name} has no reason"))
+            .map(|(name, _)| name)
+            .collect()
     };
     let sorted = |mut names: Vec<&'static str>| {
         names.sort_unstable();

@@ -7,11 +7,11 @@ fn thresholds_are_rocksdbs() {
     manager.reserve(700);
     assert!(!manager.should_flush() && !manager.should_stall());
     manager.reserve(1);
-    assert!(manager.should_flush(), "more than seven eighths are active");
+    assert!(manager.should_flush(), "active memtables exceed seven eighths");
     manager.schedule_free(701);
-    assert!(!manager.should_flush(), "a flush is on its way");
+    assert!(!manager.should_flush(), "a flush is running");
     manager.reserve(399);
-    assert!(manager.should_stall() && !manager.should_flush(), "less than half would come back");
+    assert!(manager.should_stall() && !manager.should_flush(), "a flush would free less than half");
     manager.reserve(1);
     assert!(manager.should_flush());
     manager.free(701);

@@ -406,7 +406,7 @@ impl ScanIterator for Inner {
 struct SuperVersion(Arc<AtomicBool>);
 impl Drop for SuperVersion {
     fn drop(&mut self) {
-        assert!(self.0.load(Ordering::Relaxed), "the cursor is dropped before what it reads");
+        assert!(self.0.load(Ordering::Relaxed), "the cursor is dropped before its source");
     }
 }
 
@@ -444,7 +444,7 @@ fn a_value_that_was_left_backwards_outlives_the_moves_over_newer_versions() {
         // The same across an exchange of its sources.
         iter.seek_for_prev(b"b");
         iter.rebase(None, |inner, place| {
-            let (target, forward) = place.expect("it stands somewhere");
+            let (target, forward) = place.expect("the iterator is valid");
             assert!(!forward);
             inner.seek_for_prev(target);
         });

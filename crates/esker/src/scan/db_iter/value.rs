@@ -47,9 +47,10 @@ impl<I> DbIter<I> {
     /// Name and value of each shown column; a plain value is one column without a name.
     pub(super) fn shown_columns<'a>(&'a self, value: &'a [u8]) -> Vec<(&'a [u8], &'a [u8])> {
         match &self.value {
-            Value::Entity { .. } => {
-                EncodedColumns::parse(&self.buffer).expect("checked when it was shown").iter().collect()
-            }
+            Value::Entity { .. } => EncodedColumns::parse(&self.buffer)
+                .expect("the entity was checked when it was read")
+                .iter()
+                .collect(),
             _ => vec![(DEFAULT_COLUMN_NAME, value)],
         }
     }

@@ -157,7 +157,7 @@ fn a_cursor_becomes_an_iterator_from_where_it_stands() {
     let mut entries = at("e").into_iter();
     assert_eq!(key(entries.next_back().unwrap()), "f");
     assert_eq!(key(entries.next_back().unwrap()), "e");
-    assert!(entries.next().is_none(), "the back has given what the front stood on");
+    assert!(entries.next().is_none(), "the back has returned the front's entry");
 }
 
 #[test]

@@ -60,7 +60,7 @@ enum Cursor {
 impl Cursor {
     fn new(icmp: &InternalKeyComparator, mut children: Vec<MergeChild>) -> Cursor {
         if children.len() == 1 && children[0].tombstones.is_none() {
-            return Cursor::Lone(children.pop().expect("there is one").iter);
+            return Cursor::Lone(children.pop().expect("the list has one child").iter);
         }
         Cursor::Merged(MergingIterator::new(icmp.clone(), children))
     }

@@ -68,7 +68,7 @@ fn steps_go_on_at_the_same_place_and_release_the_old_super_version_within_a_bloc
             shown.push((iter.key().to_vec(), iter.value().to_vec()));
             if shown.len() % 100 == 50 {
                 replace_all(&db, shown.len());
-                assert!(iter.is_outdated(), "it holds the old super version until it moves");
+                assert!(iter.is_outdated(), "the iterator holds the old super version until it moves");
             }
             if backwards {
                 iter.prev()
@@ -110,7 +110,7 @@ fn seeks_release_the_old_super_version_too() {
     }
     iter.refresh_at(&snapshot).unwrap();
     iter.seek("key0007");
-    assert_eq!(iter.key(), b"key0007", "it stays at its snapshot");
+    assert_eq!(iter.key(), b"key0007", "the iterator stays at its snapshot");
 }
 
 /// RocksDB's `Refresh()`, which is `Refresh(nullptr)`.
@@ -124,7 +124,11 @@ fn a_refresh_leaves_the_snapshot_for_the_present() {
         let mut iter = iterator(&db, options.auto_refresh_iterator_with_snapshot(auto));
         drop(snapshot);
         replace_all(&db, 1);
-        assert_eq!(db.property("rocksdb.num-snapshots").as_deref(), Some("1"), "the iterator's");
+        assert_eq!(
+            db.property("rocksdb.num-snapshots").as_deref(),
+            Some("1"),
+            "only the iterator's snapshot counts"
+        );
         iter.refresh().unwrap();
         assert!(!iter.valid());
         assert_eq!(db.property("rocksdb.num-snapshots").as_deref(), Some("0"));
@@ -132,7 +136,7 @@ fn a_refresh_leaves_the_snapshot_for_the_present() {
         assert_eq!(iter.value(), b"value1");
         replace_all(&db, 2);
         iter.seek_to_first();
-        assert_eq!(iter.value(), b"value1", "it stays where the refresh has put it");
+        assert_eq!(iter.value(), b"value1", "the iterator stays at its place after the refresh");
         replace_all(&db, 0);
     }
 }
@@ -145,7 +149,7 @@ fn without_a_snapshot_it_stays_at_its_point_in_time_and_lets_go_as_well() {
     assert_eq!(
         db.property("rocksdb.num-snapshots").as_deref(),
         Some("0"),
-        "what iterators hold does not count"
+        "sequence numbers of iterators do not count"
     );
     iter.seek_to_first();
     for i in 0..KEYS {
@@ -182,7 +186,7 @@ fn refresh_at_moves_to_another_point_in_time() {
         assert_eq!(iter.value(), value.as_bytes());
         replace_all(&db, 9);
         iter.next();
-        assert_eq!(iter.value(), value.as_bytes(), "it stays there");
+        assert_eq!(iter.value(), value.as_bytes(), "the iterator keeps its point in time");
     }
     let other = open();
     let error = iter.refresh_at(&other.snapshot()).unwrap_err();
@@ -227,21 +231,21 @@ fn a_flush_costs_one_new_cursor_and_a_compaction_those_of_its_levels() {
     iter.seek("key0100");
     let fresh = |iter: &DbIterator| -> Vec<usize> {
         let super_version = iter.cf.pinned_super_version();
-        let Cursor::Plain(plain) = &iter.iter else { panic!("no timestamps here") };
+        let Cursor::Plain(plain) = &iter.iter else { panic!("the family has no timestamps") };
         let prepared = plain.inner().prepare(&iter.cf, &super_version, &iter.options, plain.sequence());
         prepared.unwrap().fresh()
     };
     assert_eq!(fresh(&iter), [0; 0], "memtable, file, level");
     db.flush().unwrap();
     put(0, "later");
-    assert_eq!(fresh(&iter), [0], "the memtable is a file now; the new one is seen by nobody");
+    assert_eq!(fresh(&iter), [0], "the memtable was flushed, and no reader needs the new one");
     iter.next();
     db.flush().unwrap();
     assert_eq!(fresh(&iter), [0]);
     iter.prev();
     assert_eq!(iter.item(), Some((&b"key0100"[..], &b"first file"[..])));
     db.compact_range(None, None).unwrap();
-    assert_eq!(fresh(&iter), [0], "all in one level");
+    assert_eq!(fresh(&iter), [0], "one level has all files");
     for (i, value) in [(99, "value0"), (98, "memtable"), (97, "first file")] {
         iter.prev();
         assert_eq!(iter.item(), Some((format!("key{i:04}").as_bytes(), value.as_bytes())));
@@ -290,7 +294,7 @@ fn the_file_with_the_place_is_not_opened_again_when_others_of_its_level_are_comp
         }
         assert_eq!(iter.key(), if backwards { b"key0149" } else { b"key0151" });
         assert_eq!(lookups() - before, 0, "neither index nor block were looked up");
-        let Cursor::Plain(plain) = &iter.iter else { unreachable!("no timestamps") };
+        let Cursor::Plain(plain) = &iter.iter else { unreachable!("the family has no timestamps") };
         assert!(plain.inner().keeps_nothing());
         while iter.valid() {
             assert_eq!(iter.value(), b"value0");
@@ -390,12 +394,12 @@ fn a_tailing_iterator_shows_what_is_written_ahead_of_it() {
     assert_eq!(at(&iter), some("b"));
     put("c");
     iter.next();
-    assert_eq!(at(&iter), some("c"), "written since");
+    assert_eq!(at(&iter), some("c"), "a key written since is visible");
     db.delete("c").unwrap();
     db.delete_range("d", "e").unwrap();
     db.flush().unwrap();
     iter.next();
-    assert_eq!(at(&iter), some("h"), "its own key is gone, and the next one");
+    assert_eq!(at(&iter), some("h"), "its own key and the next one are deleted");
     put("g");
     iter.prev();
     assert_eq!(at(&iter), some("g"));
@@ -413,7 +417,7 @@ fn a_tailing_iterator_shows_what_is_written_ahead_of_it() {
     assert_eq!(error.kind(), esker_base::ErrorKind::InvalidArgument);
     put("k");
     iter.seek("j");
-    assert_eq!(at(&iter), some("k"), "it goes on as before");
+    assert_eq!(at(&iter), some("k"), "the iterator continues as before");
 }
 
 #[test]
@@ -452,7 +456,7 @@ fn empty_inverted_and_unbounded_ranges_are_what_they_say() {
     assert_eq!(count(None, Some("key0100")), 100);
     assert_eq!(count(Some("key0100"), Some("key0100")), 0, "empty");
     assert_eq!(count(Some("key0100"), Some("key0050")), 0, "inverted");
-    assert_eq!(count(None, Some("")), 0, "nothing is below the empty key");
+    assert_eq!(count(None, Some("")), 0, "no key is below the empty key");
 }
 
 #[test]
@@ -491,7 +495,7 @@ fn memory_of_a_long_scan_stays_flat_while_everything_is_replaced() {
             // All files and the memtable are replaced once more; the scan takes a step.
             replace_all(&db, minute);
             let Watched::SuperVersion(super_version) = &iter.watched else {
-                panic!("it follows the super versions")
+                panic!("the iterator does not follow the super versions")
             };
             let super_version = Arc::downgrade(super_version);
             iter.next();
@@ -524,7 +528,7 @@ fn a_super_version_with_the_same_files_costs_nothing_and_is_let_go() {
             let family = db.default_column_family();
             let change = (step % 5).to_string();
             db.set_options(&family, &[("max_sequential_skip_in_iterations", &change)]).unwrap();
-            let Cursor::Plain(plain) = &iter.iter else { panic!("no timestamps here") };
+            let Cursor::Plain(plain) = &iter.iter else { panic!("the family has no timestamps") };
             let super_version = iter.cf.pinned_super_version();
             let prepared =
                 plain.inner().prepare(&iter.cf, &super_version, &iter.options, plain.sequence()).unwrap();

@@ -92,7 +92,7 @@ fn logged_edits_are_recovered() {
     let second = add(&set, 0, "c", "z");
     let newer = second.new_files[0].1.number;
     set.log_and_apply(vec![second], LogOptions::default()).unwrap();
-    assert_eq!(numbers_at(&set, 0), [newer.0, number.0], "newest first");
+    assert_eq!(numbers_at(&set, 0), [newer.0, number.0], "level 0 is ordered from the newest file");
 
     let moved = VersionEdit {
         deleted_files: vec![(0, number)],
@@ -149,7 +149,7 @@ fn a_full_manifest_is_followed_by_a_fresh_one() {
     }
     assert!(seen.len() > 3);
     let obsolete = set.take_obsolete_manifests();
-    assert_eq!(obsolete.len(), seen.len(), "the first one of create_new_db included");
+    assert_eq!(obsolete.len(), seen.len(), "the first MANIFEST, of create_new_db, is among them");
     assert!(!obsolete.contains(&set.manifest_number()));
     assert_eq!(read_current(fs.as_ref(), Path::new(DB)).unwrap(), set.manifest_number());
     let again = VersionSet::recover(options(&fs), &descriptors()).unwrap();
@@ -203,7 +203,7 @@ fn a_manifest_grows_by_the_percentage_of_its_beginning() {
         assert!(set.manifest_number().0 > first);
         fresh
     };
-    assert!(manifests_for_200_edits(0) > 100, "each beginning is beyond the limit");
+    assert!(manifests_for_200_edits(0) > 100, "each initial snapshot exceeds the limit");
     let (some, few) = (manifests_for_200_edits(50), manifests_for_200_edits(2000));
     assert!(few < some && some < 30, "{few} and {some}");
 }
@@ -302,7 +302,7 @@ fn families_come_and_go_and_ids_are_not_reused() {
     let mut again = VersionSet::recover(options(&fs), &all).unwrap();
     assert!(again.family_by_name("new").is_none());
     let (three, _) = again.create_column_family(FamilyDescriptor::new("two"), FileNumber(6)).unwrap();
-    assert_eq!(three.0, 3, "2 was used");
+    assert_eq!(three.0, 3, "number 2 was used");
 
     let mut other = all.clone();
     other[1].comparator = Arc::new(comparator::ReverseBytewiseComparator);
@@ -367,11 +367,15 @@ fn foreign_manifests_with_the_least_content_are_enough() {
         vec![(0, table(FileNumber(9), "a", "b", 5, 0)), (0, table(FileNumber(8), "a", "b", 6, 0))];
     edit.new_files.push((3, table(FileNumber(40), "a", "b", 1, 7)));
     let set = recover_from(&[VersionEdit::default(), edit]).unwrap();
-    assert_eq!(numbers_at(&set, 0), [8, 9], "by sequence number");
+    assert_eq!(numbers_at(&set, 0), [8, 9], "files are ordered by sequence number");
     let epochs: Vec<u64> = set.current(DEFAULT).unwrap().all_files().map(|(_, f)| f.epoch_number).collect();
-    assert_eq!(epochs, [3, 2, 1], "all inferred as one lacked");
+    assert_eq!(epochs, [3, 2, 1], "all epochs are inferred, because one was missing");
     assert_eq!(set.family(DEFAULT).unwrap().epochs().load(std::sync::atomic::Ordering::Relaxed), 4);
-    assert_eq!(set.numbers().next_file_number(), FileNumber(41), "above a number that next_file forgot");
+    assert_eq!(
+        set.numbers().next_file_number(),
+        FileNumber(41),
+        "the next number exceeds one that next_file lacks"
+    );
 }
 
 #[test]
@@ -720,7 +724,7 @@ fn a_manifest_that_is_there_is_neither_overwritten_nor_deleted() {
     file.close().unwrap();
     let fresh = LogOptions { new_manifest: true, ..LogOptions::default() };
     let edit = add(&set, 0, "a", "b");
-    set.log_and_apply(vec![edit], fresh).expect_err("there is such a file");
+    set.log_and_apply(vec![edit], fresh).expect_err("a file with this number exists");
     assert_eq!(fs.file_size(&foreign).unwrap(), 17);
     // The next MANIFEST has another number.
     let edit = add(&set, 0, "a", "b");

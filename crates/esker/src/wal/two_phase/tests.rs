@@ -43,7 +43,7 @@ impl Replayed {
     fn record(&mut self, wal: u64, sequence: u64, ops: &[&str]) -> Result<()> {
         let (batch, applied) = (record(sequence, ops), &mut self.applied);
         let consumed = self.replay.record(FileNumber(wal), &batch.view(), &mut |wal, sequence, op| {
-            let (_, _, key) = key_of(op).expect("it is counted");
+            let (_, _, key) = key_of(op).expect("a counted op has a key");
             applied.push(format!("{wal}:{sequence} {}", key.escape_ascii()));
             Ok(())
         })?;

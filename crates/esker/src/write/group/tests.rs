@@ -34,14 +34,16 @@ fn name_of(batch: &WriteBatch) -> Name {
 
 fn put(name: Name) -> WriteRequest {
     let mut batch = WriteBatch::default();
-    batch.put_cf(ColumnFamilyId::DEFAULT, &[name], b"value").expect("a small batch");
+    batch.put_cf(ColumnFamilyId::DEFAULT, &[name], b"value").expect("a small batch takes the op");
     WriteRequest { batch, ..WriteRequest::default() }
 }
 
 /// Large enough that a follower inserts it itself.
 fn large_put(name: Name) -> WriteRequest {
     let mut batch = WriteBatch::default();
-    batch.put_cf(ColumnFamilyId::DEFAULT, &[name], &[0; PARALLEL_APPLY_BYTES]).expect("a small batch");
+    batch
+        .put_cf(ColumnFamilyId::DEFAULT, &[name], &[0; PARALLEL_APPLY_BYTES])
+        .expect("a small batch takes the op");
     WriteRequest { batch, ..WriteRequest::default() }
 }
 
@@ -147,7 +149,7 @@ impl Model {
             }
             Joined::Lead(leader, own) => write_group(self, &leader, own, 1 << 20),
         };
-        assert_eq!(name_of(&batch), name, "everybody gets their own batch back");
+        assert_eq!(name_of(&batch), name, "each writer gets its own batch back");
         if result.is_ok() {
             assert!(self.memtables.entries.lock().contains(&(batch.sequence().0, name)));
             assert!(self.published.load(Ordering::Acquire) >= batch.sequence().0);
@@ -190,7 +192,7 @@ impl Model {
             match result {
                 Ok(()) => {
                     let record = record.expect("an acknowledged write is in the WAL");
-                    let at = record.names.iter().position(|n| n == name).expect("its record");
+                    let at = record.names.iter().position(|n| n == name).expect("the record has this name");
                     assert!(entries.contains(&(record.first + at as u64, *name)), "{record:?}, {entries:?}");
                     assert!(record.sync || !must_be_synced.contains(name), "{name} is not synced: {wal:?}");
                     assert!(!shared(self.wal_refuses) && !shared(self.memtables.refuses));
@@ -199,7 +201,7 @@ impl Model {
                     ErrorKind::IoError if record.is_none() => assert_eq!(self.no_room_for, Some(*name)),
                     ErrorKind::IoError => assert!(shared(self.wal_refuses), "{name}: {e}, {wal:?}"),
                     ErrorKind::TryAgain => assert!(shared(self.memtables.refuses), "{name}: {e}, {wal:?}"),
-                    ErrorKind::Incomplete => assert!(record.is_none(), "{name} was turned away: {wal:?}"),
+                    ErrorKind::Incomplete => assert!(record.is_none(), "{name} was refused: {wal:?}"),
                     _ => panic!("{name}: {e}"),
                 },
             }
@@ -254,7 +256,7 @@ fn writers(
             .filter(|r| r.sync)
             .map(|r| name_of(&r.batch))
             .collect();
-        let (own, others) = threads.split_first().expect("a writer");
+        let (own, others) = threads.split_first().expect("a model has at least one writer");
         let spawned: Vec<_> = others
             .iter()
             .map(|requests| {
@@ -286,7 +288,7 @@ fn loom_three_writers_are_written_once_each_alone_or_in_groups() {
             assert!(outcomes.iter().all(|(_, result)| result.is_ok()));
             let wal = model.wal.lock();
             let first_of = |name| Model::record_of(&wal, name).map(|r| r.first);
-            assert!(first_of(1) < first_of(2), "a writer's own order");
+            assert!(first_of(1) < first_of(2), "a writer's own writes are in order");
             drop(wal);
             count_alone.count(largest_group(model) == 1);
             count_grouped.count(largest_group(model) == 2);
@@ -309,7 +311,7 @@ fn loom_a_synced_write_never_rides_on_one_that_is_not() {
             count.count(model.wal.lock().iter().any(|r| r.sync && r.names.contains(&2)));
         },
     );
-    assert!(mixed.times() > 0, "a write without sync may ride on one with");
+    assert!(mixed.times() > 0, "a write without sync may share a group with a synced one");
 }
 
 #[test]
@@ -373,7 +375,7 @@ fn loom_a_wal_error_reaches_its_group_only() {
         move |model, outcomes| {
             let failed = outcomes.iter().filter(|(_, result)| result.is_err()).count();
             let wal = model.wal.lock();
-            let record = Model::record_of(&wal, 2).expect("it was tried");
+            let record = Model::record_of(&wal, 2).expect("the write reached the WAL");
             assert_eq!(failed, record.names.len());
             count_shared.count(failed > 1);
             count_spared.count(failed == 1);
@@ -397,7 +399,7 @@ fn loom_a_followers_failed_insert_fails_its_group_only() {
         move |model, outcomes| {
             let failed = outcomes.iter().filter(|(_, result)| result.is_err()).count();
             let wal = model.wal.lock();
-            let record = Model::record_of(&wal, 3).expect("it was tried");
+            let record = Model::record_of(&wal, 3).expect("the write reached the WAL");
             assert_eq!(failed, record.names.len());
             count_leader.count(record.names[0] == 3);
             count_follower.count(record.names[0] != 3);
@@ -488,7 +490,7 @@ fn loom_a_writer_that_needs_no_room_leads_alone_during_a_stall() {
                     is_over.1.notify_all();
                     drop(held);
                 });
-                let records = || model.wal.try_lock().expect("nobody else leads").len();
+                let records = || model.wal.try_lock().expect("no other thread leads").len();
                 let before = records();
                 *is_over.0.lock() = true;
                 is_over.1.notify_all();
@@ -540,7 +542,7 @@ fn loom_nothing_is_written_while_a_writer_leads_alone() {
             thread::spawn(move || model.write(put(name)))
         });
         let leader = model.queue.lead_alone();
-        let records = |model: &Model| model.wal.try_lock().expect("nobody else leads").len();
+        let records = |model: &Model| model.wal.try_lock().expect("no other thread leads").len();
         let before = records(&model);
         thread::yield_now();
         assert_eq!(records(&model), before);

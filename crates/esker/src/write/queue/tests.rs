@@ -4,14 +4,14 @@ use esker_base::sync::atomic::{AtomicBool, AtomicUsize};
 
 fn request(bytes: usize) -> WriteRequest {
     let mut batch = WriteBatch::new();
-    batch.put_cf(ColumnFamilyId::DEFAULT, b"key", vec![7; bytes]).expect("a small batch");
+    batch.put_cf(ColumnFamilyId::DEFAULT, b"key", vec![7; bytes]).expect("a small batch takes the op");
     WriteRequest { batch, ..WriteRequest::default() }
 }
 
 fn lead<'q>(queue: &'q WriteQueue, bytes: usize) -> (Leader<'q>, WriteRequest) {
     match queue.join(request(bytes)) {
         Joined::Lead(leader, own) => (leader, own),
-        Joined::Done(..) => panic!("nobody else writes"),
+        Joined::Done(..) => panic!("no other thread writes the batch"),
     }
 }
 
@@ -33,7 +33,9 @@ fn a_writer_that_may_not_wait_is_turned_away_from_a_stalled_leader_and_leaves_no
     let (leader, _own) = lead(&queue, 10);
     leader.begin_stall();
     let impatient = WriteRequest { no_slowdown: true, ..request(10) };
-    let Joined::Done(batch, Err(_)) = queue.join(impatient) else { panic!("turned away") };
+    let Joined::Done(batch, Err(_)) = queue.join(impatient) else {
+        panic!("the queue must refuse the request")
+    };
     assert_eq!(batch.count(), 1);
     assert_eq!(queue.lead.load(Ordering::Relaxed), ALONE);
     leader.end_stall();
@@ -58,7 +60,9 @@ fn a_writer_that_needs_no_room_leads_during_a_stall_and_returns_the_lead() {
     std::thread::scope(|scope| {
         // One request of each kind is in line when the stall begins.
         scope.spawn(|| {
-            let Joined::Lead(lead, _) = queue.join(request(10)) else { panic!("nobody writes for it") };
+            let Joined::Lead(lead, _) = queue.join(request(10)) else {
+                panic!("no leader writes this request")
+            };
             order.lock().push("writer");
             drop(lead);
         });
@@ -85,7 +89,7 @@ fn a_writer_that_needs_no_room_leads_during_a_stall_and_returns_the_lead() {
         drop(leader);
     });
     assert_eq!(*order.lock(), ["first", "second", "stalled", "writer"]);
-    assert_eq!(woken.into_inner(), 1, "who came before the stall was seen by it");
+    assert_eq!(woken.into_inner(), 1, "the stall wakes a waiter that came before it");
     assert_eq!(queue.lead.load(Ordering::Relaxed), FREE);
 }
 
@@ -104,7 +108,7 @@ fn one_leader_at_a_time_serves_everybody() {
                     if (i + thread) % 50 == 0 {
                         let leader =
                             if i % 4 == 0 { queue.lead_alone() } else { queue.lead_alone_urgently(|| {}) };
-                        assert!(!leading.swap(true, Ordering::SeqCst), "two leaders");
+                        assert!(!leading.swap(true, Ordering::SeqCst), "two threads lead at once");
                         leading.store(false, Ordering::SeqCst);
                         drop(leader);
                     }
@@ -114,12 +118,12 @@ fn one_leader_at_a_time_serves_everybody() {
                             batch
                         }
                         Joined::Lead(leader, own) => {
-                            assert!(!leading.swap(true, Ordering::SeqCst), "two leaders");
+                            assert!(!leading.swap(true, Ordering::SeqCst), "two threads lead at once");
                             if i % 3 == 0 {
                                 leader.begin_stall();
                                 leading.store(false, Ordering::SeqCst);
                                 leader.lend();
-                                assert!(!leading.swap(true, Ordering::SeqCst), "two leaders");
+                                assert!(!leading.swap(true, Ordering::SeqCst), "two threads lead at once");
                                 leader.end_stall();
                             }
                             let group = leader.take_group(&own, usize::MAX);
@@ -131,7 +135,7 @@ fn one_leader_at_a_time_serves_everybody() {
                             own.batch
                         }
                     };
-                    assert_eq!(batch.count(), 1, "the writer's own batch comes back");
+                    assert_eq!(batch.count(), 1, "the writer gets its own batch back");
                 }
             });
         }

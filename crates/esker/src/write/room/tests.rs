@@ -66,7 +66,7 @@ fn delayed_writers_share_the_rate_also_if_one_of_them_writes_for_all() {
     });
     db.write(batch(1)).unwrap();
     let stats = db.engine().counters.db_stats(&*clock);
-    assert!(stats.user_writes_by_other > 0, "a group was made");
+    assert!(stats.user_writes_by_other > 0, "writers formed a group");
     // The followers inserted their batches themselves; their bytes still count.
     assert!(stats.user_bytes_written >= (WRITERS * BYTES) as u64, "{}", stats.user_bytes_written);
     let wanted = seconds((WRITERS * BYTES) as u64);
@@ -246,7 +246,7 @@ fn families_are_made_flushed_and_dropped_while_writers_are_stopped() {
         db.drop_column_family(&other).unwrap();
         assert!(
             db.inner.write_path.queue.is_stalled() && !writer_is_done(),
-            "nobody has waited for the writer"
+            "no thread has waited for the writer"
         );
         // The writer waits for this family, which is dropped.
         db.drop_column_family(&busy).unwrap();
@@ -314,7 +314,7 @@ fn a_writer_that_may_not_wait_does_not_wait_for_a_stopped_check_and_write() {
     let check_and_write = || {
         let error = db.write_if(&impatient, &mut batch(10), &mut || Ok(())).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Incomplete, "{error}");
-        assert!(!*gate.is_open.lock().unwrap(), "it was turned away at once");
+        assert!(!*gate.is_open.lock().unwrap(), "the write was refused at once");
     };
     check_and_write();
     beside_a_stopped_writer(&db, &gate, |_| check_and_write());

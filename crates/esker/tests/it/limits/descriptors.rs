@@ -174,7 +174,7 @@ fn a_reader_is_told_that_the_owner_has_deleted_a_file() {
             }
         }
     }
-    assert!((1..TABLES).contains(&gone), "{gone} of {TABLES} tables have gone");
+    assert!((1..TABLES).contains(&gone), "{gone} of {TABLES} tables were evicted");
     let anew = Db::open_for_read_only(&options(-1, false), &dir).unwrap();
     check(&anew, 0..TABLES);
 }

@@ -15,7 +15,7 @@ fn allow_threads(allow: bool) {
     let maximum = getrlimit(Resource::Nproc).maximum;
     let current = if allow { maximum } else { Some(1) };
     setrlimit(Resource::Nproc, Rlimit { current, maximum }).unwrap();
-    assert_eq!(std::thread::Builder::new().spawn(|| {}).is_ok(), allow, "threads can be had");
+    assert_eq!(std::thread::Builder::new().spawn(|| {}).is_ok(), allow, "whether a thread can be started");
 }
 
 fn options() -> Options {
@@ -75,7 +75,7 @@ fn a_database_without_threads_works_and_has_them_later() {
     let before = threads();
     allow_threads(true);
     fill(&db, 3);
-    assert!(threads() > before, "threads come by themselves");
+    assert!(threads() > before, "the database starts threads by itself");
     check(&db, 3);
     db.wait_for_background_work().unwrap();
     db.close().unwrap();
@@ -95,7 +95,7 @@ fn an_error_lifts_itself_when_threads_can_be_had_again() {
     fs.add_rule(FaultRule::fail(&[OpKind::Create]).on_name(".sst").retryable(true).times(1));
     db.flush().unwrap_err();
     db.put("a", "2").unwrap_err();
-    assert!(db.background_error().is_some(), "no thread recovers from it");
+    assert!(db.background_error().is_some(), "no thread lifts the error");
     allow_threads(true);
     let lifted = (0..600).any(|_| {
         std::thread::sleep(Duration::from_millis(100));

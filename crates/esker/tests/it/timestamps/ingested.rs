@@ -77,8 +77,12 @@ fn files_that_are_ingested_may_part_the_versions_of_a_key() {
     check_d("ingested");
     // RocksDB's gets end at the first level that has the key: newer versions must not lie below.
     let level_of = |key: &[u8]| db.live_files().iter().find(|f| f.smallest_key == key).map(|f| f.level);
-    assert_eq!(level_of(&[b"d".as_slice(), &ts(6)].concat()), Some(0), "flushed before");
-    assert_eq!(level_of(&[b"d".as_slice(), &ts(8)].concat()), Some(0), "and it lies over that");
+    assert_eq!(level_of(&[b"d".as_slice(), &ts(6)].concat()), Some(0), "the memtable was flushed before");
+    assert_eq!(
+        level_of(&[b"d".as_slice(), &ts(8)].concat()),
+        Some(0),
+        "the ingested file is above the flushed one"
+    );
     db.flush().unwrap();
     check_d("flushed");
     let file = db.live_files().iter().find(|f| f.smallest_key.starts_with(b"a")).unwrap().file.file_number;
@@ -117,7 +121,7 @@ fn a_file_that_ends_in_a_newer_version_than_a_range_deletion_comes_to_lie_over_i
         assert_eq!(
             db.live_files().len(),
             if level == 0 { 2 } else { 1 },
-            "{key}: flushed only if in the way"
+            "{key}: the memtable is flushed only if it overlaps"
         );
         assert_eq!(db.get_opt(&at(20), &family, key).unwrap().as_deref(), Some(&b"new"[..]));
     }
@@ -152,7 +156,11 @@ fn a_range_deletion_within_the_versions_of_one_key_deletes_nothing() {
     writer.open("/file").unwrap();
     let (newer, older) = ([b"k".as_slice(), &ts(9)].concat(), [b"k".as_slice(), &ts(5)].concat());
     writer.delete_range(&newer, &older).unwrap();
-    assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::InvalidArgument, "nothing is in it");
+    assert_eq!(
+        writer.finish().unwrap_err().kind(),
+        ErrorKind::InvalidArgument,
+        "a table without entries is refused"
+    );
     let db = Db::open(&options, "/db").unwrap();
     let family = db.default_column_family();
     let mut batch = WriteBatch::new();

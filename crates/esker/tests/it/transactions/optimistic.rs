@@ -330,7 +330,7 @@ fn history_goes_before_writers_wait_for_memory() {
         db.db().flush().unwrap();
         let most = if may_stall { most } else { manager.memory_usage() };
         assert!(most <= 2 * bound, "{most} bytes of memtables under a bound of {bound}");
-        assert!(kept > 0, "what there is room for is kept");
+        assert!(kept > 0, "memtables within the bound are kept");
         db.db().close().unwrap();
     }
 }

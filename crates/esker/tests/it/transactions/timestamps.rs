@@ -72,7 +72,7 @@ fn everything_is_written_at_the_commit_timestamp() {
     txn.put("plain", "1").unwrap();
     txn.merge_cf(&family, "m", "x").unwrap();
     assert_eq!(txn.commit().unwrap_err().kind(), INVALID);
-    assert_eq!(db.db().get("plain").unwrap(), None, "nothing is written");
+    assert_eq!(db.db().get("plain").unwrap(), None, "the refused write is not visible");
     txn.set_commit_timestamp(10).unwrap();
     assert_eq!(txn.commit_timestamp(), Some(10));
     txn.commit().unwrap();
@@ -153,7 +153,11 @@ fn a_write_newer_than_the_read_timestamp_is_a_conflict() {
             db.db().flush_opt(&FlushOptions::default(), &[&family]).unwrap();
         }
         let mut txn = begin(&db);
-        assert_eq!(for_update(&mut txn, &family, "a").unwrap_err().kind(), INVALID, "no read timestamp");
+        assert_eq!(
+            for_update(&mut txn, &family, "a").unwrap_err().kind(),
+            INVALID,
+            "a read without a read timestamp is refused"
+        );
         txn.set_read_timestamp_for_validation(10).unwrap();
         assert_eq!(txn.set_read_timestamp_for_validation(9).unwrap_err().kind(), INVALID);
         assert_eq!(for_update(&mut txn, &family, "a").unwrap().unwrap(), b"1");
@@ -166,9 +170,9 @@ fn a_write_newer_than_the_read_timestamp_is_a_conflict() {
         txn.put_untracked(&family, "gone", "2").unwrap();
         txn.put_cf(&family, "s", "2").unwrap();
         let again = txn.get_for_update_opt(&at(11), &family, "a", LockMode::Exclusive, true);
-        assert_eq!(again.unwrap_err().kind(), INVALID, "another timestamp");
+        assert_eq!(again.unwrap_err().kind(), INVALID, "a second, different timestamp is refused");
         let blind = txn.get_for_update_opt(&at(10), &family, "a", LockMode::Exclusive, false);
-        assert_eq!(blind.unwrap_err().kind(), INVALID, "with one, it is validated");
+        assert_eq!(blind.unwrap_err().kind(), INVALID, "a read timestamp is validated");
         assert_eq!(txn.set_commit_timestamp(10).unwrap_err().kind(), INVALID);
         txn.rollback().unwrap();
         txn.set_read_timestamp_for_validation(30).unwrap();
@@ -228,7 +232,7 @@ fn a_prepared_transaction_gets_its_timestamp_when_it_commits_and_a_crash_changes
     assert_eq!(read(db.db(), &family, "a", 99), Some(("one".to_owned(), 10)));
     assert_eq!(db.db().get("a").unwrap().unwrap(), b"one");
     let error = begin(&db).put_cf(&family, "b", "1").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut, "it is locked");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "the key is locked");
     let two = db.get_transaction_by_name(b"two").unwrap();
     assert_eq!(two.get_opt(&at(1), &family, "b").unwrap().unwrap(), b"two");
     assert_eq!(two.commit().unwrap_err().kind(), INVALID);
@@ -405,7 +409,11 @@ fn a_commit_is_newer_than_what_was_read_in_each_family_that_it_writes_to() {
     let refused = txn.commit().unwrap_err();
     assert_eq!(refused.kind(), INVALID);
     assert!(refused.to_string().contains("clock1"), "{refused}");
-    assert_eq!(db.db().get_opt(&at(300), &families[0], "key").unwrap(), None, "nothing is written");
+    assert_eq!(
+        db.db().get_opt(&at(300), &families[0], "key").unwrap(),
+        None,
+        "the refused write is not visible"
+    );
     txn.rollback().unwrap();
     txn.put_cf(&families[1], "key", "value").unwrap();
     txn.set_commit_timestamp(50).unwrap();

@@ -50,7 +50,7 @@ fn a_prepared_transaction_outlives_closing_and_keeps_its_locks() {
     assert_eq!(txn.get("a").unwrap().unwrap(), b"one");
     assert_eq!(db.db().get("a").unwrap(), None);
     drop(prepared(&db, "two", "b"));
-    assert!(db.get_transaction_by_name(b"one").is_none(), "somebody has it");
+    assert!(db.get_transaction_by_name(b"one").is_none(), "the transaction has an owner already");
     drop((txn, db));
     for _ in 0..2 {
         let db = open(&options);
@@ -62,7 +62,7 @@ fn a_prepared_transaction_outlives_closing_and_keeps_its_locks() {
     let db = open(&options);
     let all = db.get_all_prepared_transactions();
     assert_eq!(all.iter().filter_map(Transaction::name).collect::<Vec<_>>(), [b"one", b"two"]);
-    assert!(db.get_all_prepared_transactions().is_empty(), "they are here");
+    assert!(db.get_all_prepared_transactions().is_empty(), "the test holds all prepared transactions");
     assert_eq!(all[0].get("a").unwrap().unwrap(), b"one");
     all[0].commit().unwrap();
     all[1].rollback().unwrap();
@@ -136,7 +136,7 @@ fn a_prepared_transaction_in_an_old_wal_is_not_lost() {
     db.get_transaction_by_name(b"one").unwrap().commit().unwrap();
     drop(db);
     let error = Db::open(&options, "/db").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotSupported, "what was committed is in that WAL, too: {error}");
+    assert_eq!(error.kind(), ErrorKind::NotSupported, "that WAL has committed operations, too: {error}");
     // Resolved transactions whose writes are in tables do not prevent opening.
     drop(open(&options));
     let db = Db::open(&options, "/db").unwrap();
@@ -190,7 +190,7 @@ fn the_commit_of_what_is_in_tables_needs_no_allow_2pc() {
     db.db().flush_opt(&FlushOptions::default(), &[&default]).unwrap();
     db.db().wait_for_background_work().unwrap();
     let crashed = on(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
-    assert_eq!(wals(&crashed), 2, "that of the commit, and the new one");
+    assert_eq!(wals(&crashed), 2, "the WAL of the commit and the new one are left");
     let families = || ["default", "f"].map(|name| (name, crashed.cf.clone()));
     for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite, OpenMode::ReadWrite] {
         let db = Db::open_with(&crashed.db, "/db", families(), mode).unwrap();
@@ -501,7 +501,7 @@ fn writes_after_prepare_are_locked_read_committed_and_recovered() {
     assert_eq!(refused.to_string(), "Invalid argument: Transaction is beyond state for rollback.");
     let before = db.db().latest_sequence_number();
     txn.commit().unwrap();
-    assert_eq!(db.db().latest_sequence_number().0, before.0 + 3, "a number for each operation");
+    assert_eq!(db.db().latest_sequence_number().0, before.0 + 3, "each operation takes a number");
     db.put("after", "1").unwrap();
     assert_eq!(db.get("a").unwrap(), None);
     drop((txn, db));

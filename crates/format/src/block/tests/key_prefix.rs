@@ -200,7 +200,7 @@ fn use_everything(block: &Block, shape: EntryShape) -> bool {
             cursor.decode_back(block, &mut run);
             moved = if forward { cursor.next(block) } else { cursor.prev(block) };
         }
-        assert!(!cursor.valid(), "the cursor does not get on");
+        assert!(!cursor.valid(), "the cursor does not advance");
     }
     is_whole &= cursor.seek_to_last_and_decode(block, &mut run).is_ok();
     for target in [&b"common\x02\x01"[..], b"common", b"zzz", b""] {

@@ -33,7 +33,7 @@ fn every_kind_gives_the_filter_of_rocksdb() {
         let filter = builder.finish();
         assert_eq!(filter, golden(name), "{name}");
         assert_eq!(estimated, filter.len());
-        assert_eq!((builder.num_entries(), builder.estimated_bytes()), (0, 0), "empty again");
+        assert_eq!((builder.num_entries(), builder.estimated_bytes()), (0, 0), "the builder is empty again");
         assert!(builder.finish().is_empty());
     }
 }
@@ -49,7 +49,7 @@ fn repetitions_among_neighbours_are_dropped() {
     };
     assert_eq!(entries(&[("ab1", "ab"), ("ab1", "ab"), ("ab2", "ab")]), 3);
     assert_eq!(entries(&[("ab", "ab"), ("ab1", "ab")]), 2, "a key that is its own prefix");
-    assert_eq!(entries(&[("ab1", "ab"), ("ab", "ab")]), 2, "the same in reverse order");
+    assert_eq!(entries(&[("ab1", "ab"), ("ab", "ab")]), 2, "the order of the two keys does not matter");
     assert_eq!(entries(&[("ab1", "ab"), ("ac1", "ac"), ("ab1", "ab")]), 6, "only neighbours are compared");
 }
 

@@ -12,17 +12,17 @@ type Version = (u16, u64);
 type Tombstone = (u16, u16, u64);
 
 fn tree<const N: usize>() -> Tree<N> {
-    Tree::new(InternalKeyComparator::default(), Arena::new(1 << 16, false)).expect("memory")
+    Tree::new(InternalKeyComparator::default(), Arena::new(1 << 16, false)).expect("the arena has memory")
 }
 
 fn add<const N: usize>(tree: &Tree<N>, (key, seq): Version) {
     let key = key.to_be_bytes();
     let len = encoded_len(key.len(), 0);
-    let place = tree.arena().allocate_record(len, &ShardStats::NONE).expect("memory");
+    let place = tree.arena().allocate_record(len, &ShardStats::NONE).expect("the arena has memory");
     // SAFETY: `len` fresh bytes of the arena.
     let record = unsafe { Record::write(place, len, SequenceNumber(seq), ValueType::Value, &key, b"") };
     // SAFETY: the record lies in the tree's arena.
-    unsafe { tree.insert(record) }.expect("distinct versions");
+    unsafe { tree.insert(record) }.expect("the versions are distinct");
 }
 
 fn cast<const N: usize>(tree: &Tree<N>, (from, to, seq): Tombstone) {

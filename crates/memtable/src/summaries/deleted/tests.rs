@@ -9,7 +9,7 @@ use esker_base::SequenceNumber;
 type Version = (u16, u64, bool);
 
 fn tree<const N: usize>() -> Tree<N> {
-    Tree::new(InternalKeyComparator::default(), Arena::new(1 << 16, false)).expect("memory")
+    Tree::new(InternalKeyComparator::default(), Arena::new(1 << 16, false)).expect("the arena has memory")
 }
 
 fn add<const N: usize>(tree: &Tree<N>, version: Version) {
@@ -233,7 +233,11 @@ fn one_look_leads_across_all_that_is_deleted() {
             assert_eq!(run_end(from, true), Some(keys - 2), "{order} from {from}");
             assert_eq!(run_end(keys - 1 - from, false), Some(1), "{order} from {from} before the end");
         }
-        assert_eq!((run_end(0, true), run_end(keys - 1, false)), (None, None), "{order}: they are there");
+        assert_eq!(
+            (run_end(0, true), run_end(keys - 1, false)),
+            (None, None),
+            "{order}: the end keys are visible"
+        );
         // At snapshot 25,000 no key was deleted yet.
         let target = Target { user_key: &200u16.to_be_bytes(), trailer: u64::MAX };
         assert_eq!(run_end_of(&tree, &target, 25_000, true), None, "{order}");
@@ -280,7 +284,7 @@ fn pop_beside_a_live_key<const N: usize>(ascending: bool) {
     }
     check_words(&tree);
     let alive = not_dead(&tree);
-    assert!(alive.iter().all(|&count| count <= 2), "not dead, of each level from the root: {alive:?}");
+    assert!(alive.iter().all(|&count| count <= 2), "living nodes of each level, from the root: {alive:?}");
 }
 
 #[test]
@@ -314,13 +318,17 @@ fn leaves_under_a_range_tombstone_are_dead_once_a_reader_has_been_there_until_so
     let from_first = Target { user_key: &first, trailer: u64::MAX };
     let run_end = |snapshot| run_end_of(&tree, &from_first, snapshot, true).map(<[u8]>::to_vec);
     assert_eq!(run_end(covered_at), Some((n - 1).to_be_bytes().to_vec()));
-    assert_eq!(run_end(covered_at - 1), Some(first.to_vec()), "older readers see what was there");
+    assert_eq!(run_end(covered_at - 1), Some(first.to_vec()), "older readers see the deleted keys");
     add(&tree, (200, covered_at + 1, false));
     check_words(&tree);
     // The put ended its leaf's dead state, so the skip checks that leaf's records up to it.
     let before = run_end(covered_at + 1).expect("most leaves are dead as before");
     assert!(before < 200u16.to_be_bytes().to_vec() && before >= 190u16.to_be_bytes().to_vec(), "{before:?}");
-    assert_eq!(run_end(covered_at), Some((n - 1).to_be_bytes().to_vec()), "it is too new for them");
+    assert_eq!(
+        run_end(covered_at),
+        Some((n - 1).to_be_bytes().to_vec()),
+        "the put is too new for these readers"
+    );
     mark_all_dead_if_covered(&tree, covered_at + 5);
     assert_eq!(run_end(covered_at + 5), Some((n - 1).to_be_bytes().to_vec()));
 }

@@ -170,7 +170,7 @@ impl Round {
             let backward = self.rng.bool();
             self.verify_scan(family, backward, Some(snapshot))?;
         }
-        let mut cursor = self.cursors.pop().expect("it was opened above");
+        let mut cursor = self.cursors.pop().expect("the cursor was opened above");
         (0..10).try_for_each(|_| self.move_cursor(&mut cursor))?;
         drop(cursor);
         if with_snapshot {

@@ -52,7 +52,7 @@ impl Position {
 
     /// The place behind all writes up to `sequence`, and behind `step` earlier steps.
     fn of_step(sequence: u64, step: u64) -> Position {
-        assert!(step < 1 << Position::STEP_BITS, "a life has fewer steps");
+        assert!(step < 1 << Position::STEP_BITS, "a life has fewer steps than the position can count");
         Position(sequence << Position::STEP_BITS | step)
     }
 }
@@ -468,7 +468,7 @@ impl Round {
         self.open()?;
         let ids = self.handles.iter().map(esker::ColumnFamilyHandle::id).collect();
         let states = self.states.clone();
-        self.journal.as_mut().expect("it was made with crashes").restart(&states, ids, BTreeMap::new());
+        self.journal.as_mut().expect("the round has a journal").restart(&states, ids, BTreeMap::new());
         Ok(())
     }
 
@@ -483,7 +483,7 @@ impl Round {
     }
 
     pub(super) fn journal(&self) -> &Journal {
-        self.journal.as_ref().expect("it was made with crashes")
+        self.journal.as_ref().expect("the round has a journal")
     }
 
     pub(crate) fn specs(&self) -> &[ModelFamilySpec] {
@@ -582,7 +582,7 @@ impl Round {
         let written: Vec<Vec<_>> = thread::scope(|scope| {
             let spawned: Vec<_> =
                 threads.into_iter().map(|batches| scope.spawn(|| write_all(batches))).collect();
-            spawned.into_iter().map(|thread| thread.join().expect("a writer panicked")).collect()
+            spawned.into_iter().map(|thread| thread.join().expect("no writer panics")).collect()
         });
         let (mut all, mut error) = (Vec::new(), None);
         let mut not_written = Vec::new();
@@ -677,7 +677,7 @@ impl Round {
         if self.opened_without && !found.prepared.is_empty() {
             return Err("it was open where prepared transactions are refused, and has some".to_owned());
         }
-        let journal = self.journal.as_mut().expect("it was made with crashes");
+        let journal = self.journal.as_mut().expect("the round has a journal");
         let all = journal.written.len();
         let Some((prefix, image)) = journal.prefix_of(&self.specs, &found, floor) else {
             let why = journal.nearest(&self.specs, &found);
@@ -688,7 +688,7 @@ impl Round {
             return Err(format!("promised up to {promised}, found up to {survived}"));
         }
         self.take_up_prepared(&image.prepared);
-        let journal = self.journal.as_mut().expect("it was made with crashes");
+        let journal = self.journal.as_mut().expect("the round has a journal");
         journal.restart(&image.states, found.ids, image.prepared);
         self.states = image.states;
         if self.rng.u8(..4) == 0 {
@@ -786,7 +786,7 @@ impl Journal {
                 best = Some((count, prefix, differ.first().copied(), found.tell_prepared(&image)));
             }
         }
-        let (keys, prefix, first, prepared) = best.expect("there is a prefix of none");
+        let (keys, prefix, first, prepared) = best.expect("the empty prefix is always a candidate");
         let mut text = format!(
             "not what any prefix of {} writes leads to; nearest is that of {prefix} (up to {}), from which {keys} keys or \
              transactions differ; {prepared}",

@@ -129,7 +129,9 @@ impl Round {
         let found = self.db().multi_get_cf(&options, &pairs);
         for ((family, index), value) in wanted.into_iter().zip(found) {
             let state = match snapshot {
-                Some(s) => self.snapshots[s].states[family].clone().expect("chosen for that"),
+                Some(s) => {
+                    self.snapshots[s].states[family].clone().expect("the chosen snapshot has this family")
+                }
                 None => self.states[family].clone(),
             };
             let state = time.map_or_else(|| state.clone(), |(_, time)| state.at(time));

@@ -96,7 +96,7 @@ impl Round {
         let found = self.db().get_with_timestamp(&options, handle, key);
         let written_at = whole.time_of(index, time);
         if let Ok(Some((_, timestamp))) = &found {
-            let stamps = self.specs[family].stamps.expect("it was read at a timestamp");
+            let stamps = self.specs[family].stamps.expect("a family read at a timestamp has timestamps");
             let found = stamps.time(timestamp);
             if written_at.is_some_and(|written_at| written_at != found) {
                 let what = format!("get_with_timestamp at {time}: of {found}, not of {written_at:?}");

@@ -192,7 +192,7 @@ impl Live {
     }
 
     fn txn(&mut self) -> &mut Transaction {
-        self.txn.as_mut().expect("it was asked for")
+        self.txn.as_mut().expect("the step has a transaction")
     }
 
     fn has_written(&self, id: ColumnFamilyId, index: usize) -> bool {

@@ -74,7 +74,7 @@ impl Round {
         };
         let options = ImportColumnFamilyOptions { move_files: self.rng.bool() };
         self.note(Event::Other(format!("export '{name}', drop it, and import it with {options:?}")));
-        let Opened::Plain(db) = self.db.as_ref().expect("open between operations") else {
+        let Opened::Plain(db) = self.db.as_ref().expect("the database is open between operations") else {
             return Err(RoundStop::Wrong("import into a database with transactions".to_owned()));
         };
         db.drop_column_family(&self.handles[family]).map_err(refused(format!("drop '{name}'")))?;
@@ -116,7 +116,7 @@ impl Round {
         let bad = [changes[0], ("write_buffer_size", "many")];
         if before.text_of(changes[0].0).as_deref() != Some(changes[0].1) && self.rng.bool() {
             // Sets it back, for a call that is refused as a whole.
-            let text = before.text_of(changes[0].0).expect("it has a text");
+            let text = before.text_of(changes[0].0).expect("the option has a text form");
             let back = [(changes[0].0, text.as_str())];
             let done = self.db().set_options(&self.handles[family], &back);
             done.map_err(refused(format!("set_options {back:?}")))?;
@@ -226,7 +226,7 @@ impl Round {
         let db = Db::open_with(&options.db, path, descriptors, mode);
         let db = db.map_err(refused(format!("open of {}", path.display())))?;
         for (family, (spec, state)) in self.specs.iter().zip(&self.states).enumerate() {
-            let handle = db.column_family(spec.name).expect("it was opened with all families");
+            let handle = db.column_family(spec.name).expect("the database was opened with all families");
             let newest = self.reading_at(family, u64::MAX);
             let bounded = ReadOptions { max_skippable_internal_keys: MOST_SKIPPED, ..newest };
             let mut iter = db.iter_opt(bounded, &handle).map_err(refused("iter_opt of a copy"))?;

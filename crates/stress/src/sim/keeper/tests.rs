@@ -45,7 +45,9 @@ fn shuttle_the_last_thread_goes_on_beside_endless_work() {
                 time::sleep(SECOND);
             }
             over.store(true, Ordering::SeqCst);
-            workers.into_iter().for_each(|worker| worker.join().expect("it only counts"));
+            workers
+                .into_iter()
+                .for_each(|worker| worker.join().expect("a worker that only counts does not panic"));
         });
     });
 }

@@ -102,7 +102,7 @@ fn the_first_scan_over_deletions_in_memory_finds_the_way_across() {
             let deletions = KEYS as u64 + 512;
             assert!(entries >= deletions && entries < 10 * deletions, "order {number}: {entries} entries");
             if number < 3 {
-                assert!(entries < 4 * deletions, "each is gone through once: {entries} entries");
+                assert!(entries < 4 * deletions, "each run is scanned once: {entries} entries");
             }
             drop(old);
         }
@@ -160,7 +160,7 @@ fn nothing_is_looked_at_where_nothing_is_sampled_or_nothing_lies_below() {
     (0..KEYS).for_each(|i| scene.db.put(format!("other{i:06}"), "").unwrap());
     (0..KEYS).for_each(|i| scene.db.delete(format!("other{i:06}")).unwrap());
     scene.db.wait_for_background_work().unwrap();
-    assert_eq!(scanned(&scene.db), 0, "no table has any of it");
+    assert_eq!(scanned(&scene.db), 0, "no table has an entry of the run");
 }
 
 #[test]

@@ -14,11 +14,11 @@ fn a_reader_that_usually_goes_far_looks_ahead_at_once() {
         scan(&mut eagerness, long);
     }
     eagerness.begin();
-    assert!(eagerness.is_due(), "with the first step");
+    assert!(eagerness.is_due(), "decoding ahead begins with the first step");
     let left = eagerness.expected().unwrap();
     assert!((left as u32).abs_diff(long) <= 3, "{left} of {long}");
     (0..long).for_each(|_| _ = eagerness.is_due());
-    assert_eq!(eagerness.expected(), None, "farther than usual");
+    assert_eq!(eagerness.expected(), None, "the scan is longer than usual");
 }
 
 #[test]

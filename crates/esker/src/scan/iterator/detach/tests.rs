@@ -62,7 +62,7 @@ fn it_holds_no_super_version_and_shows_what_it_showed() {
             }
             if step % 12 == 1 {
                 replace_super_version(&db, round);
-                assert!(is_released(&super_version), "nobody else holds the super version");
+                assert!(is_released(&super_version), "no other object holds the super version");
             }
             assert_eq!((iter.key().to_vec(), iter.value().to_vec()), shown);
             assert_eq!(iter.pinned_value().as_slice(), shown.1);
@@ -93,7 +93,7 @@ fn it_can_be_sought_refreshed_and_shown_an_error_while_it_is_detached() {
     iter.detach().unwrap();
     iter.seek_to_first();
     iter.next();
-    assert_ne!(iter.value(), b"new", "its point is the old one");
+    assert_ne!(iter.value(), b"new", "the iterator keeps its point in time");
     iter.detach().unwrap();
     iter.refresh().unwrap();
     assert!(!iter.valid() && !iter.is_detached());

@@ -54,7 +54,7 @@ fn idle(db: &Db) -> usize {
 /// Rows of an iterator with a reused cursor, and of one with a new cursor.
 fn both(db: &Db, options: &ReadOptions) -> (Rows, Rows) {
     let taken = rows(iter_opt(db, options.clone()));
-    assert_eq!(idle(db), 1, "it has left one, which was the one before");
+    assert_eq!(idle(db), 1, "the iterator has left the same cursor as before");
     let own = rows(iter_opt(db, options.clone()));
     (taken, own)
 }
@@ -83,7 +83,7 @@ fn later_writes_are_shown_at_each_sequence_number() {
         }
     }
     db.flush().unwrap();
-    assert_eq!(idle(&db), 0, "they have gone with their super version");
+    assert_eq!(idle(&db), 0, "idle cursors are dropped with their super version");
     for (snapshot, expected) in &snapshots {
         assert_eq!(&rows(iter_opt(&db, ReadOptions::new().snapshot(snapshot))), expected);
     }
@@ -107,7 +107,7 @@ fn they_hold_neither_blocks_nor_super_versions_and_are_used_again_and_again() {
         drop(iter);
         assert_eq!(cache.pinned_usage(), 0);
     }
-    assert_eq!(idle(&db), 1, "the second had the first one's");
+    assert_eq!(idle(&db), 1, "the second iterator used the first one's cursor");
     drop(db.iter().unwrap());
     let super_version = Arc::downgrade(&family.cf.pinned_super_version());
     let old = db.iter().unwrap();
@@ -146,7 +146,7 @@ fn iterators_with_other_options_leave_and_take_no_cursor() {
     assert_eq!(found, 5);
     drop(scans);
     drop(iter_opt(&db, ReadOptions { fill_cache: false, ..ReadOptions::new() }));
-    assert_eq!(idle(&db), 2, "these are two ways to read");
+    assert_eq!(idle(&db), 2, "the two iterators read with different options");
     let mut detached = db.iter().unwrap();
     detached.seek_to_first();
     detached.detach().unwrap();
@@ -180,7 +180,7 @@ fn go_through_bounds(db: &Db, bounds: &[(Option<usize>, Option<usize>)]) {
         let expected: Vec<_> = (lower.unwrap_or(0)..upper.unwrap_or(100)).map(key).collect();
         assert_eq!(shown, expected);
     }
-    assert_eq!(idle(db), 1, "it was the same all the time");
+    assert_eq!(idle(db), 1, "all iterators used the same cursor");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn they_go_by_the_options_that_are_in_force_now() {
     db.set_options(&family, &[("max_sequential_skip_in_iterations", "1000")]).unwrap();
     iter.next();
     drop(iter);
-    assert_eq!(reseeks(), 0, "nothing is sought but by who is asked to");
+    assert_eq!(reseeks(), 0, "only the caller's seeks move the cursor");
 }
 
 /// A comparator that panics while its flag is set.
@@ -277,10 +277,10 @@ fn planned_scans_take_them_and_leave_them_without_ranges() {
     };
     let own = counts();
     assert_eq!((own.batches, own.ranges), (1, 2));
-    assert_eq!(counts(), own, "with a cursor that has had ranges before");
-    assert_eq!(idle(&db), 1, "it was the same");
+    assert_eq!(counts(), own, "a cursor with former ranges reads as much");
+    assert_eq!(idle(&db), 1, "all iterators used the same cursor");
     drop(db.iter().unwrap());
-    assert_eq!(counts(), own, "with one that has had none");
+    assert_eq!(counts(), own, "a cursor without former ranges reads as much");
     assert_eq!(rows(db.iter().unwrap()).len(), 100);
 
     // The iterator is dropped while it has unused blocks that were read ahead.
@@ -308,7 +308,7 @@ fn ranges_that_were_left_hold_nothing_of_an_older_super_version() {
     }
     // That target was not the start of a range.
     iter.seek(key(10));
-    assert!(iter.iter.runs().unwrap().knows_files(), "for ranges to come");
+    assert!(iter.iter.runs().unwrap().knows_files(), "the runs keep the files for later ranges");
     db.flush().unwrap();
     // The flush job holds the memtable until the job ends.
     db.wait_for_background_work().unwrap();
