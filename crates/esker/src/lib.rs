@@ -169,7 +169,7 @@ mod write;
 
 pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo, BackupStopper, CreateBackupOptions};
 pub use db::{
-    AttributeGroup, BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, GetOutput,
+    AttributeGroup, BatchArg, CoalescingIterator, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, GetOutput,
     IngestExternalFileArg, OpenMode, QuarantinedTable, WalIterator, WideColumns, destroy_db, destroy_db_cf,
 };
 pub use engine::ScrubState;

@@ -6,7 +6,7 @@
 //! Reading order: `opening` and `open` (with `open_tables`, `operands`, `recover`, `identity`,
 //! `leftovers`, `holding`, `log_header` and `jobs`), `catch_up` (secondaries), `trim_history`,
 //! `open_and_compact`, `descriptor` and `column_family` (families in options, and handles),
-//! `reads`, `metadata_reads`, `multi_get`, `scans`, `ranges`, `snapshots`, `own_writes`, `entities`
+//! `reads`, `metadata_reads`, `merge_operands`, `multi_get`, `scans`, `coalescing`, `ranges`, `snapshots`, `own_writes`, `entities`
 //! and `explain`, `writes` (with `batch_arg`), `maintenance` (with `ingest`, `import`,
 //! `live_files`, `verify`, `history`), `updates` (the WAL for users), `set_options`, `properties`
 //! and `stats_dump`, `traces`, `compaction_timer`, `close`, `resume`, `destroy`.
@@ -14,6 +14,7 @@
 pub(crate) mod batch_arg;
 mod catch_up;
 mod close;
+mod coalescing;
 mod column_family;
 mod compaction_timer;
 mod descriptor;
@@ -55,6 +56,7 @@ mod verify;
 mod writes;
 
 pub use batch_arg::BatchArg;
+pub use coalescing::CoalescingIterator;
 pub use column_family::ColumnFamilyHandle;
 pub use descriptor::ColumnFamilyDescriptor;
 pub(crate) use descriptor::{family_tables, make_consistent};

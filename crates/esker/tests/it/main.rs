@@ -17,6 +17,7 @@ mod changed_super_versions;
 mod checkpoint;
 mod clocks;
 mod closing;
+mod coalescing;
 mod collectors;
 mod compact_range;
 mod compat;

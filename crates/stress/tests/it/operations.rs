@@ -67,7 +67,7 @@ const NOT_CALLED: [(&str, &str, &str); 27] = [
         "reads, or tells something",
         "Db",
         "approximate_memtable_size approximate_size background_error column_family column_family_metadata \
-         column_family_names contains_key contains_key_cf db_options default_column_family explain_get explain_multi_get explain_multi_scan \
+         coalescing_iter column_family_names contains_key contains_key_cf db_options default_column_family explain_get explain_multi_get explain_multi_scan \
          explain_scan explain_seek first first_cf full_history_ts_low get get_cf get_entity get_entity_attribute_groups get_opt \
          get_pinned get_pinned_opt get_with_timestamp int_property int_property_cf is_empty is_empty_cf iter iter_cf iter_opt \
          key_may_exist last last_cf latest_sequence_number sorted_wal_files current_wal_file list_column_families live_files live_files_checksum_info live_files_storage_info map_property \
