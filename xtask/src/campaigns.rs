@@ -45,7 +45,8 @@ pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
 }
 
 /// Runs three campaigns of scans: beside writers against a model with sequence numbers, random
-/// histories with one thread, and beside RocksDB. Then runs the first in the simulated machine.
+/// histories with one thread, and beside RocksDB. Then runs the first campaign in the simulated
+/// machine.
 pub(crate) fn scans(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["scan-threads", "--seconds", &seconds(minutes)])?;
     named_tests(root, "esker", "scan_histories", "2000")?;
@@ -93,8 +94,8 @@ fn ignored_tests(root: &Path, package: &str, filter: &str) -> Outcome {
     run(root, &[], "cargo", &test)
 }
 
-/// Measures how work grows with the size of a database. First from twice the usual size; then
-/// instructions, under callgrind.
+/// Measures how work grows with the size of a database. The first run begins at twice the usual
+/// size; the second counts instructions, under callgrind.
 pub(crate) fn growth(root: &Path) -> Outcome {
     run(root, &[], "bash", &[".ci/fetch-valgrind"])?;
     let cargo = ["run", "--profile", "stress", "-p", "esker-stress", "--features", "callgrind"];

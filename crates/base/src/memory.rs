@@ -50,9 +50,9 @@ pub fn prefetch_early_back(bytes: &[u8]) {
     fetch::<LATER, true>(bytes);
 }
 
-/// Into all caches.
+/// Prefetches into all caches.
 const NEAR: i32 = 3;
-/// Into all caches except the first level.
+/// Prefetches into all caches except the first level.
 const LATER: i32 = 2;
 
 #[inline]

@@ -34,7 +34,7 @@ pub(crate) struct WorkDirectory {
 }
 
 impl WorkDirectory {
-    /// Takes the requested directory, or makes one.
+    /// Returns the requested directory, or makes one.
     /// # Errors
     /// The directory has foreign files or cannot be made; the disk has less than `needed_bytes`.
     pub(crate) fn take(wanted: Option<&Path>, needed_bytes: u64) -> RivalResult<WorkDirectory> {

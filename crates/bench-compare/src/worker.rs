@@ -66,7 +66,7 @@ impl WithEngine for Serve<'_> {
     }
 }
 
-/// The parent's side of a child. Dropping it ends the child.
+/// The parent's side of a child. A drop of this value ends the child.
 pub(crate) struct EngineWorker {
     child: Child,
     orders: Option<ChildStdin>,

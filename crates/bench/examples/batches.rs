@@ -33,7 +33,7 @@ struct Place {
     name: &'static str,
     /// Whether blocks are in the block cache; otherwise each call reads them from the file.
     is_cached: bool,
-    /// Whether files are real; otherwise they lie in memory, and no system call reads them.
+    /// Whether files are on a disk; otherwise they are in memory, and no system call reads them.
     has_real_files: bool,
 }
 

@@ -229,8 +229,8 @@ impl Bench {
         let mut left = self.flags.ops_per_thread;
         while left > 0 {
             let ops = left.min(u64::from(self.flags.ops_per_guard));
-            // An outer guard around several operations makes theirs cheap, as in the engine's
-            // reads.
+            // An outer guard around several operations makes their own guards cheap, as in the
+            // engine's reads.
             let _guard = (ops > 1).then(epoch::pin);
             for _ in 0..ops {
                 let key = self.key(&mut worker.random);

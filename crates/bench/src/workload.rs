@@ -23,7 +23,7 @@ use esker::internals::env::{Clock, IoKind, IoPriority, RateLimiter};
 use esker::{Error, ReadOptions, WriteOptions};
 use std::sync::OnceLock;
 
-/// An error, and the operation that met it.
+/// An error, and the operation that failed with it.
 pub(crate) struct Broken {
     pub(crate) doing: &'static str,
     pub(crate) error: Error,

@@ -172,20 +172,20 @@ impl Ledger {
             .map_err(|usage| usage.saturating_add(charge).saturating_sub(capacity))
     }
 
-    /// Takes a charge back.
+    /// Releases a charge.
     pub(crate) fn uncharge(&self, charge: usize) {
         let before = self.now.usage.fetch_sub(charge, Ordering::Relaxed);
         debug_assert!(before >= charge, "{charge} bytes were never charged: {before}");
     }
 
-    /// Takes a charge back. `waiting` bytes of memory must wait for guards; `is_whole`: they
-    /// include the value.
+    /// Releases a charge. `waiting` bytes of memory must wait for guards; `is_whole`: they include
+    /// the value.
     pub(crate) fn uncharge_deferred(&self, charge: usize, (waiting, is_whole): (usize, bool)) {
         self.now.deferred_free[usize::from(!is_whole)].fetch_add(waiting, Ordering::Relaxed);
         self.uncharge(charge);
     }
 
-    /// Takes several charges back. REQUIRES: a guard, open since before those entries became
+    /// Releases several charges. REQUIRES: a guard, open since before those entries became
     /// unreachable.
     pub(crate) fn settle(&self, tally: &ChargeTally) {
         if tally.entries > 0 {

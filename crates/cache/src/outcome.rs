@@ -5,16 +5,16 @@ use crate::entry::Handle;
 use esker_base::Error;
 use smallvec::SmallVec;
 
-/// A value that was put in.
+/// A value that was inserted.
 #[derive(Debug)]
 pub struct CacheInserted<V> {
     /// The inserted value, or the value that was there before.
     pub handle: Handle<V>,
-    /// The outcome.
+    /// The outcome of the insert.
     pub outcome: InsertOutcome,
 }
 
-/// A value that was refused. It is the caller's again.
+/// A value that was refused. The caller owns it again.
 #[derive(Debug)]
 pub struct Rejected<V> {
     /// The value of the failed insert.

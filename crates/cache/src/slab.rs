@@ -161,7 +161,7 @@ impl<T> Slab<T> {
         }
         let mine = Box::into_raw(Box::new(Segment::new(segment_len(index))));
         if place.compare_exchange(ptr::null_mut(), mine, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // SAFETY: it came from a Box just now and was not published.
+            // SAFETY: the segment came from a Box just now and was not published.
             drop(unsafe { Box::from_raw(mine) });
         }
     }

@@ -519,7 +519,7 @@ pub unsafe extern "C" fn rocksdb_slicetransform_create(
     give(rocksdb_slicetransform_t { transform: Some(transform) })
 }
 
-/// RocksDB 10's form and older, for the shims. `in_range` is not called.
+/// The form of RocksDB 10 and older, for the shims. `in_range` is not called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v10_rocksdb_slicetransform_create(
     state: *mut c_void,

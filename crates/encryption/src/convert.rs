@@ -31,7 +31,7 @@ const COPY_BYTES: usize = 1 << 20;
 pub struct ConversionReport {
     /// Files that were changed.
     pub changed: u64,
-    /// Files that were as wanted.
+    /// Files that needed no change.
     pub kept: u64,
     /// Changed files with other hard links. An encryption or decryption leaves the other links as
     /// they were; a new master key also applies to them.
@@ -41,14 +41,15 @@ pub struct ConversionReport {
 /// Encrypts the files of databases in these directories and in their `archive`. Files with unknown
 /// names stay as they are. Old bytes stay on the medium until it reuses their place.
 /// # Errors
-/// `IoError` · `Corruption`. The directories open with the keys of `fs`; a second call goes on.
+/// `IoError` · `Corruption`. After an error the directories still open with the keys of `fs`, and a
+/// second call continues.
 pub fn encrypt_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionReport> {
     convert(fs, dirs, true)
 }
 
-/// Decrypts what [`encrypt_directories`] encrypts.
+/// Decrypts the files that [`encrypt_directories`] encrypts.
 /// # Errors
-/// As there.
+/// Those of [`encrypt_directories`].
 pub fn decrypt_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionReport> {
     convert(fs, dirs, false)
 }
@@ -56,8 +57,8 @@ pub fn decrypt_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<Conversio
 /// Brings all encrypted files in and below these directories under the first key of `fs`'s
 /// provider. Writes headers only: 4096 bytes twice a file, each synced.
 /// # Errors
-/// `IoError` · `Corruption` · `InvalidArgument` if a file's master key is not given. A second call
-/// goes on.
+/// `IoError` · `Corruption` · `InvalidArgument` if the provider lacks a file's master key. A second
+/// call continues.
 pub fn rekey_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionReport> {
     let mut files = Vec::new();
     for dir in dirs {
@@ -94,7 +95,7 @@ enum Round {
     Second,
 }
 
-/// Writes the header of a file anew, if it is encrypted and the round asks for it.
+/// Writes the header of a file anew, if it is encrypted and the round requires it.
 fn rewrite_header(fs: &EncryptedFs, path: &Path, round: Round) -> Result<bool> {
     let mut header = [0; PAGE_BYTES];
     let read = fs.inner().new_random_access_file(path)?.read_at(0, &mut header)?;
@@ -125,7 +126,7 @@ fn rewrite_header(fs: &EncryptedFs, path: &Path, round: Round) -> Result<bool> {
     Ok(true)
 }
 
-/// All files in and below `dir`, without symbolic meaning of their names.
+/// All files in and below `dir`, whatever their names.
 fn files_below(fs: &dyn FileSystem, dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     for name in fs.children(dir)? {
         let path = dir.join(&name);
@@ -162,7 +163,7 @@ fn convert(fs: &EncryptedFs, dirs: &[&Path], encrypts: bool) -> Result<Conversio
         let is_changed = convert_file(fs, path, encrypts)?;
         report.count(fs, path, is_changed);
     }
-    // All new names are durable before the first marker goes.
+    // All new names are durable before the first marker is deleted.
     all.iter().try_for_each(|dir| inner.new_directory(dir)?.fsync())?;
     for dir in &all {
         inner.delete_file(&dir.join(CONVERSION_MARKER))?;

@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Fills `bytes` from the system's source of random numbers.
 /// # Errors
-/// `IoError` if it has none.
+/// `IoError` if the system has no such source.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<()> {
     SystemRandom::new().fill(bytes).map_err(|_| Error::io("the system gives no random bytes"))
 }
@@ -94,7 +94,7 @@ fn unwrap_slot(master: &MasterKey, slot: &HeaderSlot) -> Option<[u8; 32]> {
 /// The meaning of a file's front.
 #[derive(Debug)]
 pub(crate) enum Front {
-    /// Its key, and the rule for its end.
+    /// The file's key, and the rule for its end.
     Key([u8; 32], EncryptedKind),
     /// No slot is intact, or there is no header.
     NoHeader {

@@ -1,4 +1,4 @@
-//! The file system: which files go through a reader or writer, and which stay as they are.
+//! The file system: decides which files are encrypted, and wraps their readers and writers.
 
 use crate::file_key::{FileKey, Front, fill_random, read_header, wrap};
 use crate::keys::{KEY_BYTES, KeyProvider, Keyring};
@@ -51,14 +51,14 @@ struct Core {
 
 /// The way to a file's content.
 enum Opened {
-    /// As it is.
+    /// The file is not encrypted.
     Clear,
     Frames(Box<FrameReader>),
 }
 
 /// The content of a file, before it is read.
 enum Probe {
-    /// It has none yet.
+    /// The file has no content yet.
     Empty,
     Clear,
     Key([u8; KEY_BYTES], EncryptedKind),
@@ -76,7 +76,7 @@ impl EncryptedFs {
         Ok(EncryptedFs(Arc::new(Core { inner, keys: Arc::new(Keyring::new(provider)?), policy })))
     }
 
-    /// Asks the provider for its keys again. New files then use its first key.
+    /// Loads the provider's keys again. New files then use its first key.
     /// # Errors
     /// Those of the provider; the keys stay as they were.
     pub fn reload_keys(&self) -> Result<()> {
@@ -115,7 +115,7 @@ impl EncryptedFs {
         EncryptedFs(Arc::new(Core { inner, keys: self.0.keys.clone(), policy: self.0.policy }))
     }
 
-    /// The file system below.
+    /// The underlying file system.
     pub(crate) fn inner(&self) -> &dyn FileSystem {
         &*self.0.inner
     }
@@ -227,7 +227,7 @@ fn not_encrypted(path: &Path) -> Error {
 struct EncryptedRandomAccessFile {
     inner: Arc<dyn RandomAccessFile>,
     core: Arc<Core>,
-    /// Set once the file has content.
+    /// The reader; set once the file has content.
     opened: OnceLock<Opened>,
 }
 
@@ -308,7 +308,7 @@ impl RandomAccessFile for EncryptedRandomAccessFile {
 struct EncryptedSequentialFile {
     file: EncryptedRandomAccessFile,
     offset: u64,
-    /// Content before this offset was asked for ahead.
+    /// Readahead has been requested up to this offset of the content.
     ahead: u64,
 }
 
@@ -443,7 +443,7 @@ impl FileSystem for EncryptedFs {
     }
     /// Cuts the content. A crash may lose up to a page of content before the cut.
     fn truncate(&self, path: &Path, size: u64) -> Result<()> {
-        // Says that the file is missing; a reopening would make it.
+        // This call fails if the file is missing; a reopening would make it.
         self.0.inner.file_size(path).map_err(|e| e.at("truncate"))?;
         let mut file = self.reopen_writable_file(path)?;
         file.truncate(size)?;

@@ -56,7 +56,7 @@ impl MasterKey {
         hex(&self.0)
     }
 
-    /// Its name.
+    /// The key's name.
     pub fn id(&self) -> MasterKeyId {
         let digest = self.derive(b"esker master key name");
         let mut id = [0; 16];
@@ -91,7 +91,7 @@ fn hex(bytes: &[u8]) -> String {
 
 const CONVERSION: &[u8] = b"esker conversion of a directory";
 
-/// Gives master keys. Called when a file system is made, and when a file names an unknown key.
+/// Provides master keys. Called when a file system is made, and when a file names an unknown key.
 pub trait KeyProvider: Send + Sync + fmt::Debug {
     /// The keys. New files use the first; files under any of them can be read.
     /// # Errors
@@ -159,7 +159,7 @@ impl KeyProvider for KeyVariable {
     }
 }
 
-/// Keys that a function gives, for example from a key management service.
+/// Keys that a function returns, for example from a key management service.
 pub struct KeyCallback<F>(pub F);
 
 impl<F> fmt::Debug for KeyCallback<F> {
@@ -197,7 +197,7 @@ impl Keyring {
         Ok(ring)
     }
 
-    /// Asks the provider again.
+    /// Loads the keys from the provider again.
     pub(crate) fn reload(&self) -> Result<()> {
         let keys = self.provider.keys()?;
         if keys.is_empty() {
@@ -215,7 +215,7 @@ impl Keyring {
     /// The key of this name, if the provider has it.
     pub(crate) fn find(&self, id: MasterKeyId) -> Option<MasterKey> {
         let find = || self.keys.read().iter().find(|key| key.id() == id).cloned();
-        // The provider may have learned of a key since.
+        // The provider may have a new key.
         find().or_else(|| self.reload().ok().and_then(|()| find()))
     }
 
@@ -229,7 +229,7 @@ impl Keyring {
         self.keys.read().iter().any(|key| key.derive(CONVERSION) == *contents)
     }
 
-    /// "key file /k gives 0123…, 4567…".
+    /// The place and the names of the keys, such as "key file /k gives 0123…, 4567…".
     pub(crate) fn describe(&self) -> String {
         let names: Vec<String> = self.keys.read().iter().map(|key| key.id().to_string()).collect();
         format!("{} gives {}", self.provider.place(), names.join(", "))

@@ -18,9 +18,9 @@ pub struct EncryptionPolicy {
 /// The treatment of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
-    /// Written as it is.
+    /// Not encrypted.
     Clear,
-    /// Encrypted; a torn end is an end.
+    /// Encrypted; may end with a torn frame.
     Log,
     /// Encrypted; ends with an end mark.
     Whole,

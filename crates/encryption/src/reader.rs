@@ -80,7 +80,7 @@ thread_local! {
     static PAGES: RefCell<Pages> = RefCell::default();
 }
 
-/// The place of the next frame: this one, or the next page if this one has no room.
+/// The place of the next frame: this place, or the next page if this page has no room.
 pub(crate) fn next_frame(physical: u64) -> u64 {
     let room = PAGE - physical % PAGE;
     if room < LEAST_ROOM as u64 { physical + room } else { physical }
@@ -91,8 +91,8 @@ pub(crate) struct FrameReader {
     inner: Arc<dyn RandomAccessFile>,
     key: FileKey,
     kind: EncryptedKind,
-    /// Of a file that is no log: bytes of content, bytes of the file at that time, and whether each
-    /// page before the last one is one frame.
+    /// For a file that is no log: bytes of content, bytes of the file at that time, and whether
+    /// each page before the last one is one frame.
     content: AtomicU64,
     physical: AtomicU64,
     is_uniform: AtomicBool,
@@ -321,8 +321,9 @@ impl FrameReader {
         Some((head, copied))
     }
 
-    /// Goes on where no authentic frame was read: at the same place if a second read finds one
-    /// there; in a log, at the next authentic frame. `None` at the end of a log.
+    /// Continues where no authentic frame was read. If a second read finds a frame at the same
+    /// place, it continues there; in a log, at the next authentic frame. `None` at the end of a
+    /// log.
     /// # Errors
     /// `Corruption` if the file is no log.
     #[cold]
@@ -336,7 +337,7 @@ impl FrameReader {
         } else {
             self.inner.read_anew(at.physical, PAGE);
         }
-        // The writer may have appended since; or the medium reads better now.
+        // The writer may have appended since; or the medium now returns the right bytes.
         memory.load(&*self.inner, at.physical, 1)?;
         let page = memory.rest_of_page(at.physical);
         let here =

@@ -2,8 +2,9 @@
 //!
 //! In: appends, flushes and syncs. Out: frames at the end of the underlying file.
 //!
-//! Content is sealed when its page is full or when it must survive. A sealed frame stays as it is:
-//! later content goes into a frame behind it. So a torn write never takes bytes that were synced.
+//! Content is sealed when its page is full, or when it must survive a crash. A sealed frame stays
+//! as it is: later content goes into a frame behind it. So a torn write never takes bytes that were
+//! synced.
 //!
 //! Invariants
 //!  1. `sealed` is the end of the last sealed frame. `unwritten` are the last sealed bytes, which
@@ -51,7 +52,7 @@ pub(crate) struct EncryptedWritableFile {
     range_synced: u64,
 }
 
-/// The parts of a writer that the file system knows.
+/// The parts of a writer that the file system supplies.
 pub(crate) struct WriterParts {
     pub(crate) inner: Box<dyn WritableFile>,
     pub(crate) path: PathBuf,

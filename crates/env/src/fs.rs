@@ -143,19 +143,19 @@ pub fn replace_file(
         file.close()
     };
     let replaced = write().and_then(|()| fs.rename(temporary, path));
-    // Returns the first error; an error of this deletion is dropped.
+    // The caller gets the first error; an error of this deletion is dropped.
     replaced.inspect_err(|_| fs.delete_file(temporary).unwrap_or_default())
 }
 
-/// "While create a file: /db/000012.sst: File exists".
+/// An error such as "While create a file: /db/000012.sst: File exists".
 #[cold]
 fn exists(path: &Path) -> Error {
     let cause = std::io::ErrorKind::AlreadyExists.into();
     Error::io_with(format_args!("While create a file: {}", path.display()), cause)
 }
 
-/// "While open a file for random read: /db/000012.sst: direct I/O (O_DIRECT) is not supported
-/// here".
+/// An error such as "While open a file for random read: /db/000012.sst: direct I/O (O_DIRECT) is
+/// not supported here".
 #[cold]
 pub(crate) fn no_direct_io(operation: &str, path: &Path) -> Error {
     let path = path.display();
@@ -218,7 +218,8 @@ pub trait WritableFile: Send {
     /// Appends all of `data`, or fails. After a failure `file_size` is the number of bytes that
     /// were appended.
     fn append(&mut self, data: &[u8]) -> Result<()>;
-    /// Hands buffered bytes to the operating system: they survive the process, not the machine.
+    /// Writes buffered bytes to the operating system: they survive an end of the process, but not
+    /// of the machine.
     fn flush(&mut self) -> Result<()>;
     /// Flushes, then waits until the medium has the data, and the size as far as reads need it
     /// (`fdatasync`).

@@ -41,7 +41,7 @@ pub(crate) struct MemShared {
 }
 
 impl MemFs {
-    /// An empty one, with the directory "/".
+    /// Makes an empty file system with the directory "/".
     pub fn new() -> MemFs {
         MemFs::with_tree(MemTree::new(false), false)
     }

@@ -14,7 +14,7 @@ thread_local! {
     static SIMULATED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Fills `bytes`.
+/// Fills `bytes` with random bytes.
 #[cfg(shuttle)]
 pub fn fill(bytes: &mut [u8]) {
     let mut rng = fastrand::Rng::with_seed(SIMULATED.get());
@@ -22,7 +22,7 @@ pub fn fill(bytes: &mut [u8]) {
     SIMULATED.set(rng.get_seed());
 }
 
-/// Fills `bytes`.
+/// Fills `bytes` with random bytes.
 ///
 /// # Panics
 /// If the kernel has no randomness, which has not happened on Linux since 3.17.

@@ -1,8 +1,8 @@
 //! Deleted runs: where a table has nothing but deleted keys.
 //!
 //! In: a table's point entries in order. Out: for a user key, the stretch of deleted keys around
-//! it, so that a cursor seeks across instead of stepping. Esker's own meta block; RocksDB does not
-//! know the name and leaves it alone. Bytes: `docs/format/deleted-runs.md`.
+//! it, so that a cursor seeks behind it instead of stepping through it. Esker's own meta block;
+//! RocksDB ignores blocks of this name. Bytes: `docs/format/deleted-runs.md`.
 //!
 //!   key = first user key | (sequence << 8 | 0x00) u64        value = last user key  disjoint
 //!
@@ -78,7 +78,7 @@ impl DeletedRunBuilder {
         self.entries > 0 || value_type.is_point_deletion() && self.min_entries > 0
     }
 
-    /// The next entry. `is_older_version`: its user key is the last entry's, byte for byte.
+    /// Adds the next entry. `is_older_version`: its user key is the last entry's, byte for byte.
     pub fn add(
         &mut self,
         user_key: &[u8],
@@ -87,7 +87,7 @@ impl DeletedRunBuilder {
         is_older_version: bool,
     ) {
         if is_older_version {
-            // The newest version has decided.
+            // The key's newest version has decided whether the key is deleted.
             self.entries += u64::from(self.entries > 0);
             return;
         }
@@ -221,7 +221,7 @@ impl DeletedRuns {
         self.at(low).filter(|span| icmp.compare_user_keys(span.first, user_key).is_le())
     }
 
-    /// All of them, in order.
+    /// All deleted runs, in order.
     pub fn iter(&self) -> impl Iterator<Item = DeletedRun<'_>> {
         (0..self.spans.len()).filter_map(|index| self.at(index))
     }

@@ -118,8 +118,8 @@ pub fn internal_key(user_key: &[u8], sequence: SequenceNumber, value_type: Value
     out
 }
 
-/// The key with which to seek the newest version of `user_key` that is not newer than `sequence`.
-/// It sorts before all such versions.
+/// The key to seek to for the newest version of `user_key` at or before `sequence`. It sorts before
+/// all such versions.
 pub fn seek_key(user_key: &[u8], sequence: SequenceNumber) -> Vec<u8> {
     internal_key(user_key, sequence, ValueType::SEEK)
 }
@@ -156,7 +156,7 @@ struct Timestamps {
 }
 
 impl InternalKeyComparator {
-    /// Over this user-key order.
+    /// Makes the order of internal keys over this user-key order.
     pub fn new(user: ComparatorRef) -> InternalKeyComparator {
         let (order, timestamp_size) = (user.order(), user.timestamp_size());
         let timestamps = (timestamp_size > 0).then(|| {
@@ -325,7 +325,7 @@ impl LookupKey {
         }
     }
 
-    /// Sees versions up to and including `sequence`.
+    /// The target of a read that sees versions up to and including `sequence`.
     #[inline]
     pub fn new(user_key: &[u8], sequence: SequenceNumber) -> LookupKey {
         let trailer = pack(sequence, ValueType::SEEK).to_le_bytes();
@@ -354,7 +354,7 @@ impl LookupKey {
             Some(long) => long,
         }
     }
-    /// The newest sequence it sees.
+    /// The newest sequence number that the read sees.
     #[inline]
     pub fn sequence(&self) -> SequenceNumber {
         SequenceNumber(trailer(self.internal_key()) >> 8)

@@ -16,9 +16,9 @@
 //!  3. If a record fails its checks, the rest of its block is dropped: its size cannot be
 //!     trusted.
 //!
-//! [`LogWriter`] makes the bytes. [`LogReader`] classifies every part of a log ([`LogEvent`]) and
-//! decides nothing: [`crate::wal_recovery`] and [`next_strict`] decide what is tolerated. A reader
-//! of a log that is still being written keeps a [`LogMark`] behind the last whole record.
+//! [`LogWriter`] makes the bytes. [`LogReader`] classifies every part of a log ([`LogEvent`]), but
+//! does not judge damage: [`crate::wal_recovery`] and [`next_strict`] decide what is tolerated. A
+//! reader of a log that is still being written keeps a [`LogMark`] behind the last whole record.
 
 mod compressed;
 mod reader;

@@ -1,5 +1,5 @@
-//! Any bytes as a block of keys and values: every walk ends; and what it found, built anew, is
-//! found in every way.
+//! Any bytes as a block of keys and values: every walk ends. A block built of the entries found has
+//! them in every kind of walk and seek.
 
 use esker_format::block::{Block, BlockBuilder, BlockCursor, EntryShape};
 

@@ -1,7 +1,7 @@
 //! The directory of leaves: a sorted array that lookups read without a lock.
 //!
 //! In: a span. Out: the leaves it touches. A change replaces the whole array. A reader of a
-//! replaced array is safe: a leaf that was removed says so under its latch.
+//! replaced array is safe: under its latch, each leaf states whether it was removed.
 //!
 //! Invariants
 //!  1. Leaves lie side by side from Min to Max: `leaves[i]` ends where `leaves[i + 1]` starts, at

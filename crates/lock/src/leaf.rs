@@ -7,8 +7,8 @@
 //! under one latch for the whole family, wherever leaves end.
 //!
 //! Invariants
-//!  1. A leaf that has `moved` is empty and in no directory; a thread that finds it so looks the
-//!     directory up again.
+//!  1. A leaf that has `moved` is empty and in no directory; a thread that finds such a leaf looks
+//!     it up in the directory again.
 //!  2. Everything in a leaf lies between `lo` and `hi`; requests in its queue overlap them.
 //!  3. No thread sleeps with a latch, and none takes a latch while it holds a higher one.
 
@@ -95,7 +95,7 @@ pub(crate) struct Wakes {
 }
 
 impl LeafState {
-    /// Whether to split it, if it may hold `max_fragments` fragments.
+    /// Whether to split the leaf, if a leaf may have `max_fragments` fragments.
     #[inline]
     pub(crate) fn wants_split(&self, max_fragments: usize) -> bool {
         self.fragments.len() > max_fragments || self.contended.len() >= CONTENDED_LIMIT

@@ -1,7 +1,7 @@
 //! The lock manager: families, shared state, and reports.
 //!
-//! In: families are added and dropped, lockers are made. Out: locks (`locker.rs`), and dumps,
-//! waits, deadlocks and counters for people.
+//! In: calls that add and drop families and make lockers. Out: lockers (`locker.rs`); and dumps of
+//! locks, waits and deadlocks, and counters, for people.
 //!
 //! Invariants
 //!  1. A locker that takes or releases a lock without waiting writes one word of [`LockShared`] at

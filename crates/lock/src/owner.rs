@@ -26,7 +26,7 @@ const ACTIVE: u8 = 0;
 const COMMITTING: u8 = 1;
 const STOLEN: u8 = 2;
 
-/// Never expires.
+/// The expiry of an owner that never expires.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The shared half of a locker.
@@ -140,7 +140,7 @@ impl LockOwner {
         }
     }
 
-    /// The time from which on its locks may be stolen; never, while it commits.
+    /// The time from which on its locks may be stolen; [`NEVER`] while the owner commits.
     pub(crate) fn stealable_from(&self) -> u64 {
         match self.state.load(Ordering::Acquire) {
             ACTIVE => self.expires_at(),

@@ -187,7 +187,7 @@ impl Arena {
         sum
     }
 
-    /// Counts `change` in this thread's shard, and hands out `len` bytes from it.
+    /// Counts `change` in this thread's shard, and allocates `len` bytes from it.
     /// # Errors
     /// `Aborted` with `MemoryLimit` if the allocator has none; nothing was counted.
     #[inline]
@@ -207,7 +207,7 @@ impl Arena {
         Ok(place)
     }
 
-    /// Counts `change` without handing out memory.
+    /// Counts `change` without an allocation.
     pub(crate) fn count(&self, change: &ShardStats) {
         self.shards[thread_number() & (self.shards.len() - 1)].lock().stats.add(change);
     }
@@ -307,8 +307,8 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         for (block, layout) in self.blocks.get_mut().all.drain(..) {
-            // SAFETY: it came from `alloc` with this layout; every user of its memory borrowed the
-            // arena (invariant 1).
+            // SAFETY: the block came from `alloc` with this layout; every user of its memory
+            // borrowed the arena (invariant 1).
             unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
         }
     }

@@ -10,7 +10,7 @@
 //! Invariants
 //!  1. Each level is a list from left to right; the root is the leftmost node of the highest level.
 //!  2. A node whose separator is not yet in the level above is reached through its left neighbour.
-//!  3. The arena belongs to the tree: nodes and records live as long as it.
+//!  3. The tree owns the arena: nodes and records live as long as the tree.
 
 use crate::arena::Arena;
 use crate::node::{self, Guess, Node, NodeInsert};
@@ -47,8 +47,8 @@ pub(crate) struct Tree<const N: usize = WIDTH> {
     icmp: InternalKeyComparator,
 }
 
-// SAFETY: all shared words are atomics or behind latches; records and nodes are immutable otherwise
-// and owned by it.
+// SAFETY: all shared words are atomics or behind latches; otherwise records and nodes are
+// immutable, and the tree owns them.
 unsafe impl<const N: usize> Send for Tree<N> {}
 // SAFETY: readers and writers share nodes by atomics and latches (`node.rs`); the comparator is
 // `Send + Sync`.
@@ -196,7 +196,7 @@ impl<const N: usize> Tree<N> {
     }
 
     /// Visits, newest first, the versions of the target's user key from the target on, until
-    /// `visit` says no.
+    /// `visit` returns false.
     #[inline]
     pub(crate) fn visit_versions<'t>(&'t self, target: &Target<'_>, visit: impl FnMut(Record<'t>) -> bool) {
         if !self.is_empty() {

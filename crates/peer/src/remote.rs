@@ -37,7 +37,7 @@ pub fn open_and_compact(database: &Path, output: &Path, job: &[u8]) -> Result<Ve
     let result = call(api, |error| {
         let run = api.open_and_compact.expect(NEEDS_11);
         let job = (job.as_ptr().cast(), job.len());
-        // SAFETY: the strings end in NUL, the job's bytes are there, the overrides are live.
+        // SAFETY: the strings end in NUL, the job's bytes are readable, the overrides are live.
         unsafe { run(database.as_ptr(), output.as_ptr(), job.0, job.1, &raw mut len, overrides, error) }
     });
     // SAFETY: made above, and not used again.
@@ -79,8 +79,8 @@ impl RocksDb {
     }
 }
 
-/// Gives compactions of databases with these options to `worker`; `installed` gets the number of
-/// each installation's status.
+/// Lets `worker` run the compactions of databases with these options; `installed` gets the number
+/// of each installation's status.
 fn set_service(
     api: &'static Api,
     options: *mut Options,
@@ -95,7 +95,7 @@ fn set_service(
         let create = api.compactionservice_create.expect(NEEDS_11);
         create(state.cast(), destroy, schedule, name.as_ptr(), wait, None, on_installation)
     };
-    // SAFETY: both are live; the options take the service over.
+    // SAFETY: both are live; the options own the service from now on.
     unsafe { (api.options_set_compaction_service.expect(NEEDS_11))(options, service) };
 }
 
@@ -118,7 +118,7 @@ unsafe extern "C" fn schedule(
     job: *const c_char,
     job_len: usize,
 ) -> *mut ScheduleResponse {
-    // SAFETY: RocksDB hands the state back.
+    // SAFETY: RocksDB passes the state of `set_service`.
     let service = unsafe { service(state) };
     let mut len = 0;
     // SAFETY: the info is live during the call.
@@ -145,7 +145,7 @@ unsafe extern "C" fn wait(
     result: *mut *mut c_char,
     len: *mut usize,
 ) -> c_int {
-    // SAFETY: RocksDB hands the state back.
+    // SAFETY: RocksDB passes the state of `set_service`.
     let service = unsafe { service(state) };
     // SAFETY: RocksDB's strings end in NUL.
     let id = unsafe { CStr::from_ptr(id) }.to_string_lossy();
@@ -156,7 +156,7 @@ unsafe extern "C" fn wait(
     if memory.is_null() {
         return USE_LOCAL;
     }
-    // SAFETY: there are as many bytes at both.
+    // SAFETY: both places have `bytes.len()` bytes.
     unsafe { memory.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     // SAFETY: RocksDB gives a place for the pointer.
     unsafe { result.write(memory.cast()) };
@@ -166,6 +166,6 @@ unsafe extern "C" fn wait(
 }
 
 unsafe extern "C" fn on_installation(state: *mut c_void, _id: *const c_char, status: c_int) {
-    // SAFETY: RocksDB hands the state back.
+    // SAFETY: RocksDB passes the state of `set_service`.
     (unsafe { service(state) }.installed)(status);
 }

@@ -1,4 +1,4 @@
-//! Audits facts of a database that no answer shows: its files, properties and caches.
+//! Audits facts of a database that no read shows: its files, properties and caches.
 //!
 //! In: an open database whose background work is done, or the caches of a closed one. Out: counts
 //! of the checks, or the first fact that does not hold.

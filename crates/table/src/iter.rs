@@ -58,7 +58,7 @@ pub struct TableIter {
     /// The key with the file's sequence number, if all its entries share one.
     shown_key: Vec<u8>,
     upper_bound: Option<Vec<u8>>,
-    /// If set, the caller needs only keys with the prefix of this user key.
+    /// A user key: the caller needs only keys with its prefix. `None`: the caller needs all keys.
     wanted_prefix_of: Option<Vec<u8>>,
     error: Option<Error>,
 }
@@ -247,7 +247,7 @@ impl TableIter {
         Ok(())
     }
 
-    /// Ends a move: keeps the failure, or makes the key that is shown.
+    /// Ends a move: records the failure, or makes the key that is shown.
     #[inline]
     fn finish(&mut self, moved: Result<()>) {
         if let Err(e) = moved {

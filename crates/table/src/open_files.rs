@@ -32,7 +32,7 @@ const MANY: usize = 1024;
 /// See the head of this file.
 pub struct OpenFiles {
     files: Cache<OpenFile>,
-    /// `None` for no limit but the system's.
+    /// The limit; `None`: only the system's.
     capacity: Mutex<Option<usize>>,
     keeps_all: AtomicBool,
     /// Files that the process may keep open for as long as they exist.
@@ -96,7 +96,7 @@ impl OpenFiles {
         &self.tracer
     }
 
-    /// Says that another process owns the files, and may delete them. `follows`: the database
+    /// Records that another process owns the files, and may delete them. `follows`: the database
     /// catches up with that process now and then.
     pub fn set_other_owner(&self, follows: bool) {
         self.has_other_owner.store(true, Ordering::Relaxed);

@@ -70,7 +70,7 @@ pub enum OptimizeKeyCommonPrefix {
 pub enum IndexMode {
     /// Write and read RocksDB's index.
     StandardOnly,
-    /// Write both, read RocksDB's unless a read asks for the other.
+    /// Write both, read RocksDB's unless a read requests the other.
     #[default]
     StandardDefault,
     /// Write both, read the other.

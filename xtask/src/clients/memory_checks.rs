@@ -47,7 +47,7 @@ pub(super) fn valgrind(clients: &Clients, kept: &Path) -> Outcome {
 
 /// Runs `command` and looks for reports about the library.
 /// # Errors
-/// A report leads through the library · the program was killed by a signal, or gave up, as it does
+/// A report leads through the library · the program was killed by a signal, or aborted, as it does
 /// after a report of AddressSanitizer.
 fn expect_clean(what: &str, command: &mut Command) -> Outcome {
     let output = command.output().map_err(|error| format!("{what}: {error}"))?;
@@ -57,7 +57,7 @@ fn expect_clean(what: &str, command: &mut Command) -> Outcome {
     if let Some(first) = reports.first() {
         return Err(format!("{what}: {} reports, the first:\n{first}", reports.len()));
     }
-    // 99: reports that are not ours.
+    // Valgrind exits with 99 if it has any reports; only those about the library count.
     let is_ended = matches!(output.status.code(), Some(0 | 99));
     if is_ended { Ok(()) } else { Err(format!("{what}:\n{}", tail(&text, 60))) }
 }

@@ -6,7 +6,8 @@ use super::{SourceFile, Violation};
 /// Most lines of a file without an exception.
 const MAX_LINES: usize = 800;
 
-/// Paths of some machine. Each is written in two pieces, so that this file obeys its own rule.
+/// Beginnings of paths that exist on some machine only. Each is written in two pieces, so that this
+/// file obeys its own rule.
 const MACHINE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 
 /// Texts that may occur only in some places: the text, its places, and its substitute elsewhere.

@@ -46,7 +46,7 @@ const FINE: u32 = EXACT / 2;
 const LISTS: usize = (EXACT + FINE * 8) as usize;
 const WORDS: usize = LISTS / 64;
 
-/// Units (4 MiB) that may stay idle.
+/// Number of units of 4 MiB that may stay idle.
 const MOST_IDLE: usize = (4 << 20) / UNIT;
 
 /// The head of a piece.
@@ -65,7 +65,7 @@ struct Head {
 enum State {
     Taken,
     Free,
-    /// Free, and its whole pages went back to the operating system.
+    /// Free, and its whole pages were returned to the operating system.
     GivenBack,
 }
 
@@ -106,7 +106,7 @@ impl Place {
         unsafe { self.0.cast().as_ref() }
     }
 
-    /// REQUIRES: it is free, or about to be.
+    /// REQUIRES: the piece is free, or is about to be.
     fn links(&self) -> &Links {
         // SAFETY: a free piece has at least `UNIT - HEAD_BYTES` bytes, begins at a multiple of
         // `UNIT`, and only the arena refers to it.
@@ -252,8 +252,7 @@ impl BufferArena {
         Some((place.piece(), place.units() as usize * UNIT - HEAD_BYTES))
     }
 
-    /// Takes a piece back and joins it with its free neighbours. Returns regions that became
-    /// unused.
+    /// Frees a piece and joins it with its free neighbours. Returns regions that became unused.
     /// # Safety
     /// This arena allocated the piece, and nothing refers to it any more.
     pub(super) unsafe fn take_back(&mut self, start: NonNull<u8>) -> Vec<Region> {

@@ -32,7 +32,7 @@ const PAGE_BYTES: usize = 4096;
 /// A page for the generation alone: the kernel wipes all of it.
 #[repr(C, align(4096))]
 struct Page {
-    /// 0 until it is known.
+    /// The generation; 0 before it is known.
     generation: AtomicU64,
     _rest: [u8; PAGE_BYTES - size_of::<AtomicU64>()],
 }
@@ -84,7 +84,7 @@ fn begin() -> u64 {
     }
 }
 
-/// Has the kernel wipe the generation in each child.
+/// Makes the kernel wipe the generation in each child.
 #[cfg(target_os = "linux")]
 fn wipe_in_children() {
     let page = std::ptr::from_ref(&PAGE);
@@ -240,7 +240,7 @@ impl<T: fmt::Debug> fmt::Debug for PerProcess<T> {
 
 // SAFETY: it owns one value, which `drop` may drop on another thread.
 unsafe impl<T: Send> Send for PerProcess<T> {}
-// SAFETY: it hands out `&T` to all threads, and one thread may drop what another has made.
+// SAFETY: all threads get `&T` from it, and one thread may drop what another has made.
 unsafe impl<T: Send + Sync> Sync for PerProcess<T> {}
 
 /// A mutex of a static. A thread of the parent may hold it while this process is forked.

@@ -35,7 +35,7 @@ pub(super) struct ChargedCache<V: Send + Sync + 'static> {
     step: usize,
 }
 
-/// The bytes of an insert in progress; dropping it ends their count.
+/// The bytes of an insert in progress; they are counted until this is dropped.
 pub(super) struct Coming<'a> {
     coming: &'a AtomicUsize,
     bytes: usize,

@@ -12,7 +12,7 @@ use esker_base::{Error, Result};
 /// Division of one capacity between a cache and the tier below it: RocksDB's `TieredCacheOptions`.
 #[derive(Clone, Copy, Debug)]
 pub struct TieredCacheOptions {
-    /// Bytes of both together.
+    /// Capacity of cache and tier together, in bytes.
     pub total_capacity: usize,
     /// The tier's part, 0 to 1.
     pub compressed_secondary_ratio: f64,

@@ -115,8 +115,8 @@ pub(crate) enum ClockInsertOutcome<V> {
     Added(Handle<V>),
     /// The table had an entry with this key: this one.
     Found(Handle<V>),
-    /// The table had no place for the entry, or another thread erased it at once: it lives on
-    /// outside.
+    /// The table had no place for the entry, or another thread erased it at once: the entry lives
+    /// on outside the table.
     Detached(Handle<V>),
 }
 
@@ -268,13 +268,13 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         let hash = self.hash(&key);
         let homes_then = homes(hash, self.length());
         if let Some(other) = self.find(&key, &guard).and_then(|found| found.entry.pin()) {
-            // SAFETY: no place has ever named it.
+            // SAFETY: no place has ever named the entry.
             unsafe { CacheEntry::unlist(mine.address()) };
             return ClockInsertOutcome::Found(other);
         }
         let Some((reserved, is_spilled)) = self.reserve(hash, homes_then, evicted, &guard) else {
             mine.entry().kill();
-            // SAFETY: no place has ever named it.
+            // SAFETY: no place has ever named the entry.
             unsafe { CacheEntry::unlist(mine.address()) };
             return ClockInsertOutcome::Detached(mine);
         };
@@ -295,8 +295,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
         self.ledger.unlist(1);
         entry.kill();
-        // The entry was never confirmed, so this insert takes the spill back, whichever thread
-        // clears the place.
+        // The entry was never confirmed, so this insert undoes the count of spilled keys, whichever
+        // thread clears the place.
         if is_spilled {
             self.bucket(homes_then[0]).sub_spilled();
         }
@@ -379,7 +379,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         self.clear(found, ghost_of, guard);
     }
 
-    /// Takes the entry with this key out. True if there was one.
+    /// Removes the entry with this key. True if there was one.
     pub(crate) fn erase(&self, key: &CacheKey) -> bool {
         let guard = epoch::pin();
         let Some(found) = self.find(key, &guard) else { return false };
@@ -486,7 +486,7 @@ fn unlist_later<V: Send + Sync + 'static>(entry: NonNull<CacheEntry<V>>, guard: 
         // that were open then are dropped.
         unsafe { CacheEntry::unlist(entry) };
     };
-    // SAFETY: the closure owns a listing, and only the closure gives it back; the entry's value is
+    // SAFETY: the closure owns a listing, and only the closure releases it; the entry's value is
     // `Send + Sync + 'static` and may be dropped on any thread at any time.
     unsafe { guard.defer(release) };
 }

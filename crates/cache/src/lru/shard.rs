@@ -4,7 +4,7 @@
 //!  1. An index is in the table if and only if its slot holds an entry; then it is in exactly one
 //!     pool's list. Empty slots are chained from `free`.
 //!  2. `usage` is the sum of all charges; each pool's `usage` that of its entries.
-//!  3. Removed entries are handed to the caller, which drops them after the lock.
+//!  3. Removed entries are returned to the caller, which drops them after it has released the lock.
 
 use crate::contract::CachePriority;
 use crate::entry::{CacheEntry, Handle, Listed};
@@ -66,7 +66,7 @@ enum Pool {
 const POOLS: [Pool; 3] = [Pool::Bottom, Pool::Low, Pool::High];
 
 struct Slot<V> {
-    /// `None` in an empty slot.
+    /// The entry; `None` in an empty slot.
     entry: Option<Listed<V>>,
     newer: u32,
     /// The next older entry of the pool; in an empty slot, the next empty slot.

@@ -46,7 +46,7 @@ const NULL_MEANS_NONE: [(&str, &str); 27] = [
     ("rocksdb_column_family_metadata_options_set_end_key", "key"),
 ];
 
-/// Functions whose objects carry the error.
+/// Functions that store the error in their object.
 const HAVE_TESTS: [&str; 3] =
     ["rocksdb_iter_seek", "rocksdb_iter_seek_for_prev", "rocksdb_batched_multi_get_pinned_cf"];
 
@@ -117,7 +117,7 @@ struct Pointers([*const c_char; 2]);
 // SAFETY: the texts are constants.
 unsafe impl Sync for Pointers {}
 struct Slices([rocksdb_slice_t; 2]);
-// SAFETY: as for `Pointers`.
+// SAFETY: see `Pointers`.
 unsafe impl Sync for Slices {}
 static TEXTS: Pointers = Pointers([c"key".as_ptr(), c"value".as_ptr()]);
 static TEXT_AND_NULL: Pointers = Pointers([c"key".as_ptr(), null()]);
@@ -205,7 +205,7 @@ impl Fixture {
     }
 }
 
-/// Types that have NULL.
+/// Types with a value NULL.
 trait Null {
     const NULL: Self;
 }
@@ -279,7 +279,7 @@ arguments! {
     *mut c_void: |_f| null_mut();
 }
 
-/// Objects that a call does not look at before it looks at its arrays, and callbacks.
+/// Objects that a call does not read before its arrays; and callbacks.
 macro_rules! not_needed {
     ($($ty:ty,)*) => {$(
         impl FromFixture for $ty {
@@ -335,7 +335,7 @@ impl FromFixture for *const *const c_char {
     }
 }
 
-/// Answers that say nothing, NULL or 0.
+/// Empty results: NULL or 0.
 trait Answer {
     fn empty(self) -> bool;
 }

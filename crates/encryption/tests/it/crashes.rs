@@ -1,4 +1,5 @@
-//! Logs after a crash: all that was synced or flushed is there, and nothing else than was appended.
+//! Logs after a crash: they have everything that was synced or flushed, and nothing that was not
+//! appended.
 
 use super::support::{encrypted, pattern, read};
 use esker_env::{CrashChoices, CrashFs, FileSystem, WritableFile};
@@ -6,7 +7,7 @@ use std::path::Path;
 
 const LOG: &str = "/000004.log";
 
-/// A log that is being written, and how far it must survive.
+/// A log that is being written, and the length that must survive a crash.
 struct Written {
     file: Box<dyn WritableFile>,
     content: Vec<u8>,
@@ -62,7 +63,7 @@ fn check(disk: CrashFs, written: &Written, is_kill: bool, seed: u64) {
     let mut rest = there.iter().zip(&written.content).skip(least);
     assert!(rest.all(|(is, was)| is == was || *is == 0xFF && !is_kill), "seed {seed}");
     assert_eq!(fs.file_size(Path::new(LOG)).unwrap(), there.len() as u64);
-    // A writer goes on behind the end.
+    // A writer continues behind the end.
     let mut file = fs.reopen_writable_file(Path::new(LOG)).unwrap();
     assert_eq!(file.file_size(), there.len() as u64);
     file.append(b"more").unwrap();

@@ -44,8 +44,8 @@ fn no_plain_bytes_reach_the_disk() {
     }
 }
 
-/// A changed bit in a table: of a header slot, where the other slot helps, of the unused bytes of
-/// the header, or of a frame.
+/// A changed bit in a table: of a header slot, whose other copy is then read, of the unused bytes
+/// of the header, or of a frame.
 #[test]
 fn a_changed_bit_of_a_table_is_damage() {
     let (_, content, bytes) = table(2);
@@ -81,7 +81,7 @@ fn a_changed_bit_of_a_log_is_seen() {
         let wrong = there.iter().zip(&content).filter(|(a, b)| a != b);
         assert!(wrong.clone().all(|(a, _)| *a == 0xFF), "byte {at}");
         let is_seen = there.len() < content.len() || wrong.count() > 0;
-        // The unused bytes of the header and the padding of pages hold nothing.
+        // The unused bytes of the header and the padding of pages have no content.
         let is_frame = at >= PAGE && at % PAGE < PAGE - 40;
         assert!(is_seen || !is_frame, "byte {at}");
     }

@@ -2,8 +2,8 @@
 //!
 //! In: operations. Out: the operations that take long, fail, find the disk full, or read other
 //! bytes than were written. A spell of faults begins at some operation, concerns some kinds of
-//! operations or files, and ends after a number of operations or a time. Then the next one comes.
-//! [`super::FaultFs::clear_rules`] ends the schedule and heals its damage.
+//! operations or files, and ends after a number of operations or a time. Then the next spell
+//! begins. [`super::FaultFs::clear_rules`] ends the schedule and heals its damage.
 //!
 //! Damage changes only the bytes that a read returns, never the disk below. It occurs only in files
 //! with checksums (tables and blob files). Damage in a log would look like its torn end, and lose
@@ -63,7 +63,7 @@ struct Spell {
     room: Option<u64>,
 }
 
-/// Bytes that come back wrong.
+/// A change of the bytes that a read returns.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     /// A bit of the byte at this offset is flipped.
@@ -171,7 +171,7 @@ impl FaultSchedule {
         }
     }
 
-    /// A file of this many bytes was deleted.
+    /// Records the deletion of a file of this many bytes.
     pub(super) fn freed(&mut self, bytes: u64) {
         if let Some(Spell { room: Some(room), .. }) = &mut self.spell {
             *room += bytes;

@@ -132,7 +132,7 @@ fn is_in_memory(_fd: BorrowedFd<'_>) -> bool {
 pub(super) struct PosixRandomAccessFile {
     fd: OwnedFd,
     path: PathBuf,
-    /// Whether its file system lies in memory only; determined at the first question.
+    /// Whether its file system lies in memory only; determined at the first use.
     is_in_memory: OnceLock<bool>,
     _counted: DataFile,
 }
@@ -219,7 +219,7 @@ pub(super) struct PosixWritableFile {
 }
 
 impl PosixWritableFile {
-    /// A file whose appends go to `offset` and on.
+    /// A file that appends at `offset`.
     pub(super) fn new(fd: OwnedFd, path: &Path, offset: u64) -> PosixWritableFile {
         PosixWritableFile {
             fd: Some(fd),

@@ -163,7 +163,7 @@ fn trash_of_a_closed_database_stays() {
     manager.set_delete_rate_bytes_per_second(0);
     manager.wait_for_empty_trash();
     assert_eq!(scene.fs.children(Path::new("/db")).unwrap().len(), 2);
-    // As the next opening does it.
+    // Deletes trash as the next opening does.
     let trash = scene.dir.join("2.sst.trash");
     manager.set_delete_rate_bytes_per_second(1 << 20);
     manager.on_add_file(&trash, 1_000);

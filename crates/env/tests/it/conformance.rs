@@ -135,7 +135,7 @@ pub(crate) fn new_empties_and_reopen_continues(fs: Fs<'_>, dir: &Path) {
     assert_eq!(read(fs, &dir.join("fresh")), b"x");
 }
 
-/// Checks a reused file: the old bytes behind the new ones are there, or the file was emptied.
+/// Checks a reused file: it still has the old bytes behind the new ones, or was emptied.
 fn overwrites(there: &[u8], new: &[u8], old: &[u8]) {
     let behind = there.strip_prefix(new).expect("begins with the new bytes");
     assert!(behind.is_empty() || *behind == old[new.len().min(old.len())..]);

@@ -3,7 +3,7 @@
 //!
 //! In: a cursor over internal keys whose user keys end in timestamps, and all relevant range
 //! tombstones.
-//! Out: the entries that the sequence number sees and whose timestamps lie between the two, under
+//! Out: the entries visible at the sequence number whose timestamps lie between the two, under
 //! internal keys, newest first within a user key. Both directions, within bounds.
 //!
 //! Invariants
@@ -314,7 +314,7 @@ impl VersionsIter {
         self.iter.status()
     }
 
-    /// Whether an entry is one that is shown.
+    /// Whether an entry is to be shown.
     fn counts(&self, entry: &ParsedInternalKey<'_>) -> Result<bool> {
         if entry.user_key.len() < self.icmp.timestamp_size() {
             return Err(Error::corruption("a key is shorter than its timestamp"));

@@ -43,7 +43,7 @@ impl Transaction {
     /// timestamps. A commit that writes to one needs it. May be set again, also for a prepared
     /// transaction; `u64::MAX` means none.
     ///
-    /// Keys end in it, as eight little-endian bytes.
+    /// Keys then end in the timestamp, as eight little-endian bytes.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -182,7 +182,7 @@ impl Transaction {
     }
 
     /// Whether `key` of a family with timestamps was written since the snapshot, or at a timestamp
-    /// newer than the one read.
+    /// newer than that of the version read.
     pub(super) fn timestamped_conflict(
         &self,
         core: &PessimisticCore,

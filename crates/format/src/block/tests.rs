@@ -64,7 +64,7 @@ fn build_separated(entries: &[(Vec<u8>, Vec<u8>)], interval: usize) -> Block {
     Block::parse(bytes).unwrap()
 }
 
-/// Walks `block` at random beside a plain index into `entries`.
+/// Walks `block` at random, and compares each step with an index into `entries`.
 fn walk(block: &Block, entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng, steps: usize) {
     let mut cursor = BlockCursor::new();
     let mut run = DecodedRun::default();
@@ -139,7 +139,7 @@ fn decode(
     } else if forward {
         assert!(count >= 2.min(entries.len() - i) && first + count <= entries.len());
     } else {
-        // A long interval decodes nothing, unless many entries are wanted.
+        // In a long interval nothing is decoded unless many entries are wanted.
         assert!(count != 1 || i == 0, "a backward run decodes the entries before the current one");
     }
     (count > 0).then_some(first)

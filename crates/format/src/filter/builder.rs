@@ -101,7 +101,7 @@ impl FilterBitsBuilder {
         self.kind
     }
 
-    /// Adds a key or a prefix, if only one of the two is filtered, or if the key has no prefix.
+    /// Adds a key or a prefix; for filters of one of the two only, and for keys without a prefix.
     #[inline]
     pub fn add_key(&mut self, key: &[u8]) {
         match &mut self.collected {

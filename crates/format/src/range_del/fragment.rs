@@ -84,7 +84,7 @@ pub struct FragmentedRangeTombstones {
 }
 
 impl FragmentedRangeTombstones {
-    /// None.
+    /// No tombstones.
     pub fn empty() -> FragmentedRangeTombstones {
         FragmentedRangeTombstones::default()
     }
@@ -292,7 +292,7 @@ impl FragmentedRangeTombstones {
             .any(|i| self.covered_from(i) <= snapshot)
     }
 
-    /// Number of boundaries at or before `key`. There are some.
+    /// Number of boundaries at or before `key`. REQUIRES: there are boundaries.
     #[inline]
     fn boundaries_up_to(&self, key: &[u8], icmp: &InternalKeyComparator) -> usize {
         let count = self.key_ends.len() - 1;

@@ -51,7 +51,7 @@ pub enum Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// The kind of its record.
+    /// The kind of the query's record.
     pub fn kind(&self) -> TraceKind {
         match self {
             Query::Write(_) => TraceKind::Write,

@@ -522,7 +522,7 @@ impl esker_base::comparator::Comparator for UnstableComparator {
     }
 }
 
-/// Withdraws a request, or takes its grant.
+/// Withdraws a request, or accepts its grant.
 fn end_waiting(locker: &mut Locker, waiter: &crate::wait::Waiter) {
     if waiter.family.withdraw(waiter) {
         return;

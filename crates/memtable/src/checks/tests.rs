@@ -48,7 +48,7 @@ fn flip(mem: &MemTable, n: u64, back: isize) {
     let end = record.key_value().1.as_ptr_range().end as isize - record.as_ptr() as isize;
     // SAFETY: within the record and its checksum.
     let byte = unsafe { record.as_ptr().offset(end - back) };
-    // SAFETY: no other thread looks at it now.
+    // SAFETY: no other thread reads the record now.
     unsafe { *byte ^= 0x10 };
 }
 

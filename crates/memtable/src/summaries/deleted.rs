@@ -15,8 +15,8 @@
 //! `until` of its leaf, and then of the nodes above. Nothing else has to change.
 //!
 //! A leaf whose live keys are deleted one by one is checked after as many deletions as it had live
-//! keys. A node above is checked after as many of its nodes have died. So a deletion pays for
-//! checking about one record. A writer into a leaf that is not dead pays for one comparison.
+//! keys. A node above is checked after as many of its nodes have died. So each deletion costs the
+//! check of about one record. A write into a leaf that is not dead costs one comparison.
 //!
 //! A node above also keeps a statement for each child: about the range from the child's start to
 //! the start of the next child that the node knows. So a reader that moves along a level fetches
@@ -27,8 +27,8 @@
 //!     neighbour's first, at all published snapshots. It stays true. The range only shrinks, and a
 //!     node that is split off states no more. So a reader first reads the statement and then
 //!     `next`: the statement holds up to that node.
-//!  2. A node above states no more than the nodes below it. Its words are made and lowered under
-//!     its latch, from theirs.
+//!  2. A node above states no more than the nodes below it. Its words are computed and lowered
+//!     under its latch, from the words of the nodes below.
 //!     - A writer that lowers `until` of a node visits the nodes above it afterwards, before it is
 //!       published.
 //!     - It takes the path to its own record. If a node below was split meanwhile, both halves may

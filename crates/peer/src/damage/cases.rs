@@ -17,7 +17,7 @@ pub(super) enum Damage {
     Zero { file: String, from: usize, to: usize },
     /// The file ends here.
     Cut { file: String, len: usize },
-    /// There is no such file.
+    /// The file is missing.
     Missing { file: String },
     /// The bytes of two files are exchanged.
     Swapped { one: String, other: String },
@@ -164,7 +164,7 @@ impl Damage {
         self.files().iter().any(|name| is_log(name))
     }
 
-    /// Whether only a checksum finds it.
+    /// Whether only a checksum reveals the damage.
     pub(super) fn is_blind(&self) -> bool {
         matches!(self, Damage::Flip { .. } | Damage::Zero { .. })
     }

@@ -15,7 +15,7 @@ pub(super) struct Axis {
     pub(super) unit: u64,
     /// Options that it needs.
     pub(super) options: fn(&mut Options, u64),
-    /// Makes `n` of it.
+    /// Makes `n` things of this kind.
     pub(super) grow: fn(&mut GrowthSubject, u64) -> Result<()>,
 }
 

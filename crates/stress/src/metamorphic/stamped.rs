@@ -3,7 +3,7 @@
 //! Invariants
 //!  1. The bytes of a timestamp are an option: each set of options draws a format, and the answers
 //!     are the same.
-//!  2. Writes come with ascending timestamps, and no read is at one before `low`.
+//!  2. Writes have ascending timestamps, and no read has a timestamp before `low`.
 
 use super::ops::{Bytes, FAMILIES, ScriptWrite};
 use super::run::{Run, all_of};

@@ -4,7 +4,7 @@
 //!
 //! Order of the attempts, from the most certain to the least:
 //! 1. The footer leads to a meta index whose checksum holds.
-//! 2. It does with one bit of the footer flipped back.
+//! 2. The footer does so after one of its bits is flipped back.
 //! 3. The footer states the checksums of the blocks, and the meta index is damaged or lost.
 //! 4. The footer is lost, and the first data blocks tell how checksums are made.
 //!
@@ -33,7 +33,7 @@ use esker_format::trailer::{BlockGuard, ChecksumType, TRAILER_BYTES};
 const MOST_META_BYTES: u64 = 64 << 10;
 
 impl TableSalvage {
-    /// Opens the table in `file`, whatever of it is readable.
+    /// Opens the table in `file`, even if only parts of it are readable.
     /// # Errors
     /// `Corruption`: no part of the file tells how its checksums are made · `NotSupported`: another
     /// kind of table, or one of a newer format · `IoError`.
@@ -56,7 +56,7 @@ fn open(file: Arc<dyn RandomAccessFile>, file_size: u64) -> Result<TableSalvage>
     let parsed = Footer::parse(&bytes, file_size);
     let mut budget = MOST_HASHED_BYTES;
     let mut damaged = Vec::new();
-    // The candidate comes first whose meta index is whole.
+    // A candidate whose meta index is whole comes first.
     if let Ok(footer) = parsed
         && let Ok((meta, None)) = read_meta_index(&source_of(footer), footer, file_size, &mut budget)
     {

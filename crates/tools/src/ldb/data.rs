@@ -96,7 +96,7 @@ fn write(
     Ok(writeln!(out, "OK")?)
 }
 
-/// Splits a value of a database with TTL into the user's value and its time of writing.
+/// Splits a value of a database with TTL into the user's value and the time of its write.
 pub(super) fn without_time(stored: &[u8]) -> CommandOutcome<(&[u8], u32)> {
     match stored.split_last_chunk::<4>() {
         Some((value, time)) => Ok((value, u32::from_le_bytes(*time))),

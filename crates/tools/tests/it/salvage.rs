@@ -82,7 +82,8 @@ fn a_plain_repair_says_which_table_it_drops_and_fails() {
     let name = table.file_name().unwrap().to_str().unwrap();
     assert!(done.out.contains(&format!("lost: table {name}: ")) && !done.out.contains("OK"), "{done:?}");
     assert!(done.err.contains("--salvage"), "{done:?}");
-    // As the message says: the table goes back, and its readable blocks come into the database.
+    // Follows the message: moves the table back, so that its readable blocks are added to the
+    // database.
     std::fs::rename(db.join("lost").join(name), &table).unwrap();
     let done = ldb(&db, &["repair", "--salvage"]);
     assert!(done.out.contains("entries kept in"), "{done:?}");

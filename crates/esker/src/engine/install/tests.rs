@@ -81,7 +81,7 @@ fn install(db: &Db, edit: VersionEdit) -> Looks {
     let versions = manifest.log_and_apply(vec![edit], LogOptions::default()).unwrap();
     for file in versions[0].1.new_files() {
         let (entries, raw_value_bytes) = (file.file_size / 1000, file.file_size);
-        // Nothing in the last level can be dropped, or it would be due.
+        // The last level has no entries that can be dropped; otherwise it would be due.
         let deletions = if file.level() == Some(6) { 0 } else { entries * 51 / 100 };
         file.set_stats(FileStats { entries, deletions, raw_value_bytes, ..FileStats::default() });
     }
@@ -146,7 +146,8 @@ fn no_thread_walks_over_files_under_the_db_mutex() {
     }
 }
 
-/// An entry that is newer than every present and future reader hides nothing yet.
+/// An entry hides nothing yet if its sequence number is newer than that of every reader, present or
+/// next.
 #[test]
 fn the_oldest_reader_is_a_live_snapshot_or_the_next_to_come() {
     let mut options = Options::default();

@@ -1,4 +1,4 @@
-//! Finishes the keys of a batch that have to wait for files.
+//! Finishes those keys of a batch that need reads of files.
 //!
 //! In: a held super version and suspended keys, each with its position. Out: their answers. The
 //! search goes level by level, in level 0 file by file. It plans the files of the level's open keys
@@ -21,8 +21,8 @@ use esker_base::Error;
 use esker_format::key::{LookupKey, ParsedInternalKey};
 use esker_table::{BatchVisitor, LookupPlan, Missing, TableValue, read_plans};
 
-/// Gives `settle` the answer for each of `keys` (by its number), once. `suspended` gives the
-/// progress of each key. The keys ascend and differ.
+/// Calls `settle` once for each of `keys`, with the key's number and its answer. `suspended` gives
+/// the progress of each key. The keys ascend and differ.
 #[cold]
 pub(crate) fn resume_multi_get(
     super_version: &SuperVersion,

@@ -1,4 +1,4 @@
-//! Keys compared, and where they differ.
+//! Compares keys, and finds the byte at which they differ.
 
 use super::super::common_prefix;
 use crate::key;
@@ -30,8 +30,8 @@ pub(super) fn smaller_behind(suffix: &[u8], target: &[u8], at: usize) -> Option<
     (user_suffix.get(common)? < rest.get(common)?).then_some(at + common)
 }
 
-/// The order of the internal key `target` and all keys that begin with `prefix`: equal if its user
-/// key does so, too.
+/// The order of the internal key `target` and all keys that begin with `prefix`: `Equal` if the
+/// user key of `target` begins with it, too.
 #[inline]
 pub(super) fn compare_prefix(prefix: &[u8], target: &[u8]) -> Ordering {
     let user_key = key::user_key(target);
