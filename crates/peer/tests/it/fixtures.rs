@@ -272,8 +272,8 @@ fn supported(fixture: &Fixture) -> Row {
 
 #[test]
 fn golden_databases_open_and_go_back() {
-    let fixtures = fixture::all(&["v7_8_", "v11_8_", "v11_9_"]);
-    assert!(fixtures.len() >= 105, "only {} golden databases", fixtures.len());
+    let fixtures = fixture::all(&["v7_8_", "v11_8_", "v11_9_", "v11_12_"]);
+    assert!(fixtures.len() >= 155, "only {} golden databases", fixtures.len());
     let mut table = format!(
         "{:<26} {:<11} {:<11} {:<11} {:<11}\n",
         "fixture", "read-only", "read-write", "7.8.3 reads", "11.8.1 reads"
