@@ -2,6 +2,7 @@
 
 use crate::file_key::{FileKey, Front, fill_random, read_header, wrap};
 use crate::keys::{KEY_BYTES, KeyProvider, Keyring};
+use crate::names::names_of_inner;
 use crate::policy::{Class, EncryptionPolicy, is_wal};
 use crate::reader::{FRONT, FramePlace, FrameReader, PAGE};
 use crate::writer::{ContentBefore, EncryptedWritableFile, MakeHeader, WriterParts};
@@ -142,8 +143,7 @@ impl EncryptedFs {
     ) -> Result<Box<dyn WritableFile>> {
         let kind = match self.class(name) {
             Class::Clear => return Ok(inner),
-            Class::Log => EncryptedKind::Log,
-            Class::Whole => EncryptedKind::Whole,
+            Class::Encrypted(kind) => kind,
         };
         let mut key = [0; KEY_BYTES];
         fill_random(&mut key)?;
@@ -337,6 +337,7 @@ impl EncryptedFs {
 }
 
 impl FileSystem for EncryptedFs {
+    names_of_inner!();
     fn new_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
         self.sequential(self.0.inner.new_random_access_file(path)?)
     }
@@ -359,7 +360,9 @@ impl FileSystem for EncryptedFs {
             Probe::Clear => Ok(inner),
             Probe::Empty => self.new_file(path, inner),
             // A crash tore the header, so there are no frames.
-            Probe::Key(_, EncryptedKind::Log) if inner.file_size() < PAGE => self.new_file(path, inner),
+            Probe::Key(_, kind) if kind != EncryptedKind::Whole && inner.file_size() < PAGE => {
+                self.new_file(path, inner)
+            }
             Probe::Key(key, kind) => {
                 let end = FrameReader::new(file, FileKey::new(&key), kind)?.find_end()?;
                 self.writer(path, inner, (&key, kind), (None, end))
@@ -384,62 +387,17 @@ impl FileSystem for EncryptedFs {
         inner.truncate(0)?;
         self.new_file(new, inner)
     }
-    fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
-        self.0.inner.new_directory(path)
-    }
-    fn file_exists(&self, path: &Path) -> Result<bool> {
-        self.0.inner.file_exists(path)
-    }
-    fn children(&self, dir: &Path) -> Result<Vec<String>> {
-        self.0.inner.children(dir)
-    }
-    fn delete_file(&self, path: &Path) -> Result<()> {
-        self.0.inner.delete_file(path)
-    }
-    fn create_dir_if_missing(&self, path: &Path) -> Result<()> {
-        self.0.inner.create_dir_if_missing(path)
-    }
-    fn delete_dir(&self, path: &Path) -> Result<()> {
-        self.0.inner.delete_dir(path)
-    }
     fn file_size(&self, path: &Path) -> Result<u64> {
         match self.0.inner.file_size(path)? {
             0 => Ok(0),
             _ => self.random_access(self.0.inner.new_random_access_file(path)?)?.size(),
         }
     }
-    fn link_count(&self, path: &Path) -> Result<u64> {
-        self.0.inner.link_count(path)
-    }
-    fn modification_time(&self, path: &Path) -> Result<u64> {
-        self.0.inner.modification_time(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.0.inner.rename(from, to)
-    }
-    fn link_file(&self, existing: &Path, new: &Path) -> Result<()> {
-        self.0.inner.link_file(existing, new)
-    }
     /// Checks first that the keys open the databases in these directories.
     fn hold_directories(&self, paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {
         paths.iter().try_for_each(|dir| self.check_key(dir))?;
         let held = self.0.inner.hold_directories(paths)?;
         Ok(held.map(|inner| -> Arc<dyn FileSystem> { Arc::new(self.with_inner(inner)) }))
-    }
-    fn hold_also(&self, paths: &[&Path]) -> Result<()> {
-        self.0.inner.hold_also(paths)
-    }
-    fn check_may_change(&self, path: &Path) -> Result<()> {
-        self.0.inner.check_may_change(path)
-    }
-    fn lock_file(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.0.inner.lock_file(path)
-    }
-    fn absolute_path(&self, path: &Path) -> Result<PathBuf> {
-        self.0.inner.absolute_path(path)
-    }
-    fn free_space(&self, path: &Path) -> Result<u64> {
-        self.0.inner.free_space(path)
     }
     /// Cuts the content. A crash may lose up to a page of content before the cut.
     fn truncate(&self, path: &Path, size: u64) -> Result<()> {

@@ -18,9 +18,11 @@
 #![warn(missing_docs)]
 
 pub mod convert;
+pub mod ctr;
 mod file_key;
 pub mod fs;
 pub mod keys;
+mod names;
 pub mod policy;
 mod reader;
 mod writer;
@@ -29,6 +31,7 @@ mod writer;
 pub const CONVERSION_MARKER: &str = "ENCRYPTION-CONVERSION";
 
 pub use convert::{ConversionReport, decrypt_directories, encrypt_directories, rekey_directories};
+pub use ctr::{BlockCipher, CtrFs, Rot13};
 pub use fs::EncryptedFs;
 pub use keys::{KeyCallback, KeyFile, KeyProvider, KeyVariable, MasterKey, MasterKeyId};
 pub use policy::EncryptionPolicy;

@@ -1,5 +1,6 @@
 //! The choice of the files that are encrypted, by their names.
 
+use esker_format::encryption::EncryptedKind;
 use std::path::Path;
 
 /// The files that are encrypted beside those with users' data, and the strictness of readers.
@@ -20,10 +21,8 @@ pub struct EncryptionPolicy {
 pub(crate) enum Class {
     /// Not encrypted.
     Clear,
-    /// Encrypted; may end with a torn frame.
-    Log,
-    /// Encrypted; ends with an end mark.
-    Whole,
+    /// Encrypted by the rules of this kind.
+    Encrypted(EncryptedKind),
 }
 
 impl EncryptionPolicy {
@@ -40,10 +39,12 @@ impl EncryptionPolicy {
             || is_info_log && !self.encrypt_info_log;
         if is_clear {
             Class::Clear
-        } else if is_wal(path) || name.starts_with("MANIFEST-") || is_info_log {
-            Class::Log
+        } else if is_wal(path) || is_info_log {
+            Class::Encrypted(EncryptedKind::Log)
+        } else if name.starts_with("MANIFEST-") {
+            Class::Encrypted(EncryptedKind::StrictLog)
         } else {
-            Class::Whole
+            Class::Encrypted(EncryptedKind::Whole)
         }
     }
 }
@@ -59,22 +60,25 @@ mod tests {
 
     #[test]
     fn names_give_the_treatment() {
+        const WHOLE: Class = Class::Encrypted(EncryptedKind::Whole);
+        const LOG: Class = Class::Encrypted(EncryptedKind::Log);
+        const STRICT: Class = Class::Encrypted(EncryptedKind::StrictLog);
         let policy = EncryptionPolicy::default();
         let all = EncryptionPolicy { encrypt_options: true, encrypt_info_log: true, accept_plaintext: false };
         for (name, some, most) in [
             ("CURRENT", Class::Clear, Class::Clear),
             ("IDENTITY", Class::Clear, Class::Clear),
             ("000005.dbtmp", Class::Clear, Class::Clear),
-            ("OPTIONS-000007", Class::Clear, Class::Whole),
-            ("OPTIONS-000007.dbtmp", Class::Clear, Class::Whole),
-            ("LOG", Class::Clear, Class::Log),
-            ("LOG.old.1234", Class::Clear, Class::Log),
-            ("data_db_LOG", Class::Clear, Class::Log),
-            ("MANIFEST-000005", Class::Log, Class::Log),
-            ("000004.log", Class::Log, Class::Log),
-            ("000012.sst", Class::Whole, Class::Whole),
-            ("000012.blob", Class::Whole, Class::Whole),
-            ("trace", Class::Whole, Class::Whole),
+            ("OPTIONS-000007", Class::Clear, WHOLE),
+            ("OPTIONS-000007.dbtmp", Class::Clear, WHOLE),
+            ("LOG", Class::Clear, LOG),
+            ("LOG.old.1234", Class::Clear, LOG),
+            ("data_db_LOG", Class::Clear, LOG),
+            ("MANIFEST-000005", STRICT, STRICT),
+            ("000004.log", LOG, LOG),
+            ("000012.sst", WHOLE, WHOLE),
+            ("000012.blob", WHOLE, WHOLE),
+            ("trace", WHOLE, WHOLE),
         ] {
             assert_eq!((policy.class(Path::new(name)), all.class(Path::new(name))), (some, most), "{name}");
         }

@@ -160,9 +160,16 @@ impl FrameReader {
                     let content = head.offset + u64::from(head.len);
                     end = Some(FramePlace { physical: page * PAGE + at as u64, content });
                 }
-                if let Some(end) = end {
-                    return Ok(end);
+                match end {
+                    Some(end) if self.kind == EncryptedKind::Log || self.is_torn(memory, end)? => {
+                        return Ok(end);
+                    }
+                    Some(end) => return Err(self.damaged(end.physical)),
+                    None => {}
                 }
+            }
+            if self.kind == EncryptedKind::StrictLog && !self.is_torn(memory, FRONT)? {
+                return Err(self.damaged(PAGE));
             }
             if self.kind == EncryptedKind::Whole { Err(self.cut_off()) } else { Ok(FRONT) }
         })
@@ -214,7 +221,7 @@ impl FrameReader {
     /// # Errors
     /// `Corruption` naming file and offset, unless the file is a log · `IoError`.
     pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        if self.kind == EncryptedKind::Log {
+        if self.kind != EncryptedKind::Whole {
             return self.read_log_at(offset, buf);
         }
         let mut content = self.content.load(Ordering::Acquire);
@@ -321,6 +328,42 @@ impl FrameReader {
         Some((head, copied))
     }
 
+    /// Whether a crash may have left the bytes behind this place: zeros, or a frame that the end of
+    /// the file cuts.
+    fn is_torn(&self, memory: &mut Pages, end: FramePlace) -> Result<bool> {
+        let mut at = next_frame(end.physical);
+        let left = self.inner.size()?.saturating_sub(at);
+        memory.load(&*self.inner, at, MOST_PAGES)?;
+        let head = FrameHead::decode(memory.rest_of_page(at));
+        let is_short = |head: &FrameHead| head.offset == end.content && head.frame_bytes() as u64 > left;
+        if left < HEAD_BYTES as u64 {
+            return Ok(true);
+        }
+        if let Some(head) = head.filter(is_short) {
+            let is_whole = self.has_other_length(memory.rest_of_page(at), head);
+            return Ok(!is_whole && self.find_frame(memory, end)?.is_none());
+        }
+        while memory.has(at) {
+            if memory.rest_of_page(at).iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            at = (at / PAGE + 1) * PAGE;
+            if !memory.has(at) {
+                memory.load(&*self.inner, at, MOST_PAGES)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the bytes are a whole frame whose length was changed.
+    fn has_other_length(&self, bytes: &[u8], head: FrameHead) -> bool {
+        let Some(len) = bytes.len().checked_sub(FRAME_OVERHEAD) else { return false };
+        let head = FrameHead { len: len as u16, ..head };
+        let mut frame = bytes.to_vec();
+        frame[..HEAD_BYTES].copy_from_slice(&head.encode());
+        self.key.open(&mut frame).is_some()
+    }
+
     /// Continues where no authentic frame was read. If a second read finds a frame at the same
     /// place, it continues there; in a log, at the next authentic frame. `None` at the end of a
     /// log.
@@ -334,6 +377,8 @@ impl FrameReader {
             if next.is_none() {
                 return Ok(None);
             }
+        } else if self.kind == EncryptedKind::StrictLog && self.is_torn(memory, at)? {
+            return Ok(None);
         } else {
             self.inner.read_anew(at.physical, PAGE);
         }

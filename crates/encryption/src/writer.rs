@@ -104,7 +104,7 @@ impl EncryptedWritableFile {
         }
         let Some(make) = self.header.take() else { return Ok(()) };
         let written = make(self.kind).and_then(|header| {
-            let is_log = self.kind == EncryptedKind::Log;
+            let is_log = self.kind != EncryptedKind::Whole;
             let inner = self.inner()?;
             if inner.file_size() > 0 {
                 inner.truncate(0)?;
@@ -231,10 +231,10 @@ impl WritableFile for EncryptedWritableFile {
     }
 
     fn append_in_place(&mut self, block: u64) -> Result<()> {
-        if self.header.is_some() {
+        if self.header.is_some() && self.kind == EncryptedKind::Whole {
             self.kind = EncryptedKind::Log;
         }
-        if self.kind != EncryptedKind::Log || !block.is_multiple_of(PAGE) {
+        if self.kind == EncryptedKind::Whole || !block.is_multiple_of(PAGE) {
             return Ok(());
         }
         self.write_all()?;

@@ -65,8 +65,12 @@ const EMPTY: u64 = MOST_OFFSET + 1;
 pub enum EncryptedKind {
     /// The file ends with a frame that has the end mark; any other end is damage.
     Whole = 0,
-    /// The file ends behind its last readable frame, as a log does after a crash.
+    /// The file ends behind its last authentic frame, as a WAL does after a crash. Lost content
+    /// with authentic frames behind it reads as bytes 0xFF.
     Log = 1,
+    /// The file may end within a frame or with zeros, as a MANIFEST does after a crash. Any other
+    /// end is damage.
+    StrictLog = 2,
 }
 
 /// A slot: the key of the file, wrapped under a master key.
@@ -142,6 +146,7 @@ impl HeaderSlot {
         let kind = match fields {
             [VERSION, AES_256_GCM, 0, 0, 0, 0, 0, 0, ..] => EncryptedKind::Whole,
             [VERSION, AES_256_GCM, 1, 0, 0, 0, 0, 0, ..] => EncryptedKind::Log,
+            [VERSION, AES_256_GCM, 2, 0, 0, 0, 0, 0, ..] => EncryptedKind::StrictLog,
             [version, cipher, kind, ..] => {
                 let what = format!("encrypted file of version {version}, cipher {cipher}, kind {kind}");
                 return Err(Error::not_supported(what));

@@ -172,3 +172,31 @@ fn a_wrong_key_names_file_and_place() {
     assert!(message.contains(&name(1)), "{message}");
     assert!(message.ends_with(&format!("but the key callback gives {}, {}", name(2), name(3))), "{message}");
 }
+
+/// A MANIFEST may end within a frame or with zeros. A changed bit is damage, also in its last
+/// frame.
+#[test]
+fn a_changed_bit_of_a_manifest_is_damage() {
+    const MANIFEST: &str = "/MANIFEST-000005";
+    let disk = MemFs::new();
+    let pieces: [&[u8]; 3] = [b"first", &[7; 5000], b"third"];
+    write_pieces(&encrypted(disk.clone()), Path::new(MANIFEST), &pieces);
+    let (content, bytes) = (pieces.concat(), raw(&disk, Path::new(MANIFEST)));
+    for at in PAGE..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        match content_of(MANIFEST, &damaged) {
+            Err(e) => assert_eq!(e.kind(), ErrorKind::Corruption, "byte {at}: {e}"),
+            // Padding holds nothing.
+            Ok(there) => assert!(there == content && at % PAGE > PAGE - 40, "byte {at}"),
+        }
+    }
+    for cut in 1..37 {
+        let there = content_of(MANIFEST, &bytes[..bytes.len() - cut]).unwrap();
+        assert!(there == content[..content.len() - 5], "{cut}");
+    }
+    let zeros = [&bytes[..], &[0; 9000]].concat();
+    assert!(content_of(MANIFEST, &zeros).unwrap() == content);
+    let garbage = [&bytes[..], &pattern(9000, 4)].concat();
+    is_damage(content_of(MANIFEST, &garbage), MANIFEST);
+}

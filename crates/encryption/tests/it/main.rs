@@ -6,6 +6,7 @@ mod conformance;
 mod convert;
 mod crashes;
 mod damage;
+mod engine;
 mod keys;
 mod support;
 mod systems;

@@ -3,7 +3,9 @@
 use super::conformance::{self as cases, with_all_cases, with_cases_of_files};
 use super::support::encrypted;
 use super::temp_dir::TempDir;
+use esker_encryption::{CtrFs, Rot13};
 use esker_env::{CrashFs, FileSystem, MemFs, PosixFileSystem};
+use std::sync::Arc;
 
 macro_rules! conformance {
     ($($case:ident),* $(,)?) => {
@@ -29,3 +31,21 @@ macro_rules! conformance {
 }
 
 with_all_cases!(conformance);
+
+/// Files of RocksDB's `EncryptedEnv`.
+fn rocksdbs(inner: impl FileSystem + 'static) -> CtrFs {
+    CtrFs::new(Arc::new(inner), Arc::new(Rot13 { block_bytes: 32 })).unwrap()
+}
+
+macro_rules! rocksdb_conformance {
+    ($($case:ident),* $(,)?) => {
+        mod rocksdb {
+            $(#[test] fn $case() {
+                let dir = super::TempDir::new();
+                super::cases::$case(&super::rocksdbs(super::PosixFileSystem), dir.path());
+            })*
+        }
+    };
+}
+
+with_all_cases!(rocksdb_conformance);

@@ -11,6 +11,7 @@ mod blobs;
 mod compat;
 mod damage;
 mod deleted_runs;
+mod encrypted;
 mod entities;
 mod error_texts;
 mod export;
