@@ -55,6 +55,9 @@ pub struct CrashParameters {
     pub max_batches: u32,
     /// Let the disk be slow, and fail or damage some reads.
     pub trouble: bool,
+    /// Encrypt the files.
+    #[cfg(feature = "encryption")]
+    pub encrypted: bool,
 }
 
 /// Counts of a campaign.
@@ -211,6 +214,10 @@ fn run_one(
     let mut load = Load::random(seed, &mut rng, given, place, parameters.brief);
     load.limit_batches(parameters.max_batches);
     load.trouble = parameters.trouble;
+    #[cfg(feature = "encryption")]
+    {
+        load.encrypted = parameters.encrypted;
+    }
     let stamps = load.stamps;
     let base = base.unwrap_or_else(|| Base { disk: CrashFs::new(), contents: load.empty_contents(), stamps });
     let (points, history, trace) = crash_points(&load, base, parameters.brief, &mut rng)?;
@@ -254,7 +261,7 @@ fn crash_points(
         fs.set_schedule(FaultSchedule::slow(rng.u64(..), disk_clock()));
     }
     fs.on_op(catcher(base.disk.clone(), floors.clone(), caught.clone(), brief, rng.fork()));
-    let history = load.run(env_over(fs.clone()), base.contents, &floors, rng)?;
+    let history = load.run(load.env_over(fs.clone()), base.contents, &floors, rng)?;
     fs.clear_hook();
     let points =
         std::mem::take(&mut *caught.points.lock().expect("no writer panicked while it held this lock"));
@@ -356,7 +363,7 @@ fn crash_while_opening(load: &Load, point: &CrashPoint, rng: &mut fastrand::Rng)
     });
     // If the opening fails, the check of the point itself reports the reason. A refusal that is
     // right stays right after another crash.
-    let opened = load.open(env_over(fs), rng);
+    let opened = load.open(load.env_over(fs), rng);
     if opened.is_err_and(|e| is_refusal(&format!("open: {e}"), &point.choices)) {
         return None;
     }
@@ -429,7 +436,7 @@ fn read_in_trouble(
 ) -> Result<(), String> {
     let fs = FaultFs::new(Arc::new(point.disk.clone()));
     fs.set_schedule(FaultSchedule::bad(rng.u64(..), disk_clock()));
-    let read = load.open(env_over(fs.clone()), rng).and_then(|db| read_all(&db, load));
+    let read = load.open(load.env_over(fs.clone()), rng).and_then(|db| read_all(&db, load));
     report.in_trouble += 1;
     report.faults += fs.fault_count();
     match read {
@@ -451,7 +458,7 @@ fn open_and_compare(
     rng: &mut fastrand::Rng,
 ) -> Result<(FamilyContents, u64), String> {
     let db = load
-        .open(env_over(point.disk.clone()), rng)
+        .open(load.env_over(point.disk.clone()), rng)
         .map_err(|e| format!("the database does not open: {e}"))?;
     let found = read_all(&db, load).map_err(|e| format!("the database cannot be read: {e}"))?;
     let prefix = history.prefix_of(&found)?;
@@ -472,15 +479,35 @@ fn audit_opened(db: &Db, load: &Load, disk: &CrashFs) -> Result<(), String> {
     let handles: Vec<_> = load.family_names().iter().filter_map(|name| db.column_family(name)).collect();
     let orders: Vec<_> = (0..handles.len()).map(|family| load.comparator(family)).collect();
     let families = handles.iter().zip(&orders).collect();
+    let env = load.env_over(disk.clone());
     let subject = AuditSubject {
         db,
-        fs: disk,
+        fs: &*env.fs,
         path: Path::new(DIR),
         families,
         may_be_left: false,
         all_garbage_is_counted: true,
     };
     audit::audit(&subject, clock().as_ref()).map(drop)
+}
+
+/// These files, encrypted under a fixed key.
+#[cfg(feature = "encryption")]
+fn encrypted(fs: impl FileSystem + 'static) -> esker::encryption::EncryptedFs {
+    use esker::encryption::{EncryptedFs, EncryptionPolicy, KeyCallback, MasterKey};
+    let provider = KeyCallback(|| Ok(vec![MasterKey::from_bytes([7; 32])]));
+    EncryptedFs::new(Arc::new(fs), Arc::new(provider), EncryptionPolicy::default()).expect("there is a key")
+}
+
+impl Load {
+    /// An environment with these files, which are encrypted if the load says so.
+    fn env_over(&self, fs: impl FileSystem + 'static) -> Env {
+        #[cfg(feature = "encryption")]
+        if self.encrypted {
+            return env_over(encrypted(fs));
+        }
+        env_over(fs)
+    }
 }
 
 /// An environment with these files and the clock of the machine, which may be simulated.

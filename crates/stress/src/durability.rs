@@ -12,6 +12,10 @@ pub(crate) struct CrashArguments {
     /// Crash points to check.
     #[arg(long, default_value_t = 10_000)]
     points: u64,
+    /// Encrypt the files.
+    #[cfg(feature = "encryption")]
+    #[arg(long)]
+    encrypted: bool,
 }
 
 #[derive(Args)]
@@ -131,6 +135,8 @@ pub(crate) fn run_crash(arguments: &CrashArguments) -> Result<String, String> {
         brief: false,
         max_batches: u32::MAX,
         trouble: false,
+        #[cfg(feature = "encryption")]
+        encrypted: arguments.encrypted,
     };
     crash::run(&parameters).map(|report| report.to_string())
 }

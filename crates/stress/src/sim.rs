@@ -110,8 +110,16 @@ pub fn run(parameters: &SimParameters) -> Result<SimReport, String> {
 fn machine(seed: u64, parameters: &SimParameters) -> Result<crash::CrashReport, String> {
     let (points, max_batches) = (parameters.per_machine, parameters.max_batches);
     let trouble = parameters.trouble;
-    let parameters =
-        crash::CrashParameters { seed, points, verbose: false, brief: true, max_batches, trouble };
+    let parameters = crash::CrashParameters {
+        seed,
+        points,
+        verbose: false,
+        brief: true,
+        max_batches,
+        trouble,
+        #[cfg(feature = "encryption")]
+        encrypted: false,
+    };
     in_machine(seed, move || crash::run(&parameters))?
 }
 

@@ -11,12 +11,15 @@ use std::sync::Arc;
 /// An output stream.
 pub(crate) type Stream = Box<dyn Write + Send>;
 
-type Source = Box<dyn Fn() -> Box<dyn BufRead>>;
-type Sink = Box<dyn Fn() -> Stream>;
+type Source = Arc<dyn Fn() -> Box<dyn BufRead>>;
+type Sink = Arc<dyn Fn() -> Stream>;
 
 /// The surroundings of a command: the machine, or a simulation in memory.
 pub struct Host {
     env: Env,
+    /// The encrypted files, if there are keys.
+    #[cfg(feature = "encryption")]
+    encrypted: Option<esker::encryption::EncryptedFs>,
     input: Source,
     output: Sink,
     errors: Sink,
@@ -33,9 +36,11 @@ impl Host {
     pub fn machine() -> Host {
         Host {
             env: Env::default(),
-            input: Box::new(|| Box::new(std::io::stdin().lock())),
-            output: Box::new(|| Box::new(std::io::stdout())),
-            errors: Box::new(|| Box::new(std::io::stderr())),
+            #[cfg(feature = "encryption")]
+            encrypted: None,
+            input: Arc::new(|| Box::new(std::io::stdin().lock())),
+            output: Arc::new(|| Box::new(std::io::stdout())),
+            errors: Arc::new(|| Box::new(std::io::stderr())),
         }
     }
 
@@ -44,10 +49,30 @@ impl Host {
         let input: Arc<[u8]> = input.into();
         Host {
             env,
-            input: Box::new(move || Box::new(std::io::Cursor::new(Arc::clone(&input)))),
-            output: Box::new(|| Box::new(std::io::sink())),
-            errors: Box::new(|| Box::new(std::io::sink())),
+            #[cfg(feature = "encryption")]
+            encrypted: None,
+            input: Arc::new(move || Box::new(std::io::Cursor::new(Arc::clone(&input)))),
+            output: Arc::new(|| Box::new(std::io::sink())),
+            errors: Arc::new(|| Box::new(std::io::sink())),
         }
+    }
+
+    /// The same surroundings with encrypted files.
+    #[cfg(feature = "encryption")]
+    pub(crate) fn with_encrypted(&self, fs: esker::encryption::EncryptedFs) -> Host {
+        Host {
+            env: Env { fs: Arc::new(fs.clone()), ..self.env() },
+            encrypted: Some(fs),
+            input: self.input.clone(),
+            output: self.output.clone(),
+            errors: self.errors.clone(),
+        }
+    }
+
+    /// The encrypted files.
+    #[cfg(feature = "encryption")]
+    pub(crate) fn encrypted(&self) -> Option<&esker::encryption::EncryptedFs> {
+        self.encrypted.as_ref()
     }
 
     pub(crate) fn env(&self) -> Env {

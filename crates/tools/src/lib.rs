@@ -21,6 +21,8 @@ mod db_bench;
 #[cfg(feature = "campaigns")]
 mod db_stress;
 mod demo;
+#[cfg(feature = "encryption")]
+mod encryption;
 mod explain;
 mod failure;
 mod host;
@@ -43,12 +45,19 @@ use std::io::Write;
 #[derive(Parser)]
 #[command(name = "esker", version)]
 struct Arguments {
+    #[cfg(feature = "encryption")]
+    #[command(flatten)]
+    keys: encryption::KeyFlags,
     #[command(subcommand)]
     command: Command,
 }
 
 /// A parsed command line.
-pub struct CommandLine(Command);
+pub struct CommandLine {
+    command: Command,
+    #[cfg(feature = "encryption")]
+    keys: encryption::KeyFlags,
+}
 
 #[derive(Subcommand)]
 enum Command {
@@ -114,7 +123,12 @@ impl CommandLine {
     pub fn parse(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<CommandLine, clap::Error> {
-        Ok(CommandLine(Arguments::try_parse_from(arguments)?.command))
+        let arguments = Arguments::try_parse_from(arguments)?;
+        Ok(CommandLine {
+            command: arguments.command,
+            #[cfg(feature = "encryption")]
+            keys: arguments.keys,
+        })
     }
 
     /// Whether the command uses only its [`Host`]. The others measure or load
@@ -122,7 +136,7 @@ impl CommandLine {
     /// processes and use real files, whatever the host is.
     pub fn keeps_to_its_host(&self) -> bool {
         matches!(
-            self.0,
+            self.command,
             Command::CompactionWorker(_)
                 | Command::Compare(_)
                 | Command::Compat(_)
@@ -135,7 +149,7 @@ impl CommandLine {
 
     /// Whether the command changes no file.
     pub fn only_reads(&self) -> bool {
-        match &self.0 {
+        match &self.command {
             Command::Compare(_) | Command::Compat(_) | Command::Explain(_) | Command::Verify(_) => true,
             Command::Ldb(options) => options.only_reads(),
             Command::SstDump(options) => options.only_reads(),
@@ -146,7 +160,21 @@ impl CommandLine {
     /// Runs the command and returns the exit code. The code is 0 for success, and also if the
     /// output is closed. Otherwise the failure is on standard error.
     pub fn run(&self, host: &Host) -> u8 {
-        let outcome = match &self.0 {
+        #[cfg(feature = "encryption")]
+        let encrypted;
+        #[cfg(feature = "encryption")]
+        let host = match self.keys.host(host) {
+            Ok(None) => host,
+            Ok(Some(other)) => {
+                encrypted = other;
+                &encrypted
+            }
+            Err(e) => {
+                writeln!(host.errors(), "{e}").ok();
+                return 1;
+            }
+        };
+        let outcome = match &self.command {
             Command::Demo(options) => demo::run(options),
             Command::CompactionWorker(options) => compaction_worker::run(options, host),
             Command::Compare(options) => compare::run(options, host),

@@ -55,6 +55,9 @@ pub(super) struct Load {
     unlogged: bool,
     /// Whether the disk fails.
     pub(super) trouble: bool,
+    /// Whether the files are encrypted.
+    #[cfg(feature = "encryption")]
+    pub(super) encrypted: bool,
     /// Format of the timestamps in the keys of the last family, if they have any. Only one thread
     /// then writes, so that timestamps ascend as sequence numbers do.
     pub(super) stamps: Option<TimestampFormat>,
@@ -132,6 +135,8 @@ impl Load {
                 .expect("the list of choices is not empty"),
             unlogged,
             trouble: false,
+            #[cfg(feature = "encryption")]
+            encrypted: false,
             stamps,
             first_time: place * RUN_TIMES + 1,
             options,

@@ -11,6 +11,8 @@
 mod admin;
 mod data;
 mod dump;
+#[cfg(feature = "encryption")]
+mod encryption;
 mod files;
 mod logs;
 mod repair;
@@ -180,6 +182,17 @@ enum Command {
     },
     /// Makes a new MANIFEST from tables and WALs; unusable files go into the directory lost
     Repair(repair::RepairFlags),
+    /// Encrypts the files of a closed database in place; names directories of wal_dir, db_paths and
+    /// cf_paths beside --db
+    #[cfg(feature = "encryption")]
+    Encrypt { directories: Vec<PathBuf> },
+    /// Decrypts the files of a closed database in place
+    #[cfg(feature = "encryption")]
+    Decrypt { directories: Vec<PathBuf> },
+    /// Puts all encrypted files in and below directories under the first given key, without
+    /// rewriting their content
+    #[cfg(feature = "encryption")]
+    Rekey { directories: Vec<PathBuf> },
     /// Makes a copy of the database at this point in time, by hard links
     Checkpoint {
         /// Directory that does not exist yet
@@ -234,6 +247,12 @@ fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> C
         Command::ListColumnFamilies => return admin::list_column_families(common, host, out),
         Command::Restore(options) => return admin::restore(common, options, host, out),
         Command::Repair(flags) => return repair::repair(common, flags, host, out),
+        #[cfg(feature = "encryption")]
+        Command::Encrypt { directories } => return encryption::encrypt(common, directories, host, out),
+        #[cfg(feature = "encryption")]
+        Command::Decrypt { directories } => return encryption::decrypt(common, directories, host, out),
+        #[cfg(feature = "encryption")]
+        Command::Rekey { directories } => return encryption::rekey(common, directories, host, out),
         _ => {}
     }
     let mut session = Session::new(common, host)?;
@@ -263,11 +282,7 @@ fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> C
         Command::Backup(options) => admin::backup(&session, options, host, out),
         Command::Downgrade { to } => admin::downgrade(&session, to, out),
         Command::Checkpoint { checkpoint_dir } => admin::checkpoint(&session, checkpoint_dir, out),
-        Command::DumpWal(_)
-        | Command::ManifestDump(_)
-        | Command::FileChecksumDump { .. }
-        | Command::ListColumnFamilies
-        | Command::Repair(_)
-        | Command::Restore(_) => Ok(()),
+        // Done above.
+        _ => Ok(()),
     }
 }

@@ -12,6 +12,8 @@ mod compat;
 mod db_bench;
 mod db_stress;
 mod demo;
+#[cfg(feature = "encryption")]
+mod encryption;
 mod explain;
 mod ldb;
 mod peers;
