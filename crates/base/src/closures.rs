@@ -27,7 +27,7 @@ where
 }
 
 /// A merge operator that calls `merge` with a key, the value below (if there is one) and the
-/// operands, oldest first. `None` means that the operands make no sense.
+/// operands, oldest first. `None` means that the operands cannot be merged.
 ///
 /// ```
 /// use esker_base::closures::merge_operator;

@@ -4,8 +4,8 @@
 //! RocksDB `cache/cache_bench_tool.cc`, and the output of 7.8.3's `cache_bench`.
 //!
 //! Threads look up, insert or erase keys of a skewed distribution. The random numbers are
-//! RocksDB's, so the same flags mean the same load. As there, a thread keeps a handle until its
-//! next operation that takes one.
+//! RocksDB's, so the same flags mean the same load. As in RocksDB's tool, a thread keeps a handle
+//! until its next operation that takes one.
 
 mod flags;
 

@@ -212,7 +212,7 @@ impl<'a, E: BenchEngine> Worker<'a, E> {
     }
 
     /// Draws the number with which RocksDB chooses among several databases. Keys then come in the
-    /// same order as there.
+    /// same order as in RocksDB's tool.
     #[inline]
     fn skip_choice_of_database(&mut self) {
         self.random.next();

@@ -386,7 +386,7 @@ impl<V> CacheEntry<V> {
         // Earlier releases of pins happen before this: all uses of the value lie before its end.
         #[cfg(not(esker_tsan))]
         fence(Ordering::Acquire);
-        // The same where fences are not seen.
+        // A load has the effect of that fence for ThreadSanitizer, which does not see fences.
         #[cfg(esker_tsan)]
         // SAFETY: the caller has the last reference to the entry, and frees it below.
         unsafe { entry.as_ref() }.state.load(Ordering::Acquire);

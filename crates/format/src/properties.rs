@@ -441,7 +441,7 @@ pub fn lsm_info(level: i32, is_bottommost: bool) -> u64 {
     level | if is_bottommost { 2 } else { 1 } << 8
 }
 
-/// The same of a file made for no level.
+/// The property `rocksdb.lsm.info.at.creation` of a file made for no level.
 pub const NO_LSM_INFO: u64 = 3 << 8;
 
 #[cfg(test)]

@@ -564,7 +564,7 @@ impl WriteBatch {
         Ops::new(self.ops_bytes().get(bytes..).unwrap_or_default())
     }
 
-    /// The same, borrowed.
+    /// The batch, borrowed.
     pub fn view(&self) -> WriteBatchView<'_> {
         WriteBatchView { rep: self.data(), count: self.count, content: self.content }
     }

@@ -66,7 +66,7 @@ pub struct MemTableOptions {
     pub budget: Option<Arc<dyn MemoryBudget>>,
     /// The checks that the memtable makes of its entries.
     pub checks: Checks,
-    /// The shortest run of point deletions that pre-scans look at: see
+    /// The shortest run of point deletions that pre-scans check: see
     /// [`MemTable::take_sampled_deletions`]. 0: no pre-scans.
     pub sampled_run: u64,
     /// A Bloom filter for lookups; `None`: every lookup goes to the tree.

@@ -357,7 +357,7 @@ impl<'t, const N: usize> Node<N> {
         node.record::<false>(0)
     }
 
-    /// Latches this very node, whatever belongs to it.
+    /// Latches this very node, whichever keys belong to it.
     pub(crate) fn latch_here(&'t self) -> LatchedNode<'t, N> {
         let trend = self.latch.lock();
         LatchedNode { node: self, trend, at: 0 }

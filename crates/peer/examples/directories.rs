@@ -230,7 +230,7 @@ fn own_filters(policy: &FilterPolicy) -> [f64; 3] {
     [build, ask(1), ask(FILTERS as u32)]
 }
 
-/// The same figures from RocksDB's own program.
+/// The figures that RocksDB's own program measures.
 fn their_filters(program: &Path, kind: u32) -> [f64; 3] {
     let keys = (FILTERS * KEYS_IN_A_FILTER) as f64 / 1e6;
     // With `-quick` it runs a seventh of the requested queries.

@@ -15,7 +15,7 @@
 //!
 //! Invariants
 //!  1. Threads share a hand by adding to its position, so no thread waits for another, and no two
-//!     look at the same bucket. A thread takes eight steps of the first hand at a time. It uses up
+//!     visit the same bucket. A thread takes eight steps of the first hand at a time. It uses up
 //!     the rest of them at its next eviction.
 //!  2. Entries under guards may be evicted: their memory waits for the guards. Entries with handles
 //!     stay.
@@ -25,7 +25,7 @@
 //!  4. While values of more than one part in `MAX_DEFERRED_SHARE` of the capacity wait for guards,
 //!     no new value is inserted. So a reader that sleeps under its guard, or reads a file, does not
 //!     make the cache's memory grow. Present values stay and are found.
-//!  5. A call that found nothing to evict is remembered (`barren`). Later calls look at
+//!  5. A call that found nothing to evict is remembered (`barren`). Later calls visit
 //!     `BARREN_BUCKETS` only, until one meets an entry without handles. A call in a cache without
 //!     entries does the same. So a cache full of pinned or reserved memory does not search its
 //!     whole table for each charge. The hand continues from its position, so all buckets are
@@ -72,7 +72,7 @@ struct Sweep<V> {
     pinned: usize,
     wanted: usize,
     tally: ChargeTally,
-    /// Buckets that the second hand has looked at since an entry was evicted or lost a clock step.
+    /// Buckets that the second hand has visited since an entry was evicted or lost a clock step.
     barren: usize,
     /// Whether the last call found nothing to evict, and this one has found nothing yet. A wary
     /// call does not search longer because of entries that are in use or held.

@@ -43,7 +43,7 @@ fn another_process_is_kept_out_until_the_lock_goes() {
     // A refused attempt of this process must not release the lock by closing the file.
     assert!(PosixFileSystem.lock_file(&path).is_err());
     assert!(child(&path).starts_with(&refusal));
-    // The same under another name of the file.
+    // An attempt through another name of the file must not release the lock either.
     let link = dir.path().join("LINK");
     std::os::unix::fs::symlink(&path, &link).unwrap();
     assert!(PosixFileSystem.lock_file(&link).is_err());
@@ -97,7 +97,7 @@ fn forked_children_neither_keep_a_lock_nor_give_it_away() {
     let lock = PosixFileSystem.lock_file(&path).unwrap();
     let inherited = &lock;
     let mut short = fork(|| {
-        // In the child the file is another process's.
+        // For the child, another process has the lock.
         let refused = PosixFileSystem.lock_file(&path).map(drop).unwrap_err().to_string();
         let parent = std::os::unix::process::parent_id();
         u8::from(!refused.contains(&format!("process {parent} (")) || refused.contains("current process"))

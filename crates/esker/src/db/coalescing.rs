@@ -65,8 +65,8 @@ impl Db {
     /// set, or a snapshot or family is one of another database · `NotSupported`: a family has
     /// timestamps, `read_tier` is `Persisted`, or this is a forked child of the process that opened
     /// the database · `Corruption` and `IoError` from opening level-0 files · `Incomplete` and
-    /// `TimedOut`: `read_tier` or `deadline` stops the opening of a file · `ShutdownInProgress`: the
-    /// database was closed.
+    /// `TimedOut`: `read_tier` or `deadline` stops the opening of a file · `ShutdownInProgress`:
+    /// the database was closed.
     pub fn coalescing_iter(
         &self,
         options: &ReadOptions,

@@ -6,10 +6,11 @@
 //! Reading order: `opening` and `open` (with `open_tables`, `operands`, `recover`, `identity`,
 //! `leftovers`, `holding`, `log_header` and `jobs`), `catch_up` (secondaries), `trim_history`,
 //! `open_and_compact`, `descriptor` and `column_family` (families in options, and handles),
-//! `reads`, `metadata_reads`, `merge_operands`, `multi_get`, `scans`, `coalescing`, `ranges`, `snapshots`, `own_writes`, `entities`
-//! and `explain`, `writes` (with `batch_arg`), `maintenance` (with `ingest`, `import`,
-//! `live_files`, `verify`, `history`), `updates` (the WAL for users), `set_options`, `properties`
-//! and `stats_dump`, `traces`, `compaction_timer`, `close`, `resume`, `destroy`.
+//! `reads`, `metadata_reads`, `merge_operands`, `multi_get`, `scans`, `coalescing`, `ranges`,
+//! `snapshots`, `own_writes`, `entities` and `explain`, `writes` (with `batch_arg`), `maintenance`
+//! (with `ingest`, `import`, `live_files`, `verify`, `history`), `updates` (the WAL for users),
+//! `set_options`, `properties` and `stats_dump`, `traces`, `compaction_timer`, `close`, `resume`,
+//! `destroy`.
 
 pub(crate) mod batch_arg;
 mod catch_up;

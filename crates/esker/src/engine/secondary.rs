@@ -18,7 +18,7 @@ use esker_base::{ColumnFamilyId, Error, FileNumber};
 use esker_memtable::MemTable;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The super versions that a snapshot of a secondary reads: a later catch-up brings versions
+/// The super versions that a snapshot of a secondary reads: a later catch-up installs versions
 /// without the entries that only this snapshot sees.
 pub(crate) type PinnedSuperVersions = BTreeMap<ColumnFamilyId, Arc<SuperVersion>>;
 
@@ -71,7 +71,7 @@ pub(crate) struct FollowedFamily {
     pub(crate) sealed: Vec<FollowedMemTable>,
     /// Whether no super version has `active`.
     pub(crate) is_fresh: bool,
-    /// Whether this catch-up brings another version.
+    /// Whether this catch-up installs another version.
     pub(crate) has_new_version: bool,
     pub(crate) next_memtable_id: u64,
 }

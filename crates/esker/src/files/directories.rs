@@ -42,7 +42,7 @@ pub(crate) fn take_directories(
         fs.hold_also(&[directory])?;
         check_ours(fs, db, directory)?;
         for name in fs.children(directory)?.into_iter().filter(|name| is_data_file(name)) {
-            // Larger numbers were never given out.
+            // Larger numbers were never allocated.
             if let Some((_, number)) = parse_file_name(&name).filter(|(_, n)| n.0 <= u64::MAX / 2) {
                 numbers.mark_used(number);
             }

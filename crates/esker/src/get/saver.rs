@@ -161,8 +161,8 @@ impl Saver {
 
     /// The answer, once every source has been searched or one has settled it.
     /// # Errors
-    /// `Corruption` (a merge that makes no sense, damaged entries) · `InvalidArgument` (operands
-    /// without an operator) · those of reading a blob file.
+    /// `Corruption` (a merge that the operator refuses, damaged entries) · `InvalidArgument`
+    /// (operands without an operator) · those of reading a blob file.
     #[inline]
     pub(crate) fn finish(self, with: &AnswerFinish<'_>) -> Result<Option<PinnedBytes>> {
         match self.state {

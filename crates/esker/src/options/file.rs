@@ -260,7 +260,7 @@ fn is_kept(name: &str, raw: &str) -> bool {
         | "persist_stats_to_disk"
         | "disallow_memtable_writes"
         | "use_udi_as_primary_index" => bool::parse(raw).is_ok_and(|is_set| !is_set),
-        // The same, for objects that are not built.
+        // An OPTIONS file may also name objects of kinds that are not built.
         "wal_filter" | "compression_manager" | "user_defined_index_factory" => is_null(object_name(raw)),
         "sst_partitioner_factory" => Option::<SstPartitionerFactoryRef>::parse(raw).is_ok(),
         "flush_block_policy_factory" => raw == FLUSH_BLOCK_BY_SIZE,
@@ -407,7 +407,7 @@ fn reset_newer_options(db: &mut DbOptions) {
     db.use_session_tmp_dir_for_remote_compaction = defaults.use_session_tmp_dir_for_remote_compaction;
 }
 
-/// The same for a family.
+/// Resets the newer options of a family.
 fn reset_newer_options_of_family(options: &mut ColumnFamilyOptions) {
     options.blob_file_writable_file_max_buffer_size = 0;
     options.table.optimize_key_common_prefix = OptimizeKeyCommonPrefix::default();

@@ -569,7 +569,8 @@ fn default_block_cache() -> Arc<BlockCache> {
     esker_table::default_block_cache()
 }
 
-/// The same, where tests run on another kind of cache: `cargo xtask long caches`.
+/// The cache of a family whose options name none, where tests run on another kind of cache
+/// (`cargo xtask long caches`).
 #[cfg(esker_test_cache)]
 fn default_block_cache() -> Arc<BlockCache> {
     let text = std::env::var("ESKER_TEST_BLOCK_CACHE").unwrap_or_default();

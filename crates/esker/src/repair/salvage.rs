@@ -65,7 +65,7 @@ pub struct SalvagedTable {
     pub entries: u64,
     /// Range deletions that were kept.
     pub range_deletions: u64,
-    /// Entries that are lost, if the table tells how many it had.
+    /// Number of lost entries, if the table states how many it had.
     pub entries_lost: Option<u64>,
     /// Entries that are lost because their values lie in damaged or missing blob files.
     pub values_lost: u64,

@@ -127,7 +127,7 @@ impl<C: EntryCursor> Entries<C> {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: the range or the options make no sense for the family · `Corruption` and
+    /// `InvalidArgument`: the range or the options do not fit the family · `Corruption` and
     /// `IoError` name the file · `Incomplete`: the read needs I/O that `read_tier` forbids, or
     /// `max_skippable_internal_keys` was passed · `TimedOut`: it needs I/O after `deadline`.
     #[inline]
@@ -153,7 +153,7 @@ impl<C: EntryCursor> Entries<C> {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: the range or the options make no sense for the family · `Corruption` and
+    /// `InvalidArgument`: the range or the options do not fit the family · `Corruption` and
     /// `IoError` name the file · `Incomplete`: the read needs I/O that `read_tier` forbids, or
     /// `max_skippable_internal_keys` was passed · `TimedOut`: it needs I/O after `deadline`.
     #[inline]

@@ -295,7 +295,7 @@ impl Deref for FileMeta {
 
 #[cfg(test)]
 thread_local! {
-    /// Number of files that this thread has looked at. Tests find loops over all files with it.
+    /// Number of files that this thread has read. Tests find loops over all files with it.
     pub(crate) static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 

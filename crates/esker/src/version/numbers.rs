@@ -33,7 +33,7 @@ impl Numbers {
         FileNumber(self.next_file.fetch_add(count, Ordering::Relaxed))
     }
 
-    /// The next number to be given out: every number in use is below it.
+    /// The next number to be allocated: every number in use is below it.
     pub fn next_file_number(&self) -> FileNumber {
         FileNumber(self.next_file.load(Ordering::Relaxed))
     }

@@ -287,7 +287,7 @@ impl<'a> Replay<'a> {
         Ok(Recovered {
             families,
             db_id: self.db_id,
-            // The recorded number itself may have been given out later, so the counter starts one
+            // The recorded number itself may have been allocated later, so the counter starts one
             // above it.
             next_file: FileNumber(next_file.0.max(largest.0).saturating_add(1)),
             last_sequence,

@@ -68,7 +68,7 @@ impl VersionSetFamily {
     pub fn current(&self) -> &Arc<Version> {
         &self.current
     }
-    /// The next epoch number to give out; each flush takes one with `fetch_add`, in the order of
+    /// The next epoch number to allocate; each flush takes one with `fetch_add`, in the order of
     /// its memtables. Shared, so that the engine can use it without the manifest lock.
     pub fn epochs(&self) -> &Arc<AtomicU64> {
         &self.epochs

@@ -267,8 +267,7 @@ impl BlockCursor {
         Ok(low)
     }
 
-    /// The key of a restart as it is stored, without the block's prefix. Does not look at its
-    /// value.
+    /// The key of a restart as it is stored, without the block's prefix. Does not read its value.
     #[inline]
     pub(crate) fn restart_key<'b>(&self, block: &'b Block, restart: u32) -> Option<&'b [u8]> {
         let entries = block.entries();

@@ -31,7 +31,7 @@ impl RangeTombstone {
         RangeTombstone { start: start.into(), end: end.into(), seq }
     }
 
-    /// The same, borrowed.
+    /// The tombstone, borrowed.
     pub fn as_ref(&self) -> RangeTombstoneRef<'_> {
         RangeTombstoneRef { start: &self.start, end: &self.end, seq: self.seq }
     }

@@ -27,7 +27,7 @@
 //!  3. A record inserted into a leaf that a newer tombstone reaches counts as covered by it
 //!     (`admit`). So insert and tombstone may come in either order.
 //!  4. `newest_above` is no less than any inner node's number, once the addition is complete. A
-//!     lookup whose path has no smaller number need not look at another node.
+//!     lookup whose path has no smaller number need not read another node.
 //!  5. A gap is named by the head of the record behind it. A record inserted into a marked gap has
 //!     a marked gap before it: the mark is there before the record. The last gap of a leaf ends at
 //!     the next leaf. Marks stay.

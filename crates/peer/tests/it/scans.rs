@@ -120,7 +120,7 @@ fn shown(pair: &Option<(Vec<u8>, Vec<u8>)>) -> String {
     }
 }
 
-/// The same point in time in both engines.
+/// Snapshots of both engines at the same point in time.
 struct ReadPoint<'a> {
     esker: esker::Snapshot,
     rocks: RocksSnapshot<'a>,

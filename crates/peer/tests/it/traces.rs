@@ -89,7 +89,7 @@ fn rocksdb_replays_what_esker_has_traced() {
     }
 }
 
-/// The same operations for both engines.
+/// The operations that both engines run.
 fn ops() -> Vec<PeerOp> {
     let (family, of_default) = (|| "other".to_owned(), || "default".to_owned());
     (0..100)

@@ -6,7 +6,7 @@
 //! 1. The footer leads to a meta index whose checksum holds.
 //! 2. The footer does so after one of its bits is flipped back.
 //! 3. The footer states the checksums of the blocks, and the meta index is damaged or lost.
-//! 4. The footer is lost, and the first data blocks tell how checksums are made.
+//! 4. The footer is lost, and the first data blocks show how checksums are made.
 //!
 //! Without a meta index, its blocks are looked for backwards from its place: properties and range
 //! deletions lie directly before it.
@@ -35,7 +35,7 @@ const MOST_META_BYTES: u64 = 64 << 10;
 impl TableSalvage {
     /// Opens the table in `file`, even if only parts of it are readable.
     /// # Errors
-    /// `Corruption`: no part of the file tells how its checksums are made · `NotSupported`: another
+    /// `Corruption`: no part of the file shows how its checksums are made · `NotSupported`: another
     /// kind of table, or one of a newer format · `IoError`.
     pub fn open(file: Arc<dyn RandomAccessFile>, file_size: u64) -> Result<TableSalvage> {
         let path = file.path().to_owned();
@@ -191,7 +191,7 @@ fn guessed(source_of: &dyn Fn(Footer) -> BlockSource) -> Result<Option<Footer>> 
     Ok(None)
 }
 
-/// The most bytes of a first block that tells the base context.
+/// The most bytes of a first block from which the base context is computed.
 const MOST_FIRST_BYTES: usize = 64 << 10;
 
 /// The base context that makes the checksums of the first block and of the next one right. Each

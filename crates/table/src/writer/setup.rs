@@ -54,7 +54,8 @@ pub(super) fn stores_key_prefixes(options: &TableBuilderOptions) -> bool {
     is_wanted && table.format_version >= 8 && table.use_delta_encoding && !has_timestamps
 }
 
-/// The same for index blocks. RocksDB's index entries behind padding may not share bytes.
+/// Whether index blocks store the common prefix of their keys once. RocksDB's index entries behind
+/// padding may not share bytes.
 pub(super) fn stores_index_key_prefixes(options: &TableBuilderOptions) -> bool {
     options.table_options.super_block_alignment_size == 0 && stores_key_prefixes(options)
 }

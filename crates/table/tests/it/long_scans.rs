@@ -23,7 +23,7 @@ fn table(cache_type: CacheType, bytes: usize) -> (Arc<TableReader>, Arc<BlockCac
     (open_bytes(&file, table).unwrap(), cache)
 }
 
-/// Goes over up to `most` entries. Returns the number of blocks read from the file.
+/// Reads up to `most` entries. Returns the number of blocks read from the file.
 fn blocks_read(table: &Arc<TableReader>, most: usize, mut each: impl FnMut(&dyn InternalIterator)) -> u64 {
     let before = PerfContext::current().block_read_count;
     let mut iter = table.iter(TableReadOptions::default());

@@ -151,7 +151,7 @@ fn tell_losses(summary: &RepairSummary, is_hex: bool, out: &mut Out) -> CommandO
     Ok(())
 }
 
-/// Tells what was kept of a damaged table, and which keys may be missing.
+/// Prints the entries kept of a damaged table, and the keys that may be missing.
 fn tell_table(table: &SalvagedTable, is_hex: bool, out: &mut Out) -> CommandOutcome {
     let SalvagedTable { blocks, blocks_lost, blocks_mended, entries, .. } = table;
     let name = name_of(table.number);
@@ -196,7 +196,7 @@ fn tell_table(table: &SalvagedTable, is_hex: bool, out: &mut Out) -> CommandOutc
     Ok(())
 }
 
-/// `from 'a' to 'b'`.
+/// The text of a range, such as `from 'a' to 'b'`.
 fn range_of(keys: &MissingKeys, is_hex: bool) -> String {
     let text = |key: &Option<Vec<u8>>, none: &str| match key {
         None => none.to_owned(),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// A worker's end as its service brings it about.
+/// The way in which the service ends a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Natural,

@@ -1,4 +1,4 @@
-//! Counts the buckets that evictions look at, by the steps of the hands.
+//! Counts the buckets that evictions visit, by the steps of the hands.
 
 use super::*;
 use crate::clock::ClockCache;
@@ -29,15 +29,15 @@ fn put(cache: &ClockCache<u64>, i: u64, charge: usize) -> Handle<u64> {
     cache.insert(about(i, charge), i).expect("the value fits, or the limit is not strict").handle
 }
 
-/// Buckets that both hands have looked at so far.
+/// Number of buckets that both hands have visited so far.
 fn looks(cache: &ClockCache<u64>) -> usize {
     // With one thread, the number of a hand's next step is the number of steps it has made.
     let hands = cache.table.probation_claims.iter().chain([&cache.table.hand]);
     hands.map(|hand| hand.load(Ordering::Relaxed)).sum()
 }
 
-/// Charges in small steps from outside, as a builder does that holds blocks. Returns the number of
-/// buckets that the hands looked at.
+/// Charges the cache in small steps for memory outside of it. Returns the number of buckets that
+/// the hands visited.
 fn charge_often(cache: &ClockCache<u64>, times: usize) -> usize {
     let before = looks(cache);
     (0..times).for_each(|_| cache.charge(10).expect("the limit is not strict"));
@@ -70,7 +70,7 @@ fn held_entries_are_searched_once_not_for_each_charge() {
         let most = (1 + PROBATION_BUCKETS) * MAX_TURNS * length + 1000 * BARREN_BUCKETS;
         let in_all = charge_often(&cache, 1000);
         assert!(in_all <= most, "{in_all} of {most}");
-        // The entries are used all the time. That changes nothing.
+        // Even if the entries are used all the time, no more buckets are searched.
         let mut in_all = 0;
         for i in 0..1000 {
             drop(cache.lookup(&about(i % held_count, 1).key).expect("the entry is held"));

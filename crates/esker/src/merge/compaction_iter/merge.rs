@@ -107,7 +107,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
                 self.operands.push(&changed);
                 self.operand_sequences.push(sequence);
             }
-            // The others make no sense for an operand.
+            // The other decisions do not apply to an operand.
             _ => {
                 self.operands.push(operand);
                 self.operand_sequences.push(sequence);

@@ -441,7 +441,7 @@ fn a_value_that_was_left_backwards_outlives_the_moves_over_newer_versions() {
             iter.prev();
         }
         assert_eq!(found, ["c=last", "b=seen", "a=first"]);
-        // The same across an exchange of its sources.
+        // The cursor steps to the same entries after an exchange of its sources.
         iter.seek_for_prev(b"b");
         iter.rebase(None, |inner, place| {
             let (target, forward) = place.expect("the iterator is valid");

@@ -159,7 +159,7 @@ fn entries_passed_backward_are_compared_again() {
     for at in (0..end).step_by(if cfg!(miri) { 211 } else { 1 }) {
         let mut block = protected(&contents, 8);
         let mut cursor = BlockCursor::new();
-        // Also in the middle of an interval, which has been parsed before.
+        // The cursor is in the middle of an interval, which has been parsed before.
         cursor.seek_to_last(&block).unwrap();
         cursor.prev(&block).unwrap();
         let mut left = all.len() - 2;

@@ -36,7 +36,7 @@ const AHEAD: usize = 16;
 /// from there.
 const LIVING: usize = 4;
 
-/// The user key whose versions are being looked at, newest first.
+/// The user key whose versions are being read, newest first.
 struct Group<'t> {
     icmp: &'t InternalKeyComparator,
     snapshot: u64,
