@@ -50,12 +50,18 @@ impl Object for rocksdb_readoptions_t {
 impl rocksdb_readoptions_t {
     /// The options for a get.
     pub(crate) unsafe fn for_get(&self) -> Cow<'_, ReadOptions> {
-        if self.timestamp.0.is_null() {
-            return Cow::Borrowed(&self.options);
-        }
-        let mut options = self.options.clone();
-        options.timestamp = self.timestamp.copy();
-        Cow::Owned(options)
+        self.with_timestamp().map_or(Cow::Borrowed(&self.options), Cow::Owned)
+    }
+
+    /// The options with the timestamp that the caller keeps; `None` if there is none.
+    #[inline]
+    pub(crate) unsafe fn with_timestamp(&self) -> Option<ReadOptions> {
+        if self.timestamp.0.is_null() { None } else { Some(self.copy_with_timestamp()) }
+    }
+
+    #[cold]
+    unsafe fn copy_with_timestamp(&self) -> ReadOptions {
+        ReadOptions { timestamp: self.timestamp.copy(), ..self.options.clone() }
     }
 
     /// The options for an iterator, with copies of the bounds.

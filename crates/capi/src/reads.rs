@@ -13,6 +13,7 @@ use esker::{ErrorKind, PinnedBytes, Result};
 use libc::{c_char, c_uchar};
 
 /// Reads `key` of `column_family`. `None` means the default family.
+#[inline]
 unsafe fn read(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,
@@ -25,7 +26,11 @@ unsafe fn read(
         Some(column_family) => family(column_family)?,
         None => &db.default,
     };
-    db.get(&object(options)?.for_get(), family, bytes(key, key_len)?)
+    let (options, key) = (object(options)?, bytes(key, key_len)?);
+    match options.with_timestamp() {
+        None => db.get(&options.options, family, key),
+        Some(options) => db.get(&options, family, key),
+    }
 }
 
 /// Copies a found value for the caller. NULL with `len` 0 means "not found".
