@@ -3,12 +3,12 @@
 //! In: the declarations (`esker_capi_surface`), `accessors.txt`, and the sources, which show the
 //! functions written by hand. Out: `accessors.rs`, a setter or getter for each line of the table;
 //! `missing.rs`, a function that answers "Not implemented: NAME" for each other declared function;
-//! `metrics.rs` and `older_statistics.rs`, tables of numbers. For the tests: `signatures.rs` and
-//! `null_calls.rs`.
+//! `metrics.rs` and `older_statistics.rs`, tables of numbers. For the tests: `signatures.rs`,
+//! `null_calls.rs` and `foreign_calls.rs`.
 #![allow(clippy::disallowed_methods, reason = "cargo gives a build script the file system itself")]
 
-#[path = "build/null_calls.rs"]
-mod null_calls;
+#[path = "build/wrong_calls.rs"]
+mod wrong_calls;
 
 use esker_capi_surface::{Function, Item, RELEASES, Type, rust_bindings, rust_signature, rust_type, union};
 use esker_capi_surface::{StatisticKind, statistics_numbers};
@@ -50,8 +50,11 @@ fn main() {
     let callbacks: Vec<Item> = items.iter().filter(uses).cloned().collect();
     let signatures = signatures(&rust_bindings(&callbacks, |_| None), &functions, &there);
     fs::write(Path::new(&out).join("signatures.rs"), signatures).expect("OUT_DIR can be written");
-    let null_calls = null_calls::null_calls(there.iter().filter_map(|name| functions.get(name)).copied());
+    let called = || there.iter().filter_map(|name| functions.get(name)).copied();
+    let (null_calls, foreign_calls) =
+        (wrong_calls::null_calls(called()), wrong_calls::foreign_calls(called()));
     fs::write(Path::new(&out).join("null_calls.rs"), null_calls).expect("OUT_DIR can be written");
+    fs::write(Path::new(&out).join("foreign_calls.rs"), foreign_calls).expect("OUT_DIR can be written");
 }
 
 /// The names of functions written by hand: each `fn rocksdb_…` in the sources, also in tables of

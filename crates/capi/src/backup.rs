@@ -371,11 +371,11 @@ pub unsafe extern "C" fn rocksdb_create_column_family_with_import(
     attempt(errptr, std::ptr::null_mut(), || {
         let (options, metadata) = (object(options)?, object(metadata)?);
         options.check()?;
-        let db = &object(db)?.db;
+        let db = object(db)?;
         let import = &object(import)?.options;
         let made =
-            db.create_column_family_with_import(import, &text(name)?, &options.cf, &metadata.export())?;
-        Ok(give_family(made))
+            db.db.create_column_family_with_import(import, &text(name)?, &options.cf, &metadata.export())?;
+        Ok(give_family(db.database, made))
     })
 }
 

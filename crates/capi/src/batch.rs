@@ -9,7 +9,7 @@
 
 use crate::batch_index::rocksdb_writebatch_wi_t;
 use crate::column_family::rocksdb_column_family_handle_t;
-use crate::db::family;
+use crate::db::DatabaseNumber;
 use crate::memory::{answer, attempt, bytes, destroy, give, lend, object, object_mut};
 use crate::multi_get::keys;
 use esker::{BatchOp, ColumnFamilyId, Error, Result, WriteBatch};
@@ -21,47 +21,66 @@ use std::borrow::Cow;
 pub struct rocksdb_writebatch_t {
     /// The changes.
     pub(crate) batch: WriteBatch,
-    stamps: Stamps,
+    checks: BatchChecks,
 }
 
 impl rocksdb_writebatch_t {
     pub(crate) fn new(batch: WriteBatch) -> rocksdb_writebatch_t {
-        rocksdb_writebatch_t { batch, stamps: Stamps::default() }
+        rocksdb_writebatch_t { batch, checks: BatchChecks::default() }
     }
 
-    /// Returns the changes if they can be written.
+    /// Returns the changes if they can be written to this database.
     /// # Errors
-    /// `InvalidArgument`: some keys still lack timestamps.
-    pub(crate) fn writable(&mut self) -> Result<&mut WriteBatch> {
-        self.stamps.check()?;
+    /// `InvalidArgument`: some keys still lack timestamps, or a family is one of another database.
+    pub(crate) fn writable(&mut self, database: DatabaseNumber) -> Result<&mut WriteBatch> {
+        self.checks.check(database)?;
         Ok(&mut self.batch)
+    }
+
+    /// Returns the changes if their families are those of this database.
+    /// # Errors
+    /// `InvalidArgument`: a family is one of another database.
+    pub(crate) fn of_database(&self, database: DatabaseNumber) -> Result<&WriteBatch> {
+        self.checks.check_families(database)?;
+        Ok(&self.batch)
     }
 }
 
-/// Tracks the timestamps of a batch's keys.
+/// The checks of a batch before it is written: of its families and of its keys' timestamps.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stamps {
+pub(crate) struct BatchChecks {
+    /// The database of the handles that the changes named, if they named any.
+    database: Option<DatabaseNumber>,
     /// Size of a timestamp in the default family, in bytes, for calls without a handle.
     of_default: usize,
     /// Whether some keys end with zeros instead of timestamps.
     are_wanted: bool,
 }
 
-impl Stamps {
+impl BatchChecks {
     /// The family of a change; the default family without a handle.
     pub(crate) unsafe fn target(
         &mut self,
         column_family: Option<*mut rocksdb_column_family_handle_t>,
     ) -> Result<ChangedFamily<'_>> {
         let Some(column_family) = column_family else {
-            return Ok(ChangedFamily { id: ColumnFamilyId::DEFAULT, size: self.of_default, stamps: self });
+            let (id, size) = (ColumnFamilyId::DEFAULT, self.of_default);
+            return Ok(ChangedFamily { id, size, database: None, checks: self });
         };
-        let family = family(column_family)?;
+        let handle = object(column_family)?;
+        let family = &handle.family;
         let (id, size) = (family.id(), family.comparator().timestamp_size());
         if id == ColumnFamilyId::DEFAULT && size != self.of_default {
             return Err(Error::invalid_argument("Default cf timestamp size mismatch"));
         }
-        Ok(ChangedFamily { id, size, stamps: self })
+        Ok(ChangedFamily { id, size, database: Some(handle.database), checks: self })
+    }
+
+    /// Records the database of a handle.
+    fn record(&mut self, database: DatabaseNumber) {
+        if *self.database.get_or_insert(database) != database {
+            self.database = Some(DatabaseNumber::NONE);
+        }
     }
 
     /// Records that every key has its timestamp.
@@ -69,10 +88,18 @@ impl Stamps {
         self.are_wanted = false;
     }
 
-    /// Checks that every key has its timestamp.
+    /// BatchChecks that the families are those of `database`.
     /// # Errors
-    /// `InvalidArgument`: some keys lack theirs.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// `InvalidArgument`: a family is one of another database.
+    pub(crate) fn check_families(&self, database: DatabaseNumber) -> Result<()> {
+        self.database.map_or(Ok(()), |named| database.check(named))
+    }
+
+    /// BatchChecks that the families are those of `database`, and that every key has its timestamp.
+    /// # Errors
+    /// `InvalidArgument`: a family is one of another database, or some keys lack timestamps.
+    pub(crate) fn check(&self, database: DatabaseNumber) -> Result<()> {
+        self.check_families(database)?;
         if self.are_wanted {
             return Err(Error::invalid_argument("write batch must have timestamp(s) set"));
         }
@@ -86,15 +113,21 @@ pub(crate) struct ChangedFamily<'a> {
     id: ColumnFamilyId,
     /// Size of a timestamp in the family, in bytes.
     size: usize,
-    stamps: &'a mut Stamps,
+    /// Its database, if the call named the family.
+    database: Option<DatabaseNumber>,
+    checks: &'a mut BatchChecks,
 }
 
 impl ChangedFamily<'_> {
     /// `key` as the batch stores it. In a family with timestamps, zeros stand for its timestamp.
+    /// The change follows at once: records what is to be checked.
     fn key<'k>(&mut self, key: impl Into<Cow<'k, [u8]>>) -> Cow<'k, [u8]> {
         let mut key = key.into();
+        if let Some(database) = self.database {
+            self.checks.record(database);
+        }
         if self.size > 0 {
-            self.stamps.are_wanted = true;
+            self.checks.are_wanted = true;
             let len = key.len() + self.size;
             key.to_mut().resize(len, 0);
         }
@@ -130,8 +163,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_create_with_params(
         // As in RocksDB, checksums have 8 bytes, whatever number is given.
         batch.protect(if protection_bytes_per_key == 0 { 0 } else { 8 })?;
         batch.set_max_bytes(max_bytes);
-        let stamps = Stamps { of_default: default_cf_ts_sz, are_wanted: false };
-        Ok(give(rocksdb_writebatch_t { batch, stamps }))
+        let checks = BatchChecks { of_default: default_cf_ts_sz, ..BatchChecks::default() };
+        Ok(give(rocksdb_writebatch_t { batch, checks }))
     })
 }
 
@@ -145,7 +178,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_clear(batch: *mut rocksdb_writebatch
     answer((), || {
         let object = object_mut(batch)?;
         object.batch.clear();
-        object.stamps = Stamps::default();
+        object.checks = BatchChecks::default();
         Ok(())
     });
 }
@@ -176,7 +209,7 @@ unsafe fn change_in(
 ) {
     answer((), || {
         let object = object_mut(batch)?;
-        change(&mut object.batch, &mut object.stamps.target(column_family)?)
+        change(&mut object.batch, &mut object.checks.target(column_family)?)
     });
 }
 
@@ -296,14 +329,17 @@ unsafe fn change_with_ts(
     change: impl FnOnce(&mut WriteBatch, ColumnFamilyId, &[u8]) -> Result<()>,
 ) {
     answer((), || {
-        let family = family(column_family)?;
+        let handle = object(column_family)?;
+        let family = &handle.family;
         match family.comparator().timestamp_size() {
             0 => return Err(Error::invalid_argument("timestamp disabled")),
             size if size != ts_len => return Err(Error::invalid_argument("timestamp size mismatch")),
             _ => {}
         }
         let key = timestamped(key, key_len, ts, ts_len)?;
-        change(&mut object_mut(batch)?.batch, family.id(), &key)
+        let batch = object_mut(batch)?;
+        batch.checks.record(handle.database);
+        change(&mut batch.batch, family.id(), &key)
     });
 }
 
@@ -545,7 +581,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_update_timestamps(
     attempt(errptr, (), || {
         let object = object_mut(batch)?;
         object.batch.update_timestamps(bytes(ts, ts_len)?, timestamp_sizes(state, get_ts_size)?)?;
-        object.stamps.are_set();
+        object.checks.are_set();
         Ok(())
     });
 }

@@ -4,10 +4,10 @@
 //! the changes. The C type is a wrapper: one pointer in memory made by `malloc`. The caller frees
 //! the wrapper of a transaction's batch by `rocksdb_free`; such a batch is read-only.
 
-use crate::batch::{ChangedFamily, Deleted, Put, Stamps, TimestampSize, iterate, timestamp_sizes};
+use crate::batch::{BatchChecks, ChangedFamily, Deleted, Put, TimestampSize, iterate, timestamp_sizes};
 use crate::callbacks::rocksdb_comparator_t;
 use crate::column_family::rocksdb_column_family_handle_t;
-use crate::db::{family, rocksdb_t};
+use crate::db::{DatabaseNumber, family, rocksdb_t};
 use crate::iterator::{Cursor, rocksdb_iterator_t};
 use crate::memory::{answer, attempt, bytes, give, lend, object, to_c_array};
 use crate::options::rocksdb_options_t;
@@ -31,12 +31,29 @@ pub struct rocksdb_writebatch_wi_t {
 #[derive(Debug)]
 pub(crate) enum Indexed {
     /// A batch that the wrapper owns.
-    Own(Box<WriteBatchWithIndex>, Stamps),
+    Own(Box<WriteBatchWithIndex>, BatchChecks),
     /// The batch of a transaction.
     OfTransaction(*const rocksdb_transaction_t),
 }
 
+impl Indexed {
+    /// Refuses a batch that names families of another database than this one.
+    /// # Errors
+    /// `InvalidArgument` for such a batch.
+    pub(crate) unsafe fn check_database(&self, database: DatabaseNumber) -> Result<()> {
+        match self {
+            Indexed::Own(_, checks) => checks.check_families(database),
+            Indexed::OfTransaction(transaction) => database.check(object(*transaction)?.database),
+        }
+    }
+}
+
 impl rocksdb_writebatch_wi_t {
+    /// The batch behind the wrapper.
+    pub(crate) fn indexed(&self) -> *const Indexed {
+        self.indexed
+    }
+
     /// A wrapper of `indexed`. `indexed` must outlive it.
     pub(crate) unsafe fn give(indexed: *mut Indexed) -> *mut rocksdb_writebatch_wi_t {
         to_c_array(&[indexed]).cast()
@@ -44,7 +61,7 @@ impl rocksdb_writebatch_wi_t {
 }
 
 unsafe fn give_batch(batch: WriteBatchWithIndex) -> *mut rocksdb_writebatch_wi_t {
-    rocksdb_writebatch_wi_t::give(give(Indexed::Own(Box::new(batch), Stamps::default())))
+    rocksdb_writebatch_wi_t::give(give(Indexed::Own(Box::new(batch), BatchChecks::default())))
 }
 
 /// Runs `look` on the batch.
@@ -60,10 +77,10 @@ pub(crate) unsafe fn look<R>(
 
 unsafe fn change<R>(
     batch: *mut rocksdb_writebatch_wi_t,
-    change: impl FnOnce(&mut WriteBatchWithIndex, &mut Stamps) -> Result<R>,
+    change: impl FnOnce(&mut WriteBatchWithIndex, &mut BatchChecks) -> Result<R>,
 ) -> Result<R> {
     match &mut *object(batch)?.indexed {
-        Indexed::Own(batch, stamps) => change(batch, stamps),
+        Indexed::Own(batch, checks) => change(batch, checks),
         Indexed::OfTransaction(_) => {
             Err(Error::not_supported("the batch of a transaction is changed by calls of the transaction"))
         }
@@ -76,7 +93,7 @@ pub(crate) unsafe fn change_in(
     column_family: Option<*mut rocksdb_column_family_handle_t>,
     change_it: impl FnOnce(&mut WriteBatchWithIndex, &mut ChangedFamily<'_>) -> Result<()>,
 ) {
-    answer((), || change(batch, |batch, stamps| change_it(batch, &mut stamps.target(column_family)?)));
+    answer((), || change(batch, |batch, checks| change_it(batch, &mut checks.target(column_family)?)));
 }
 
 #[unsafe(no_mangle)]
@@ -130,9 +147,9 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_destroy(batch: *mut rocksdb_write
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_wi_clear(batch: *mut rocksdb_writebatch_wi_t) {
     answer((), || {
-        change(batch, |batch, stamps| {
+        change(batch, |batch, checks| {
             batch.clear();
-            *stamps = Stamps::default();
+            *checks = BatchChecks::default();
             Ok(())
         })
     });
@@ -200,9 +217,9 @@ pub unsafe extern "C" fn rocksdb_writebatch_wi_update_timestamps(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        change(batch, |batch, stamps| {
+        change(batch, |batch, checks| {
             batch.update_timestamps(bytes(ts, ts_len)?, timestamp_sizes(state, get_ts_size)?)?;
-            stamps.are_set();
+            checks.are_set();
             Ok(())
         })
     });
@@ -326,9 +343,11 @@ pub unsafe extern "C" fn rocksdb_write_writebatch_wi(
 ) {
     attempt(errptr, (), || {
         let (db, options) = (object(db)?, &object(options)?.options);
-        match &mut *object(batch)?.indexed {
-            Indexed::Own(batch, stamps) => {
-                stamps.check()?;
+        let indexed = &mut *object(batch)?.indexed;
+        indexed.check_database(db.database)?;
+        match indexed {
+            Indexed::Own(batch, checks) => {
+                checks.check(db.database)?;
                 match &db.ttl {
                     Some(ttl) => ttl.write_opt(options, batch.write_batch()),
                     None => db.db.write_opt(options, &mut **batch),

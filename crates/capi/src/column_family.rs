@@ -1,6 +1,6 @@
 //! Creates, drops and lists families of a database.
 
-use crate::db::rocksdb_t;
+use crate::db::{DatabaseNumber, rocksdb_t};
 use crate::memory::{
     answer, attempt, destroy, give, object, path, put, put_at, slice, text, to_c_array, to_c_bytes,
     to_c_string,
@@ -14,10 +14,15 @@ use libc::{c_char, c_int};
 pub struct rocksdb_column_family_handle_t {
     /// The handle.
     pub(crate) family: ColumnFamilyHandle,
+    /// The number of its database, for batches, which name a family by its id only.
+    pub(crate) database: DatabaseNumber,
 }
 
-pub(crate) fn give_family(family: ColumnFamilyHandle) -> *mut rocksdb_column_family_handle_t {
-    give(rocksdb_column_family_handle_t { family })
+pub(crate) fn give_family(
+    database: DatabaseNumber,
+    family: ColumnFamilyHandle,
+) -> *mut rocksdb_column_family_handle_t {
+    give(rocksdb_column_family_handle_t { family, database })
 }
 
 /// The families that a call names: `count` names, each with its options.
@@ -43,10 +48,11 @@ pub(crate) unsafe fn put_handles(
     families: &[ColumnFamilyDescriptor],
     handles: *mut *mut rocksdb_column_family_handle_t,
 ) -> Result<()> {
+    let database = DatabaseNumber::of(db);
     for (at, family) in families.iter().enumerate() {
         let handle = db.column_family(&family.name);
         let handle = handle.ok_or_else(|| Error::invalid_argument(format!("no family '{}'", family.name)))?;
-        put_at(handles, at, give_family(handle));
+        put_at(handles, at, give_family(database, handle));
     }
     Ok(())
 }
@@ -86,7 +92,8 @@ pub unsafe extern "C" fn rocksdb_create_column_family(
     attempt(errptr, std::ptr::null_mut(), || {
         let options = object(options)?;
         options.check()?;
-        Ok(give_family(object(db)?.create_column_family(&text(name)?, &options.cf)?))
+        let db = object(db)?;
+        Ok(give_family(db.database, db.create_column_family(&text(name)?, &options.cf)?))
     })
 }
 
@@ -108,8 +115,9 @@ pub unsafe extern "C" fn rocksdb_create_column_families(
         let count = usize::try_from(count).unwrap_or(0);
         let family = |name: &*const c_char| Ok(ColumnFamilyDescriptor::new(text(*name)?, options.cf.clone()));
         let families = slice(names, count)?.iter().map(family).collect::<Result<_>>()?;
-        let handles = object(db)?.create_column_families(families)?;
-        let handles: Vec<_> = handles.into_iter().map(give_family).collect();
+        let db = object(db)?;
+        let handles = db.create_column_families(families)?.into_iter();
+        let handles: Vec<_> = handles.map(|family| give_family(db.database, family)).collect();
         put(len, handles.len());
         Ok(to_c_array(&handles))
     })
@@ -136,7 +144,7 @@ pub unsafe extern "C" fn rocksdb_create_column_family_with_ttl(
         let db = object(db)?;
         let with_ttl =
             db.ttl.as_ref().ok_or_else(|| Error::invalid_argument("the database was opened without TTL"))?;
-        Ok(give_family(with_ttl.create_column_family_with_ttl(&text(name)?, &options.cf, ttl)?))
+        Ok(give_family(db.database, with_ttl.create_column_family_with_ttl(&text(name)?, &options.cf, ttl)?))
     })
 }
 
@@ -153,7 +161,10 @@ pub unsafe extern "C" fn rocksdb_drop_column_family(
 pub unsafe extern "C" fn rocksdb_get_default_column_family_handle(
     db: *mut rocksdb_t,
 ) -> *mut rocksdb_column_family_handle_t {
-    answer(std::ptr::null_mut(), || Ok(give_family(object(db)?.default.clone())))
+    answer(std::ptr::null_mut(), || {
+        let db = object(db)?;
+        Ok(give_family(db.database, db.default.clone()))
+    })
 }
 
 #[unsafe(no_mangle)]

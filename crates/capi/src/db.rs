@@ -14,6 +14,7 @@ use esker::{
     OpenMode, PinnedBytes, ReadOptions, Result, WalFile, WalFileType, WriteBatch, WriteOptions,
 };
 use libc::{c_char, c_int, c_uchar};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
 
 /// An open database.
@@ -25,6 +26,8 @@ pub struct rocksdb_t {
     pub(crate) ttl: Option<DbWithTtl>,
     /// The family of calls that name none.
     pub(crate) default: ColumnFamilyHandle,
+    /// The number of the database.
+    pub(crate) database: DatabaseNumber,
     /// Whether a snapshot keeps old versions. As in RocksDB, it is empty if a family was opened
     /// with `inplace_update_support`.
     pub(crate) has_snapshots: bool,
@@ -32,12 +35,62 @@ pub struct rocksdb_t {
     handle: HandleCell,
 }
 
+/// A number that tells databases apart, made of a database's identity. A batch that outlives an
+/// opening of its database can be written to the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DatabaseNumber(u64);
+
+impl DatabaseNumber {
+    /// The number of no database.
+    pub(crate) const NONE: DatabaseNumber = DatabaseNumber(0);
+
+    pub(crate) fn of(db: &Db) -> DatabaseNumber {
+        let mut hasher = DefaultHasher::new();
+        db.db_identity().hash(&mut hasher);
+        DatabaseNumber(hasher.finish() | 1)
+    }
+
+    /// Refuses the families of database `named`, unless it is this one.
+    /// # Errors
+    /// `InvalidArgument` for another database.
+    pub(crate) fn check(self, named: DatabaseNumber) -> Result<()> {
+        if self == named {
+            return Ok(());
+        }
+        Err(Error::invalid_argument("the batch names column families of another database"))
+    }
+}
+
 impl rocksdb_t {
     pub(crate) fn new(db: Db) -> rocksdb_t {
         let families = db.column_family_names().into_iter().filter_map(|name| db.column_family(&name));
         let mut families = families.map(|family| db.options_cf(&family));
         let has_snapshots = !families.any(|options| options.inplace_update_support);
-        rocksdb_t { default: db.default_column_family(), ttl: None, has_snapshots, handle: no_handle(), db }
+        rocksdb_t {
+            default: db.default_column_family(),
+            database: DatabaseNumber::of(&db),
+            ttl: None,
+            has_snapshots,
+            handle: no_handle(),
+            db,
+        }
+    }
+
+    /// The family that a C handle stands for, for calls of the Rust API that take any family.
+    /// # Errors
+    /// `InvalidArgument`: NULL, or a family of another database.
+    pub(crate) unsafe fn own_family<'a>(
+        &self,
+        family: *const rocksdb_column_family_handle_t,
+    ) -> Result<&'a ColumnFamilyHandle> {
+        let handle = object(family)?;
+        if handle.database != self.database {
+            let name = handle.family.name();
+            return Err(Error::invalid_argument(format!(
+                "column family '{name}' is one of another database"
+            )));
+        }
+        Ok(&handle.family)
     }
 
     /// Gives the handle to the caller, and through `cell` to the listeners.

@@ -4,7 +4,7 @@
 //! and keys, unless `c.h` says that the caller gets a copy by `malloc`.
 
 use crate::column_family::rocksdb_column_family_handle_t;
-use crate::db::{family, rocksdb_t};
+use crate::db::rocksdb_t;
 use crate::field::Object;
 use crate::memory::{
     answer, bytes, bytes_or_none, destroy, give, lend, object, object_mut, put, text, to_c_bytes, to_c_string,
@@ -319,7 +319,8 @@ pub unsafe extern "C" fn rocksdb_get_column_family_metadata_cf(
     column_family: *mut rocksdb_column_family_handle_t,
 ) -> *mut rocksdb_column_family_metadata_t {
     answer(std::ptr::null_mut(), || {
-        let metadata = object(db)?.db.column_family_metadata(family(column_family)?);
+        let db = object(db)?;
+        let metadata = db.db.column_family_metadata(db.own_family(column_family)?);
         Ok(give(rocksdb_column_family_metadata_t { metadata }))
     })
 }
@@ -526,5 +527,8 @@ pub unsafe extern "C" fn rocksdb_get_column_family_metadata_cf_with_options(
     column_family: *mut rocksdb_column_family_handle_t,
     options: *const rocksdb_column_family_metadata_options_t,
 ) -> *mut rocksdb_column_family_metadata_t {
-    answer(std::ptr::null_mut(), || restricted(object(db)?, family(column_family)?, options))
+    answer(std::ptr::null_mut(), || {
+        let db = object(db)?;
+        restricted(db, db.own_family(column_family)?, options)
+    })
 }

@@ -462,7 +462,8 @@ pub unsafe extern "C" fn rocksdb_approximate_sizes_cf_with_flags(
 ) {
     attempt(errptr, (), || {
         let ranges = ranges(count, starts, start_lens, limits, limit_lens)?;
-        put_sizes(object(db)?, family(column_family)?, &ranges, include, sizes);
+        let db = object(db)?;
+        put_sizes(db, db.own_family(column_family)?, &ranges, include, sizes);
         Ok(())
     });
 }
@@ -619,7 +620,8 @@ pub unsafe extern "C" fn rocksdb_approximate_sizes_cf_with_options(
     attempt(errptr, (), || {
         let include = object(options)?.bits();
         let ranges = ranges(count, starts, start_lens, limits, limit_lens)?;
-        put_sizes(object(db)?, family(column_family)?, &ranges, include, sizes);
+        let db = object(db)?;
+        put_sizes(db, db.own_family(column_family)?, &ranges, include, sizes);
         Ok(())
     });
 }

@@ -129,7 +129,7 @@ pub unsafe extern "C" fn rocksdb_optimistictransaction_begin(
     begin(old, || {
         let db = object(db)?;
         let (write, options) = (&object(write_options)?.options, &object(options)?.options);
-        Ok((db.db.begin_transaction_opt(write, options), db.base.default.clone()))
+        Ok((db.db.begin_transaction_opt(write, options), &db.base))
     })
 }
 

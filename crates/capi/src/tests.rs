@@ -1,10 +1,10 @@
 //! The declared signatures, and what a C program does first.
 
 mod metadata;
-mod nulls;
 mod remote_compaction;
 mod transactions;
 mod user_defined_index;
+mod wrong_arguments;
 
 use super::accessors::*;
 use super::backup::*;

@@ -7,7 +7,7 @@
 use crate::batch::rocksdb_writebatch_t;
 use crate::batch_index::{Indexed, look, rocksdb_writebatch_wi_t};
 use crate::column_family::rocksdb_column_family_handle_t;
-use crate::db::family;
+use crate::db::{DatabaseNumber, family, rocksdb_t};
 use crate::iterator::{Cursor, rocksdb_iterator_t};
 use crate::memory::{answer, attempt, bytes, destroy, give, object, object_mut, slice, to_c_bytes};
 use crate::multi_get::{for_each_key, keys, put_found};
@@ -27,6 +27,8 @@ pub struct rocksdb_transaction_t {
     kind: Kind,
     /// The family of calls that name none.
     default: ColumnFamilyHandle,
+    /// The number of the database.
+    pub(crate) database: DatabaseNumber,
     /// Snapshots for which callers have wrappers.
     #[expect(clippy::vec_box, reason = "wrappers point into the boxes")]
     snapshots: Vec<Box<Snapshot>>,
@@ -63,28 +65,34 @@ macro_rules! of_kind {
 }
 
 /// Begins a transaction in a new object, or in `old`.
-pub(crate) unsafe fn begin<T>(
+pub(crate) unsafe fn begin<'a, T>(
     old: *mut rocksdb_transaction_t,
-    begin: impl FnOnce() -> Result<(T, ColumnFamilyHandle)>,
+    begin: impl FnOnce() -> Result<(T, &'a rocksdb_t)>,
 ) -> *mut rocksdb_transaction_t
 where
     Kind: From<T>,
 {
     answer(std::ptr::null_mut(), || {
-        let (transaction, default) = begin()?;
-        let Some(object) = old.as_mut() else { return Ok(give_transaction(transaction, default)) };
+        let (transaction, db) = begin()?;
+        let Some(object) = old.as_mut() else { return Ok(give_transaction(transaction, db)) };
         object.kind = transaction.into();
-        object.default = default;
+        (object.default, object.database) = (db.default.clone(), db.database);
         object.snapshots.clear();
         Ok(old)
     })
 }
 
-pub(crate) fn give_transaction<T>(transaction: T, default: ColumnFamilyHandle) -> *mut rocksdb_transaction_t
+pub(crate) fn give_transaction<T>(transaction: T, db: &rocksdb_t) -> *mut rocksdb_transaction_t
 where
     Kind: From<T>,
 {
-    give(rocksdb_transaction_t { kind: transaction.into(), default, snapshots: Vec::new(), batch: None })
+    give(rocksdb_transaction_t {
+        kind: transaction.into(),
+        default: db.default.clone(),
+        database: db.database,
+        snapshots: Vec::new(),
+        batch: None,
+    })
 }
 
 impl rocksdb_transaction_t {
@@ -211,8 +219,8 @@ pub unsafe extern "C" fn rocksdb_transaction_rebuild_from_writebatch(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        let batch = &object(batch)?.batch;
-        of_kind!(&object(txn)?.kind, transaction => transaction.rebuild_from_write_batch(batch))
+        let (txn, batch) = (object(txn)?, object(batch)?.of_database(object(txn)?.database)?);
+        of_kind!(&txn.kind, transaction => transaction.rebuild_from_write_batch(batch))
     });
 }
 
@@ -224,8 +232,10 @@ pub unsafe extern "C" fn rocksdb_transaction_rebuild_from_writebatch_wi(
 ) {
     attempt(errptr, (), || {
         // Copies the batch, because it may belong to the transaction itself.
+        let txn = object(txn)?;
+        object(object(batch)?.indexed())?.check_database(txn.database)?;
         let batch = look(batch, |batch| batch.write_batch().clone())?;
-        of_kind!(&object(txn)?.kind, transaction => transaction.rebuild_from_write_batch(&batch))
+        of_kind!(&txn.kind, transaction => transaction.rebuild_from_write_batch(&batch))
     });
 }
 

@@ -120,7 +120,8 @@ pub unsafe extern "C" fn rocksdb_transactiondb_create_column_family(
     attempt(errptr, std::ptr::null_mut(), || {
         let options = object(options)?;
         options.check()?;
-        Ok(give_family(object(db)?.db.create_column_family(&text(name)?, &options.cf)?))
+        let db = object(db)?;
+        Ok(give_family(db.base.database, db.db.create_column_family(&text(name)?, &options.cf)?))
     })
 }
 
@@ -134,7 +135,7 @@ pub unsafe extern "C" fn rocksdb_transaction_begin(
     begin(old, || {
         let db = object(db)?;
         let (write, options) = (&object(write_options)?.options, &object(options)?.options);
-        Ok((db.db.begin_transaction_opt(write, options), db.base.default.clone()))
+        Ok((db.db.begin_transaction_opt(write, options), &db.base))
     })
 }
 
@@ -149,7 +150,7 @@ pub unsafe extern "C" fn rocksdb_transactiondb_get_prepared_transactions(
     answer(std::ptr::null_mut(), || {
         let db = object(db)?;
         let prepared = db.db.get_all_prepared_transactions().into_iter();
-        let prepared: Vec<_> = prepared.map(|txn| give_transaction(txn, db.base.default.clone())).collect();
+        let prepared: Vec<_> = prepared.map(|txn| give_transaction(txn, &db.base)).collect();
         put(count, prepared.len());
         Ok(if prepared.is_empty() { std::ptr::null_mut() } else { to_c_array(&prepared) })
     })
@@ -211,7 +212,9 @@ pub unsafe extern "C" fn rocksdb_transactiondb_write(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        object(db)?.db.write_opt(&object(options)?.options, object_mut(batch)?.writable()?)
+        let db = object(db)?;
+        let batch = object_mut(batch)?.writable(db.base.database)?;
+        db.db.write_opt(&object(options)?.options, batch)
     });
 }
 

@@ -117,5 +117,8 @@ pub unsafe extern "C" fn rocksdb_write(
     batch: *mut rocksdb_writebatch_t,
     errptr: *mut *mut c_char,
 ) {
-    attempt(errptr, (), || object(db)?.write(&object(options)?.options, object_mut(batch)?.writable()?));
+    attempt(errptr, (), || {
+        let db = object(db)?;
+        db.write(&object(options)?.options, object_mut(batch)?.writable(db.database)?)
+    });
 }

@@ -5,6 +5,7 @@
 #![allow(missing_docs, reason = "no test has users")]
 
 mod allocations;
+mod double_destroy;
 
 use esker_base::allocations::CountingAllocator;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,12 +1,13 @@
-//! NULL with a length: each function that takes an array, a key or a value gets it once.
+//! Wrong arguments: each function that takes an array, a key or a value gets NULL with a length
+//! once, and each that takes a column family gets one of another database.
 
 use super::*;
 use libc::{c_int, c_uchar, c_void};
 use std::cell::UnsafeCell;
 use std::ptr::{null, null_mut};
 
-/// A call with NULL in the place of `parameter`.
-struct NullCall {
+/// A call with a wrong argument in the place of `parameter`.
+struct WrongCall {
     function: &'static str,
     parameter: &'static str,
     /// Whether the function reports errors.
@@ -49,6 +50,19 @@ const NULL_MEANS_NONE: [(&str, &str); 27] = [
 /// Functions that store the error in their object.
 const HAVE_TESTS: [&str; 3] =
     ["rocksdb_iter_seek", "rocksdb_iter_seek_for_prev", "rocksdb_batched_multi_get_pinned_cf"];
+
+/// Whether a function takes a family without its database. A batch is refused when it is written, a
+/// replayer when it replays.
+fn knows_no_database(function: &str) -> bool {
+    function.starts_with("rocksdb_column_family_handle_")
+        || function.starts_with("rocksdb_writebatch_") && !function.contains("_and_db")
+        || function == "rocksdb_new_default_replayer"
+}
+
+/// Whether a function makes an iterator, which carries the error.
+fn makes_an_iterator(function: &str) -> bool {
+    function.contains("create_iterator_cf")
+}
 
 /// Defines the objects that one function makes and another destroys.
 macro_rules! objects {
@@ -94,6 +108,9 @@ objects! {
         rocksdb_column_family_metadata_options_destroy;
     batch: rocksdb_writebatch_t = rocksdb_writebatch_create(), rocksdb_writebatch_destroy;
     indexed: rocksdb_writebatch_wi_t = rocksdb_writebatch_wi_create(0, 1), rocksdb_writebatch_wi_destroy;
+    flush: rocksdb_flushoptions_t = rocksdb_flushoptions_create(), rocksdb_flushoptions_destroy;
+    ingestion: rocksdb_ingestexternalfileoptions_t = rocksdb_ingestexternalfileoptions_create(),
+        rocksdb_ingestexternalfileoptions_destroy;
     files: rocksdb_envoptions_t = rocksdb_envoptions_create(), rocksdb_envoptions_destroy;
 }
 
@@ -104,7 +121,11 @@ struct Fixture {
     transactions: *mut rocksdb_transactiondb_t,
     transaction: *mut rocksdb_transaction_t,
     writer: *mut rocksdb_sstfilewriter_t,
+    checkpoint: *mut rocksdb_checkpoint_t,
+    other: *mut rocksdb_t,
     family: *mut rocksdb_column_family_handle_t,
+    /// A family of `other`.
+    foreign: [*mut rocksdb_column_family_handle_t; 2],
     families: [*mut rocksdb_column_family_handle_t; 2],
     options_of_families: [*const rocksdb_options_t; 2],
     /// Writable places for the answers of a call.
@@ -119,8 +140,8 @@ unsafe impl Sync for Pointers {}
 struct Slices([rocksdb_slice_t; 2]);
 // SAFETY: see `Pointers`.
 unsafe impl Sync for Slices {}
-static TEXTS: Pointers = Pointers([c"key".as_ptr(), c"value".as_ptr()]);
-static TEXT_AND_NULL: Pointers = Pointers([c"key".as_ptr(), null()]);
+static TEXTS: Pointers = Pointers([c"000007.sst".as_ptr(); 2]);
+static TEXT_AND_NULL: Pointers = Pointers([c"000007.sst".as_ptr(), null()]);
 static LENS: [usize; 2] = [2, 2];
 
 impl Fixture {
@@ -131,16 +152,22 @@ impl Fixture {
         let (options, writes) = (objects.options, objects.writes);
         rocksdb_options_set_create_if_missing(options, 1);
         let db = rocksdb_open(options, path("db").as_ptr(), &mut error);
+        let other = rocksdb_open(options, path("other").as_ptr(), &mut error);
+        let foreign = rocksdb_get_default_column_family_handle(other);
         rocksdb_put(db, writes, c"key".as_ptr(), 3, c"value".as_ptr(), 5, &mut error);
         let name = path("transactions");
         let transactions = rocksdb_transactiondb_open(options, objects.locking, name.as_ptr(), &mut error);
+        let checkpoint = rocksdb_checkpoint_object_create(db, &mut error);
         assert!(error.is_null());
         rocksdb_options_set_create_if_missing(options, 0);
         let family = rocksdb_get_default_column_family_handle(db);
         Fixture {
             db,
+            other,
+            foreign: [foreign, foreign],
             transactions,
             transaction: rocksdb_transaction_begin(transactions, writes, objects.begin, null_mut()),
+            checkpoint,
             writer: rocksdb_sstfilewriter_create(objects.files, options),
             family,
             families: [family, family],
@@ -153,9 +180,12 @@ impl Fixture {
 
     unsafe fn destroy(self) {
         rocksdb_sstfilewriter_destroy(self.writer);
+        rocksdb_checkpoint_object_destroy(self.checkpoint);
         rocksdb_column_family_handle_destroy(self.family);
         rocksdb_transaction_destroy(self.transaction);
         rocksdb_transactiondb_close(self.transactions);
+        rocksdb_column_family_handle_destroy(self.foreign[0]);
+        rocksdb_close(self.other);
         rocksdb_close(self.db);
         self.objects.destroy();
     }
@@ -167,6 +197,11 @@ impl Fixture {
     /// An array whose second element is NULL.
     fn nulls<T: FromFixture>(&self) -> T {
         T::with_null()
+    }
+
+    /// A family of another database, or an array of it.
+    fn foreign<T: Families>(&self) -> T {
+        T::of(&self.foreign)
     }
 
     fn argument<T: FromFixture>(&self) -> T {
@@ -218,6 +253,29 @@ impl<T> Null for *mut T {
     const NULL: *mut T = null_mut();
 }
 
+/// A family, or an array of families.
+trait Families {
+    fn of(families: &[*mut rocksdb_column_family_handle_t; 2]) -> Self;
+}
+
+impl Families for *mut rocksdb_column_family_handle_t {
+    fn of(families: &[*mut rocksdb_column_family_handle_t; 2]) -> Self {
+        families[0]
+    }
+}
+
+impl Families for *mut *mut rocksdb_column_family_handle_t {
+    fn of(families: &[*mut rocksdb_column_family_handle_t; 2]) -> Self {
+        families.as_ptr().cast_mut()
+    }
+}
+
+impl Families for *const *const rocksdb_column_family_handle_t {
+    fn of(families: &[*mut rocksdb_column_family_handle_t; 2]) -> Self {
+        families.as_ptr().cast()
+    }
+}
+
 /// Types of parameters. The fixture has a good argument for each.
 trait FromFixture: Sized {
     fn from(f: &Fixture) -> Self;
@@ -257,6 +315,10 @@ arguments! {
     *mut rocksdb_writebatch_t: |f| f.objects.batch;
     *mut rocksdb_writebatch_wi_t: |f| f.objects.indexed;
     *mut rocksdb_sstfilewriter_t: |f| f.writer;
+    *mut rocksdb_checkpoint_t: |f| f.checkpoint;
+    *const rocksdb_flushoptions_t: |f| f.objects.flush;
+    *const rocksdb_ingestexternalfileoptions_t: |f| f.objects.ingestion;
+    *const rocksdb_column_family_metadata_options_t: |f| f.objects.metadata;
     *const rocksdb_size_approximation_options_t: |f| f.objects.sizes;
     *const rocksdb_transactiondb_options_t: |f| f.objects.locking;
     *const rocksdb_optimistictransactiondb_options_t: |f| f.objects.optimistic;
@@ -297,8 +359,6 @@ not_needed! {
     *const rocksdb_compaction_options_t,
     *mut rocksdb_compactionjobinfo_t,
     *const rocksdb_compactionjobinfo_t,
-    *const rocksdb_flushoptions_t,
-    *const rocksdb_ingestexternalfileoptions_t,
     *mut rocksdb_iterator_t,
     *mut rocksdb_env_t,
     *const rocksdb_envoptions_t,
@@ -313,16 +373,19 @@ impl<T> FromFixture for Option<T> {
 
 impl FromFixture for *const rocksdb_slice_t {
     fn from(_f: &Fixture) -> *const rocksdb_slice_t {
-        unreachable!("the calls give NULL, or an array with NULL")
+        static SLICES: Slices = Slices(slices(&TEXTS));
+        SLICES.0.as_ptr()
     }
 
     fn with_null() -> *const rocksdb_slice_t {
-        static SLICES: Slices = Slices([
-            rocksdb_slice_t { data: TEXTS.0[0], size: 2 },
-            rocksdb_slice_t { data: null(), size: 2 },
-        ]);
+        static SLICES: Slices = Slices(slices(&TEXT_AND_NULL));
         SLICES.0.as_ptr()
     }
+}
+
+const fn slices(texts: &Pointers) -> [rocksdb_slice_t; 2] {
+    let [first, second] = texts.0;
+    [rocksdb_slice_t { data: first, size: 2 }, rocksdb_slice_t { data: second, size: 2 }]
 }
 
 impl FromFixture for *const *const c_char {
@@ -352,6 +415,19 @@ impl Answer for c_uchar {
     }
 }
 
+impl Answer for u32 {
+    fn empty(self) -> bool {
+        self == 0
+    }
+}
+
+/// The answer of `rocksdb_property_int_cf`: -1 without a value.
+impl Answer for c_int {
+    fn empty(self) -> bool {
+        self == -1
+    }
+}
+
 impl<T> Answer for *mut T {
     fn empty(self) -> bool {
         self.is_null()
@@ -364,30 +440,61 @@ impl<T> Answer for *const T {
     }
 }
 
+/// Makes the calls, and returns those that are not refused with `message` or that change something,
+/// and the number of calls made.
+unsafe fn not_refused(
+    f: &Fixture,
+    calls: &[WrongCall],
+    is_left_out: impl Fn(&WrongCall) -> bool,
+    message: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for call in calls.iter().filter(|call| !is_left_out(call)) {
+        let before = f.state();
+        let is_empty = (call.call)(f);
+        let errors = f.taken_errors();
+        let is_refused = errors.iter().all(|text| message(text)) && errors.is_empty() != call.has_errors;
+        if !is_empty || !is_refused || f.state() != before {
+            wrong.push(format!("{}: {}: {errors:?}", call.function, call.parameter));
+        }
+    }
+    wrong
+}
+
 #[test]
 fn null_with_a_length_is_refused_and_changes_nothing() {
     #[expect(clippy::unit_arg, reason = "the calls are generated")]
-    const CALLS: &[NullCall] = include!(concat!(env!("OUT_DIR"), "/null_calls.rs"));
+    const CALLS: &[WrongCall] = include!(concat!(env!("OUT_DIR"), "/null_calls.rs"));
     let dir = esker_testkit::TempDir::new("capi-nulls");
     // SAFETY: the objects are created in `new`, and destroyed once.
     unsafe {
-        let fixture = Fixture::new(&dir);
-        let mut wrong = Vec::new();
-        for call in CALLS {
-            let place = (call.function, call.parameter);
-            if NULL_MEANS_NONE.contains(&place) || HAVE_TESTS.contains(&call.function) {
-                continue;
-            }
-            let before = fixture.state();
-            let is_empty = (call.call)(&fixture);
-            let errors = fixture.taken_errors();
-            let is_refused =
-                errors.iter().all(|text| text == "Invalid argument: NULL is given with the length 2");
-            if !is_empty || !is_refused || errors.is_empty() == call.has_errors || fixture.state() != before {
-                wrong.push(format!("{}: {}: {errors:?}", call.function, call.parameter));
-            }
-        }
-        fixture.destroy();
+        let f = Fixture::new(&dir);
+        let means_none = |call: &WrongCall| NULL_MEANS_NONE.contains(&(call.function, call.parameter));
+        let is_left_out = |call: &WrongCall| means_none(call) || HAVE_TESTS.contains(&call.function);
+        let wrong = not_refused(&f, CALLS, is_left_out, |text| {
+            text == "Invalid argument: NULL is given with the length 2"
+        });
+        f.destroy();
+        assert!(wrong.is_empty(), "{} of {} calls:\n{}", wrong.len(), CALLS.len(), wrong.join("\n"));
+    }
+}
+
+#[test]
+fn a_family_of_another_database_is_refused_and_changes_nothing() {
+    #[expect(clippy::unit_arg, reason = "the calls are generated")]
+    const CALLS: &[WrongCall] = include!(concat!(env!("OUT_DIR"), "/foreign_calls.rs"));
+    let dir = esker_testkit::TempDir::new("capi-foreign");
+    // SAFETY: the objects are created in `new`, and destroyed once.
+    unsafe {
+        let f = Fixture::new(&dir);
+        let is_left_out = |call: &WrongCall| {
+            let function = call.function;
+            knows_no_database(function) || makes_an_iterator(function) || HAVE_TESTS.contains(&function)
+        };
+        // A family without timestamps or without a merge operator is refused for that first.
+        let messages = ["is one of another database", "imestamp", "has no merge_operator"];
+        let wrong = not_refused(&f, CALLS, is_left_out, |text| messages.iter().any(|it| text.contains(it)));
+        f.destroy();
         assert!(wrong.is_empty(), "{} of {} calls:\n{}", wrong.len(), CALLS.len(), wrong.join("\n"));
     }
 }
@@ -442,6 +549,72 @@ fn null_without_a_length_is_the_empty_key_and_value() {
         let value = rocksdb_get(f.db, f.argument(), null(), 0, &mut len, f.errors());
         assert!(!value.is_null() && len == 0 && f.taken_errors().is_empty());
         rocksdb_free(value.cast());
+        f.destroy();
+    }
+}
+
+#[test]
+fn an_iterator_over_a_family_of_another_database_is_not_valid_and_has_the_error() {
+    let dir = esker_testkit::TempDir::new("capi-foreign-iterator");
+    // SAFETY: the objects are created here and destroyed once.
+    unsafe {
+        let f = Fixture::new(&dir);
+        for iterator in [
+            rocksdb_create_iterator_cf(f.db, f.argument(), f.foreign()),
+            rocksdb_transactiondb_create_iterator_cf(f.transactions, f.argument(), f.foreign()),
+            rocksdb_transaction_create_iterator_cf(f.transaction, f.argument(), f.foreign()),
+        ] {
+            rocksdb_iter_seek_to_first(iterator);
+            assert_eq!(rocksdb_iter_valid(iterator), 0);
+            rocksdb_iter_get_error(iterator, f.errors());
+            let errors = f.taken_errors();
+            assert!(errors[0].contains("'default' is one of another database"), "{errors:?}");
+            rocksdb_iter_destroy(iterator);
+        }
+        f.destroy();
+    }
+}
+
+#[test]
+fn a_batch_with_families_of_another_database_is_refused_when_it_is_written() {
+    let dir = esker_testkit::TempDir::new("capi-foreign-batch");
+    // SAFETY: the objects are created here and destroyed once.
+    unsafe {
+        let f = Fixture::new(&dir);
+        let (batch, indexed) = (f.objects.batch, f.objects.indexed);
+        let refused = |what: &str| {
+            let errors = f.taken_errors();
+            let expected = "Invalid argument: the batch names column families of another database";
+            assert_eq!(errors, [expected], "{what}");
+        };
+        let before = rocksdb_get_latest_sequence_number(f.db);
+        for families in [[f.foreign[0]; 2], [f.family, f.foreign[0]]] {
+            for family in families {
+                rocksdb_writebatch_put_cf(batch, family, f.argument(), 2, f.argument(), 2);
+                rocksdb_writebatch_wi_put_cf(indexed, family, f.argument(), 2, f.argument(), 2);
+            }
+            rocksdb_write(f.db, f.objects.writes, batch, f.errors());
+            refused("write");
+            rocksdb_write_writebatch_wi(f.db, f.objects.writes, indexed, f.errors());
+            refused("write of a batch with an index");
+            rocksdb_transactiondb_write(f.transactions, f.objects.writes, batch, f.errors());
+            refused("write with locks");
+            rocksdb_transaction_rebuild_from_writebatch(f.transaction, batch, f.errors());
+            refused("rebuild");
+            rocksdb_transaction_rebuild_from_writebatch_wi(f.transaction, indexed, f.errors());
+            refused("rebuild from a batch with an index");
+            rocksdb_writebatch_clear(batch);
+            rocksdb_writebatch_wi_clear(indexed);
+        }
+        let of_transaction = rocksdb_transaction_get_writebatch_wi(f.transaction);
+        rocksdb_write_writebatch_wi(f.db, f.objects.writes, of_transaction, f.errors());
+        refused("a transaction of another database");
+        rocksdb_free(of_transaction.cast());
+        assert_eq!(rocksdb_get_latest_sequence_number(f.db), before);
+
+        rocksdb_writebatch_put_cf(batch, f.family, f.argument(), 2, f.argument(), 2);
+        rocksdb_write(f.db, f.objects.writes, batch, f.errors());
+        assert!(f.taken_errors().is_empty(), "its own families");
         f.destroy();
     }
 }
