@@ -1,4 +1,5 @@
-//! Workloads of users, measured in processor time: a queue, a purge of old rows, a load with scans.
+//! Workloads of users, measured in processor time: a queue, a purge of old rows, a load with scans,
+//! and a queue that is drained.
 //!
 //! In: names of workloads (all if there are none), `rows=N`, `dir=PATH`, and `pre_scans=N` for the
 //! option `pre_scan_min_entries`. Out: a line for each phase: its name, processor time of the whole
@@ -6,8 +7,11 @@
 //!
 //! ```text
 //! cargo run --release -p esker-bench --example workloads -- \
-//!     queue purge load rows=1000000 pre_scans=0
+//!     queue purge load drain rows=1000000 pre_scans=0
 //! ```
+//!
+//! `drain` prints a line for each place of the messages: µs of processor time a pop, for each tenth
+//! of the queue. `case=WORD` chooses places. Under callgrind, `pops=N` ends each case early.
 //!
 //! A mechanism of the engine stays if one of these takes over 3% more without it (median of five
 //! interleaved pairs). Keys follow from fixed numbers; every answer is checked.
@@ -33,7 +37,7 @@ fn main() {
     let dir = argument("dir").map_or_else(|| std::env::temp_dir().join("esker-workloads"), PathBuf::from);
     let names: Vec<&str> = args.iter().map(String::as_str).filter(|arg| !arg.contains('=')).collect();
     for (name, workload) in
-        [("queue", queue as fn(&Path, u64) -> Result<()>), ("purge", purge), ("load", load)]
+        [("queue", queue as fn(&Path, u64) -> Result<()>), ("purge", purge), ("load", load), ("drain", drain)]
     {
         if names.is_empty() || names.contains(&name) {
             _ = std::fs::remove_dir_all(&dir);
@@ -178,6 +182,87 @@ fn load(dir: &Path, rows: u64) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Where the messages of a queue lie when a consumer drains it, and from which end.
+#[derive(Clone, Copy, PartialEq)]
+enum Drain {
+    Level0,
+    LastLevel,
+    Memtable,
+    FromTheEnd,
+    BesideSnapshot,
+    AfterReopen,
+}
+
+/// Pushes `rows` messages, and then pops all of them one by one. Their deletions stay in the
+/// memtable.
+fn drain(dir: &Path, rows: u64) -> Result<()> {
+    for (name, case) in [
+        ("in level 0", Drain::Level0),
+        ("in the last level", Drain::LastLevel),
+        ("in the memtable", Drain::Memtable),
+        ("from the end", Drain::FromTheEnd),
+        ("beside a snapshot", Drain::BesideSnapshot),
+        ("after a reopen", Drain::AfterReopen),
+    ] {
+        if argument("case").is_some_and(|word| !name.contains(&word)) {
+            continue;
+        }
+        let dir = dir.with_file_name(name.replace(' ', "_"));
+        let options = options_of_drain(case)?;
+        let mut db = Db::open(&options, &dir)?;
+        (0..rows).step_by(BATCH as usize).try_for_each(|n| put_rows(&db, n..n + BATCH, number_key))?;
+        match case {
+            Drain::Memtable => {}
+            Drain::LastLevel => db.compact_range(None, None)?,
+            _ => settle(&db)?,
+        }
+        let pops = argument("pops").map_or(rows, |pops| pops.parse().expect("pops=N"));
+        let snapshot = (case == Drain::BesideSnapshot).then(|| db.snapshot());
+        let mut micros = Vec::new();
+        for tenth in 0..10 {
+            if case == Drain::AfterReopen && tenth == 5 {
+                drop(db);
+                db = Db::open(&options, &dir)?;
+            }
+            let start = processor_time();
+            for number in rows / 10 * tenth..(rows / 10 * (tenth + 1)).min(pops) {
+                pop_from(&db, number, rows, case == Drain::FromTheEnd)?;
+            }
+            let took = processor_time().saturating_sub(start);
+            micros.push(format!("{:.2}", took.as_secs_f64() * 1e6 / (rows / 10) as f64));
+        }
+        drop(snapshot);
+        println!("drain: {name:<25}\t{}", micros.join(" "));
+    }
+    Ok(())
+}
+
+fn options_of_drain(case: Drain) -> Result<Options> {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.avoid_flush_during_recovery = true;
+    options.db.avoid_flush_during_shutdown = true;
+    options.cf.disable_auto_compactions = case != Drain::LastLevel;
+    options.cf.write_buffer_size = if case == Drain::Memtable { 1 << 30 } else { 64 << 20 };
+    options.cf.table.block_cache = Some(Arc::new(BlockCache::new(&CacheOptions::with_capacity(512 << 20))?));
+    Ok(options)
+}
+
+/// Makes an iterator, checks that the first (last) message is the one called for, and deletes it.
+fn pop_from(db: &Db, number: u64, rows: u64, backward: bool) -> Result<()> {
+    let mut iter = db.iter()?;
+    let number = if backward { rows - 1 - number } else { number };
+    if backward {
+        iter.seek_to_last()
+    } else {
+        iter.seek_to_first()
+    }
+    assert_eq!(iter.key(), number_key(number));
+    black_box(iter.value());
+    drop(iter);
+    db.delete(number_key(number))
 }
 
 fn scan(db: &Db, from: Option<[u8; 16]>, count: usize) -> Result<()> {
