@@ -1,11 +1,13 @@
 //! Skips of deleted runs by a cursor, and the report of runs that it stepped through.
 //!
 //! After `SKIP_AFTER` hidden entries in one call, the cursor calls the inner cursor to skip
-//! ([`ScanIterator::skip_deleted_run`]). It calls again after every skip that reached the end of
+//! ([`ScanIterator::skip_deleted_run`]). It calls after the first hidden entry if the first skip of
+//! an earlier call reached the end of a run. It calls again after every skip that reached the end of
 //! the known deleted run. If a skip did not move, or stopped at an entry that an older sorted run
 //! has in between, the interval to the next try doubles. A call that has stepped over many deleted
 //! keys reports them to the family's [`DeletedRunMemory`]: at its sequence number there is no key
-//! between its start and the key that it found.
+//! between its start and the key that it found. Behind a remembered run, a few keys are enough:
+//! otherwise each pop of a queue would step over the messages popped since.
 //!
 //! Invariants
 //!  1. `keys` is the number of user keys that this call has found deleted, without skipped keys.
@@ -23,6 +25,10 @@ use esker_format::key;
 /// Entries that one call passes over before it tries to skip, unless fewer are enough to remember a
 /// range: a skip costs about as much as 20 steps.
 const SKIP_AFTER: u64 = 8;
+
+/// Deleted keys behind a remembered run that join it. To remember them costs about as much as to
+/// step over five.
+const JOIN_AFTER: u64 = 8;
 
 /// The memory in which a cursor remembers deleted runs, and the newest file of its super version.
 #[derive(Clone, Debug)]
@@ -43,8 +49,12 @@ pub(crate) struct DeletedRunTracker {
     /// The count of passed entries at which to skip.
     pub(crate) skip_at: u64,
     skip_after: u64,
-    /// The first `skip_after` of a call.
+    /// The smallest `skip_after` behind a skip that did not reach a run's end.
+    skip_least: u64,
+    /// The first `skip_at` of the next call.
     skip_first: u64,
+    /// Whether this call has tried to skip.
+    has_tried: bool,
     /// Scratch: the end of a deleted run.
     known_end: Vec<u8>,
 }
@@ -52,15 +62,17 @@ pub(crate) struct DeletedRunTracker {
 impl DeletedRunTracker {
     pub(crate) fn new(memory: Option<&DeletedRunMemoryRef>) -> DeletedRunTracker {
         let min_keys = memory.map_or(u64::MAX, |memory| memory.ranges.min_keys());
-        let skip_first = min_keys.min(SKIP_AFTER);
+        let skip_least = min_keys.min(SKIP_AFTER);
         DeletedRunTracker {
             keys: 0,
             min_keys,
             min_keys_alone: min_keys,
             run_end: Vec::new(),
-            skip_at: skip_first,
-            skip_after: skip_first,
-            skip_first,
+            skip_at: skip_least,
+            skip_after: skip_least,
+            skip_least,
+            skip_first: skip_least,
+            has_tried: false,
             known_end: Vec::new(),
         }
     }
@@ -70,7 +82,8 @@ impl DeletedRunTracker {
         self.keys = 0;
         self.min_keys = self.min_keys_alone;
         self.skip_at = self.skip_first;
-        self.skip_after = self.skip_first;
+        self.skip_after = self.skip_least;
+        self.has_tried = false;
     }
 }
 
@@ -82,7 +95,7 @@ pub(crate) struct Skip<'v> {
     pub(crate) forward: bool,
     /// Entries that this call has passed.
     pub(crate) passed: u64,
-    /// Set for pre-scans: deleted keys behind a known run join its range, even if they are few.
+    /// Set for pre-scans: each deleted key behind a remembered run joins it.
     pub(crate) joins_runs: bool,
 }
 
@@ -97,10 +110,17 @@ impl DeletedRunTracker {
         let skipped = iter.skip_deleted_run(from.sequence, from.forward, known.as_ref());
         self.skip_after = match skipped {
             SkipDistance::Far => 1,
-            SkipDistance::No | SkipDistance::Near => (self.skip_after * 2).max(self.skip_first),
+            SkipDistance::No | SkipDistance::Near => (self.skip_after * 2).max(self.skip_least),
         };
-        if from.joins_runs && known.is_some() && skipped != SkipDistance::No {
-            self.min_keys = self.min_keys.min(1);
+        if !std::mem::replace(&mut self.has_tried, true) {
+            self.skip_first = if skipped == SkipDistance::Far { 1 } else { self.skip_least };
+        }
+        if known.is_some() && skipped != SkipDistance::No {
+            self.min_keys = match self.min_keys_alone {
+                _ if from.joins_runs => 1,
+                u64::MAX => u64::MAX,
+                keys => keys.min(JOIN_AFTER),
+            };
         }
         self.skip_at = from.passed + self.skip_after;
         skipped != SkipDistance::No

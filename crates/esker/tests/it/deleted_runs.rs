@@ -357,3 +357,37 @@ fn an_explained_scan_remembers_nothing_beside_a_memtable_that_it_did_not_see() {
     iter.seek(key(1));
     assert_eq!(at(&iter), Some(key(KEYS / 2)));
 }
+
+/// Each pop makes an iterator, reads the first or the last message and deletes it.
+#[test]
+fn a_pop_steps_over_few_of_the_messages_that_were_popped_before() {
+    for (backward, has_snapshot) in [(false, false), (true, false), (false, true)] {
+        let statistics = Arc::new(Statistics::new());
+        let mut options = Options::default();
+        options.db.create_if_missing = true;
+        options.db.statistics = Some(statistics.clone());
+        options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+        let db = Db::open(&options, "/db").unwrap();
+        (0..KEYS).for_each(|i| db.put(key(i), "value").unwrap());
+        db.flush().unwrap();
+        let snapshot = has_snapshot.then(|| db.snapshot());
+        let mut stepped = 0;
+        for popped in 0..KEYS / 2 {
+            let first = if backward { KEYS - 1 - popped } else { popped };
+            let before = statistics.ticker_count(Ticker::NumberIterSkip);
+            let mut iter = db.iter().unwrap();
+            if backward {
+                iter.seek_to_last();
+            } else {
+                iter.seek_to_first();
+            }
+            assert_eq!(at(&iter), Some(key(first)));
+            drop(iter);
+            stepped += statistics.ticker_count(Ticker::NumberIterSkip) - before;
+            db.delete(key(first)).unwrap();
+        }
+        let each = stepped / (KEYS as u64 / 2);
+        assert!(each <= 20, "{each} entries a pop, backward {backward}, snapshot {has_snapshot}");
+        drop(snapshot);
+    }
+}
