@@ -209,7 +209,7 @@ impl<'a> Obsolete<'a> {
                 // Otherwise the next writer would see the old total, and flush newer entries for
                 // it.
                 engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
-                engine.request_wal_check();
+                engine.update_wal_bytes_limit(&state);
                 ObsoleteWals::take(engine, &mut wals.old)
             }
             _ => ObsoleteWals::default(),
