@@ -13,11 +13,13 @@ use crate::observe::FlushReason;
 use crate::options::DbOptions;
 use crate::schedule::{Job, Scheduler};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
-use esker_base::sync::{Arc, OnceLock, Weak, epoch};
+use esker_base::sync::{Arc, Mutex, OnceLock, Weak, epoch};
 use esker_base::{ColumnFamilyId, Error, Result, Severity};
+use esker_env::timer::Repeating;
 use esker_memtable::Take;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
 
 /// Gives jobs to the pools, as many as there are work and slots for.
 pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
@@ -70,8 +72,13 @@ pub(crate) struct Purger {
     requested: AtomicBool,
     /// Whether a purge is queued or runs.
     active: AtomicBool,
+    /// Looks for the end of reads that a purge has waited for in vain.
+    reads: Mutex<Option<Repeating>>,
     shutting_down: Arc<AtomicBool>,
 }
+
+/// Time between two looks for the end of reads.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 struct PurgeJob {
     scheduler: Scheduler,
@@ -87,6 +94,7 @@ impl Purger {
             job: OnceLock::new(),
             requested: AtomicBool::new(false),
             active: AtomicBool::new(false),
+            reads: Mutex::new(None),
             shutting_down,
         }
     }
@@ -112,6 +120,32 @@ impl Purger {
             hand_over();
         };
         job.scheduler.schedule(Job::Purge, Box::new(work));
+    }
+
+    /// Requests a purge once the reads that are under way have ended. In an idle process nothing
+    /// else would release what they hold. Costs a look at the epoch a second until then.
+    pub(crate) fn request_after_reads(&self, engine: &Engine) {
+        let Some(job) = self.job.get() else { return };
+        let mut reads = self.reads.lock();
+        if reads.is_some() || self.shutting_down.load(Ordering::Acquire) {
+            return;
+        }
+        let engine_of_job = job.engine.clone();
+        let look = move || {
+            let Some(engine) = engine_of_job.upgrade() else { return };
+            if epoch::settle(2, || {}) {
+                engine.purger.stop_looking();
+                engine.purger.request();
+            }
+        };
+        *reads = Some(engine.env.timer.repeat(LOOK_PERIOD, look));
+    }
+
+    /// Ends the looks for the end of reads.
+    pub(crate) fn stop_looking(&self) {
+        // Dropped without the lock: the drop waits for a look, which takes it.
+        let looks = self.reads.lock().take();
+        drop(looks);
     }
 
     /// Runs purges until none is requested.

@@ -95,6 +95,7 @@ impl DbInner {
         let dump = engine.stats_dump_timer.lock().take();
         let look = engine.compaction_timer.lock().take();
         drop((dump, look));
+        engine.purger.stop_looking();
         let scrubber = engine.scrubber.lock().take();
         drop(scrubber);
         flushed

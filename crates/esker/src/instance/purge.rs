@@ -30,8 +30,7 @@ use std::time::Duration;
 /// versions, and with them files that nothing else needs. A read ends within microseconds unless
 /// its thread gets no processor.
 const PATIENCE: (u32, Duration) = (40, Duration::from_micros(500));
-/// Number of rounds to wait for a thread that gets no processor. Then its files stay until the next
-/// purge or opening.
+/// Number of rounds to wait for a thread that gets no processor. Then the purger waits for it.
 const ROUNDS: u32 = 100;
 
 /// Deletes files that have become obsolete since the last purge. It ends early when the database
@@ -41,7 +40,8 @@ pub(crate) fn settle_and_purge(engine: &Engine) {
 }
 
 /// Calls `work` after each round of waiting for the reads under way. It ends when these have ended
-/// or the database closes.
+/// or the database closes. After two seconds it leaves the rest to a later purge, which the purger
+/// starts once these reads have ended.
 pub(crate) fn settle_and(engine: &Engine, work: impl Fn(&Engine)) {
     for _ in 0..ROUNDS {
         engine.hand_over_all_super_versions();
@@ -51,6 +51,7 @@ pub(crate) fn settle_and(engine: &Engine, work: impl Fn(&Engine)) {
             return;
         }
     }
+    engine.purger.request_after_reads(engine);
 }
 
 /// The last purge: no job runs any more, and none will start. Afterwards every remaining file is

@@ -116,6 +116,40 @@ fn a_writer_that_has_fallen_idle_holds_no_files() {
     });
 }
 
+/// A purge waits two seconds for a reader whose thread gets no processor.
+#[test]
+fn files_of_a_reader_that_outlasts_a_purge_are_deleted_without_a_new_job() {
+    let fs = Arc::new(MemFs::new());
+    let db = database(&fs);
+    fill(&db, 0);
+    db.flush().unwrap();
+    let (end, wait_end) = channel::<()>();
+    let (open, is_open) = channel();
+    let reader = std::thread::spawn(move || {
+        let _read = epoch::pin();
+        open.send(()).unwrap();
+        assert!(wait_end.recv().is_err(), "the other end is dropped");
+    });
+    is_open.recv().unwrap();
+    fill(&db, 1);
+    db.compact_range(None, None).unwrap();
+    let live = live_tables(&db);
+    db.wait_for_background_work().unwrap();
+    assert_ne!(tables_on_disk(&fs), live, "the reader keeps the old tables");
+    drop(end);
+    reader.join().unwrap();
+    // Nothing reads or writes any more.
+    let start = std::time::Instant::now();
+    while tables_on_disk(&fs) != live {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "on disk {:?}, live {live:?}",
+            tables_on_disk(&fs)
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 #[test]
 fn the_end_of_the_last_iterator_of_a_super_version_deletes_its_files() {
     let fs = Arc::new(MemFs::new());
