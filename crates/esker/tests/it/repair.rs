@@ -420,15 +420,12 @@ fn rocksdb_reads_what_was_repaired() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
-/// A compaction into the last level took the operands' sequence numbers away. CURRENT is gone and
-/// the MANIFEST's end is torn, but the rest of the MANIFEST says that they were flushed.
-#[test]
-fn operands_that_lost_their_sequence_numbers_are_not_taken_from_the_wal_again() {
-    let options = options();
-    let path = Path::new("/db");
+/// A database with operands of one key: two in a table of the last level, whose sequence numbers a
+/// compaction has taken away, and all three in WALs. Returns its contents.
+fn operands_without_sequence_numbers(options: &Options, path: &Path) -> Vec<Vec<(String, String)>> {
     let mut db_options = options.db.clone();
     db_options.create_missing_column_families = true;
-    let db = Db::open_cf(&db_options, path, families(&options)).unwrap();
+    let db = Db::open_cf(&db_options, path, families(options)).unwrap();
     let merging = db.column_family("merging").unwrap();
     db.put("keeps the WAL", "alive").unwrap();
     for operand in ["1", "2"] {
@@ -441,9 +438,16 @@ fn operands_that_lost_their_sequence_numbers_are_not_taken_from_the_wal_again() 
     };
     db.compact_range_opt(&all, &merging, None, None).unwrap();
     db.merge_opt(&WriteOptions::default(), &merging, "key", "3").unwrap();
-    let expected = all_contents(&db);
-    drop(merging);
-    drop(db);
+    all_contents(&db)
+}
+
+/// CURRENT is gone and the MANIFEST's end is torn, but the rest of the MANIFEST says that they were
+/// flushed.
+#[test]
+fn operands_that_lost_their_sequence_numbers_are_not_taken_from_the_wal_again() {
+    let options = options();
+    let path = Path::new("/db");
+    let expected = operands_without_sequence_numbers(&options, path);
     let fs = options.db.env.fs.clone();
     lose(fs.as_ref(), path, &["CURRENT"]);
     let manifest = fs.children(path).unwrap().into_iter().find(|n| n.starts_with("MANIFEST")).unwrap();
@@ -454,8 +458,24 @@ fn operands_that_lost_their_sequence_numbers_are_not_taken_from_the_wal_again() 
 
     let summary = repair_db(&options, path, &families(&options)).unwrap();
     assert_eq!(summary.wal_records, 2, "the WAL's put and last operand are recovered: {summary:?}");
-    let db = Db::open_cf(&db_options, path, families(&options)).unwrap();
+    let db = Db::open_cf(&options.db, path, families(&options)).unwrap();
     assert_eq!(all_contents(&db), expected);
+}
+
+/// Nothing in the tables or WALs says that the operands were flushed: docs/compat/backups.md.
+#[test]
+fn without_a_manifest_operands_that_lost_their_sequence_numbers_are_taken_again() {
+    let options = options();
+    let path = Path::new("/db");
+    operands_without_sequence_numbers(&options, path);
+    lose(options.db.env.fs.as_ref(), path, &["MANIFEST", "CURRENT"]);
+    let summary = repair_db(&options, path, &families(&options)).unwrap();
+    assert_eq!(summary.wal_records, 4, "the WAL's put and all operands are recovered: {summary:?}");
+    let mut db_options = options.db.clone();
+    db_options.create_missing_column_families = true;
+    let db = Db::open_cf(&db_options, path, families(&options)).unwrap();
+    let merging = db.column_family("merging").unwrap();
+    assert_eq!(db.get_cf(&merging, "key").unwrap().as_deref(), Some(&b"1,2,1,2,3"[..]));
 }
 
 #[test]
