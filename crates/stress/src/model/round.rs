@@ -1,6 +1,7 @@
 //! One database from its creation on: random operations, with each answer compared.
 
 mod audited;
+mod delete_files;
 mod ingest;
 mod journal;
 mod kinds;
@@ -28,7 +29,7 @@ use esker::internals::env::mem::MemFs;
 use esker::options::BottommostLevelCompaction;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyId, CompactRangeOptions, Db, Env, Error,
-    ErrorKind, FlushOptions, OpenMode, RangeOpt, Snapshot, TransactionDb, WriteBatch, WriteOptions,
+    ErrorKind, FlushOptions, OpenMode, Snapshot, TransactionDb, WriteBatch, WriteOptions,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -714,71 +715,6 @@ impl Round {
         let (db, handle) = (self.db(), &self.handles[family]);
         db.compact_range_opt(&options, handle, begin.as_deref(), end.as_deref())
             .map_err(refused(format!("compact_range of '{name}'")))
-    }
-
-    /// Durably deletes a range, and then deletes the tables whose keys all lie in it.
-    /// Only answers as of earlier points in time change.
-    fn delete_files(&mut self) -> Done {
-        if self.journal.as_ref().is_some_and(Journal::unlogged) {
-            return self.get();
-        }
-        let family = self.plain_family();
-        // The call does not touch level 0, so half of the calls empty it first.
-        if self.rng.bool() {
-            let options = CompactRangeOptions::default();
-            let compacted = self.db().compact_range_opt(&options, &self.handles[family], None, None);
-            compacted.map_err(refused("compact_range before delete_files_in_ranges"))?;
-        }
-        let Some((writes, range)) = self.deletion_of_range(family) else { return self.get() };
-        let mut batch = WriteBatch::new();
-        let id = self.handles[family].id();
-        for (_, write) in &writes {
-            let done = write.add_to(&mut batch, id, &self.specs[family]);
-            done.map_err(|e| format!("{write:?} into a batch: {e}"))?;
-        }
-        if let Err(error) = self.db().write_opt(&WriteOptions::default().sync(true), &mut batch) {
-            self.unwritten(writes);
-            return Err(refused("a deletion before delete_files_in_ranges")(error));
-        }
-        writes.iter().for_each(|(family, write)| self.apply(*family, write));
-        self.wrote(batch.sequence().0, true, writes);
-        self.cursors.retain(|cursor| cursor.family != family);
-        self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
-        self.live.iter_mut().for_each(|live| live.forget_snapshot_of(family));
-        let range = RangeOpt { start: range.0.as_deref(), limit: range.1.as_deref() };
-        let deleted = self.db().delete_files_in_ranges(&self.handles[family], &[range], false);
-        let deleted = deleted.map_err(refused("delete_files_in_ranges"))?;
-        self.steps.files_deleted += deleted as u64;
-        let name = self.specs[family].name;
-        self.note(Event::Other(format!("delete_files_in_ranges of '{name}': {deleted}")));
-        Ok(())
-    }
-
-    /// Deletes all keys in a range; `None` if a transaction depends on some of them.
-    fn deletion_of_range(&mut self, family: usize) -> Option<(Vec<(usize, ModelWrite)>, Bounds)> {
-        let spec = &self.specs[family];
-        let (mut begin, mut end) = (spec.random_target(&mut self.rng), spec.random_target(&mut self.rng));
-        if spec.order.compare(&begin, &end).is_gt() {
-            std::mem::swap(&mut begin, &mut end);
-        }
-        if self.rng.bool() {
-            let write = ModelWrite::DeleteRange(begin.clone(), end.clone());
-            return Some((vec![(family, write)], (Some(begin), Some(end))));
-        }
-        // No key behind the last one could be the end of the range, so everything is deleted.
-        let last = spec.keys.len() - 1;
-        if spec.is_single(last) && self.is_in_transaction(family, last) {
-            return None;
-        }
-        let mut writes =
-            vec![(family, ModelWrite::DeleteRange(spec.keys[0].clone(), spec.keys[last].clone()))];
-        let is_there = self.states[family].get(last).is_some();
-        match (spec.is_single(last), is_there) {
-            (true, true) => writes.push((family, ModelWrite::SingleDelete(last))),
-            (true, false) => {}
-            (false, _) => writes.push((family, ModelWrite::Delete(last))),
-        }
-        Some((writes, (None, None)))
     }
 
     /// Reads while background work is paused.

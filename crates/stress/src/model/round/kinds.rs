@@ -85,7 +85,7 @@ pub(super) const WEIGHTS: [(OperationKind, u32); 27] = [
     (OperationKind::Reopen, 8),
     (OperationKind::DropFamily, 2),
     (OperationKind::Pause, 10),
-    (OperationKind::DeleteFiles, 20),
+    (OperationKind::DeleteFiles, 40),
     (OperationKind::Ingest, 300),
     (OperationKind::Import, 30),
     (OperationKind::CompactFiles, 100),
