@@ -11,7 +11,7 @@
 //! campaign: arguments of esker-stress; or "loom", a package and one of its models
 //! file: path from the root
 //! <<<<
-//! the old text, which occurs once
+//! the old text, which occurs once and has no comment
 //! ====
 //! the new text, in which MUTATED is true if this bug is picked
 //! >>>>
@@ -121,6 +121,10 @@ fn parse(name: &str, text: &str) -> Result<Mutant, String> {
         let (replace, left) = edit.split_once("\n>>>>\n").ok_or("no >>>> behind ====")?;
         edits.push(Edit { file: file.to_owned(), find: find.to_owned(), replace: replace.to_owned() });
         rest = left;
+    }
+    let is_comment = |line: &&str| line.trim_start().starts_with("//");
+    if let Some(line) = edits.iter().flat_map(|edit: &Edit| edit.find.lines()).find(is_comment) {
+        return Err(format!("it quotes a comment, and would break when the comment changes: '{line}'"));
     }
     if edits.is_empty() || !rest.is_empty() {
         return Err(format!("expected 'file:', found '{}'", rest.lines().next().unwrap_or_default()));
@@ -313,5 +317,15 @@ mod tests {
         assert_eq!(mutated("{x}"), Ok("{if esker_base::mutated::is(\"bug\") { y }}".to_owned()));
         assert!(mutated("").is_err() && mutated("xx").is_err());
         assert!(parse("bug", "what\ncampaign: model\n").is_err());
+    }
+
+    #[test]
+    fn a_mutant_may_not_quote_a_comment() {
+        let with = |old: &str| {
+            parse("bug", &format!("what\ncampaign: model\nfile: a.rs\n<<<<\n{old}\n====\ny\n>>>>\n"))
+        };
+        assert!(with("let x = 1;").is_ok());
+        let error = with("    // Why.\n    let x = 1;").expect_err("it quotes a comment");
+        assert!(error.contains("// Why."), "{error}");
     }
 }
