@@ -415,8 +415,8 @@ fn change_super_versions(db: &Db, millis: i64, from: u64, stop: &AtomicBool) -> 
 
 /// In a round three iterators read the same number of rows: one follows the super versions, and two
 /// stay. They take turns of some thousand rows, in alternating order, so that other work of the
-/// machine affects all of them. Each runs for a third of the time. Super versions come every
-/// 3 × `millis`, so each iterator sees one every `millis` of its own time.
+/// machine affects all of them. Each runs for a third of the time. A super version is installed
+/// every 3 × `millis`, so each iterator meets a new one every `millis` of its own time.
 fn scan_sizes(
     db: &Db,
     snapshot: &esker::Snapshot,

@@ -6,8 +6,8 @@
 //! up the bytes of the other followed keys that were looked up since the key's last lookup. That
 //! sum times 2^n is the least capacity at which an LRU cache would still have the key (Mattson et
 //! al., 1970; sampling by hash: Waldspurger et al., SHARDS, FAST '15). A key's first lookup misses
-//! in every cache. The policy of the clocks misses less than LRU on most loads, so the estimate is
-//! a cautious one. It predicts well how much another size would change.
+//! in every cache. A clock cache misses less often than an LRU cache on most loads, so the estimate
+//! is a cautious one. It predicts well how much another size would change.
 //!
 //! Invariants
 //!  1. A lookup of a key that is not followed costs a multiplication. A lookup of a followed key
@@ -20,7 +20,7 @@ use crate::key::CacheKey;
 use esker_base::sync::Mutex;
 use hashbrown::HashMap;
 
-/// Sizes that are estimated, in eighths of the capacity.
+/// The cache sizes whose miss ratio is estimated, in eighths of the capacity.
 const EIGHTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Keys that are followed at most.
 const MAX_FOLLOWED: usize = 2048;

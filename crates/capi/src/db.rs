@@ -93,7 +93,7 @@ impl rocksdb_t {
         Ok(&handle.family)
     }
 
-    /// Gives the handle to the caller, and through `cell` to the listeners.
+    /// Returns the handle, and stores it in `cell` for the listeners.
     fn give(self, cell: HandleCell) -> *mut rocksdb_t {
         let handle = give(rocksdb_t { handle: cell.clone(), ..self });
         cell.store(handle, Ordering::Release);

@@ -1,5 +1,5 @@
-//! `rocksdb_optimistictransactiondb_t`: a database whose transactions check at commit, and its
-//! options.
+//! `rocksdb_optimistictransactiondb_t`: a database whose transactions check for conflicts at
+//! commit, and its options.
 
 use crate::backup::{rocksdb_checkpoint_object_create, rocksdb_checkpoint_t};
 use crate::batch::rocksdb_writebatch_t;
@@ -15,7 +15,7 @@ use crate::writes::rocksdb_write;
 use esker::{OptimisticTransactionDb, OptimisticTransactionOptions};
 use libc::{c_char, c_int, c_uchar};
 
-/// An open database whose transactions check at commit.
+/// An open database whose transactions check for conflicts at commit.
 ///
 /// `base` is the first field: clients pass a pointer to this object as a pointer to a `rocksdb_t`.
 /// RocksDB's own layout allows this, and crate `rocksdb` drops a family this way.
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn rocksdb_optimistictransactiondb_property_int(
     rocksdb_property_int(base(db), name, value)
 }
 
-/// Options of a transaction that checks at commit.
+/// Options of a transaction that checks for conflicts at commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct rocksdb_optimistictransaction_options_t {
     /// The options.
@@ -190,8 +190,8 @@ pub unsafe extern "C" fn rocksdb_optimistictransaction_options_destroy(
     destroy(options);
 }
 
-/// Options of a database whose transactions check at commit. They have no effect: the leader of the
-/// write queue checks commits, and it needs no locks.
+/// Options of a database whose transactions check for conflicts at commit. They have no effect: the
+/// leader of the write queue checks commits, and it needs no locks.
 #[derive(Clone, Debug, Default)]
 pub struct rocksdb_optimistictransactiondb_options_t {
     pub(crate) held: Held,

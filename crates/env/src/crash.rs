@@ -14,8 +14,8 @@
 //!    of the real bytes with zeros between. There may also be some sectors of the lost writes, even
 //!    over earlier bytes.
 //!  - *Appended in place*: such a file may end later, with zeros up to a multiple of its block.
-//!    After a kill it always does, and an append in progress may have written anything but its
-//!    first eight bytes.
+//!    After a kill it always ends later, and an append in progress may have written anything but
+//!    its first eight bytes.
 //!  - *Power loss, names*: creations, links, renames and deletions survive in order, as a prefix.
 //!    `Strict` (POSIX's promise): each directory has its own order, and only `Directory::fsync`
 //!    makes its names safe. `Journaled` (ext4's behaviour): all names share one order, and a sync

@@ -26,12 +26,12 @@ const UNLIMITED: usize = usize::MAX / 2;
 /// Number of files that the first attempt closes when descriptors run out.
 const FIRST_CLOSED: usize = 8;
 
-/// Holds open files that it can close.
+/// An object that has open files and can close them.
 pub trait ClosesFiles: Send + Sync {
     /// Closes up to `count` files, least recently used first, and returns their number. Files that
     /// others use may stay open for a while.
     fn close_unused(&self, count: usize) -> usize;
-    /// Number of files that it keeps open.
+    /// Number of files that this object keeps open.
     fn open_files(&self) -> usize;
 }
 
@@ -108,7 +108,7 @@ impl Drop for DataFile {
     }
 }
 
-/// Counts a file that is never closed while its reader lives. Dropping it ends the count.
+/// Counts a file that is never closed while its reader lives. A drop ends the count.
 #[derive(Debug)]
 pub struct KeptFile(());
 

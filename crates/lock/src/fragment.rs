@@ -61,7 +61,7 @@ pub(crate) struct FragmentPiece {
 pub(crate) enum FragmentChange {
     /// The owner did not hold the span before.
     Taken,
-    /// Held shared before, exclusive now.
+    /// The owner held the span shared before, and holds it exclusive now.
     Upgraded,
 }
 
@@ -469,8 +469,8 @@ impl Fragments {
     }
 
     /// Joins runs of exclusive locks of each of `owners` where no other owner lies between them and
-    /// `may_bridge` agrees to each gap. Marks the owners that lost locks. Returns the number of
-    /// locks removed and the bytes saved.
+    /// `may_bridge` permits each gap. Marks the owners that lost locks. Returns the number of locks
+    /// removed and the bytes saved.
     pub(crate) fn escalate(
         &mut self,
         owners: &HashMap<u64, &LockOwner>,
@@ -593,7 +593,7 @@ impl LockFragment {
         Some(FragmentChange::Taken)
     }
 
-    /// Its ends, as reports show them.
+    /// The fragment's ends, as reports show them.
     pub(crate) fn endpoints(&self) -> (EndpointBuf, EndpointBuf) {
         (self.span().lo.to_endpoint(), self.span().hi.to_endpoint())
     }

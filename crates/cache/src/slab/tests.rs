@@ -7,7 +7,7 @@ use loom::thread;
 use std::thread;
 
 fn write(at: NonNull<u64>, mark: u64) {
-    // SAFETY: the slot is the caller's.
+    // SAFETY: the caller owns the slot.
     unsafe { at.write_volatile(mark) };
 }
 
@@ -16,7 +16,7 @@ fn read(at: NonNull<u64>) -> u64 {
     unsafe { at.read_volatile() }
 }
 
-/// Takes a slot, writes to it, and gives it back.
+/// Takes a slot, writes to it, and releases it.
 fn use_one(slab: &Slab<u64>, mark: u64) {
     let (at, number) = slab.take().expect("the slab has a free number");
     write(at, mark);

@@ -31,7 +31,7 @@ pub(crate) struct QueuedManualCompaction {
     pub(crate) plan: Option<CompactionPlan>,
     /// Threads; 0: as the option `max_subcompactions` says.
     pub(crate) max_subcompactions: u32,
-    /// Set to stop it: the caller's own flag, if it has one.
+    /// Set to cancel the compaction: the caller's own flag, if it has one.
     pub(crate) canceled: Arc<AtomicBool>,
     /// Whether the caller requested `info`, which the job fills before `done`.
     pub(crate) wants_info: bool,
@@ -92,7 +92,8 @@ pub(crate) struct DbState {
 
     /// Replaced super versions that [`super::Engine::hand_over_super_versions`] has not seen yet.
     pub(crate) retired: Vec<Retired<SuperVersion>>,
-    /// Threads that have taken some of them, and not given them to the epoch yet.
+    /// Threads that have removed super versions from `retired`, and have not passed them to the
+    /// epoch yet.
     pub(crate) handing_over: usize,
     pub(crate) background_error: BackgroundError,
     /// Events for listeners, reported when no lock is held.

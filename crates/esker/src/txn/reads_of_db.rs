@@ -1,4 +1,4 @@
-//! Reads of a database with transactions, past transactions: those of the `Db` below.
+//! Reads of a database with transactions, outside of its transactions: the reads of its `Db`.
 
 use super::{OptimisticTransactionDb, TransactionDb};
 use crate::db::ColumnFamilyHandle;
@@ -8,7 +8,8 @@ use crate::snapshot::Snapshot;
 use esker_base::{PinnedBytes, Result};
 use std::path::Path;
 
-/// Gives a database with transactions the reads of the one below. `$open` opens it in an example.
+/// Implements the reads of the underlying `Db` for a database with transactions. `$open` opens it
+/// in an example.
 macro_rules! reads_of_db {
     ($name:ident, $open:literal) => {
         /// Reads outside of transactions, of committed values.
@@ -139,7 +140,7 @@ macro_rules! reads_of_db {
                 self.db().last()
             }
 
-            /// The state of now, readable until the last clone is dropped:
+            /// The present state, readable until the last clone is dropped:
             /// [`Db::snapshot`](crate::Db::snapshot).
             pub fn snapshot(&self) -> Snapshot {
                 self.db().snapshot()

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 impl RocksDb {
     /// Opens the database in `path`, for writing or else for reading, with the comparators that its
     /// newest OPTIONS file names. Merge operands are appended to one another. Prepared transactions
-    /// stay prepared. A comparator that is
-    /// not RocksDB's compares bytes; with `are_stamped`, all but the timestamps of RocksDB's own
-    /// format at the ends of the keys. If that fails, opens it as the OPTIONS file says.
+    /// stay prepared. A comparator that is not RocksDB's is replaced by one that compares bytes.
+    /// With `are_stamped` that comparator ignores the timestamps of RocksDB's own format at the
+    /// ends of keys. If this open fails, the function opens the database as the OPTIONS file says.
     /// # Errors
     /// RocksDB's of the first attempt, as text.
     pub fn open_unknown(path: &Path, writes: bool, are_stamped: bool) -> Result<RocksDb, String> {
@@ -41,7 +41,7 @@ impl RocksDb {
         })
     }
 
-    /// Names of the families that it has open.
+    /// Names of the families that are open.
     pub fn family_names(&self) -> impl Iterator<Item = &str> {
         self.families.iter().map(|(name, _)| name.as_str())
     }

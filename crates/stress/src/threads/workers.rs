@@ -35,7 +35,7 @@ pub(super) fn write(shared: &Shared, writer: usize, mut rng: fastrand::Rng) -> O
     Ok(())
 }
 
-/// A reader's memory.
+/// A reader, with the values that it has read.
 struct Reader<'a> {
     shared: &'a Shared,
     rng: fastrand::Rng,
@@ -64,7 +64,8 @@ pub(super) fn read(shared: &Shared, _reader: usize, rng: fastrand::Rng) -> Outco
 }
 
 impl Reader<'_> {
-    /// Records an `a` that was just read; `done` was known before the read.
+    /// Records an `a` that was just read; `done` is the number of batches acknowledged before the
+    /// read.
     fn see(&mut self, writer: usize, a: u64, done: u64) -> Outcome {
         let seen = self.seen[writer];
         if a < seen || a < done {
@@ -145,8 +146,8 @@ impl Reader<'_> {
         self.walk_again()
     }
 
-    /// Checks that an iterator shows the same as when it was opened; once refreshed, something
-    /// newer.
+    /// Checks that an iterator shows the same entries as at its opening. One time in four it then
+    /// refreshes and drops the iterator.
     fn walk_again(&mut self) -> Outcome {
         if self.iterators.is_empty() {
             return Ok(());

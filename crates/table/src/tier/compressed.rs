@@ -4,8 +4,9 @@
 //! `cache/compressed_secondary_cache.h`.
 //!
 //! The store is a clock cache of compressed bytes, so a lookup takes no lock. A block is compressed
-//! when the cache above offers it for the second time within a while, so a scan compresses nothing.
-//! Blocks of the roles in `do_not_compress_roles` are stored as they are: filters are random bits.
+//! when the cache above offers it while its key is remembered from an earlier offer. So a scan
+//! compresses nothing. Blocks of the roles in `do_not_compress_roles` are stored as they are:
+//! filters are random bits.
 //!
 //! Invariants
 //!  1. A lookup that takes a block (`advise_erase`) removes it. The tier stores that block at once
@@ -95,7 +96,7 @@ impl CompressedSecondaryCache {
         CompressedSecondaryCache::above(options, None)
     }
 
-    /// An empty tier that hands evicted blocks to the tier `below`.
+    /// An empty tier that passes evicted blocks to the tier `below`.
     /// # Errors
     /// Those of [`Cache::new`]; `NotSupported` if the codec cannot compress.
     pub fn above(

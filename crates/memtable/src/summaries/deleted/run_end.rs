@@ -11,7 +11,7 @@
 //!
 //! Invariants
 //!  1. Everything between the place and the end of the run was checked, or lies in the range of a
-//!     dead node. The range was read after the node said that it is dead.
+//!     dead node. The range was read after the node's dead state.
 //!  2. A version that may or may not be hidden by a newer one ends the run.
 
 use super::is_deletion;
@@ -53,7 +53,7 @@ impl<'t> Group<'t> {
         Group { icmp, snapshot, key: None, is_decided: false, before: None }
     }
 
-    /// Takes the next version. True if the reader would see the record, by what the search has
+    /// Adds the next version. True if the reader would see the record, as far as the search has
     /// read.
     #[inline]
     fn shows(&mut self, record: Record<'t>) -> bool {

@@ -1,9 +1,9 @@
-//! A round on a failing disk: the errors that are right there, and the state afterwards.
+//! A round on a failing disk: the errors that may occur, and the state afterwards.
 //!
 //! In: operations on a disk that is slow, fails, is full or reads wrong bytes; calls of `resume()`
 //! in between. Out: each answer is right or an error that the disk explains. A severe background
 //! error makes the database refuse writes. When the faults have ended, `resume()` lets everything
-//! continue, or says that the database must be opened again.
+//! continue, or the database must be opened again.
 //!
 //! An acknowledged write is never lost. A refused write is not visible. A crash may bring it back,
 //! unless a recovery came between, or an earlier error refused it. A recovery ends with the data in
@@ -131,7 +131,7 @@ impl Round {
     }
 
     /// Records a refused step. A step refused because of an earlier error has done nothing, and is
-    /// not noted.
+    /// not recorded.
     pub(super) fn undone(&mut self, what: TransactionStage) {
         let Some(trouble) = &self.trouble else { return };
         let error = self.db().background_error();
