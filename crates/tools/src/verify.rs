@@ -14,6 +14,9 @@
 //! * The newest OPTIONS file can be parsed.
 //! * The engine accepts the MANIFEST.
 //!
+//! Damage does not end a check: each damaged block, record or part is a problem of its own. If the
+//! MANIFEST cannot be read, each file is checked by itself.
+//!
 //! A file left over by a crash, or deleted by a running owner meanwhile, is a note and no problem.
 
 use crate::failure::{CommandOutcome, Failure};
@@ -29,7 +32,8 @@ use esker::internals::format::key::InternalKeyComparator;
 use esker::internals::format::log::{LogEvent, LogReader};
 use esker::internals::format::version_edit::FileMetaData;
 use esker::internals::format::write_batch::WriteBatchView;
-use esker::internals::table::blob::BlobFileReader;
+use esker::internals::table::blob::{BlobFileReader, for_each_damage};
+use esker::internals::table::salvage::{SalvageOptions, SalvageReport, TableSalvage};
 use esker::internals::table::{TableReadOptions, TableReader, TableReaderOptions};
 use esker::internals::version::read_beside_owner;
 use esker::internals::version::read_current;
@@ -38,7 +42,7 @@ use esker::options::{
     FileChecksumGenContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory, latest_options_file,
     load_latest_options_from,
 };
-use esker::{Error, FileNumber, Result};
+use esker::{Error, FileNumber, Result, comparator};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::Write;
@@ -135,9 +139,15 @@ impl<'a> Verifier<'a> {
 
     /// Checks the database and prints each finding.
     /// # Errors
-    /// CURRENT does not exist, or no MANIFEST is readable: further checks are impossible.
+    /// CURRENT does not exist, or no MANIFEST is readable. Each file is then checked by itself.
     fn verify(&mut self) -> CommandOutcome {
-        let (number, state) = self.read_manifest()?;
+        let (number, state) = match self.read_manifest() {
+            Ok(read) => read,
+            Err(error) => {
+                self.verify_without_manifest()?;
+                return Err(error.into());
+            }
+        };
         self.findings.in_order.push(format!(
             "MANIFEST-{number}: {} column families, last sequence {}",
             state.families.len(),
@@ -174,15 +184,20 @@ impl<'a> Verifier<'a> {
         is_needed: fn(&ManifestState, FileNumber) -> bool,
         what: impl Display,
     ) {
-        match self.read_manifest() {
-            Ok((_, now)) if !is_needed(&now, number) => {
-                let note = format!(
-                    "file #{number} was deleted by the database's owner meanwhile, and is not checked"
-                );
-                self.findings.notes.push(note);
-            }
-            _ => self.findings.problem(what),
+        if !self.was_deleted(number, is_needed) {
+            self.findings.problem(what);
         }
+    }
+
+    /// Whether the database's owner has deleted the file since. If so, records a note.
+    fn was_deleted(&mut self, number: FileNumber, is_needed: fn(&ManifestState, FileNumber) -> bool) -> bool {
+        let is_gone = self.read_manifest().is_ok_and(|(_, now)| !is_needed(&now, number));
+        if is_gone {
+            let note =
+                format!("file #{number} was deleted by the database's owner meanwhile, and is not checked");
+            self.findings.notes.push(note);
+        }
+        is_gone
     }
 
     /// Checks that the engine accepts the MANIFEST: all required numbers and the ends of atomic
@@ -225,8 +240,8 @@ impl<'a> Verifier<'a> {
             for file in files {
                 bytes += file.file_size;
                 if let Err(error) = self.verify_table(&icmp, *level, file) {
-                    let what = format!("column family '{}', L{level}: {error}", family.name);
-                    self.problem_with(file.number, names_table, what);
+                    let place = format!("column family '{}', L{level}: ", family.name);
+                    self.problems_of_table(&icmp, &place, file, error);
                 }
             }
             if *level > 0 {
@@ -238,6 +253,111 @@ impl<'a> Verifier<'a> {
                     family.name,
                     files.len()
                 ));
+            }
+        }
+    }
+
+    /// Records all damage of a table whose check has ended with `error`, or that error if it is of
+    /// another kind.
+    fn problems_of_table(
+        &mut self,
+        icmp: &InternalKeyComparator,
+        place: &str,
+        file: &FileMetaData,
+        error: Error,
+    ) {
+        let with = SalvageOptions {
+            icmp: icmp.clone(),
+            largest_seqno: Some(file.largest_seqno),
+            only_seqno: None,
+            bounds: (!file.user_defined_timestamps_not_persisted)
+                .then(|| (file.smallest.clone(), file.largest.clone())),
+            lacks_timestamps: file.user_defined_timestamps_not_persisted,
+        };
+        let report = self.table_path(file).and_then(|path| self.salvageable(&path, &with));
+        match report {
+            Ok(report) if report.damage_count() > 0 => {
+                if !self.was_deleted(file.number, names_table) {
+                    if error.message().contains("the MANIFEST says") {
+                        self.findings.problem(format_args!("{place}{error}"));
+                    }
+                    let damage = damage_of(&report).into_iter().map(|part| format!("{place}{part}"));
+                    self.findings.problems.extend(damage);
+                }
+            }
+            _ => self.problem_with(file.number, names_table, format_args!("{place}{error}")),
+        }
+    }
+
+    /// Reads a damaged table as a repair would.
+    fn salvageable(&self, path: &Path, with: &SalvageOptions) -> Result<SalvageReport> {
+        let size = self.fs.file_size(path)?;
+        let table = TableSalvage::open(self.fs.new_random_access_file(path)?, size)?;
+        table.read(with, &mut |_, _| Ok(()))
+    }
+
+    /// Checks every table, blob file and WAL in the directories by itself, if no MANIFEST says
+    /// which of them are needed.
+    fn verify_without_manifest(&mut self) -> CommandOutcome {
+        let note = "without a MANIFEST, each file in the directory is checked by itself";
+        self.findings.notes.push(note.to_owned());
+        for dir in self.data_dirs.clone() {
+            for number in self.numbers(dir, FileType::Table)? {
+                let path = file_name::table_file_name(dir, number);
+                self.verify_lone_table(&path);
+            }
+            for number in self.numbers(dir, FileType::Blob)? {
+                let path = file_name::blob_file_name(dir, number);
+                if let Err(error) = self.read_blob_file(&path) {
+                    let damage = self.damage_of_blob_file(&path, error);
+                    self.findings.problems.extend(damage.iter().map(ToString::to_string));
+                }
+            }
+        }
+        let mut last_sequence = 0;
+        for number in self.numbers(self.wal_dir, FileType::Wal)? {
+            match self.verify_wal(number, &mut last_sequence) {
+                Ok(damage) => self.findings.problems.extend(damage.iter().map(ToString::to_string)),
+                Err(error) => self.findings.problem(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn verify_lone_table(&mut self, path: &Path) {
+        let checked = self.fs.file_size(path).and_then(|size| {
+            let file = self.fs.new_random_access_file(path)?;
+            let properties = TableReader::properties_of(file.clone(), size)?;
+            let Some(order) = comparator::by_name(&properties.comparator_name) else { return Ok(None) };
+            let options = TableReaderOptions::new(InternalKeyComparator::new(order), Arc::default(), size);
+            let reader = TableReader::open(file, options)?;
+            reader.verify(&mut |_| true)?;
+            Ok(Some((properties.num_entries, size)))
+        });
+        match checked {
+            Ok(Some((entries, size))) => {
+                self.findings.tables += 1;
+                self.findings.entries += entries;
+                self.findings.table_bytes += size;
+            }
+            Ok(None) => {
+                let note = format!("{}: its comparator is not known here; it is not checked", path.display());
+                self.findings.notes.push(note);
+            }
+            Err(error) => {
+                let with = SalvageOptions {
+                    icmp: InternalKeyComparator::default(),
+                    largest_seqno: None,
+                    only_seqno: None,
+                    bounds: None,
+                    lacks_timestamps: false,
+                };
+                match self.salvageable(path, &with) {
+                    Ok(report) if report.damage_count() > 0 => {
+                        self.findings.problems.extend(damage_of(&report));
+                    }
+                    _ => self.findings.problem(error),
+                }
             }
         }
     }
@@ -352,14 +472,21 @@ impl<'a> Verifier<'a> {
         for number in self.numbers(self.wal_dir, FileType::Wal)? {
             if !needs_wal(state, number) {
                 self.findings.notes.push(format!("{number:06}.log is not needed any more"));
-            } else if let Err(error) = self.verify_wal(number, &mut last_sequence) {
-                self.problem_with(number, needs_wal, error);
+                continue;
+            }
+            match self.verify_wal(number, &mut last_sequence) {
+                Ok(damage) => damage.iter().for_each(|e| self.problem_with(number, needs_wal, e)),
+                Err(error) => self.problem_with(number, needs_wal, error),
             }
         }
         Ok(())
     }
 
-    fn verify_wal(&mut self, number: FileNumber, last_sequence: &mut u64) -> Result<()> {
+    /// Reads a WAL to its end. Returns the damage, place by place.
+    /// # Errors
+    /// `IoError`.
+    fn verify_wal(&mut self, number: FileNumber, last_sequence: &mut u64) -> Result<Vec<Error>> {
+        let mut damage = Vec::new();
         let path = file_name::wal_file_name(self.wal_dir, number);
         let mut log = LogReader::new(ManifestFileSource(self.fs.new_sequential_file(&path)?), number.0);
         let mut record = Vec::new();
@@ -368,9 +495,15 @@ impl<'a> Verifier<'a> {
             match log.next_record(&mut record)? {
                 LogEvent::Record { offset } => {
                     let at = |e: Error| e.at(format_args!("{}: offset {offset}", path.display()));
-                    let batch = WriteBatchView::parse(&record).map_err(at)?;
+                    let batch = match WriteBatchView::parse(&record) {
+                        Ok(batch) => batch,
+                        Err(e) => {
+                            damage.push(at(e));
+                            continue;
+                        }
+                    };
                     if batch.sequence().0 < *last_sequence {
-                        return Err(at(Error::corruption(format!(
+                        damage.push(at(Error::corruption(format!(
                             "sequence number {} follows {last_sequence}",
                             batch.sequence()
                         ))));
@@ -386,17 +519,13 @@ impl<'a> Verifier<'a> {
                     self.findings.notes.push(format!("{}: {event}", path.display()));
                     break;
                 }
-                event => {
-                    if let Some(error) = event.to_error(&path.display()) {
-                        return Err(error);
-                    }
-                }
+                event => damage.extend(event.to_error(&path.display())),
             }
         }
         self.findings.wals += 1;
         self.findings.wal_batches += batches;
         self.findings.in_order.push(format!("{number:06}.log: {batches} batches"));
-        Ok(())
+        Ok(damage)
     }
 
     /// Reports files that the MANIFEST does not name, and files that it names and that are missing.
@@ -423,7 +552,8 @@ impl<'a> Verifier<'a> {
             if found.contains(number)
                 && let Err(error) = self.verify_blob_file(*number, blob)
             {
-                self.problem_with(*number, names_blob_file, error);
+                let damage = self.damage_of_blob_file(&self.blob_path(*number), error);
+                damage.iter().for_each(|e| self.problem_with(*number, names_blob_file, e));
             }
         }
         for number in found.difference(&blobs) {
@@ -432,13 +562,36 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    fn verify_blob_file(&self, number: FileNumber, blob: &BlobState) -> Result<()> {
+    fn blob_path(&self, number: FileNumber) -> PathBuf {
         let paths = self.data_dirs.iter().map(|dir| file_name::blob_file_name(dir, number));
         let is_there = |path: &PathBuf| self.fs.file_exists(path).unwrap_or(false);
         let missing = || file_name::blob_file_name(self.dir, number);
-        let path = paths.into_iter().find(is_there).unwrap_or_else(missing);
-        let reader = BlobFileReader::open(self.fs.new_random_access_file(&path)?)?;
+        paths.into_iter().find(is_there).unwrap_or_else(missing)
+    }
+
+    fn read_blob_file(&self, path: &Path) -> Result<BlobFileReader> {
+        let reader = BlobFileReader::open(self.fs.new_random_access_file(path)?)?;
         reader.for_each_record(&mut |record| reader.decompress(record).map(drop))?;
+        Ok(reader)
+    }
+
+    /// All damage of a blob file whose check has ended with `error`, or that error if it is of
+    /// another kind.
+    fn damage_of_blob_file(&self, path: &Path, error: Error) -> Vec<Error> {
+        let mut damage = Vec::new();
+        let read = self
+            .fs
+            .new_random_access_file(path)
+            .and_then(|file| for_each_damage(file.as_ref(), &mut |e| damage.push(e)));
+        if read.is_err() || damage.is_empty() {
+            damage = vec![error];
+        }
+        damage
+    }
+
+    fn verify_blob_file(&self, number: FileNumber, blob: &BlobState) -> Result<()> {
+        let path = self.blob_path(number);
+        let reader = self.read_blob_file(&path)?;
         let said = &blob.addition;
         if reader.blob_count() != said.total_blob_count {
             let found = reader.blob_count();
@@ -487,6 +640,28 @@ impl<'a> Verifier<'a> {
         let of_kind = names.iter().filter_map(|name| parse_file_name(name)).filter(|(k, _)| *k == kind);
         Ok(of_kind.map(|(_, number)| number).collect())
     }
+}
+
+/// A line for each damaged part of a table.
+fn damage_of(report: &SalvageReport) -> Vec<String> {
+    let text = |key: &Option<Vec<u8>>, none: &str| match key {
+        Some(key) => format!("'{}'", key.escape_ascii()),
+        None => none.to_owned(),
+    };
+    let lost = report.lost.iter().map(|lost| {
+        let (from, to) = (text(&lost.keys.from, "the first"), text(&lost.keys.to, "the last"));
+        let bad = if lost.blocks == 1 {
+            "a block is bad".to_owned()
+        } else {
+            format!("{} blocks are bad", lost.blocks)
+        };
+        format!("{}; {bad}, with keys from {from} to {to}", lost.error)
+    });
+    let other = report.damaged.iter().map(|part| {
+        let mended = if part.is_mended { "; one bit is flipped" } else { "" };
+        format!("{} ({}{mended})", part.error, part.name)
+    });
+    lost.chain(other).collect()
 }
 
 fn names_table(state: &ManifestState, number: FileNumber) -> bool {

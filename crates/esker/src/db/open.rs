@@ -228,19 +228,19 @@ impl Opening {
         esker_base::info_log!(self.info_log, Info, "DB ID: {db_id}");
         let mut recovered = self.recover_wals(&manifest, &present, &tables, &db_id, before_manifest)?;
         let follower = self.secondary.as_ref().map(|_| recovered.refused_operands());
-
         let mut wals = self.new_wals(&manifest, &recovered)?;
         if !read_only {
             self.log_recovery(&mut manifest, &mut wals, &recovered)?;
             self.drop_identity_file()?;
         }
+        let losses = std::mem::take(&mut recovered.losses);
         let mut prepared = PreparedSections::default();
         for transaction in std::mem::take(&mut recovered.prepared).into_iter().filter(|t| t.is_prepared) {
             prepared.insert(transaction.xid, wals.current_number(), Arc::new(transaction.batch));
         }
         let states = self.family_states(&manifest, recovered, wals.current_number(), &tables);
         let follower = follower.map(|refused| new_follower(&self.options, &manifest, &states, refused));
-        let engine = self.build_engine(manifest, (wals, prepared), (states, follower), db_id);
+        let engine = self.build_engine(manifest, (wals, prepared, losses), (states, follower), db_id);
         if let Some(before) = followed_from {
             first_replay(&engine, before)?;
         }
@@ -332,8 +332,7 @@ impl Opening {
     }
 
     /// Marks the numbers of tables, blob files, MANIFESTs and OPTIONS files in the directory as
-    /// used, so that no new file gets one of them. The MANIFEST may lack a file that a crash left,
-    /// and never names OPTIONS files. Readers take the OPTIONS file with the largest number.
+    /// used. The MANIFEST may not know a file that a crash left, and knows no OPTIONS file.
     fn mark_file_numbers_used(&self, manifest: &VersionSet) -> Result<()> {
         for name in self.options.env.fs.children(&self.path)? {
             match parse_file_name(&name) {
@@ -600,7 +599,7 @@ impl Opening {
     fn build_engine(
         &mut self,
         manifest: VersionSet,
-        (wals, prepared): (Wals, PreparedSections),
+        (wals, prepared, wal_losses): (Wals, PreparedSections, Vec<String>),
         (states, follower): (Vec<FamilyState>, Option<PrimaryFollower>),
         db_id: String,
     ) -> Arc<Engine> {
@@ -628,6 +627,7 @@ impl Opening {
             state,
             wals,
             prepared,
+            wal_losses,
             traces: Traces::new(
                 self.open_files.tracer().clone(),
                 self.io_tracer.clone(),

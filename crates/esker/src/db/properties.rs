@@ -124,6 +124,9 @@ impl Db {
         let engine = self.engine();
         match property {
             Property::DbStats => return Some(stats_dump::db_stats(engine)),
+            Property::WalLosses => {
+                return Some(engine.wal_losses.iter().map(|loss| format!("{loss}\n")).collect());
+            }
             Property::DbWriteStallStats => {
                 return Some(engine.counters.db_stats(engine.env.clock.as_ref()).write_stall_text());
             }
@@ -251,6 +254,7 @@ fn number_of_database(engine: &Engine, property: Property) -> Option<u64> {
             WriteStallCondition::Delayed => engine.stall.delayed_write_rate(),
             _ => 0,
         },
+        Property::NumWalLosses => engine.wal_losses.len() as u64,
         Property::ObsoleteSstFilesSize => engine.manifest.lock().obsolete_table_bytes(),
         _ => return None,
     })

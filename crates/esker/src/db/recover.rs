@@ -37,7 +37,7 @@ use esker_base::{ColumnFamilyId, Error, FileNumber, PinnedBytes, Result, Sequenc
 use esker_env::FileSystem;
 use esker_format::file_name::{FileType, current_file_name, parse_file_name, wal_file_name};
 use esker_format::key::{InternalKeyComparator, LookupKey};
-use esker_format::log::LogEvent;
+use esker_format::log::{LogCorruption, LogEvent};
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_format::wal_recovery::{self, ReplayStep, WalReplay};
 use esker_format::wide_column::{DEFAULT_COLUMN_NAME, EncodedColumns};
@@ -88,6 +88,8 @@ pub(super) struct RecoveredDb {
     pub(super) prepared: Vec<PreparedTransaction>,
     /// WALs of which only a part was applied, each with the length of that part.
     pub(super) cuts: Vec<(FileNumber, u64)>,
+    /// A sentence for each place at which records of WALs were lost.
+    pub(super) losses: Vec<String>,
 }
 
 impl RecoveredDb {
@@ -167,6 +169,7 @@ impl Recovery<'_> {
             opened,
             recyclable: Vec::new(),
             cuts: Vec::new(),
+            losses: Vec::new(),
         };
         let timestamped = run.families.iter().filter(|(_, f)| f.icmp.timestamp_size() > 0);
         run.two_phase.set_timestamped(timestamped.map(|(id, _)| *id));
@@ -200,8 +203,8 @@ impl Recovery<'_> {
         let prepared = run.prepared()?;
         esker_base::probe!("recovery:families_walked", &mut run.families.walked());
         manifest.numbers().set_last_sequence(run.last_sequence);
-        let (families, cuts) = (run.families.into_values().collect(), run.cuts);
-        Ok(RecoveredDb { prepared, wals_still_needed, families, replayed: wals, cuts })
+        let (families, cuts, losses) = (run.families.into_values().collect(), run.cuts, run.losses);
+        Ok(RecoveredDb { prepared, wals_still_needed, families, replayed: wals, cuts, losses })
     }
 
     /// Families with empty memtables, for a secondary, which replays by itself.
@@ -219,6 +222,7 @@ impl Recovery<'_> {
             wals_still_needed: Vec::new(),
             prepared: Vec::new(),
             cuts: Vec::new(),
+            losses: Vec::new(),
         })
     }
 
@@ -420,6 +424,17 @@ fn simplify_entity(entity: PinnedBytes) -> Result<(ValueType, PinnedBytes)> {
     }
 }
 
+/// Whether a WAL that lost nothing may end with this event: after a crash within a record, or where
+/// the records of an older WAL begin, over which it was written.
+fn is_usual_end(event: LogEvent) -> bool {
+    use LogCorruption::{BadLength, ChecksumMismatch};
+    match event {
+        LogEvent::Truncated { .. } | LogEvent::OldRecord { .. } | LogEvent::Ignored { .. } => true,
+        LogEvent::Corrupt { what: ChecksumMismatch | BadLength, recycled, .. } => recycled,
+        _ => false,
+    }
+}
+
 /// A replay under way.
 struct ReplayRun<'a> {
     recovery: &'a Recovery<'a>,
@@ -452,8 +467,9 @@ struct ReplayRun<'a> {
     /// Open WALs of another owner, and replayed WALs that may be written over.
     opened: BTreeMap<FileNumber, WalReader>,
     recyclable: Vec<FileNumber>,
-    /// See [`RecoveredDb::cuts`].
+    /// See [`RecoveredDb`].
     cuts: Vec<(FileNumber, u64)>,
+    losses: Vec<String>,
 }
 
 impl ReplayRun<'_> {
@@ -477,8 +493,10 @@ impl ReplayRun<'_> {
         self.records = (0, self.records.0);
         self.two_phase.begin_file();
         let (mut record, mut applied_bytes) = (Vec::new(), 0);
+        let mut last_event;
         let is_whole = loop {
             let event = reader.next_record(&mut record);
+            last_event = event.as_ref().ok().copied();
             let step = match &event {
                 Ok(event) => self.decide.event(event, &record),
                 Err(e) => self.decide.read_error(e.clone()),
@@ -497,12 +515,12 @@ impl ReplayRun<'_> {
                 ReplayStep::Continue => {}
                 ReplayStep::EndOfFile => break matches!(event, Ok(LogEvent::End)),
             }
-            self.log_warning();
+            self.log_warning(last_event);
         };
         if !is_whole {
             self.cuts.push((wal, applied_bytes));
         }
-        self.log_warning();
+        self.log_warning(last_event);
         if self.decide.stopped_in() == Some(wal) {
             self.stopped_in_recycled = reader.is_recycled();
         }
@@ -549,10 +567,14 @@ impl ReplayRun<'_> {
         self.decide.after(p.number, self.two_phase.knows_next_number().then_some(p.due), is_whole)
     }
 
-    fn log_warning(&mut self) {
+    /// Logs the warning of the last step, which dealt with `event`, and records a loss.
+    fn log_warning(&mut self, event: Option<LogEvent>) {
         if let Some(warning) = self.decide.take_warning() {
             self.ended_in_doubt = true;
             esker_base::info_log!(self.recovery.info_log, Warn, "WAL recovery: {warning}");
+            if !event.is_some_and(is_usual_end) {
+                self.losses.push(warning);
+            }
         }
     }
 

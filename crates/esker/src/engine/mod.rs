@@ -137,6 +137,8 @@ pub(crate) struct Engine {
     pub(crate) db_id: String,
     pub(crate) session_id: String,
     pub(crate) read_only: bool,
+    /// A sentence for each place at which the open has lost records of WALs.
+    pub(crate) wal_losses: Vec<String>,
     /// The state of an engine that follows a primary, which is read-only, too.
     pub(crate) secondary: Option<Secondary>,
     pub(crate) jobs: OnceLock<Jobs>,

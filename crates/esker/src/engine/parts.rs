@@ -40,6 +40,7 @@ pub(crate) struct EngineParts {
     pub(crate) state: DbState,
     pub(crate) wals: Wals,
     pub(crate) prepared: PreparedSections,
+    pub(crate) wal_losses: Vec<String>,
     pub(crate) traces: Traces,
     pub(crate) lock: Option<Box<dyn FileLock>>,
 }
@@ -69,6 +70,7 @@ impl Engine {
             db_id: parts.db_id,
             session_id: parts.session_id,
             read_only: parts.read_only,
+            wal_losses: parts.wal_losses,
             secondary: parts.secondary,
             jobs: OnceLock::new(),
             info_log: parts.info_log,

@@ -113,6 +113,10 @@ properties! {
     NumUnscheduledCompactions = "num-unscheduled-compactions", Int;
     /// Esker's own: damaged tables that compactions leave alone.
     NumQuarantinedTables = "num-quarantined-tables", Int;
+    /// Esker's own: places at which the open has lost records of WALs.
+    NumWalLosses = "num-wal-losses", Int;
+    /// Esker's own: a line for each such place, with WAL and offset.
+    WalLosses = "wal-losses", Text;
     /// Esker's own: entries of all families that background pre-scans have read
     /// (`pre_scan_min_entries`).
     NumPreScannedEntries = "num-pre-scanned-entries", Int;

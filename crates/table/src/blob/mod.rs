@@ -7,7 +7,7 @@ mod source;
 mod value;
 mod writer;
 
-pub use reader::{BlobFileReader, BlobRecord, salvage_value};
+pub use reader::{BlobFileReader, BlobRecord, for_each_damage, salvage_value};
 pub use source::{BlobSource, BlobSourceOptions};
 pub use value::{BlobReader, BlobReads};
 pub use writer::{BlobFileBuilder, BlobFileInfo};

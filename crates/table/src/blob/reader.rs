@@ -14,7 +14,7 @@ use crate::block_source::may_be_damage;
 use crate::counts;
 use esker_base::stats::Statistics;
 use esker_base::sync::atomic::{AtomicU8, Ordering};
-use esker_base::{Error, Result};
+use esker_base::{Error, ErrorKind, Result};
 use esker_env::RandomAccessFile;
 use esker_format::blob::BlobLocation;
 use esker_format::blob::file::{
@@ -303,6 +303,56 @@ impl BlobFileReader {
     fn at(&self, e: Error, offset: u64) -> Error {
         e.at(format_args!("{} at offset {offset}", self.file.path().display()))
     }
+}
+
+/// Visits the damage of a blob file whose header may be damaged, too: each record that fails its
+/// checksum, and each run of bytes that is no record. Returns the number of sound records. Behind a
+/// damaged record header, the next sound one is looked for byte by byte.
+/// # Errors
+/// `IoError`.
+pub fn for_each_damage(file: &dyn RandomAccessFile, visit: &mut dyn FnMut(Error)) -> Result<u64> {
+    let size = file.size()?;
+    let (mut at, mut sound, mut is_lost) = (HEADER_BYTES as u64, 0, false);
+    let end = size.saturating_sub(FOOTER_BYTES as u64);
+    let mut head = [0; HEADER_BYTES];
+    let parsed = read_exactly(file, 0, &mut head).and_then(|()| BlobFileHeader::parse(&head).map(drop));
+    let mut tail = [0; FOOTER_BYTES];
+    let footer = read_exactly(file, end, &mut tail).and_then(|()| BlobFileFooter::parse(&tail));
+    let mut tell = |e: Error, offset: u64| match e.kind() {
+        ErrorKind::IoError => Err(e),
+        _ => {
+            visit(e.at(format_args!("{} at offset {offset}", file.path().display())));
+            Ok(())
+        }
+    };
+    parsed.or_else(|e| tell(e, 0))?;
+    while at < end {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        let header = read_exactly(file, at, &mut bytes).and_then(|()| BlobRecordHeader::parse(&bytes));
+        let within = |header: &BlobRecordHeader| {
+            let bytes = header.key_bytes.checked_add(header.value_bytes)?;
+            let next = at.checked_add(bytes)?.checked_add(RECORD_HEADER_BYTES as u64)?;
+            Some((next, usize::try_from(bytes).ok()?)).filter(|_| next <= end)
+        };
+        let Some((header, (next, bytes))) = header.ok().and_then(|h| Some((h, within(&h)?))) else {
+            if !std::mem::replace(&mut is_lost, true) {
+                tell(Error::corruption("no record begins here"), at)?;
+            }
+            at += 1;
+            continue;
+        };
+        is_lost = false;
+        let mut record = vec![0; bytes];
+        read_exactly(file, at + RECORD_HEADER_BYTES as u64, &mut record)?;
+        let (key, stored) = record.split_at(header.key_bytes as usize);
+        match header.check(key, stored) {
+            Ok(()) => sound += 1,
+            Err(e) => tell(e, at)?,
+        }
+        at = next;
+    }
+    footer.map(drop).or_else(|e| tell(e, end))?;
+    Ok(sound)
 }
 
 /// The value of `user_key` at `location` in a blob file whose header, footer or other records are

@@ -134,7 +134,7 @@ pub struct SalvageReport {
     pub tombstones: Vec<RangeTombstone>,
     /// The keys for which range deletions may be lost.
     pub tombstones_lost: Option<LostKeys>,
-    /// Other damaged parts.
+    /// Other damaged parts, and mended data blocks.
     pub damaged: Vec<DamagedPart>,
     /// Whether keys and range deletions come without timestamps although the family has them.
     pub lacks_timestamps: bool,
@@ -148,7 +148,8 @@ impl SalvageReport {
 
     /// The number of damaged parts of all kinds.
     pub fn damage_count(&self) -> u64 {
-        self.blocks_lost + self.blocks_mended + self.damaged.len() as u64
+        let other = u64::from(self.tombstones_lost.is_some() && self.damaged.is_empty());
+        self.blocks_lost + self.damaged.len() as u64 + other
     }
 }
 
@@ -362,8 +363,10 @@ impl Reading<'_, '_> {
         };
         match shown {
             Ok(()) => {
-                if let Ok((block, error)) = &read {
+                if let Ok((block, error)) = read {
                     self.report.blocks_mended += u64::from(error.is_some());
+                    let mended = error.map(|e| DamagedPart::mended("data block", handle.offset, e));
+                    self.report.damaged.extend(mended);
                     walker.note(handle, block.bytes().len());
                 }
                 Ok(())

@@ -6,7 +6,7 @@
 
 use super::Common;
 use crate::failure::{CommandOutcome, Failure};
-use crate::host::Host;
+use crate::host::{Host, Stream};
 use crate::text::parse_hex;
 use esker::compat::{Downgrade, downgrade};
 use esker::internals::format::file_name::current_file_name;
@@ -18,6 +18,8 @@ use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, DbWithTtl, ErrorKind,
     OpenMode, comparator,
 };
+use std::cell::RefCell;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,8 +51,9 @@ impl MergeOperator for AnyOperands {
 }
 
 /// The path and the options of a database, before it is opened.
-#[derive(Debug)]
 pub(super) struct Session {
+    /// Standard error, for warnings.
+    errors: RefCell<Stream>,
     common: Common,
     path: PathBuf,
     pub(super) options: DbOptions,
@@ -113,7 +116,8 @@ impl Session {
                 Ok(ColumnFamilyDescriptor::new(f.name.clone(), family_options(common, loaded.as_ref(), f)?))
             })
             .collect::<CommandOutcome<Vec<_>>>()?;
-        Ok(Session { common: common.clone(), path, options, families })
+        let errors = RefCell::new(host.errors());
+        Ok(Session { errors, common: common.clone(), path, options, families })
     }
 
     /// Whether `--ttl` is given.
@@ -126,6 +130,7 @@ impl Session {
         let ttls = vec![0; self.families.len()];
         let db = DbWithTtl::open(&self.options_for(mode), &self.path, self.families_for(mode), &ttls, mode)?;
         let name = &self.common.column_family;
+        self.warn_of_losses(db.base_db())?;
         let family = db.base_db().column_family(name);
         let family = family.ok_or_else(|| Failure::new(format_args!("Non-existing column family {name}")))?;
         Ok((db, family))
@@ -149,11 +154,20 @@ impl Session {
                 Db::open_cf_as_secondary(&self.options, &self.path, dir, families)?
             }
         };
+        self.warn_of_losses(&db)?;
         let name = &self.common.column_family;
         let family = db
             .column_family(name)
             .ok_or_else(|| Failure::new(format_args!("Non-existing column family {name}")))?;
         Ok(Opened { db, family })
+    }
+
+    /// Tells on standard error which records of WALs the open has lost.
+    fn warn_of_losses(&self, db: &Db) -> CommandOutcome {
+        let losses = db.property("rocksdb.wal-losses").unwrap_or_default();
+        let mut errors = self.errors.borrow_mut();
+        losses.lines().try_for_each(|loss| writeln!(errors, "Warning: records are lost: {loss}"))?;
+        Ok(())
     }
 
     /// The options for `mode`. A reader always sets `allow_2pc`: it skips prepared transactions and

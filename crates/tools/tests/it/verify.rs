@@ -180,3 +180,98 @@ fn tools_find_tables_in_other_directories() {
     let e = ldb(&db, &["--db_paths=/a=many", "get", "a"]).failed();
     assert!(e.contains("'many' is no number of bytes"), "{e}");
 }
+
+/// Problems that `verify` prints.
+fn problems(out: &str) -> Vec<&str> {
+    out.lines().filter(|line| line.starts_with("PROBLEM: ")).collect()
+}
+
+#[test]
+fn all_damage_is_counted() {
+    let temp = TempDir::new("verify-all");
+    let db = temp.join("db");
+    let lines: String = (0..2000).map(|n| format!("key{n:05} ==> value {n} of the table\n")).collect();
+    let flags = ["--create_if_missing", "--compression_type=no", "--block_size=1000"];
+    crate::run::ldb_with_input(&db, &[&flags[..], &["load"]].concat(), lines).ok();
+    ldb(&db, &["compact"]).ok();
+    let table = files(&db, ".sst").remove(0);
+    // Two blocks far from each other, two neighbours, and the index.
+    let mut bytes = std::fs::read(&table).unwrap();
+    let index = bytes.len() - 2000;
+    for at in [5000, 20_000, 20_000 + 1100, index] {
+        bytes[at..at + 4].copy_from_slice(b"\xA5\x5A\xA5\x5A");
+    }
+    std::fs::write(&table, bytes).unwrap();
+    for n in 0..3 {
+        ldb(&db, &["put", &format!("z{n}"), &"v".repeat(40_000)]).code.unwrap();
+    }
+    let out = verify(&db);
+    let found = problems(&out.out);
+    assert!(out.code == Some(1) && found.len() >= 3, "{out:?}");
+    assert!(found.iter().any(|line| line.contains("with keys from 'key0")), "{found:?}");
+    assert!(out.err.contains(&format!("{} problem(s)", found.len())), "{out:?}");
+
+    // Without the MANIFEST, the table is checked by itself.
+    let manifest = files(&db, "").into_iter().find(|f| f.to_str().unwrap().contains("MANIFEST")).unwrap();
+    flip(&manifest, 10);
+    let out = verify(&db);
+    assert!(out.code == Some(1) && out.err.contains("MANIFEST") && problems(&out.out).len() >= 3, "{out:?}");
+}
+
+#[test]
+fn each_damaged_record_of_a_wal_or_a_blob_file_is_a_problem() {
+    let temp = TempDir::new("verify-records");
+    let db = temp.join("db");
+    let mut options = esker::Options::default();
+    options.db.create_if_missing = true;
+    options.db.avoid_flush_during_shutdown = true;
+    options.cf.enable_blob_files = true;
+    let open = esker::Db::open(&options, &db).unwrap();
+    (0..9).for_each(|n| open.put(format!("b{n}"), "a value of a blob file").unwrap());
+    open.flush().unwrap();
+    (0..9).for_each(|n| open.put(format!("w{n}"), vec![b'w'; 40_000]).unwrap());
+    open.close().unwrap();
+    let (wal, blob) = (files(&db, ".log").pop().unwrap(), files(&db, ".blob").remove(0));
+    // The damage of a record costs the rest of its block of 32 KiB.
+    for at in [20, 100_000, 220_000] {
+        flip(&wal, at);
+    }
+    for at in [90, 200] {
+        flip(&blob, at);
+    }
+    let out = verify(&db);
+    let found = problems(&out.out);
+    let of = |name: &str| found.iter().filter(|line| line.contains(name)).count();
+    assert!(of(".log") >= 3 && of(".blob") >= 2, "{out:?}");
+}
+
+/// The open of a database whose WAL is damaged keeps the writes before the damage. The loss is
+/// told.
+#[test]
+fn records_that_an_open_loses_are_told_on_standard_error() {
+    let temp = TempDir::new("ldb-wal-losses");
+    let db = temp.join("db");
+    let mut options = esker::Options::default();
+    options.db.create_if_missing = true;
+    options.db.avoid_flush_during_shutdown = true;
+    let open = esker::Db::open(&options, &db).unwrap();
+    (0..9).for_each(|n| open.put(format!("w{n}"), "a value").unwrap());
+    open.close().unwrap();
+    drop(open);
+    let wal = files(&db, ".log").pop().unwrap();
+    let cut = temp.join("cut");
+    copy(&db, &cut);
+    flip(&wal, 100);
+    let done = ldb(&db, &["scan"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let name = wal.file_name().unwrap().to_str().unwrap();
+    assert!(done.err.contains("Warning: records are lost: ") && done.err.contains(name), "{done:?}");
+    assert!(done.out.lines().count() < 9, "{done:?}");
+    assert_eq!(ldb(&db, &["get_property", "rocksdb.num-wal-losses"]).ok(), "rocksdb.num-wal-losses: 1\n");
+    // The end of a WAL after a crash is no loss.
+    let wal = cut.join(name);
+    let bytes = std::fs::read(&wal).unwrap();
+    std::fs::write(&wal, &bytes[..bytes.len() - 3]).unwrap();
+    let done = ldb(&cut, &["scan"]);
+    assert!(done.code == Some(0) && done.err.is_empty() && done.out.lines().count() == 8, "{done:?}");
+}
