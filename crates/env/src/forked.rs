@@ -24,8 +24,8 @@ pub struct ForkedChild {
     code: Option<Option<u8>>,
 }
 
-/// Forks this process. The child runs `work` and exits with its result. The child runs `work`,
-/// drops its captures, and ends without the exit handlers of the process, which are the parent's.
+/// Forks this process. The child runs `work`, drops its captures, and exits with its result,
+/// without the exit handlers of the process, which are the parent's.
 /// # Errors
 /// `IoError` if the system refuses a process.
 pub fn fork(work: impl FnOnce() -> u8) -> Result<ForkedChild> {

@@ -14,7 +14,7 @@ use esker::compat::{downgrade, inspect};
 use esker::options::{OptionStruct, TargetVersion, load_latest_options_from};
 use esker::{
     BackupEngine, BackupEngineOptions, CompactionOptions, Db, DbOptions, Error, ErrorKind, FileNumber,
-    ImportColumnFamilyOptions, OpenMode, Options, ReadOptions, destroy_db, repair_db,
+    ImportColumnFamilyOptions, OpenMode, Options, ReadOptions, RepairOptions, destroy_db, repair_db_with,
 };
 use std::path::{Path, PathBuf};
 
@@ -182,7 +182,13 @@ impl Round {
         let options = self.options_beside(0);
         match kind {
             OperationKind::Repair => {
-                let summary = repair_db(&options, &path, &families).map_err(refused("repair_db"))?;
+                // On a sound database salvage changes nothing.
+                let how = RepairOptions::new().salvage(flushes);
+                let repaired = repair_db_with(&how, &options, &path, &families);
+                let summary = repaired.map_err(refused("repair_db_with"))?;
+                if !summary.tables_salvaged.is_empty() {
+                    return Err(RoundStop::Wrong(format!("salvaged: {:?}", summary.tables_salvaged)));
+                }
                 // If the order of its tables is unsure, the copy need not equal the model.
                 if !summary.order_unsure.is_empty() {
                     return destroy_db(&options.db, &path).map_err(refused("destroy_db"));
