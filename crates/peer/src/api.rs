@@ -489,6 +489,12 @@ pub fn library_10() -> Result<PathBuf, String> {
     if path.exists() { Ok(path) } else { Err(format!("{} is not there", path.display())) }
 }
 
+/// The path of the library of 11.12, if it is there. No package has it: it is built by hand from
+/// the sources in crate `rust-librocksdb-sys` 0.49.
+pub fn library_11_12() -> Option<PathBuf> {
+    Some(peers_dir().join("11.12/librocksdb.so")).filter(|path| path.exists())
+}
+
 /// The path of the tests' library. The file need not exist.
 pub fn default_library() -> PathBuf {
     peers_dir().join(LIBRARY)

@@ -44,7 +44,7 @@ pub mod timed;
 mod tools;
 mod transactions;
 
-pub use api::{LIBRARY_7, default_library, library_10, load_library};
+pub use api::{LIBRARY_7, default_library, library_10, library_11_12, load_library};
 pub use contents::Contents;
 pub use library::{
     CursorOptions, FamilySpec, RocksCursor, RocksDb, RocksSnapshot, RocksUpdates, TraceOf, WriteFlags,

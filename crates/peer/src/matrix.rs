@@ -10,14 +10,17 @@
 //! | 7.8 | the libraries of 7.8.3, 10.4.2 and 11.8.1, Esker; in one of four also `ldb` 7.8.3 |
 //! | 10.x | the libraries, Esker |
 //! | 11.x | the library of 11.8.1, Esker |
+//! | 11.10 | Esker |
+//!
+//! The library of 11.12 takes part at every level, and level 11.10 is taken, if it is there.
 //!
 //! Invariants
 //!  1. Contents are compared key by key with a model, forwards, backwards and by gets. `ldb` also
 //!     checks consistency and, unless a process was killed, every table. The library of 11 checks
 //!     every block.
-//!  2. A seed takes the same steps on every machine.
+//!  2. A seed takes the same steps on every machine with the same libraries.
 
-use crate::api::{LIBRARY_7, default_library, library_10};
+use crate::api::{LIBRARY_7, default_library, library_10, library_11_12};
 use crate::contents::Contents;
 use crate::fixture::copy_files;
 use crate::library::FamilySpec;
@@ -44,6 +47,8 @@ enum PeerProcess {
     Library10(PathBuf),
     /// RocksDB 11.8.1.
     Library11(PathBuf),
+    /// RocksDB 11.12.
+    Library11_12(PathBuf),
     /// Esker.
     Esker,
 }
@@ -55,6 +60,7 @@ impl PeerProcess {
             PeerProcess::Library7(_) => "7.8.3",
             PeerProcess::Library10(_) => "10.4.2",
             PeerProcess::Library11(_) => "11.8.1",
+            PeerProcess::Library11_12(_) => "11.12",
             PeerProcess::Esker => "Esker",
         }
     }
@@ -67,6 +73,8 @@ pub struct Matrix {
     tools: Tools,
     library_10: PathBuf,
     library_11: PathBuf,
+    /// Takes part if it is there.
+    library_11_12: Option<PathBuf>,
 }
 
 /// Counts of a run.
@@ -110,11 +118,16 @@ impl Matrix {
             return Err(format!("{} is not there", library_11.display()));
         }
         let (tools, library_10) = (Tools::find()?, library_10()?);
-        Ok(Matrix { programs: RefCell::new(PeerProcesses::new(program)), tools, library_10, library_11 })
+        let programs = RefCell::new(PeerProcesses::new(program));
+        Ok(Matrix { programs, tools, library_10, library_11, library_11_12: library_11_12() })
     }
 
     fn peer_processes(&self, level: TargetVersion) -> Vec<PeerProcess> {
-        let mut peer_processes = vec![PeerProcess::Esker, PeerProcess::Library11(self.library_11.clone())];
+        let mut peer_processes = vec![PeerProcess::Esker];
+        if level <= TargetVersion::V11 {
+            peer_processes.push(PeerProcess::Library11(self.library_11.clone()));
+        }
+        peer_processes.extend(self.library_11_12.clone().map(PeerProcess::Library11_12));
         if level <= TargetVersion::V10 {
             peer_processes.push(PeerProcess::Library10(self.library_10.clone()));
         }
@@ -140,7 +153,11 @@ impl Matrix {
     /// The first difference, with the seed, the options and the steps before it.
     pub fn mixture(&self, seed: u64) -> Result<MatrixCounts, String> {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let levels = [TargetVersion::V7_8, TargetVersion::V7_8, TargetVersion::V10, TargetVersion::V11];
+        let mut levels =
+            vec![TargetVersion::V7_8, TargetVersion::V7_8, TargetVersion::V10, TargetVersion::V11];
+        if self.library_11_12.is_some() {
+            levels.push(TargetVersion::V11_10);
+        }
         let level = levels[rng.usize(..levels.len())];
         let mixture = Mixture::random(&mut rng, level);
         let mut done = MatrixCounts::default();
@@ -274,7 +291,10 @@ impl Matrix {
     ) -> Result<StepContents, String> {
         let (engine, db_options) = match peer_process {
             PeerProcess::Esker => (PeerEngine::Esker(journey.level), &journey.mixture.esker_db),
-            PeerProcess::Library7(path) | PeerProcess::Library10(path) | PeerProcess::Library11(path) => {
+            PeerProcess::Library7(path)
+            | PeerProcess::Library10(path)
+            | PeerProcess::Library11(path)
+            | PeerProcess::Library11_12(path) => {
                 (PeerEngine::Library(path.clone()), &journey.mixture.rocksdb_db)
             }
             PeerProcess::Ldb => return Err("the tools are programs already".to_owned()),

@@ -162,7 +162,8 @@ fn table(rng: &mut fastrand::Rng, level: TargetVersion, has_prefix: bool, aligne
     let newest = match level {
         TargetVersion::V7_8 => 5,
         TargetVersion::V8 | TargetVersion::V9 => 6,
-        _ => 7,
+        TargetVersion::V10 | TargetVersion::V11 => 7,
+        _ => 8,
     };
     let format_version = rng.u32(2..=newest);
     let index = match rng.u8(..6) {
@@ -212,7 +213,10 @@ fn table(rng: &mut fastrand::Rng, level: TargetVersion, has_prefix: bool, aligne
     if aligned {
         text += "block_align=true;";
     }
-    if level == TargetVersion::V11 {
+    if level >= TargetVersion::V11_10 {
+        text += one(rng, &["", "", "optimize_key_common_prefix=kEnabled;"]);
+    }
+    if level >= TargetVersion::V11 {
         text += one(rng, &["", "separate_key_value_in_data_block=true;"]);
         if !aligned && rng.u8(..4) == 0 {
             text += "super_block_alignment_size=4096;super_block_alignment_space_overhead_ratio=4;";
