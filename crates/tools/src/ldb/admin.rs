@@ -4,12 +4,17 @@ use super::session::{Session, db_path};
 use super::{Common, Out};
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
+use crate::text::hex;
 use clap::Args;
+use esker::comparator::{self, BytewiseComparator};
+use esker::internals::format::key::InternalKeyComparator;
+use esker::internals::table::{TableReader, TableReaderOptions};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions, TargetVersion};
 use esker::{BackupEngine, BackupEngineOptions, Db};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Args)]
 #[command(rename_all = "snake_case")]
@@ -192,4 +197,40 @@ pub(super) fn list_live_files_metadata(session: &Session, by_name: bool, out: &m
         }
     }
     Ok(writeln!(out, "------------------------------")?)
+}
+
+/// Prints the range deletions in the tables of the family, `most` of them, newest tables first.
+pub(super) fn list_file_range_deletes(
+    session: &Session,
+    most: usize,
+    host: &Host,
+    out: &mut Out,
+) -> CommandOutcome {
+    let opened = session.open_for_read_only()?;
+    let family = opened.db.column_family_metadata(&opened.family);
+    let mut left = most;
+    for file in family.levels.iter().flat_map(|level| &level.files) {
+        writeln!(out, "=== file : {} ===", session.path().join(&file.relative_filename).display())?;
+        let path = file.directory.join(&file.relative_filename);
+        let size = host.fs().file_size(&path)?;
+        let table = host.fs().new_random_access_file(&path)?;
+        let properties = TableReader::properties_of(table.clone(), size)?;
+        let order =
+            comparator::by_name(&properties.comparator_name).unwrap_or_else(|| Arc::new(BytewiseComparator));
+        let options = TableReaderOptions::new(InternalKeyComparator::new(order), Arc::default(), size);
+        let reader = TableReader::open(table, options)?;
+        let Some(tombstones) = reader.range_dels() else { continue };
+        for i in 0..tombstones.len() {
+            let fragment = tombstones.fragment(i);
+            for sequence in tombstones.sequences(i) {
+                let (start, end) = (hex(fragment.start), hex(fragment.end));
+                writeln!(out, "start: {start} end: {end} seq: {sequence}")?;
+                left -= 1;
+                if left == 0 {
+                    return Ok(writeln!(out, "(results may not be complete)\n")?);
+                }
+            }
+        }
+    }
+    Ok(writeln!(out)?)
 }

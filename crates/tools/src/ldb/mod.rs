@@ -170,6 +170,12 @@ enum Command {
         #[arg(long)]
         sort_by_filename: bool,
     },
+    /// Prints the range deletions in the tables of the column family
+    ListFileRangeDeletes {
+        /// Most range deletions to print
+        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+        max_keys: u64,
+    },
     /// Adds a backup of the database to a backup directory
     Backup(admin::BackupDir),
     /// Replaces the database by its newest backup; its present contents are lost
@@ -232,6 +238,7 @@ impl LdbOptions {
                 | Command::Approxsize(_)
                 | Command::GetProperty { .. }
                 | Command::ListLiveFilesMetadata { .. }
+                | Command::ListFileRangeDeletes { .. }
         );
         looks && !self.common.create_if_missing
     }
@@ -278,6 +285,10 @@ fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> C
         Command::GetProperty { name } => admin::get_property(&session, name, out),
         Command::ListLiveFilesMetadata { sort_by_filename } => {
             admin::list_live_files_metadata(&session, *sort_by_filename, out)
+        }
+        Command::ListFileRangeDeletes { max_keys } => {
+            let most = usize::try_from(*max_keys).unwrap_or(usize::MAX);
+            admin::list_file_range_deletes(&session, most, host, out)
         }
         Command::Backup(options) => admin::backup(&session, options, host, out),
         Command::Downgrade { to } => admin::downgrade(&session, to, out),

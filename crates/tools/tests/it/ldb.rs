@@ -419,3 +419,23 @@ fn a_database_with_a_prepared_transaction_is_read_and_explained_whatever_its_opt
     let prepared = db.get_all_prepared_transactions();
     assert_eq!(prepared.len(), 1);
 }
+
+#[test]
+fn range_deletions_of_tables_are_listed() {
+    let temp = TempDir::new("ldb-range-deletes");
+    let db = temp.join("db");
+    ldb(&db, &["--create_if_missing", "batchput", "a", "1", "b", "2", "c", "3"]).ok();
+    ldb(&db, &["compact"]).ok();
+    for (begin, end) in [("a", "c"), ("b", "d"), ("c", "f")] {
+        ldb(&db, &["deleterange", begin, end]).ok();
+        ldb(&db, &["put", "zz", end]).ok();
+    }
+    for flags in [&["list_file_range_deletes"][..], &["list_file_range_deletes", "--max_keys=1"]] {
+        let own = ldb(&db, flags).ok();
+        assert!(own.contains("start: 63 end: 66 seq: ") && own.contains("=== file : "), "{own}");
+        let path = format!("--db={}", db.display());
+        if let Some(theirs) = peer("ldb", &[&[&path[..]], flags].concat()) {
+            assert_eq!(own, theirs.ok());
+        }
+    }
+}
