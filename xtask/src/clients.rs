@@ -22,8 +22,14 @@ use std::process::{Command, Output};
 type Suite = (&'static str, fn(&Clients, &Path) -> Outcome);
 
 /// The suites that are no crates.
-const SUITES: [Suite; 4] =
-    [("ctypes", ctypes), ("c_test", c_test), ("grocksdb", grocksdb), ("valgrind", memory_checks::valgrind)];
+const SUITES: [Suite; 6] = [
+    ("ctypes", ctypes),
+    ("c_test", c_test),
+    ("grocksdb", grocksdb),
+    ("valgrind", memory_checks::valgrind),
+    ("grocksdb-asan", memory_checks::grocksdb_asan),
+    ("rocksdb-0.25-valgrind", memory_checks::rocksdb_valgrind),
+];
 
 /// The suites that CI runs at each landing. Together they take about five minutes.
 const DAILY: [&str; 6] = ["ctypes", "c_test", "grocksdb", "rocksdb-0.25", "rocksdb-0.24", "kvdb-rocksdb"];
@@ -67,6 +73,7 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> Outcome {
         return Err(format!("'{name}' is none of {}", known.join(", ")));
     }
     let dir = root.join("target/clients");
+    let _lock = locked(&dir)?;
     let clients = Clients { root: root.to_owned(), behind, esker: dir.join("prefix"), dir };
     checked(Command::new("cargo").args(["build", "--quiet", "-p", "esker-capi"]).current_dir(root))?;
     install_built(root, &root.join("target/debug"), &clients.esker)?;
@@ -83,6 +90,23 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Locks the directory of the suites, until the result is dropped.
+/// # Errors
+/// Another run has the lock: two runs at once would write to the same directories.
+fn locked(dir: &Path) -> Result<fs::File, String> {
+    let path = dir.join("lock");
+    let error = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    fs::create_dir_all(dir).map_err(|e| error(&e))?;
+    let file = fs::File::create(&path).map_err(|e| error(&e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            Err(error(&"another `long clients` runs in this tree; start this one when it has ended"))
+        }
+        Err(fs::TryLockError::Error(e)) => Err(error(&e)),
+    }
 }
 
 impl Clients {
@@ -177,8 +201,8 @@ fn c_test(clients: &Clients, kept: &Path) -> Outcome {
     Ok(())
 }
 
-/// The suite of grocksdb, with the library. Its databases lie in directories that stay.
-fn grocksdb(clients: &Clients, kept: &Path) -> Outcome {
+/// The `go test` of grocksdb's suite, with the library. Its databases lie in directories that stay.
+fn grocksdb_test(clients: &Clients, kept: &Path) -> Result<Command, String> {
     const MODULE: &str = "github.com/linxGnu/grocksdb@v1.11.1";
     const KEPT: &str = "package grocksdb\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\n\
         func keptDir(t *testing.T) string {\n\tdir, err := os.MkdirTemp(\"\", t.Name())\n\
@@ -195,13 +219,18 @@ fn grocksdb(clients: &Clients, kept: &Path) -> Outcome {
     fs::write(copy.join("kept_test.go"), KEPT).map_err(|error| error.to_string())?;
     let prefix = clients.prefix()?;
     let ld_flags = format!("-L{0} -lrocksdb -Wl,-rpath,{0}", prefix.join("lib").display());
-    let output = Command::new("go")
-        .args(["test", "-count=1", "-v", "-tags", "grocksdb_no_link", "."])
+    let mut test = Command::new("go");
+    test.args(["test", "-count=1", "-v", "-tags", "grocksdb_no_link"])
         .current_dir(&copy)
         .env("CGO_CFLAGS", format!("-I{}", prefix.join("include").display()))
         .env("CGO_LDFLAGS", ld_flags)
-        .env("TMPDIR", kept)
-        .output();
+        .env("TMPDIR", kept);
+    Ok(test)
+}
+
+/// Runs grocksdb's suite.
+fn grocksdb(clients: &Clients, kept: &Path) -> Outcome {
+    let output = grocksdb_test(clients, kept)?.arg(".").output();
     let text = said(&output.map_err(|error| format!("go test: {error}"))?);
     let verdicts = |verdict: &str| -> Vec<String> {
         let names = text.lines().filter_map(|line| line.strip_prefix(verdict)?.split(' ').next());

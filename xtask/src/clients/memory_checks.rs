@@ -1,10 +1,12 @@
-//! Suite `valgrind`: RocksDB's `c_test` and the round trip from Python, with checked memory.
+//! Suites with checked memory: RocksDB's `c_test` and the round trip from Python (`valgrind`),
+//! grocksdb (`grocksdb-asan`), and a part of crate `rocksdb`'s (`rocksdb-0.25-valgrind`).
 //!
-//! In: the library, and `c_test` compiled for it. Out: an error that holds the first reports of
+//! In: the library, and clients compiled for it. Out: an error that holds the first reports of
 //! AddressSanitizer or valgrind whose stacks lead through the library: accesses outside of what was
-//! allocated, and memory that is lost. CI does not run it: it takes minutes.
+//! allocated, and memory that is lost. CI does not run them: each takes minutes.
 
-use super::{Clients, c_test_binary, checked, fresh, said, tail};
+use super::packages::{self, Package, ROCKSDB};
+use super::{Clients, GROCKSDB_DIFFERS, c_test_binary, checked, fresh, grocksdb_test, said, tail};
 use crate::commands::Outcome;
 use std::path::Path;
 use std::process::Command;
@@ -45,6 +47,41 @@ pub(super) fn valgrind(clients: &Clients, kept: &Path) -> Outcome {
     expect_clean("the round trip from Python under valgrind", &mut python)
 }
 
+/// Runs grocksdb's suite under Go's AddressSanitizer, without its search for leaks. The library has
+/// no checks of its own: the sanitizer checks what it allocates, frees, and passes to libc.
+pub(super) fn grocksdb_asan(clients: &Clients, kept: &Path) -> Outcome {
+    let mut test = grocksdb_test(clients, kept)?;
+    // A test that fails without reports would hide one that fails because of them.
+    let skipped = format!("^({})$", GROCKSDB_DIFFERS.join("|"));
+    test.args(["-asan", "-skip", &skipped]).env("ASAN_OPTIONS", "detect_leaks=0");
+    expect_clean("grocksdb under AddressSanitizer", &mut test)
+}
+
+/// Runs ten test binaries of crate `rocksdb` under valgrind. `test_db` and the tests of options,
+/// which take the longest, are left out.
+pub(super) fn rocksdb_valgrind(clients: &Clients, kept: &Path) -> Outcome {
+    const BINARIES: &[&str] = &[
+        "--test=test_column_family",
+        "--test=test_compactionfilter",
+        "--test=test_comparator",
+        "--test=test_iterator",
+        "--test=test_merge_operator",
+        "--test=test_pinnable_slice",
+        "--test=test_raw_iterator",
+        "--test=test_sst_file_writer",
+        "--test=test_transaction_db",
+        "--test=test_write_batch",
+    ];
+    checked(Command::new("bash").arg(clients.root.join(".ci/fetch-valgrind")))?;
+    let package = Package { name: "rocksdb-0.25-valgrind", arguments: BINARIES, ..ROCKSDB };
+    let mut test = packages::command(clients, &package, kept)?;
+    let runner = format!("valgrind {}", VALGRIND.join(" "));
+    test.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", runner);
+    let output = test.output().map_err(|error| format!("cargo test: {error}"))?;
+    judge("rocksdb 0.25 under valgrind", &said(&output))?;
+    packages::verdict(&package, &said(&output))
+}
+
 /// Runs `command` and looks for reports about the library.
 /// # Errors
 /// A report leads through the library · the program was killed by a signal, or aborted, as it does
@@ -52,14 +89,21 @@ pub(super) fn valgrind(clients: &Clients, kept: &Path) -> Outcome {
 fn expect_clean(what: &str, command: &mut Command) -> Outcome {
     let output = command.output().map_err(|error| format!("{what}: {error}"))?;
     let text = said(&output);
-    let reports = reports(&text);
-    println!("{what}: {} reports", reports.len());
-    if let Some(first) = reports.first() {
-        return Err(format!("{what}: {} reports, the first:\n{first}", reports.len()));
-    }
+    judge(what, &text)?;
     // Valgrind exits with 99 if it has any reports; only those about the library count.
     let is_ended = matches!(output.status.code(), Some(0 | 99));
     if is_ended { Ok(()) } else { Err(format!("{what}:\n{}", tail(&text, 60))) }
+}
+
+/// Prints the number of reports in `text`.
+/// # Errors
+/// The first report.
+fn judge(what: &str, text: &str) -> Outcome {
+    let reports = reports(text);
+    println!("{what}: {} reports", reports.len());
+    reports
+        .first()
+        .map_or(Ok(()), |first| Err(format!("{what}: {} reports, the first:\n{first}", reports.len())))
 }
 
 /// Valgrind's reports whose stacks lead through the library.

@@ -11,26 +11,26 @@ use std::process::Command;
 pub(super) struct Package {
     /// The suite's name.
     pub(super) name: &'static str,
-    krate: &'static str,
-    version: &'static str,
+    pub(super) krate: &'static str,
+    pub(super) version: &'static str,
     /// The version of `librocksdb-sys` under it.
     pub(super) sys: &'static str,
     /// The directory below `shims`; `None`: the stock crate takes the library.
-    shim: Option<&'static str>,
+    pub(super) shim: Option<&'static str>,
     /// Arguments of `cargo test`.
-    arguments: &'static [&'static str],
+    pub(super) arguments: &'static [&'static str],
     /// Tests that do not run.
-    skipped: &'static [&'static str],
+    pub(super) skipped: &'static [&'static str],
     /// Appended to its manifest.
-    manifest: &'static str,
+    pub(super) manifest: &'static str,
     /// Whether its own lock file takes the shim without other updates.
-    is_locked: bool,
+    pub(super) is_locked: bool,
     /// Tests that fail: docs/compat/c-api.md says why.
-    fails: &'static [&'static str],
+    pub(super) fails: &'static [&'static str],
 }
 
 /// Crate `rocksdb`. Tests that must not compile start a cargo of their own, without the patch.
-const ROCKSDB: Package = Package {
+pub(super) const ROCKSDB: Package = Package {
     name: "rocksdb-0.25",
     krate: "rocksdb",
     version: "0.25.0",
@@ -114,7 +114,8 @@ pub(super) const PACKAGES: [Package; 14] = [
         name: "linera-views",
         krate: "linera-views",
         version: "0.15.23",
-        arguments: &["--lib", "--tests", "--features", "rocksdb,test"],
+        // Its package lacks the dependency on itself that its unit tests need.
+        arguments: &["--test", "*", "--features", "rocksdb,test"],
         ..OTHER
     },
     Package {
@@ -150,6 +151,12 @@ pub(super) fn called(name: &str) -> &'static Package {
 
 /// Runs a suite; its databases stay below `kept`.
 pub(super) fn run(clients: &Clients, package: &Package, kept: &Path) -> Outcome {
+    let output = command(clients, package, kept)?.output();
+    verdict(package, &said(&output.map_err(|error| format!("cargo test: {error}"))?))
+}
+
+/// The `cargo test` of a suite.
+pub(super) fn command(clients: &Clients, package: &Package, kept: &Path) -> Result<Command, String> {
     let shim = package.shim.filter(|_| clients.behind == Behind::Esker);
     let copy = copied(clients, package)?;
     let cargo = |arguments: &[&str], patches: &[String]| {
@@ -185,13 +192,11 @@ pub(super) fn run(clients: &Clients, package: &Package, kept: &Path) -> Outcome 
         test.env("ROCKSDB_LIB_DIR", prefix.join("lib")).env("LD_LIBRARY_PATH", prefix.join("lib"));
         test.env("ROCKSDB_INCLUDE_DIR", prefix.join("include"));
     }
-    let output = test
-        .env("CARGO_TARGET_DIR", clients.dir.join(if shim.is_some() { "target" } else { "target-stock" }))
+    test.env("CARGO_TARGET_DIR", clients.dir.join(if shim.is_some() { "target" } else { "target-stock" }))
         .envs([("CARGO_PROFILE_DEV_DEBUG", "false"), ("CARGO_PROFILE_TEST_DEBUG", "false")])
         .envs([("CARGO_INCREMENTAL", "0"), ("CARGO_TERM_COLOR", "never")])
-        .env("TMPDIR", kept)
-        .output();
-    verdict(package, &said(&output.map_err(|error| format!("cargo test: {error}"))?))
+        .env("TMPDIR", kept);
+    Ok(test)
 }
 
 /// Checks that cargo does not ignore a patch.
@@ -205,7 +210,7 @@ fn all_patches_are_used(package: &Package, text: &str) -> Outcome {
 }
 
 /// Judges the output of `cargo test`.
-fn verdict(package: &Package, text: &str) -> Outcome {
+pub(super) fn verdict(package: &Package, text: &str) -> Outcome {
     let verdicts = |verdict: &str| -> Vec<String> {
         let lines = text.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(verdict));
         lines.map(|name| name.trim().to_string()).collect()
