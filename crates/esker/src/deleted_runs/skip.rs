@@ -1,13 +1,14 @@
 //! Skips of deleted runs by a cursor, and the report of runs that it stepped through.
 //!
 //! After `SKIP_AFTER` hidden entries in one call, the cursor calls the inner cursor to skip
-//! ([`ScanIterator::skip_deleted_run`]). It calls after the first hidden entry if the first skip of
-//! an earlier call reached the end of a run. It calls again after every skip that reached the end of
-//! the known deleted run. If a skip did not move, or stopped at an entry that an older sorted run
-//! has in between, the interval to the next try doubles. A call that has stepped over many deleted
-//! keys reports them to the family's [`DeletedRunMemory`]: at its sequence number there is no key
-//! between its start and the key that it found. Behind a remembered run, a few keys are enough:
-//! otherwise each pop of a queue would step over the messages popped since.
+//! ([`ScanIterator::skip_deleted_run`]). It calls after the first hidden entry if the first
+//! skip of an earlier call reached the end of a run. It calls again after every skip that
+//! reached the end of the known deleted run. If a skip did not move, or stopped at an entry
+//! that an older sorted run has in between, the interval to the next try doubles. A call that
+//! has stepped over many deleted keys reports them to the family's [`DeletedRunMemory`]: at its
+//! sequence number there is no key between its start and the key that it found. Behind a
+//! remembered run, a few keys are enough: otherwise each pop of a queue would step over the
+//! messages popped since.
 //!
 //! Invariants
 //!  1. `keys` is the number of user keys that this call has found deleted, without skipped keys.
