@@ -179,7 +179,7 @@ impl FrameReader {
     fn whole_end(&self, bytes: &[u8], page: u64, physical: u64) -> Result<FramePlace> {
         let (mut at, mut last, mut first) = (0, None, 0);
         while at < bytes.len() {
-            match self.scan(&bytes[..bytes.len().min(at + PAGE_BYTES)], at, 0) {
+            match self.scan(bytes, at, 0) {
                 Some((place, head)) if place == at => {
                     first = if at == 0 { head.offset } else { first };
                     at += head.frame_bytes();

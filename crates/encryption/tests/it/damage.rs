@@ -2,7 +2,8 @@
 
 use super::support::{encrypted, pattern, put_raw, raw, read, with_keys, write_pieces};
 use esker_base::{ErrorKind, Result};
-use esker_env::MemFs;
+use esker_env::{FileSystem, MemFs};
+use esker_format::encryption::FrameHead;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -199,4 +200,39 @@ fn a_changed_bit_of_a_manifest_is_damage() {
     assert!(content_of(MANIFEST, &zeros).unwrap() == content);
     let garbage = [&bytes[..], &pattern(9000, 4)].concat();
     is_damage(content_of(MANIFEST, &garbage), MANIFEST);
+}
+
+/// Other content at the same offset has another nonce: after a truncation, a reopening, a new file.
+#[test]
+fn no_nonce_comes_again() {
+    let (disk, path) = (MemFs::new(), Path::new(TABLE));
+    let fs = encrypted(disk.clone());
+    let mut seen = std::collections::HashMap::new();
+    let mut note = || {
+        let page = raw(&disk, path)[PAGE..].to_vec();
+        let mut rest = page.as_slice();
+        while let Some(head) = FrameHead::decode(rest) {
+            let (frame, behind) = rest.split_at(head.frame_bytes());
+            let known = seen.entry(frame[4..16].to_vec()).or_insert_with(|| frame.to_vec());
+            assert_eq!(known, frame);
+            rest = behind;
+        }
+    };
+    let mut file = fs.new_writable_file(path).unwrap();
+    for round in 0..3 {
+        file.append(&[round; 10]).unwrap();
+        file.flush().unwrap();
+        note();
+        file.truncate(0).unwrap();
+        note();
+    }
+    drop(file);
+    let mut file = fs.reopen_writable_file(path).unwrap();
+    file.truncate(0).unwrap();
+    file.append(b"again").unwrap();
+    file.close().unwrap();
+    note();
+    write_pieces(&fs, path, &[b"new"]);
+    note();
+    assert!(seen.len() >= 7, "{}", seen.len());
 }
