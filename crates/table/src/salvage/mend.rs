@@ -4,8 +4,9 @@
 //! that makes the checksum right.
 //!
 //! A checksum of 32 bits has one right value in 2^32, and a block of 4 KiB has 2^15 bits to try. So
-//! a block with other damage is taken for mended once in 2^17 times at most. The caller also checks
-//! the entries of a mended block.
+//! a block of 4 KiB with other damage is taken for mended once in 2^17 times at most, and one of 32
+//! KiB, the longest that is mended, once in 2^14. The caller also checks the entries of a mended
+//! block.
 
 use esker_format::trailer::{BlockGuard, ChecksumType};
 
