@@ -172,10 +172,12 @@ pub(crate) struct Engine {
     pub(crate) writes_stopped: AtomicBool,
     /// Whether there were writes without a WAL since the last full flush.
     pub(crate) has_unlogged_data: AtomicBool,
-    /// Bytes of the WALs that are still needed.
+    /// Bytes of the WALs that are still needed, and (`wal_bytes_limit`) the bytes at which families
+    /// are flushed to release some.
     pub(crate) wal_bytes: AtomicU64,
-    /// The WAL bytes above which a write leader checks which families hold WALs back, and flushes
-    /// them: the limit, or more since the last check.
+    pub(crate) wal_bytes_limit: AtomicU64,
+    /// WAL bytes at which a write leader checks again which families hold WALs back. Until then,
+    /// the families that it found are being flushed, or a prepared transaction holds the WALs back.
     pub(crate) wal_bytes_of_next_check: AtomicU64,
     pub(crate) counters: EngineCounters,
     /// Whether a memtable is full: the next leader switches it.

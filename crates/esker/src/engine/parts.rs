@@ -60,7 +60,7 @@ impl Engine {
             stall: StallState::new(rate),
             allocated_sequence: AtomicU64::new(last_sequence.0),
             wal_bytes: AtomicU64::new(parts.wals.total_bytes()),
-            wal_bytes_of_next_check: AtomicU64::new(wal_bytes_limit(&parts.options, &parts.state)),
+            wal_bytes_limit: AtomicU64::new(wal_bytes_limit(&parts.options, &parts.state)),
             owner: ProcessOwner::here(),
             env: parts.options.env.clone(),
             path: parts.path,
@@ -86,6 +86,7 @@ impl Engine {
             writes_stopped: AtomicBool::new(false),
             threads_refused: AtomicBool::new(false),
             has_unlogged_data: AtomicBool::new(false),
+            wal_bytes_of_next_check: AtomicU64::new(0),
             switch_wanted: AtomicBool::new(false),
             deletions_sampled: AtomicBool::new(false),
             super_version_number: AtomicU64::new(0),
@@ -108,20 +109,27 @@ impl Engine {
         }
     }
 
-    /// Recomputes the limit on the bytes of all WALs, above which the next write leader
-    /// checks which families hold WALs back. Called after a change of families, of their options or
-    /// of their memtables, and after WALs have gone. Reads each family. Returns the limit.
-    pub(crate) fn update_wal_bytes_limit(&self, state: &DbState) -> u64 {
-        let limit = wal_bytes_limit(&self.db_options(), state);
-        self.wal_bytes_of_next_check.store(limit, Ordering::Relaxed);
-        limit
+    /// Recomputes the limit on the bytes of all WALs. Called after a change of families, of their
+    /// options or of their memtables. Reads each family, and lets the next write leader check all
+    /// families again.
+    pub(crate) fn update_wal_bytes_limit(&self, state: &DbState) {
+        self.wal_bytes_limit.store(wal_bytes_limit(&self.db_options(), state), Ordering::Relaxed);
+        self.request_wal_check();
     }
 
     /// Records that a write leader has checked which families hold WALs back, and has requested
-    /// their flushes. Until WALs go, the next check comes after a sixteenth of the limit.
-    pub(crate) fn record_wal_check(&self, limit: u64) {
-        let bytes = self.wal_bytes.load(Ordering::Relaxed);
+    /// their flushes. The next check comes after a sixteenth of the limit, or once a flush has
+    /// ended.
+    pub(crate) fn record_wal_check(&self) {
+        let (bytes, limit) =
+            (self.wal_bytes.load(Ordering::Relaxed), self.wal_bytes_limit.load(Ordering::Relaxed));
         self.wal_bytes_of_next_check.store(bytes.saturating_add(limit / 16), Ordering::Relaxed);
+    }
+
+    /// Lets the next write leader check all families. Called after a flush, a deletion of WALs or a
+    /// resolved section: other families may hold WALs back now.
+    pub(crate) fn request_wal_check(&self) {
+        self.wal_bytes_of_next_check.store(0, Ordering::Relaxed);
     }
 }
 

@@ -263,6 +263,7 @@ fn install(
             family.version = version;
         }
     }
+    engine.request_wal_check();
     for part in parts {
         if let Some(family) = state.family_mut(part.cf.id) {
             family.flushing = false;
@@ -380,6 +381,7 @@ fn requeue(
 
 fn give_back(engine: &Engine, parts: &[Part]) {
     let mut state = engine.state.lock();
+    engine.request_wal_check();
     for part in parts {
         if let Some(family) = state.family_mut(part.cf.id) {
             family.flushing = false;

@@ -210,7 +210,7 @@ impl<'a> Obsolete<'a> {
                 // Otherwise the next writer would see the old total, and flush newer entries for
                 // it.
                 engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
-                engine.update_wal_bytes_limit(&state);
+                engine.request_wal_check();
                 ObsoleteWals::take(engine, &mut wals.old)
             }
             _ => ObsoleteWals::default(),

@@ -64,35 +64,32 @@ impl WritePath {
             && engine.stall.condition() == WriteStallCondition::Normal
     }
 
-    /// Whether the next check for families that hold WALs back is due.
+    /// Whether the WALs have more bytes than their limit, and the next check for families to flush
+    /// is due.
     fn wals_are_long(&self) -> bool {
         let engine = &self.engine;
-        engine.wal_bytes.load(Ordering::Relaxed) > engine.wal_bytes_of_next_check.load(Ordering::Relaxed)
+        let bytes = engine.wal_bytes.load(Ordering::Relaxed);
+        bytes > engine.wal_bytes_limit.load(Ordering::Relaxed)
+            && bytes >= engine.wal_bytes_of_next_check.load(Ordering::Relaxed)
     }
 
-    /// Flushes families that hold WALs back, if the WALs pass their limit. The limit depends on the
-    /// size of memtables, which have grown.
-    fn shorten_wals(&self, leader: &Leader<'_>) -> Result<()> {
-        let engine = &self.engine;
-        let limit = engine.update_wal_bytes_limit(&engine.state.lock());
-        if !self.wals_are_long() {
-            return Ok(());
-        }
-        let holding_back = families_holding_back(engine, newest_wal_to_release(engine, limit));
-        if !holding_back.is_empty() {
-            self.switch_memtables(leader, &holding_back, FlushReason::WalFull)?;
-            // Some of these families have immutable memtables only, which wait for
-            // `min_write_buffer_number_to_merge`.
-            self.queue_sealed(&holding_back, FlushReason::WalFull);
-        }
-        engine.record_wal_check(limit);
-        Ok(())
+    /// Checks again with a new limit: the limit depends on the size of memtables, which have grown.
+    fn wals_stay_long(&self) -> bool {
+        self.engine.update_wal_bytes_limit(&self.engine.state.lock());
+        self.wals_are_long()
     }
 
     fn switch_where_due(&self, leader: &Leader<'_>) -> Result<()> {
         let engine = &self.engine;
-        if self.wals_are_long() {
-            self.shorten_wals(leader)?;
+        if self.wals_are_long() && self.wals_stay_long() {
+            let holding_back = families_holding_back(engine, newest_wal_to_release(engine));
+            if !holding_back.is_empty() {
+                self.switch_memtables(leader, &holding_back, FlushReason::WalFull)?;
+                // Some of these families have immutable memtables only, which wait for
+                // `min_write_buffer_number_to_merge`.
+                self.queue_sealed(&holding_back, FlushReason::WalFull);
+            }
+            engine.record_wal_check();
         }
         if engine.switch_wanted.load(Ordering::Relaxed) && engine.switch_wanted.swap(false, Ordering::Relaxed)
         {
@@ -275,20 +272,20 @@ fn full_families(engine: &Engine) -> (Vec<ColumnFamilyId>, Vec<ColumnFamilyId>) 
     (full, range_deletions)
 }
 
-/// The newest of the WALs to release when the WALs pass `limit`. With `max_total_wal_size` set,
+/// The newest of the WALs to release when the WALs pass their limit. With `max_total_wal_size` set,
 /// this is the oldest WAL. Without it, the newest WALs stay, up to half of the computed limit.
 /// These WALs hold the recent writes, so families with recent writes only are not flushed. The next
 /// such flush comes after writes of half the limit.
-fn newest_wal_to_release(engine: &Engine, limit: u64) -> Option<FileNumber> {
+fn newest_wal_to_release(engine: &Engine) -> Option<FileNumber> {
     let wals = engine.wals.lock();
     let oldest = wals.oldest_alive();
     if engine.db_options().max_total_wal_size > 0 {
         return oldest;
     }
-    let mut kept = 0;
+    let (mut kept, most) = (0, engine.wal_bytes_limit.load(Ordering::Relaxed) / 2);
     let older_than_kept = wals.alive().rev().find(|(_, bytes)| {
         kept += bytes;
-        kept > limit / 2
+        kept > most
     });
     // The current WAL cannot be released.
     let newest = older_than_kept.map(|(number, _)| number).filter(|number| *number < wals.current_number());

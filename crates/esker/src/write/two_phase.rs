@@ -145,6 +145,7 @@ impl WritePath {
                 }
                 TwoPhase::Commit { xid, batch } => self.note_commit(xid, batch, current()),
             }
+            self.engine.request_wal_check();
         }
     }
 
@@ -186,6 +187,7 @@ impl WritePath {
         wals.sync()?;
         wals.set_current_complete();
         prepared.moved_to(wal);
+        engine.request_wal_check();
         Ok(())
     }
 }
