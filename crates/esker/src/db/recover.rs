@@ -28,7 +28,9 @@ use crate::get::search::{PointSearch, ReadContext};
 use crate::options::{DbOptions, WalRecoveryMode, load_latest_options_from};
 use crate::version::beside_owner::{OwnersProgress, owner_has_changed};
 use crate::version::{FamilyMap, VersionSet, VersionSetFamily};
-use crate::wal::{Predecessor, PreparedTransaction, ReplayBudget, TwoPhaseReplay, WalReader, open_wal};
+use crate::wal::{
+    Predecessor, PreparedTransaction, ReplayBudget, TwoPhaseReplay, WalReader, open_wal, open_wal_of_owner,
+};
 use crate::write::{ApplyEntry, entry_of, new_memtable};
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
@@ -301,7 +303,7 @@ impl Recovery<'_> {
         let Some(before) = &self.before_manifest else { return Ok(BTreeMap::new()) };
         let mut opened = BTreeMap::new();
         for wal in wals {
-            opened.insert(*wal, open_wal(self.fs.as_ref(), self.wal_dir, *wal)?);
+            opened.insert(*wal, open_wal_of_owner(self.fs.as_ref(), self.wal_dir, *wal)?);
         }
         let smallest = self.smallest_wanted(manifest);
         let mut needed = before.wals.iter().filter(|wal| **wal >= smallest).peekable();

@@ -251,8 +251,14 @@ impl<'a> Obsolete<'a> {
 /// At open: deletes every file that a crash or an earlier process left and nothing needs.
 /// Directories besides the database's own lose tables, blob files and WALs only. No job has begun
 /// yet, so no thread is writing a file that the MANIFEST does not name.
+/// WALs go oldest first: a reader that finds an old WAL counts on all later ones.
 pub(crate) fn purge_directory(engine: &Engine) -> Result<()> {
-    let names = engine.fs().children(&engine.path)?;
+    let children = |dir: &Path| -> Result<Vec<String>> {
+        let mut names = engine.fs().children(dir)?;
+        names.sort_by_key(|name| parse_file_name(name).map(|(_, number)| number));
+        Ok(names)
+    };
+    let names = children(&engine.path)?;
     let mut keep = {
         let manifest = engine.manifest.lock();
         let wals = engine.wals.lock();
@@ -269,7 +275,7 @@ pub(crate) fn purge_directory(engine: &Engine) -> Result<()> {
         delete_or_archive(engine, &engine.path, name);
     }
     if engine.wal_dir != engine.path {
-        let names = engine.fs().children(&engine.wal_dir)?;
+        let names = children(&engine.wal_dir)?;
         for name in names.iter().filter(|name| name.ends_with(".log") && is_obsolete(name, &keep)) {
             delete_or_archive(engine, &engine.wal_dir, name);
         }

@@ -21,7 +21,7 @@ pub(crate) use follow::{FollowedWal, FollowedWals};
 pub(crate) use manager::{WalEnd, WalOptions, Wals};
 pub(crate) use old::{ArchivedWal, OldWals};
 pub(crate) use predecessor::Predecessor;
-pub(crate) use source::{BoundedWal, TailSource, WalReader, open_wal};
+pub(crate) use source::{BoundedWal, TailSource, WalReader, open_wal, open_wal_of_owner};
 pub(crate) use two_phase::{
     PreparedSections, PreparedTransaction, TwoPhaseReplay, section_record, section_record_again, stamped,
 };

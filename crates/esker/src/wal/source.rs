@@ -8,30 +8,53 @@ use esker_format::log::{LogReader, LogSource, SeekSource};
 use std::fmt;
 use std::path::Path;
 
-/// Reads a file from front to back.
-pub(crate) struct WalFileSource(Box<dyn SequentialFile>);
+/// A WAL that no process writes, or one that another process may be writing.
+pub(crate) enum WalSource {
+    /// Read once, from front to back.
+    Ended(Box<dyn SequentialFile>),
+    Growing(TailSource),
+}
 
-impl LogSource for WalFileSource {
+impl LogSource for WalSource {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
-        self.0.read(buf)
+        match self {
+            WalSource::Ended(file) => file.read(buf),
+            WalSource::Growing(tail) => tail.read(buf),
+        }
+    }
+
+    fn try_seek(&mut self, offset: u64) -> bool {
+        match self {
+            WalSource::Ended(_) => false,
+            WalSource::Growing(tail) => tail.try_seek(offset),
+        }
     }
 }
 
-impl fmt::Debug for WalFileSource {
+impl fmt::Debug for WalSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FileSource")
+        f.write_str("WalSource")
     }
 }
 
 /// A WAL from front to back.
-pub(crate) type WalReader = LogReader<WalFileSource>;
+pub(crate) type WalReader = LogReader<WalSource>;
 
 /// A reader over WAL `number` in `dir`.
 /// # Errors
 /// `IoError` if it cannot be opened.
 pub(crate) fn open_wal(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<WalReader> {
     let file = fs.new_sequential_file(&file_name::wal_file_name(dir, number))?;
-    Ok(LogReader::new(WalFileSource(file), number.0))
+    Ok(LogReader::new(WalSource::Ended(file), number.0))
+}
+
+/// A reader over WAL `number` in `dir`, which another process may be writing. Stays readable when
+/// the file is deleted.
+/// # Errors
+/// `IoError` if it cannot be opened.
+pub(crate) fn open_wal_of_owner(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<WalReader> {
+    let tail = TailSource::open(fs, &file_name::wal_file_name(dir, number))?;
+    Ok(LogReader::new(WalSource::Growing(tail), number.0))
 }
 
 /// A log file that another process may still be writing. Stays readable when the file is deleted.
@@ -54,6 +77,11 @@ impl LogSource for TailSource {
         let n = self.file.read_at(self.at, buf)?;
         self.at += n as u64;
         Ok(n)
+    }
+
+    fn try_seek(&mut self, offset: u64) -> bool {
+        self.at = offset;
+        true
     }
 }
 

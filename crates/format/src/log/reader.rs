@@ -1,16 +1,17 @@
 //! Finds the logical records of a log, and classifies everything else.
 //!
-//! Two layers: `Blocks` cuts a block into physical records and checks each;
+//! Two layers: `blocks` cuts a block into physical records and checks each;
 //! `LogReader::next_record` joins them to logical records. No bytes of an open record are kept
 //! between two calls: its interruption is an event, and the next call continues behind it. A record
 //! about the log itself empties the open record, which then continues.
 
+mod blocks;
+
 use super::compressed::RecordDecompressor;
-use super::{
-    BLOCK_BYTES, HEADER_BYTES, RECYCLABLE_HEADER_BYTES, RecordType, stored_log_number, strict::describe,
-};
+use super::{RecordType, stored_log_number, strict::describe};
+use blocks::{Blocks, Physical};
 use esker_base::coding::Decoder;
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, crc32c};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
@@ -21,6 +22,14 @@ pub trait LogSource {
     /// # Errors
     /// Any error of the source. The reader returns it and then treats the log as ended.
     fn read(&mut self, buf: &mut [u8]) -> Result<usize>;
+
+    /// Lets the next read begin at `offset`, counted from the front of the log, if the source can.
+    /// Returns whether it can. The reader calls this when it has passed zeros and then meets
+    /// records: a writer beside it may have filled the zeros meanwhile.
+    fn try_seek(&mut self, offset: u64) -> bool {
+        let _ = offset;
+        false
+    }
 }
 
 impl<F: FnMut(&mut [u8]) -> Result<usize>> LogSource for F {
@@ -572,195 +581,6 @@ impl Finding {
             137 => Finding::BadChecksum,
             _ => return None,
         })
-    }
-}
-
-/// One physical record, or the damage in its place. Numbers are bytes dropped.
-enum Physical {
-    Record(u8, Range<usize>),
-    End,
-    BadHeader(usize),
-    BadLength(usize),
-    BadChecksum(usize),
-    UnexpectedRecyclable(usize),
-    OldRecord,
-    Zeros,
-}
-
-struct Blocks<S> {
-    source: S,
-    log_number: u32,
-    block: Vec<u8>,
-    /// File offset of the block's first byte.
-    block_offset: u64,
-    /// Offset of the next header in the block; at most `block.len()`.
-    next: usize,
-    /// Offset of the current record's header in the block.
-    current: usize,
-    /// Bytes at the front of the next block that are skipped, because a reader went back to a place
-    /// behind them.
-    passed_over: usize,
-    /// Whether the block is the last one: it is shorter than a full block.
-    at_last_block: bool,
-    recycled: bool,
-    /// Whether checksums are compared.
-    verifies: bool,
-}
-
-impl<S: LogSource> Blocks<S> {
-    fn new(source: S, log_number: u32) -> Blocks<S> {
-        Blocks {
-            source,
-            log_number,
-            block: Vec::new(),
-            block_offset: 0,
-            next: 0,
-            current: 0,
-            passed_over: 0,
-            at_last_block: false,
-            recycled: false,
-            verifies: true,
-        }
-    }
-
-    fn next_physical(&mut self, record_seen: bool) -> Result<Physical> {
-        loop {
-            self.current = self.next;
-            let rest = self.bytes(self.next..self.block.len());
-            let Some((&[c0, c1, c2, c3, s0, s1, code], _)) = rest.split_first_chunk::<HEADER_BYTES>() else {
-                match self.next_block()? {
-                    Some(at_end) => return Ok(at_end),
-                    None => continue,
-                }
-            };
-            let rest_bytes = rest.len();
-            let mut header_bytes = HEADER_BYTES;
-            let is_recyclable = RecordType::from_u8(code).is_some_and(RecordType::is_recyclable);
-            if is_recyclable {
-                if record_seen && !self.recycled {
-                    self.drop_rest();
-                    return Ok(Physical::UnexpectedRecyclable(rest_bytes));
-                }
-                header_bytes = RECYCLABLE_HEADER_BYTES;
-                self.recycled = true;
-                if rest_bytes < header_bytes {
-                    match self.next_block()? {
-                        Some(at_end) => return Ok(at_end),
-                        None => continue,
-                    }
-                }
-            }
-            let size = usize::from(u16::from_le_bytes([s0, s1]));
-            let crc = u32::from_le_bytes([c0, c1, c2, c3]);
-            return Ok(self.check(code, crc, header_bytes, size, is_recyclable));
-        }
-    }
-
-    /// Checks a record in RocksDB's order, which decides how a damaged record is classified.
-    fn check(
-        &mut self,
-        code: u8,
-        crc: u32,
-        header_bytes: usize,
-        size: usize,
-        is_recyclable: bool,
-    ) -> Physical {
-        let start = self.current;
-        let end = start + header_bytes + size;
-        let Some(record) = self.block.get(start..end) else {
-            return Physical::BadLength(self.drop_rest());
-        };
-        if is_recyclable {
-            let number = Decoder::new(record.get(HEADER_BYTES..).unwrap_or_default()).fixed32();
-            if number.ok() != Some(self.log_number) {
-                self.next = end;
-                return Physical::OldRecord;
-            }
-        }
-        if code == RecordType::Zero as u8 && size == 0 {
-            self.drop_rest();
-            return Physical::Zeros;
-        }
-        let checked = record.get(6..).unwrap_or_default();
-        if self.verifies && crc32c::unmask(crc) != crc32c::value(checked) {
-            return Physical::BadChecksum(self.drop_rest());
-        }
-        self.next = end;
-        Physical::Record(code, start + header_bytes..end)
-    }
-
-    /// Reads the next block. At the end of the log, returns how the log ends.
-    fn next_block(&mut self) -> Result<Option<Physical>> {
-        if self.at_last_block {
-            let rest = self.drop_rest();
-            return Ok(Some(if rest == 0 { Physical::End } else { Physical::BadHeader(rest) }));
-        }
-        self.block_offset += self.block.len() as u64;
-        let mut filled = std::mem::take(&mut self.passed_over);
-        self.next = filled;
-        self.current = filled;
-        self.block.resize(BLOCK_BYTES, 0);
-        while let Some(to) = self.block.get_mut(filled..)
-            && !to.is_empty()
-        {
-            match self.source.read(to) {
-                Ok(0) => break,
-                Ok(n) => filled += n.min(to.len()),
-                Err(e) => {
-                    self.block.clear();
-                    self.at_last_block = true;
-                    return Err(e);
-                }
-            }
-        }
-        self.block.truncate(filled);
-        self.at_last_block = filled < BLOCK_BYTES;
-        Ok(None)
-    }
-
-    /// Drops the rest of the block and returns its length.
-    fn drop_rest(&mut self) -> usize {
-        let rest = self.block.len() - self.next;
-        self.next = self.block.len();
-        rest
-    }
-
-    /// Lets the next call return the current record again.
-    fn step_back(&mut self) {
-        self.next = self.current;
-    }
-
-    fn bytes(&self, range: Range<usize>) -> &[u8] {
-        self.block.get(range).unwrap_or_default()
-    }
-
-    fn record_offset(&self) -> u64 {
-        self.block_offset + self.current as u64
-    }
-
-    fn offset(&self) -> u64 {
-        self.block_offset + self.next as u64
-    }
-}
-
-impl<S: SeekSource> Blocks<S> {
-    fn go_to(&mut self, offset: u64) {
-        let passed_over = offset % BLOCK_BYTES as u64;
-        self.passed_over = usize::try_from(passed_over).unwrap_or(0);
-        self.block_offset = offset - passed_over;
-        self.block.clear();
-        (self.next, self.current) = (0, 0);
-        self.at_last_block = false;
-        self.source.seek(offset);
-    }
-}
-
-impl<S> fmt::Debug for Blocks<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Blocks")
-            .field("log_number", &self.log_number)
-            .field("offset", &(self.block_offset + self.next as u64))
-            .finish_non_exhaustive()
     }
 }
 

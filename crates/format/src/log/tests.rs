@@ -573,6 +573,83 @@ proptest! {
     }
 }
 
+/// A log whose file is longer than what is written, and zero behind it, as a writer leaves it that
+/// maps the file. Before each read, the writer goes on to the next of `ends`.
+struct Mapped {
+    whole: Vec<u8>,
+    ends: std::vec::IntoIter<usize>,
+    written: usize,
+    at: usize,
+}
+
+impl LogSource for Mapped {
+    fn read(&mut self, buf: &mut [u8]) -> esker_base::Result<usize> {
+        self.written = self.ends.next().unwrap_or(self.written);
+        let file_bytes = self.whole.len() + 100_000;
+        let n = (file_bytes - self.at).min(buf.len());
+        for (i, byte) in buf[..n].iter_mut().enumerate() {
+            let at = self.at + i;
+            *byte = if at < self.written { self.whole[at] } else { 0 };
+        }
+        self.at += n;
+        Ok(n)
+    }
+
+    fn try_seek(&mut self, offset: u64) -> bool {
+        self.at = usize::try_from(offset).unwrap();
+        true
+    }
+}
+
+proptest! {
+    /// Records with parts of a block as lengths, header included: many end where a block ends.
+    #[test]
+    fn a_reader_beside_a_writer_that_maps_its_log_passes_over_no_record(
+        parts in prop::collection::vec(prop::sample::select(vec![1usize, 2, 4, 8, 32]), 1..60),
+        steps in prop::collection::vec(1usize..12, 1..40),
+        recyclable: bool,
+    ) {
+        let header = if recyclable { RECYCLABLE_HEADER_BYTES } else { HEADER_BYTES };
+        let payload = |(i, part): (usize, &usize)| vec![i as u8; BLOCK_BYTES / part - header];
+        let payloads: Vec<_> = parts.iter().enumerate().map(payload).collect();
+        let mut writer = LogWriter::new(7, recyclable);
+        let (mut whole, mut record_ends) = (Vec::new(), Vec::new());
+        for payload in &payloads {
+            writer.add_record(payload, &mut whole);
+            record_ends.push(whole.len());
+        }
+        let mut last = 0;
+        let ends: Vec<_> = steps
+            .iter()
+            .map_while(|step| {
+                last += step;
+                record_ends.get(last - 1).copied()
+            })
+            .collect();
+        let mut reader = LogReader::new(Mapped { whole, ends: ends.into_iter(), written: 0, at: 0 }, 7);
+        let (mut record, mut found) = (Vec::new(), Vec::new());
+        while let LogEvent::Record { .. } = reader.next_record(&mut record).unwrap() {
+            found.push(record.clone());
+        }
+        prop_assert!(found[..] == payloads[..found.len()], "{} records, one was passed over", found.len());
+    }
+}
+
+#[test]
+fn zeros_that_are_on_the_disk_are_passed_over_once_read_again() {
+    let mut log = Vec::new();
+    LogWriter::new(1, false).add_record(b"first", &mut log);
+    log.resize(BLOCK_BYTES * 2, 0);
+    LogWriter::new(1, false).add_record(b"behind", &mut log);
+    let ends = vec![log.len()].into_iter();
+    let mut reader = LogReader::new(Mapped { whole: log, ends, written: 0, at: 0 }, 1);
+    let (mut record, mut found) = (Vec::new(), Vec::new());
+    while let LogEvent::Record { .. } = reader.next_record(&mut record).unwrap() {
+        found.push(record.clone());
+    }
+    assert_eq!(found, [b"first".to_vec(), b"behind".to_vec()]);
+}
+
 #[cfg(feature = "zstd")]
 #[test]
 fn a_reader_that_goes_back_before_the_record_about_compression_reads_it_again() {
