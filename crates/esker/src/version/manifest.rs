@@ -183,7 +183,7 @@ pub(crate) struct ManifestReader {
 
 enum Log {
     /// Read once, from start to end.
-    Whole(LogReader<FileSource>),
+    Whole(Box<LogReader<FileSource>>),
     /// Read while it grows; the mark is behind the last edit.
     Followed(Box<LogReader<TailSource>>, LogMark),
 }
@@ -231,7 +231,8 @@ impl ManifestReader {
             let mark = log.mark();
             Log::Followed(Box::new(log), mark)
         } else {
-            Log::Whole(LogReader::new(FileSource(fs.new_sequential_file(&path)?, bytes), 0))
+            let source = FileSource(fs.new_sequential_file(&path)?, bytes);
+            Log::Whole(Box::new(LogReader::new(source, 0)))
         };
         Ok(ManifestReader { path, log, record: Vec::new() })
     }
@@ -248,7 +249,7 @@ impl ManifestReader {
     pub(crate) fn next_edit(&mut self) -> Result<Option<VersionEdit>> {
         let path = self.path.display();
         let is_record = match &mut self.log {
-            Log::Whole(log) => next_strict(log, &mut self.record, &path),
+            Log::Whole(log) => next_strict(log.as_mut(), &mut self.record, &path),
             Log::Followed(log, _) => next_strict(log, &mut self.record, &path),
         };
         let is_record = is_record.map_err(advise)?;

@@ -123,6 +123,7 @@ const ALONE: &str = "ESKER_TESTS_ALONE";
 /// A purge waits two seconds for a reader whose thread gets no processor. The reader would hold up
 /// the purges of all tests, and their reads would end its epoch, so this one has its own process.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the reader is a real thread, and pauses are real ones")]
 fn files_of_a_reader_that_outlasts_a_purge_are_deleted_without_a_new_job() {
     if std::env::var_os(ALONE).is_none() {
         let test = "obsolete_files::files_of_a_reader_that_outlasts_a_purge_are_deleted_without_a_new_job";
