@@ -76,6 +76,66 @@ fn a_secondary_sees_what_the_primary_had_at_the_last_catch_up() {
     assert_eq!(secondary.get("key1").unwrap().unwrap(), b"value2");
 }
 
+/// A WAL is written over after the secondary has listed the WALs, and before it reads further in
+/// that WAL.
+#[test]
+fn a_wal_that_is_recycled_before_its_last_records_are_read_is_no_damage() {
+    let fs = Arc::new(MemFs::new());
+    let mut options = options(&fs);
+    options.db.recycle_log_file_num = 2;
+    options.cf.max_write_buffer_number = 6;
+    let primary = Db::open(&options, "/db").unwrap();
+    let family = primary.default_column_family();
+    let other = primary.create_column_family("other", &options.cf).unwrap();
+    primary.put("key", "0").unwrap();
+    primary.put_cf(&other, "key", "0").unwrap();
+    let faults = FaultFs::new(fs.clone());
+    let mut followers = options.db.clone();
+    followers.env = Env::with_fs(Arc::new(faults.clone()));
+    let secondary = Db::open_cf_as_secondary(&followers, "/db", "/mine", ["default", "other"]).unwrap();
+    // Three WALs, and no table. The secondary has read the second one but for its last record.
+    primary.pause_background_work();
+    let begin_flush = || {
+        let options = FlushOptions { wait: false, ..FlushOptions::default() };
+        primary.flush_opt(&options, &[&family]).unwrap();
+    };
+    let wals = || {
+        let mut wals = fs.children(Path::new("/db")).unwrap();
+        wals.retain(|name| name.ends_with(".log"));
+        wals.sort();
+        wals
+    };
+    begin_flush();
+    primary.put("key", "1").unwrap();
+    secondary.try_catch_up_with_primary().unwrap();
+    primary.put("other key", "1").unwrap();
+    begin_flush();
+    primary.put("key", "2").unwrap();
+    let [_, second, third] = wals().try_into().unwrap();
+    let (writer, is_done) = (primary.clone(), AtomicBool::new(false));
+    let (all_families, on_disk) = ([family.clone(), other.clone()], fs.clone());
+    faults.on_op(move |op| {
+        if !op.path.ends_with(&third) || op.kind != OpKind::Read || is_done.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                writer.continue_background_work().unwrap();
+                for i in 3..6 {
+                    let families: Vec<_> = all_families.iter().collect();
+                    writer.flush_opt(&FlushOptions::default(), &families).unwrap();
+                    writer.wait_for_background_work().unwrap();
+                    writer.put("key", vec![b'0' + i; 1000]).unwrap();
+                }
+            });
+        });
+        assert!(!on_disk.file_exists(&Path::new("/db").join(&second)).unwrap(), "it was recycled");
+    });
+    secondary.try_catch_up_with_primary().unwrap();
+    faults.clear_hook();
+    assert_eq!(all(&secondary), all(&primary));
+}
+
 /// The scenario of rust-rocksdb's `test_open_cf_descriptors_as_secondary`.
 #[test]
 fn a_secondary_opens_some_of_the_families() {

@@ -93,6 +93,8 @@ pub(crate) struct ModelFamilySpec {
     /// extractor.
     pub(crate) prefixes_lie_together: bool,
     pub(crate) keys: Vec<Vec<u8>>,
+    /// Whether RocksDB 11.8.1 reads the family, too.
+    pub(crate) is_shared: bool,
 }
 
 impl ModelFamilySpec {
@@ -132,7 +134,17 @@ impl ModelFamilySpec {
             let count = if stamps.is_some() { count.min(MOST_STAMPED_KEYS) } else { count };
             let keys = random_keys(rng, order.as_ref(), count);
             let operator = merge.operator();
-            ModelFamilySpec { name, comparator, order, stamps, operator, merge, prefixes_lie_together, keys }
+            ModelFamilySpec {
+                name,
+                comparator,
+                order,
+                stamps,
+                operator,
+                merge,
+                prefixes_lie_together,
+                keys,
+                is_shared: shared,
+            }
         };
         let named = |((_, a, b, c, d), name)| (name, a, b, c, d);
         let more = natures.clone().into_iter().cycle().zip(MORE).map(named);

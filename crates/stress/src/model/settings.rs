@@ -19,6 +19,9 @@ pub(crate) struct ModelSettings {
     pub(crate) families: Vec<ColumnFamilyOptions>,
 }
 
+/// The newest format of tables that RocksDB 11.8.1 reads.
+const MOST_SHARED_FORMAT: u32 = 7;
+
 impl ModelSettings {
     pub(crate) fn random(rng: &mut fastrand::Rng, env: &Env, specs: &[ModelFamilySpec]) -> ModelSettings {
         let cache_type = pick(
@@ -32,8 +35,15 @@ impl ModelSettings {
         let capacity = pick(rng, &[16 << 10, 256 << 10, 8 << 20]);
         let cache = BlockCache::new(&CacheOptions { cache_type, ..CacheOptions::with_capacity(capacity) });
         let cache = Arc::new(cache.expect("the options are in range"));
-        let families = specs.iter().map(|spec| random_family(rng, spec, &cache)).collect();
-        ModelSettings { db: random_db(rng, env), families }
+        let mut families: Vec<_> = specs.iter().map(|spec| random_family(rng, spec, &cache)).collect();
+        let mut db = random_db(rng, env);
+        if specs.iter().any(|spec| spec.is_shared) {
+            db.compatible_with = TargetVersion::V11;
+            families.iter_mut().for_each(|family| {
+                family.table.format_version = family.table.format_version.min(MOST_SHARED_FORMAT)
+            });
+        }
+        ModelSettings { db, families }
     }
 
     /// Draws options whose effect depends on time, for machines with a simulated clock.

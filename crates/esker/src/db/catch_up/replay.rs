@@ -102,7 +102,8 @@ impl<'a> Replay<'a> {
             }
         }
         self.log_warning();
-        if records > 0 && wal.log.is_recycled() {
+        // Without a new record, bytes of a later WAL may have passed for damage.
+        if (records > 0 || has_ended) && wal.log.is_recycled() {
             self.recyclable.push(number);
         }
         Ok(())
