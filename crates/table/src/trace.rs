@@ -12,7 +12,8 @@
 
 use crate::block_source::{BlockKind, BlockSource, CachedBlock};
 use esker_base::sync::Mutex;
-use esker_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::sync::process::atomic::AtomicUsize;
 use esker_base::{FileNumber, Result};
 use esker_format::block::BlockCursor;
 use esker_format::handle::BlockHandle;
