@@ -180,46 +180,10 @@ pub fn repair_db_with(
     path: impl AsRef<Path>,
     families: &[ColumnFamilyDescriptor],
 ) -> Result<RepairSummary> {
-    let mut db_options = options.db.clone();
-    db_options.validate()?;
-    db_options.sanitize();
-    db_options.make_write_buffer_manager();
-    db_options.make_paths_absolute()?;
-    let mut default_options = options.cf.clone();
-    default_options.take_paths(&db_options)?;
-    let mut described = families.to_vec();
-    described.iter_mut().try_for_each(|family| family.options.take_paths(&db_options))?;
-    let fs = db_options.env.fs.clone();
-    let path = fs.absolute_path(path.as_ref())?;
-    if !fs.file_exists(&path)? {
-        return Err(Error::invalid_argument(format!("{}: does not exist", path.display())));
-    }
+    let mut repair = Repair::new(how, options, path.as_ref(), families)?;
     let lock = match how.dry_run {
         true => None,
-        false => Some(fs.lock_file(&file_name::lock_file_name(&path))?),
-    };
-    let wal_dir = db_options.wal_dir.clone().unwrap_or_else(|| path.clone());
-    let info_log = db_options.info_log.clone().unwrap_or_else(|| Arc::new(NoInfoLog));
-    let mut repair = Repair {
-        how: how.clone(),
-        blob_files: BlobHealth::default(),
-        replaced: BTreeMap::new(),
-        numbers: Numbers::new(FileNumber(1), SequenceNumber::ZERO),
-        default_options,
-        described,
-        families: BTreeMap::new(),
-        flushed: Flushed::default(),
-        of_unknown_age: BTreeSet::new(),
-        open_files: OpenFiles::new(db::table_capacity(&db_options)),
-        summary: RepairSummary::default(),
-        blobs_left_over: Vec::new(),
-        session_id: random::session_id(),
-        options: db_options,
-        fs,
-        path,
-        wal_dir,
-        db_id: String::new(),
-        info_log,
+        false => Some(repair.fs.lock_file(&file_name::lock_file_name(&repair.path))?),
     };
     if repair.options.wal_dir.is_none() {
         db::check_for_forgotten_wal_dir(
@@ -367,6 +331,54 @@ struct Found {
 }
 
 impl Repair {
+    /// A repair that has found nothing yet.
+    /// # Errors
+    /// `InvalidArgument`: options that contradict each other, or `path` does not exist · `IoError`.
+    fn new(
+        how: &RepairOptions,
+        options: &Options,
+        path: &Path,
+        families: &[ColumnFamilyDescriptor],
+    ) -> Result<Repair> {
+        let mut db_options = options.db.clone();
+        db_options.validate()?;
+        db_options.sanitize();
+        db_options.make_write_buffer_manager();
+        db_options.make_paths_absolute()?;
+        let mut default_options = options.cf.clone();
+        default_options.take_paths(&db_options)?;
+        let mut described = families.to_vec();
+        described.iter_mut().try_for_each(|family| family.options.take_paths(&db_options))?;
+        let fs = db_options.env.fs.clone();
+        let path = fs.absolute_path(path)?;
+        if !fs.file_exists(&path)? {
+            return Err(Error::invalid_argument(format!("{}: does not exist", path.display())));
+        }
+        let wal_dir = db_options.wal_dir.clone().unwrap_or_else(|| path.clone());
+        let info_log = db_options.info_log.clone().unwrap_or_else(|| Arc::new(NoInfoLog));
+        Ok(Repair {
+            how: how.clone(),
+            blob_files: BlobHealth::default(),
+            replaced: BTreeMap::new(),
+            numbers: Numbers::new(FileNumber(1), SequenceNumber::ZERO),
+            default_options,
+            described,
+            families: BTreeMap::new(),
+            flushed: Flushed::default(),
+            of_unknown_age: BTreeSet::new(),
+            open_files: OpenFiles::new(db::table_capacity(&db_options)),
+            summary: RepairSummary::default(),
+            blobs_left_over: Vec::new(),
+            session_id: random::session_id(),
+            options: db_options,
+            fs,
+            path,
+            wal_dir,
+            db_id: String::new(),
+            info_log,
+        })
+    }
+
     /// Whether every table of the family that the readable part of the MANIFEST names could be
     /// read completely.
     fn has_all_entries_of(&self, family: ColumnFamilyId) -> bool {
