@@ -63,6 +63,9 @@ impl BlockCursor {
     /// `parse` for index blocks, for blocks with separate values or a common prefix, and for
     /// protected ones.
     fn parse_seldom(&self, block: &Block, offset: u32) -> Option<Entry> {
+        if block.is_plain {
+            return self.parse_unchecked(block, offset);
+        }
         let mut entry = self.parse_stored(block, offset)?;
         if entry.shared < block.entries_start {
             if entry.shared > 0 {
@@ -90,7 +93,7 @@ impl BlockCursor {
     }
 
     /// `parse_stored` without comparing sums.
-    #[inline]
+    #[inline(never)]
     fn parse_unchecked(&self, block: &Block, offset: u32) -> Option<Entry> {
         let rest = block.entries().get(offset as usize..)?;
         if let EntryShape::DeltaIndex { with_first_key: false, escapes } = self.shape
