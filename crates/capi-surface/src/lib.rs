@@ -1,12 +1,12 @@
 //! The declarations of RocksDB's C API by release: functions, types and constants.
 //!
 //! In: `surface.txt` and `statistics.txt`, which `cargo xtask capi-surface` makes from the headers
-//! of five releases. Out: declarations as values, a C header ([`c_header`]), and the Rust
-//! declarations that bindgen makes of `c.h` ([`rust_bindings`]). The build scripts of `esker-capi`
-//! and of the shims use them.
+//! of five releases. Out: declarations as values, a C header ([`c_header`]), and Rust declarations
+//! in bindgen's form ([`rust_bindings`]). The build scripts of `esker-capi` and of the shims use
+//! them.
 //!
-//! Invariant: each line of `surface.txt` is the releases of a declaration and the declaration in C.
-//! A declaration that changed has one line for each form.
+//! Invariant: each line of `surface.txt` has a range of releases and a declaration in C. A
+//! declaration that changed has one line for each form.
 #![warn(missing_docs)]
 
 mod parse;
@@ -20,8 +20,8 @@ pub use statistics::{StatisticKind, statistics_numbers, statistics_text};
 /// The releases whose `c.h` is recorded, oldest first, each as major and minor number.
 pub const RELEASES: [&str; 5] = ["8.1", "8.10", "10.4", "11.8", "11.12"];
 
-/// Functions that make options with other defaults before RocksDB 11. The defaults decide the
-/// format of written files.
+/// Functions that make options whose defaults changed in RocksDB 11. The defaults decide the format
+/// of written files.
 const DEFAULTS_CHANGED_IN_11: [&str; 2] = ["rocksdb_options_create", "rocksdb_block_based_options_create"];
 
 /// The text of the recorded surface.
@@ -41,7 +41,7 @@ pub struct Declaration {
 /// One declaration of the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A type without visible fields: clients have pointers to it only.
+    /// A type without visible fields. Clients have only pointers to the type.
     Opaque(String),
     /// A type with visible fields.
     Struct(String, Vec<Parameter>),
@@ -71,7 +71,7 @@ impl Item {
         }
     }
 
-    /// The function, if it is one.
+    /// The function, if the item is a function.
     pub fn function(&self) -> Option<&Function> {
         match self {
             Item::Function(function) => Some(function),
@@ -80,14 +80,14 @@ impl Item {
     }
 }
 
-/// A function, or a type of functions.
+/// A function, or a function type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name.
+    /// The function's name.
     pub name: String,
-    /// The type of its result.
+    /// The type of the result.
     pub result: Type,
-    /// Its parameters, in order.
+    /// The parameters, in order.
     pub parameters: Vec<Parameter>,
 }
 
@@ -108,9 +108,9 @@ impl Function {
 /// A parameter of a function, or a field of a struct. The name may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its type.
+    /// The type.
     pub ty: Type,
 }
 
@@ -119,7 +119,7 @@ pub struct Parameter {
 pub enum Type {
     /// A named type, or `void`.
     Named(String),
-    /// A pointer. The flag says whether its target is constant.
+    /// A pointer. The flag says whether the target is constant.
     Pointer(bool, Box<Type>),
     /// A pointer to an unnamed function type.
     Function(Box<Function>),
@@ -146,10 +146,9 @@ pub fn union() -> Vec<Item> {
 /// The Rust declarations of `release`, an index into [`RELEASES`], for the shim of that release's
 /// `librocksdb-sys`.
 ///
-/// Some functions are linked to a form of their own, `esker_vN_NAME`. N is the release's major
-/// number, or 8_1 if 8.10 has another form. Three groups of functions have such forms: those whose
-/// declaration has changed since, those that take a statistic's number, and those that make
-/// options. The last two groups have them only if numbers or defaults have changed.
+/// A function that has changed since that release is linked as `esker_vN_NAME`. N is the release's
+/// major number, or `8_1` if 8.10 has another form. A function has changed if its declaration, the
+/// numbers of its statistics, or the defaults of its options have changed.
 pub fn shim_bindings(at: usize) -> String {
     let newest = union();
     let items = release(at);
@@ -175,7 +174,7 @@ pub fn shim_bindings(at: usize) -> String {
     rust_bindings(&items, symbol)
 }
 
-/// Whether callers call both forms of a function in the same way. Constness does not matter.
+/// Whether a caller of the old form can call the new form instead. Constness does not matter.
 fn is_same_call(old: &Function, new: &Function) -> bool {
     let call = |function: &Function| rust_signature(function).replace("*const", "*mut");
     call(old) == call(new)

@@ -1,13 +1,13 @@
 //! Parses C declarations: preprocessed headers, and `surface.txt`.
 //!
 //! In: text. Out: declarations in the order of the text. Reads the subset of C that `c.h` uses:
-//! opaque structs, structs with fields, enumerations, callbacks and functions. Skips declarations
-//! of system headers, whose names do not begin with `rocksdb_`.
+//! opaque structs, structs with fields, enumerations, callbacks and functions. Skips statements
+//! without `rocksdb_`, because they come from system headers.
 
 use crate::{Declaration, Function, Item, Parameter, RELEASES, Type};
 use std::fmt;
 
-/// The error for text that is no declaration. Contains the statement.
+/// An error: the text is not a declaration of the C API. Contains the statement.
 #[derive(Debug)]
 pub struct ParseError(String);
 
@@ -111,7 +111,8 @@ fn parse_enum(tokens: &mut Tokens, items: &mut Vec<Item>) -> Option<()> {
     tokens.at_end().then_some(())
 }
 
-/// Parses a number, which may be negative or shifted to the left, or an earlier constant's name.
+/// Parses a number or the name of an earlier constant. The number may be negative or shifted to the
+/// left.
 fn parse_value(tokens: &mut Tokens, items: &[Item]) -> Option<i64> {
     let sign = if tokens.take("-") { -1 } else { 1 };
     let text = tokens.next()?;
@@ -169,7 +170,7 @@ fn parse_parameters(tokens: &mut Tokens) -> Option<Vec<Parameter>> {
         parameters.push(parse_parameter(tokens)?);
         tokens.take(",");
     }
-    // `(void)` is C for no parameters.
+    // In C, `(void)` means no parameters.
     if parameters.len() == 1 && parameters[0].ty == Type::Named("void".into()) {
         parameters.clear();
     }
@@ -196,7 +197,8 @@ fn parse_parameter(tokens: &mut Tokens) -> Option<Parameter> {
     Some(Parameter { name, ty })
 }
 
-/// Parses a base type and its pointers. `const` behind a star makes the pointer itself constant.
+/// Parses a base type and its pointers. `const` behind a star makes the pointer constant, not its
+/// target.
 fn parse_type(tokens: &mut Tokens) -> Option<Type> {
     let mut constant = tokens.take("const");
     tokens.take("struct");
@@ -221,7 +223,7 @@ fn parse_type(tokens: &mut Tokens) -> Option<Type> {
 struct Tokens {
     tokens: Vec<String>,
     at: usize,
-    /// Whether the last type read ended in `const`.
+    /// Whether `const` ended the type that was read last.
     constant_before_name: bool,
 }
 
@@ -250,7 +252,7 @@ impl Tokens {
         self.tokens.get(self.at - 1).cloned()
     }
 
-    /// Takes the next token if it equals `token`. Returns whether it did.
+    /// Takes the next token if it equals `token`. Returns whether a token was taken.
     fn take(&mut self, token: &str) -> bool {
         let found = self.peek() == Some(token);
         self.at += usize::from(found);

@@ -34,8 +34,8 @@ pub fn c_header(items: &[Item]) -> String {
     text
 }
 
-/// Rust declarations of `items`. `symbol` gives the linked name of a function if it differs from
-/// its own.
+/// Rust declarations of `items`. `symbol` returns the name under which to link a function; `None`
+/// means the function's own name.
 pub fn rust_bindings(items: &[Item], symbol: impl Fn(&str) -> Option<String>) -> String {
     let mut text = String::new();
     let mut functions = String::new();
@@ -132,7 +132,7 @@ fn rust_result(result: &Type) -> String {
     }
 }
 
-/// `name`, or a raw identifier if the name is a Rust keyword.
+/// `name`, with `_` appended if `name` is a Rust keyword.
 fn rust_name(name: &str) -> String {
     match name {
         "type" | "in" | "fn" | "ref" | "move" | "use" | "box" | "final" | "priv" | "async" => {

@@ -1,11 +1,12 @@
-//! The numbers that releases give their statistics.
+//! The numbers of statistics in RocksDB's releases.
 //!
-//! In: `statistics.txt`. Out: the newest release's number for each number of an older one. Clients
-//! pass these numbers to two functions of `c.h`, and `c.h` has no constants for them.
+//! In: `statistics.txt`. Out: for each number of an older release, the newest release's number of
+//! the same statistic. Clients pass numbers to two functions of `c.h`, which has no constants for
+//! them.
 //!
 //! Invariant: each line of `statistics.txt` is a release, a kind, and numbers of the newest
-//! release. The numbers are in the order of the line's release: `FIRST-LAST` for consecutive
-//! numbers, `x` for a removed statistic.
+//! release. The list has a number for each statistic of the line's release, in that release's
+//! order. `FIRST-LAST` stands for consecutive numbers, `x` for a removed statistic.
 
 use crate::RELEASES;
 
@@ -78,7 +79,7 @@ pub fn statistics_text(names: &[[Vec<String>; 2]]) -> String {
     text
 }
 
-/// `numbers` as text, with consecutive ones as `FIRST-LAST`.
+/// `numbers` as text, with consecutive numbers as `FIRST-LAST`.
 fn runs(numbers: &[Option<usize>]) -> String {
     let follows = |a: &Option<usize>, b: &Option<usize>| a.is_some() && a.map(|a| a + 1) == *b;
     let word = |run: &[Option<usize>]| match (run[0], run[run.len() - 1]) {

@@ -1,11 +1,11 @@
 //! `rocksdb_writebatch_t`: changes that are written together.
 //!
-//! In: changes, or a batch in RocksDB's encoding. Out: a batch; its changes, one by one, to the
-//! client's functions. If a batch refuses a change because of its limit of bytes, the change is
-//! lost, as in RocksDB's C API.
+//! In: changes, or a batch in RocksDB's encoding. Out: a batch, or calls of the client's functions
+//! with its changes. A change that would exceed the batch's limit of bytes is lost without an
+//! error, as in RocksDB's C API.
 //!
-//! In a family with timestamps, a key without a timestamp gets zeros in its place. Until
-//! `rocksdb_writebatch_update_timestamps` the batch cannot be written.
+//! In a family with timestamps, zeros take the place of a timestamp that the caller leaves out.
+//! Such a batch can be written only after `rocksdb_writebatch_update_timestamps`.
 
 use crate::batch_index::rocksdb_writebatch_wi_t;
 use crate::column_family::rocksdb_column_family_handle_t;
@@ -31,13 +31,13 @@ impl rocksdb_writebatch_t {
 
     /// Returns the changes if they can be written to this database.
     /// # Errors
-    /// `InvalidArgument`: some keys still lack timestamps, or a family is one of another database.
+    /// `InvalidArgument`: some keys lack timestamps, or a family belongs to another database.
     pub(crate) fn writable(&mut self, database: DatabaseNumber) -> Result<&mut WriteBatch> {
         self.checks.check(database)?;
         Ok(&mut self.batch)
     }
 
-    /// Returns the changes if their families are those of this database.
+    /// Returns the changes if their families belong to this database.
     /// # Errors
     /// `InvalidArgument`: a family is one of another database.
     pub(crate) fn of_database(&self, database: DatabaseNumber) -> Result<&WriteBatch> {
@@ -46,14 +46,16 @@ impl rocksdb_writebatch_t {
     }
 }
 
-/// The checks of a batch before it is written: of its families and of its keys' timestamps.
+/// Facts to check before a batch is written: which database its families belong to, and whether
+/// keys lack timestamps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BatchChecks {
-    /// The database of the handles that the changes named, if they named any.
+    /// The database of the handles in the changes. `None`: no change came with a handle.
+    /// `DatabaseNumber::NONE`: the handles belong to several databases.
     database: Option<DatabaseNumber>,
     /// Size of a timestamp in the default family, in bytes, for calls without a handle.
     of_default: usize,
-    /// Whether some keys end with zeros instead of timestamps.
+    /// Whether some keys end with zeros in place of timestamps.
     are_wanted: bool,
 }
 
@@ -88,16 +90,16 @@ impl BatchChecks {
         self.are_wanted = false;
     }
 
-    /// BatchChecks that the families are those of `database`.
+    /// Checks that the families belong to `database`.
     /// # Errors
     /// `InvalidArgument`: a family is one of another database.
     pub(crate) fn check_families(&self, database: DatabaseNumber) -> Result<()> {
         self.database.map_or(Ok(()), |named| database.check(named))
     }
 
-    /// BatchChecks that the families are those of `database`, and that every key has its timestamp.
+    /// Checks that the families belong to `database`, and that every key has its timestamp.
     /// # Errors
-    /// `InvalidArgument`: a family is one of another database, or some keys lack timestamps.
+    /// `InvalidArgument`: a family belongs to another database, or some keys lack timestamps.
     pub(crate) fn check(&self, database: DatabaseNumber) -> Result<()> {
         self.check_families(database)?;
         if self.are_wanted {
@@ -109,18 +111,18 @@ impl BatchChecks {
 
 /// The family of a change.
 pub(crate) struct ChangedFamily<'a> {
-    /// Its id.
+    /// The family's id.
     id: ColumnFamilyId,
     /// Size of a timestamp in the family, in bytes.
     size: usize,
-    /// Its database, if the call named the family.
+    /// The database of the handle; `None` if the call had no handle.
     database: Option<DatabaseNumber>,
     checks: &'a mut BatchChecks,
 }
 
 impl ChangedFamily<'_> {
-    /// `key` as the batch stores it. In a family with timestamps, zeros stand for its timestamp.
-    /// The change follows at once: records what is to be checked.
+    /// `key` as the batch stores it. In a family with timestamps, zeros take the place of the
+    /// timestamp. Also records the facts to check, so the change must follow.
     fn key<'k>(&mut self, key: impl Into<Cow<'k, [u8]>>) -> Cow<'k, [u8]> {
         let mut key = key.into();
         if let Some(database) = self.database {
@@ -160,7 +162,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_create_with_params(
 ) -> *mut rocksdb_writebatch_t {
     answer(std::ptr::null_mut(), || {
         let mut batch = WriteBatch::with_capacity(reserved_bytes);
-        // As in RocksDB, checksums have 8 bytes, whatever number is given.
+        // As in RocksDB, any number but 0 means checksums of 8 bytes.
         batch.protect(if protection_bytes_per_key == 0 { 0 } else { 8 })?;
         batch.set_max_bytes(max_bytes);
         let checks = BatchChecks { of_default: default_cf_ts_sz, ..BatchChecks::default() };
@@ -201,7 +203,7 @@ pub(crate) unsafe fn joined(
     Ok(keys(usize::try_from(count).unwrap_or(0), parts, lens)?.concat())
 }
 
-/// Changes the batch in a family; `None` means the default family.
+/// Applies `change` to the batch, for a family; `None` means the default family.
 unsafe fn change_in(
     batch: *mut rocksdb_writebatch_t,
     column_family: Option<*mut rocksdb_column_family_handle_t>,
@@ -213,8 +215,8 @@ unsafe fn change_in(
     });
 }
 
-/// Defines the functions of a change in two forms: for the default family, and for a given one.
-/// Each form exists for a batch and for a batch with an index.
+/// Defines four functions for each change: two for a batch, and two for a batch with an index. One
+/// of the two takes a family, the other uses the default family.
 macro_rules! changes {
     ($(
         fn $name:ident, fn $name_cf:ident, fn $name_wi:ident, fn $name_wi_cf:ident($($argument:ident: $ty:ty),*)
@@ -320,7 +322,7 @@ pub(crate) unsafe fn timestamped(
     Ok([bytes(key, key_len)?, bytes(ts, ts_len)?].concat())
 }
 
-/// Changes the batch by a key and its timestamp.
+/// Applies `change` to the batch, with a key and its timestamp.
 unsafe fn change_with_ts(
     batch: *mut rocksdb_writebatch_t,
     column_family: *mut rocksdb_column_family_handle_t,
@@ -405,7 +407,8 @@ fn ptr(bytes: &[u8]) -> *const c_char {
     bytes.as_ptr().cast()
 }
 
-/// Passes the puts and deletions of `batch` to the client, for all families. Skips other changes.
+/// Passes the puts, deletions and log data of `batch` to the client, for all families. Skips other
+/// changes.
 pub(crate) unsafe fn iterate(
     batch: &WriteBatch,
     state: *mut c_void,
@@ -425,7 +428,8 @@ pub(crate) unsafe fn iterate(
     }
 }
 
-/// Passes the changes of `batch` to the client, with the ids of families. Merges are included.
+/// Passes the puts, deletions, merges and log data of `batch` to the client, with the ids of
+/// families. Skips other changes.
 pub(crate) unsafe fn iterate_cf(
     batch: &WriteBatch,
     state: *mut c_void,
@@ -511,7 +515,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_iterate_cf_ld(
     });
 }
 
-/// The batch in RocksDB's encoding. The bytes live until the batch is changed.
+/// The batch in RocksDB's encoding. The bytes are valid until the batch is changed or destroyed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_data(
     batch: *mut rocksdb_writebatch_t,
@@ -554,8 +558,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_verify_checksum(
 
 pub(crate) type TimestampSize = Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>;
 
-/// Calls the client's function for the size of a family's timestamps. `SIZE_MAX` means that the
-/// client has no such family.
+/// A function that asks the client for the size of a family's timestamps. The client's answer
+/// `SIZE_MAX` means that it does not know the family.
 pub(crate) unsafe fn timestamp_sizes(
     state: *mut c_void,
     get_ts_size: TimestampSize,

@@ -1,9 +1,9 @@
-//! Plug-ins of the client: comparators, merge operators, compaction filters, prefix extractors;
-//! and filter policies.
+//! Plug-ins of the client: comparators, merge operators, compaction filters and prefix extractors.
+//! Also built-in prefix extractors and filter policies.
 //!
 //! In: functions of the client and their state. Out: Esker's traits. The destructor of a state runs
-//! once, when the last owner is gone: the wrapper, options, open databases. As `c.h` says, any
-//! thread may call the functions. A C comparator cannot shorten index keys.
+//! once, when its last owner is gone. Owners are the C object, options and open databases. As `c.h`
+//! says, any thread may call the functions. A C comparator cannot shorten index keys.
 
 use crate::memory::{bytes, destroy, give, text_or_none};
 use esker::compaction_filter::{
@@ -214,8 +214,8 @@ struct ClientMergeOperator {
 }
 
 impl ClientMergeOperator {
-    /// Copies the function's result and returns its buffer to the client. A failing client may
-    /// leave `success` and the length unset, so the caller initializes both.
+    /// Copies the result of a merge function, and lets the client free the buffer. A merge function
+    /// that fails may leave `success` and the length unset, so the caller initializes both.
     unsafe fn take(&self, value: *mut c_char, success: c_uchar, len: usize) -> Option<Vec<u8>> {
         let merged = if success != 0 { bytes(value, len).ok().map(<[u8]>::to_vec) } else { None };
         match self.delete_value {
@@ -345,7 +345,7 @@ impl CompactionFilter for ClientFilter {
                 &mut new_len,
                 &mut changed,
             );
-            // The client owns the buffer, so this copies it at once, as RocksDB does.
+            // The client owns the buffer, so the value is copied at once, like in RocksDB.
             match (removes, changed) {
                 (0, 0) => FilterDecision::Keep,
                 (0, _) => bytes(new_value, new_len)
@@ -369,8 +369,8 @@ pub unsafe extern "C" fn rocksdb_compactionfilter_create(
     give(rocksdb_compactionfilter_t { filter: Arc::new(ClientFilter { name, filter, state }) })
 }
 
-/// Has no effect: a filter always sees only entries that no snapshot needs. RocksDB refuses 0 at
-/// compaction time.
+/// Has no effect: a filter always sees only entries that no snapshot needs. In RocksDB, compactions
+/// with a filter fail after a call with 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_compactionfilter_set_ignore_snapshots(
     _filter: *mut rocksdb_compactionfilter_t,
@@ -469,7 +469,7 @@ pub unsafe extern "C" fn rocksdb_compactionfiltercontext_is_manual_compaction(
     context.as_ref().is_some_and(|context| context.context.is_manual_compaction).into()
 }
 
-/// A prefix extractor. `None` takes the whole key as its prefix.
+/// A prefix extractor. With `None`, the prefix of a key is the whole key.
 #[derive(Debug)]
 pub struct rocksdb_slicetransform_t {
     /// The extractor.
@@ -519,7 +519,8 @@ pub unsafe extern "C" fn rocksdb_slicetransform_create(
     give(rocksdb_slicetransform_t { transform: Some(transform) })
 }
 
-/// The form of RocksDB 10 and older, for the shims. `in_range` is not called.
+/// `rocksdb_slicetransform_create` in the form of RocksDB 10, for the shims. Never calls
+/// `in_range`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v10_rocksdb_slicetransform_create(
     state: *mut c_void,
@@ -532,7 +533,7 @@ pub unsafe extern "C" fn esker_v10_rocksdb_slicetransform_create(
     rocksdb_slicetransform_create(state, destructor, transform, in_domain, name)
 }
 
-/// RocksDB 8's form, which equals that of 10.
+/// `rocksdb_slicetransform_create` in the form of RocksDB 8, which is that of RocksDB 10.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v8_rocksdb_slicetransform_create(
     state: *mut c_void,

@@ -9,12 +9,13 @@ use crate::options::rocksdb_options_t;
 use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbOptions, Error, Result};
 use libc::{c_char, c_int};
 
-/// A family. It stays readable after it was dropped, until the handle is destroyed.
+/// A handle of a family. A dropped family stays readable until its handles are destroyed.
 #[derive(Clone, Debug)]
 pub struct rocksdb_column_family_handle_t {
-    /// The handle.
+    /// The handle in Rust.
     pub(crate) family: ColumnFamilyHandle,
-    /// The number of its database, for batches, which name a family by its id only.
+    /// The number of the family's database. Batches are checked with it, because a batch has only
+    /// the ids of families.
     pub(crate) database: DatabaseNumber,
 }
 
@@ -42,7 +43,7 @@ pub(crate) unsafe fn descriptors(
     Ok(families)
 }
 
-/// Puts a handle of each family of `families` into `handles`, in their order.
+/// Writes a handle of each family of `families` to the array `handles`, in the same order.
 pub(crate) unsafe fn put_handles(
     db: &Db,
     families: &[ColumnFamilyDescriptor],
@@ -97,8 +98,8 @@ pub unsafe extern "C" fn rocksdb_create_column_family(
     })
 }
 
-/// Creates families and returns an array of their handles; NULL after an error. The caller frees it
-/// by `rocksdb_create_column_families_destroy`.
+/// Creates families and returns an array of their handles; NULL after an error. The caller frees
+/// the array with `rocksdb_create_column_families_destroy`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_create_column_families(
     db: *mut rocksdb_t,

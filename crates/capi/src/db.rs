@@ -1,8 +1,8 @@
 //! `rocksdb_t`: an open database. This file opens, closes, repairs and destroys databases.
 //!
 //! In: options, paths, families. Out: a handle whose calls go to [`esker::Db`], or to
-//! [`esker::DbWithTtl`] if the database was opened with TTL. A call costs its Rust form and the
-//! copies that `c.h` demands; it changes no counter that threads share.
+//! [`esker::DbWithTtl`] if the database was opened with TTL. A call costs as much as the Rust
+//! function and the copies that `c.h` demands. It changes no counter that threads share.
 
 use crate::column_family::{descriptors, put_handles, rocksdb_column_family_handle_t};
 use crate::iterator::Cursor;
@@ -24,24 +24,24 @@ pub struct rocksdb_t {
     pub(crate) db: Db,
     /// The same database, if it was opened with TTL.
     pub(crate) ttl: Option<DbWithTtl>,
-    /// The family of calls that name none.
+    /// The family for calls that name no family.
     pub(crate) default: ColumnFamilyHandle,
     /// The number of the database.
     pub(crate) database: DatabaseNumber,
-    /// Whether a snapshot keeps old versions. As in RocksDB, it is empty if a family was opened
-    /// with `inplace_update_support`.
+    /// Whether the database gives snapshots. As in RocksDB, snapshots are NULL if a family was
+    /// opened with `inplace_update_support`.
     pub(crate) has_snapshots: bool,
     /// The cell in which listeners find this handle.
     handle: HandleCell,
 }
 
-/// A number that tells databases apart, made of a database's identity. A batch that outlives an
-/// opening of its database can be written to the next one.
+/// A number that distinguishes databases: a hash of the database's identity. A reopened database
+/// has the same number, so it takes batches made before the reopen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DatabaseNumber(u64);
 
 impl DatabaseNumber {
-    /// The number of no database.
+    /// A number that no database has.
     pub(crate) const NONE: DatabaseNumber = DatabaseNumber(0);
 
     pub(crate) fn of(db: &Db) -> DatabaseNumber {
@@ -50,7 +50,7 @@ impl DatabaseNumber {
         DatabaseNumber(hasher.finish() | 1)
     }
 
-    /// Refuses the families of database `named`, unless it is this one.
+    /// Checks that column families of database `named` are families of this database.
     /// # Errors
     /// `InvalidArgument` for another database.
     pub(crate) fn check(self, named: DatabaseNumber) -> Result<()> {
@@ -76,7 +76,7 @@ impl rocksdb_t {
         }
     }
 
-    /// The family that a C handle stands for, for calls of the Rust API that take any family.
+    /// The family of a C handle. Checks that this database has the family.
     /// # Errors
     /// `InvalidArgument`: NULL, or a family of another database.
     pub(crate) unsafe fn own_family<'a>(
@@ -93,7 +93,7 @@ impl rocksdb_t {
         Ok(&handle.family)
     }
 
-    /// Returns the handle, and stores it in `cell` for the listeners.
+    /// Returns the database's handle, and stores the handle in `cell` for the listeners.
     fn give(self, cell: HandleCell) -> *mut rocksdb_t {
         let handle = give(rocksdb_t { handle: cell.clone(), ..self });
         cell.store(handle, Ordering::Release);
@@ -173,7 +173,7 @@ impl rocksdb_t {
     }
 }
 
-/// The family of a C handle.
+/// The family of a C handle, which may belong to any database.
 pub(crate) unsafe fn family<'a>(
     family: *const rocksdb_column_family_handle_t,
 ) -> Result<&'a ColumnFamilyHandle> {

@@ -1,8 +1,8 @@
 //! Setters and getters of options: convert a C value to a field of an options struct, and back.
 //!
-//! In: an object, the name and the value of an option. Out: the field set. A value that the field
-//! cannot have is recorded (`Object::refuse`), so that opening a database reports it. A held value
-//! is one of an option that Esker lacks. It has no effect; it is stored for the option's getter.
+//! In: an object, the name and the value of an option. Out: the field has the value. A value that
+//! the field cannot have is recorded (`Object::refuse`), and the next open of a database reports
+//! it. A held value belongs to an option that Esker lacks. Only the option's getter uses it.
 
 use crate::memory::{answer, bytes, lend, object, object_mut};
 use esker::Result;
@@ -10,7 +10,7 @@ use libc::{c_char, c_int, c_uchar, c_uint};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Held values, by option.
+/// Held values, by the name of the option.
 pub type Held = BTreeMap<&'static str, u64>;
 
 /// An object behind a C pointer.
@@ -89,7 +89,8 @@ pub(crate) unsafe fn held<O: Object, C: HeldValue>(pointer: *const O, name: &'st
     bits.map_or(default, C::from_bits)
 }
 
-/// Sets a hint. A number that the enumeration lacks becomes a held value and sets no hint.
+/// Sets a hint, an option of an enumeration type. A number that the enumeration lacks becomes a
+/// held value, and the hint gets its default.
 pub(crate) unsafe fn set_hint<O: Object, C: HeldValue + Copy, F: Field<C> + Default>(
     pointer: *mut O,
     name: &'static str,
@@ -113,7 +114,8 @@ pub(crate) unsafe fn set_hint<O: Object, C: HeldValue + Copy, F: Field<C> + Defa
     });
 }
 
-/// The number of the hint, or the held value in its place.
+/// The number of the hint. A hint with its default value may have a held value, which is then the
+/// number.
 pub(crate) unsafe fn hint<O: Object, C: HeldValue + Default, F: Field<C> + Default + PartialEq>(
     pointer: *const O,
     name: &'static str,
@@ -128,9 +130,9 @@ pub(crate) unsafe fn hint<O: Object, C: HeldValue + Default, F: Field<C> + Defau
 
 /// A C value that is stored as 64 bits.
 pub trait HeldValue {
-    /// The value's bits.
+    /// The bits of the value.
     fn to_bits(self) -> u64;
-    /// The value of these bits.
+    /// The value with these bits.
     fn from_bits(bits: u64) -> Self;
 }
 
@@ -271,7 +273,7 @@ impl Field<u64> for Option<Duration> {
     }
 }
 
-/// Fields of number types.
+/// Implements [`Field`] for types that wrap a number.
 macro_rules! wrapped {
     ($($field:ident($c:ty);)*) => {$(
         impl Field<$c> for $field {
@@ -302,7 +304,7 @@ impl Field<u64> for Option<FileNumber> {
     }
 }
 
-/// Fields of enumerations with RocksDB's numbers.
+/// Implements [`Code`] and [`Field`] for enumerations, with RocksDB's numbers.
 macro_rules! enumerations {
     ($($ty:ty { $($variant:ident = $code:literal),* $(,)? })*) => {$(
         impl Code for $ty {

@@ -1,7 +1,7 @@
 //! `rocksdb_iterator_t`: one C type for the iterators of databases, transactions and batches.
 //!
 //! In: moves. Out: keys and values that live until the next move. If an iterator cannot be made,
-//! the caller gets one that is not valid and has the error.
+//! the caller gets an iterator that is not valid and has the error as its status.
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
@@ -25,13 +25,13 @@ pub(crate) enum Cursor {
     Db(DbIterator),
     /// Over a database with TTL.
     Ttl(TtlIterator),
-    /// Over a database as it would be after a transaction or batch.
+    /// Over a database with the changes of a transaction or batch added.
     Txn(Box<TransactionIterator>),
     /// An iterator that could not be made.
     Failed(Error),
 }
 
-/// Calls the same method on a cursor of any kind.
+/// Calls a method on a cursor of any kind.
 macro_rules! of_cursor {
     ($cursor:expr, $it:ident => $call:expr, $failed:ident => $else:expr) => {
         match $cursor {
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn rocksdb_create_iterator_cf(
     })
 }
 
-/// Makes iterators over `count` families that read at the same sequence number.
+/// Makes an iterator over each of `count` families. All iterators read at the same sequence number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_create_iterators(
     db: *mut rocksdb_t,
@@ -143,7 +143,8 @@ pub unsafe extern "C" fn rocksdb_iter_valid(iterator: *const rocksdb_iterator_t)
     iterator.as_ref().is_some_and(|iterator| iterator.cursor.valid()).into()
 }
 
-/// Moves the cursor to `key`. With an error in its place the iterator fails, for good.
+/// Moves the cursor to `key`. If `key` is an error, the iterator keeps that error and never becomes
+/// valid again.
 unsafe fn seek(iterator: *mut rocksdb_iterator_t, key: Result<&[u8]>, seek: impl FnOnce(&mut Cursor, &[u8])) {
     step(iterator, |cursor| match key {
         Ok(key) => seek(cursor, key),
@@ -151,7 +152,7 @@ unsafe fn seek(iterator: *mut rocksdb_iterator_t, key: Result<&[u8]>, seek: impl
     });
 }
 
-/// Moves the cursor. If a client's comparator panics, the cursor stays.
+/// Moves the cursor. Catches a panic, and ignores a NULL iterator.
 unsafe fn step(iterator: *mut rocksdb_iterator_t, step: impl FnOnce(&mut Cursor)) {
     answer((), || {
         step(&mut object_mut(iterator)?.cursor);
@@ -270,8 +271,8 @@ pub unsafe extern "C" fn rocksdb_iter_get_error(
     });
 }
 
-/// Lets an iterator over a database read the present state. Afterwards it is not valid until a
-/// seek.
+/// Lets an iterator over a database read the present state. The iterator is then not valid until
+/// the next seek.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_iter_refresh(iterator: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
     attempt(errptr, (), || match &mut object_mut(iterator.cast_mut())?.cursor {

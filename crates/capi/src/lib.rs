@@ -2,15 +2,17 @@
 //!
 //! In: calls as RocksDB 11 declares them. Out: calls of Esker's public Rust API. Setters and
 //! getters of options come from `accessors.txt`. A declared function that is neither in a source
-//! nor in that table answers "Not implemented: NAME" (`build.rs`). docs/compat/c-api.md has the
-//! list.
+//! file nor in that table reports "Not implemented: NAME" (`build.rs`). docs/compat/c-api.md lists
+//! all functions.
 //!
 //! Invariants
-//!  1. No panic crosses the border: it becomes an error, or the function's empty answer.
+//!  1. No panic reaches a caller: the panic becomes an error, or the function's empty answer.
 //!  2. Each buffer that a caller frees was made by `malloc`.
-//!  3. A pointer is NULL, or one that the function for its type returned and that still lives. NULL
-//!     in place of a required object is `InvalidArgument`, or gives the empty answer.
-//!  4. A call keeps no object that it borrows, unless `c.h` says that the caller keeps it alive.
+//!  3. Callers pass NULL, or a pointer that this library returned for the type and that is not
+//!     destroyed yet. If a required object is NULL, the function reports `InvalidArgument` or
+//!     returns its empty answer.
+//!  4. No pointer from a caller is used after the call, unless `c.h` obliges the caller to keep the
+//!     object alive.
 //!
 //! Source of names, ownership and errors: RocksDB `include/rocksdb/c.h` and `db/c.cc`, 11.8.1.
 #![allow(non_camel_case_types, non_snake_case, reason = "names are those of c.h")]
@@ -94,7 +96,7 @@ pub mod accessors {
     include!(concat!(env!("OUT_DIR"), "/accessors.rs"));
 }
 
-/// Functions that `c.h` declares and that are not implemented.
+/// Functions of `c.h` that this library does not implement.
 pub mod missing {
     #![allow(unused_variables, reason = "they look at errptr only")]
     include!(concat!(env!("OUT_DIR"), "/missing.rs"));

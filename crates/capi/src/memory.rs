@@ -12,7 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// Runs `call`. An error or a panic goes to `errptr`, and the answer is `failed`.
+/// Runs `call` and returns its answer. After an error or a panic, stores the message in `errptr`
+/// and returns `failed`.
 pub(crate) unsafe fn attempt<T>(errptr: *mut *mut c_char, failed: T, call: impl FnOnce() -> Result<T>) -> T {
     match outcome(call) {
         Ok(answer) => answer,
@@ -23,12 +24,12 @@ pub(crate) unsafe fn attempt<T>(errptr: *mut *mut c_char, failed: T, call: impl 
     }
 }
 
-/// Runs `call`. A panic becomes an error.
+/// Runs `call`. Turns a panic into an error.
 pub(crate) fn outcome<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
 }
 
-/// Runs `call` for a function without `errptr`. After an error or a panic the answer is `failed`.
+/// Runs `call`, for a function without `errptr`. Returns `failed` after an error or a panic.
 pub(crate) fn answer<T>(failed: T, call: impl FnOnce() -> Result<T>) -> T {
     catch_unwind(AssertUnwindSafe(call)).ok().and_then(Result::ok).unwrap_or(failed)
 }
@@ -54,8 +55,8 @@ pub(crate) unsafe fn missing(errptr: *mut *mut c_char, name: &str) {
     save_error(errptr, &format!("Not implemented: {name}"));
 }
 
-/// Prints a message and ends the process. The function cannot report an error, and the caller would
-/// take the missing call for done.
+/// Prints that function `name` is not implemented, and aborts the process. The function cannot
+/// report an error, and its caller would go on as if it had succeeded.
 #[allow(clippy::print_stderr, reason = "the function has no other way to report an error")]
 #[allow(dead_code, reason = "build.rs calls it for functions that are not there, if any")]
 pub(crate) fn missing_without_errptr(name: &str) -> ! {
@@ -73,7 +74,8 @@ pub(crate) unsafe fn to_c_string(bytes: &[u8]) -> *mut c_char {
     copy.cast()
 }
 
-/// A copy of `bytes`, made by `malloc`; not NULL even for no bytes. `len` gets their number.
+/// A copy of `bytes`, made by `malloc`; not NULL even if `bytes` is empty. Stores the number of
+/// bytes in `len`.
 pub(crate) unsafe fn to_c_bytes(bytes: &[u8], len: *mut usize) -> *mut c_char {
     put(len, bytes.len());
     let copy = libc::malloc(bytes.len().max(1)).cast::<u8>();
@@ -92,36 +94,35 @@ pub(crate) unsafe fn to_c_array<T: Copy>(values: &[T]) -> *mut T {
     copy
 }
 
-/// Lends `bytes`. `len` gets their number.
+/// A pointer to `bytes`. Stores the number of bytes in `len`.
 pub(crate) unsafe fn lend(bytes: &[u8], len: *mut usize) -> *const c_char {
     put(len, bytes.len());
     bytes.as_ptr().cast()
 }
 
-/// Writes `value` to `place`, unless that is NULL.
+/// Writes `value` to `place`, unless `place` is NULL.
 pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
     if !place.is_null() {
         place.write(value);
     }
 }
 
-/// The `len` bytes at `data`. NULL without a length means no bytes.
+/// The `len` bytes at `data`. NULL with length 0 means no bytes.
 /// # Errors
-/// `InvalidArgument`: NULL with a length.
+/// `InvalidArgument`: NULL with another length.
 #[inline]
 pub(crate) unsafe fn bytes<'a, C>(data: *const C, len: usize) -> Result<&'a [u8]> {
     slice(data.cast(), len)
 }
 
-/// The `len` bytes at `data`; `None` for NULL, for parameters that may be left out. `c.h` gives
-/// their length no meaning then.
+/// The `len` bytes at `data`, an optional parameter; `None` if `data` is NULL, whatever `len` is.
 pub(crate) unsafe fn bytes_or_none<'a>(data: *const c_char, len: usize) -> Option<&'a [u8]> {
     if data.is_null() { None } else { Some(std::slice::from_raw_parts(data.cast(), len)) }
 }
 
-/// The `count` values at `data`. NULL without a count means no values.
+/// The `count` values at `data`. NULL with count 0 means no values.
 /// # Errors
-/// `InvalidArgument`: NULL with a count.
+/// `InvalidArgument`: NULL with another count.
 #[inline]
 pub(crate) unsafe fn slice<'a, T>(data: *const T, count: usize) -> Result<&'a [T]> {
     if !data.is_null() {
@@ -160,7 +161,7 @@ pub(crate) unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path> {
     Ok(Path::new(OsStr::from_bytes(CStr::from_ptr(path).to_bytes())))
 }
 
-/// Writes `value` to the place `at` of the array at `places`, unless that is NULL.
+/// Writes `value` to element `at` of the array `places`, unless `places` is NULL.
 pub(crate) unsafe fn put_at<T>(places: *mut T, at: usize, value: T) {
     if !places.is_null() {
         places.add(at).write(value);
@@ -187,7 +188,7 @@ fn null<T>() -> Error {
     Error::invalid_argument(format!("a {} is NULL", name.rsplit(':').next().unwrap_or(name)))
 }
 
-/// Moves `object` to the heap, for the caller to own.
+/// Moves `object` to the heap. The caller owns the returned pointer.
 pub(crate) fn give<T>(object: T) -> *mut T {
     Box::into_raw(Box::new(object))
 }

@@ -1,7 +1,8 @@
 //! `rocksdb_readoptions_t`: options of a get or an iterator.
 //!
-//! In: setters. Out: Esker's `ReadOptions`. As in `c.h`, the caller owns the bytes of bounds and
-//! timestamps and keeps them as long as it uses the options. Each call copies them when it begins.
+//! In: setters. Out: Esker's `ReadOptions`. As `c.h` says, the caller owns the bytes of bounds and
+//! timestamps, and keeps these bytes while it uses the options. Each read copies them when it
+//! begins.
 
 use crate::callbacks::ClientState;
 use crate::field::{Held, Object};

@@ -133,7 +133,7 @@ pub struct rocksdb_pinnableslice_t {
 }
 
 impl rocksdb_pinnableslice_t {
-    /// Gives the caller a slice of the value, or NULL.
+    /// Moves a found value to the heap and returns a pointer to it; NULL if none was found.
     pub(crate) fn give(found: Option<PinnedBytes>) -> *mut rocksdb_pinnableslice_t {
         found.map_or(std::ptr::null_mut(), |value| give(rocksdb_pinnableslice_t { value }))
     }
@@ -164,8 +164,8 @@ pub unsafe extern "C" fn rocksdb_get_pinned_cf(
     }))
 }
 
-/// Returns the bytes of `slice`, which owns them. For NULL, which means "not found", there are
-/// none.
+/// Returns the bytes of `slice`, which stays their owner. Returns NULL if `slice` is NULL, which
+/// means "not found".
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_pinnableslice_value(
     slice: *const rocksdb_pinnableslice_t,
@@ -291,8 +291,8 @@ pub unsafe extern "C" fn rocksdb_get_into_buffer_cf(
     read_into(value, (buffer, buffer_len), value_len, found)
 }
 
-/// Returns whether a key may exist, by data in memory only. As in RocksDB, `value_found` is 0 only
-/// if data in memory does not decide. For an absent key the value is empty.
+/// Returns whether a key may exist. Reads no file. As in RocksDB, `value_found` is 1 if memory has
+/// the answer, even if the key is absent; the value is then empty.
 unsafe fn may_exist(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,

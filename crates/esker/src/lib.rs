@@ -1,18 +1,22 @@
-//! Esker is an embedded key-value store: a log-structured merge tree that opens RocksDB's database
-//! directories in place and hands them back.
+//! Esker is an embedded key-value store, a log-structured merge tree. It opens RocksDB's database
+//! directories in place, and RocksDB can open them again.
 //!
 //! * **RocksDB's files, byte for byte.** Esker opens what RocksDB 5 to 11 wrote; RocksDB 7.8 and 11
 //!   open what Esker writes, unflushed WALs included.
-//! * **RocksDB's vocabulary.** Options, statistics, properties, errors and tools have its names.
-//! * **All in Rust.** `cargo` is the whole build; this crate has no `unsafe`.
+//! * **RocksDB's vocabulary.** Options, statistics, properties, errors and tools have RocksDB's
+//!   names.
+//! * **All in Rust.** `cargo` builds everything; this crate has no `unsafe`.
 //! * **Column families**, atomic batches, snapshots, cursors in both directions, range deletions,
-//!   merge operators, compaction filters, own comparators, wide columns, user-defined timestamps.
+//!   merge operators, compaction filters, custom comparators, wide columns, user-defined
+//!   timestamps.
 //! * **Transactions**, with locks ([`TransactionDb`]) or with a check at commit
 //!   ([`OptimisticTransactionDb`]); two-phase commit, savepoints, range locks.
 //! * **Operation**: checkpoints, backups, ingestion, export and import, repair, TTL
-//!   ([`DbWithTtl`]), [`Db::explain_get`] for one slow read, online changes of options.
-//! * **No surprises**: no acknowledged write is lost by a crash of the process, no synced one by a
-//!   power loss. Damaged bytes give [`ErrorKind::Corruption`] with file and offset.
+//!   ([`DbWithTtl`]), [`Db::explain_get`] for one slow read, changes of options while the database
+//!   is open.
+//! * **No surprises**: with the WAL on, a crash of the process loses no acknowledged write. A power
+//!   loss loses no synced write. A read of damaged bytes returns [`ErrorKind::Corruption`] with
+//!   file and offset.
 //!
 //! # Five examples
 //!
@@ -29,7 +33,8 @@
 //! # Ok::<_, esker::Error>(())
 //! ```
 //!
-//! Change several keys, in several families, all or none, durable when the call returns:
+//! Change several keys in several families, all or none. The changes are durable when the call
+//! returns:
 //!
 //! ```
 //! use esker::{Db, WriteBatch, WriteOptions};
@@ -63,7 +68,7 @@
 //! # Ok::<_, esker::Error>(())
 //! ```
 //!
-//! Read a value and change it, while others do the same:
+//! Read a value and change it, while other threads do the same:
 //!
 //! ```
 //! use esker::{Options, TransactionDb};
@@ -80,8 +85,8 @@
 //! # Ok::<_, esker::Error>(())
 //! ```
 //!
-//! Migrate a RocksDB directory: open it with the options it says it was written with. There is
-//! nothing to convert, and RocksDB opens it again afterwards.
+//! Migrate from RocksDB: open the directory with the options in its OPTIONS file. Nothing is
+//! converted, and RocksDB can open the directory again.
 //!
 //! ```
 //! use esker::Db;
@@ -115,9 +120,9 @@
 //! | `opts.set_merge_operator(name, f, g)` | | [`ColumnFamilyOptions::merge_operator_fn`] |
 //! | `Checkpoint::new(&db)?.create_checkpoint(p)` | | [`Db::create_checkpoint`] |
 //!
-//! Methods come in three lengths: `get(key)` is for the default family, `get_cf(&family, key)` for
-//! another one, and `get_opt(&options, &family, key)` takes options, too. Options always come
-//! first.
+//! Methods come in three forms. `get(key)` reads the default family, `get_cf(&family, key)` reads
+//! any family, and `get_opt(&options, &family, key)` takes options, too. Options are always the
+//! first argument.
 //!
 //! # Where to continue
 //!
@@ -204,7 +209,7 @@ pub use txn::{
     Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatchWithIndex,
 };
 
-/// README.md and the guide, so that their examples are compiled and run.
+/// README.md and the guide, as doc comments: `cargo test` compiles and runs their examples.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../README.md")]
@@ -223,8 +228,8 @@ mod pages {
     struct MovingFromRocksDb;
 }
 
-/// Items that tools and tests need to look inside files: the crates below, and parts of the engine.
-/// Any release may change them.
+/// Items for tools and tests that read inside files: the crates below, and parts of the engine. Any
+/// release may change them.
 #[doc(hidden)]
 pub mod internals {
     pub use esker_base as base;

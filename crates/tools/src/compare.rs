@@ -4,11 +4,12 @@
 //! with the counts of equal families and keys, or with the first difference. Exit code 0 for equal
 //! contents, 1 for a difference, 2 for a database that cannot be read.
 //!
-//! Contents are equal if families, their orders, keys and values are equal. Values include
-//! all columns of entities, values in blob files, and merged operands. If the merge operator is
+//! Contents are equal if families, their orders, keys and values are equal. Values include all
+//! columns of entities, values in blob files, and merged operands. If the merge operator is
 //! unknown, `stringappend` joins the operands, so the operands themselves are compared. In families
 //! with user-defined timestamps two things must be equal: the newest version with its timestamp,
-//! and the result of a read at each timestamp of either side. The form of storage does not matter.
+//! and the result of a read at each timestamp that occurs in either database. Levels, files and
+//! formats may differ.
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
@@ -152,7 +153,7 @@ impl Comparison {
         }
     }
 
-    /// Compares reads at each timestamp at which either side has an entry.
+    /// Compares reads at each timestamp at which either database has an entry.
     fn history(
         &self,
         order: &ComparatorRef,
@@ -212,7 +213,7 @@ fn entry_difference(x: &DbIterator, y: &DbIterator, has_timestamps: bool) -> Opt
     Some(format!("{} and {}", column_text(a.get(at)), column_text(b.get(at))))
 }
 
-/// The text of a column. For the default column, only its value.
+/// The text of a column: its name and value, or only the value of the default column.
 fn column_text(column: Option<&(&[u8], &[u8])>) -> String {
     /// Bytes of a value that a message shows.
     const SHOWN: usize = 40;

@@ -1,9 +1,9 @@
-//! `esker compat DIR`: the RocksDB versions that can open this directory, and the features that
-//! need the newest.
+//! `esker compat DIR`: the oldest RocksDB version that can open this directory, and the features
+//! that need this version.
 //!
-//! In: the directory of a closed database. Out: the oldest release, the features that need it, and
-//! notes; with `--json` one object. Exit code 1 if the directory cannot be judged. Reads every
-//! entry of every table, writes nothing.
+//! In: the directory of a closed database. Out: the oldest release, the features with the release
+//! that each needs, and notes; with `--json` one object. Exit code 1 if the directory cannot be
+//! read. The command reads every entry of every table, and writes no file.
 
 use crate::failure::CommandOutcome;
 use crate::host::Host;

@@ -1,4 +1,4 @@
-//! Reasons why a subcommand ends early, as the user reads them.
+//! Failures of subcommands, with messages for the user.
 
 use std::fmt::Display;
 use std::io;

@@ -44,7 +44,8 @@ impl Host {
         }
     }
 
-    /// A host with the files of `env` and with `input` on standard input. It discards output.
+    /// A host with the files of `env` and with `input` on standard input. Its output streams
+    /// discard all bytes.
     pub fn unheard(env: Env, input: Vec<u8>) -> Host {
         let input: Arc<[u8]> = input.into();
         Host {

@@ -1,15 +1,16 @@
 //! esker-tools: the binary `esker`, with a demonstration, RocksDB's tools and a verifier.
 //!
 //! In: a command line. Out: text on standard output, failures on standard error, and an exit code:
-//! 0 for success, 1 for a failure, 2 for a command line that cannot be understood. Subcommands may
-//! have further codes.
+//! 0 for success, 1 for a failure, 2 for a wrong command line. Some subcommands have other codes,
+//! too.
 //!
-//! The features `benchmarks` and `campaigns`, both on by default, add the subcommands that need
-//! the crates of those names. Without them the binary builds in a fraction of the time.
+//! The features `benchmarks` and `campaigns`, both on by default, add the subcommands that need the
+//! crates `esker-bench` and `esker-stress`. Without these features the binary builds in a fraction
+//! of the time.
 //!
-//! Each subcommand is a module that starts with its options; `host`, `failure`, `text`,
-//! `table_text` and `manifest` are shared. This is a library so that tests can run command lines
-//! without a process for each: [`CommandLine`] on a [`Host`].
+//! Each subcommand is a module that starts with its options. Subcommands share `host`, `failure`,
+//! `text`, `table_text` and `manifest`. Tests use this crate as a library: they run a
+//! [`CommandLine`] on a [`Host`], without a process for each.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -67,12 +68,12 @@ enum Command {
     /// Runs a job of a compaction service: RocksDB's OpenAndCompact, as a process
     #[command(name = "compaction_worker")]
     CompactionWorker(compaction_worker::WorkerOptions),
-    /// Whether two databases hold the same, and where they first differ
+    /// Compares two databases, and shows the first difference
     Compare(compare::CompareOptions),
-    /// The RocksDB versions that can open a database, and the features that need the newest
-    #[command(alias = "door")] // The old spelling of earlier builds.
+    /// The oldest RocksDB version that can open a database, and the features that need this version
+    #[command(alias = "door")] // The name in earlier builds.
     Compat(compat::CompatOptions),
-    /// The steps of a read, and the time of each
+    /// Shows the steps of a read, and the time of each step
     Explain(explain::ExplainOptions),
     /// Benchmarks, as RocksDB's db_bench
     #[cfg(feature = "benchmarks")]
@@ -82,8 +83,7 @@ enum Command {
     #[cfg(feature = "benchmarks")]
     #[command(name = "cache_bench")]
     CacheBench(db_bench::BenchOptions),
-    /// Random operations on a real directory, each answer compared with what is expected, as
-    /// RocksDB's db_stress
+    /// Runs random operations on a real directory and checks each answer, as RocksDB's db_stress
     #[cfg(feature = "campaigns")]
     #[command(name = "db_stress")]
     DbStress(db_stress::StressFlags),
@@ -116,10 +116,10 @@ impl std::fmt::Debug for CommandLine {
 }
 
 impl CommandLine {
-    /// Parses arguments, of which the first is the program's name.
+    /// Parses arguments. The first argument is the program's name.
     /// # Errors
-    /// The mistake in the arguments, or the requested help or version. The error has its exit code
-    /// and can print itself.
+    /// A mistake in the arguments, or the requested help or version. The error has an exit code and
+    /// can print itself.
     pub fn parse(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<CommandLine, clap::Error> {
@@ -131,9 +131,8 @@ impl CommandLine {
         })
     }
 
-    /// Whether the command uses only its [`Host`]. The others measure or load
-    /// this machine: benchmarks, the demonstration and the stress tests. They start threads or
-    /// processes and use real files, whatever the host is.
+    /// Whether the command uses only its [`Host`]. Benchmarks, the demonstration and the stress
+    /// tests do not: they start threads or processes and use real files, whatever the host is.
     pub fn keeps_to_its_host(&self) -> bool {
         matches!(
             self.command,
@@ -157,8 +156,8 @@ impl CommandLine {
         }
     }
 
-    /// Runs the command and returns the exit code. The code is 0 for success, and also if the
-    /// output is closed. Otherwise the failure is on standard error.
+    /// Runs the command and returns the exit code. The code is 0 after success, and if the reader
+    /// of the output has closed it. Otherwise a message is on standard error.
     pub fn run(&self, host: &Host) -> u8 {
         #[cfg(feature = "encryption")]
         let encrypted;

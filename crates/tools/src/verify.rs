@@ -1,8 +1,8 @@
 //! `esker verify DIR`: checks every file of a database, alone and against the MANIFEST.
 //!
-//! In: a database directory, of Esker or RocksDB. Out: a line for each checked file, each problem,
-//! and a sum; exit code 1 if there is a problem. The command opens files for reading only, takes no
-//! lock, writes no file, and works on damaged databases.
+//! In: a database directory, of Esker or RocksDB. Out: a line for each checked file and each
+//! problem, and a line of totals; exit code 1 if there is a problem. The command opens files for
+//! reading only, takes no lock, writes no file, and works on damaged databases.
 //!
 //! Checks, in this order:
 //! * CURRENT names a readable MANIFEST.
@@ -14,10 +14,11 @@
 //! * The newest OPTIONS file can be parsed.
 //! * The engine accepts the MANIFEST.
 //!
-//! Damage does not end a check: each damaged block, record or part is a problem of its own. If the
+//! A check goes on after damage: each damaged block, record or part is a problem of its own. If the
 //! MANIFEST cannot be read, each file is checked by itself.
 //!
-//! A file left over by a crash, or deleted by a running owner meanwhile, is a note and no problem.
+//! For a file that a crash left over, or that the database's owner has deleted meanwhile, the
+//! output has a note instead of a problem.
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
@@ -137,7 +138,7 @@ impl<'a> Verifier<'a> {
         Verifier { host, fs: host.fs(), dir, wal_dir, data_dirs, findings: Findings::default() }
     }
 
-    /// Checks the database and prints each finding.
+    /// Checks the database and records each finding.
     /// # Errors
     /// CURRENT does not exist, or no MANIFEST is readable. Each file is then checked by itself.
     fn verify(&mut self) -> CommandOutcome {
@@ -166,8 +167,8 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// The number and state of the current MANIFEST. The database's owner may be writing a newer
-    /// one.
+    /// The number and state of the current MANIFEST. The database's owner may replace the MANIFEST
+    /// meanwhile.
     fn read_manifest(&self) -> Result<(FileNumber, ManifestState)> {
         read_beside_owner(self.fs, self.host.env().clock.as_ref(), self.dir, || {
             let number = read_current(self.fs, self.dir)?;
@@ -257,8 +258,8 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Records all damage of a table whose check has ended with `error`, or that error if it is of
-    /// another kind.
+    /// Records all damage of a table whose check has ended with `error`. Records `error` itself if
+    /// the table has no damage.
     fn problems_of_table(
         &mut self,
         icmp: &InternalKeyComparator,
@@ -289,15 +290,15 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Reads a damaged table as a repair would.
+    /// Reads a damaged table with the reader for repairs.
     fn salvageable(&self, path: &Path, with: &SalvageOptions) -> Result<SalvageReport> {
         let size = self.fs.file_size(path)?;
         let table = TableSalvage::open(self.fs.new_random_access_file(path)?, size)?;
         table.read(with, &mut |_, _| Ok(()))
     }
 
-    /// Checks every table, blob file and WAL in the directories by itself, if no MANIFEST says
-    /// which of them are needed.
+    /// Checks every table, blob file and WAL in the directories by itself, because no MANIFEST
+    /// names the needed files.
     fn verify_without_manifest(&mut self) -> CommandOutcome {
         let note = "without a MANIFEST, each file in the directory is checked by itself";
         self.findings.notes.push(note.to_owned());
@@ -482,7 +483,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// Reads a WAL to its end. Returns the damage, place by place.
+    /// Reads a WAL to its end. Returns an error for each damaged place.
     /// # Errors
     /// `IoError`.
     fn verify_wal(&mut self, number: FileNumber, last_sequence: &mut u64) -> Result<Vec<Error>> {
@@ -528,7 +529,7 @@ impl<'a> Verifier<'a> {
         Ok(damage)
     }
 
-    /// Reports files that the MANIFEST does not name, and files that it names and that are missing.
+    /// Notes files that the MANIFEST does not name, and checks the blob files that it names.
     fn verify_directory(&mut self, state: &ManifestState, manifest: FileNumber) -> CommandOutcome {
         let live: BTreeSet<FileNumber> =
             state.families.values().flat_map(|f| f.levels.values().flatten().map(|f| f.number)).collect();
@@ -575,8 +576,8 @@ impl<'a> Verifier<'a> {
         Ok(reader)
     }
 
-    /// All damage of a blob file whose check has ended with `error`, or that error if it is of
-    /// another kind.
+    /// All damage of a blob file whose check has ended with `error`; `error` itself if the file has
+    /// no damage.
     fn damage_of_blob_file(&self, path: &Path, error: Error) -> Vec<Error> {
         let mut damage = Vec::new();
         let read = self
@@ -696,8 +697,8 @@ fn verify_bounds(reader: &Arc<TableReader>, icmp: &InternalKeyComparator, file: 
     iter.status()
 }
 
-/// Checks a footer of format version 5 or older. It has no checksum, so its bytes must equal those
-/// that a writer makes from its values.
+/// Checks a footer of format version 5 or older. Such a footer has no checksum, so its bytes must
+/// equal the encoding of its values.
 fn verify_footer(reader: &TableReader, file_size: u64) -> Result<()> {
     let footer = reader.footer();
     let Some(offset) = file_size.checked_sub(FOOTER_BYTES as u64).filter(|_| footer.format_version > 0)

@@ -1,16 +1,20 @@
-//! The public face: an open database and its column families.
+//! The public face of an open database: [`Db`] and its column families.
 //!
 //! In: the user's calls. Out: calls into the rooms behind: `write` for writes, `get` and `scan` for
-//! reads, `flush`, `compact` and `ingest` for maintenance. No room below names this one.
+//! reads, `flush`, `compact` and `ingest` for maintenance. No room below uses this room.
 //!
-//! Reading order: `opening` and `open` (with `open_tables`, `operands`, `recover`, `identity`,
-//! `leftovers`, `holding`, `log_header` and `jobs`), `catch_up` (secondaries), `trim_history`,
-//! `open_and_compact`, `descriptor` and `column_family` (families in options, and handles),
-//! `reads`, `metadata_reads`, `merge_operands`, `multi_get`, `scans`, `coalescing`, `ranges`,
-//! `snapshots`, `own_writes`, `entities` and `explain`, `writes` (with `batch_arg`), `maintenance`
-//! (with `ingest`, `import`, `live_files`, `verify`, `history`), `updates` (the WAL for users),
-//! `set_options`, `properties` and `stats_dump`, `traces`, `compaction_timer`, `close`, `resume`,
-//! `destroy`.
+//! Reading order:
+//!  1. Opening: `opening`, then `open` with `open_tables`, `operands`, `recover`, `identity`,
+//!     `leftovers`, `holding`, `log_header` and `jobs`. Other ways to open: `catch_up`
+//!     (secondaries), `trim_history`, `open_and_compact`.
+//!  2. Families: `descriptor` (name and options), `column_family` (handles).
+//!  3. Reads: `reads`, `metadata_reads`, `merge_operands`, `multi_get`, `scans`, `coalescing`,
+//!     `ranges`, `snapshots`, `own_writes`, `entities`, `explain`.
+//!  4. Writes: `writes` with `batch_arg`.
+//!  5. Maintenance: `maintenance` with `ingest`, `import`, `live_files`, `verify` and `history`;
+//!     `set_options`, `resume`, `close`, `destroy`.
+//!  6. Observation: `properties`, `stats_dump`, `traces`, and `updates`, which reads WALs for users.
+//!  7. `compaction_timer`: compactions that become due with time.
 
 pub(crate) mod batch_arg;
 mod catch_up;
@@ -83,9 +87,9 @@ use esker_env::Env;
 use std::fmt;
 use std::path::Path;
 
-/// An open database. A clone is another handle to the same database. The database closes when its
-/// last handle, iterator and snapshot are dropped, or at [`Db::close`]. Any thread may call any
-/// method.
+/// An open database. A clone is another handle to the same database. The database closes at
+/// [`Db::close`], or when its last handle, iterator and snapshot are dropped. Any thread may call
+/// any method.
 #[derive(Clone)]
 pub struct Db {
     pub(crate) inner: Arc<DbInner>,
@@ -97,7 +101,7 @@ impl Db {
         &self.inner.engine.path
     }
 
-    /// The environment of the database. Use it for files beside the database's own, such as traces.
+    /// The environment of the database. Use it for other files about the database, such as traces.
     pub fn env(&self) -> &Env {
         &self.inner.engine.traces.env
     }

@@ -1,23 +1,24 @@
 //! The flush job: picks memtables, builds tables, logs and installs them.
 //!
-//! Steps and locks: state lock: take the request, mark its memtables → no lock: build (`build.rs`)
-//! → manifest lock: log the edit, then state lock: drop the memtables, publish the new super
-//! version.
+//! Steps and their locks: take the request and mark its memtables, under the state lock → build the
+//! tables without a lock (`build.rs`) → log the version edit, under the manifest lock → drop the
+//! memtables and publish the new super version, under both locks.
 //!
 //! Invariants
 //!  1. Memtables leave their list only after the MANIFEST that names their table is synced.
-//!  2. With several families, the WALs before the current one are synced before a flush is logged:
-//!     a flushed write of one family must not outlive earlier writes of another. The same holds
-//!     with prepared transactions: a WAL that one of them keeps is replayed, and must not seem to
-//!     have lost its end.
-//!  3. After a failure the memtables wait as before, the tables are deleted, unless the MANIFEST
-//!     may name them, and the error is in force.
-//!  4. The flush that recovers from an error covers all families, and while a WAL is damaged no
-//!     other begins (`engine/jobs.rs`).
-//!  5. No log number passes a WAL that is needed and not durable yet: if that WAL lost its end,
-//!     recovery would find the family's tables ahead of it.
-//!  6. The flush that recovers from an error leaves out what was never published: entries of writes
-//!     that failed.
+//!  2. With several families, or with two-phase commit, all WALs before the current one are synced
+//!     before a flush is logged. Otherwise a power loss could lose writes of one family that are
+//!     older than a flushed write of another family. With two-phase commit, recovery replays WALs
+//!     of prepared transactions to their ends.
+//!  3. After a failure the memtables wait for another flush, and the engine has a background error.
+//!     The new tables are deleted, unless the MANIFEST may name them.
+//!  4. The flush that recovers from an error covers all families. While a WAL is damaged, no other
+//!     flush begins (`engine/jobs.rs`).
+//!  5. A family's log number (the first WAL that recovery replays for the family) passes no WAL
+//!     that is needed and not durable yet. If that WAL lost its end, recovery would find tables
+//!     that are newer than the WAL.
+//!  6. The flush that recovers from an error leaves out the entries of failed writes, which were
+//!     never published.
 
 use super::build::{BuildTable, BuiltTable, TableBuildJob};
 use crate::cf::{ColumnFamily, FailedFlush};
@@ -59,7 +60,7 @@ pub(crate) fn background_flush(engine: &Arc<Engine>) {
     }
 }
 
-/// The newest memtable that a flush has taken of a family.
+/// A family, and the id of its newest memtable that a flush has taken.
 type Taken = (ColumnFamilyId, u64);
 
 fn fail(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &Error) {
@@ -67,8 +68,8 @@ fn fail(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &E
         return;
     }
     esker_base::info_log!(engine.info_log, Error, "Flush failed: {error}");
-    // After a failed sync it is unknown how much of the WALs is on the medium: recovery must not
-    // rely on them.
+    // After a failed sync it is unknown how much of the WALs is on the medium, so recovery must not
+    // rely on the WALs.
     let wal_failed = engine.wals.lock().has_failed();
     let reason = if wal_failed { ErrorReason::WalWrite } else { ErrorReason::Flush };
     if engine.set_background_error(error, reason).is_none() {
@@ -76,8 +77,8 @@ fn fail(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &E
     }
 }
 
-/// Reports an error that a listener has cleared to waiting callers, and queues the flush again.
-/// Writers stop when memtables pile up, and no other event might request the flush.
+/// Continues after an error that a listener has cleared: passes the error to callers that wait for
+/// the flush, and queues the flush again. Otherwise memtables could pile up until writers stop.
 fn go_on(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &Error) {
     let mut state = engine.state.lock();
     state.failed_flushes += 1;
@@ -89,14 +90,14 @@ fn go_on(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &
     }
     engine.state_changed.notify_all();
     drop(state);
-    // A recovery gets the error and decides by itself.
+    // A recovery gets this error and decides itself whether to flush again.
     if request.reason != FlushReason::ErrorRecovery {
         engine.pause_before_retry();
         requeue(engine, &mut engine.state.lock(), request, taken.iter().map(|(id, _)| *id));
     }
 }
 
-/// Flushes the waiting memtables of these families together.
+/// Flushes the waiting memtables of the request's families together.
 /// # Errors
 /// The first error; the memtables then stay.
 fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -> Result<()> {
@@ -117,7 +118,8 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
     };
     let built = build_all(engine, job, &parts, newest, &mut files);
     if built.is_ok() {
-        // Before the memtables are released, so that callers who wait for that see the error.
+        // Before the memtables are released, so that callers that wait for their release see the
+        // error.
         engine.stop_at_space_limit();
     }
     let dropped = match built.and_then(|()| install(engine, job, request, &parts, &files)) {
@@ -142,7 +144,7 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
     Ok(())
 }
 
-/// Ends the time in which a job notifies listeners of its end.
+/// Removes a job from `flushes_told` when dropped: all listeners know that the job has ended.
 struct Telling<'a> {
     engine: &'a Engine,
     job: u64,
@@ -162,8 +164,9 @@ impl Drop for Telling<'_> {
 fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     let mut state = engine.state.lock();
     let mut parts = Vec::new();
-    // Each switch takes all families, so the waiting memtables of all families end at one point of
-    // the write history. After another switch, those of the requested families alone may not.
+    // Each switch of memtables takes all families, so the waiting memtables of all families end at
+    // the same write. Another switch since the request may have added families that the request
+    // does not name.
     let all = engine.options.atomic_flush || request.reason == FlushReason::ErrorRecovery;
     let families = if all { state.families.keys().copied().collect() } else { request.families.clone() };
     for id in &families {
@@ -192,7 +195,7 @@ fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
 }
 
 /// Builds the tables of all parts, with entries up to `newest`. After an error `built` has the
-/// finished ones.
+/// finished tables.
 fn build_all(
     engine: &Engine,
     job: u64,
@@ -230,8 +233,8 @@ fn discard<'a>(engine: &Engine, made: impl Iterator<Item = (&'a Part, &'a BuiltT
     }
 }
 
-/// Logs the new tables and releases the memtables. Returns the parts of families that were dropped
-/// meanwhile.
+/// Logs the new tables and releases the memtables. Returns the indexes of the parts whose families
+/// were dropped meanwhile.
 fn install(
     engine: &Arc<Engine>,
     job: u64,
@@ -244,7 +247,7 @@ fn install(
     let is_dropped = |i: &usize| parts[*i].cf.is_dropped();
     let dropped = (0..parts.len()).filter(is_dropped).collect();
     let edits = {
-        // Not under the db mutex: the lock of the WALs may be held for a sync.
+        // Read before the db mutex is taken, because a sync may hold the lock of the WALs.
         let durable = engine.wals.lock().durable_before();
         let state = engine.state.lock();
         let limit = log_number_limit(engine, &state, durable, &HashSet::new());
@@ -285,9 +288,10 @@ fn install(
     Ok(dropped)
 }
 
-/// Raises the log numbers of families that have nothing in memory, in the version set. So the next
-/// record can release empty WALs. Otherwise the next open would read them again, damage included.
-/// `leaving`: families that need no WAL from that record on.
+/// Raises the families' log numbers in the version set, up to the oldest WAL that each family
+/// needs. The next record of the MANIFEST then releases older WALs. Otherwise the next open would
+/// read these WALs again and report their damage. `leaving`: families that need no WAL from that
+/// record on.
 pub(crate) fn raise_log_numbers(
     engine: &Engine,
     manifest: &mut VersionSet,
@@ -301,8 +305,9 @@ pub(crate) fn raise_log_numbers(
     }
 }
 
-/// The largest log number that the MANIFEST may record for a family: that of the oldest WAL which
-/// is not `durable`. A WAL that only families in `leaving` need does not count.
+/// The largest log number that the MANIFEST may record for a family: the number of the first WAL
+/// that is needed and may not be durable. Needed WALs before `durable` are durable. A WAL that only
+/// families in `leaving` need does not count.
 fn log_number_limit(
     engine: &Engine,
     state: &DbState,
@@ -329,8 +334,8 @@ pub(crate) fn oldest_section_without(
     oldest_section_of(engine, &engine.state.lock(), &|_| 0, leaving)
 }
 
-/// The oldest WAL with a prepared section that is still needed once this many memtables of each
-/// family are in tables, and `leaving` are gone.
+/// The oldest WAL with a prepared section that is still needed once `flushed(family)` memtables of
+/// each family are in tables, and the families `leaving` are gone.
 fn oldest_section_of(
     engine: &Engine,
     state: &DbState,
@@ -350,7 +355,8 @@ fn edit_for(state: &DbState, part: &Part, built: BuiltTable, limit: FileNumber) 
     let family = state.families.get(&part.cf.id)?;
     let (flushed, remaining) = family.memtables.immutables.split_at(part.memtables.len());
     let needed = remaining.first().map_or(family.memtables.log_number, |oldest| oldest.log_number);
-    // The number passes the flushed memtables in any case: their entries must not be replayed.
+    // The log number always passes the WALs of the flushed memtables, whose entries must not be
+    // replayed.
     let log_number = flushed.last().map_or(needed, |newest| needed.min(limit.max(newest.next_log_number)));
     Some(VersionEdit {
         column_family: part.cf.id,
@@ -362,8 +368,8 @@ fn edit_for(state: &DbState, part: &Part, built: BuiltTable, limit: FileNumber) 
     })
 }
 
-/// Queues memtables that filled up during this flush, since one flush of a family runs at a time.
-/// Later requests stay pending.
+/// Queues flushes of memtables that filled up during this flush. They had to wait, because one
+/// flush of a family runs at a time.
 fn requeue(
     engine: &Engine,
     state: &mut DbState,
@@ -392,7 +398,7 @@ fn give_back(engine: &Engine, parts: &[Part]) {
     }
 }
 
-/// The bound of history to log, if it is newer than the one in force.
+/// The `full_history_ts_low` to log: `bound`, if it is newer than that of `version`.
 fn raised(bound: Option<Vec<u8>>, version: &Version) -> Option<Vec<u8>> {
     bound.filter(|bound| version.icmp().compare_timestamps(bound, version.full_history_ts_low()).is_gt())
 }

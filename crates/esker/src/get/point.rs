@@ -1,12 +1,13 @@
 //! Reads one key of an open database: chooses the super version and the sequence number, then calls
 //! `search.rs`.
 //!
-//! In: a family, a key, read options, perhaps own writes. Out: the value, lent or pinned.
+//! In: a family, a key, read options, and perhaps writes of a transaction that the database does
+//! not have yet. Out: the value, lent or pinned.
 //!
 //! Invariants
 //!  1. The super version is taken before the sequence number.
-//!  2. No file is read under an epoch guard: a search that needs a file first takes a reference to
-//!     its super version.
+//!  2. No file is read under an epoch guard. A search that needs a file first takes a reference to
+//!     its super version and drops the guard.
 
 use super::answer::Answer;
 use super::search::{PointSearch, ReadContext};
@@ -25,7 +26,8 @@ use esker_format::key::LookupKey;
 pub(crate) struct PointRead<'a> {
     pub(crate) options: &'a ReadOptions,
     pub(crate) cf: &'a ColumnFamily,
-    /// Unwritten operations over the database.
+    /// Operations of a transaction or batch that are not written yet. They are newer than the
+    /// database.
     pub(crate) own: Option<&'a OwnWrites>,
     pub(crate) statistics: Option<&'a Statistics>,
     /// Whether merged answers are entities: [`ReadContext::entities`].
@@ -59,7 +61,7 @@ impl DbInner {
         Ok(value)
     }
 
-    /// The value of `key`, with `own` writes over the database.
+    /// The value of `key`. The unwritten operations `own` are newer than the database.
     #[inline]
     pub(crate) fn read(
         &self,
@@ -75,8 +77,8 @@ impl DbInner {
         found
     }
 
-    /// Calls `settle` once with the result for `key`. Memory is read under a guard; before a file
-    /// is read, the super version is held and the guard released.
+    /// Calls `settle` once with the result for `key`. Memory is read under an epoch guard. Before a
+    /// file is read, the call takes a reference to the super version and drops the guard.
     /// # Errors
     /// `InvalidArgument`: a snapshot or family of another database; `settle` is not called then.
     #[inline]
@@ -101,8 +103,8 @@ impl DbInner {
             }
         }
         let guard = epoch::pin();
-        // The super version first, then the sequence number: in the reverse order, a flush in
-        // between could drop entries that the number still sees.
+        // The super version first, then the sequence number. In the reverse order, a flush in
+        // between could drop entries that are visible at the number.
         let super_version = cf.super_version.lend(&guard);
         let lookup = LookupKey::new(key, self.read_sequence(options));
         let table_options = table_read_options(options);
@@ -123,7 +125,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// [`DbInner::find`] at a snapshot of a secondary.
+    /// [`DbInner::find`] in the super version of a secondary's snapshot.
     #[cold]
     fn find_in(
         &self,

@@ -1,13 +1,13 @@
 //! Searches for one key: in memtables, then in levels.
 //!
-//! In: a super version of the family and a key at a sequence number. Out: its value, lent or
+//! In: a super version of the family and a key at a sequence number. Out: the key's value, lent or
 //! pinned. Sources are searched newest first, and the search ends at the first source that settles
 //! the answer. A range tombstone of a source hides all older entries.
 //!
 //! A search under a guard never waits, because the guard keeps alive everything that other threads
-//! release meanwhile. At a block that is not in memory it is suspended ([`SuspendedGet`]). It
-//! continues ([`PointSearch::resume`]) after the caller has taken a reference to the super version
-//! and released the guard.
+//! release meanwhile. At a block that is not in memory the search is suspended ([`SuspendedGet`]).
+//! The caller then takes a reference to the super version, drops the guard, and calls
+//! [`PointSearch::resume`].
 //!
 //! Source: RocksDB `db/version_set.cc` (`Version::Get`), `db/memtable.cc`.
 
@@ -26,7 +26,7 @@ use esker_memtable::{MemTable, MemValue, Seen};
 use esker_table::blob::BlobReads;
 use esker_table::{Missing, TableCache, TableReadOptions, TableValue};
 
-/// The parts of a read besides the super version.
+/// The parameters of a read besides the super version and the key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadContext<'a> {
     pub(crate) tables: &'a TableCache,
@@ -41,7 +41,8 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) guard: Option<&'a Guard>,
     /// Whether a resumed read continues only if its missing block is available without a wait.
     pub(crate) if_resident: bool,
-    /// Merged answers are entities: [`AnswerFinish::entity`]. A plain value is still lent.
+    /// Whether a computed answer is an entity ([`AnswerFinish::entity`]). A plain value is lent as
+    /// it is.
     pub(crate) entities: bool,
 }
 
@@ -72,7 +73,7 @@ impl<'a> ReadContext<'a> {
         BlobReads { source: self.tables.blobs(), options: self.options }
     }
 
-    /// The parts needed to make answers.
+    /// The parameters of making an answer.
     #[inline]
     pub(crate) fn finish<'f>(&self, super_version: &'f SuperVersion, key: &'f LookupKey) -> AnswerFinish<'f>
     where
@@ -101,7 +102,8 @@ impl<'a> ReadContext<'a> {
 #[derive(Debug)]
 pub(crate) struct SuspendedGet {
     pub(crate) saver: Saver,
-    /// The position at which it continues; `None` if only the answer is still to be made.
+    /// The position at which the search continues; `None` if only a value in a blob file is
+    /// missing.
     pub(crate) at: Option<SuspendedAt>,
 }
 
@@ -142,8 +144,8 @@ impl<'a> PointSearch<'a> {
         PointSearch { super_version, context, key, saver: Saver::new() }
     }
 
-    /// Searches the writes in `own` first, which are newer than the whole super version; `own_key`
-    /// is the key with their sequence number.
+    /// Searches `own` first: writes that are newer than the whole super version. `own_key` has the
+    /// key and the sequence number of the last visible one of these writes.
     pub(crate) fn over(mut self, own: &Arc<MemTable>, own_key: &LookupKey) -> PointSearch<'a> {
         let saver = &mut self.saver;
         if !self.context.ignore_range_deletions {
@@ -157,12 +159,11 @@ impl<'a> PointSearch<'a> {
         self
     }
 
-    /// Calls `settle` once with the value of the key, or the error; a plain value is lent in place,
-    /// without a reference count. A suspended search has not called it yet.
+    /// Calls `settle` once with the key's value or an error. A plain value is lent in place,
+    /// without a reference count. If the search is suspended, it has not called `settle` yet.
     ///
-    /// The result is the value, or none if the key has none · `Corruption` and `IoError`, which
-    /// name the file · `Incomplete` if the tier forbids needed I/O · the errors of
-    /// [`Saver::finish`].
+    /// The errors are `Corruption` and `IoError`, which name the file · `Incomplete`, if the read
+    /// tier forbids a read of a file · the errors of [`Saver::finish`].
     #[inline]
     pub(crate) fn find(mut self, settle: &mut impl FnMut(Answer<'_>)) -> Option<SuspendedGet> {
         let context = self.context;
@@ -181,10 +182,10 @@ impl<'a> PointSearch<'a> {
         self.settle_or_suspend(at, settle)
     }
 
-    /// The base value of the key and its merge operands, oldest first; empty if it has no value.
-    /// The context has no guard.
+    /// The base value of the key and its merge operands, oldest first; empty if the key has no
+    /// value. The context has no guard.
     /// # Errors
-    /// As the result of [`PointSearch::find`], without those of merging.
+    /// The errors of [`PointSearch::find`], except those of merging.
     pub(crate) fn operands(mut self) -> Result<Vec<PinnedBytes>> {
         let context = self.context;
         debug_assert!(context.guard.is_none());
@@ -203,8 +204,8 @@ impl<'a> PointSearch<'a> {
         }
     }
 
-    /// Ends a suspended search. The context has no guard. Returns the search, with its progress, if
-    /// it may continue only `if_resident` and cannot.
+    /// Continues a suspended search to its end. The context has no guard. With `if_resident`, a
+    /// search that would have to wait for a block is returned, with its progress.
     #[cold]
     pub(crate) fn resume(
         mut self,
@@ -286,7 +287,8 @@ impl<'a> PointSearch<'a> {
         }
     }
 
-    /// Searches file after file. If it would block, it stops and returns its position.
+    /// Searches the candidates in order. Stops before it would wait for a block, and returns the
+    /// position.
     fn search_files(
         &mut self,
         candidates: Candidates<'_>,

@@ -22,10 +22,10 @@ pub struct Version {
     pub(super) number: u64,
     pub(super) icmp: InternalKeyComparator,
     pub(super) levels: Box<[Arc<Level>]>,
-    /// Files that the previous version did not have, or not on that level.
+    /// Files that the previous version had not, or had on another level.
     pub(super) new_files: Vec<Arc<FileMeta>>,
-    /// Files that range tombstones cover completely, by [`FileMeta::covered_at`]: those known to
-    /// the previous version, and those found since.
+    /// Files that range tombstones cover completely, sorted by [`FileMeta::covered_at`]: the files
+    /// known to the previous version. `covered_now` has the files found since.
     pub(super) covered_before: Box<[Arc<FileMeta>]>,
     pub(super) covered_now: OnceLock<Box<[Arc<FileMeta>]>>,
     pub(super) garbage: OnceLock<Box<[Garbage]>>,
@@ -33,7 +33,7 @@ pub struct Version {
     pub(super) findings: Box<[Findings]>,
     pub(super) blob_files: Arc<BlobFiles>,
     pub(super) blob_bytes: OnceLock<u64>,
-    /// References that keep these blob files on disk.
+    /// References that keep the blob files on disk.
     pub(super) live_blob_files: Arc<LiveBlobFiles>,
     pub(super) compact_cursors: BTreeMap<usize, Vec<u8>>,
     pub(super) full_history_ts_low: Vec<u8>,
@@ -72,7 +72,7 @@ impl Version {
         Version { paths, ..self }
     }
 
-    /// The version with its tables charged to this cache.
+    /// The version with the metadata of its tables charged to this cache.
     #[must_use]
     pub fn charged_to(self, metadata_cache: Option<Arc<BlockCache>>) -> Version {
         Version { metadata_cache, ..self }
@@ -88,7 +88,7 @@ impl Version {
         self.column_family
     }
 
-    /// The version's number, for logs. It rises with every version of the set.
+    /// The version's number, for logs. A newer version of the set has a higher number.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -105,7 +105,7 @@ impl Version {
         self.levels.len()
     }
 
-    /// All levels, 0 first.
+    /// All levels, level 0 first.
     #[inline]
     pub fn levels(&self) -> &[Arc<Level>] {
         &self.levels
@@ -117,12 +117,12 @@ impl Version {
         self.levels[level].files()
     }
 
-    /// Every file with its level, 0 first.
+    /// Every file with its level, level 0 first.
     pub fn all_files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
         self.levels.iter().enumerate().flat_map(|(level, l)| l.files().iter().map(move |f| (level, f)))
     }
 
-    /// Files that the previous version did not have, or not on that level.
+    /// Files that the previous version had not, or had on another level.
     pub fn new_files(&self) -> &[Arc<FileMeta>] {
         &self.new_files
     }
@@ -133,8 +133,8 @@ impl Version {
         self.covered_before.iter().chain(self.covered_now.get().into_iter().flatten())
     }
 
-    /// The covered files whose tombstones a reader at `oldest` sees. Cost: a search, and a step for
-    /// each such file.
+    /// The covered files whose tombstones a reader at `oldest` sees. Cost: two binary searches, and
+    /// a step for each of these files.
     pub(crate) fn covered_up_to(&self, oldest: SequenceNumber) -> impl Iterator<Item = &Arc<FileMeta>> {
         let now = self.covered_now.get().map_or(&[][..], |found| found);
         [&self.covered_before[..], now].into_iter().flat_map(move |files| {
@@ -143,7 +143,8 @@ impl Version {
         })
     }
 
-    /// The lowest sequence number above `oldest` at which a reader sees a further file covered.
+    /// The lowest sequence number above `oldest` at which a reader sees the tombstones of another
+    /// covered file.
     pub(crate) fn next_covered(&self, oldest: SequenceNumber) -> Option<SequenceNumber> {
         let now = self.covered_now.get().map_or(&[][..], |found| found);
         let next = |files: &[Arc<FileMeta>]| {
@@ -153,13 +154,13 @@ impl Version {
         next(&self.covered_before).into_iter().chain(next(now)).min()
     }
 
-    /// Records files that were newly found to be [`Version::covered`]. Only the first call counts.
+    /// Records files that were newly found to be [`Version::covered`]. Later calls have no effect.
     pub(crate) fn set_covered(&self, mut files: Vec<Arc<FileMeta>>) {
         files.sort_by_key(|file| file.covered_at());
         self.covered_now.get_or_init(|| files.into());
     }
 
-    /// Files whose compaction frees enough garbage.
+    /// Files whose compaction frees enough garbage. The first call computes them with `find`.
     pub(crate) fn garbage(&self, find: impl FnOnce() -> Box<[Garbage]>) -> &[Garbage] {
         self.garbage.get_or_init(find)
     }
@@ -199,11 +200,11 @@ impl Version {
         self.levels.iter().map(|l| l.bytes()).sum()
     }
 
-    /// Estimates the bytes that would be left if everything were compacted: bytes of the deepest
-    /// files, of other files that overlap none of these, and of live blobs. RocksDB's
-    /// `VersionStorageInfo::EstimateLiveDataSize`.
+    /// Estimates the bytes that a full compaction would leave, like RocksDB's
+    /// `VersionStorageInfo::EstimateLiveDataSize`. Counts live blobs, the files of the deepest
+    /// level, and each file of a higher level that overlaps no counted file.
     pub fn estimate_live_data_size(&self) -> u64 {
-        // Counted files, which do not overlap each other, by their bounds.
+        // The counted files, in key order. They do not overlap each other.
         let mut counted: Vec<&FileMeta> = Vec::new();
         for file in self.levels.iter().rev().flat_map(|level| level.files().iter()) {
             let ends_before = |other: &&FileMeta| self.icmp.compare(&other.largest, &file.smallest).is_lt();
@@ -218,7 +219,7 @@ impl Version {
         counted.iter().map(|file| file.file_size).chain(blobs).sum()
     }
 
-    /// Number of levels down to the deepest one with files.
+    /// Number of levels down to the deepest level with files.
     pub fn num_non_empty_levels(&self) -> usize {
         self.levels.iter().rposition(|l| !l.files().is_empty()).map_or(0, |deepest| deepest + 1)
     }
@@ -233,7 +234,7 @@ impl Version {
         *self.blob_bytes.get_or_init(|| self.blob_files.values().map(BlobFileMeta::file_size).sum())
     }
 
-    /// Number of blob files, and the live part of their bytes.
+    /// Number of blob files, their bytes, and the garbage among these bytes.
     pub fn blob_file_stats(&self) -> BlobFileStats {
         let files = self.blob_files.values();
         BlobFileStats {
@@ -258,16 +259,16 @@ impl Version {
         &self.full_history_ts_low
     }
 
-    /// The files that may hold versions of the user key of `internal_key` (a `LookupKey`'s), from
-    /// newest to oldest. Never allocates.
+    /// The files that may hold versions of a user key, from newest to oldest. `internal_key` is
+    /// that of a `LookupKey`. Never allocates.
     #[inline]
     pub fn candidates<'a>(&'a self, internal_key: &'a [u8]) -> Candidates<'a> {
         Candidates::new(self, internal_key)
     }
 
-    /// Files of a level whose keys or range tombstones touch `[begin, end]` (user keys, both
-    /// inclusive, `None` = without end), in the level's order. In level 0, files that only overlap
-    /// such a file are not included.
+    /// Files of a level whose keys or range tombstones touch `[begin, end]`, in the level's order.
+    /// The bounds are user keys, both inclusive; `None` means no bound. In level 0, a file that
+    /// overlaps such a file but not the range is not included.
     pub fn overlapping(&self, level: usize, begin: Option<&[u8]>, end: Option<&[u8]>) -> Vec<Arc<FileMeta>> {
         let files = self.files(level);
         if level > 0 {
@@ -299,7 +300,7 @@ impl Version {
         from..from + count
     }
 
-    /// Whether the file lies completely before the user key.
+    /// Whether the file lies completely before the user key `begin`.
     fn ends_before(&self, f: &FileMeta, begin: Option<&[u8]>) -> bool {
         begin.is_some_and(|b| match self.icmp.compare_plain_keys(f.largest_user_key(), b) {
             std::cmp::Ordering::Less => true,
@@ -320,8 +321,8 @@ impl Version {
         })
     }
 
-    /// Whether some file is known to hold range tombstones; `None` if a file's properties have not
-    /// been read yet.
+    /// Whether some file holds range tombstones; `None` if no file is known to hold any, and the
+    /// properties of some files have not been read yet.
     pub fn has_range_deletions(&self) -> Option<bool> {
         let mut unknown = false;
         for (_, f) in self.all_files() {
@@ -377,7 +378,7 @@ impl fmt::Debug for Version {
     }
 }
 
-/// An internal key for people: `'user key' seq:N, type:T`.
+/// Prints an internal key for people: `'user key' seq:N, type:T`.
 pub(crate) struct DisplayKey<'a>(pub &'a [u8]);
 
 impl fmt::Display for DisplayKey<'_> {

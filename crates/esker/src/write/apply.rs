@@ -1,11 +1,13 @@
-//! Applies batches to the memtables: the leader applies all, or each writer its own.
+//! Applies batches to the memtables. The leader applies all batches of a group, or each writer
+//! applies its own batch.
 //!
 //! In: a checked batch and the sequence number of its first op. Out: entries in the active
 //! memtables, not yet visible.
 //!
 //! Invariants
 //!  1. The i-th counted op has sequence number `first + i`. Ops of dropped families count, too.
-//!  2. The active memtables do not change while a group is applied (only a leader switches them).
+//!  2. No active memtable is replaced while a group is applied, because only a leader replaces
+//!     memtables.
 
 use crate::cf::{ColumnFamily, MemTableLimits};
 use crate::engine::{Engine, contained};
@@ -20,7 +22,7 @@ use std::fmt;
 
 /// The memtables of all families, as a target for batches.
 pub(crate) trait Memtables: fmt::Debug + Send + Sync {
-    /// Inserts every op of `batch`, the first one at `first`.
+    /// Inserts every op of `batch`. The first op gets the sequence number `first`.
     /// # Errors
     /// `TryAgain`: an entry with this key and sequence number exists · `NotSupported`: an op that
     /// this engine lacks · `Aborted`: a comparator panicked · `Aborted(MemoryLimit)`: no memory is
@@ -40,7 +42,7 @@ impl Memtables for Engine {
     fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<(), Refused> {
         let mut next = first;
         let applied = contained("a write", Severity::HardError, || apply(self, batch, &mut next));
-        // Only a panic's error has a severity: the op may be half done.
+        // An error with a severity comes from a panic, after which an op may be half done.
         applied.map_err(|error| Refused {
             is_clean: next == first && error.severity() == Severity::NoError,
             error,
@@ -48,7 +50,8 @@ impl Memtables for Engine {
     }
 }
 
-/// Inserts the ops of `batch`, the first one at `sequence`; adds the number of inserted ops to it.
+/// Inserts the ops of `batch`, the first one at `sequence`. Raises `sequence` by one after each
+/// counted op.
 fn apply(engine: &Engine, batch: &WriteBatch, sequence: &mut SequenceNumber) -> Result<()> {
     let guard = epoch::pin();
     let mut target = Target::new(engine, &guard);
@@ -68,7 +71,7 @@ fn apply(engine: &Engine, batch: &WriteBatch, sequence: &mut SequenceNumber) -> 
     Ok(())
 }
 
-/// Applies a protected batch: each entry takes its checksum along.
+/// Applies a batch with checksums: the memtable checks and keeps the checksum of each entry.
 #[cold]
 fn apply_protected(
     engine: &Engine,
@@ -97,7 +100,7 @@ pub(crate) struct ApplyEntry<'a> {
 
 /// The memtable entry of an op; `None` for ops that are not counted.
 /// # Errors
-/// `NotSupported` names the kind of op.
+/// `NotSupported`: an op of two-phase transactions.
 pub(crate) fn entry_of<'a>(op: &BatchOp<'a>) -> Result<Option<(ColumnFamilyId, ApplyEntry<'a>)>> {
     fn entry<'a>(
         family: ColumnFamilyId,
@@ -116,14 +119,14 @@ pub(crate) fn entry_of<'a>(op: &BatchOp<'a>) -> Result<Option<(ColumnFamilyId, A
         BatchOp::BlobIndex { family, key, index } => entry(family, ValueType::BlobIndex, key, index),
         BatchOp::PutEntity { family, key, entity } => entry(family, ValueType::WideColumnEntity, key, entity),
         BatchOp::LogData(_) | BatchOp::Noop => Ok(None),
-        // No record maps the time to a sequence number. In this case RocksDB, too, stores a plain
-        // value.
+        // Esker does not record which sequence number was written at which time. Without such
+        // records RocksDB, too, stores a plain value.
         BatchOp::TimedPut { family, key, value, .. } => entry(family, ValueType::Value, key, value),
         _ => Err(Error::not_supported("two-phase transactions")),
     }
 }
 
-/// Finds memtables, and remembers the last one: most batches stay in one family.
+/// Finds the memtables of families, and remembers the last one: most batches are for one family.
 struct Target<'g> {
     engine: &'g Engine,
     guard: &'g epoch::Guard,
@@ -135,7 +138,8 @@ impl<'g> Target<'g> {
         Target { engine, guard, last: None }
     }
 
-    /// Called after an insert of this type. Returns whether the memtable is full.
+    /// Records an insert of this type: sets `deletions_sampled` if the memtable has sampled
+    /// deletions. Returns whether the memtable is full.
     #[inline]
     fn inserted(&self, mem: &MemTable, limits: MemTableLimits, value_type: ValueType) -> bool {
         if value_type.is_point_deletion() && mem.has_sampled_deletions() {
@@ -145,7 +149,7 @@ impl<'g> Target<'g> {
             || (value_type == ValueType::RangeDeletion && limits.has_too_many_range_deletions(mem))
     }
 
-    /// Whether the memtable is full now; `None` if the family is gone.
+    /// Inserts an entry. Returns whether the memtable is full now; `None` if the family is gone.
     fn insert(
         &mut self,
         family: ColumnFamilyId,
@@ -186,7 +190,7 @@ impl<'g> Target<'g> {
     }
 }
 
-/// The progress of a group's parallel insertion.
+/// Counts the unfinished parts of a group's parallel insertion, and keeps an error.
 #[derive(Debug)]
 pub(crate) struct Countdown {
     left: Mutex<(usize, Result<(), Refused>)>,
@@ -222,7 +226,7 @@ impl Countdown {
     }
 }
 
-/// A follower's own part of a group.
+/// The insertion of a follower's batch, which the follower runs itself.
 #[derive(Debug)]
 pub(crate) struct ApplyTask {
     pub(crate) memtables: Arc<dyn Memtables>,

@@ -1,17 +1,16 @@
 //! One group of writes: numbered, logged, inserted, published, acknowledged, in this order.
 //!
 //! In: leadership, the leader's own request, and a [`Sink`]: the engine, or its stand-in in a model
-//! check. Out: every batch of the group passed to the sink, the followers woken, and the leader's
-//! batch back with the result of all.
+//! check. Out: the sink has every batch of the group, the followers are woken, and the leader has
+//! its batch and the group's result.
 //!
 //! Invariants
-//!  1. `publish` comes after every batch of the group is in the memtables, those that followers
-//!     insert included.
-//!  2. A leader serves other writers only after its own group has ended, and never waits while it
-//!     serves them.
-//!  3. An error of one member fails the whole group, and no other group: the members share a record
-//!     and one publishing step. If the memtables refuse the group, its record is removed from the
-//!     log.
+//!  1. `publish` comes after every batch of the group is in the memtables, including batches that
+//!     followers insert.
+//!  2. A leader writes further groups, for other writers, only after its own group has ended. For
+//!     them it never waits for room.
+//!  3. An error of one member fails the whole group, because the members share one record and are
+//!     published together. If the memtables refuse the group, its record is removed from the log.
 
 use super::apply::{ApplyTask, Countdown, Memtables, Refused};
 use super::queue::{Follower, Leader, WriteRequest};
@@ -20,13 +19,13 @@ use esker_base::{Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use std::ops::Range;
 
-/// Size in bytes of a group whose followers insert their own batches. In smaller groups the leader
-/// inserts all batches, because waking the followers would take longer. In the simulated machine
-/// batches are small, so the bound is lower.
+/// Bytes of followers' batches from which on followers insert their own batches. Below that, the
+/// leader inserts all batches, because waking the followers would take longer. Batches of the
+/// simulated machine are small, so its bound is lower.
 const PARALLEL_APPLY_BYTES: usize = if cfg!(shuttle) { 64 } else { 16 << 10 };
 
-/// Largest number of groups that a leader writes for others before it hands over leadership. Its
-/// own caller waits meanwhile.
+/// Largest number of groups that a leader writes for others before it hands over leadership. The
+/// leader's own caller waits meanwhile.
 const ROUNDS: usize = 4;
 
 /// The log and the memtables, as the target of a group.
@@ -50,15 +49,15 @@ pub(super) trait Sink {
 
     /// Handles a batch that the memtables refused: removes the group's record from the log, and
     /// returns the error for the writers. If no memtable has an entry of the group, the next group
-    /// may have its numbers.
+    /// may get the same sequence numbers.
     fn refused(&self, refused: &Refused, own: &WriteRequest, group: &[Follower]) -> Error;
 
     /// Makes the writes of `group` and its leader, up to the end of `numbers`, visible to reads.
     fn publish(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>);
 }
 
-/// Writes for the leader and for the followers that may share its record, in a group of at most
-/// `max_bytes`.
+/// Writes the leader's batch and those of followers that may share its record, in a group of at
+/// most `max_bytes`. Then writes up to `ROUNDS` groups for other waiters.
 pub(super) fn write_group(
     sink: &impl Sink,
     leader: &Leader<'_>,
@@ -78,8 +77,8 @@ pub(super) fn write_group(
     (own.batch, result)
 }
 
-/// Writes for the first waiter in line and for writers that may share its record. Returns false if
-/// this leader cannot write for it.
+/// Writes a group for the first waiter in line. Returns false if nobody waits, or if this leader
+/// cannot write for the first waiter.
 fn serve_next(sink: &impl Sink, leader: &Leader<'_>, max_bytes: usize) -> bool {
     let Some(mut first) = leader.take_next(|request| sink.has_room_for(request)) else { return false };
     esker_base::probe!("write:led_for_others");

@@ -11,12 +11,14 @@
 //! WAL), `group` (the steps of a group), `apply` (batch to memtables), `two_phase`, `flush`.
 //!
 //! Invariants
-//!  1. Nothing is acknowledged before its WAL record is in the kernel (on the medium, with `sync`).
+//!  1. A write is acknowledged after its WAL record is in the kernel, or on the medium with `sync`.
+//!     Exceptions: `disable_wal`, and `manual_wal_flush` without `sync`.
 //!  2. A sequence number is published after all writes up to it are in the memtables, so a read
 //!     never sees half a batch.
-//!  3. A write that fails in the memtables leaves no WAL record: no reopen brings it back. If a
-//!     part of it is in memtables, writes stop until a recovery has flushed them without that part.
-//!  4. A sequence number under which an entry is in a memtable or a WAL is never allocated again.
+//!  3. If the memtables refuse a write, its WAL record is removed, so no reopen brings the write
+//!     back. If memtables hold a part of that write, writes stop until a recovery has flushed these
+//!     memtables without that part.
+//!  4. The sequence number of an entry in a memtable or a WAL is never allocated again.
 //!
 //! Source: RocksDB `db/db_impl/db_impl_write.cc`.
 
@@ -48,14 +50,14 @@ use group::{Sink, write_group};
 use queue::{Follower, Joined, WriteQueue, WriteRequest};
 use std::ops::Range;
 
-/// Writes into an open database.
+/// The write path of an open database.
 #[derive(Debug)]
 pub(crate) struct WritePath {
     engine: Arc<Engine>,
     queue: WriteQueue,
     /// A weak reference to this object, for the write buffer manager.
     myself: Weak<WritePath>,
-    /// Whether another database has requested a flush that has not begun.
+    /// Whether a flush is pending that the write buffer manager has requested for another database.
     flush_asked: AtomicBool,
 }
 
@@ -74,12 +76,12 @@ impl WritePath {
         path
     }
 
-    /// Writes `batch` and gives it back with its sequence number set.
+    /// Writes `batch` and sets its sequence number.
     /// # Errors
-    /// `InvalidArgument` (options that contradict each other, an unknown family) · `Incomplete`
-    /// (`no_slowdown`) · `ShutdownInProgress` · the background error in force · `IoError` (the WAL
-    /// could not be written: a reopen may or may not show the write, and further writes fail until
-    /// `resume()` or a reopen).
+    /// `InvalidArgument`: options that contradict each other, or an unknown family · `Incomplete`:
+    /// the write would wait, and has `no_slowdown` · `ShutdownInProgress` · the background error in
+    /// force · `IoError`: the WAL could not be written. After an `IoError` a reopen may or may not
+    /// show the write, and further writes fail until `resume()` or a reopen.
     pub(crate) fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
         let _watch = self.engine.time(Histogram::DbWrite);
         check_options(options, &self.engine.options)?;
@@ -95,7 +97,8 @@ impl WritePath {
         self.join(request, batch)
     }
 
-    /// Writes `batch` alone if `validate` returns `Ok`. `validate` runs as the leader.
+    /// Writes `batch`, in a group of its own, if `validate` returns `Ok`. The caller is the leader
+    /// while `validate` runs.
     /// # Errors
     /// The error of `validate` · errors of [`WritePath::write`].
     pub(crate) fn write_if(
@@ -128,8 +131,8 @@ impl WritePath {
         result
     }
 
-    /// Makes all earlier writes durable, even without room for more. Joins the sync of a group that
-    /// is about to write.
+    /// Syncs the WAL, so that all earlier writes are durable. Works also while writes are stalled.
+    /// Another leader may do the sync with its group.
     /// # Errors
     /// `ShutdownInProgress` · the background error in force · `IoError`: the durable part of the
     /// WAL is unknown, and writes fail until `resume()` or a reopen.
@@ -142,7 +145,8 @@ impl WritePath {
         }
     }
 
-    /// Writes a request, by this thread or another leader, and returns its batch.
+    /// Writes a request as the leader, or lets another leader write it. Stores the request's batch
+    /// in `batch`.
     fn join(&self, request: WriteRequest, batch: &mut WriteBatch) -> Result<()> {
         let (own_batch, result) = match self.queue.join(request) {
             Joined::Done(own_batch, result) => (own_batch, result),
@@ -152,20 +156,21 @@ impl WritePath {
         result
     }
 
-    /// Waits for the lead and keeps it: nothing is written while the result lives.
+    /// Waits for leadership. No other thread writes while the returned leader lives.
     pub(crate) fn lead_alone(&self) -> Leader<'_> {
         self.queue.lead_alone()
     }
 
-    /// [`lead_alone`](Self::lead_alone) for work that needs no room and may make some. It does not
-    /// wait for a stalled leader: that leader's write comes later.
+    /// [`lead_alone`](Self::lead_alone) for work that needs no room and may make room. A stalled
+    /// leader lends its leadership and writes later.
     pub(crate) fn lead_alone_urgently(&self) -> Leader<'_> {
         self.queue.lead_alone_urgently(|| self.wake_leader())
     }
 
     /// Wakes a stalled leader, which then checks whether an urgent waiter needs leadership.
     fn wake_leader(&self) {
-        // Under the state lock: the leader checks the queue before it releases that lock to sleep.
+        // The leader holds the state lock from its check of the queue until it sleeps. Under this
+        // lock no notification gets lost.
         let state = self.engine.state.lock();
         self.engine.state_changed.notify_all();
         drop(state);
@@ -176,7 +181,7 @@ impl WritePath {
             return (own.batch, Err(e));
         }
         let limit = if own.urgent && !self.has_room() {
-            0 // requests behind this one need room
+            0 // no followers: they need room
         } else {
             usize::try_from(self.engine.options.max_write_batch_group_size_bytes).unwrap_or(usize::MAX)
         };
@@ -206,8 +211,8 @@ impl WritePath {
         }
     }
 
-    /// One record for the whole group, as RocksDB writes it: a header with the first sequence and
-    /// the total count, then the bodies of all batches.
+    /// Appends one record for the whole group, in RocksDB's form: a header with the first sequence
+    /// number and the number of operations, then the operations of all batches.
     fn append_to_wal(
         &self,
         own: &WriteRequest,
@@ -216,8 +221,8 @@ impl WritePath {
         next: SequenceNumber,
     ) -> Result<()> {
         let batches = || std::iter::once(&own.batch).chain(group.iter().map(|f| &f.request.batch));
-        // Checks the batches first: bytes that changed in memory must not get a valid checksum in
-        // the WAL.
+        // Checksums of batches are checked first: bytes that changed in memory must not get a valid
+        // checksum in the WAL.
         if batches().any(WriteBatch::is_protected) {
             let unchanged = batches().try_for_each(WriteBatch::verify_checksum);
             unchanged.map_err(|e| self.stop_writes(&e, ErrorReason::MemTable))?;
@@ -247,8 +252,8 @@ impl WritePath {
         result.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
     }
 
-    /// Gives a group's batches to the trace, before any read sees them. The operations of prepared
-    /// transactions come with their commits.
+    /// Adds a group's batches to the open traces, before any read sees the batches. The operations
+    /// of a prepared transaction are added at its commit.
     #[cold]
     fn trace(&self, own: &WriteRequest, group: &[Follower]) {
         let applied = std::iter::once(own).chain(group.iter().map(|f| &f.request));
@@ -257,7 +262,8 @@ impl WritePath {
         }
     }
 
-    /// Removes the group's record from the WAL, and its prepared sections from the list.
+    /// Removes the group's record from the WAL, and the group's prepared sections from the list of
+    /// prepared sections.
     fn take_back(&self, own: &WriteRequest, group: &[Follower]) -> Result<()> {
         if own.disable_wal {
             return Ok(());
@@ -325,7 +331,8 @@ impl Sink for WritePath {
         }
         let is_damage = refused.error.kind() == ErrorKind::Corruption;
         if taken_back.is_ok() && refused.is_clean && !is_damage {
-            // Frees the numbers again: recovery of recycled WALs needs numbers without gaps.
+            // The next group gets these numbers: recovery of recycled WALs needs numbers without
+            // gaps.
             let before = own.batch.sequence().0 - 1;
             self.engine.allocated_sequence.store(before, Ordering::Relaxed);
             return refused.error.clone();
@@ -346,7 +353,7 @@ impl Sink for WritePath {
     }
 }
 
-/// Adds checksums to the batch, if the options request them and it has none.
+/// Adds checksums to the batch, if the options request checksums and the batch has none.
 fn protect(options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
     if options.protection_bytes_per_key == 0 {
         Ok(())
@@ -357,8 +364,8 @@ fn protect(options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
 
 fn check_options(options: &WriteOptions, db_options: &DbOptions) -> Result<()> {
     if options.disable_wal && db_options.recycle_log_file_num > 0 {
-        // Recovery distinguishes new records of a recycled WAL from old ones by sequence numbers
-        // without gaps.
+        // In a recycled WAL, recovery takes a gap in the sequence numbers for the begin of old
+        // records. Writes without a WAL would leave such gaps.
         return Err(Error::invalid_argument(
             "WriteOptions: disable_wal is not supported if recycle_log_file_num > 0",
         ));

@@ -1,7 +1,7 @@
 //! Backward moves of the user's cursor.
 //!
 //! A key's versions come oldest first, so each visible version replaces the result of the older
-//! ones. For a key with many versions the cursor seeks to the newest visible version instead.
+//! versions. For a key with many versions the cursor seeks to the newest visible version instead.
 
 use super::value::{NEWEST_FIRST, OLDEST_FIRST, value_part};
 use super::{DbIter, DbIterOptions, Value, set};
@@ -18,17 +18,18 @@ enum Found {
     Value,
     /// The value of the entry that the inner cursor has just left, in `self.left`.
     Left,
-    /// In `buffer`, as stored: a blob index or an entity. Only the last version found is fetched.
+    /// A blob index or an entity, in `buffer` as stored. Only the newest version found is fetched.
     Stored(ValueType),
 }
 
 impl<I: ScanIterator> DbIter<I> {
-    /// Moves the inner cursor from the current entry to the last entry before the current key.
+    /// Moves the inner cursor from the current entry to the entry before all entries of the current
+    /// key.
     pub(super) fn turn_backward(&mut self) {
         self.forward = false;
         self.ahead = None;
         if !self.merged {
-            // Mostly the newest version is the current one, and one step suffices.
+            // Mostly the cursor is at the newest version of the key, and one step suffices.
             for _ in 0..=self.options.max_sequential_skip_in_iterations {
                 self.iter.prev();
                 if !self.iter.valid() || !self.is_current(self.iter.key()) {
@@ -36,18 +37,18 @@ impl<I: ScanIterator> DbIter<I> {
                 }
             }
         }
-        // The following search reports the error.
+        // The search that follows reports an error of the inner cursor.
         _ = self.seek_before_current();
     }
 
-    /// Whether this internal key is one of the current user key.
+    /// Whether this internal key belongs to the current user key.
     pub(super) fn is_current(&self, internal_key: &[u8]) -> bool {
         self.icmp.same_user_key(key::user_key(internal_key), &self.key)
     }
 
     /// Moves before all entries of the current key.
     /// # Errors
-    /// The inner cursor's error, reported at once, as by every backward step.
+    /// The error of the inner cursor.
     fn seek_before_current(&mut self) -> Result<()> {
         self.aim(SequenceNumber::MAX, ValueType::SEEK);
         self.iter.seek_for_prev(&self.target);
@@ -56,7 +57,7 @@ impl<I: ScanIterator> DbIter<I> {
 
     /// Moves backward to the last visible key, from the inner cursor's position.
     pub(super) fn find_prev(&mut self) {
-        // The key from which this call started: see `deleted_runs`, invariant 2.
+        // `run_end` gets the key from which this call started: see `deleted_runs`, invariant 2.
         std::mem::swap(&mut self.key, &mut self.deleted_run.run_end);
         self.look_backward();
         if self.deleted_run.keys >= self.deleted_run.min_keys {
@@ -98,8 +99,8 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// The inner cursor's entry, with its user key in `ahead_key`; `None` at the end, and on an
-    /// error.
+    /// The sequence number and type of the inner cursor's entry. Copies the entry's user key to
+    /// `ahead_key`. `None` at the end and on an error.
     #[inline]
     fn look_ahead(&mut self) -> Option<(SequenceNumber, ValueType)> {
         if let Some(ahead) = self.ahead.take() {
@@ -120,8 +121,8 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// Moves from the oldest version of `key`, whose sequence and type are given, to before the
-    /// newest, and collects the visible result.
+    /// Moves from the oldest version of `key` to before the newest version, and collects the
+    /// visible result. `sequence` and `value_type` are those of the oldest version.
     #[inline]
     fn walk_versions_backward(
         &mut self,
@@ -163,7 +164,7 @@ impl<I: ScanIterator> DbIter<I> {
                 break;
             };
             if !self.icmp.same_user_key(key::user_key(before), &self.key) {
-                // If the key cannot be parsed, the next step reports it.
+                // If the key cannot be parsed, the next step reports the error.
                 if let Ok(entry) = ParsedInternalKey::parse(before) {
                     set(&mut self.ahead_key, entry.user_key);
                     self.ahead = Some((entry.sequence, entry.value_type));
@@ -183,7 +184,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.merge_remembered(found)
     }
 
-    /// Replaces the result of the older versions by a newer version.
+    /// Updates the result of the older versions with the next newer version.
     fn remember(&mut self, found: Found, value_type: ValueType) -> Result<Found> {
         if value_type == ValueType::Merge {
             self.operands.push(self.iter.value());
@@ -224,8 +225,8 @@ impl<I: ScanIterator> DbIter<I> {
         Ok(Found::Value)
     }
 
-    /// For a key with many versions: seeks to the newest visible version, and then to before the
-    /// key.
+    /// Finds the result for a key with many versions: seeks to its newest visible version, and
+    /// reads from there. Then moves to before the key.
     #[cold]
     fn find_from_newest(&mut self) -> Result<Found> {
         self.aim(self.options.sequence, ValueType::SEEK);
