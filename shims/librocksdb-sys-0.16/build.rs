@@ -1,4 +1,4 @@
-//! Writes the declarations that bindgen makes of RocksDB 8.10's `c.h`.
+//! Writes Rust declarations of RocksDB 8.10's `c.h`, in bindgen's form.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

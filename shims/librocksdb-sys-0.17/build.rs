@@ -1,4 +1,4 @@
-//! Writes the declarations that bindgen makes of RocksDB 10.4's `c.h`.
+//! Writes Rust declarations of RocksDB 10.4's `c.h`, in bindgen's form.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

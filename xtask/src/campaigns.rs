@@ -1,7 +1,7 @@
-//! The long campaigns of `esker-stress`, and its threads under sanitizers.
+//! The long campaigns of `esker-stress`, and its campaign `threads` under sanitizers.
 //!
-//! The sanitizers need unstable flags; `RUSTC_BOOTSTRAP` lets a stable compiler take them. They
-//! also need `--target`, so that build scripts and procedural macros are built without them.
+//! The sanitizers need unstable flags. `RUSTC_BOOTSTRAP` lets a stable compiler accept these. With
+//! `--target`, build scripts and procedural macros are built without sanitizers.
 
 use crate::commands::{self, Outcome, run};
 use std::path::Path;
@@ -19,20 +19,20 @@ pub(crate) fn metamorphic(root: &Path, minutes: u32) -> Outcome {
 }
 
 /// Crashes a simulated machine for `minutes`. Its threads, clock and disk all follow one seed. Half
-/// of the time goes to short lives, half to long histories.
+/// of the time goes to short runs, half to long histories.
 pub(crate) fn sim(root: &Path, minutes: u32) -> Outcome {
     let half = (minutes * 30).to_string();
     simulated(root, &["sim", "--cycles", "100000000", "--seconds", &half])?;
     simulated(root, &["histories", "--histories", "100000000", "--seconds", &half])
 }
 
-/// Runs the integration tests of a package whose names contain `name`, with `rounds` rounds each.
+/// Runs the integration tests of `package` whose names contain `name`, with `rounds` rounds each.
 fn named_tests(root: &Path, package: &str, name: &str, rounds: &str) -> Outcome {
     let cargo = ["test", "--profile", "stress", "-p", package, "--test", "it", "--", "--nocapture", name];
     run(root, &[("ROUNDS", rounds)], "cargo", &cargo)
 }
 
-/// A campaign in the simulated machine.
+/// Runs a campaign in the simulated machine.
 fn simulated(root: &Path, campaign: &[&str]) -> Outcome {
     let env = [("RUSTFLAGS", "--cfg shuttle"), ("CARGO_TARGET_DIR", "target/shuttle")];
     let cargo = ["run", "--profile", "stress", "-p", "esker-stress", "--"];
@@ -44,9 +44,9 @@ pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["threads", "--seconds", &seconds(minutes)])
 }
 
-/// Runs three campaigns of scans: beside writers against a model with sequence numbers, random
-/// histories with one thread, and beside RocksDB. Then runs the first campaign in the simulated
-/// machine.
+/// Runs three campaigns of scans. The first compares scans beside writers with a model that knows
+/// sequence numbers. The second runs random histories in one thread. The third compares Esker with
+/// RocksDB. Then runs the first campaign in the simulated machine.
 pub(crate) fn scans(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["scan-threads", "--seconds", &seconds(minutes)])?;
     named_tests(root, "esker", "scan_histories", "2000")?;
@@ -55,7 +55,8 @@ pub(crate) fn scans(root: &Path, minutes: u32) -> Outcome {
 }
 
 /// Compares twenty million lock requests with the reference, three times: in one thread, in real
-/// threads, and in threads that a scheduler orders. Then runs everything at once for `minutes`.
+/// threads, and in threads that a scheduler orders. Then runs a test of all operations at once for
+/// `minutes`.
 pub(crate) fn locks(root: &Path, minutes: u32) -> Outcome {
     let cargo = ["test", "--profile", "stress", "-p", "esker-lock"];
     let agrees = |filter| [&cargo[..], &["--lib", "--", "--nocapture", filter]].concat();
@@ -68,8 +69,8 @@ pub(crate) fn locks(root: &Path, minutes: u32) -> Outcome {
     run(root, &[("SECONDS", &seconds(minutes)), ("THREADS", "100")], "cargo", &soak)
 }
 
-/// Crashes on a simulated disk, fails every file operation once, and kills processes on the real
-/// disk.
+/// Runs the campaigns of crashes on a simulated disk, of failing file operations, and of killed
+/// processes on the real disk.
 pub(crate) fn durability(root: &Path) -> Outcome {
     stress(root, &["crash", "--points", "10000"])?;
     stress(root, &["faults"])?;
@@ -83,12 +84,13 @@ pub(crate) fn durability(root: &Path) -> Outcome {
 }
 
 /// Runs real processes under limits, on full disks, in directories that are moved and replaced, and
-/// beside other openers. Each circumstance occurs twenty times. Run as root, it leaves none out.
+/// beside other openers. Each circumstance occurs twenty times. If root runs the campaign, no
+/// circumstance is left out.
 pub(crate) fn hostile(root: &Path) -> Outcome {
     stress(root, &["hostile", "--trials", "360"])
 }
 
-/// Runs the integration tests that are too large for every run.
+/// Runs ignored integration tests, which are too large for every test run.
 fn ignored_tests(root: &Path, package: &str, filter: &str) -> Outcome {
     let test = ["test", "--profile", "stress", "-p", package, "--test", "it", "--", "--ignored", filter];
     run(root, &[], "cargo", &test)
@@ -104,9 +106,9 @@ pub(crate) fn growth(root: &Path) -> Outcome {
     run(root, &[], "cargo", &[&growth[..], &["--instructions"]].concat())
 }
 
-/// Mixes options and runs long chains between Esker and RocksDB, which `.ci/fetch-peers` fetches.
-/// Then damages every golden database: each byte flipped, blocks zeroed, files cut off, missing and
-/// exchanged. One case in ten is repaired.
+/// Lets Esker and RocksDB take turns on the same databases, with mixed options and in long chains.
+/// `.ci/fetch-peers` fetches RocksDB. Then damages every golden database: each byte flipped, blocks
+/// zeroed, files cut off, missing and exchanged. One case in ten is repaired.
 pub(crate) fn compat(root: &Path) -> Outcome {
     let build = ["build", "--profile", "stress", "-p", "esker-peer", "--bins"];
     run(root, &[], "cargo", &build)?;
@@ -158,14 +160,15 @@ pub(crate) fn slice(root: &Path) -> Outcome {
     commands::check_models(root)
 }
 
-/// The threads campaign under AddressSanitizer (with LeakSanitizer) and under ThreadSanitizer.
+/// Runs the campaign `threads` under AddressSanitizer (with LeakSanitizer) and under
+/// ThreadSanitizer.
 pub(crate) fn sanitizers(root: &Path, minutes: u32) -> Outcome {
     address(root, minutes)?;
     thread(root, minutes)
 }
 
-/// AddressSanitizer. Also runs the block cache's tests: twenty threads on caches so small that a
-/// released value is freed at once.
+/// Runs the campaign under AddressSanitizer. Also runs the tests of the block cache, in which a
+/// released value is freed at once, because caches are small.
 fn address(root: &Path, minutes: u32) -> Outcome {
     let flags = "-Zsanitizer=address --cfg esker_asan";
     let build =
@@ -174,8 +177,9 @@ fn address(root: &Path, minutes: u32) -> Outcome {
     sanitized(root, "address", flags, &[], minutes)
 }
 
-/// ThreadSanitizer. It does not see fences, so `esker_tsan` replaces them. The ABI flag is needed
-/// because the standard library is not instrumented.
+/// Runs the campaign under ThreadSanitizer. ThreadSanitizer does not know fences, so `--cfg
+/// esker_tsan` replaces them. The ABI flag is needed because the standard library is not
+/// instrumented.
 fn thread(root: &Path, minutes: u32) -> Outcome {
     let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg esker_tsan";
     let suppressions = root.join("crates/stress/tsan-suppressions.txt");

@@ -29,7 +29,7 @@ fn cargo(root: &Path, args: &[&str]) -> Outcome {
     run(root, &[], "cargo", args)
 }
 
-/// Runs format, tidy, clippy and tests, for changed packages or for `all`.
+/// Runs format, tidy, clippy and tests: for changed packages, or for all packages with `all`.
 pub(crate) fn check(root: &Path, all: bool) -> Outcome {
     cargo(root, &["fmt", "--check"])?;
     tidy::run(root)?;
@@ -120,8 +120,8 @@ pub(crate) fn compare(root: &Path, flags: &[&str]) -> Outcome {
     cargo(root, &[&cargo_args, flags].concat())
 }
 
-/// Runs lock-free and waiting code in all interleavings that loom distinguishes, or, with shuttle,
-/// in many random ones.
+/// Runs the tests of lock-free and blocking code: with loom in all interleavings that loom
+/// distinguishes, with shuttle in many random interleavings.
 pub(crate) fn models(root: &Path) -> Outcome {
     for model in modelled(root)? {
         let which: &[&str] = match model.tool {
@@ -142,7 +142,7 @@ pub(crate) fn check_models(root: &Path) -> Outcome {
     Ok(())
 }
 
-/// A package with tests for loom or shuttle, and its build for them.
+/// A package with tests for loom or shuttle, and the settings of their build.
 struct Modelled {
     package: String,
     tool: &'static str,
@@ -160,7 +160,7 @@ fn modelled(root: &Path) -> Result<Vec<Modelled>, String> {
     let of = |tool, prefix| {
         let model = move |dir: String| {
             let (flags, target) = match (tool, dir.as_str()) {
-                // The tests of epochs themselves need crossbeam's epochs built for loom too.
+                // The tests of epochs need crossbeam's epochs, built for loom.
                 ("loom", "base") => ("--cfg loom --cfg crossbeam_loom", "target/loom-epochs"),
                 ("loom", _) => ("--cfg loom", "target/loom"),
                 _ => ("--cfg shuttle", "target/shuttle"),
@@ -172,7 +172,8 @@ fn modelled(root: &Path) -> Result<Vec<Modelled>, String> {
     Ok(of("loom", "loom_")?.chain(of("shuttle", "shuttle_")?).collect())
 }
 
-/// Runs the engine's tests on each kind of block cache, with little room, and above a tier.
+/// Runs the engine's tests on each kind of block cache, on a small cache, and on a small cache
+/// above a tier.
 pub(crate) fn caches(root: &Path) -> Outcome {
     const CACHES: [&str; 5] = [
         "{id=lru_cache;capacity=32M}",
@@ -196,8 +197,8 @@ pub(crate) fn caches(root: &Path) -> Outcome {
 /// A part of the long run.
 struct Step {
     name: &'static str,
-    /// Its share of the remaining time, relative to the shares of others. 0: it runs as long as it
-    /// needs.
+    /// The part's share of the remaining time, relative to the shares of later parts. 0 means that
+    /// the part runs as long as it needs.
     share: u32,
     run: fn(&Path, u32) -> Outcome,
 }
@@ -255,8 +256,7 @@ fn many_seeds(root: &Path) -> Outcome {
     run(root, &many, "cargo", &["test", "--profile", "stress", "--workspace", "--", "--include-ignored"])
 }
 
-/// Directories below `crates` with a test whose name starts with `prefix`, which marks a checker's
-/// tests.
+/// Directories below `crates` that have a test for a model checker: its name starts with `prefix`.
 fn packages_with_tests_named(root: &Path, prefix: &str) -> Result<BTreeSet<String>, String> {
     let (files, test) = (tidy::sources(root)?, format!("fn {prefix}"));
     let with_tests = files.iter().filter(|f| f.text.contains("#[test]") && f.text.contains(&test));
@@ -265,8 +265,8 @@ fn packages_with_tests_named(root: &Path, prefix: &str) -> Result<BTreeSet<Strin
         .collect())
 }
 
-/// Runs every fuzz target, all together for `minutes`. The sanitizer needs unstable flags, which
-/// `RUSTC_BOOTSTRAP` lets a stable compiler take.
+/// Runs every fuzz target, all together for `minutes`. The sanitizer needs unstable flags.
+/// `RUSTC_BOOTSTRAP` lets a stable compiler accept these.
 fn fuzz(root: &Path, minutes: u32) -> Outcome {
     let targets = tidy::fuzz_targets(root)?;
     let each = (u64::from(minutes) * 60 / targets.len().max(1) as u64).max(60);

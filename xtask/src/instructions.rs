@@ -1,9 +1,9 @@
-//! A guard that needs no clock: compares instructions per operation with the record in the tree.
+//! Compares instructions per operation with the record in the tree: a guard that needs no clock.
 //!
 //! In: the output of `cargo bench -p esker-bench --bench instructions`, and
 //! `crates/bench/instructions.txt`. Out: a table; failure if a scenario takes over 3% more than
-//! recorded. A commit that raises a count on purpose records it, with the reason. A lower count is
-//! recorded when convenient, so that it stays.
+//! recorded. A commit that raises a count on purpose records the new count and says why. Lower
+//! counts are recorded from time to time, so that they cannot rise again.
 
 use crate::commands::{Outcome, run};
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ fn count(root: &Path) -> Result<Counts, String> {
     if output.status.success() { parse(&printed) } else { Err(format!("the scenarios failed:\n{printed}")) }
 }
 
-/// Facts besides the code on which the counts depend.
+/// The head of the record: the versions of tools on which the counts depend.
 fn head(root: &Path) -> Result<String, String> {
     let version = |program: &str| {
         let output = Command::new(program).arg("--version").current_dir(root).output();
@@ -86,7 +86,7 @@ fn parse(text: &str) -> Result<Counts, String> {
         .collect()
 }
 
-/// A table of all scenarios, and a sentence for each that fails.
+/// A table of all scenarios, and a sentence for each failed scenario.
 fn compare(recorded: &Counts, counted: &Counts) -> (String, Vec<String>) {
     let (mut table, mut failures) = (String::new(), Vec::new());
     for (name, &now) in counted {

@@ -1,7 +1,7 @@
 //! `cargo xtask check|test|long|compare|instructions|guide|tidy`: the daily commands.
 //!
-//! In: a command and its flags. Out: the output of the tools it runs; exit code 1 if one of them
-//! failed.
+//! In: a command and its flags. Out: the output of the tools that the command runs; exit code 1 if
+//! a tool failed.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,

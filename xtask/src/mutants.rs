@@ -1,10 +1,11 @@
 //! Mutants: checks that each campaign finds the bugs that it must find.
 //!
-//! In: `crates/stress/mutants/*.mutant`. Each is a bug, as changes of the source, and the campaign
-//! that must find it. Out: a table of the time until each was found, and an error if one was not.
-//! All mutants are inserted at once into a copy of the tree. An environment variable picks one by
-//! its name, so that one build serves all. Campaigns in the simulated machine (`sim…`), and the
-//! models of each package, have builds of their own. Nothing here touches the tree itself.
+//! In: `crates/stress/mutants/*.mutant`. Each file has a bug, as changes of the source, and names
+//! the campaign that must find the bug. Out: a table with the time until each bug was found; an
+//! error if a bug was not found. All bugs are inserted at once into a copy of the tree. An
+//! environment variable enables one bug by its name, so one build serves all bugs. Campaigns in the
+//! simulated machine (`sim…`), and the models of each package, have builds of their own. The tree
+//! itself is not changed.
 //!
 //! ```text
 //! the bug in one sentence
@@ -24,10 +25,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const DIRECTORY: &str = "crates/stress/mutants";
-/// The variable that names the bug.
+/// The environment variable that names the bug.
 const VARIABLE: &str = "ESKER_MUTANT";
-/// Duration of a campaign without a bug. It must pass, which shows that the campaign finds the bug
-/// and nothing else.
+/// Duration of a campaign without a bug. This run must pass; so a failure with a bug is due to the
+/// bug.
 const CONTROL: Duration = Duration::from_secs(30);
 
 /// The module of `base` from which mutated code reads the chosen bug.
@@ -58,8 +59,7 @@ enum End {
     Passed(Duration),
 }
 
-/// Inserts each of the bugs called `names` (all, if none is named) and runs its campaign for at
-/// most `minutes`.
+/// Runs the campaign of each bug in `names` for at most `minutes`. Without names, takes all bugs.
 pub(crate) fn run_all(root: &Path, names: &[&str], minutes: u64) -> Outcome {
     let mutants = read_all(root)?;
     let unknown = names.iter().find(|name| mutants.iter().all(|p| p.name != **name));
@@ -153,7 +153,7 @@ impl Machine {
         }
     }
 
-    /// Target directory and flags of its build.
+    /// Target directory and flags of this kind of build.
     fn env(&self, root: &Path) -> [(&'static str, String); 2] {
         let (name, flags) = match self {
             Machine::Real => ("build", ""),
@@ -174,7 +174,7 @@ impl Machine {
         run(&place(root, "tree"), &env, "cargo", cargo)
     }
 
-    /// The command that runs the campaign, once it is built.
+    /// The command that runs the built campaign.
     fn command(&self, root: &Path, campaign: &[String]) -> Command {
         let env = self.env(root);
         match self {
@@ -229,7 +229,7 @@ fn sources(root: &Path) -> Result<Vec<(String, String)>, String> {
     Ok(found)
 }
 
-/// Checks that every bug can still be inserted: its old text is in its file.
+/// Checks that every bug can still be inserted: its file has the old text once.
 pub(crate) fn check(root: &Path) -> Outcome {
     let mutants = read_all(root)?;
     let sources = sources(root)?;
@@ -241,7 +241,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     }
 }
 
-/// A file with all its bugs inserted.
+/// The text of a file with all its bugs inserted.
 fn mutated(name: &str, text: String, mutants: &[Mutant]) -> Result<String, String> {
     let mut text = text;
     let module = if name.starts_with("crates/base/") { "crate" } else { "esker_base" };

@@ -1,8 +1,8 @@
 //! Runs one engine: fresh directories, timed steps.
 //!
 //! Invariants
-//!  1. A fresh database has a directory of its own, which was empty.
-//!  2. A step starts after the background work of the step before.
+//!  1. Each fresh database gets a new, empty directory.
+//!  2. A step starts after the background work of the previous step has ended.
 
 use crate::engine::{Durability, RivalEngine, RivalResult, RivalSettings};
 use crate::keys::{Digest, KEY_BYTES, RivalValues, VALUE_BYTES, key};
@@ -12,10 +12,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The sizes of a run. Suites derive their own sizes from them.
+/// The sizes of a run. Each suite derives its own sizes from these.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct BenchPlan {
-    /// Keys of the core set; other sets scale with it.
+    /// Number of keys of the core set; other sets scale with this number.
     pub(crate) num: u64,
     /// Whether sets also run their additional steps, with other numbers of threads.
     pub(crate) full: bool,
@@ -28,15 +28,15 @@ pub(crate) struct BenchPlan {
 /// A step, as the table shows it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct StepInfo {
-    /// Its name on the command line: `suite/step`.
+    /// The step's name on the command line: `suite/step`.
     pub(crate) name: String,
-    /// Its description for people.
+    /// The description for people.
     pub(crate) title: String,
     /// The unit of an operation: `put`, `key`, `row`.
     pub(crate) unit: String,
     /// The cost that no engine can avoid: bytes, cache misses, system calls.
     pub(crate) limit: String,
-    /// Whether its rate includes the background work after it.
+    /// Whether the rate includes the background work after the step.
     pub(crate) counts_settling: bool,
 }
 
@@ -71,7 +71,7 @@ impl<E: RivalEngine> Bench<E> {
         self.root.join(format!("{}", self.databases))
     }
 
-    /// Closes and deletes the database, and opens an empty one.
+    /// Closes and deletes the database, and opens an empty database.
     pub(crate) fn fresh(&mut self, settings: &RivalSettings) -> RivalResult<()> {
         self.close()?;
         self.databases += 1;
@@ -137,13 +137,13 @@ impl<E: RivalEngine> Bench<E> {
     }
 }
 
-/// A sample of `puts` puts of the usual size.
+/// A sample of `done` puts of the usual size, out of `count`.
 pub(crate) fn puts(done: u64, count: u64) -> Sample {
     let user_bytes = done * (KEY_BYTES + VALUE_BYTES) as u64;
     Sample { operations: done, user_bytes, cut: done < count, ..Sample::default() }
 }
 
-/// A sample of reads.
+/// A sample of `done` reads, out of `count`.
 pub(crate) fn reads(done: u64, count: u64, digest: u64) -> Sample {
     Sample { operations: done, cut: done < count, digest, ..Sample::default() }
 }
@@ -169,7 +169,7 @@ pub(crate) fn unhurried() -> Deadline {
 /// Pairs in one batch of a preparation.
 const LOAD_BATCH: usize = 500;
 
-/// Puts the keys that `number` gives in batches, as a preparation.
+/// Puts the keys `number(0)`, `number(1)`… in batches, as a preparation.
 pub(crate) fn load<E: RivalEngine>(
     db: &E,
     count: u64,
@@ -180,7 +180,7 @@ pub(crate) fn load<E: RivalEngine>(
     load_behind(db, 0..count, seed, value_bytes, number)
 }
 
-/// [`load`] for a part of the keys. The values continue the stream of the previous part.
+/// [`load`] for a part of the keys. The values continue those of the previous part.
 pub(crate) fn load_behind<E: RivalEngine>(
     db: &E,
     part: Range<u64>,
@@ -225,14 +225,14 @@ pub(crate) fn read_in_threads<E: RivalEngine>(
     Ok(Sample { seconds, ..sum(&done, share * threads) })
 }
 
-/// One sample of the counts and digests of several reading threads.
+/// The sample of several reading threads, from the count and digest of each.
 pub(crate) fn sum(done: &[(u64, u64)], count: u64) -> Sample {
     let digest = done.iter().fold(0u64, |sum, (_, digest)| sum.wrapping_add(*digest));
     reads(done.iter().map(|(count, _)| count).sum(), count, digest)
 }
 
-/// Runs `work` in `threads` threads, each with its number. Returns the seconds from the first start
-/// to the last end, and the results.
+/// Runs `work` in `threads` threads. `work` gets the thread's number. Returns the seconds from the
+/// first start to the last end, and the results.
 pub(crate) fn in_threads<T: Send>(
     threads: u64,
     work: impl Fn(u64) -> RivalResult<T> + Sync,
@@ -244,8 +244,8 @@ pub(crate) fn in_threads<T: Send>(
         let spawn = |number| {
             scope.spawn(move || {
                 barrier.wait();
-                // Each thread reads the clock itself: on a busy machine another thread could read
-                // it much later.
+                // Each thread reads the clock itself: on a busy machine another thread could do so
+                // much later.
                 let start = Instant::now();
                 let result = work(number);
                 (start, Instant::now(), result)

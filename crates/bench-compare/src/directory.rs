@@ -1,7 +1,7 @@
 //! The directory for the databases of a run, on a disk with enough space.
 //!
 //! Invariants
-//!  1. Only files in a directory with the mark are deleted.
+//!  1. A run deletes only files in a directory that has the mark.
 //!  2. A run removes its directory and the mark at its end.
 
 use crate::engine::RivalResult;
@@ -13,8 +13,8 @@ const MARK: &str = "ESKER-COMPARE";
 /// Prefix of the names of default directories; the process id follows.
 const PREFIX: &str = "esker-compare-";
 
-/// Removes directories that killed processes left. A directory that it cannot remove belongs to
-/// another user.
+/// Removes the default directories of killed runs. Ignores directories that cannot be removed,
+/// because they belong to another user.
 fn remove_orphans(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -27,16 +27,17 @@ fn remove_orphans(parent: &Path) {
     }
 }
 
-/// A directory for one run; dropping it removes the directory.
+/// A directory for one run. A drop of this value removes the directory.
 #[derive(Debug)]
 pub(crate) struct WorkDirectory {
     path: PathBuf,
 }
 
 impl WorkDirectory {
-    /// Returns the requested directory, or makes one.
+    /// Empties the directory `wanted`, or makes a default directory, and marks it.
     /// # Errors
-    /// The directory has foreign files or cannot be made; the disk has less than `needed_bytes`.
+    /// The directory has files of others or cannot be made · fewer than `needed_bytes` are free on
+    /// the disk.
     pub(crate) fn take(wanted: Option<&Path>, needed_bytes: u64) -> RivalResult<WorkDirectory> {
         let path = match wanted {
             Some(path) => path.to_owned(),
@@ -93,7 +94,7 @@ impl Drop for WorkDirectory {
     }
 }
 
-/// The directory of shared memory if it exists, or else the temporary one.
+/// The directory of shared memory if it exists; otherwise the temporary directory.
 fn default_parent() -> PathBuf {
     let shared = Path::new("/dev/shm");
     if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() }

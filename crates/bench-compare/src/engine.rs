@@ -5,10 +5,9 @@
 //!
 //! Invariants
 //!  1. A workload sees only this trait, so every engine does the same operations in the same order.
-//!  2. The workloads are compiled once for each engine: no virtual call is between a workload and
-//!     an engine.
-//!  3. An engine lends values to a closure if it can. It copies them only if its interface has no
-//!     other way.
+//!  2. The workloads are compiled once for each engine, so no call of an engine is virtual.
+//!  3. An engine lends values to a closure, without a copy. It copies values only if its interface
+//!     has no other way.
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -19,13 +18,13 @@ pub(crate) type RivalResult<T> = std::result::Result<T, String>;
 /// The settings for every engine; an engine ignores settings that it does not have.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct RivalSettings {
-    /// Bytes of a memtable. Level sizes scale with it, in the proportion of RocksDB's defaults.
+    /// Bytes of a memtable. The sizes of levels are in proportion to it, as in RocksDB's defaults.
     pub(crate) write_buffer_bytes: usize,
     /// Bytes of the block or page cache.
     pub(crate) cache_bytes: usize,
     /// Bits per key of Bloom filters.
     pub(crate) bloom_bits: f64,
-    /// Most bytes that are stored. LMDB reserves this much address space.
+    /// Upper limit of the stored bytes. LMDB reserves this much address space.
     pub(crate) map_bytes: usize,
 }
 
@@ -41,7 +40,7 @@ pub(crate) enum Durability {
     Sync,
 }
 
-/// The start of a scan, which implies its direction.
+/// The start and the direction of a scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum From<'a> {
     /// At the first pair, forward.
@@ -52,7 +51,7 @@ pub(crate) enum From<'a> {
     Last,
 }
 
-/// The abilities of an engine; it skips workloads that need more.
+/// The abilities of an engine. A workload that needs another ability is skipped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Abilities {
     /// Whether writes can skip the log.
@@ -69,7 +68,7 @@ pub(crate) struct Abilities {
     pub(crate) disk: bool,
 }
 
-/// A cursor over one state of an engine.
+/// A cursor over the pairs of a database at one point in time.
 pub(crate) trait RivalCursor {
     /// Calls `visit` with up to `limit` pairs; returns their number.
     fn scan(
@@ -82,10 +81,10 @@ pub(crate) trait RivalCursor {
 
 /// An open database.
 pub(crate) trait RivalEngine: Sized + Send + Sync {
-    /// Its abilities.
+    /// The engine's abilities.
     const ABILITIES: Abilities;
 
-    /// The type of its cursors.
+    /// The engine's cursors.
     type Cursor<'a>: RivalCursor
     where
         Self: 'a;
@@ -121,11 +120,11 @@ pub(crate) trait RivalEngine: Sized + Send + Sync {
         Ok(found)
     }
 
-    /// A cursor over the present state. With `under_snapshot`, an engine that has snapshot objects
-    /// uses one.
+    /// A cursor over the present state. With `under_snapshot`, an engine with snapshot objects
+    /// makes the cursor under a new snapshot.
     fn cursor(&self, under_snapshot: bool) -> RivalResult<Self::Cursor<'_>>;
 
-    /// The number of pairs. An engine without a count scans them.
+    /// The number of pairs. An engine that does not count pairs scans all of them.
     fn len(&self) -> RivalResult<u64> {
         let count = self.cursor(false)?.scan(From::First, usize::MAX, &mut |_, _| ())?;
         Ok(count as u64)
@@ -140,8 +139,8 @@ pub(crate) trait RivalEngine: Sized + Send + Sync {
     /// Waits until no background work is due or running.
     fn settle(&self) -> RivalResult<()>;
 
-    /// Bytes stored into mapped files since opening. No system call counts them. 0 if the engine
-    /// does not count them either.
+    /// Bytes that the engine has stored into memory-mapped files since opening; 0 if the engine
+    /// does not count them. System calls do not count these bytes.
     fn mapped_bytes(&self) -> u64 {
         0
     }

@@ -1,14 +1,14 @@
-//! Keys and values: the same ones in the same order for every engine.
+//! Keys and values. Every engine gets the same keys and values in the same order.
 //!
-//! Invariant: keys and values depend on numbers and seeds only, not on time, addresses or the
-//! engine.
+//! Invariant: keys and values depend on numbers and seeds only, never on the time, on addresses or
+//! on the engine.
 
 /// Length of most keys, bytes: RocksDB's benchmark default.
 pub(crate) const KEY_BYTES: usize = 16;
 /// Length of most values, bytes.
 pub(crate) const VALUE_BYTES: usize = 100;
 
-/// A key of most workloads, as RocksDB's benchmark makes it: the number, big-endian, then '0'
+/// A key of most workloads, in the form of RocksDB's benchmark: the number, big-endian, then '0'
 /// characters.
 pub(crate) type Key = [u8; KEY_BYTES];
 
@@ -19,14 +19,15 @@ pub(crate) fn key(number: u64) -> Key {
     key
 }
 
-/// A stream of random bytes; values are cut from it.
+/// A stream of random bytes, from which values are cut.
 #[derive(Debug)]
 pub(crate) struct RivalValues {
     bytes: Vec<u8>,
     at: usize,
 }
 
-/// Bytes of the stream. It is too long for an engine to find repetitions within a block.
+/// Bytes until the stream repeats itself. A block is much shorter, so no engine can compress
+/// repetitions.
 const STREAM_BYTES: usize = 1 << 20;
 
 impl RivalValues {
@@ -47,13 +48,13 @@ impl RivalValues {
     }
 }
 
-/// A hash of the values that a workload has read. It does not depend on their order, and is
-/// equal for engines with equal answers.
+/// A hash of the values that a workload has read. Engines that read the same values, in any order,
+/// have the same hash.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Digest(pub(crate) u64);
 
 impl Digest {
-    /// Adds a value by its length and its first eight bytes.
+    /// Adds a value. Only the value's length and its first eight bytes count.
     #[inline]
     pub(crate) fn add(&mut self, value: &[u8]) {
         let head = value.first_chunk::<8>().map_or(0, |head| u64::from_le_bytes(*head));

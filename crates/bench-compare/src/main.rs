@@ -5,8 +5,8 @@
 //!
 //! Every engine runs in a process of its own (`worker.rs`), with a fresh directory in each round.
 //! The engines take turns at every step, in alternating order, so a disturbance of the machine
-//! affects all of them (`run.rs`). The interface to an engine is one trait (`engine.rs`),
-//! implemented in `engines/`; the workloads are in `suites/`.
+//! affects all of them (`run.rs`). One trait is the interface to all engines (`engine.rs`);
+//! `engines/` implements it. The workloads are in `suites/`.
 #![deny(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
@@ -44,7 +44,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs one engine; the program starts this by itself
+    /// Runs one engine; the program starts this command itself
     #[command(hide = true)]
     Worker {
         /// The task as JSON
@@ -58,25 +58,26 @@ struct RunArguments {
     /// Small sizes: about ten minutes for everything on two cores.
     #[arg(long)]
     quick: bool,
-    /// The engines; missing ones are skipped and named.
+    /// The engines; the program names and skips an engine that is missing.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = EngineKind::ALL)]
     engines: Vec<EngineKind>,
     /// The sets of workloads, or single steps (`core`, `core/readrandom`); default: all.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Keys of the core set; other sets scale with it.
+    /// Number of keys of the core set; other sets scale with this number.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1000..))]
     num: Option<u64>,
-    /// Number of counted rounds; each engine runs once in each, in alternating order.
+    /// Number of counted rounds. In each round each engine runs once; the order alternates.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: Option<u32>,
     /// Skip the round that warms up the machine.
     #[arg(long)]
     no_warm_up: bool,
-    /// Minutes after which no set begins; the figures are then partial. Default with --quick: 10.
+    /// Minutes after which no further set begins; the figures are then partial. Default with
+    /// --quick: 10.
     #[arg(long)]
     minutes: Option<u64>,
-    /// Seconds after which a step is cut; its rate counts the operations until then.
+    /// Seconds after which a step is cut off; its rate counts the operations until then.
     #[arg(long)]
     step_seconds: Option<f64>,
     /// Bytes of a memtable.
@@ -85,16 +86,16 @@ struct RunArguments {
     /// Bytes of the block cache; default: enough for all data.
     #[arg(long)]
     cache_size: Option<usize>,
-    /// Directory for the databases, empty or new. Default: shared memory, which no disk slows down,
-    /// or else the temporary directory.
+    /// Directory for the databases, empty or new. Default: shared memory, which is not slowed down
+    /// by a disk; without shared memory, the temporary directory.
     #[arg(long)]
     directory: Option<PathBuf>,
-    /// Esker's librocksdb.so.11 to load for engine `esker-c`. Default: the one that `cargo build -p
-    /// esker-capi` puts beside this program.
+    /// Esker's librocksdb.so.11 to load for engine `esker-c`. Default: the library that `cargo
+    /// build -p esker-capi` puts beside this program.
     #[arg(long)]
     esker_library: Option<PathBuf>,
     /// The RocksDB to load: a librocksdb.so of 11.x, for example one compiled for this machine.
-    /// Default: that of the tests, in `target/peers` or `$ESKER_PEERS_DIR`.
+    /// Default: the library of the tests, in `target/peers` or `$ESKER_PEERS_DIR`.
     #[arg(long, env = "ESKER_ROCKSDB_LIBRARY")]
     rocksdb_library: Option<PathBuf>,
     /// File for the figures as JSON; updated during the run.
@@ -127,14 +128,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// The requested steps: a whole set, or single steps.
+/// The steps that a command line selects.
 #[derive(Clone, Debug)]
 struct Selection {
     words: Vec<String>,
 }
 
 impl Selection {
-    /// The sets and steps that these words name.
+    /// The steps that `words` select. A word names a whole set or one step; no words select all
+    /// steps.
     /// # Errors
     /// A word that names no set and no step.
     fn new(words: &[String], plan: &bench::BenchPlan) -> engine::RivalResult<Selection> {

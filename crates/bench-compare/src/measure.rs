@@ -3,8 +3,8 @@
 //! Source: `clock_gettime(CLOCK_PROCESS_CPUTIME_ID)`, `/proc/self/{status,io,clear_refs}`
 //! (proc(5)).
 //!
-//! Invariant: this process runs one step of one engine at a time, so its resources are those of the
-//! step.
+//! Invariant: this process runs one step of one engine at a time, so the step alone uses the
+//! resources of the process.
 
 use crate::engine::RivalResult;
 use rustix::time::{ClockId, clock_gettime};
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 /// One measurement of one step on one engine.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Sample {
-    /// Number of operations; the step defines their unit.
+    /// Number of operations; the step defines the unit.
     pub(crate) operations: u64,
     /// Seconds that the operations took.
     pub(crate) seconds: f64,
-    /// Seconds that the background work after them took.
+    /// Seconds that the background work after the operations took.
     pub(crate) settle_seconds: f64,
-    /// CPU time of all threads, the background work included, seconds.
+    /// CPU time of all threads, including background work, in seconds.
     pub(crate) cpu_seconds: f64,
     /// Largest resident memory during the step, bytes.
     pub(crate) peak_memory_bytes: u64,
@@ -53,15 +53,16 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Starts a measurement. `mapped_bytes` is the engine's count of bytes in mapped files.
+    /// Starts a measurement. `mapped_bytes` is the engine's count of bytes stored into mapped
+    /// files.
     pub(crate) fn start(mapped_bytes: u64) -> Meter {
-        // Resets the high-water mark of resident memory. If that is forbidden, the figure covers
+        // Resets the kernel's maximum of resident memory. If this is forbidden, the maximum covers
         // the whole life of the process.
         drop(std::fs::write("/proc/self/clear_refs", "5"));
         Meter { cpu: cpu_time(), written: Written::now(mapped_bytes) }
     }
 
-    /// Enters the resources used since the start into `sample`.
+    /// Stores the resources used since the start in `sample`.
     pub(crate) fn finish(&self, sample: &mut Sample, dir: &Path, mapped_bytes: u64) -> RivalResult<()> {
         sample.cpu_seconds = (cpu_time().saturating_sub(self.cpu)).as_secs_f64();
         sample.written_bytes = Written::now(mapped_bytes).since(&self.written);
@@ -80,7 +81,8 @@ fn cpu_time() -> Duration {
 #[derive(Debug)]
 struct Written {
     by_calls: u64,
-    /// Bytes of dirtied file pages, mapped ones included. Memory file systems count none.
+    /// Bytes of changed file pages, including mapped pages. File systems in memory do not count
+    /// them.
     dirtied: u64,
     mapped: u64,
 }
@@ -124,14 +126,14 @@ pub(crate) fn directory_bytes(dir: &Path) -> RivalResult<u64> {
     Ok(total)
 }
 
-/// The time limit of a step. A reading of the clock costs as much as a fast read, so only one
-/// operation in `LOOK_EVERY` reads it.
+/// The time limit of a step. A look at the clock costs as much as a fast read, so a loop looks at
+/// the clock only at every `LOOK_EVERY`-th operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     end: Instant,
 }
 
-/// Operations between two readings of the clock.
+/// Operations between two looks at the clock.
 const LOOK_EVERY: u64 = 64;
 
 impl Deadline {
@@ -145,8 +147,8 @@ impl Deadline {
         Instant::now() >= self.end
     }
 
-    /// Calls `operation` with 0, 1, … up to `count`, or until the time is over. Returns the number
-    /// of calls.
+    /// Calls `operation` with 0, 1, … `count` - 1, but ends earlier if the time is over. Returns
+    /// the number of calls.
     pub(crate) fn repeat(
         self,
         count: u64,

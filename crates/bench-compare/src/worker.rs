@@ -1,11 +1,11 @@
-//! The process in which one engine runs, seen from parent and child.
+//! The process in which one engine runs: the code of the parent and of the child.
 //!
-//! A process of its own gives each engine its own memory and CPU figures, lets two builds of
-//! RocksDB run side by side, and confines a crash to one engine. Processes of one round live at the
-//! same time and take turns, step by step.
+//! Each engine has a process of its own. So its memory and CPU time can be measured, two builds of
+//! RocksDB can run side by side, and a crash ends one engine only. All processes of a round live at
+//! the same time and take turns, step by step.
 //!
 //! The parent writes the index of a step as a line. The child answers with one line of JSON: a
-//! sample or an error. The child ends when its standard input does.
+//! sample or an error. The child ends when its standard input ends.
 
 use crate::bench::{Bench, BenchPlan};
 use crate::engine::{RivalEngine, RivalResult};
@@ -27,15 +27,16 @@ pub(crate) struct Task {
     pub(crate) plan: BenchPlan,
     /// The directory of the child, empty at the start.
     pub(crate) directory: PathBuf,
-    /// The library with RocksDB's C functions to load; `None` for that of the tests.
+    /// The library with RocksDB's C functions to load; `None` means the library of the tests.
     pub(crate) library: Option<PathBuf>,
 }
 
 type Answer = std::result::Result<Sample, String>;
 
-/// Runs as a child: carries out the lines on standard input until it ends.
+/// Runs a child: runs the steps that standard input names, until standard input ends.
 /// # Errors
-/// A task that cannot be parsed, an engine that cannot be loaded, or the end of the parent.
+/// A task or a line that cannot be parsed, an engine that cannot be loaded, or a parent that does
+/// not read answers any more.
 pub(crate) fn serve(task: &str) -> RivalResult<()> {
     let task: Task = serde_json::from_str(task).map_err(|e| format!("not a task: {e}"))?;
     if let Some(library) = &task.library {
@@ -76,7 +77,7 @@ pub(crate) struct EngineWorker {
     patience: Duration,
 }
 
-/// Extra time for a step beyond its own limit: for preparation and background work.
+/// Extra time for a step beyond its limits, for preparation and background work.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 impl EngineWorker {
@@ -111,9 +112,9 @@ impl EngineWorker {
         Ok(EngineWorker { child, orders, answers, errors, title: task.engine.title().to_owned(), patience })
     }
 
-    /// Lets the child do step `index`.
+    /// Lets the child run step `index`.
     /// # Errors
-    /// Errors of the engine; a child that died or hung.
+    /// Errors of the engine · a child that died, or that did not answer in time.
     pub(crate) fn run(&mut self, index: usize) -> RivalResult<Sample> {
         let title = &self.title;
         let orders = self.orders.as_mut().expect("the pipe is open until the drop");

@@ -1,8 +1,8 @@
 //! The interface between benchmarks and engines. The same loops drive Esker, another engine, or an
 //! engine that does nothing.
 //!
-//! Options and errors are Esker's types, with RocksDB's names; another engine translates them once,
-//! at open. All calls of a loop are compiled for one engine: none is virtual.
+//! Options and errors are Esker's types, with RocksDB's names. Another engine translates options
+//! once, at open. Each loop is compiled for one engine, without virtual calls.
 
 mod esker;
 mod noop;
@@ -17,20 +17,20 @@ pub trait Store: Sync {
     /// An open database.
     type Engine: BenchEngine;
 
-    /// Opens the database, creating it if the run may write.
+    /// Opens the database. Creates it if the run may write.
     /// # Errors
-    /// The engine's, naming the directory.
+    /// Errors of the engine, which name the directory.
     fn open(&self) -> Result<Self::Engine>;
 
     /// Removes the database, if there is one.
     /// # Errors
-    /// `InvalidArgument` if the directory holds other files; else the engine's.
+    /// `InvalidArgument` if the directory holds other files · errors of the engine.
     fn destroy(&self) -> Result<()>;
 
     /// The location of the database, for messages.
     fn path(&self) -> String;
 
-    /// The name of the memtable's kind, for the header.
+    /// The kind of memtable, for the header.
     fn memtable_name(&self) -> &'static str;
 
     /// The engine's statistics as text; `None` if they are not collected.
@@ -43,8 +43,7 @@ pub trait BenchEngine: Send + Sync {
     type Batch: BenchBatch;
     /// An iterator over keys.
     type Cursor: BenchCursor;
-    /// Values of a batch of reads. As in RocksDB's tool, a loop uses one object for all its
-    /// batches.
+    /// Values of a batch of reads. As in RocksDB's tool, all batches of a loop use the same object.
     type Values: Default;
 
     /// An empty batch for this database.
@@ -81,8 +80,8 @@ pub trait BenchEngine: Send + Sync {
     /// The engine's.
     fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<usize>>;
 
-    /// Reads all `keys`; calls `each` with each value (or `None`) in the order of the keys.
-    /// `values` holds the results until the next batch.
+    /// Reads all `keys`. Calls `each` with the index of each key and its value or `None`, in the
+    /// order of the keys. `values` holds the results until the next batch.
     /// # Errors
     /// The first error of a key. The other keys are still read.
     fn multi_get(
@@ -93,7 +92,7 @@ pub trait BenchEngine: Send + Sync {
         each: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()>;
 
-    /// `options` with a snapshot of the present, which lives as long as the result.
+    /// A copy of `options` with a new snapshot. The snapshot lives as long as the copy.
     fn under_snapshot(&self, options: &ReadOptions) -> ReadOptions;
 
     /// An iterator without a position.
@@ -101,9 +100,10 @@ pub trait BenchEngine: Send + Sync {
     /// The engine's.
     fn cursor(&self, options: ReadOptions) -> Result<Self::Cursor>;
 
-    /// Calls `each` with key and value of each entry of all ranges in `args`, range by range.
+    /// Scans all ranges in `args`, one after the other. Calls `each` with the key and value of each
+    /// entry.
     /// # Errors
-    /// The engine's; the remaining entries are then not read.
+    /// Errors of the engine. The remaining entries are then not read.
     fn multi_scan(
         &self,
         options: ReadOptions,
@@ -111,7 +111,7 @@ pub trait BenchEngine: Send + Sync {
         each: impl FnMut(&[u8], &[u8]),
     ) -> Result<()>;
 
-    /// Flushes memtables and waits until they are flushed.
+    /// Flushes the memtables, and waits for the end of the flush.
     /// # Errors
     /// The engine's.
     fn flush(&self) -> Result<()>;
@@ -131,7 +131,7 @@ pub trait BenchEngine: Send + Sync {
 
     /// Ends background work and closes all files.
     /// # Errors
-    /// The engine's. The database is closed even then.
+    /// Errors of the engine. The database is closed in any case.
     fn close(self) -> Result<()>;
 }
 

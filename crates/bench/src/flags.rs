@@ -1,12 +1,12 @@
 //! `db_bench`'s command line.
 //!
-//! In: arguments in gflags' forms: `-flag` or `--flag` for true, `-noflag` for false, `-flag=value`
-//! and `-flag value` for other types. Out: [`Flags`], or an error for the first argument that
-//! cannot be honoured.
+//! In: arguments in gflags' forms. `-flag` and `--flag` mean true, `-noflag` means false,
+//! `-flag=value` and `-flag value` set other types. Out: [`Flags`], or an error for the first
+//! argument that is not supported.
 //!
 //! Invariants
-//!  1. No argument is ignored. An unknown, unsupported or misplaced argument is an error. So is a
-//!     word that belongs to no flag, although gflags drops it.
+//!  1. No argument is ignored. An unknown, unsupported or misplaced argument is an error. A word
+//!     that belongs to no flag is an error, too; gflags would drop it.
 //!  2. A flag is in one table only: `supported` or `known`.
 
 mod known;
@@ -31,7 +31,7 @@ pub enum BenchCommandLine {
     Version,
 }
 
-/// A flag's entry in one of the tables.
+/// The entry of a flag in one of the tables.
 #[derive(Clone, Copy)]
 enum Found {
     Supported(&'static Flag),
@@ -89,7 +89,7 @@ pub fn parse(arguments: &[String]) -> Result<BenchCommandLine, String> {
             Some((name, value)) => (name, Some(value)),
             None => (text, None),
         };
-        // gflags reads dashes as underscores.
+        // gflags replaces dashes by underscores.
         let name = name.replace('-', "_");
         match name.as_str() {
             "help" | "helpfull" | "h" => return Ok(BenchCommandLine::Help(help())),

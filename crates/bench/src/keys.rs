@@ -1,13 +1,13 @@
 //! Keys in the form of RocksDB's `db_bench`, and their orders.
 //!
-//! A key is its number in big-endian order, cut to 8 bytes, then '0' up to `key_size`. With
-//! `keys_per_prefix` the number of its prefix comes first, in the same form and `prefix_size` bytes
-//! long.
+//! A key is its number, 8 bytes in big-endian order, then '0' characters up to `key_size` bytes. A
+//! shorter key has the last bytes of the number. With `keys_per_prefix`, the key begins with the
+//! number of its prefix, in the same form, `prefix_size` bytes long.
 
 use crate::flags::Flags;
 use crate::random::Random64;
 
-/// Bytes of a number.
+/// Bytes of a number in a key.
 const NUMBER_BYTES: usize = 8;
 
 /// A maker of keys of one size.
@@ -51,18 +51,20 @@ impl KeyMaker {
         put_number(number, rest);
     }
 
-    /// Like `fill`, for a seek; with `seek_missing_prefix` no key has the prefix.
+    /// Writes the target of a seek into `key`. It is the key of `fill`, but with
+    /// `seek_missing_prefix` its prefix is the prefix of no key.
     #[inline]
     pub(crate) fn fill_for_seek(&self, number: u64, count: u64, key: &mut [u8]) {
         self.fill(number, count, key);
         if self.seek_missing_prefix {
-            // In all existing keys the padding of a prefix is '0'.
+            // In every existing key this byte of the prefix is '0'.
             key[NUMBER_BYTES] = b'1';
         }
     }
 }
 
-/// The last bytes of `number`, most significant first, then '0'.
+/// Fills `to` with `number`, most significant byte first, then '0'. A short `to` gets the last
+/// bytes of the number.
 #[inline]
 fn put_number(number: u64, to: &mut [u8]) {
     let bytes = number.to_be_bytes();

@@ -1,14 +1,14 @@
 //! esker-bench: RocksDB's `db_bench` for Esker, with its flags, benchmarks and result lines.
 //!
-//! In: a command line from the scripts of RocksDB's users. Out: result lines that those scripts
+//! In: a command line that a script for `db_bench` uses. Out: result lines that this script can
 //! parse. Source of names and formats: RocksDB 11.9 `tools/db_bench_tool.cc`, and the output of
 //! 7.8.3's `db_bench`. docs/compat/tools.md lists the differences.
 //!
 //! Reading order: [`flags`] (the command line), `options` (flags become the engine's options),
 //! `run` (the list of benchmarks), `workload` (the work of their threads), `report` (the output).
 //! [`engine`] is the interface between benchmarks and engines. `keys`, `values` and `random` make
-//! the keys and values of RocksDB's tool from the same seed. [`cache_bench()`] is RocksDB's tool of
-//! that name.
+//! the same keys and values from a seed as RocksDB's `db_bench`. [`cache_bench()`] is RocksDB's
+//! `cache_bench`.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -35,8 +35,8 @@ use flags::BenchCommandLine;
 /// Runs `db_bench` with these arguments (without the program's name) on Esker.
 /// # Errors
 /// `Failed` names the wrong flag, the failed operation, or the reason why the database cannot be
-/// opened. Earlier results are printed, and marked partial. `OutputClosed` if the reader has
-/// closed the stream of results.
+/// opened. The results before a failed operation are printed and marked partial. `OutputClosed`:
+/// the reader has closed the stream of results.
 pub fn db_bench(arguments: &[String], output: &BenchOutput) -> Result<(), BenchStop> {
     match flags::parse(arguments).map_err(BenchStop::Failed)? {
         BenchCommandLine::Help(text) => output.print(format_args!("{text}")),

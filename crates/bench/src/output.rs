@@ -1,4 +1,4 @@
-//! The two streams of a run: one for results, one for progress and complaints.
+//! The two streams of a run: one for results, one for progress.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The reason why a run ends early.
 #[derive(Debug)]
 pub enum BenchStop {
-    /// An error, as one sentence. Earlier results are printed, and marked partial.
+    /// An error, as one sentence.
     Failed(String),
     /// The reader has closed the stream of results.
     OutputClosed,
@@ -30,7 +30,7 @@ impl From<esker::Error> for BenchStop {
 
 type Stream = Box<dyn Write + Send>;
 
-/// The two streams. All threads share them; each call writes its text without interruption.
+/// The two streams, which all threads share. No other thread's text interrupts the text of a call.
 pub struct BenchOutput {
     results: Mutex<Stream>,
     progress: Mutex<Stream>,
@@ -48,7 +48,7 @@ fn lock(stream: &Mutex<Stream>) -> MutexGuard<'_, Stream> {
 }
 
 impl BenchOutput {
-    /// Results go to `results`, all else to `progress`.
+    /// Writes results to `results`, and all other text to `progress`.
     pub fn new(results: impl Write + Send + 'static, progress: impl Write + Send + 'static) -> BenchOutput {
         BenchOutput { results: Mutex::new(Box::new(results)), progress: Mutex::new(Box::new(progress)) }
     }

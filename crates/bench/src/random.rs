@@ -50,14 +50,16 @@ impl Random64 {
         self.next = 0;
     }
 
-    /// A number below `limit`: the remainder, as in RocksDB. REQUIRES: `limit` > 0.
+    /// A number below `limit`: the remainder of the next number, as in RocksDB. REQUIRES: `limit`
+    /// is above 0.
     #[inline]
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 }
 
-/// The generator of Park and Miller: x <- 16807 x mod 2^31-1. It makes RocksDB's values.
+/// The generator of Park and Miller: x <- 16807 x mod 2^31-1. RocksDB's `db_bench` makes values
+/// with it.
 ///
 /// Source: S. Park and K. Miller, "Random number generators: good ones are hard to find", CACM 31
 /// (1988).

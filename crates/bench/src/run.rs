@@ -1,4 +1,4 @@
-//! A run: the database, the header, and one benchmark after the other.
+//! A run: opens the database, prints the header, and runs one benchmark after the other.
 //!
 //! In: flags and a store. Out: result lines; after an error, the lines so far, marked partial.
 
@@ -27,7 +27,7 @@ const PARTIAL: &str = "(partial: ended by an error)";
 
 /// Runs the benchmarks of `flags` on `store`.
 /// # Errors
-/// As [`crate::db_bench`].
+/// The errors of [`crate::db_bench`].
 pub fn run_on<S: Store>(
     store: &S,
     flags: &Flags,
@@ -63,7 +63,7 @@ pub fn run_on<S: Store>(
     outcome.and(closed)
 }
 
-/// Refuses flags that no benchmark can use.
+/// Checks the values of flags that all benchmarks use.
 fn check(flags: &Flags) -> Result<(), BenchStop> {
     let wrong = |why: &str| Err(BenchStop::Failed(why.to_owned()));
     if !(0.0..=1.0).contains(&flags.compression_ratio) {
@@ -107,10 +107,11 @@ struct Run<'a, S: Store> {
     flags: &'a Flags,
     clock: &'a dyn Clock,
     output: &'a BenchOutput,
-    /// Whether the existing database must stay.
+    /// Whether an existing database is kept, not removed.
     keep: bool,
     seed: u64,
-    /// The number of threads so far, which makes each thread's seed different.
+    /// The number of threads that earlier benchmarks started. It makes each thread's seed
+    /// different.
     threads_so_far: u64,
     /// `None` only after a failed reopening.
     engine: Option<S::Engine>,
@@ -152,7 +153,7 @@ impl<S: Store> Run<'_, S> {
         }
     }
 
-    /// Runs a benchmark with the repeats of its name.
+    /// Runs a benchmark as often as its name says, after its warm-up runs.
     fn threads(
         &mut self,
         named: &NamedBenchmark,
@@ -218,8 +219,8 @@ impl<S: Store> Run<'_, S> {
         Err(BenchStop::Failed(format!("{name}: {doing} error: {error}")))
     }
 
-    /// Starts the threads, and the writer of `report_file` if there is one; returns the threads'
-    /// work.
+    /// Runs the threads, and a thread that writes `report_file` if there is such a file. Returns
+    /// the sum of the threads' counts.
     fn run_threads(
         &self,
         engine: &S::Engine,
@@ -238,7 +239,7 @@ impl<S: Store> Run<'_, S> {
             output: self.output,
             interval: (seconds > 0).then_some(&interval),
             stats_interval: match self.flags.stats_interval_seconds {
-                // This is the interval between two readings of the clock.
+                // Operations between two readings of the clock.
                 1.. => 1000,
                 _ => non_negative(self.flags.stats_interval),
             },
@@ -326,7 +327,7 @@ impl<S: Store> Run<'_, S> {
     }
 }
 
-/// A thread's perf context in RocksDB's form, zeros included.
+/// A thread's perf context in RocksDB's form, including zeros.
 fn perf_text(context: &PerfContext) -> String {
     let numbers: Vec<String> = context.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     format!("PERF_CONTEXT:\n{}", numbers.join(", "))

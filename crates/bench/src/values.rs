@@ -1,10 +1,10 @@
-//! Values in the manner of RocksDB's `db_bench`: slices of one long text with a given compression
+//! Values like those of RocksDB's `db_bench`: slices of one long text with a given compression
 //! ratio.
 
 use crate::flags::Flags;
 use crate::random::{Random, Random64};
 
-/// Bytes of the text, unless a value is longer. The text exceeds the window of a compressor.
+/// Bytes of the text, unless a value is longer. The text is longer than the window of a compressor.
 const TEXT_BYTES: usize = 1 << 20;
 /// Bytes of a piece: random bytes, repeated until the piece is full.
 const PIECE_BYTES: usize = 100;
@@ -81,7 +81,7 @@ fn normal(min: f64, max: f64, random: &mut Random64) -> usize {
 }
 
 /// At least `bytes` of text that a good compressor shrinks to `ratio`. Each piece begins with
-/// random letters and repeats them.
+/// random characters and repeats them.
 fn compressible_text(random: &mut Random, ratio: f64, bytes: usize) -> Vec<u8> {
     let random_bytes = ((PIECE_BYTES as f64 * ratio) as usize).max(1);
     let mut text = Vec::with_capacity(bytes + PIECE_BYTES);

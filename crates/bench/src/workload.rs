@@ -23,7 +23,7 @@ use esker::internals::env::{Clock, IoKind, IoPriority, RateLimiter};
 use esker::{Error, ReadOptions, WriteOptions};
 use std::sync::OnceLock;
 
-/// An error, and the operation that failed with it.
+/// An error, and the operation that returned it.
 pub(crate) struct Broken {
     pub(crate) doing: &'static str,
     pub(crate) error: Error,
@@ -43,7 +43,7 @@ impl<T> While<T> for esker::Result<T> {
     }
 }
 
-/// The flags for one benchmark, made consistent.
+/// The sizes and options of one benchmark, computed from the flags.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkloadPlan {
     /// Number of keys to write.
@@ -51,7 +51,7 @@ pub(crate) struct WorkloadPlan {
     pub(crate) reads: u64,
     pub(crate) writes: u64,
     pub(crate) deletes: u64,
-    /// Number of operations of benchmarks that read and write.
+    /// Number of operations, for benchmarks that read and write.
     pub(crate) readwrites: u64,
     pub(crate) merge_keys: u64,
     pub(crate) batch_size: u64,
@@ -75,7 +75,7 @@ pub(crate) enum Workload {
     MultiScanRandom,
     NewIterator,
     SeekRandom,
-    /// The first thread has other work than the measured ones.
+    /// The first thread does background work. The other threads are measured.
     Behind(Background, Foreground),
     ReadRandomWriteRandom,
     UpdateRandom,
@@ -115,7 +115,7 @@ pub(crate) struct WorkloadShared {
     pub(crate) threads: usize,
     /// Number of finished threads.
     finished: AtomicUsize,
-    /// Whether a thread has failed; the others then stop.
+    /// Whether a thread has failed. All threads then stop.
     failed: AtomicBool,
     first_error: OnceLock<Broken>,
     write_limiter: Option<RateLimiter>,
@@ -123,7 +123,7 @@ pub(crate) struct WorkloadShared {
 }
 
 impl WorkloadShared {
-    /// The state for `threads` threads, which wait for these limiters.
+    /// The state for `threads` threads, with limiters of their writes and reads.
     pub(crate) fn new(
         threads: usize,
         write: Option<RateLimiter>,
@@ -137,7 +137,7 @@ impl WorkloadShared {
         self.first_error.into_inner()
     }
 
-    /// Whether all threads but the background one have finished.
+    /// Whether all threads but one have finished.
     fn others_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire) + 1 >= self.threads
     }
@@ -151,7 +151,7 @@ pub(crate) struct Worker<'a, E> {
     pub(crate) shared: &'a WorkloadShared,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) output: &'a crate::output::BenchOutput,
-    /// The thread's number, from 0 on.
+    /// The thread's number; the first thread has 0.
     pub(crate) index: usize,
     /// The seed of the run.
     pub(crate) seed: u64,
@@ -190,7 +190,7 @@ impl<'a, E: BenchEngine> Worker<'a, E> {
             Workload::Uncompress => self.uncompress(),
         };
         if let Err(broken) = outcome {
-            // Later errors are dropped: the first one ends the run.
+            // Later errors are dropped: the first error ends the run.
             self.shared.first_error.set(broken).ok();
             self.shared.failed.store(true, Ordering::Release);
         }
@@ -211,8 +211,8 @@ impl<'a, E: BenchEngine> Worker<'a, E> {
         Values::new(self.flags, self.plan.value_size, self.seed.wrapping_add(self.index as u64))
     }
 
-    /// Draws the number with which RocksDB chooses among several databases. Keys then come in the
-    /// same order as in RocksDB's tool.
+    /// Draws a random number and ignores it. RocksDB's tool uses this number to choose a database;
+    /// so both tools draw the same keys.
     #[inline]
     fn skip_choice_of_database(&mut self) {
         self.random.next();
@@ -223,7 +223,7 @@ impl<'a, E: BenchEngine> Worker<'a, E> {
         self.budget_within(operations, non_negative(self.flags.duration))
     }
 
-    /// The budget of a loop of `operations` operations, or of `seconds` seconds unless they are 0.
+    /// The budget of a loop: `seconds` seconds, or `operations` operations if `seconds` is 0.
     fn budget_within(&self, operations: u64, seconds: u64) -> Budget<'a> {
         let check_every = non_negative(self.flags.ops_between_duration_checks).max(1);
         Budget {
@@ -254,12 +254,12 @@ impl<'a, E: BenchEngine> Worker<'a, E> {
     }
 }
 
-/// A count from a signed number: negative numbers become 0.
+/// A signed number as a count: negative numbers become 0.
 pub(crate) fn non_negative(n: impl TryInto<u64>) -> u64 {
     n.try_into().unwrap_or(0)
 }
 
-/// The condition for a loop's end.
+/// The limit of a loop: a number of operations or a time.
 pub(crate) struct Budget<'a> {
     done: u64,
     limit: u64,

@@ -1,9 +1,8 @@
-//! `kill -9`: a process is killed in the middle of its writes, and every acknowledged write must
-//! survive.
+//! Kills a process in the middle of its writes (`kill -9`). Every acknowledged write must survive.
 //!
-//! After each kill these facts are checked for each writer thread. Every reported write is there
-//! with its value. Later writes, which the kill kept from being reported, follow without a hole.
-//! Both keys of each batch are there, or neither is.
+//! After each kill three facts are checked for each writer thread. Every reported write is there
+//! with its value. Writes that the killed process could not report any more follow without a gap.
+//! Both keys of each batch are there, or neither key is.
 
 use crate::failure::{DemoFailure, DemoOutcome};
 use crate::victim::{VictimWrites, WRITERS};
@@ -17,7 +16,7 @@ use std::time::Duration;
 /// Acknowledged writes per thread, as the victim reported them.
 type Acknowledged = [u64; WRITERS as usize];
 
-/// The least time for which a victim writes.
+/// The shortest time for which a victim writes.
 const LEAST_TIME: Duration = Duration::from_millis(400);
 const LEAST_ACKNOWLEDGED: u64 = 2_000;
 
@@ -64,13 +63,13 @@ fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> DemoOutco
         .spawn()
         .map_err(|e| DemoFailure::new(format_args!("cannot start the process to be killed: {e}")))?;
     let told = listen(stage, &mut victim, time);
-    // If the victim ended by itself, `listen` has reported it.
+    // If the victim ended by itself, `listen` has returned the error.
     victim.kill().ok();
     victim.wait().map_err(|e| DemoFailure::new(format_args!("waiting for the killed process: {e}")))?;
     told
 }
 
-/// Reads acknowledgements, kills the victim once it has written for `time`, and reads the rest of
+/// Reads acknowledgements. Kills the victim once it has written for `time`, and reads the rest of
 /// the pipe.
 fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> DemoOutcome<Acknowledged> {
     let mut told: Acknowledged = [0; WRITERS as usize];
@@ -83,7 +82,7 @@ fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> DemoOutcome<Ackn
         lines
             .read_line(&mut line)
             .map_err(|e| DemoFailure::new(format_args!("reading acknowledgements: {e}")))?;
-        // A line without an end is the last one: it may be cut, and reports no write.
+        // The last line may lack its end. Such a line may be incomplete and does not count.
         let Some(whole) = line.strip_suffix('\n') else { break };
         take(&mut told, whole)?;
         let part = writing.get_or_insert_with(|| stage.progress.begin("", 0));
@@ -132,8 +131,8 @@ fn check_thread(db: &Db, round: u32, thread: u32, acknowledged: u64) -> DemoOutc
     Ok(first)
 }
 
-/// Counts the keys of one half, which must follow from sequence 0 without a hole. Checks each
-/// value.
+/// Counts the keys of one half of a thread's batches. Checks that their sequence numbers begin with
+/// 0 and have no gap, and checks each value.
 fn count_half(db: &Db, round: u32, thread: u32, half: u8) -> DemoOutcome<u64> {
     let prefix = VictimWrites::prefix(round, thread, half);
     let mut limit = prefix.clone();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// The reason for an early end, as the user reads it, and the process's exit code.
+/// The reason for an early end: a message for the user, and the exit code of the process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DemoFailure {
     code: u8,
@@ -18,12 +18,12 @@ impl DemoFailure {
         DemoFailure { code: 1, why: why.to_string() }
     }
 
-    /// A command line that cannot be understood: exit code 2.
+    /// A failure because of a wrong command line, with exit code 2.
     pub(crate) fn usage(why: impl fmt::Display) -> DemoFailure {
         DemoFailure { code: 2, why: format!("error: {why}\n\nFor more information, try '--help'.") }
     }
 
-    /// The exit code: 2 for a command line that cannot be understood, else 1.
+    /// The exit code: 2 for a wrong command line, otherwise 1.
     pub fn code(&self) -> u8 {
         self.code
     }

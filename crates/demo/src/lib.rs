@@ -1,4 +1,4 @@
-//! esker-demo: a real database on a real disk, and every answer checked.
+//! esker-demo: works with a real database on a real disk, and checks every answer.
 //!
 //! In: a command line. Out: progress on standard error; on standard output a table of rates, level
 //! sizes and checked facts. The first wrong answer ends the demonstration with exit code 1; its
@@ -8,8 +8,8 @@
 //! module `victim` is the process that `crash` kills. The story uses the features that a newcomer
 //! meets first: one family, RocksDB's default options, a filter and a cache.
 //!
-//! The package is separate from the tools and has few dependencies, because a newcomer builds it
-//! first, and waits for it. `esker demo` runs it too.
+//! This package is separate from the tools and has few dependencies, because a newcomer builds it
+//! first and waits for the build. `esker demo` runs the same demonstration.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -45,7 +45,7 @@ use std::sync::Arc;
 /// The first argument of the program when the demonstration starts it as a victim.
 pub const VICTIM: &str = "demo-victim";
 
-/// State that all parts of the story share.
+/// The state that all parts of the story share.
 struct Stage {
     records: Records,
     threads: usize,
@@ -56,8 +56,7 @@ struct Stage {
 
 /// Runs the demonstration with `arguments`, which do not include the program's name.
 /// # Errors
-/// A command line that cannot be understood, a wrong answer, or an error of the database or of
-/// standard output.
+/// A wrong command line, a wrong answer, or an error of the database or of standard output.
 pub fn run(arguments: &[OsString]) -> Result<(), DemoFailure> {
     let Some(options) = options::DemoOptions::parse(arguments)? else {
         return unless_closed(std::io::stdout().write_all(options::HELP.as_bytes()));
@@ -86,7 +85,7 @@ pub fn run(arguments: &[OsString]) -> Result<(), DemoFailure> {
 
 /// Runs the process that the demonstration kills. `arguments` follow [`VICTIM`].
 /// # Errors
-/// A command line that cannot be understood, an error of the database, or a closed standard output.
+/// A wrong command line, an error of the database, or a closed standard output.
 pub fn run_victim(arguments: &[OsString]) -> Result<(), DemoFailure> {
     victim::run(&VictimOptions::parse(arguments)?)
 }
@@ -122,8 +121,8 @@ fn tell(stage: &mut Stage, place: &DemoPlace, kills: u32) -> DemoOutcome {
 /// Bytes of block cache.
 const CACHE_BYTES: usize = 256 << 20;
 
-/// RocksDB's defaults with the changes that its users make first: a filter, a larger cache, four
-/// background jobs.
+/// RocksDB's defaults with a filter, a larger cache and four background jobs. Most users change
+/// these first.
 fn db_options() -> esker::Result<Options> {
     let mut options = Options::default();
     options.db.create_if_missing = true;

@@ -1,8 +1,8 @@
 //! The command line: flags of the demonstration and of its victim.
 //!
-//! In: arguments without the program's name. A value follows its flag, or `=`. Out: options, or a
-//! failure with exit code 2. The parser is written by hand: one from the registry costs a newcomer
-//! more build time than it saves here.
+//! In: arguments without the program's name: `--flag value` or `--flag=value`. Out: options, or a
+//! failure with exit code 2. The parser is written by hand, because a parser from the registry
+//! would take a newcomer longer to build.
 
 use crate::failure::{DemoFailure, DemoOutcome};
 use std::ffi::OsString;
@@ -52,7 +52,7 @@ impl Default for DemoOptions {
 }
 
 impl DemoOptions {
-    /// The options that `arguments` give; `None` for a request for help.
+    /// The options in `arguments`; `None` for a request for help.
     pub(crate) fn parse(arguments: &[OsString]) -> DemoOutcome<Option<DemoOptions>> {
         let mut options = DemoOptions::default();
         let mut flags = Flags::new(arguments);
@@ -81,7 +81,7 @@ pub(crate) struct VictimOptions {
 }
 
 impl VictimOptions {
-    /// The options that `arguments` give. Both flags are required.
+    /// The options in `arguments`. Both flags are required.
     pub(crate) fn parse(arguments: &[OsString]) -> DemoOutcome<VictimOptions> {
         let (mut dir, mut round) = (None, None);
         let mut flags = Flags::new(arguments);

@@ -17,7 +17,7 @@ pub(crate) struct Progress {
     has_terminal: bool,
 }
 
-/// A part of the story that is running. Its threads share it.
+/// A running part of the story. The threads of the part share this value.
 #[derive(Debug)]
 pub(crate) struct Part {
     what: &'static str,
@@ -39,7 +39,7 @@ impl Progress {
         say(line);
     }
 
-    /// Begins a part of `steps` steps. A part without steps or name has no bar.
+    /// Begins a part of `steps` steps. A part without steps has no bar.
     pub(crate) fn begin(&self, what: &'static str, steps: u64) -> Part {
         let now = SystemClock.monotonic_nanos();
         Part {
@@ -76,7 +76,8 @@ impl Part {
         let seconds = self.elapsed().as_secs_f64();
         let bar = format!("{}>", "=".repeat(filled));
         let (done, steps) = (grouped(done), grouped(self.steps));
-        // The line begins with a carriage return and clears the rest of the old one.
+        // The line begins with a carriage return. Its last characters clear the rest of the old
+        // line.
         let line = format!("\r{:<30} [{bar:<31.31}] {done}/{steps} {seconds:.1} s\x1b[K", self.what);
         std::io::stderr().write_all(line.as_bytes()).ok();
     }
@@ -86,7 +87,7 @@ impl Part {
         Duration::from_nanos(SystemClock.monotonic_nanos() - self.started_nanos)
     }
 
-    /// Ends the part; returns the time it took.
+    /// Ends the part and prints its name and its time. Returns the time.
     pub(crate) fn end(self) -> Duration {
         let elapsed = self.elapsed();
         let mark = if self.has_bar { "\r\x1b[K\u{2713} " } else { "" };

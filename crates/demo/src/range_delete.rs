@@ -1,5 +1,6 @@
-//! Deletes a tenth of the records with one range delete under a live snapshot. The snapshot still
-//! sees them, and new reads do not, before and after a flush and a compaction.
+//! Deletes a tenth of the records with one range delete, while a snapshot lives. The snapshot must
+//! still see the deleted records, and new reads must not. Both are checked twice: before and after
+//! a flush and a compaction.
 
 use crate::Stage;
 use crate::failure::DemoOutcome;
@@ -9,7 +10,7 @@ use crate::scans::{check_end, check_key};
 use esker::{Db, ReadOptions, Snapshot};
 use std::ops::Range;
 
-/// Returns the number of records left.
+/// Runs this part of the story. Returns the number of records left.
 pub(crate) fn run(stage: &mut Stage, db: &Db) -> DemoOutcome<u64> {
     let records = stage.records.clone();
     let gone = records.count() / 10 * 4..records.count() / 10 * 5;
@@ -57,8 +58,8 @@ fn check_snapshot(db: &Db, records: &Records, snapshot: &Snapshot, gone: &Range<
     Ok(())
 }
 
-/// Checks that a new iterator steps over the range both ways, and that point reads find nothing in
-/// it.
+/// Checks that a new iterator steps over the range in both directions, and that point reads find
+/// none of its keys.
 fn check_present(db: &Db, records: &Records, gone: &Range<u64>) -> DemoOutcome {
     let (before, behind) = (records.key(gone.start - 1), records.key(gone.end));
     let mut iter = db.iter()?;

@@ -1,4 +1,5 @@
-//! Random point reads and batched reads by several threads, each answer compared with its record.
+//! Random point reads and batched reads by several threads. Each answer is compared with the
+//! record.
 
 use crate::Stage;
 use crate::failure::{DemoFailure, DemoOutcome};
@@ -8,7 +9,7 @@ use esker::Db;
 use esker::internals::env::spawn;
 use std::sync::Arc;
 
-/// One key in `ABSENT` is absent.
+/// One of `ABSENT` keys to read is absent.
 const ABSENT: u64 = 10;
 const BATCH: usize = 100;
 
@@ -72,7 +73,7 @@ fn run(
     Ok(())
 }
 
-/// A random index, and whether to read its key or its absent neighbour.
+/// A random index, and whether to read the key of this record; false means the absent key after it.
 fn next_index(rng: &mut fastrand::Rng, records: &Records) -> (u64, bool) {
     (rng.u64(..records.count()), rng.u64(..ABSENT) != 0)
 }

@@ -1,14 +1,15 @@
 //! The records. The index of a record determines its key and value, so every answer can be checked.
 //!
-//! Keys have the order of their indexes. The first half of a value is random and the second repeats
-//! it, so that values compress.
+//! Keys have the order of their indexes. The second half of a value repeats its random first half,
+//! so values can be compressed.
 
 /// The data set of one demonstration.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     count: u64,
     value_bytes: usize,
-    /// A number that shares no factor with `count`: its multiples visit every index once.
+    /// A number that shares no factor with `count`. Its multiples, modulo `count`, give every index
+    /// once.
     stride: u64,
 }
 
@@ -18,8 +19,7 @@ impl Records {
     pub(crate) const KEY_BYTES: usize = 16;
 
     pub(crate) fn new(count: u64, value_bytes: usize) -> Records {
-        // With a stride near the golden ratio, records loaded in succession lie far apart in key
-        // order.
+        // With this stride, records that are loaded in succession lie far apart in key order.
         let golden = (count as f64 * 0.618) as u64;
         let stride =
             (golden.max(1)..).find(|s| gcd(*s, count) == 1).expect("some number is coprime to the count");
@@ -35,8 +35,8 @@ impl Records {
         (Records::KEY_BYTES + self.value_bytes) as u64
     }
 
-    /// The index of the record that is loaded at `turn`. All turns give all indexes, in an order
-    /// far from that of the keys.
+    /// The index of the record that is loaded at `turn`. The turns from 0 to `count - 1` give every
+    /// index once.
     pub(crate) fn shuffled(&self, turn: u64) -> u64 {
         (u128::from(turn) * u128::from(self.stride) % u128::from(self.count)) as u64
     }
@@ -45,7 +45,7 @@ impl Records {
         key(index, b' ')
     }
 
-    /// A key next to that of `index` which no record has.
+    /// A key that no record has. It lies directly after the key of `index`.
     pub(crate) fn absent_key(&self, index: u64) -> DemoKey {
         key(index, b'!')
     }

@@ -1,10 +1,11 @@
-//! The process that is killed. Its threads write at full speed and report each acknowledged write.
+//! The process that the demonstration kills. Its threads write at full speed and report each
+//! acknowledged write.
 //!
 //! Out, on standard output: `THREAD SEQUENCE\n` for each acknowledged write. One system call writes
-//! the line, so a kill cannot cut it. One thread of the four syncs each write. The others do not,
-//! and `kill -9` must not lose their writes either.
+//! the line, so a kill cannot cut it. One of the four threads syncs each write. The other threads
+//! do not sync, and `kill -9` must not lose their writes, either.
 //!
-//! Each write is a batch of two keys with the same value: both must survive, or neither.
+//! Each write is a batch of two keys with the same value. Both keys must survive, or neither key.
 
 use crate::db_options;
 use crate::failure::{DemoFailure, DemoOutcome};
@@ -14,7 +15,7 @@ use esker::internals::env::spawn;
 use esker::{Db, WriteBatch, WriteOptions};
 use std::io::Write;
 
-/// Number of writing threads. The first one syncs.
+/// Number of writing threads. The first thread syncs.
 pub(crate) const WRITERS: u32 = 4;
 
 /// The `sequence`-th batch of a writer thread in a round.
@@ -75,8 +76,8 @@ fn write_forever(db: &Db, round: u32, thread: u32) -> DemoOutcome {
     Ok(())
 }
 
-/// Reports a write. The line buffer passes a whole line to the pipe in one `write`, which is atomic
-/// at this length.
+/// Reports a write. The line buffer passes a whole line to the pipe in one call of `write`, which
+/// is atomic for short lines.
 fn acknowledge(thread: u32, sequence: u64) -> DemoOutcome {
     std::io::stdout().lock().write_all(format!("{thread} {sequence}\n").as_bytes())?;
     Ok(())

@@ -1,4 +1,4 @@
-//! The commands of the durability campaigns: crash, kill9, faults.
+//! The commands of the campaigns crash, kill9, faults, histories, hostile, sim and sim-scans.
 
 use clap::Args;
 use esker_stress::{crash, db_stress, faults, histories, hostile, kill9};
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub(crate) struct CrashArguments {
-    /// Seed of the first run; the next ones have the next numbers.
+    /// Seed of the first run; each further run has the next number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Crash points to check.
@@ -20,7 +20,7 @@ pub(crate) struct CrashArguments {
 
 #[derive(Args)]
 pub(crate) struct Kill9Arguments {
-    /// An empty or missing directory for the database.
+    /// Directory for the database, empty or new.
     directory: PathBuf,
     /// Number of kills.
     #[arg(long, default_value_t = 200)]
@@ -47,17 +47,17 @@ pub(crate) struct ChildArguments {
 pub(crate) struct FaultsArguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// One operation in this many fails.
+    /// Let only each n-th operation fail, each in a trial of its own.
     #[arg(long, default_value_t = 1)]
     step: u64,
-    /// Kinds of failure; by default all.
+    /// Kinds of failure; by default all kinds.
     #[arg(long, value_enum, value_delimiter = ',')]
     kinds: Vec<faults::Fault>,
-    /// The variation of the script that all trials run, so that each of its operations fails once;
-    /// by default each trial runs another one.
+    /// The variation of the script that all trials run. Then each of its operations fails once. By
+    /// default each trial runs another variation.
     #[arg(long)]
     script: Option<u64>,
-    /// Only the operation of this number (with `full-disk`, the byte).
+    /// Let only the operation with this number fail (with `full-disk`: the byte with this number).
     #[arg(long)]
     at: Option<u64>,
     /// Flip no bits.
@@ -68,7 +68,7 @@ pub(crate) struct FaultsArguments {
 /// Parameters of `histories`.
 #[derive(Args)]
 pub(crate) struct HistoriesArguments {
-    /// Seed of the first history; the next ones have the next numbers.
+    /// Seed of the first history; each further history has the next number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Number of histories.
@@ -77,7 +77,7 @@ pub(crate) struct HistoriesArguments {
     /// Operations of each history.
     #[arg(long, default_value_t = 1000)]
     operations: u64,
-    /// Crashes of each history, at least.
+    /// Least number of crashes of each history.
     #[arg(long, default_value_t = 10)]
     crashes: u64,
     /// Operations to leave out: `3-40,77-78`, without the last of each range.
@@ -86,20 +86,20 @@ pub(crate) struct HistoriesArguments {
     /// Let the disk crash only: no delays, errors or damaged reads.
     #[arg(long)]
     calm: bool,
-    /// The program `esker-reader`, in which RocksDB reads the crashed disks, too. With it, a seed
-    /// gives other histories than without.
+    /// The program `esker-reader`, in which RocksDB reads crashed disks, too. With this program a
+    /// seed gives other histories.
     #[arg(long)]
     second_reader: Option<std::path::PathBuf>,
-    /// One in this many crashed disks is read by it.
+    /// RocksDB reads one of this many crashed disks.
     #[arg(long, default_value_t = 4)]
     read_one_in: u64,
     /// Run each history twice, and compare the two runs (with `--cfg shuttle`).
     #[arg(long)]
     twice: bool,
-    /// Seconds after which no history is begun.
+    /// Seconds after which no further history begins.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Seconds that a failure may be shrunk.
+    /// Seconds for shrinking a failure.
     #[arg(long, default_value_t = 120)]
     shrink: u64,
 }
@@ -179,13 +179,13 @@ pub(crate) struct HostileArguments {
     /// Parent of the trials' directories.
     #[arg(long)]
     directory: Option<PathBuf>,
-    /// Seed of the first trial; the next ones have the next numbers.
+    /// Seed of the first trial; each further trial has the next number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Number of trials.
     #[arg(long, default_value_t = 170)]
     trials: u64,
-    /// Only these circumstances.
+    /// Run only these circumstances.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<hostile::Circumstance>,
 }
@@ -245,16 +245,16 @@ pub(crate) fn run_hostile_opener(arguments: &HostileOpenerArguments) -> Result<S
 #[cfg(shuttle)]
 #[derive(Args)]
 pub(crate) struct SimArguments {
-    /// Seed of the first machine; the next ones have the next numbers.
+    /// Seed of the first machine; each further machine has the next number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Crashes, at least.
+    /// Least number of crashes.
     #[arg(long, default_value_t = 1_000_000)]
     cycles: u64,
     /// Crashes of one machine.
     #[arg(long, default_value_t = 20)]
     per_machine: u64,
-    /// Batches of each writer, at most: for shrinking.
+    /// Most batches of each writer; a smaller number shrinks a failure.
     #[arg(long, default_value_t = u32::MAX)]
     max_batches: u32,
     /// Let the disk crash only: no delays, errors or damaged reads.
@@ -263,7 +263,7 @@ pub(crate) struct SimArguments {
     /// Run each machine twice, and compare the two runs.
     #[arg(long)]
     twice: bool,
-    /// Seconds after which no machine is begun.
+    /// Seconds after which no further machine begins.
     #[arg(long)]
     seconds: Option<u64>,
 }
@@ -272,16 +272,16 @@ pub(crate) struct SimArguments {
 #[cfg(shuttle)]
 #[derive(Args)]
 pub(crate) struct SimScansArguments {
-    /// Seed of the first round; the next ones have the next numbers.
+    /// Seed of the first round; each further round has the next number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Databases, at most.
+    /// Most rounds; each round has a database of its own.
     #[arg(long, default_value_t = u64::MAX)]
     rounds: u64,
     /// Batches of each writer.
     #[arg(long, default_value_t = 80)]
     batches: u64,
-    /// Seconds after which no round is begun.
+    /// Seconds after which no further round begins.
     #[arg(long)]
     seconds: Option<u64>,
 }

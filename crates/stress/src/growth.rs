@@ -1,12 +1,12 @@
 //! Checks that the work of an operation grows with the requested amount only.
 //!
-//! In: sizes. Out: a [`GrowthReport`], or every cell of the table in `docs/growth.md` that grows
-//! faster than the page allows, with the amounts. A cell is an operation (`operations`) on a
-//! database in which an axis (`axes`) has made n, 2n, 4n of something. The counts (`work`) do not
-//! depend on the clock.
+//! In: sizes. Out: a [`GrowthReport`], or all cells of the table in `docs/growth.md` whose work
+//! grows faster than the page allows. A cell combines an operation (`operations`) with an axis
+//! (`axes`). The operation runs on databases in which the axis has made n, 2n, 4n of something. Its
+//! work is counted without a clock (`work`).
 //!
-//! The program must install the counting allocator: `esker-growth` does. Nothing else may run in
-//! its process.
+//! The program must install the counting allocator, as `esker-growth` does, and may run nothing
+//! else meanwhile.
 
 mod axes;
 mod callgrind;
@@ -28,13 +28,13 @@ use work::Work;
 /// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct GrowthParameters {
-    /// Multiplies the smallest n of each axis in the short form.
+    /// A factor for the smallest n of each axis; 1 in the short form.
     pub scale: u64,
-    /// Sizes: n, 2n, 4n and so on.
+    /// Number of sizes: n, 2n, 4n and so on.
     pub sizes: u32,
-    /// Axes to take; empty: all.
+    /// Axes to take. An empty list means all axes.
     pub axes: Vec<String>,
-    /// Operations to take; empty: all.
+    /// Operations to take. An empty list means all operations.
     pub operations: Vec<String>,
     /// Print every finding, not only those above the limits.
     pub verbose: bool,
@@ -61,7 +61,7 @@ impl fmt::Display for GrowthReport {
 
 /// Measures and judges every cell.
 /// # Errors
-/// The page does not fit the code; an operation failed; every cell that grows too fast.
+/// The page does not fit the code · an operation failed · all cells that grow too fast.
 pub fn run(parameters: &GrowthParameters) -> Result<GrowthReport, String> {
     let axes: Vec<&str> = axes::ALL.iter().map(|axis| axis.name).collect();
     let operations: Vec<&str> = operations::ALL.iter().map(|operation| operation.name).collect();
@@ -85,10 +85,10 @@ pub fn run(parameters: &GrowthParameters) -> Result<GrowthReport, String> {
 struct Campaign<'a> {
     parameters: &'a GrowthParameters,
     page: Page,
-    /// Environment whose threads all databases share.
+    /// The environment of all databases, which share its threads.
     env: Env,
     report: GrowthReport,
-    /// The messages of the final report.
+    /// Messages about failures, for the final report.
     wrong: Vec<String>,
 }
 

@@ -1,21 +1,21 @@
 //! Runs real processes in hostile surroundings: limits, full disks, signals, directories that are
 //! moved or replaced, second openers.
 //!
-//! In: a seed and a number of trials. Out: a [`HostileReport`], or the mistake that a trial found,
-//! with the seed of that trial.
+//! In: a seed and a number of trials. Out: a [`HostileReport`], or the bug that a trial found, with
+//! the seed of that trial.
 //!
 //! A trial starts a [`child`] that writes from several threads and reports each acknowledged batch
-//! on a pipe. The driver then begins one [`Circumstance`], ends it again, and lets the
-//! child end or kills it. These things must hold:
+//! on a pipe. The driver then begins one [`Circumstance`] and ends it again. Then it kills the
+//! child or lets the child end. Three things must hold:
 //!
 //!  1. Each failure is an error that the child reports with its message. Nothing panics, and no
 //!     thread waits for ever.
 //!  2. When the cause is gone, every thread of the child continues, by itself or after `resume`.
-//!     Some circumstances end an open database; then the error says why.
-//!  3. The directory opens afterwards, and contains every acknowledged batch completely.
+//!     Some circumstances make an open database unusable; then the error says why.
+//!  3. The database opens afterwards, and contains every acknowledged batch completely.
 //!
-//! The driver needs only the system's tools. If it may not mount a file system or change
-//! its user, it reports which circumstances it left out.
+//! The driver needs only the system's tools. If it may not mount a file system or change its user,
+//! it leaves some circumstances out and names them in its report.
 
 mod child;
 mod circumstance;
@@ -51,7 +51,7 @@ pub struct HostileParameters<'a> {
     pub seed: u64,
     /// Number of trials.
     pub trials: u64,
-    /// Circumstances to try; all, if this is empty.
+    /// Circumstances to try. An empty list means all circumstances.
     pub only: Vec<Circumstance>,
     /// Print a line for each trial.
     pub verbose: bool,
@@ -70,7 +70,7 @@ pub struct HostileReport {
     pub acknowledged: u64,
     /// Trials in which the child met an error.
     pub met: u64,
-    /// Children that a circumstance ended, as its rules allow.
+    /// Children that died of a circumstance that may end them.
     pub died: u64,
 }
 
@@ -97,7 +97,7 @@ impl fmt::Display for HostileReport {
 
 /// Runs the trials. With fewer trials than circumstances, the seed chooses the circumstances.
 /// # Errors
-/// The first mistake, with the seed of its trial.
+/// The first bug, with the seed of its trial.
 pub fn run(parameters: &HostileParameters<'_>) -> Result<HostileReport, String> {
     let mut report = HostileReport::default();
     let all = if parameters.only.is_empty() { &Circumstance::ALL[..] } else { &parameters.only[..] };
@@ -113,7 +113,7 @@ pub fn run(parameters: &HostileParameters<'_>) -> Result<HostileReport, String> 
     if possible.is_empty() {
         return Err("hostile: this machine allows no circumstance".to_owned());
     }
-    // The children's user may have no access to the directory of the program.
+    // Copies the program, because the children's user may have no access to its directory.
     let work = TempDir::within(parameters.directory, "hostile-program").ok_or("no directory can be made")?;
     let program = work.join("esker-stress");
     copy_program(parameters.program, &program)?;
@@ -149,7 +149,7 @@ fn progress(seed: u64, circumstance: Circumstance, trial: &Trial<'_>) {
 struct Trial<'a> {
     parameters: &'a HostileParameters<'a>,
     circumstance: Circumstance,
-    /// The child; it must end before its place is removed.
+    /// The child. It must end before `place` is removed.
     process: Option<Process>,
     place: HostilePlace,
     rng: fastrand::Rng,
@@ -168,7 +168,7 @@ impl<'a> Trial<'a> {
 
     fn run(&mut self, report: &mut HostileReport) -> Result<(), String> {
         let (program, circumstance) = (self.parameters.program, self.circumstance);
-        // The first child meets no trouble. Its batches must survive the circumstance too.
+        // The first child meets no trouble. Its batches must survive the circumstance, too.
         let mut calm = Process::start(program, &self.place, &[], &[])?;
         calm.wait_for_progress(&[0; THREADS as usize], PATIENCE)?;
         calm.end(self.rng.bool())?;

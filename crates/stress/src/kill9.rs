@@ -1,12 +1,12 @@
-//! A process that is killed while it writes, on the real disk.
+//! Kills a process while it writes, on the real disk.
 //!
 //! In: a number of kills. Out: a [`Kill9Report`], or the batch that was missing after a kill.
 //!
-//! The child ([`child`]) writes batches from several threads to two families, and reports each on a
-//! pipe when its write has returned. The parent ([`run`]) kills it (SIGKILL), reads the rest of the
-//! pipe, opens the same database and compares. Each thread's batches up to some number must be
-//! there, none of them half. That number is the last one reported, or one more. The next child
-//! continues with the same database.
+//! The child ([`child`]) writes batches from several threads to two families. After each write has
+//! returned, it reports the batch on a pipe. The parent ([`run`]) kills the child (SIGKILL), reads
+//! the rest of the pipe, opens the same database and compares. For each thread, the database must
+//! contain all batches up to a number, completely. This number is that of the last reported batch,
+//! or one more. The next child continues with the same database.
 
 use esker::internals::base::sync::thread;
 use esker::internals::env::{Clock, SystemClock, on_threads, spawn_scoped};
@@ -19,7 +19,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 pub(crate) const FAMILIES: [&str; 2] = ["default", "second"];
-/// Number of newest keys that each thread keeps; it deletes the one before.
+/// Number of newest keys that each thread keeps. It deletes older keys.
 pub(crate) const KEPT: u64 = 400;
 
 /// Parameters of a campaign.
@@ -46,11 +46,11 @@ pub struct Kill9Parameters<'a> {
 pub struct Kill9Report {
     /// Children killed.
     pub kills: u32,
-    /// Kills before the child had opened the database or acknowledged a batch.
+    /// Kills before the child had acknowledged a batch.
     pub silent: u32,
     /// Batches that were acknowledged.
     pub acknowledged: u64,
-    /// Batches that were there without having been acknowledged.
+    /// Batches that were in the database without an acknowledgement.
     pub unacknowledged: u64,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for Kill9Report {
     }
 }
 
-/// Kills and compares, `rounds` times.
+/// Runs the campaign: kills a child and compares, `rounds` times.
 /// # Errors
 /// The first batch that is missing or wrong.
 pub fn run(parameters: &Kill9Parameters<'_>) -> Result<Kill9Report, String> {
@@ -76,7 +76,7 @@ pub fn run(parameters: &Kill9Parameters<'_>) -> Result<Kill9Report, String> {
     for round in 0..parameters.rounds {
         let millis = rng.u64(1..=parameters.max_millis);
         let before: u64 = acknowledged.iter().sum();
-        // At least one child acknowledges a batch, however slow the machine is.
+        // On a slow machine the last child gets time for a batch, if no child had time before.
         let must_speak = round + 1 == parameters.rounds && report.acknowledged == 0;
         kill_one(parameters, millis, must_speak, &mut acknowledged)
             .map_err(|e| format!("round {round}: {e}"))?;
@@ -101,8 +101,8 @@ fn eprintln_progress(report: &Kill9Report) {
     eprintln!("{report}");
 }
 
-/// Starts a child, kills it after `millis`, and records its acknowledged batches. If it
-/// `must_speak`, the time runs from its first acknowledgement on.
+/// Starts a child, kills it after `millis`, and records its acknowledged batches. With
+/// `must_speak`, the time begins at the child's first acknowledgement.
 fn kill_one(
     parameters: &Kill9Parameters<'_>,
     millis: u64,
@@ -121,10 +121,11 @@ fn kill_one(
     thread::scope(|scope| {
         let read = || read_acknowledgements(pipe, acknowledged, first);
         let reader = spawn_scoped(scope, "reader", read).map_err(|e| e.to_string());
-        // No child stays behind.
+        // Without a reader the child is killed here, so that no child stays behind.
         let reader = reader.or_else(|e| kill(&mut child).and(Err(e)))?;
         if must_speak {
-            // An error means that the child ended without a word; `kill` reports that.
+            // An error means that the child ended without an acknowledgement. `kill` reports the
+            // child's end.
             has_spoken.recv().ok();
         }
         SystemClock.sleep(Duration::from_millis(millis));
@@ -144,7 +145,8 @@ fn kill(child: &mut Child) -> Result<(), String> {
     }
 }
 
-/// Reads lines "thread number" until the end of the pipe. `first` gets a message at the first one.
+/// Reads lines "thread number" until the end of the pipe. Sends a message to `first` at the first
+/// line.
 fn read_acknowledgements(
     pipe: impl std::io::Read,
     acknowledged: &mut [u64],
@@ -164,7 +166,8 @@ fn read_acknowledgements(
     Ok(())
 }
 
-/// Opens the database and gives the number of each thread's last batch.
+/// Opens the database and compares it with the acknowledged batches. Returns the number of each
+/// thread's last batch.
 pub(crate) fn verify(directory: &Path, acknowledged: &[u64]) -> Result<Vec<u64>, String> {
     let db = open(directory).map_err(|e| format!("the database does not open: {e}"))?;
     let mut last = Vec::new();
@@ -218,7 +221,7 @@ pub(crate) fn compare(db: &Db, family: &str, last: &[u64]) -> Result<(), String>
 
 /// The child: writes until it is killed.
 /// # Errors
-/// Any of the database's; nothing is wrong with the disk, so there should be none.
+/// Errors of the database. None is expected, because the disk works.
 pub fn child(directory: &Path, threads: u64) -> Result<()> {
     let db = open(directory)?;
     let threads = usize::try_from(threads).unwrap_or(usize::MAX);
@@ -242,7 +245,7 @@ fn write_forever(db: &Db, thread: u64) -> Result<()> {
     }
 }
 
-/// Writes the thread's batch of this number to both families.
+/// Writes batch `number` of the thread to all `families`.
 pub(crate) fn write(db: &Db, families: &[ColumnFamilyHandle], thread: u64, number: u64) -> Result<()> {
     let mut batch = WriteBatch::new();
     for family in families {

@@ -1,7 +1,7 @@
-//! esker-stress: campaigns that find mistakes which unit tests do not think of.
+//! esker-stress: campaigns that find bugs beyond the reach of unit tests.
 //!
-//! In: parameters of a campaign, among them a seed. Out: counts, or the first mistake, with the way
-//! to see it again. Each campaign is a function. Short forms run as tests of this crate; long forms
+//! In: parameters of a campaign, among them a seed. Out: counts, or the first bug with the command
+//! that repeats it. Each campaign is a function. Short forms run as tests of this crate; long forms
 //! are commands of the `esker-stress` binary, which `cargo xtask long` runs. docs/testing.md says
 //! how to run a seed again.
 //!
@@ -9,15 +9,15 @@
 //! |---|---|
 //! | [`model`] | random operations on a database, each answer compared with sorted arrays |
 //! | [`threads`] | many writers and readers at once, with invariants |
-//! | [`scans`] | scans beside writers; the model of each answer knows sequence numbers |
+//! | [`scans`] | scans beside writers, compared with a model that knows sequence numbers |
 //! | [`metamorphic`] | the same operations under many sets of options |
-//! | [`crash`] | crashes at random points in time on a simulated disk |
-//! | [`histories`] | long histories with crash after crash, each answer compared |
-//! | [`kill9`] | a child process killed on the real disk |
-//! | [`faults`] | every file operation fails in turn |
-//! | [`db_stress`] | all of it on a real directory, in processes that are killed |
-//! | [`hostile`] | real processes under limits, on full disks, beside other openers, … |
-//! | [`growth`] | work grows with the amount asked for, and with nothing else |
+//! | [`crash`] | crashes of a simulated disk at random points in time |
+//! | [`histories`] | long random histories with many crashes, each answer compared with a model |
+//! | [`kill9`] | kills of a writing child process, on the real disk |
+//! | [`faults`] | runs in each of which another file operation fails |
+//! | [`db_stress`] | random operations on a real directory, in processes that are killed |
+//! | [`hostile`] | real processes under limits, on full disks, beside other processes, … |
+//! | [`growth`] | the growth of an operation's work with the size of the database |
 //!
 //! Most campaigns also audit files and properties (`audit`) when a database has no work left.
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! `esker-stress`: runs one campaign of the library with parameters from the command line.
 //!
-//! Exit code 0 if every answer was right; else 1, with a report on standard error.
+//! Exit code 0 if every answer was right; otherwise 1, with a report on standard error.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
 
@@ -13,8 +13,8 @@ use std::process::ExitCode;
 /// Long campaigns against Esker.
 #[derive(Parser)]
 struct Arguments {
-    /// Print the probes that were passed and their counts. Fail if the campaign missed one that it
-    /// always passes.
+    /// Print the probes that were passed and their counts. Fail if the campaign missed a probe that
+    /// it must pass.
     #[arg(long, global = true)]
     probes: bool,
     #[command(subcommand)]
@@ -23,7 +23,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Campaign {
-    /// Random operations against a model.
+    /// Random operations, each answer compared with a model.
     Model(ModelArguments),
     /// The same operations under many sets of options.
     Metamorphic(MetamorphicArguments),
@@ -33,7 +33,7 @@ enum Campaign {
     /// Scans beside writers in a simulated machine.
     #[cfg(shuttle)]
     SimScans(durability::SimScansArguments),
-    /// Random operations on a real directory, with expected values outside of it.
+    /// Random operations on a real directory, with expected values in another directory.
     #[command(name = "db_stress")]
     DbStress(db_stress::StressFlags),
     /// Starts db_stress with random flags again and again, and kills it.
@@ -45,7 +45,7 @@ enum Campaign {
     ScanThreads(ScansArguments),
     /// Crashes at random points in time on a simulated disk.
     Crash(durability::CrashArguments),
-    /// Long histories with crash after crash, each answer compared.
+    /// Long histories with many crashes, each answer compared with a model.
     Histories(durability::HistoriesArguments),
     /// A child process killed while it writes, on the real disk.
     Kill9(durability::Kill9Arguments),
@@ -61,7 +61,7 @@ enum Campaign {
     HostileVerify(durability::HostileVerifyArguments),
     #[command(hide = true)]
     HostileOpener(durability::HostileOpenerArguments),
-    /// Every n-th file operation made to fail.
+    /// Runs in each of which another file operation fails.
     Faults(durability::FaultsArguments),
 }
 
@@ -93,22 +93,22 @@ impl Campaign {
 
 #[derive(Args)]
 struct ModelArguments {
-    /// Seed of the first round; the next ones have the next numbers.
+    /// Seed of the first round; each further round has the next number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Databases, one after the other.
+    /// Number of rounds; each round has a database of its own.
     #[arg(long, default_value_t = 40)]
     rounds: u64,
-    /// Operations in each.
+    /// Operations in each round.
     #[arg(long, default_value_t = 250_000)]
     operations: u64,
     /// Kinds of operation to leave out.
     #[arg(long, value_enum, value_delimiter = ',')]
     without: Vec<model::OperationKind>,
-    /// Keys of each family; 0: the seed chooses.
+    /// Keys of each family; 0 lets the seed choose.
     #[arg(long, default_value_t = 0)]
     keys: usize,
-    /// Wait for background work behind every operation.
+    /// Wait for background work after every operation.
     #[arg(long)]
     calm: bool,
 }
@@ -130,34 +130,34 @@ fn run_model(arguments: ModelArguments) -> Result<String, String> {
 
 #[derive(Args)]
 struct MetamorphicArguments {
-    /// Seed of the first list of operations; the next ones have the next numbers.
+    /// Seed of the first list of operations; each further list has the next number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Lists of operations.
     #[arg(long, default_value_t = 100)]
     lists: u64,
-    /// Operations in each.
+    /// Operations in each list.
     #[arg(long, default_value_t = 2000)]
     operations: usize,
     /// Sets of options for each list.
     #[arg(long, default_value_t = 4)]
     sets: u64,
-    /// Only this set.
+    /// Run only this set of options.
     #[arg(long)]
     set: Option<u64>,
-    /// Only these operations.
+    /// Run only these operations, by their numbers.
     #[arg(long, value_delimiter = ',')]
     keep: Option<Vec<usize>>,
     /// Options that keep their defaults.
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
-    /// Wait for background work behind every operation.
+    /// Wait for background work after every operation.
     #[arg(long)]
     calm: bool,
-    /// Seconds that a failure may be shrunk.
+    /// Seconds for shrinking a failure.
     #[arg(long, default_value_t = 60)]
     shrink: u64,
-    /// Seconds after which no list is begun.
+    /// Seconds after which no further list begins.
     #[arg(long)]
     seconds: Option<u64>,
 }
@@ -190,10 +190,10 @@ struct ThreadsArguments {
     /// Threads that read.
     #[arg(long, default_value_t = 8)]
     readers: usize,
-    /// Duration.
+    /// Duration in seconds.
     #[arg(long, default_value_t = 300)]
     seconds: u64,
-    /// Parent of the database; by default it is in memory.
+    /// Directory of the database. By default the database is in memory.
     #[arg(long)]
     directory: Option<std::path::PathBuf>,
 }
@@ -207,7 +207,7 @@ fn run_threads(arguments: ThreadsArguments) -> Result<String, String> {
 
 #[derive(Args)]
 struct ScansArguments {
-    /// Seed of the first round; the next ones have the next numbers.
+    /// Seed of the first round; each further round has the next number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Threads that write.
@@ -216,10 +216,10 @@ struct ScansArguments {
     /// Threads that scan.
     #[arg(long, default_value_t = 2)]
     scanners: usize,
-    /// Duration of all rounds together.
+    /// Duration of all rounds together, in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Duration of a round.
+    /// Duration of a round, in seconds.
     #[arg(long, default_value_t = 4)]
     round_seconds: u64,
 }

@@ -1,14 +1,15 @@
-//! Options do not change answers. Runs one list of operations under many sets of options, and
-//! compares each answer with that of sorted maps.
+//! Checks that options do not change answers. Runs one list of operations under many sets of
+//! options, and compares each answer with that of sorted maps.
 //!
-//! In: seeds and sizes. Out: counts, or the first [`MetamorphicFailure`], shrunk to the least
-//! number of operations and options that still fail, with the command that runs them again. Options
-//! come from the whole space that the engine accepts (`space.rs`); each reopening within a list
-//! draws others. Operations, options and answers depend on the seeds only. The times of flushes and
-//! compactions do not. A rare failure may have to be run again, and is shrunk less.
+//! In: seeds and sizes. Out: counts, or the first [`MetamorphicFailure`]. A failure is shrunk to
+//! the fewest operations and options that still fail, and names the command that repeats it.
+//! Options come from the whole space that the engine accepts (`space.rs`). Each reopening within a
+//! list draws new options. Operations, options and answers depend on the seeds only, but the times
+//! of flushes and compactions do not. So a rare failure may not come back in each run, and is
+//! shrunk less.
 //!
-//! Reading order: `ops` (operations and answers), `space` (options), `run` (one list on one set),
-//! `reduce`.
+//! Reading order: `ops` (operations and answers), `space` (options), `run` (one list under one set
+//! of options), `reduce` (shrinks a failure).
 
 mod ops;
 mod reduce;
@@ -23,9 +24,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Options for opening `number` of some database, and for its families. `lasting` is
-/// the seed of options that all of its openings share. The caller sets comparator and merge
-/// operator.
+/// Options for opening `number` of a database, and for its families. `lasting` is the seed of the
+/// options that all openings of the database share. The caller sets comparator and merge operator.
 pub(crate) fn stress_options(
     lasting: u64,
     number: u64,
@@ -34,7 +34,7 @@ pub(crate) fn stress_options(
     Space { seed: lasting, without: Default::default() }.any_database(number, env)
 }
 
-/// Changes of mutable options of a family, as `set_options` takes them.
+/// Changes of mutable options of a family, in the form of `set_options`.
 pub(crate) fn stress_changes(seed: u64) -> Vec<(String, String)> {
     Space { seed, without: Default::default() }.changes(seed)
 }
@@ -42,25 +42,25 @@ pub(crate) fn stress_changes(seed: u64) -> Vec<(String, String)> {
 /// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct MetamorphicParameters {
-    /// Seed of the first list; the next ones have the next numbers.
+    /// Seed of the first list; each further list has the next number.
     pub seed: u64,
     /// Lists of operations.
     pub lists: u64,
-    /// Operations in each.
+    /// Operations in each list.
     pub operations: usize,
     /// Sets of options for each list.
     pub sets: u64,
-    /// The only set to run; `None`: all.
+    /// The only set to run; `None` means all sets.
     pub set: Option<u64>,
-    /// The only operations to run, as a failure names them; `None`: all.
+    /// The only operations to run, by the numbers in a failure; `None` means all operations.
     pub keep: Option<Vec<usize>>,
     /// Options that keep their defaults.
     pub without: Vec<String>,
-    /// Wait for background work behind every operation.
+    /// Wait for background work after every operation.
     pub calm: bool,
     /// Time for shrinking a failure.
     pub shrink: Duration,
-    /// Time after which no list is begun.
+    /// Time after which no further list begins.
     pub limit: Option<Duration>,
     /// Print a line for each list to standard error.
     pub verbose: bool,
@@ -91,7 +91,7 @@ pub struct MetamorphicReport {
     pub lists: u64,
     /// Databases.
     pub databases: u64,
-    /// Operations carried out, each compared.
+    /// Operations whose answers were compared.
     pub operations: u64,
     /// Options that have text forms and are never varied.
     pub unvaried: Vec<&'static str>,
@@ -110,7 +110,7 @@ impl fmt::Display for MetamorphicReport {
     }
 }
 
-/// A set of options under which an answer differed.
+/// A report of a wrong answer: the operations, the options, and the command that repeats it.
 #[derive(Clone, Debug)]
 pub struct MetamorphicFailure {
     text: String,
@@ -122,7 +122,7 @@ impl fmt::Display for MetamorphicFailure {
     }
 }
 
-/// A list and a set, and the parts of both that are still in use.
+/// A list of operations and a set of options, with the parts of both that shrinking has kept.
 #[derive(Clone, Debug)]
 struct Case {
     seed: u64,

@@ -1,6 +1,6 @@
-//! Random operations compared with a model. The database has several families in memory files, and
-//! is small enough that all its parts interact. The model of a family is a sorted array of its
-//! expected contents.
+//! Compares the answers of random operations with a model. The database has several families, lies
+//! in memory, and is so small that all its parts interact. The model of a family is a sorted array
+//! of its expected contents.
 //!
 //! In: a seed, numbers of rounds and operations, kinds of operation to leave out. Out: counts, or
 //! the first [`Divergence`]. Each round is a database of its own with seed `seed + round`. Flushes
@@ -8,8 +8,8 @@
 //! of background work.
 //!
 //! Reading order: `families` (order, merge operator and keys), `state` (expected contents),
-//! `settings` (options of one opening), `cursor` (an iterator and its expected place), `round` (the
-//! operations).
+//! `settings` (options of one opening), `cursor` (an iterator and its expected position), `round`
+//! (the operations).
 
 mod cursor;
 pub(crate) mod families;
@@ -35,7 +35,7 @@ pub struct ModelParameters {
     pub operations: u64,
     /// Kinds of operation to leave out, for shrinking.
     pub without: Vec<OperationKind>,
-    /// Keys of each family; 0: the seed chooses.
+    /// Keys of each family; 0 lets the seed choose.
     pub keys: usize,
     /// Wait for background work after every operation: slow, but repeatable.
     pub calm: bool,
@@ -70,7 +70,7 @@ pub struct ModelReport {
     pub operations: u64,
     /// Operations by kind.
     pub by_kind: Vec<(OperationKind, u64)>,
-    /// Answers compared with the model's.
+    /// Answers that were compared with the model.
     pub comparisons: u64,
     /// Steps of transactions, if the rounds have any.
     pub steps: Steps,
@@ -80,18 +80,18 @@ pub struct ModelReport {
     pub seconds: f64,
 }
 
-/// Counts of transactions, by their steps.
+/// Counts of the steps of transactions, and of deleted files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Steps {
-    /// Prepared.
+    /// Transactions prepared.
     pub prepared: u64,
-    /// Committed without being prepared.
+    /// Transactions committed without being prepared.
     pub committed: u64,
-    /// Committed after they were prepared.
+    /// Prepared transactions that were committed.
     pub committed_prepared: u64,
-    /// Rolled back after they were prepared.
+    /// Prepared transactions that were rolled back.
     pub rolled_back_prepared: u64,
-    /// Found prepared after a crash.
+    /// Transactions found prepared after a crash.
     pub found: u64,
     /// Crashes after which at least one transaction was found prepared.
     pub crashes_with_some: u64,
@@ -143,10 +143,10 @@ impl fmt::Display for ModelReport {
     }
 }
 
-/// An answer of the database that differs from the model's.
+/// An answer of the database that differs from the model.
 #[derive(Clone, Debug)]
 pub struct Divergence {
-    /// Seed of the round: run it with `rounds` 1.
+    /// Seed of the round. A run with this seed and with `rounds` 1 repeats the round.
     pub seed: u64,
     /// Number of the operation, from 0.
     pub operation: u64,

@@ -1,24 +1,24 @@
 //! Runs the whole engine in a simulated machine and crashes its database. Threads, clock and disk
 //! all follow one seed.
 //!
-//! In: a seed and a number of cycles. Out: a [`SimReport`], or the first mistake with the seed that
-//! repeats it exactly. Built with `--cfg shuttle` only. Every lock, condition variable, atomic,
-//! spawn and join of the engine and of the simulated disk is then a place where shuttle's scheduler
-//! chooses the next thread. All simulated threads share one thread of the system, so nothing else
-//! decides anything.
+//! In: a seed and a number of cycles. Out: a [`SimReport`], or the first bug with the seed that
+//! repeats it exactly. Only builds with `--cfg shuttle` have this module. In them, shuttle's
+//! scheduler chooses the next thread at every lock, condition variable, atomic, spawn and join of
+//! the engine and of the simulated disk. All simulated threads run in one thread of the operating
+//! system, so nothing but the scheduler decides their order.
 //!
-//! `machine` is the machine; [`scans`] is another campaign in it.
+//! `machine` is the simulated machine; [`scans`] is another campaign in such a machine.
 //!
-//! A cycle is a crash of the campaign in [`crate::crash`], with small loads. The crashed disk is
-//! opened, with all threads of an opening, read and compared; some openings crash again. On a
-//! failing disk, operations of the load are slow, by the simulated clock. Some crashed disks are
-//! opened and read while they fail, are full, or return wrong bytes, and then once more without
-//! faults.
+//! A cycle is a crash of the campaign in [`crate::crash`], with small loads. After a crash, the
+//! database is opened from the crashed disk, and its contents are compared; some openings crash
+//! again. With `trouble`, operations on the disk are slow by the simulated clock. Some crashed
+//! disks then fail, are full, or return wrong bytes while the database is opened and read.
+//! Afterwards the database is opened once more, without faults.
 //!
-//! The seed decides: the thread that runs at every scheduling place, options, writes, file
-//! operations, the parts of them that survive a crash, faults of the disk, the clock. It does not
-//! decide: the order of writes under a memory weaker than sequential consistency (shuttle has
-//! none), and names of sessions and of the database, on which nothing depends.
+//! The seed decides the order of threads, options, writes, file operations, the parts of file
+//! operations that survive a crash, faults of the disk, and the clock. It does not decide the names
+//! of sessions and of the database, but nothing depends on these. Memory is sequentially
+//! consistent: shuttle simulates no weaker memory.
 
 mod delays;
 mod keeper;
@@ -45,7 +45,7 @@ pub struct SimParameters {
     pub trouble: bool,
     /// Run each machine twice, and compare their file operations.
     pub twice: bool,
-    /// Time after which no machine is begun.
+    /// Time after which no further machine begins.
     pub limit: Option<Duration>,
     /// Print lines of progress.
     pub verbose: bool,
@@ -77,7 +77,7 @@ impl fmt::Display for SimReport {
 
 /// Runs the simulations.
 /// # Errors
-/// The first mistake, and the seed that repeats it.
+/// The first bug, and the seed that repeats it.
 #[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
 #[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
 pub fn run(parameters: &SimParameters) -> Result<SimReport, String> {
@@ -123,7 +123,8 @@ fn machine(seed: u64, parameters: &SimParameters) -> Result<crash::CrashReport, 
     in_machine(seed, move || crash::run(&parameters))?
 }
 
-/// Reduces a failure to the least number of batches that still fail, and says how to repeat it.
+/// Reduces a failure to the least number of batches that still fail, and adds the command that
+/// repeats it.
 fn shrink(seed: u64, parameters: &SimParameters, why: String) -> String {
     let fails = |max_batches| {
         let fewer = SimParameters { max_batches, ..parameters.clone() };

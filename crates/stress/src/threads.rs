@@ -1,20 +1,21 @@
-//! Many writers and readers at once, over flushes, compactions, families that come and go.
+//! Runs many writers and readers at once, beside flushes, compactions, and threads that make and
+//! drop families.
 //!
 //! In: numbers of threads and seconds. Out: counts, or the first broken invariant. The machine
-//! decides which thread comes first, so a seed does not show a failure again: run longer, or under
-//! a sanitizer.
+//! decides the order of threads, so a seed does not repeat a failure. To see a failure again, run
+//! longer, or under a sanitizer.
 //!
-//! Writer `w` counts `n` up. Each step is one batch: `w/a = n` in one family, `w/b = n` and
-//! `merge(w/c, 1)` in the other, and `w/log/<n mod 64> = n`. In some steps a range deletion of the
-//! log goes before, and `w/base = n`.
+//! Writer `w` increments its number `n`. Each step is one batch: `w/a = n` and `w/log/<n mod 64> =
+//! n` in the first family, `w/b = n` and `merge(w/c, 1)` in the second family. Some batches begin
+//! with a range deletion of the log and `w/base = n`.
 //!
 //! Invariants that readers check
-//!  1. At any one point in time `a`, `b` and `c` are equal: batches are atomic, over families and
-//!     merges.
-//!  2. The log holds exactly the numbers from `base` (at most 64) to `a`, in both directions of an
-//!     iterator.
-//!  3. `a` never goes back, and is at least the newest number that its writer has acknowledged.
-//!  4. A snapshot, and an iterator, show the same again later.
+//!  1. At each point in time `a`, `b` and `c` are equal, because batches are atomic across families
+//!     and merges.
+//!  2. In either direction, an iterator finds in the log exactly the numbers from `base` to `a`, or
+//!     the last 64 of these.
+//!  3. `a` never decreases, and is at least the newest acknowledged number of its writer.
+//!  4. A snapshot or an iterator that is read again later shows the same.
 
 mod check;
 mod workers;
@@ -31,9 +32,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Batches, and checks, of each run at least, however long they take.
+/// Least number of batches, and of checks, in a run. A run continues until it has reached both.
 const LEAST: u64 = 200;
-/// Flushes, compactions and families of each run at least.
+/// Least number of flushes, compactions and new families in a run, counted together.
 const LEAST_MAINTENANCE: u64 = 10;
 
 /// Parameters of a campaign.
@@ -47,7 +48,7 @@ pub struct ThreadParameters {
     pub readers: usize,
     /// Duration, at least.
     pub time: Duration,
-    /// Parent of the database; `None`: it is in memory.
+    /// Directory of the database; `None` means that the database is in memory.
     pub directory: Option<PathBuf>,
 }
 
@@ -100,7 +101,8 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether the campaign has hardly begun because the machine is busy with other work.
+    /// Whether the campaign has not reached its least numbers yet, because the machine is busy with
+    /// other work.
     fn has_done_little(&self) -> bool {
         let batches: u64 = self.done.iter().map(|n| n.load(Ordering::Relaxed)).sum();
         let checks = self.checks.load(Ordering::Relaxed);
@@ -152,8 +154,8 @@ pub fn run(parameters: &ThreadParameters) -> Result<ThreadReport, String> {
     }
     check_all_done(&reopened).map_err(|e| format!("after the reopen: {e}"))?;
     drop(reopened);
-    // Super versions are freed when the epoch moves on. A leak detector would report their blocks:
-    // it cannot follow the tagged addresses in a block cache's table.
+    // Frees super versions, which stay alive until the epoch advances. A leak detector would report
+    // their blocks, because it cannot follow the tagged addresses in a block cache's table.
     for _ in 0..100 {
         epoch::collect();
     }

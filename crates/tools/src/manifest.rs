@@ -31,7 +31,8 @@ pub(crate) struct ManifestFamily {
     pub(crate) name: String,
     pub(crate) comparator: Option<String>,
     pub(crate) log_number: u64,
-    /// Files by level. `ManifestState::sort` puts level 0 newest first, and others in key order.
+    /// Files by level. `ManifestState::sort` sorts level 0 by age, newest first, and deeper levels
+    /// by key.
     pub(crate) levels: BTreeMap<usize, Vec<FileMetaData>>,
     /// Live blob files.
     pub(crate) blob_files: BTreeMap<FileNumber, BlobState>,
@@ -45,7 +46,7 @@ pub(crate) struct BlobState {
     garbage_bytes: u64,
 }
 
-/// All families at the end of a MANIFEST, and the counters.
+/// All families and counters at the end of a MANIFEST.
 #[derive(Debug, Default)]
 pub(crate) struct ManifestState {
     pub(crate) families: BTreeMap<u32, ManifestFamily>,
@@ -78,7 +79,7 @@ impl ManifestState {
         Ok(state)
     }
 
-    /// An atomic group takes effect with its last edit.
+    /// Adds an edit. The edits of an atomic group take effect together, at the last one.
     fn add(&mut self, edit: VersionEdit) -> Result<()> {
         let waiting = edit.remaining_in_atomic_group.unwrap_or(0) > 0;
         self.group.push(edit);
@@ -127,8 +128,8 @@ impl ManifestState {
     pub(crate) fn to_text(&self, is_hex: bool) -> Vec<u8> {
         let mut out = Vec::new();
         for (index, (id, family)) in (0..).zip(&self.families) {
-            // RocksDB numbers versions as it makes them: first an empty one for each family, then
-            // the final ones.
+            // RocksDB numbers versions in the order in which it makes them: first an empty version
+            // of each family, then the final versions.
             family.append_text(*id, self.families.len() + index, is_hex, &mut out);
         }
         let line = format!(
@@ -186,13 +187,13 @@ impl ManifestFamily {
         Ok(())
     }
 
-    /// Tables whose oldest blob file is this one.
+    /// Numbers of the tables whose oldest blob file is `blob`.
     fn linked_to(&self, blob: FileNumber) -> BTreeSet<FileNumber> {
         let tables = self.levels.values().flatten();
         tables.filter(|f| f.oldest_blob_file_number == Some(blob)).map(|f| f.number).collect()
     }
 
-    /// Sorts files, and removes blob files that hold only garbage.
+    /// Sorts tables. Removes blob files that have only garbage and are no table's oldest blob file.
     fn sort(&mut self) {
         let kept: BTreeSet<FileNumber> =
             self.blob_files.keys().copied().filter(|number| !self.linked_to(*number).is_empty()).collect();
@@ -246,7 +247,7 @@ impl ManifestFamily {
     }
 }
 
-/// The age of a level-0 file. Newer files have larger values.
+/// A sort key of level-0 files. Newer files have larger values.
 fn age(f: &FileMetaData) -> (u64, u64, u64, u64) {
     (f.epoch_number, f.largest_seqno.0, f.smallest_seqno.0, f.number.0)
 }
@@ -257,7 +258,7 @@ fn append_range(file: &FileMetaData, is_hex: bool, out: &mut Vec<u8>) {
     append_internal_key(&file.largest, is_hex, out);
 }
 
-/// Appends an edit in RocksDB's text form.
+/// An edit in RocksDB's text form.
 pub(crate) fn edit_text(edit: &VersionEdit, is_hex: bool) -> Vec<u8> {
     let mut out = b"VersionEdit {".to_vec();
     let mut line = |name: &str, value: Option<String>| {

@@ -1,13 +1,13 @@
 //! `esker sst_dump`: the commands of RocksDB's `sst_dump` that scripts use, with its flags and its
 //! output.
 //!
-//! In: a table file, or a directory of them. Out: the text that RocksDB 7.8.3's `sst_dump` prints,
-//! without the address of its environment. The first damaged file is named on standard error, and
-//! the exit code is 1.
+//! In: a table file, or a directory of table files. Out: the text that RocksDB 7.8.3's `sst_dump`
+//! prints, without the line about its environment. If a file is damaged, standard error names the
+//! first such file, and the exit code is 1.
 //!
 //! Intended differences: files of a directory come in the order of their names; zero bytes are
-//! printed; damage found by `check`, `scan` and `verify` sets the exit code; `verify` reads data
-//! blocks, while 7.8.3 only compares checksums.
+//! printed; damage found by `check`, `scan` and `verify` sets the exit code. `verify` parses data
+//! blocks; that of 7.8.3 only compares checksums.
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::{Host, Stream};
@@ -151,7 +151,7 @@ fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> Com
     damage.map_or(Ok(()), Err)
 }
 
-/// Runs `command` on a table. The outer failure ends the program. The inner error concerns only
+/// Runs the command on a table. The outer failure ends the program. The inner error is damage of
 /// this table.
 fn process(
     options: &SstDumpOptions,
@@ -180,7 +180,7 @@ fn not_a_table(path: &Path, error: &Error) -> Failure {
     Failure::new(format_args!("{path}: {error}\n{path} is not a valid SST file"))
 }
 
-/// The file itself, or the table files in a directory, sorted by name.
+/// `path` itself if it is a file; the table files in `path`, sorted by name, if it is a directory.
 fn table_files(fs: &dyn FileSystem, path: &Path) -> CommandOutcome<Vec<PathBuf>> {
     let Ok(names) = fs.children(path) else {
         return match fs.file_exists(path)? {

@@ -19,7 +19,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of `0x…`. A message calls the text `what`.
+/// The bytes of the hexadecimal text `0x…`. Error messages call the text `what`.
 pub(crate) fn parse_hex(text: &str, what: &str) -> CommandOutcome<Vec<u8>> {
     let wrong = |why: &str| Failure::new(format_args!("Invalid hex input {what} '{text}': {why}"));
     let digits = text.strip_prefix("0x").ok_or_else(|| wrong("must start with 0x"))?;
@@ -36,7 +36,7 @@ pub(crate) fn before_all_versions(user_key: &[u8], icmp: &InternalKeyComparator)
     seek_key(&icmp.first_version(user_key), SequenceNumber::MAX)
 }
 
-/// Whether the user key, without its timestamp, is at or after `end`.
+/// Whether `user_key`, without its timestamp, is at or after `end`.
 pub(crate) fn is_at_or_behind(user_key: &[u8], end: &[u8], icmp: &InternalKeyComparator) -> bool {
     icmp.without_timestamp().compare_user_keys(icmp.split_timestamp(user_key).0, end).is_ge()
 }

@@ -1,5 +1,5 @@
-//! The C interface of RocksDB 8.10, implemented by Esker. For `[patch.crates-io]`: see
-//! docs/compat/c-api.md of Esker.
+//! The C interface of RocksDB 8.10, implemented by Esker. docs/compat/c-api.md of Esker says how to
+//! use this crate through `[patch.crates-io]`.
 #![allow(non_snake_case, non_camel_case_types, non_upper_case_globals, missing_docs)]
 
 extern crate esker_capi;

@@ -1,16 +1,16 @@
-//! The C interface of RocksDB 11 with the functions that Oxigraph adds, implemented by Esker. For
-//! `[patch.crates-io]`: see docs/compat/c-api.md of Esker.
+//! The C interface of RocksDB 11 with the functions that Oxigraph adds, implemented by Esker.
+//! docs/compat/c-api.md of Esker says how to use this crate through `[patch.crates-io]`.
 #![allow(non_snake_case, non_camel_case_types, non_upper_case_globals, missing_docs)]
 
 extern crate esker_capi;
 
 include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 
-/// RocksDB's own type does the same.
+/// Oxigraph's name of RocksDB's own type.
 pub type oxrocksdb_pinnable_handle_t = rocksdb_pinnableslice_t;
 pub type oxrocksdb_slice_t = rocksdb_slice_t;
 
-/// The files of a family for an ingestion into several families.
+/// The files for one family, in an ingestion into several families.
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct rocksdb_ingestexternalfilearg_t {
@@ -20,7 +20,7 @@ pub struct rocksdb_ingestexternalfilearg_t {
     pub options: *mut rocksdb_ingestexternalfileoptions_t,
 }
 
-// Functions of Esker for this crate.
+// Functions that Esker has for this crate only.
 unsafe extern "C" {
     pub fn oxrocksdb_ingest_external_files(
         db: *mut rocksdb_t,
@@ -51,7 +51,7 @@ unsafe extern "C" {
     -> *mut rocksdb_readoptions_t;
 }
 
-// Functions of RocksDB under another name.
+// Functions of RocksDB, under Oxigraph's names.
 unsafe extern "C" {
     #[link_name = "rocksdb_get_pinned_cf"]
     pub fn oxrocksdb_get_pinned_cf_v2(

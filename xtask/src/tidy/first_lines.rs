@@ -1,9 +1,9 @@
-//! Every public item has a doc comment, and every doc comment begins with a line of prose.
+//! Checks that every public item has a doc comment, and that every doc comment begins with prose.
 //!
-//! In: the sources. Out: libraries that do not enable the lint `missing_docs`, and places that
-//! silence it. Also doc comments that begin with a heading, code, a table or a list. The compiler
-//! finds public items without any doc comment; warnings are errors in CI. Tests, benchmarks and
-//! examples have no public items.
+//! In: the sources. Out: libraries that do not enable the lint `missing_docs`, attributes that
+//! silence this lint, and doc comments that begin with a heading, code, a table or a list. The lint
+//! finds public items without a doc comment; CI turns its warnings into errors. Tests, benchmarks
+//! and examples have no public items.
 
 use super::{SourceFile, Violation};
 

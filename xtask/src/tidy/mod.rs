@@ -1,8 +1,8 @@
 //! Rules of this repository that no compiler checks.
 //!
 //! In: the tree. Out: nothing, or every violation with its file and line. An exception is a line of
-//! `xtask/exceptions.txt` with its reason. An exception that is not needed is itself a violation.
-//! So is a mutant of `crates/stress/mutants` that cannot be inserted.
+//! `xtask/exceptions.txt` with its reason. An exception that is not needed is a violation, too. A
+//! mutant of `crates/stress/mutants` that cannot be inserted is an error.
 
 mod compat;
 mod counted;
@@ -20,7 +20,7 @@ mod words;
 
 use std::path::Path;
 
-/// A file that was read.
+/// The path and the text of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceFile {
     /// Path from the root, with slashes.
@@ -31,9 +31,9 @@ pub(crate) struct SourceFile {
 /// A violation of one rule at one place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Violation {
-    /// The rule's name, as exceptions call it.
+    /// The rule's name, which exceptions use, too.
     pub(crate) rule: &'static str,
-    /// The file; exceptions name it too.
+    /// The file, mostly with the line. Exceptions name the file.
     pub(crate) path: String,
     /// The mistake and its remedy.
     pub(crate) message: String,
@@ -104,7 +104,7 @@ pub(crate) fn fuzz_targets(root: &Path) -> Result<Vec<String>, String> {
 
 #[cfg(test)]
 mod tests {
-    /// Every test run checks the tree itself, as `cargo xtask tidy` does.
+    /// Every test run does the checks of `cargo xtask tidy`.
     #[test]
     fn the_tree_is_tidy() {
         if let Err(violations) = super::run(&crate::root()) {

@@ -1,8 +1,8 @@
-//! The order of rooms inside the engine crate: no room names a room above it.
+//! Checks the order of rooms inside the engine crate: no room uses a room above it.
 //!
-//! The list is the table of ARCHITECTURE.md, "Inside `esker`": its first column, from top to
-//! bottom, and in a line from left to right. So there are no cycles between rooms. A part of a room
-//! whose place differs from the room's has an entry of its own (`room/part`).
+//! The order is that of the table in ARCHITECTURE.md, "Inside `esker`": the first column, from top
+//! to bottom, and in each row from left to right. So there are no cycles between rooms. A part of a
+//! room that lies at another place in the order has an entry of its own (`room/part`).
 
 use super::{SourceFile, Violation};
 
@@ -28,7 +28,7 @@ impl Order {
         Order(names.map(str::to_owned).collect())
     }
 
-    /// The rank of a module: that of the longest entry that contains it.
+    /// The rank of a module: the position of its part's entry, or of its room's entry.
     fn rank(&self, path: &str) -> Option<usize> {
         let mut parts = path.split("::");
         let room = parts.next().unwrap_or_default();
@@ -67,8 +67,8 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     violations
 }
 
-/// Every `a::b` behind `root`, with its line. A list in braces gives the first module of each name.
-/// Comments and documentation do not count.
+/// Every path `a::b` behind `root`, with its line. Of a list in braces, only the first name of each
+/// path. Comments do not count.
 fn named_modules(text: &str, root: &str) -> Vec<(usize, String)> {
     let mut named = Vec::new();
     let code: Vec<&str> = text.lines().map(|l| l.split("//").next().unwrap_or_default()).collect();

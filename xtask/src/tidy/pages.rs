@@ -1,10 +1,11 @@
-//! Links of pages lead to existing targets, and the source files that pages name exist.
+//! Checks that links of pages lead to existing targets, and that source files that pages name
+//! exist.
 //!
 //! In: all pages, all sources, and whether a path exists. Out: a violation for each relative link
-//! to no file, each link to no heading, and each path of a Rust file that is missing. Also for a
-//! page of the guide that its summary omits, and for an example that the cookbook omits.
-//! Paths are written without `crates/` and `src/`, as `ARCHITECTURE.md` writes them. The change log
-//! may name files that are gone.
+//! to a missing file, each link to a missing heading, and each path of a missing Rust file. Each
+//! page of the guide that its summary omits is a violation, too, and each example that the cookbook
+//! omits. Pages may write paths without `crates/` and `src/`, as `ARCHITECTURE.md` does. The change
+//! log may name files that are gone.
 
 use super::{SourceFile, Violation};
 
@@ -43,7 +44,8 @@ pub(super) fn check(files: &[SourceFile], exists: &dyn Fn(&str) -> bool) -> Vec<
     violations
 }
 
-/// Files of `folder` that the page `list` omits. `entry` gives a file's entry there.
+/// Files of `folder` that the page `list` omits. `entry` makes the entry that the page has for a
+/// file.
 fn unlisted(files: &[SourceFile], list: &str, folder: &str, entry: fn(&str) -> String) -> Vec<Violation> {
     let Some(page) = files.iter().find(|file| file.path == list) else { return Vec::new() };
     let names =
@@ -67,7 +69,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     text.split(FENCE).step_by(2).flat_map(str::lines)
 }
 
-/// The path from the root of `target`, a link in `page`.
+/// The path of `target`, a link in `page`, from the root of the tree.
 fn resolve(page: &str, target: &str) -> String {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();
@@ -80,7 +82,7 @@ fn resolve(page: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// The anchors of all headings, as GitHub makes them.
+/// The anchors of all headings, in GitHub's form.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     let titles = prose(text).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#'));
     titles.map(|title| {

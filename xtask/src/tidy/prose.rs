@@ -1,24 +1,24 @@
 //! The form of prose: width of lines, first words of sentences, subjects of commits.
 //!
-//! In: comments and pages; the subjects since the commit that introduced these rules. Out: lines
-//! and subjects that are too long, each sentence that begins with a bare relative word, and SAFETY
-//! comments without a fact.
+//! In: comments, pages, and the subjects of commits since the rules exist. Out: lines and subjects
+//! that are too long, sentences that begin with a bare relative word, and SAFETY comments without a
+//! fact.
 
 use super::parts::{TextPartKind, parts};
 use super::{SourceFile, Violation};
 use std::path::Path;
 use std::process::Command;
 
-/// Most columns of a line of a comment or page.
+/// Largest width of a line in comments and pages, in columns.
 const MAX_COLUMNS: usize = 100;
-/// Most characters of a commit's subject.
+/// Largest length of a commit's subject, in characters.
 const MAX_SUBJECT: usize = 72;
 /// The commit after which subjects are checked.
 const SUBJECTS_SINCE: &str = "4903a9415df7";
 
-/// Words with which no sentence begins, unless it is a question: they hide its subject.
+/// Words that may begin questions only: at the start of other sentences they hide the subject.
 const STARTS: &[&str] = &["Who", "Whoever", "Whose", "Whom", "What", "Whatever", "How", "Which", "Why"];
-/// Pairs of words with which no sentence begins.
+/// Pairs of words that may not begin a sentence.
 const PHRASES: &[[&str; 2]] = &[
     ["That", "which"],
     ["Those", "who"],
@@ -54,8 +54,9 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     violations
 }
 
-/// Lines of comments and pages that are too wide. Rows of tables, definitions of links and single
-/// words are exempt, because they cannot be broken. Code in an example may have the width of code.
+/// Numbers and widths of lines of comments and pages that are too wide. Rows of tables, definitions
+/// of links and single words are exempt, because they cannot be broken. Code in an example may have
+/// the width of code.
 fn wide_lines(file: &SourceFile) -> Vec<(usize, usize)> {
     let is_page = file.path.ends_with(".md");
     let (mut wide, mut fence) = (Vec::new(), None);
@@ -106,7 +107,7 @@ fn bare_starts(file: &SourceFile) -> Vec<(usize, String)> {
     found
 }
 
-/// The comments of unsafe operations that point to another comment instead of stating a fact.
+/// SAFETY comments that point to another comment instead of stating a fact.
 fn vague_safety(file: &SourceFile) -> Vec<(usize, &'static str)> {
     let facts = parts(file).into_iter().filter(|part| part.kind == TextPartKind::Comment);
     let facts = facts.filter_map(|part| Some((part.line, part.text.split_once("SAFETY: ")?.1)));
@@ -141,7 +142,7 @@ fn starts_of(paragraph: &[(usize, &str)]) -> Vec<(usize, String)> {
     found
 }
 
-/// Commits whose subjects are too long. Empty if there is no history, as in an archive or a shallow
+/// Commits whose subjects are too long. Empty without a history, as in an archive or a shallow
 /// clone.
 pub(super) fn check_subjects(root: &Path) -> Vec<Violation> {
     let range = format!("{SUBJECTS_SINCE}..HEAD");

@@ -34,9 +34,9 @@ pub(crate) enum EngineKind {
     Fjall,
     /// redb 4.
     Redb,
-    /// LMDB, by heed.
+    /// LMDB, through the crate heed.
     Lmdb,
-    /// A BTreeMap, which shows the limit set by memory.
+    /// A BTreeMap: the speed of plain memory.
     Memory,
 }
 
@@ -52,7 +52,7 @@ impl EngineKind {
         EngineKind::Memory,
     ];
 
-    /// Its name in reports.
+    /// The engine's name in reports.
     pub(crate) fn title(self) -> &'static str {
         match self {
             EngineKind::Esker => "Esker",
@@ -65,7 +65,7 @@ impl EngineKind {
         }
     }
 
-    /// Its name on the command line.
+    /// The engine's name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             EngineKind::Esker => "esker",
@@ -85,25 +85,26 @@ impl fmt::Display for EngineKind {
     }
 }
 
-/// The libraries with RocksDB's C functions that engines load. `None` means that there is none.
+/// The libraries with RocksDB's C functions, for the engines that load one.
 #[derive(Clone, Debug)]
 pub(crate) struct Libraries {
-    /// Esker's `librocksdb.so.11`.
+    /// Esker's `librocksdb.so.11`; `None` if there is none.
     pub(crate) esker: Option<PathBuf>,
-    /// A build of RocksDB 11; `None` for that of the tests.
+    /// A build of RocksDB 11; `None` means the library of the tests.
     pub(crate) rocksdb: Option<PathBuf>,
 }
 
 impl Libraries {
-    /// The libraries named on the command line. Without a name, Esker's library is the one beside
-    /// this program.
+    /// The libraries that the command line names. The default for Esker is the library beside this
+    /// program.
     pub(crate) fn new(esker: Option<&Path>, rocksdb: Option<&Path>) -> Libraries {
         let beside = || std::env::current_exe().ok().map(|program| program.with_file_name(ESKER_LIBRARY));
         let esker = esker.map(Path::to_owned).or_else(|| beside().filter(|path| path.exists()));
         Libraries { esker, rocksdb: rocksdb.map(Path::to_owned) }
     }
 
-    /// The library that `kind` loads, unless it is that of the tests.
+    /// The library that `kind` loads; `None` for the library of the tests, and for an engine that
+    /// loads none.
     pub(crate) fn of(&self, kind: EngineKind) -> Option<&Path> {
         match kind {
             EngineKind::EskerC => self.esker.as_deref(),
@@ -146,7 +147,7 @@ impl EngineKind {
         }
     }
 
-    /// Its abilities.
+    /// The engine's abilities.
     /// # Errors
     /// An engine that is not built in.
     pub(crate) fn abilities(self) -> RivalResult<Abilities> {
@@ -161,7 +162,7 @@ impl EngineKind {
     }
 }
 
-/// The version of an engine, and its differences from others.
+/// The version of an engine, and the differences of its settings from those of other engines.
 /// # Errors
 /// The reason why the engine cannot run, and how to get it.
 pub(crate) fn availability(kind: EngineKind, libraries: &Libraries) -> RivalResult<EngineInfo> {

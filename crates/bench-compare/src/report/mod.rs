@@ -22,7 +22,7 @@ pub(crate) struct Report {
     pub(crate) machine: Machine,
     /// The sizes of the run.
     pub(crate) plan: BenchPlan,
-    /// Number of counted rounds; each engine ran once in each.
+    /// Number of counted rounds. Each engine ran once in each round.
     pub(crate) pairs: usize,
     /// Whether the run, or an engine, ended early.
     pub(crate) partial: bool,
@@ -45,8 +45,8 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// The file system of the databases' directory.
     pub(crate) file_system: String,
-    /// Load average of a minute at the start; the next field has that at the end. A load above the
-    /// number of working threads means that other programs were working.
+    /// Load average of the last minute, at the start of the run. `load_after` is that at its end.
+    /// If the load exceeds the number of benchmark threads, other programs were running.
     pub(crate) load_before: String,
     pub(crate) load_after: String,
 }
@@ -88,13 +88,15 @@ pub(crate) struct TableCell {
 }
 
 impl Report {
-    /// Whether other work on the machine made elapsed times useless.
+    /// Whether other programs kept all processors busy at the start, so that elapsed times are
+    /// useless.
     pub(crate) fn was_disturbed(&self) -> bool {
         let load = |text: &str| text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
         load(&self.machine.load_before) > self.machine.cpus as f64
     }
 
-    /// Speed of Esker over that of `rival`. Compares CPU times if the machine was disturbed.
+    /// Speed of Esker divided by the speed of `rival`. Compares CPU times if the machine was
+    /// disturbed.
     pub(crate) fn ratio(&self, row: &TableRow, rival: EngineKind) -> Option<stats::Spread> {
         if self.was_disturbed() {
             row.cpu_ratio(EngineKind::Esker, rival)
@@ -113,7 +115,8 @@ impl Report {
 }
 
 impl SuiteReport {
-    /// A sentence for each step in which engines did the same operations and read different values.
+    /// A sentence for each step in which two engines did the same number of operations and read
+    /// different values.
     pub(crate) fn disagreements(&self) -> Vec<String> {
         let mut found = Vec::new();
         for row in &self.rows {

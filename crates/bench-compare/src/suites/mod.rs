@@ -1,7 +1,7 @@
 //! The sets of workloads.
 //!
-//! A set is a list of steps that run in order, in one process for each engine. A step may use the
-//! database of the step before.
+//! A set is a list of steps. Each engine runs the steps in order, in a process of its own. A step
+//! may use the database of the previous step.
 
 mod cache;
 mod core;
@@ -18,13 +18,13 @@ use serde::{Deserialize, Serialize};
 
 /// One set of workloads.
 pub(crate) trait Suite {
-    /// The type of its steps.
+    /// The type of the set's steps.
     type Step: Clone;
     /// The steps under a plan, in order.
     fn steps(plan: &BenchPlan) -> Vec<(StepInfo, Self::Step)>;
-    /// The reason why an engine with these abilities skips the step; `None` if it does not.
+    /// The reason why an engine with these abilities skips the step; `None` if it runs the step.
     fn missing(step: &Self::Step, abilities: &Abilities) -> Option<&'static str>;
-    /// Whether later steps use the database of this one.
+    /// Whether later steps use the database of this step.
     fn prepares(step: &Self::Step) -> bool;
     /// Prepares the step, and measures it.
     fn run<E: RivalEngine>(bench: &mut Bench<E>, step: &Self::Step) -> RivalResult<Sample>;
@@ -40,7 +40,7 @@ pub(crate) enum SuiteId {
     Hot,
     /// Range tombstones in the memtable.
     Tombstones,
-    /// Block caches of all sizes.
+    /// Block caches from 1% to 200% of the data.
     Cache,
     /// Scans beside a writer.
     Scans,
@@ -111,12 +111,12 @@ impl SuiteId {
         }
     }
 
-    /// Its steps under a plan.
+    /// The set's steps under a plan.
     pub(crate) fn steps(self, plan: &BenchPlan) -> Vec<StepInfo> {
         with_suite!(self, S => S::steps(plan).into_iter().map(|(info, _)| info).collect())
     }
 
-    /// The reason why an engine skips step `index`; `None` if it does not.
+    /// The reason why an engine skips step `index`; `None` if it runs the step.
     pub(crate) fn missing(
         self,
         plan: &BenchPlan,

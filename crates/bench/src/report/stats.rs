@@ -64,7 +64,7 @@ pub(crate) struct StatsSink<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) output: &'a BenchOutput,
     pub(crate) interval: Option<&'a IntervalReport>,
-    /// Operations between two reports of a thread. 0: the number grows from report to report.
+    /// Operations between two reports of a thread. With 0, the number grows from report to report.
     pub(crate) stats_interval: u64,
     /// Reads a property of the database, for `stats_per_interval`.
     pub(crate) property: &'a (dyn Fn(&str) -> Option<String> + Sync),
@@ -116,7 +116,7 @@ impl<'a> Stats<'a> {
         }
     }
 
-    /// Counts `count` operations of one kind. Their time is the time since the last call.
+    /// Counts `count` operations of one kind. The time since the last call goes into the histogram.
     #[inline]
     pub(crate) fn finished(&mut self, count: u64, kind: BenchOpKind) {
         if let Some(interval) = self.sink.interval {
@@ -148,7 +148,7 @@ impl<'a> Stats<'a> {
         self.done.excluded = true;
     }
 
-    /// Starts the clock of the next operation now, after a wait.
+    /// Restarts the clock of the next operation, after a wait that does not count.
     pub(crate) fn reset_last_op_time(&mut self) {
         self.last_op_micros = micros(self.sink.clock);
     }
@@ -220,7 +220,7 @@ impl<'a> Stats<'a> {
 }
 
 impl Done {
-    /// Adds the work of another thread. Takes its message only if there is none yet.
+    /// Adds the work of another thread. Takes its message only if `self` has no message.
     pub(crate) fn merge(&mut self, other: &Done) {
         if other.excluded {
             return;
@@ -244,7 +244,7 @@ impl Done {
         (self.finish - self.start) as f64 * 1e-6
     }
 
-    /// Prints the result line, and the histograms if there are any.
+    /// The result line, and the histograms if there are any.
     pub(crate) fn text(&self, name: &str) -> String {
         // A benchmark that counts nothing is one operation.
         let operations = self.operations.max(1);

@@ -13,7 +13,7 @@
 //!  4. Writes: `writes` with `batch_arg`.
 //!  5. Maintenance: `maintenance` with `ingest`, `import`, `live_files`, `verify` and `history`;
 //!     `set_options`, `resume`, `close`, `destroy`.
-//!  6. Observation: `properties`, `stats_dump`, `traces`, and `updates`, which reads WALs for users.
+//!  6. Observation: `properties`, `stats_dump`, `traces`, `updates` (the WAL, for users).
 //!  7. `compaction_timer`: compactions that become due with time.
 
 pub(crate) mod batch_arg;
