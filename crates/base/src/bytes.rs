@@ -1,11 +1,11 @@
 //! Bytes together with the owner that keeps them alive.
 //!
-//! A value returned to the user is a range of bytes inside a cached block or a memtable.
-//! `PinnedBytes` is those bytes plus one reference to their owner: no copy, `Send`, valid for as
-//! long as it is held.
+//! A value returned to the user lies in a cached block or a memtable. [`PinnedBytes`] points to the
+//! value and holds one reference to the owner of the memory. It copies nothing, is `Send`, and
+//! stays valid until it is dropped.
 //!
-//! Invariant: `ptr..ptr+len` lies in memory that `owner` keeps in place and unchanged until it is
-//! dropped.
+//! Invariant: `ptr..ptr+len` lies in memory that `owner` keeps in place and unchanged until `owner`
+//! is dropped.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::fmt;
@@ -17,10 +17,10 @@ use std::sync::Arc;
 /// An owner whose bytes stay in place and unchanged for as long as it lives.
 ///
 /// # Safety
-/// `stable_bytes` returns the same address and length at each call, nothing changes those bytes,
-/// and moving the owner does not move them, until the owner is dropped.
+/// `stable_bytes` returns the same address and length at each call. Until the owner is dropped,
+/// nothing changes those bytes, and a move of the owner does not move them.
 pub unsafe trait StableBytes: Send + Sync + 'static {
-    /// The bytes it owns.
+    /// The owned bytes.
     fn stable_bytes(&self) -> &[u8];
 }
 
@@ -32,13 +32,13 @@ unsafe impl StableBytes for Vec<u8> {
     }
 }
 
-/// A counted reference, such as an `Arc`, that can be stored as a pointer.
+/// A counted reference that can be stored as a pointer, such as an `Arc`.
 ///
 /// # Safety
 /// The referent stays in place and unchanged while any clone of the reference lives, even when
 /// clones move. `from_raw(into_raw(x))` is `x` and has no side effect.
 pub unsafe trait RawOwner: Clone + Deref + Send + Sync + 'static {
-    /// Turns the reference into a pointer, which keeps its count.
+    /// Turns the reference into a pointer without releasing its count.
     fn into_raw(self) -> *const ();
 
     /// Turns the pointer of `into_raw` back into the reference.
@@ -76,8 +76,8 @@ impl Owner {
     #[inline]
     fn new<O: RawOwner>(owner: O) -> Owner {
         unsafe fn add<O: RawOwner>(raw: *const ()) {
-            // SAFETY: `raw` came from `O::into_raw`. `ManuallyDrop` keeps its count from being
-            // released.
+            // SAFETY: `raw` came from `O::into_raw`. `ManuallyDrop` prevents that the count of
+            // `raw` is released.
             let owner = ManuallyDrop::new(unsafe { O::from_raw(raw) });
             std::mem::forget(O::clone(&owner));
         }
@@ -106,9 +106,9 @@ impl Drop for Owner {
     }
 }
 
-/// A buffer that is lent in parts.
+/// The buffer of [`Parts`].
 struct Shared {
-    /// Number of parts that hold it.
+    /// References to the buffer: one for each part, and one for `Parts` itself.
     parts: AtomicUsize,
     bytes: Vec<u8>,
 }
@@ -119,32 +119,31 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// A buffer that is shared in parts; each part keeps the buffer alive. All parts are counted at
-/// once, in advance.
+/// A buffer that is handed out in parts. Each part keeps the whole buffer alive. One addition
+/// counts all parts in advance.
 pub struct Parts {
     shared: NonNull<Shared>,
-    /// Counted parts that were not taken yet.
+    /// Counts that this value still holds: its own, and one for each part not yet taken.
     left: usize,
 }
 
 impl Parts {
-    /// Takes `bytes` and prepares up to `parts` parts. Dropping it releases the counts of parts not
-    /// taken.
+    /// Makes a buffer of `bytes` that can give up to `parts` parts. A drop of this value releases
+    /// the counts of parts that nobody took.
     pub fn of(bytes: Vec<u8>, parts: usize) -> Parts {
         // `Parts` itself holds one count.
         let shared = Box::new(Shared { parts: AtomicUsize::new(parts + 1), bytes });
         Parts { shared: NonNull::from(Box::leak(shared)), left: parts + 1 }
     }
 
-    /// The next part.
+    /// Takes a part: the bytes of `range`.
     ///
     /// # Panics
     /// If `range` does not lie within the buffer, or all parts were taken.
     #[inline]
     pub fn take(&mut self, range: Range<usize>) -> PinnedBytes {
         assert!(self.left > 1, "one count for each part");
-        // SAFETY: the buffer lives as long as a count of it is held, as `self` does, and is only
-        // read.
+        // SAFETY: `self` holds a count, so the buffer lives. All holders only read it.
         let bytes = &unsafe { self.shared.as_ref() }.bytes[range];
         let (ptr, len) = (bytes.as_ptr(), bytes.len());
         self.left -= 1;
@@ -167,7 +166,7 @@ impl Drop for Parts {
 unsafe fn add_part(raw: *const ()) {
     // SAFETY: `raw` points to a live `Shared` (contract of this function).
     let before = unsafe { &*raw.cast::<Shared>() }.parts.fetch_add(1, Ordering::Relaxed);
-    // As in `Arc`, a count that wrapped would free bytes in use.
+    // A count that wraps around would free bytes in use. `Arc` aborts for the same reason.
     if before > isize::MAX as usize {
         std::process::abort();
     }
@@ -186,14 +185,14 @@ unsafe fn release_part(raw: *const ()) {
 /// `shared` came from `Parts::of`, and the caller gives up `count` counts of it.
 unsafe fn release_parts(shared: *mut Shared, count: usize) {
     // SAFETY: `shared` lives until its last count is released, and the caller still holds `count`.
-    // The ordering puts all uses by other holders before the release of the buffer.
+    // With this ordering, all uses of the buffer by other holders come before its release.
     if unsafe { &*shared }.parts.fetch_sub(count, Ordering::AcqRel) == count {
         // SAFETY: this was the last count, so nothing else refers to the box.
         drop(unsafe { Box::from_raw(shared) });
     }
 }
 
-/// Bytes with the owner that keeps them alive. Cloning shares the owner.
+/// Bytes with the owner that keeps them alive. Clones share the owner.
 #[derive(Clone)]
 pub struct PinnedBytes {
     ptr: *const u8,
@@ -224,7 +223,7 @@ impl PinnedBytes {
         if bytes.is_empty() { PinnedBytes::empty() } else { PinnedBytes::from_vec(bytes.to_vec()) }
     }
 
-    /// `range` of the bytes of `owner`. The result keeps `owner` alive.
+    /// The bytes of `owner` in `range`. The result keeps `owner` alive.
     ///
     /// # Panics
     /// If `range` does not lie within the owner's bytes.
@@ -234,7 +233,7 @@ impl PinnedBytes {
         PinnedBytes { ptr, len, owner: Some(Owner::new(owner)) }
     }
 
-    /// The bytes of `owner` that `part` selects. The result keeps `owner` alive.
+    /// The bytes that `part` selects from `owner`. The result keeps `owner` alive.
     #[inline]
     pub fn part_of<O: RawOwner>(
         owner: O,
@@ -260,12 +259,12 @@ impl PinnedBytes {
     /// The bytes.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the invariant at the head of this file; an empty value has a dangling, aligned,
-        // non-null pointer.
+        // SAFETY: by the invariant at the head of this file. The pointer of an empty value dangles,
+        // but is aligned and not null.
         unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
     }
 
-    /// Part of these bytes, sharing the owner.
+    /// Part of these bytes, with the same owner.
     ///
     /// # Panics
     /// If `range` does not lie within the bytes.

@@ -1,7 +1,7 @@
 //! Closures as merge operators, compaction filters and comparators.
 //!
-//! Each has a name, which is stored in the database. The name must mean the same closure for as
-//! long as the data lives.
+//! The database stores the names of operators and comparators. A name must mean the same closure
+//! for as long as the data lives.
 
 use crate::compaction_filter::{CompactionFilter, FilterDecision};
 use crate::comparator::{Comparator, ComparatorRef};
@@ -26,8 +26,10 @@ where
     }
 }
 
-/// A merge operator that calls `merge` with a key, the value below (if there is one) and the
-/// operands, oldest first. `None` means that the operands cannot be merged.
+/// A merge operator that calls `merge` with a key, its value if it has one, and the operands,
+/// oldest first.
+///
+/// The closure returns `None` if it cannot merge the operands.
 ///
 /// ```
 /// use esker_base::closures::merge_operator;
@@ -61,8 +63,10 @@ where
     }
 }
 
-/// A merge operator whose operands have the form of values: `merge` combines a value, or an
-/// operand, with the next operand. Compactions then combine operands without the value.
+/// A merge operator whose operands have the form of values. `merge` combines a value or an operand
+/// with the next operand.
+///
+/// Compactions can combine such operands without the value.
 ///
 /// ```
 /// use esker_base::closures::associative_merge_operator;
@@ -132,7 +136,7 @@ where
     }
 }
 
-/// A comparator that calls `compare`, which must be a total order.
+/// A comparator that calls `compare`. The closure must define a total order.
 ///
 /// ```
 /// use esker_base::closures::comparator;

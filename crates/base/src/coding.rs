@@ -1,5 +1,6 @@
-//! Fixed and variable-length integers and length-prefixed slices. Little-endian, as RocksDB
-//! `util/coding.h`.
+//! Encodings of integers (fixed and variable length) and of slices with their length.
+//!
+//! All are little-endian, as in RocksDB's `util/coding.h`.
 
 use crate::error::{Error, Result};
 
@@ -27,15 +28,15 @@ pub fn put_varint64(out: &mut Vec<u8>, mut v: u64) {
     }
     out.push(v as u8);
 }
-/// Appends a zigzag varint.
+/// Appends `v` as a zigzag varint: 1 to 10 bytes.
 pub fn put_varsignedint64(out: &mut Vec<u8>, v: i64) {
     put_varint64(out, zigzag(v));
 }
-/// A signed number as an unsigned one that is small if the number is near 0.
+/// Maps a signed number to an unsigned one. Numbers near 0 become small.
 pub fn zigzag(v: i64) -> u64 {
     ((v << 1) ^ (v >> 63)) as u64
 }
-/// The number that [`zigzag`] gave this form.
+/// The inverse of [`zigzag`].
 pub fn from_zigzag(v: u64) -> i64 {
     (v >> 1) as i64 ^ -((v & 1) as i64)
 }
@@ -71,7 +72,7 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Starts at the front of `bytes`.
+    /// A decoder at the front of `bytes`.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Decoder<'a> {
         Decoder { rest: bytes }
@@ -112,7 +113,7 @@ impl<'a> Decoder<'a> {
             None => Err(truncated()),
         }
     }
-    /// 2 bytes.
+    /// Reads an integer of 2 bytes.
     /// # Errors
     /// `Corruption` if fewer are left.
     pub fn fixed16(&mut self) -> Result<u16> {
@@ -120,7 +121,7 @@ impl<'a> Decoder<'a> {
         self.rest = tail;
         Ok(u16::from_le_bytes(*head))
     }
-    /// 4 bytes.
+    /// Reads an integer of 4 bytes.
     /// # Errors
     /// `Corruption` if fewer are left.
     #[inline]
@@ -129,7 +130,7 @@ impl<'a> Decoder<'a> {
         self.rest = tail;
         Ok(u32::from_le_bytes(*head))
     }
-    /// 8 bytes.
+    /// Reads an integer of 8 bytes.
     /// # Errors
     /// `Corruption` if fewer are left.
     #[inline]
@@ -176,13 +177,13 @@ impl<'a> Decoder<'a> {
             truncated()
         })
     }
-    /// A zigzag varint.
+    /// Reads a zigzag varint.
     /// # Errors
     /// `Corruption` if it is cut off or too long.
     pub fn varsignedint64(&mut self) -> Result<i64> {
         Ok(from_zigzag(self.varint64()?))
     }
-    /// A varint32 length and that many bytes.
+    /// Reads a varint32 length, then that number of bytes.
     /// # Errors
     /// `Corruption` if it is cut off.
     #[inline]

@@ -1,5 +1,6 @@
-//! The plug-in that drops or changes entries while they are compacted. Semantics are RocksDB's
-//! `CompactionFilter`.
+//! The plug-in that drops or changes entries in compactions.
+//!
+//! Semantics are those of RocksDB's `CompactionFilter`.
 
 use crate::types::ColumnFamilyId;
 use std::fmt;
@@ -8,44 +9,47 @@ use std::sync::Arc;
 /// A filter's decision about an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FilterDecision {
-    /// Leave it.
+    /// Keep the entry.
     Keep,
-    /// Replace it by a deletion.
+    /// Replace the entry by a deletion.
     Remove,
-    /// Replace it by a single deletion.
+    /// Replace the entry by a single deletion.
     Purge,
-    /// Store this value instead.
+    /// Replace the value by this one.
     ChangeValue(Vec<u8>),
-    /// Drop this entry and all entries before this user key, without leaving deletions: older
-    /// versions may reappear. In families with timestamps the user key ends with one.
+    /// Drop this entry and all following entries before this user key. No deletions replace them,
+    /// so older versions may reappear. In families with timestamps the user key ends with a
+    /// timestamp.
     RemoveAndSkipUntil(Vec<u8>),
 }
 
-/// Judges the newest version of each key that no snapshot needs, and each merge operand. In
-/// families with user-defined timestamps keys end with their timestamps, and versions with
-/// different timestamps are different keys. Each is judged, and `Remove` and `Purge` leave a
-/// deletion at its timestamp.
+/// Decides about the entries of a compaction: the newest version of each key, and each merge
+/// operand.
+///
+/// The filter does not see entries that a snapshot needs. In families with user-defined timestamps,
+/// keys end with their timestamps. Versions with different timestamps count as different keys.
+/// `Remove` and `Purge` then leave a deletion with the timestamp of the entry.
 pub trait CompactionFilter: Send + Sync {
     /// The filter's name, for logs.
     fn name(&self) -> &str;
-    /// Judges a value. `level` is the level from which the entry is read.
+    /// Decides about a value. `level` is the level from which the compaction read the entry.
     fn filter(&self, level: usize, key: &[u8], value: &[u8]) -> FilterDecision;
-    /// Judges a merge operand. Only `Keep`, `Remove` and `ChangeValue` are allowed. Default: keep.
+    /// Decides about a merge operand: `Keep`, `Remove` or `ChangeValue`. Default: `Keep`.
     fn filter_merge_operand(&self, _level: usize, _key: &[u8], _operand: &[u8]) -> FilterDecision {
         FilterDecision::Keep
     }
 }
 
-/// The facts about a compaction that a filter's factory gets.
+/// Facts about a compaction, for the factory of its filter.
 #[derive(Clone, Debug)]
 pub struct CompactionFilterContext {
-    /// Whether every file of the family takes part.
+    /// Whether the compaction reads every file of the family.
     pub is_full_compaction: bool,
     /// Whether the user requested the compaction.
     pub is_manual_compaction: bool,
     /// The family.
     pub column_family_id: ColumnFamilyId,
-    /// Whether it is a flush.
+    /// Whether the job is a flush.
     pub is_flush: bool,
 }
 
@@ -53,10 +57,10 @@ pub struct CompactionFilterContext {
 pub trait CompactionFilterFactory: Send + Sync {
     /// The factory's name, for logs and OPTIONS files.
     fn name(&self) -> &str;
-    /// A filter for this compaction, or `None`.
+    /// Makes the filter of one (sub)compaction. `None`: no filter.
     fn create(&self, context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>>;
-    /// The filter and factory that this factory replaced when the engine added TTL. With them the
-    /// same options can open another database. Default: none.
+    /// The user's filter and factory, if the engine put this factory for TTL in their place. An
+    /// open with the same options restores them first. Default: none.
     fn before(&self) -> Option<BeforeTtl> {
         None
     }
@@ -65,7 +69,7 @@ pub trait CompactionFilterFactory: Send + Sync {
 /// A shared factory.
 pub type CompactionFilterFactoryRef = Arc<dyn CompactionFilterFactory>;
 
-/// The filter and the factory in a family's options before TTL was added to them.
+/// The filter and the factory of a family's options before the engine replaced them for TTL.
 #[derive(Clone, Debug, Default)]
 pub struct BeforeTtl {
     /// The filter.

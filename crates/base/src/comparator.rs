@@ -1,13 +1,14 @@
 //! The order of user keys.
 //!
-//! Names are on disk (MANIFEST and table properties) and are RocksDB's. Source of the shortening
-//! rules: RocksDB `util/comparator.cc`, as stated in `docs/format/index.md`.
+//! The MANIFEST and table properties store the comparator's name. The built-in comparators have
+//! RocksDB's names. Source of the shortening rules: RocksDB `util/comparator.cc`, as stated in
+//! `docs/format/index.md`.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// A total order of user keys, with a name that is stored in the database and checked at open.
+/// A total order of user keys. Its name is stored in the database and checked at each open.
 pub trait Comparator: Send + Sync {
     /// The name, stored in every MANIFEST and table. A database opens only under the name with
     /// which it was written.
@@ -18,12 +19,11 @@ pub trait Comparator: Send + Sync {
     fn equal(&self, a: &[u8], b: &[u8]) -> bool {
         self.compare(a, b) == Ordering::Equal
     }
-    /// May shorten `start` to some key k with `start <= k < limit`. It may also do nothing.
+    /// May replace `start` by a shorter key k with `start <= k < limit`. The default does nothing.
     fn find_shortest_separator(&self, _start: &mut Vec<u8>, _limit: &[u8]) {}
-    /// May shorten `key` to some key that is not smaller. It may also do nothing.
+    /// May replace `key` by a shorter key that is not smaller. The default does nothing.
     fn find_short_successor(&self, _key: &mut Vec<u8>) {}
-    /// Number of bytes at the end of each user key that are a timestamp: 0 for none, at most
-    /// `u16::MAX`.
+    /// Bytes of the timestamp at the end of each user key: 0 if keys have none, at most `u16::MAX`.
     ///
     /// With timestamps, `compare` orders the versions of one key from the newest timestamp to the
     /// oldest.
@@ -37,7 +37,7 @@ pub trait Comparator: Send + Sync {
     }
     /// The order of timestamps: `Less` if `a` is older than `b`. RocksDB's `CompareTimestamp`.
     ///
-    /// Must agree with `compare`. The default compares both as versions of the empty key.
+    /// Must agree with `compare`. The default gives `compare` two versions of the empty key.
     fn compare_timestamp(&self, a: &[u8], b: &[u8]) -> Ordering {
         self.compare(b, a)
     }
@@ -54,13 +54,13 @@ pub trait Comparator: Send + Sync {
     /// The oldest timestamp newer than `timestamp`; `None` if there is none, or if the comparator
     /// cannot determine it.
     ///
-    /// If timestamps stay in memory only, a flush raises `full_history_ts_low` to this timestamp.
-    /// With `None` it raises it to the newest timestamp itself.
+    /// A flush that drops timestamps raises `full_history_ts_low` to the timestamp after the newest
+    /// one it dropped. After `None` the flush raises it to the newest one itself.
     fn next_timestamp(&self, _timestamp: &[u8]) -> Option<Vec<u8>> {
         None
     }
-    /// The order, if the engine has code for it. Only the built-in comparators may return another
-    /// value than `Custom`: the engine then compares bytes itself and does not call `compare`.
+    /// Names an order that the engine can compare without a call of `compare`. Comparators outside
+    /// this file return `Custom`.
     fn order(&self) -> KeyOrder {
         KeyOrder::Custom
     }
@@ -77,10 +77,11 @@ pub enum KeyOrder {
     Custom,
 }
 
-/// At most 8 bytes of `key` from `from` on, padded with zeros, as an integer with the same order.
+/// Returns up to 8 bytes of `key`, from `from` on, as a big-endian integer. Missing bytes are
+/// zeros.
 ///
-/// The bytes are not assembled in memory: a load that spans several recent smaller stores would
-/// stall.
+/// The code does not assemble the bytes in memory: a load that covers several recent, smaller
+/// stores stalls the processor.
 /// # Panics
 /// If the key is shorter than `from`.
 #[inline]
@@ -169,8 +170,8 @@ impl Comparator for ReverseBytewiseComparator {
     }
 }
 
-/// `leveldb.BytewiseComparator.u64ts`: the key without its last 8 bytes ascending, then those 8
-/// bytes, read as a little-endian number, descending.
+/// `leveldb.BytewiseComparator.u64ts`: keys ascending, then timestamps descending. The last 8 bytes
+/// of a user key are its timestamp, a little-endian number.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BytewiseComparatorWithU64Ts;
 
@@ -200,8 +201,8 @@ impl Comparator for BytewiseComparatorWithU64Ts {
     }
 }
 
-/// `rocksdb.ReverseBytewiseComparator.u64ts`: the key without its last 8 bytes descending, then
-/// those 8 bytes, read as a little-endian number, descending, too.
+/// `rocksdb.ReverseBytewiseComparator.u64ts`: keys descending, then timestamps descending. The last
+/// 8 bytes of a user key are its timestamp, a little-endian number.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReverseBytewiseComparatorWithU64Ts;
 
@@ -229,7 +230,7 @@ impl Comparator for ReverseBytewiseComparatorWithU64Ts {
     }
 }
 
-/// Little-endian integers of equal width compare as their reversed bytes do.
+/// Compares two little-endian integers of equal width.
 fn compare_u64_timestamps(a: &[u8], b: &[u8]) -> Ordering {
     a.iter().rev().cmp(b.iter().rev())
 }
@@ -239,7 +240,8 @@ fn next_u64_timestamp(timestamp: &[u8]) -> Option<Vec<u8>> {
     number.checked_add(1).map(|next| next.to_le_bytes().to_vec())
 }
 
-/// The order of keys without timestamps, under the full name: for tables that do not store them.
+/// Orders keys without timestamps, under the name of the comparator with timestamps. For tables
+/// that store no timestamps.
 struct WithoutTimestamp {
     name: &'static str,
     order: ComparatorRef,
@@ -263,7 +265,7 @@ impl Comparator for WithoutTimestamp {
     }
 }
 
-/// The built-in comparator of this name, if there is one.
+/// The built-in comparator called `name`, if there is one.
 pub fn by_name(name: &str) -> Option<ComparatorRef> {
     Some(match name {
         "leveldb.BytewiseComparator" | "rocksdb.BytewiseComparator" => Arc::new(BytewiseComparator),

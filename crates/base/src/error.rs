@@ -1,9 +1,9 @@
 //! The error type of the engine.
 //!
-//! RocksDB's `Status` as a Rust error: a kind with RocksDB's name, a sub-code, a severity, and a
-//! sentence. The sentence names the file and offset, or the option, and says what to do. An error
-//! is one word wide and cheap to clone: a write group gives one error to all its writers. Source of
-//! the names: RocksDB `include/rocksdb/status.h`.
+//! [`Error`] is RocksDB's `Status` in Rust: a kind, a sub-code, a severity and a message. The
+//! message names the file and offset, or the option, and gives advice. An error is one word wide
+//! and cheap to clone: all writers of a failed write group get the same one. Source of the names:
+//! RocksDB `include/rocksdb/status.h`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use std::sync::Arc;
 /// The result of a fallible call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// RocksDB's status codes. An absent key is `Ok(None)`, not an error; `NotFound` is for files and
-/// families.
+/// RocksDB's status codes. `NotFound` is for files and families: a read of an absent key returns
+/// `Ok(None)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A file or column family does not exist.
     NotFound,
-    /// Stored bytes contradict themselves or each other.
+    /// Stored bytes are damaged: they contradict themselves or each other.
     Corruption,
     /// The request is valid, but this version cannot serve it.
     NotSupported,
-    /// The call or an option is wrong; the caller must change it.
+    /// The caller must change the call or an option.
     InvalidArgument,
-    /// The operating system refused.
+    /// A call of the operating system failed.
     IoError,
     /// A merge could not be finished.
     MergeInProgress,
@@ -125,7 +125,7 @@ impl SubCode {
     }
 }
 
-/// The reach of a background error.
+/// How much a background error stops, and the way out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum Severity {
     /// Not a background error.
@@ -137,7 +137,7 @@ pub enum Severity {
     HardError,
     /// Writes stop; reopen the database.
     FatalError,
-    /// The data is damaged beyond what reopening mends.
+    /// The data is damaged, and reopening does not help.
     UnrecoverableError,
 }
 
@@ -151,8 +151,9 @@ struct Inner {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// An error: its cause, its place, and advice for the caller. One word wide; clones share the
-/// content.
+/// An error of the engine, with its cause, its place and advice for the caller.
+///
+/// One word wide; clones share the content.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -167,7 +168,7 @@ macro_rules! constructors {
 }
 
 impl Error {
-    /// Makes an error of `kind` with the sentence `message`.
+    /// Makes an error of `kind` with `message`.
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error(Arc::new(Inner {
@@ -189,7 +190,7 @@ impl Error {
         not_supported => NotSupported,
         /// The call or an option is wrong.
         invalid_argument => InvalidArgument,
-        /// The operating system refused; prefer [`Error::io_with`], which keeps the cause.
+        /// A call of the operating system failed. Prefer [`Error::io_with`], which keeps the cause.
         io => IoError,
         /// The answer needs I/O that the call forbids.
         incomplete => Incomplete,
@@ -207,10 +208,12 @@ impl Error {
         column_family_dropped => ColumnFamilyDropped,
     }
 
-    /// An error of the operating system. `what` names the operation and the file ("pread 000012.sst
-    /// at 4096"). A full disk becomes sub-code `NoSpace`, a missing path `PathNotFound`.
-    /// Interrupted and busy calls are retryable, and so are calls that failed for lack of
-    /// descriptors or memory.
+    /// Makes an `IoError` from an error of the operating system.
+    ///
+    /// `what` names the operation and the file ("pread 000012.sst at 4096"). A full disk gives the
+    /// sub-code `NoSpace`, a missing path `PathNotFound`. The error is retryable if the call was
+    /// interrupted, timed out or met a busy resource. A lack of disk space, descriptors or memory
+    /// is retryable too.
     #[cold]
     pub fn io_with(what: impl fmt::Display, source: std::io::Error) -> Error {
         /// `ENFILE` on all supported systems; the standard library has no name for it.
@@ -270,13 +273,13 @@ impl Error {
         self.edit(|e| e.retryable = retryable)
     }
 
-    /// The same error with `place` (a file, an offset, an option) put before its sentence.
+    /// The same error with `place` (a file, an offset, an option) before its message.
     #[must_use]
     pub fn at(self, place: impl fmt::Display) -> Error {
         self.edit(|e| e.message = format!("{place}: {}", e.message))
     }
 
-    /// The same error with advice for the caller behind its sentence.
+    /// The same error with advice for the caller behind its message.
     #[must_use]
     pub fn advising(self, advice: impl fmt::Display) -> Error {
         self.edit(|e| e.message = format!("{}; {advice}", e.message))
@@ -302,7 +305,7 @@ impl Error {
         self.0.retryable
     }
 
-    /// The sentence without the kind.
+    /// The message, without kind and sub-code.
     pub fn message(&self) -> &str {
         &self.0.message
     }

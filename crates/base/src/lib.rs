@@ -1,11 +1,10 @@
 //! Vocabulary, primitives and plug-in traits that every crate of Esker uses.
 //!
-//! This crate uses no file, no thread pool and no other crate of Esker. Its public items are shared
-//! between Esker's crates, without any promise to others. Users see the part that `esker`
-//! re-exports.
+//! This crate uses no file, no thread pool and no other crate of Esker. Its public items are for
+//! Esker's crates and may change without notice. Users see the part that `esker` re-exports.
 //!
 //! Reading order: [`types`] and [`error`] (the vocabulary), [`coding`], [`bytes`] and [`buffer`]
-//! (encodings of bytes, and their memory), [`comparator`], [`prefix`], [`merge_operator`],
+//! (encodings, and memory for bytes), [`comparator`], [`prefix`], [`merge_operator`],
 //! [`compaction_filter`] (plug-ins of users), then hashes, statistics and [`sync`].
 #![warn(missing_docs)]
 

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-/// The level of a line. A log accepts lines of its own level and above, and always headers.
+/// The level of a line. A log accepts lines of its own level and above, and all headers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum InfoLogLevel {
     /// Details for debugging the engine.
@@ -23,7 +23,7 @@ pub enum InfoLogLevel {
 }
 
 impl InfoLogLevel {
-    /// RocksDB's name of the level, as in LOG lines and OPTIONS.
+    /// RocksDB's name of the level, as in lines of the LOG.
     pub const fn as_str(self) -> &'static str {
         match self {
             InfoLogLevel::Debug => "DEBUG",
@@ -40,8 +40,8 @@ impl InfoLogLevel {
 pub trait InfoLog: Send + Sync {
     /// Writes a line, if the log accepts lines of `level`.
     fn log(&self, level: InfoLogLevel, args: fmt::Arguments<'_>);
-    /// Writes several lines, if the log accepts lines of `level`. A log for which each call is
-    /// expensive can write them at once.
+    /// Writes several lines, if the log accepts lines of `level`. An implementation may write them
+    /// with one call of the file system.
     fn log_all(&self, level: InfoLogLevel, lines: &[String]) {
         lines.iter().for_each(|line| self.log(level, format_args!("{line}")));
     }
@@ -55,8 +55,8 @@ impl fmt::Debug for dyn InfoLog {
     }
 }
 
-/// `info_log!(log, Warn, "file {name} is gone")`: writes a line of this level. Formats it only if
-/// the log accepts it.
+/// `info_log!(log, Warn, "file {name} is gone")`: writes a line of level `Warn`. Formats the line
+/// only if the log accepts it.
 #[macro_export]
 macro_rules! info_log {
     ($log:expr, $level:ident, $($arg:tt)+) => {{

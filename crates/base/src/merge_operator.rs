@@ -1,37 +1,40 @@
 //! Plug-ins that turn operands into a value.
 //!
-//! `merge(key, operand)` stores only the operand; reads and compactions combine operands. Semantics
-//! are those of RocksDB's `MergeOperator`; the name is stored in table properties.
+//! `merge(key, operand)` stores only the operand. Reads and compactions combine operands. Semantics
+//! are those of RocksDB's `MergeOperator`.
 
 use crate::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Combines merge operands.
+/// Combines the merge operands of a key with its value.
 pub trait MergeOperator: Send + Sync {
-    /// The name, stored in tables. The built-in operators have RocksDB's names.
+    /// The name, stored in table properties. The built-in operators have RocksDB's names.
     fn name(&self) -> &str;
     /// The operator's text in OPTIONS files. Default: [`name`](Self::name).
     fn option_text(&self) -> String {
         self.name().to_owned()
     }
-    /// Whether this operator reads operands that an operator called `name` wrote. Default: only its
-    /// own name.
+    /// Whether this operator can read the operands of an operator called `name`. Default: only of
+    /// its own name.
     ///
-    /// A renamed operator accepts its former name; otherwise the tables it wrote do not open.
+    /// A renamed operator must accept its former name. Otherwise tables with the former name do not
+    /// open.
     fn takes_operands_of(&self, name: &str) -> bool {
         name == self.name()
     }
-    /// The value of `key` after applying `operands`, oldest first, to `existing` (`None`: there is
-    /// no value below). `None` means that the operands are invalid: the read fails with
+    /// Applies `operands`, oldest first, to the value `existing` of `key`, and returns the new
+    /// value. `existing` is `None` if the key has no value.
+    ///
+    /// Returns `None` if the operands are invalid. The read then fails with
     /// `Corruption`/`MergeOperatorFailed`, and no data is lost.
     fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;
-    /// Combines `left` and `right` into one operand with the effect of `left` and then `right`.
-    /// `None` if they cannot be combined.
+    /// Combines `left` and the newer `right` into one operand with the effect of both. `None` if
+    /// the operator cannot combine them.
     fn partial_merge(&self, _key: &[u8], _left: &[u8], _right: &[u8]) -> Option<Vec<u8>> {
         None
     }
-    /// Whether `partial_merge` may be called to normalize a single operand.
+    /// RocksDB's `AllowSingleOperand`. The engine does not call it.
     fn allow_single_operand(&self) -> bool {
         false
     }
@@ -60,16 +63,18 @@ pub fn check_operands_of(operator: &dyn MergeOperator, written_by: &str) -> Resu
     )))
 }
 
-/// An operator whose operands have the form of values: full and partial merge are one function.
+/// A merge operator whose operands have the form of values. One function does full and partial
+/// merges.
 pub trait AssociativeMergeOperator: Send + Sync {
-    /// The name, stored in tables, as [`MergeOperator::name`].
+    /// The name, stored in table properties. See [`MergeOperator::name`].
     fn name(&self) -> &str;
     /// Whether this operator reads operands that an operator called `name` wrote. Default: only its
     /// own name. See [`MergeOperator::takes_operands_of`].
     fn takes_operands_of(&self, name: &str) -> bool {
         name == self.name()
     }
-    /// Combines `existing`, if there is a value, with `operand`.
+    /// Combines the value or operand `existing`, if there is one, with the newer `operand`. `None`
+    /// if that is impossible.
     fn merge(&self, key: &[u8], existing: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>>;
 }
 

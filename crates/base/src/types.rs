@@ -1,18 +1,18 @@
-//! Number types that must not be mixed up, and the kinds of internal keys.
+//! Types of numbers (sequence numbers, file numbers, family ids), and the kinds of internal keys.
 //!
 //! Source: RocksDB `db/dbformat.h`; the codes are on disk and never change.
 
 use std::fmt;
 
-/// The place of a write in the order of all writes of the database: 56 bits. 0 is older than any
-/// write.
+/// The place of a write in the order of all writes of the database: 56 bits. Every write has a
+/// number above 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct SequenceNumber(pub u64);
 
 impl SequenceNumber {
     /// The oldest sequence number.
     pub const ZERO: SequenceNumber = SequenceNumber(0);
-    /// The largest number that fits beside a type byte. A read at it sees all writes.
+    /// The largest sequence number. A read at this number sees all writes.
     pub const MAX: SequenceNumber = SequenceNumber((1 << 56) - 1);
 }
 
@@ -50,9 +50,9 @@ pub enum ValueType {
     Value = 0x01,
     /// An operand for the merge operator.
     Merge = 0x02,
-    /// The key is deleted, and was written exactly once since its last deletion.
+    /// The key is deleted. It was put exactly once since its last deletion.
     SingleDeletion = 0x07,
-    /// All keys from this one up to the value (exclusive) are deleted.
+    /// All keys from this one up to, not including, the key in the value are deleted.
     RangeDeletion = 0x0F,
     /// The value lies in a blob file.
     BlobIndex = 0x11,
@@ -60,20 +60,19 @@ pub enum ValueType {
     DeletionWithTimestamp = 0x14,
     /// The value is a set of named columns.
     WideColumnEntity = 0x16,
-    /// A value, followed by the sequence number that it is to have (from TimedPut).
+    /// A value of `TimedPut`. Behind the value stands the sequence number that the entry is to get.
     ValuePreferredSeqno = 0x18,
 }
 
 impl ValueType {
-    /// The largest type of a stored key. A seek key has it, so that it sorts before every entry
-    /// of its user key with the same sequence number. It is never stored: see `SEPARATOR`.
+    /// The type in seek keys: the largest one. A seek key then sorts before every entry of its user
+    /// key with the same sequence number.
     pub const SEEK: ValueType = ValueType::ValuePreferredSeqno;
 
-    /// The type stored in shortened separators of an index: the largest that both RocksDB 7.8 and
-    /// 11 know.
+    /// The type in shortened separators of an index: the largest that both RocksDB 7.8 and 11 know.
     pub const SEPARATOR: ValueType = ValueType::WideColumnEntity;
 
-    /// The type with this code, if an internal key may have it.
+    /// The type with this code. `None` if no internal key has it.
     #[inline]
     pub const fn from_u8(code: u8) -> Option<ValueType> {
         Some(match code {
@@ -90,7 +89,7 @@ impl ValueType {
         })
     }
 
-    /// Whether it hides older entries of its own user key without leaving a value.
+    /// Whether an entry of this type deletes exactly one key.
     #[inline]
     pub const fn is_point_deletion(self) -> bool {
         matches!(self, ValueType::Deletion | ValueType::SingleDeletion | ValueType::DeletionWithTimestamp)

@@ -1,4 +1,4 @@
-//! Clocks: wall time for stamps, monotonic time for measuring and waiting.
+//! Clocks: wall time for timestamps, monotonic time for durations and waits.
 //!
 //! [`SystemClock`] reads the machine's clock. [`MockClock`] stands still until a test moves it or a
 //! thread sleeps on it. With `--cfg shuttle`, `SimulatedClock` is the clock of the simulated
@@ -16,11 +16,11 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn now_micros(&self) -> u64;
     /// Nanoseconds since some fixed point in time; never goes back.
     fn monotonic_nanos(&self) -> u64;
-    /// Microseconds since some fixed point in time; never goes back. For durations.
+    /// Microseconds since some fixed point in time; never goes back.
     fn monotonic_micros(&self) -> u64 {
         self.monotonic_nanos() / 1_000
     }
-    /// Waits.
+    /// Waits for `duration`.
     fn sleep(&self, duration: Duration);
     /// Seconds since the Unix epoch.
     fn now_seconds(&self) -> u64 {
@@ -32,7 +32,7 @@ pub trait Clock: Send + Sync + fmt::Debug {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
-/// A clock reading in nanoseconds; one set before its epoch reads 0.
+/// Reads a clock, in nanoseconds. The seconds are 0 if the clock stands before its epoch.
 fn nanos(id: ClockId) -> u64 {
     let t = clock_gettime(id);
     let seconds = u64::try_from(t.tv_sec).unwrap_or(0);
@@ -50,8 +50,8 @@ impl Clock for SystemClock {
     fn sleep(&self, duration: Duration) {
         thread::sleep(duration);
     }
-    /// Reads the clock that the kernel advances every few milliseconds. That costs a third of the
-    /// exact one.
+    /// Reads the kernel's coarse clock, which costs a third of the exact one. The kernel advances
+    /// it every few milliseconds.
     #[cfg(target_os = "linux")]
     fn now_seconds(&self) -> u64 {
         u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
@@ -62,7 +62,7 @@ impl Clock for SystemClock {
 #[cfg(shuttle)]
 #[derive(Clone, Copy, Debug)]
 pub struct SimulatedClock {
-    /// Wall time when the machine began, in microseconds since the Unix epoch.
+    /// Wall time at which the machine started, in microseconds since the Unix epoch.
     pub began_micros: u64,
 }
 
@@ -80,7 +80,7 @@ impl Clock for SimulatedClock {
 }
 
 /// A clock that a test owns. It moves only by [`MockClock::advance`], [`MockClock::set_micros`] and
-/// `sleep`, which advances the clock and returns at once.
+/// `sleep`. `sleep` advances the clock and returns at once.
 #[derive(Debug)]
 pub struct MockClock {
     wall_nanos: AtomicU64,
@@ -89,7 +89,7 @@ pub struct MockClock {
 }
 
 impl MockClock {
-    /// Starts at this wall time; monotonic time starts at 0.
+    /// A clock with this wall time. Its monotonic time is 0.
     pub fn new(now_micros: u64) -> MockClock {
         MockClock {
             wall_nanos: AtomicU64::new(now_micros * 1_000),
@@ -98,19 +98,19 @@ impl MockClock {
         }
     }
 
-    /// Moves both times on.
+    /// Advances wall time and monotonic time.
     pub fn advance(&self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).expect("a test moves time by less than 584 years");
         self.wall_nanos.fetch_add(nanos, Ordering::SeqCst);
         self.monotonic_nanos.fetch_add(nanos, Ordering::SeqCst);
     }
 
-    /// Sets wall time, forward or back, as an administrator may; monotonic time stays.
+    /// Sets wall time, forward or back. Monotonic time stays.
     pub fn set_micros(&self, now_micros: u64) {
         self.wall_nanos.store(now_micros * 1_000, Ordering::SeqCst);
     }
 
-    /// The total time slept.
+    /// The sum of all sleeps on this clock.
     pub fn slept(&self) -> Duration {
         Duration::from_nanos(self.slept_nanos.load(Ordering::SeqCst))
     }

@@ -1,26 +1,26 @@
 //! A file system in memory that tracks the possible states after a crash.
 //!
-//! In: the calls of an engine. Out: [`CrashFs::crash_clone`], at any time and while other threads
-//! run: a file system as a crash at this point could leave it. [`CrashChoices`] chooses among the
-//! possible states.
+//! In: the calls of an engine. Out: [`CrashFs::crash_clone`] makes a file system in a state that a
+//! crash at this point could leave. [`CrashChoices`] selects the state. Other threads may run
+//! meanwhile.
 //!
 //! The model
-//!  - *Killed process*: everything that was flushed survives, names included; bytes that a writable
-//!    file still buffers are lost. The machine continues: a later power loss may still take data
-//!    that was not synced.
-//!  - *Power loss, bytes*: each file keeps the bytes of its last `sync`, then a prefix of the later
-//!    appends, overwrites and truncations. The first one that is lost may be torn. Between the
-//!    surviving bytes and the file's former end there may be nothing, zeros, garbage, or some pages
-//!    of the real bytes with zeros between. There may also be some sectors of the lost writes, even
+//!  - *Killed process*: flushed bytes and all names survive. Bytes that a writable file still
+//!    buffers are lost. The machine runs on: a later power loss may still take data that was not
+//!    synced.
+//!  - *Power loss, bytes*: each file keeps the bytes of its last `sync`. Of the later appends,
+//!    overwrites and truncations a prefix survives. The first lost one may be torn. Between the
+//!    surviving bytes and the file's former end there may be nothing, zeros, garbage, or some of
+//!    the real pages with zeros between them. Some sectors of lost writes may survive too, even
 //!    over earlier bytes.
-//!  - *Appended in place*: such a file may end later, with zeros up to a multiple of its block.
-//!    After a kill it always ends later, and an append in progress may have written anything but
-//!    its first eight bytes.
-//!  - *Power loss, names*: creations, links, renames and deletions survive in order, as a prefix.
-//!    `Strict` (POSIX's promise): each directory has its own order, and only `Directory::fsync`
-//!    makes its names safe. `Journaled` (ext4's behaviour): all names share one order, and a sync
-//!    of any directory or changed file makes all earlier ones safe. A rename is never torn. New
-//!    directories are safe at once.
+//!  - *Files appended in place*: after a power loss, zeros may follow up to a multiple of the
+//!    file's block. After a kill, zeros always follow. A kill may tear an append in progress: its
+//!    first eight bytes are missing, and any of its other bytes may be there.
+//!  - *Power loss, names*: a prefix of all creations, links, renames and deletions survives.
+//!    `Strict` (the promise of POSIX): each directory has its own order, and only
+//!    `Directory::fsync` makes its names safe. `Journaled` (ext4's behaviour): all names share one
+//!    order, and a sync of any directory or changed file makes all earlier changes of names safe. A
+//!    rename is never torn. New directories are safe at once.
 //!
 //! The same calls and the same seed give the same file system.
 
@@ -37,7 +37,7 @@ use esker_base::Result;
 use esker_base::sync::Arc;
 use std::path::{Path, PathBuf};
 
-/// A file system in memory that can be crashed. A clone shares its files; [`CrashFs::crash_clone`]
+/// A file system in memory for crash tests. A clone shares its files; [`CrashFs::crash_clone`]
 /// copies them.
 #[derive(Clone, Debug)]
 pub struct CrashFs(MemFs);
@@ -48,9 +48,11 @@ impl CrashFs {
         CrashFs(MemFs::with_tree(MemTree::new(true), true))
     }
 
-    /// The file system that a crash at this point leaves. It shares no later changes with this one,
-    /// and its locks are free. Data that survives a power loss also survives the next crash. Cheap:
-    /// bytes are shared until one side changes them.
+    /// Makes a file system in a state that a crash at this point could leave.
+    ///
+    /// The two share no later changes, and all locks of the new one are free. Data that survives a
+    /// power loss also survives the next crash. Cheap: the two share bytes until one side changes
+    /// them.
     pub fn crash_clone(&self, choices: &CrashChoices) -> CrashFs {
         let mut draws = Draws::new(choices);
         let shared = &self.0.shared;

@@ -7,7 +7,7 @@ use crate::thread_pool::ThreadPool;
 use crate::timer::Timer;
 use esker_base::sync::{Arc, OnceLock};
 
-/// Everything an engine needs from outside. Clones share it.
+/// All that an engine needs from the outside world. Clones share files, clock and threads.
 #[derive(Clone, Debug)]
 pub struct Env {
     /// Files.
@@ -16,25 +16,25 @@ pub struct Env {
     pub clock: Arc<dyn Clock>,
     /// Background threads.
     pub pool: Arc<ThreadPool>,
-    /// Work that is repeated at intervals.
+    /// Repeats jobs at intervals.
     pub timer: Arc<Timer>,
 }
 
 impl Env {
-    /// An environment of these files and this clock, with threads of its own.
+    /// An environment with this file system, this clock and threads of its own.
     pub fn new(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Env {
         let timer = Arc::new(Timer::new(clock.clone()));
         Env { fs, clock, pool: Arc::new(ThreadPool::new()), timer }
     }
 
-    /// An environment of these files and the machine's clock, with threads of its own.
+    /// An environment with this file system, the machine's clock and threads of its own.
     pub fn with_fs(fs: Arc<dyn FileSystem>) -> Env {
         Env::new(fs, Arc::new(SystemClock))
     }
 }
 
-/// The machine's files and clock. As with RocksDB's `Env::Default()`, all databases of the process
-/// that use it share its threads.
+/// The machine's files and clock, and threads that all default environments of the process share,
+/// as with RocksDB's `Env::Default()`.
 impl Default for Env {
     fn default() -> Env {
         static SHARED: OnceLock<Env> = OnceLock::new();

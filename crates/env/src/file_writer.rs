@@ -1,10 +1,10 @@
 //! A writable file with a rate limiter and periodic write-back.
 //!
-//! In: a writable file. Out: the same file, slower and smoother. Without a limiter and with
-//! `bytes_per_sync` 0 it only passes calls on.
+//! In: a writable file. Out: the same file, with a pace. Without a limiter, and with
+//! `bytes_per_sync` 0, the wrapper only passes calls on.
 //!
-//! After every `bytes_per_sync` bytes it requests their write-back from the kernel, all but the
-//! last MiB: a page in write-back blocks an append that touches it. Source: RocksDB
+//! After every `bytes_per_sync` bytes, the wrapper asks the kernel to write back the file, except
+//! its last MiB. The kernel blocks an append to a page in write-back. Source: RocksDB
 //! `file/writable_file_writer.cc` (semantics).
 
 use crate::clock::Clock;
@@ -13,12 +13,12 @@ use crate::rate_limiter::{IoKind, IoPriority, RateLimiter};
 use esker_base::Result;
 use esker_base::sync::Arc;
 
-/// Bytes at the end of the file that are left out of a write-back.
+/// Bytes at the end of the file that a write-back leaves out.
 const NOT_SYNCED_BYTES: u64 = 1 << 20;
-/// Write-back ranges start and end at multiples of this.
+/// Write-back ranges end at multiples of this number of bytes.
 const PAGE_BYTES: u64 = 4096;
 
-/// A writable file with a pace.
+/// A writable file behind a rate limiter.
 pub struct PacedWritableFile {
     inner: Box<dyn WritableFile>,
     limiter: Option<(Arc<RateLimiter>, IoPriority)>,
@@ -28,7 +28,7 @@ pub struct PacedWritableFile {
 }
 
 impl PacedWritableFile {
-    /// `bytes_per_sync` 0 leaves write-back to the kernel.
+    /// Wraps `inner`. `bytes_per_sync` 0 leaves write-back to the kernel.
     pub fn new(
         inner: Box<dyn WritableFile>,
         limiter: Option<(Arc<RateLimiter>, IoPriority)>,

@@ -1,5 +1,7 @@
-//! The contract of a file system. Every implementation (real, memory, crash, fault) passes one
-//! conformance suite. Errors are `IoError` with the path in the message.
+//! The contract of a file system.
+//!
+//! Every implementation (real, memory, crash, fault) passes one conformance suite. Errors are
+//! `IoError` with the path in the message.
 
 use crate::direct::Alignment;
 use esker_base::{Error, Result};
@@ -8,26 +10,27 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files by path. All methods may be called from any thread.
+/// Opens, names and removes files. All methods may be called from any thread.
 pub trait FileSystem: Send + Sync + fmt::Debug {
     /// Opens an existing file for reading from the front.
     fn new_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>>;
     /// Opens an existing file for positioned reads.
     fn new_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>>;
-    /// Creates a file for appending; an existing one is emptied.
+    /// Creates a file for appending. Empties an existing file.
     fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
-    /// [`FileSystem::new_writable_file`] for a file that must not exist yet, because an existing
-    /// one may belong to another process.
+    /// [`FileSystem::new_writable_file`] for a file that must not exist yet: an existing file may
+    /// belong to another process.
     /// # Errors
     /// `IoError` if the file exists.
     fn create_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
         if self.file_exists(path)? { Err(exists(path)) } else { self.new_writable_file(path) }
     }
-    /// Opens a file for appending behind its present end; creates it if it is missing.
+    /// Opens a file for appending at its end. Creates a missing file.
     fn reopen_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
     /// [`FileSystem::new_sequential_file`] with direct I/O.
     /// # Errors
-    /// `NotSupported` if the file system has no direct I/O. The next two methods fail likewise.
+    /// `NotSupported` if the file system has no direct I/O. The next two methods have the same
+    /// error.
     fn new_direct_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
         Err(no_direct_io("open a file for sequential read", path))
     }
@@ -35,8 +38,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn new_direct_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
         Err(no_direct_io("open a file for random read", path))
     }
-    /// [`FileSystem::new_writable_file`] with direct I/O. Writes about `buffer_bytes` at a time. As
-    /// with any file, flushed bytes survive the process and synced bytes survive the machine.
+    /// [`FileSystem::new_writable_file`] with direct I/O. The file writes about `buffer_bytes` at a
+    /// time. Flushed bytes survive a crash of the process, synced bytes a crash of the machine.
     fn new_direct_writable_file(&self, path: &Path, _buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
         Err(no_direct_io("open a file for appending", path))
     }
@@ -58,22 +61,22 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn open_random_access(&self, path: &Path, is_direct: bool) -> Result<Arc<dyn RandomAccessFile>> {
         if is_direct { self.new_direct_random_access_file(path) } else { self.new_random_access_file(path) }
     }
-    /// Renames `old` to `new` and opens it for overwriting from offset 0 (WAL recycling). The old
-    /// bytes stay behind the new ones, or the file is emptied.
+    /// Renames `old` to `new` and opens the file for overwriting from offset 0 (WAL recycling). An
+    /// implementation may keep the old bytes behind the new ones, or empty the file.
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>>;
-    /// Opens a directory, to sync it.
+    /// Opens a directory, so that the caller can sync it.
     fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>>;
     /// Whether a file or directory of this name exists.
     fn file_exists(&self, path: &Path) -> Result<bool>;
     /// Names (not paths) in a directory, in no order.
     fn children(&self, dir: &Path) -> Result<Vec<String>>;
-    /// Removes a file.
+    /// Deletes a file.
     fn delete_file(&self, path: &Path) -> Result<()>;
     /// Makes a directory and its parents. An existing directory is no error.
     fn create_dir_if_missing(&self, path: &Path) -> Result<()>;
-    /// Removes an empty directory.
+    /// Deletes an empty directory.
     fn delete_dir(&self, path: &Path) -> Result<()>;
-    /// Bytes in a file.
+    /// The size of a file in bytes.
     fn file_size(&self, path: &Path) -> Result<u64>;
     /// Number of names (hard links) of a file.
     /// # Errors
@@ -81,54 +84,59 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn link_count(&self, path: &Path) -> Result<u64> {
         Err(Error::not_supported(format!("While count the links of {}", path.display())))
     }
-    /// Unix seconds of the last change.
+    /// The time of the last change, in seconds since the Unix epoch.
     fn modification_time(&self, path: &Path) -> Result<u64>;
-    /// Renames `from` to `to`; atomically replaces a file of that name.
+    /// Renames `from` to `to`. Atomically replaces an existing file `to`.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// Gives an existing file a second name.
     /// # Errors
     /// `NotSupported` where the file system has no links.
     fn link_file(&self, existing: &Path, new: &Path) -> Result<()>;
-    /// A file system with the same files that resolves paths below these directories from their
-    /// handles. The handles stay valid when the directories are renamed or replaced. Once a
-    /// directory's `LOCK` is locked, changes in it fail unless `LOCK` is still the locked file.
-    /// `None` where directories have no handles.
+    /// Opens these directories and returns a file system that resolves paths below them from their
+    /// handles.
+    ///
+    /// A handle stays valid when its directory is renamed or replaced. After `LOCK` was locked,
+    /// changes in the directories fail if the file `LOCK` was removed or replaced. Returns `None`
+    /// if the file system has no handles of directories.
     /// # Errors
     /// `IoError` naming the directory that cannot be opened.
     fn hold_directories(&self, _paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {
         Ok(None)
     }
-    /// Holds these directories too, if [`FileSystem::hold_directories`] made this file system. Each
-    /// path that is not held yet costs a descriptor until the file system is dropped.
+    /// Adds directories to a file system that [`FileSystem::hold_directories`] made. Without effect
+    /// on others. Each new directory costs a descriptor until the file system is dropped.
     /// # Errors
     /// `IoError` naming the directory that cannot be opened.
     fn hold_also(&self, _paths: &[&Path]) -> Result<()> {
         Ok(())
     }
-    /// Whether the file at `path` may be changed, by the directories of
-    /// [`FileSystem::hold_directories`]. One system call.
+    /// Checks that this process may change the file at `path`. Without effect unless
+    /// [`FileSystem::hold_directories`] made this file system. Costs one system call.
     /// # Errors
-    /// `IoError`: the lock of its directory is gone, and another process may have the directory.
+    /// `IoError` if the locked file `LOCK` was removed or replaced: another process may own the
+    /// directory.
     fn check_may_change(&self, _path: &Path) -> Result<()> {
         Ok(())
     }
-    /// Takes the lock file. The lock also excludes a running RocksDB and other holders in this
-    /// process.
+    /// Locks the file at `path`. The lock excludes other processes (RocksDB too) and other holders
+    /// in this process.
     /// # Errors
     /// `IoError`, retryable and naming the path, if another holder has the lock.
     fn lock_file(&self, path: &Path) -> Result<Box<dyn FileLock>>;
-    /// The absolute path.
+    /// Makes `path` absolute.
     fn absolute_path(&self, path: &Path) -> Result<PathBuf>;
-    /// Bytes that can still be written.
+    /// Free bytes on the device that holds `path`.
     fn free_space(&self, path: &Path) -> Result<u64>;
-    /// Cuts a file to `size` bytes.
+    /// Cuts the file at `path` to `size` bytes.
     fn truncate(&self, path: &Path, size: u64) -> Result<()>;
 }
 
-/// Replaces the file `path` by one with `contents`. Writes `temporary`, syncs it with `fsync` or
-/// `fdatasync`, and renames it. The caller syncs the directory.
+/// Atomically replaces the file `path` by one with `contents`.
+///
+/// Writes `temporary`, syncs it with `fsync` or `fdatasync`, and renames it. The caller syncs the
+/// directory.
 /// # Errors
-/// `IoError`. `path` is then as it was, and `temporary` is deleted if the file system allows it.
+/// `IoError`. `path` is then unchanged, and `temporary` is deleted if the file system allows it.
 pub fn replace_file(
     fs: &dyn FileSystem,
     temporary: &Path,
@@ -162,19 +170,21 @@ pub(crate) fn no_direct_io(operation: &str, path: &Path) -> Error {
     Error::not_supported(format!("While {operation}: {path}: direct I/O (O_DIRECT) is not supported here"))
 }
 
-/// Reads from front to back.
+/// A file that is read from front to back.
 pub trait SequentialFile: Send {
-    /// Reads up to `buf.len()` bytes; fewer only at the end of the file; 0 at the end.
+    /// Reads `buf.len()` bytes, fewer only at the end of the file. Returns the number of bytes
+    /// read.
     fn read(&mut self, buf: &mut [u8]) -> Result<usize>;
-    /// Moves on by `bytes`, possibly beyond the end.
+    /// Skips `bytes` bytes, possibly beyond the end of the file.
     fn skip(&mut self, bytes: u64) -> Result<()>;
 }
 
-/// Reads anywhere; shared between threads.
+/// A file that is read at any offset, by several threads at once.
 pub trait RandomAccessFile: Send + Sync + fmt::Debug {
-    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
+    /// Reads `buf.len()` bytes at `offset`, fewer only at the end of the file. Returns the number
+    /// of bytes read.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
-    /// Reads consecutive bytes from `offset` on into `bufs`; fewer only at the end of the file.
+    /// Reads consecutive bytes from `offset` on, until all of `bufs` are full or the file ends.
     /// Returns the number of bytes read.
     fn read_vectored_at(&self, offset: u64, bufs: &mut [&mut [u8]]) -> Result<usize> {
         let mut done = 0;
@@ -187,65 +197,68 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
         }
         Ok(done)
     }
-    /// The alignment that direct I/O needs, if the file was opened so. Aligned reads are neither
-    /// widened nor copied.
+    /// The alignment for reads if the file was opened with direct I/O. Unaligned reads cost more:
+    /// the file widens and copies them.
     fn alignment(&self) -> Option<Alignment> {
         None
     }
-    /// The descriptor, for [`read_many`](crate::read_many). `None` unless aligned reads from it
-    /// return the same bytes as reads from this file.
+    /// The descriptor, for [`read_many`](crate::read_many). `None` if reads from the descriptor do
+    /// not return the bytes of this file.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// Whether reads never wait for a device; then starting several at once gains nothing. `false`
-    /// also means unknown.
+    /// Whether reads never wait for a device. `false` also means unknown.
     fn never_waits(&self) -> bool {
         false
     }
     /// Hints that this range will be read soon.
     fn prefetch(&self, _offset: u64, _bytes: u64) {}
-    /// Hints that the bytes read from this range were damaged. The next read should come from the
-    /// medium if possible.
+    /// Hints that bytes read from this range were damaged. The next read should come from the
+    /// device itself, not from a copy in memory.
     fn read_anew(&self, _offset: u64, _bytes: u64) {}
-    /// Bytes in the file.
+    /// The size of the file in bytes.
     fn size(&self) -> Result<u64>;
-    /// Its path, for messages.
+    /// The path, for messages.
     fn path(&self) -> &Path;
 }
 
-/// Appends to a file. Owned by one writer. A drop closes it without syncing.
+/// A file to which one writer appends. A drop closes the file without syncing it.
 pub trait WritableFile: Send {
-    /// Appends all of `data`, or fails. After a failure `file_size` is the number of bytes that
-    /// were appended.
+    /// Appends all of `data`. After an error, `file_size` tells how much was appended.
     fn append(&mut self, data: &[u8]) -> Result<()>;
-    /// Writes buffered bytes to the operating system: they survive an end of the process, but not
+    /// Writes buffered bytes to the operating system. They survive a crash of the process, but not
     /// of the machine.
     fn flush(&mut self) -> Result<()>;
-    /// Flushes, then waits until the medium has the data, and the size as far as reads need it
+    /// Flushes, then waits until the device has the data and the metadata that reads need
     /// (`fdatasync`).
     fn sync(&mut self) -> Result<()>;
-    /// As `sync`, metadata included (`fsync`).
+    /// Flushes, then waits until the device has the data and all metadata (`fsync`).
     fn fsync(&mut self) -> Result<()> {
         self.sync()
     }
-    /// Starts writing back this range without waiting (`sync_file_range`); a hint.
+    /// Hints that the kernel should start to write back this range (`sync_file_range`). Does not
+    /// wait.
     fn range_sync(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
         Ok(())
     }
-    /// Hints that space is to be reserved, up to a part of the free space. The file's size stays.
+    /// Hints that disk space for this range should be reserved. The file's size stays. An
+    /// implementation may reserve less if the disk is nearly full.
     fn preallocate(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
         Ok(())
     }
-    /// Announces a log: many small appends follow, and no append begins with eight zeros. A hint.
-    /// Appends then need no `flush`. Until `truncate` or `close` the file may end behind its
-    /// appended bytes, with zeros up to the next multiple of `block` bytes. After a kill during an
-    /// append within one block, the file holds the whole append, or eight zeros at its start.
+    /// Hints that the file is a log: many small appends follow, and no append begins with eight
+    /// zero bytes.
+    ///
+    /// Appends then need no `flush`. Until `truncate` or `close`, zeros may follow the appended
+    /// bytes, up to the next multiple of `block` bytes. Suppose that a kill interrupts an append
+    /// that lies within one block. The file then holds the whole append, or eight zeros at its
+    /// start.
     fn append_in_place(&mut self, _block: u64) -> Result<()> {
         Ok(())
     }
     /// Cuts the file to `size` bytes.
     fn truncate(&mut self, size: u64) -> Result<()>;
-    /// Flushes, returns preallocated space, and closes the file. Later calls fail.
+    /// Flushes, frees preallocated space, and closes the file. Later calls fail.
     fn close(&mut self) -> Result<()>;
     /// Bytes appended so far, buffered ones included.
     fn file_size(&self) -> u64;
@@ -257,7 +270,7 @@ pub trait Directory: Send + Sync {
     fn fsync(&self) -> Result<()>;
 }
 
-/// A lock, held until this value is dropped.
+/// A lock of a file, held until this value is dropped.
 pub trait FileLock: Send + Sync {}
 
 #[cfg(test)]

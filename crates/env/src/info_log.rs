@@ -1,15 +1,15 @@
 //! The `LOG` file: the engine's messages for human readers.
 //!
 //! In: lines with a level. Out: `2026/11/20-20:25:43.123456 THREAD [LEVEL] message`, with local
-//! time and the kernel's thread id; lines of plain information have no level. Each line is flushed
-//! at once, so that it survives the process.
-//! Source: RocksDB `logging/env_logger.h`, `logging/auto_roll_logger.cc` (names and line format).
+//! time and the kernel's thread id. Lines of level `Info` have no `[LEVEL]`. The log flushes each
+//! line at once, so lines survive the process. Source: RocksDB `logging/env_logger.h`,
+//! `logging/auto_roll_logger.cc` (names and line format).
 //!
-//! Opening renames an existing `LOG` to `LOG.old.<microseconds>`. A file that has become too large
-//! or too old is renamed too. The newest `keep_log_file_num` files stay. Headers are repeated
-//! at the beginning of each new file.
+//! An open renames an existing `LOG` to `LOG.old.<microseconds>` and starts a new file. A `LOG`
+//! that is too large or too old is replaced in the same way. The newest `keep_log_file_num` files
+//! stay. Each new file begins with the headers.
 //!
-//! Nothing here fails the engine: a line that cannot be written is lost and counted.
+//! An error of the log never fails the engine: the line is lost and counted.
 
 use crate::clock::Clock;
 use crate::env::Env;
@@ -22,7 +22,7 @@ use esker_base::sync::{Arc, Mutex};
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const NANOS: u64 = 1_000_000_000;
 
 /// Limits of a log file and the number of files kept, with RocksDB's names and defaults.
@@ -64,10 +64,11 @@ pub struct InfoLogFile {
 #[derive(Default)]
 struct State {
     file: Option<Box<dyn WritableFile>>,
-    /// Time of the opening by the monotonic clock.
+    /// Monotonic time at which the file was opened.
     opened_nanos: u64,
     headers: Vec<String>,
-    /// Bytes of the headers at the beginning of the file, which do not count towards its size.
+    /// Bytes of the headers at the beginning of the file. They do not count for
+    /// `max_log_file_size`.
     header_bytes: u64,
     line: String,
     /// The last second that was formatted, and its text.
@@ -77,7 +78,7 @@ struct State {
 impl InfoLogFile {
     /// Starts a new file `path` (normally `DB/LOG`) and makes its directory if it is missing.
     /// # Errors
-    /// The file system's error if the new file cannot be made. Old files that cannot be removed are
+    /// The file system's error if the new file cannot be made. A failed removal of an old file is
     /// no error.
     pub fn open(env: &Env, path: &Path, options: InfoLogOptions) -> Result<InfoLogFile> {
         let log = InfoLogFile {
@@ -97,12 +98,12 @@ impl InfoLogFile {
         Ok(log)
     }
 
-    /// Sets the lowest level of lines that are written from now on.
+    /// Sets the lowest level that the log accepts.
     pub fn set_level(&self, level: InfoLogLevel) {
         self.level.store(level as u8, Ordering::Relaxed);
     }
 
-    /// Lines that could not be written.
+    /// Number of lines that could not be written.
     pub fn lost_lines(&self) -> u64 {
         self.lost_lines.load(Ordering::Relaxed)
     }
@@ -111,8 +112,8 @@ impl InfoLogFile {
     fn start_file(&self, state: &mut State) -> Result<()> {
         let path = self.dir.join(&self.name);
         if self.fs.file_exists(&path)? {
-            // The new name sorts behind all others, even if the clock has gone back: the oldest
-            // files are removed first.
+            // The new name must sort behind all others even if the clock went back: removals begin
+            // with the first name.
             let old = self.old_files().unwrap_or_default();
             let after_newest = old.last().map_or(0, |micros| micros.saturating_add(1));
             self.fs.rename(&path, &self.old_path(self.clock.now_micros().max(after_newest)))?;
@@ -122,8 +123,8 @@ impl InfoLogFile {
         let file = state.file.insert(self.fs.new_writable_file(&path)?);
         state.header_bytes = state.headers.iter().map(|header| header.len() as u64).sum();
         state.opened_nanos = self.clock.monotonic_nanos();
-        // A file without its headers stays the current one. On a full disk each line would
-        // otherwise start a new file and displace all old ones.
+        // A file stays the current one even if its headers could not be written. Otherwise each
+        // line on a full disk would start a new file, and these would displace all old ones.
         state.headers.iter().try_for_each(|header| file.append(header.as_bytes()))?;
         file.flush()
     }
@@ -159,7 +160,7 @@ impl InfoLogFile {
             || (age > 0 && self.clock.monotonic_nanos() - state.opened_nanos >= age.saturating_mul(NANOS))
     }
 
-    /// Writes what `format` appends to the empty buffer of lines.
+    /// Clears the buffer of lines, lets `format` fill it, and writes it to the file.
     fn write(&self, level: InfoLogLevel, format: impl FnOnce(&mut State, u64)) -> Result<()> {
         let mut guard = self.state.lock();
         let state = &mut *guard;

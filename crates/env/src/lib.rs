@@ -1,20 +1,20 @@
-//! The outside world and the only way to it: files, clocks, threads, randomness.
+//! The only way to the outside world: files, clocks, threads, randomness.
 //!
-//! Public items are shared between Esker's crates; users see what `esker` re-exports.
+//! Public items are for Esker's crates. Users see the part that `esker` re-exports.
 //!
 //! Reading order: [`fs`] and [`clock`] (the contracts), [`env`](mod@env) (all in one handle);
-//! [`posix`] (the real one); [`mem`], [`crash`] and [`fault`] (for tests: files in memory, crashes,
-//! faults); [`read_many`](read_many()) (several reads as one); [`direct`] (past the page cache);
-//! [`thread_pool`] and [`timer`]; [`rate_limiter`] and [`file_writer`] (pace);
-//! [`sst_file_manager`] (space, and the pace of deletions); [`info_log`];
-//! [`random`] and [`system`]; [`forked`] (children, for tests).
+//! [`posix`] (the real file system); [`mem`], [`crash`] and [`fault`] (files in memory, crashes and
+//! faults, for tests); [`read_many`](read_many()) (several reads together); [`direct`] (direct
+//! I/O); [`thread_pool`] and [`timer`]; [`rate_limiter`] and [`file_writer`] (the pace of writes);
+//! [`sst_file_manager`] (disk space, and the pace of deletions); [`info_log`]; [`random`] and
+//! [`system`]; [`forked`] (child processes, for tests).
 //!
 //! Invariants
 //!  1. No other crate of the workspace opens a file, reads the clock, sleeps or starts a thread.
 //!  2. Every file system passes the conformance suite (`tests/it/conformance.rs`).
 //!  3. Every error of a file system names the operation and the path.
 //!
-//! A crash test, in short:
+//! A short crash test:
 //!
 //! ```
 //! use esker_env::{CrashChoices, CrashFs, FaultFs, FileSystem, WritableFile};

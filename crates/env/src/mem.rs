@@ -1,8 +1,8 @@
 //! Files in memory: for tests, and for databases that need no disk.
 //!
-//! In: paths and bytes. Out: the same bytes, until the last handle is dropped. As on a disk, a file
-//! that is deleted while it is open stays readable. Errors are those of the real file system.
-//! Nothing here fails for lack of space.
+//! In: paths and bytes. Out: the same bytes, until the last clone of the file system is dropped. As
+//! on a disk, an open file stays readable after its deletion. Errors are those of the real file
+//! system, but space never runs out.
 //!
 //! A file opened with direct I/O has the alignment of a disk with 512-byte sectors: an unaligned
 //! read or write panics.
@@ -24,7 +24,7 @@ use handle::{MemDirectory, MemFileLock, MemRandomAccessFile, MemSequentialFile, 
 use std::path::{Path, PathBuf};
 use tree::MemTree;
 
-/// A file system in memory. Cloning shares it.
+/// A file system in memory. Clones share the files.
 #[derive(Clone, Debug)]
 pub struct MemFs {
     pub(crate) shared: Arc<MemShared>,
@@ -33,9 +33,8 @@ pub struct MemFs {
 #[derive(Debug)]
 pub(crate) struct MemShared {
     pub(crate) tracked: bool,
-    /// Each change holds it shared. A caller that needs a consistent state of all files holds it
-    /// alone.
-    /// Lock order: `gate`, then `tree`, then a file's data.
+    /// Each change takes this lock shared. A caller that needs a consistent state of all files
+    /// takes the lock exclusively. Lock order: `gate`, then `tree`, then a file's data.
     pub(crate) gate: RwLock<()>,
     pub(crate) tree: Mutex<MemTree>,
 }
@@ -50,7 +49,7 @@ impl MemFs {
         MemFs { shared: Arc::new(MemShared { tracked, gate: RwLock::new(()), tree: Mutex::new(tree) }) }
     }
 
-    /// A change of names.
+    /// Changes the names of files under their lock.
     fn change<T>(
         &self,
         operation: &str,

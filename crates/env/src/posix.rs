@@ -1,20 +1,18 @@
-//! The real file system, by system calls.
+//! The real file system.
 //!
-//! In: paths. Out: files, directories and locks. Every error names the operation, the path and,
-//! where there is one, the offset. A full disk has sub-code `NoSpace`, a missing path
+//! In: paths. Out: files, directories and locks. Every error names the operation and the path, and
+//! the offset if there is one. A full disk gives the sub-code `NoSpace`, a missing path
 //! `PathNotFound`.
 //!
 //! Invariants
-//!  1. Interrupted calls (`EINTR`) and short reads and writes are continued; callers never see
-//!     them.
+//!  1. This module continues interrupted calls (`EINTR`) and short reads and writes. Callers never
+//!     see them.
 //!  2. Every descriptor is closed on `exec`.
-//!  3. Every path is resolved by `Places`: by its name, or from a held directory
-//!     (`posix/held.rs`).
-//!  4. An open that fails for lack of a descriptor closes other files and tries again
-//!     (`descriptors.rs`).
+//!  3. `Places` resolves every path: by its name, or from a held directory (`posix/held.rs`).
+//!  4. An open that finds no free descriptor closes other files and tries again (`descriptors.rs`).
 //!
-//! Random reads use one `pread` each. Several reads go to the kernel together where that is
-//! possible (`posix/ring.rs`).
+//! A random read is one `pread`. `posix/ring.rs` gives several reads to the kernel together, where
+//! the kernel can do that.
 
 #[cfg(target_os = "linux")]
 mod direct;
@@ -44,7 +42,7 @@ use std::fmt::{Debug, Display};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The file system of this machine. It has no state, so all its values are equal.
+/// The file system of this machine. The type has no state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PosixFileSystem;
 
@@ -55,19 +53,19 @@ impl PosixFileSystem {
     }
 }
 
-/// "While pwrite: /db/000012.sst: No space left on device".
+/// Makes an error such as "While pwrite: /db/000012.sst: No space left on device".
 #[cold]
 pub(crate) fn failed(operation: &str, path: &Path, cause: impl Into<std::io::Error>) -> Error {
     Error::io_with(format_args!("While {operation}: {}", path.display()), cause.into())
 }
 
-/// "While pwrite: /db/000012.sst at offset 4096: No space left on device".
+/// Makes an error such as "While pwrite: /db/000012.sst at offset 4096: No space left on device".
 #[cold]
 fn failed_at(operation: &str, path: &Path, offset: impl Display, cause: Errno) -> Error {
     Error::io_with(format_args!("While {operation}: {} at offset {offset}", path.display()), cause.into())
 }
 
-/// A path, and the directory from which it is looked up.
+/// A path, and the directory from which the kernel looks it up.
 struct At<'a> {
     dir: BorrowedFd<'a>,
     name: &'a Path,
@@ -86,16 +84,17 @@ impl<'a> At<'a> {
     }
 }
 
-/// Resolves paths: by name, or from held directories.
+/// Resolves paths: by their names, or from held directories.
 trait Places: Debug + Send + Sync {
     fn at<'a>(&'a self, path: &'a Path) -> At<'a>;
 
-    /// Checks that the file may be changed.
+    /// Checks that this process may change the file.
     /// # Errors
     /// `IoError`: the file belongs to another process · `NotSupported` in a forked child.
     fn check_may_change(&self, at: &At<'_>) -> Result<()>;
 
-    /// Looks up paths below this directory from its descriptor, if this value holds directories.
+    /// Opens a directory and resolves later paths below it from its descriptor. Without effect if
+    /// this value holds no directories.
     /// # Errors
     /// `IoError` if the directory cannot be opened.
     fn hold(&self, path: &Path) -> Result<()>;
@@ -103,7 +102,8 @@ trait Places: Debug + Send + Sync {
     /// Records that the lock file with this inode was locked.
     fn note_lock(&self, at: &At<'_>, inode: lock::Inode);
 
-    /// Looks up a path whose file is to be changed, after [`Places::check_may_change`].
+    /// Resolves the path of a file that the caller will change. Calls [`Places::check_may_change`]
+    /// first.
     fn at_to_change<'a>(&'a self, path: &'a Path) -> Result<At<'a>> {
         let at = self.at(path);
         self.check_may_change(&at)?;

@@ -1,9 +1,10 @@
 //! Several reads at once.
 //!
-//! In: reads of any files. Out: the result of each. Bytes that the kernel has in memory are read at
-//! once, if the file lends its descriptor. The other reads of such files go to the kernel together,
-//! through `io_uring` if there is one. All remaining reads go through the file itself, one by one,
-//! so that they meet the faults of a test's file system. Files with direct I/O have their own path
+//! In: reads of any files. Out: the result of each read. A file that lends its descriptor
+//! ([`RandomAccessFile::descriptor`]) is read in two steps. The first step copies bytes that the
+//! kernel has in memory. The second step gives all reads that remain to the kernel together,
+//! through `io_uring` if there is one. Other files are read one by one through their own methods,
+//! so that a test's file system can inject faults. Files with direct I/O have their own path
 //! (`direct/together.rs`).
 //!
 //! Invariant: the result of a read does not depend on its path.
@@ -15,20 +16,20 @@ use crate::posix::resident::{read_resident, try_read};
 use esker_base::Result;
 use std::fmt;
 
-/// A read of successive bytes of a file into one or more buffers.
+/// One read of consecutive bytes of a file into one or more buffers.
 pub struct ReadRequest<'a> {
     /// The file to read.
     pub file: &'a dyn RandomAccessFile,
     /// The offset of the first byte.
     pub offset: u64,
-    /// The destination. The lengths of the buffers give the number of requested bytes.
+    /// The destination. The request is for the sum of the buffers' lengths.
     pub bufs: Vec<&'a mut [u8]>,
     /// Number of bytes read: fewer than requested only at the end of the file.
     pub result: Result<usize>,
 }
 
 impl<'a> ReadRequest<'a> {
-    /// A request for [`read_many`].
+    /// Makes a request for [`read_many`].
     pub fn new(file: &'a dyn RandomAccessFile, offset: u64, bufs: Vec<&'a mut [u8]>) -> ReadRequest<'a> {
         ReadRequest { file, offset, bufs, result: Ok(0) }
     }
@@ -67,7 +68,7 @@ impl fmt::Debug for ReadRequest<'_> {
     }
 }
 
-/// Carries out all these reads and enters their results.
+/// Carries out all these reads and sets their results.
 pub fn read_many(requests: &mut [ReadRequest<'_>]) {
     let is_direct = |request: &ReadRequest<'_>| request.file.alignment().is_some();
     if requests.iter().any(is_direct) {
@@ -87,8 +88,8 @@ pub fn read_many(requests: &mut [ReadRequest<'_>]) {
     }
 }
 
-/// Carries out all these reads if none must wait for a device. Returns whether it did. If not,
-/// only the content of their buffers may have changed.
+/// Carries out all these reads if none must wait for a device. Otherwise returns `false`; the
+/// buffers may have changed, the results have not.
 pub fn read_if_resident(requests: &mut [ReadRequest<'_>]) -> bool {
     if requests.iter().all(|request| request.file.never_waits()) {
         requests.iter_mut().for_each(|request| request.read_behind(0));
@@ -100,7 +101,8 @@ pub fn read_if_resident(requests: &mut [ReadRequest<'_>]) -> bool {
     read_from_page_cache(requests)
 }
 
-/// As `file.read_at` if all bytes are in memory; `None` if the read would wait for a device.
+/// Reads like `file.read_at` if all bytes are in memory. `None` if the read would wait for a
+/// device.
 pub fn read_at_if_resident(
     file: &dyn RandomAccessFile,
     offset: u64,
@@ -137,7 +139,8 @@ fn read_from_page_cache(_requests: &mut [ReadRequest<'_>]) -> bool {
     false
 }
 
-/// Gives all requests to the ring. Returns the bytes read of each: zeros without a ring.
+/// Gives the requests to `io_uring`. Returns the number of bytes read by each: zeros if there is no
+/// `io_uring`.
 #[cfg(target_os = "linux")]
 fn submit(requests: &mut [ReadRequest<'_>]) -> Vec<usize> {
     let may_wait =
@@ -149,7 +152,7 @@ fn submit(requests: &mut [ReadRequest<'_>]) -> Vec<usize> {
     read_resident(requests, &mut done);
     let is_waiting = |(request, done): (&ReadRequest<'_>, &usize)| request.wanted() > *done;
     let waiting = requests.iter().zip(&done).map(is_waiting).filter(|&is_waiting| is_waiting).count();
-    // A single read is as fast without the ring.
+    // A single read is as fast without `io_uring`.
     if waiting > 1 {
         crate::posix::ring::read_many(requests, &mut done);
     }
