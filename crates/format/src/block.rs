@@ -1,27 +1,25 @@
 //! Key/value blocks: sorted entries with shared prefixes, and restart points for binary search.
 //!
-//! In: a block's contents, decompressed. Out: [`Block`], read through a [`BlockCursor`]; written by
-//! [`BlockBuilder`].
-//! Source: RocksDB `table/block_based/block.cc`, `block_builder.cc`, `data_block_footer.cc`. Page:
-//! `docs/format/sst.md`.
+//! In: the decompressed contents of a block. Out: a [`Block`], which a [`BlockCursor`] reads.
+//! [`BlockBuilder`] writes blocks. Source: RocksDB `table/block_based/block.cc`,
+//! `block_builder.cc`, `data_block_footer.cc`. Page: `docs/format/sst.md`.
 //!
 //! ```text
 //! block:  [prefix] | entries... | [values] | restart offsets u32... | [hash index]
 //!         | [offset of values u32] | footer u32
 //! entry:  shared varint32 | non_shared varint32 | value_len varint32 | key bytes | value bytes
-//! footer: restart count, bits 0-27 | 28 values stand apart | 29 a hint | 30 zero
-//!         | 31 hash index before it
+//! footer: bits 0-27 restart count | 28 values lie apart | 29 hint: keys are evenly spread
+//!         | 30 zero | 31 there is a hash index
 //! ```
 //!
 //! Invariants of a parsed block
-//!  1. It has at least one restart. Restarts ascend from the first entry, and each is an offset
-//!     within the entries; an empty block still has the restart at 0.
-//!  2. It is below 4 GiB, so offsets are u32.
-//!  3. Entries are checked when they are read: a cursor on damaged entries gives `Corruption`,
-//!     never a panic.
-//!  4. Since format version 8 the bytes before the first restart are the common prefix of all user
-//!     keys. The keys of restarts are stored without it. Every other key shares at least these
-//!     bytes with the key before it.
+//!  1. The block has at least one restart point. The first one is the offset of the first entry,
+//!     and the others ascend. An empty block has one restart point, 0.
+//!  2. The block is below 4 GiB, so offsets are u32.
+//!  3. A cursor checks each entry that it reads. Damaged entries are `Corruption`, never a panic.
+//!  4. Since format version 8 a common prefix of all user keys may lie before the first entry. An
+//!     entry at a restart point stores its key without that prefix. Every other key shares at least
+//!     the prefix with the key before.
 
 mod builder;
 mod cursor;
@@ -47,30 +45,31 @@ const UNIFORM_KEYS: u32 = 1 << 29;
 const EXTENDED: u32 = 1 << 30;
 const HASH_INDEX: u32 = 1 << 31;
 
-/// Whether the footer of these contents says that keys are evenly spread. RocksDB before 11.1 takes
-/// that bit for a part of the number of restarts.
+/// Whether the footer has the hint that keys are evenly spread (bit 29). RocksDB before 11.1 reads
+/// that bit as a part of the restart count.
 pub fn is_marked_uniform(contents: &[u8]) -> bool {
     contents.last_chunk::<4>().is_some_and(|footer| u32::from_le_bytes(*footer) & UNIFORM_KEYS != 0)
 }
 
-/// A parsed block; owns its bytes.
+/// A parsed block. Owns its bytes.
 pub struct Block {
     bytes: Buffer,
-    /// Start of the entries: the length of the prefix before them.
+    /// Start of the entries. Also the length of the common prefix, which lies before them.
     entries_start: u32,
-    /// End of the entries. Behind it lie the values if they are separate, otherwise the restarts.
+    /// End of the entries. Behind them lie the values if the block stores values apart, otherwise
+    /// the restart offsets.
     entries_end: u32,
-    /// Start of the values section, if there is one; it ends at `restarts`.
+    /// Start of the values, if the block stores them apart. They end at `restarts`.
     values: Option<u32>,
     restarts: u32,
     restart_count: u32,
-    /// First bytes of keys, for large indexes in bytewise order.
+    /// First bytes of the restart points' keys, for large indexes in bytewise order.
     prefixes: Option<prefixes::RestartPrefixes>,
-    /// Checksums of its entries, if it is protected.
+    /// Checksums of the entries, if the block is protected.
     protection: Option<Box<protection::Protection>>,
-    /// Whether values lie beside their keys and no sums are compared.
+    /// Whether values lie beside their keys, and entries have no checksums.
     decodes: bool,
-    /// Whether, moreover, restarts have whole keys.
+    /// Whether `decodes` holds and the entries at restart points have whole keys.
     is_plain: bool,
 }
 
@@ -85,7 +84,7 @@ impl std::fmt::Debug for Block {
 }
 
 impl Block {
-    /// Parses a block's contents. Its keys have no common prefix before the entries.
+    /// Parses a block whose keys have no common prefix before the entries.
     /// # Errors
     /// `Corruption` if footer and restarts do not fit the bytes.
     pub fn parse(bytes: impl Into<Buffer>) -> Result<Block> {
@@ -93,8 +92,8 @@ impl Block {
         if block.entries_start == 0 { Ok(block) } else { Err(bad_layout()) }
     }
 
-    /// Parses a data or index block of a table of format version 8 or later. It may hold the common
-    /// prefix of its user keys before the entries.
+    /// Parses a data or index block of a table of format version 8 or later. The common prefix of
+    /// its user keys may lie before the entries.
     /// # Errors
     /// `Corruption` if footer and restarts do not fit the bytes.
     pub fn parse_prefixed(bytes: impl Into<Buffer>) -> Result<Block> {
@@ -129,7 +128,7 @@ impl Block {
         footer & EXTENDED == 0 && Self::layout(contents, footer).is_some()
     }
 
-    /// Finds end of entries, values and restarts.
+    /// Finds the end of the entries, and the start of values and restart offsets.
     fn layout(bytes: &[u8], footer: u32) -> Option<Layout> {
         let (mut head, _) = bytes.split_last_chunk::<4>()?;
         u32::try_from(bytes.len()).ok()?;
@@ -140,8 +139,8 @@ impl Block {
             head = rest;
         }
         if footer & HASH_INDEX != 0 {
-            // The hash index is skipped: only point lookups could use it, and a binary search
-            // is as fast in a small block.
+            // Skips the hash index: only point lookups could use it, and a binary search in a small
+            // block is as fast.
             let (rest, buckets) = head.split_last_chunk::<2>()?;
             let buckets = usize::from(u16::from_le_bytes(*buckets));
             head = rest.get(..rest.len().checked_sub(buckets)?)?;
@@ -166,20 +165,20 @@ impl Block {
         Some(Layout { entries_end, values, restarts: u32::try_from(restarts).ok()? })
     }
 
-    /// All bytes of the block. The ranges that cursors return index into them.
+    /// All bytes of the block. Cursors return ranges of these bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The entries, behind the prefix if there is one.
+    /// The common prefix, if there is one, and the entries.
     #[inline]
     pub(crate) fn entries(&self) -> &[u8] {
         self.bytes.get(..self.entries_end as usize).unwrap_or_default()
     }
 
-    /// The common prefix of all user keys, which the keys of restarts lack; empty before format
-    /// version 8.
+    /// The common prefix of all user keys. Entries at restart points store their keys without it.
+    /// Empty before format version 8.
     #[inline]
     pub(crate) fn key_prefix(&self) -> &[u8] {
         self.bytes.get(..self.entries_start as usize).unwrap_or_default()
@@ -197,7 +196,7 @@ impl Block {
         offset == self.entries_end
     }
 
-    /// Whether it has no entries.
+    /// Whether the block has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries_end == 0
     }
@@ -208,7 +207,7 @@ impl Block {
         self.restart_count
     }
 
-    /// The offset of restart `i`.
+    /// The offset of restart point `i`.
     #[inline]
     pub(crate) fn restart(&self, i: u32) -> u32 {
         let at = self.restarts as usize + 4 * i as usize;
@@ -221,8 +220,7 @@ impl Block {
         prefetch(self.bytes.get(self.restarts as usize..).unwrap_or_default());
     }
 
-    /// Prefetches the first keys that a search compares. In a block with few restarts these are all
-    /// keys.
+    /// Prefetches the keys at up to four restart points, spread over the block.
     #[inline]
     pub fn prefetch_restart_keys(&self) {
         let few = 4;
@@ -233,29 +231,30 @@ impl Block {
         }
     }
 
-    /// Prefetches the entries from this restart on.
+    /// Prefetches the entries from this restart point on.
     pub fn prefetch_from(&self, restart: u32) {
         let entries = self.restart(restart) as usize..self.entries_end as usize;
         prefetch(self.bytes.get(entries).unwrap_or_default());
     }
 
-    /// Prefetches the entries from this restart up to the next one.
+    /// Prefetches the entries from this restart point up to the next one.
     #[inline]
     pub fn prefetch_interval(&self, restart: u32) {
         let end = if restart + 1 < self.restart_count { self.restart(restart + 1) } else { self.entries_end };
         prefetch(self.bytes.get(self.restart(restart) as usize..end as usize).unwrap_or_default());
     }
 
-    /// Prepares fast searches by user key in bytewise order; `user_key` extracts it from a
-    /// restart's key.
+    /// Stores the first bytes of the restart points' keys, for fast searches in bytewise order.
+    /// `user_key` extracts the user key from a restart point's key.
     pub(crate) fn prepare_for_search(&mut self, shape: EntryShape, user_key: impl Fn(&[u8]) -> &[u8]) {
         let cursor = BlockCursor::with_buffer(shape, Vec::new());
         let key = |i| cursor.restart_key(self, i).map(&user_key);
         self.prefixes = prefixes::RestartPrefixes::build(self.restart_count, self.key_prefix(), key);
     }
 
-    /// The restarts (low, high) between which to search `user_key`. Restart `low` is the first
-    /// restart, or is before the key. No restart behind `high` is before the key.
+    /// Returns the restart points `(low, high)` between which a search for `user_key` must look.
+    /// `low` is 0, or its key is before `user_key`. No key of a restart point behind `high` is
+    /// before `user_key`.
     #[inline]
     pub(crate) fn narrow(&self, user_key: &[u8]) -> (u32, u32) {
         match &self.prefixes {
@@ -268,7 +267,7 @@ impl Block {
         }
     }
 
-    /// Bytes of memory in use.
+    /// Bytes of memory that the block uses.
     pub fn memory_usage(&self) -> usize {
         let prefixes = self.prefixes.as_ref().map_or(0, prefixes::RestartPrefixes::memory_usage);
         let protection = self.protection.as_ref().map_or(0, |protection| protection.memory_usage());
@@ -276,7 +275,7 @@ impl Block {
     }
 }
 
-/// The places that a block's footer and restarts give.
+/// Offsets within a block, from its footer.
 struct Layout {
     entries_end: u32,
     values: Option<u32>,

@@ -1,7 +1,7 @@
 //! Names of the files of a database.
 //!
-//! In: a directory and a number. Out: a path. Also the way back: from a name to kind and number.
-//! Source: RocksDB `file/filename.cc`.
+//! In: a directory and a file number. Out: a path. [`parse_file_name`] turns a name back into kind
+//! and number. Source: RocksDB `file/filename.cc`.
 //!
 //! Numbers are decimal and have at least six digits. All kinds of files take them from one counter.
 //!
@@ -24,10 +24,10 @@ pub const LOCK_FILE: &str = "LOCK";
 pub const IDENTITY_FILE: &str = "IDENTITY";
 /// The human-readable log of events.
 pub const INFO_LOG_FILE: &str = "LOG";
-/// The directory of retired WALs, below the WAL directory.
+/// The directory of archived WALs, below the WAL directory.
 pub const ARCHIVE_DIR: &str = "archive";
 
-/// The kind of a file, by its name.
+/// The kinds of files in a database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FileType {
     /// `NNNNNN.log`.
@@ -56,8 +56,8 @@ pub enum FileType {
     CompactionProgress,
 }
 
-/// The kind and number of a name (not a path); 0 where there is no number. `None` if a database has
-/// no file of this name.
+/// Parses a file's name (not a path) into kind and number. The number is 0 if the name has none.
+/// `None` if no file of a database has such a name.
 pub fn parse_file_name(name: &str) -> Option<(FileType, FileNumber)> {
     let (file_type, number) = match name {
         CURRENT_FILE => (FileType::Current, 0),
@@ -115,7 +115,8 @@ pub fn table_file_name(dir: &Path, number: FileNumber) -> PathBuf {
     numbered(dir, number, "sst")
 }
 
-/// `NNNNNN.ldb`, LevelDB's name of a table. An open looks for it where there is no `.sst`.
+/// `NNNNNN.ldb`, LevelDB's name of a table. An open looks for this name if the table has no file
+/// `NNNNNN.sst`.
 pub fn leveldb_table_file_name(dir: &Path, number: FileNumber) -> PathBuf {
     numbered(dir, number, "ldb")
 }
@@ -165,12 +166,14 @@ pub fn info_log_file_name(dir: &Path) -> PathBuf {
     dir.join(INFO_LOG_FILE)
 }
 
-/// The name of a database's `LOG` in a separate directory of logs. `database` is its absolute path.
-/// The name is the path, with `_` for each character other than a letter, digit, `-`, `.` or `_`,
-/// and then `_LOG`. Older logs end in `.old.<microseconds>`.
+/// The name of a database's `LOG` in a separate directory of logs.
+///
+/// The name is the absolute path `database` and then `_LOG`. In the path, `_` replaces each
+/// character except letters, digits, `-`, `.` and `_`. The names of older logs end in
+/// `.old.<microseconds>`.
 pub fn info_log_name_elsewhere(database: &Path) -> String {
-    /// File systems allow names of 255 bytes, and an older log's name is 21 bytes longer. A longer
-    /// path is cut at its front.
+    /// The limit on the bytes of the path, which is cut at its front. File systems allow names of
+    /// 255 bytes; `_LOG` and the end of an older log's name take the rest.
     const MAX_BYTES: usize = 230;
     let path = database.as_os_str().as_encoded_bytes();
     let path = path.strip_prefix(b"/").unwrap_or(path);
@@ -194,7 +197,8 @@ pub fn current_contents(number: FileNumber) -> String {
 
 /// The MANIFEST that CURRENT names.
 /// # Errors
-/// `Corruption` if the newline is missing (the write was cut off) or the name is not a MANIFEST's.
+/// `Corruption` if the newline is missing (the write was torn), or the name is not that of a
+/// MANIFEST.
 pub fn parse_current(contents: &[u8]) -> Result<FileNumber> {
     let Some(name) = contents.strip_suffix(b"\n") else {
         return Err(Error::corruption("CURRENT does not end with a newline"));

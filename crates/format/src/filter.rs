@@ -1,4 +1,4 @@
-//! Filters: "this table cannot hold that key".
+//! Filters, which tell whether a table can hold a key.
 //!
 //! In: the contents of a filter block. Out: for a key or prefix, whether the table may hold it.
 //! [`FilterBitsBuilder`] writes them. Bytes: `docs/format/filter.md`.
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Invariants
-//!  1. Never a false "no": a filter that is not understood in full matches everything. So parsing
-//!     cannot fail.
+//!  1. A filter never denies a key that was added. A filter of unknown form matches everything, so
+//!     parsing cannot fail.
 
 pub mod builder;
 pub mod fast_local_bloom;
@@ -34,19 +34,19 @@ pub use policy::{FilterBuildingContext, FilterPolicy};
 /// Bytes of metadata at the end of a filter.
 pub const METADATA_BYTES: usize = 5;
 
-/// The hash that filters of format version 5 and later see of a key.
+/// The hash of a key for filters of tables of format version 5 and later.
 #[inline]
 pub fn key_hash(key: &[u8]) -> u64 {
     xxph3::hash64(key)
 }
 
-/// The hash that legacy Bloom filters see of a key.
+/// The hash of a key for legacy Bloom filters.
 #[inline]
 pub fn legacy_key_hash(key: &[u8]) -> u32 {
     hash::hash32(key, hash::BLOOM_SEED)
 }
 
-/// A key and its hashes. Each hash is computed once for any number of filters.
+/// A key and its hashes. The probe computes each hash once, for any number of filters.
 #[derive(Clone, Copy, Debug)]
 pub struct FilterProbe<'a> {
     key: &'a [u8],
@@ -77,7 +77,7 @@ impl<'a> FilterProbe<'a> {
     }
 }
 
-/// The metadata of a filter, checked against its length.
+/// The parsed metadata of a filter, consistent with the filter's length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Layout {
     MatchesNothing,
@@ -108,7 +108,8 @@ impl Layout {
     }
 }
 
-/// A filter over bytes that it owns or borrows (`&[u8]`, `Vec<u8>`, `PinnedBytes`, …).
+/// Tests keys against a filter. Owns or borrows the filter's bytes (`&[u8]`, `Vec<u8>`,
+/// `PinnedBytes`, …).
 #[derive(Clone)]
 pub struct FilterReader<B = Vec<u8>> {
     contents: B,
@@ -116,20 +117,20 @@ pub struct FilterReader<B = Vec<u8>> {
 }
 
 impl<B: AsRef<[u8]>> FilterReader<B> {
-    /// Reads the metadata of a filter block's contents (without the block's trailer). Never fails,
-    /// see the head of this file. `contents` must give the same bytes each time.
+    /// Parses the contents of a filter block, without the block's trailer. A filter of unknown form
+    /// matches everything. `contents` must give the same bytes each time.
     pub fn parse(contents: B) -> FilterReader<B> {
         let layout = Layout::parse(contents.as_ref());
         FilterReader { contents, layout }
     }
 
-    /// Whether `key`, a user key without timestamp or a prefix, may have been added.
+    /// Whether `key` may have been added. `key` is a prefix, or a user key without its timestamp.
     #[inline]
     pub fn may_match(&self, key: &[u8]) -> bool {
         self.may_match_probe(&mut FilterProbe::new(key))
     }
 
-    /// As [`may_match`](Self::may_match), for a key that several filters are queried with.
+    /// Like [`may_match`](Self::may_match), for a key that is tested against several filters.
     #[inline]
     pub fn may_match_probe(&self, probe: &mut FilterProbe<'_>) -> bool {
         match &self.layout {
@@ -141,8 +142,8 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         }
     }
 
-    /// Prefetches the line that the probe will read, where that is known: one line of a Bloom
-    /// filter.
+    /// Prefetches the cache line that the probe will read. Only for `FastLocalBloom`, which has one
+    /// line for each key.
     #[inline]
     pub fn prefetch(&self, probe: &mut FilterProbe<'_>) {
         if let Layout::FastLocalBloom(l) = &self.layout {
@@ -150,17 +151,17 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         }
     }
 
-    /// Whether the filter can rule out any key. If not, callers skip it.
+    /// Whether the filter can exclude keys. If not, callers skip the filter.
     pub fn is_useful(&self) -> bool {
         self.layout != Layout::MatchesEverything
     }
 
-    /// The bytes.
+    /// The filter's bytes.
     pub fn contents(&self) -> &[u8] {
         self.contents.as_ref()
     }
 
-    /// The owner or lender of the bytes.
+    /// The value that owns or borrows the bytes.
     pub fn source(&self) -> &B {
         &self.contents
     }

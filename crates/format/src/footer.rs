@@ -1,4 +1,4 @@
-//! Footers: the last bytes of a table, where reading starts.
+//! Footers: the last bytes of a table. A reader of the table begins with the footer.
 //!
 //! Source: RocksDB `table/format.cc`. Page: `docs/format/sst.md`.
 //!
@@ -21,7 +21,7 @@ use esker_base::{Error, Result};
 
 /// Bytes of a footer of version 1 or later.
 pub const FOOTER_BYTES: usize = 53;
-/// Bytes of a footer of version 0; no table is shorter.
+/// Bytes of a footer of version 0. No table is shorter.
 pub const LEGACY_FOOTER_BYTES: usize = 48;
 
 const MAGIC: u64 = 0x88E2_41B7_85F4_CFF7;
@@ -32,7 +32,7 @@ const OTHER_MAGICS: [(u64, &str); 3] = [
     (0x9267_89D0_C5F1_7873, "cuckoo table"),
 ];
 const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
-/// The newest version whose tables can be read, unless they have other unknown features.
+/// The newest format version that Esker reads.
 pub const LATEST_FORMAT_VERSION: u32 = 8;
 
 /// A parsed footer.
@@ -40,21 +40,21 @@ pub const LATEST_FORMAT_VERSION: u32 = 8;
 pub struct Footer {
     /// Version of the table's format.
     pub format_version: u32,
-    /// The checksums of its blocks.
+    /// Checksum type and base context of the table's blocks.
     pub guard: BlockGuard,
     /// The meta index.
     pub meta_index: BlockHandle,
-    /// The index. Since version 6 the meta index names it instead.
+    /// The index. `None` since version 6: the meta index then has its handle.
     pub index: Option<BlockHandle>,
 }
 
 impl Footer {
-    /// Parses the footer of a file of `file_size` bytes. `tail` is its last 53 bytes or more, or
-    /// all of it.
+    /// Parses the footer of a file of `file_size` bytes. `tail` holds at least the last 53 bytes of
+    /// the file, or the whole file.
     /// # Errors
-    /// `Corruption` if this is no table or a damaged one · `NotSupported` naming the kind of table,
-    /// the version or the feature. An unknown version or feature counts as such only if the
-    /// footer's checksum is right: a flipped bit must not look like a newer RocksDB.
+    /// `Corruption` if the file is no table, or a damaged one · `NotSupported` naming an unknown
+    /// kind of table, version or feature. If the footer's checksum is wrong too, the error is
+    /// `Corruption`: a flipped bit must not look like a newer RocksDB.
     pub fn parse(tail: &[u8], file_size: u64) -> Result<Footer> {
         let Some((_, magic)) = tail.split_last_chunk::<8>() else { return Err(too_short(file_size)) };
         match u64::from_le_bytes(*magic) {
@@ -135,9 +135,11 @@ impl Footer {
         Ok(Footer { format_version, guard: extended.guard, meta_index, index: None })
     }
 
-    /// The footer's bytes, for `footer_offset` in the file. `format_version` is 1 or more. Up to
-    /// version 5 they have the index handle. In versions 6 and 7 the meta index ends directly
-    /// before the footer, from 8 on below 64 KiB before it.
+    /// Encodes a footer that will lie at `footer_offset` in the file.
+    ///
+    /// `format_version` must be at least 1. Versions 1 to 5 need `index`. In versions 6 and 7 the
+    /// meta index must end directly before the footer. Since version 8 it may end up to 64 KiB
+    /// before the footer.
     pub fn encode(&self, footer_offset: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.push(self.guard.checksum_type as u8);
@@ -168,7 +170,7 @@ impl Footer {
     }
 }
 
-/// The part between the checksum type and the version since version 6.
+/// The bytes between checksum type and version, since version 6.
 struct Extended {
     guard: BlockGuard,
     meta_index_size: u64,
@@ -176,9 +178,9 @@ struct Extended {
 }
 
 impl Extended {
-    /// Parses the extended part.
+    /// Parses these bytes.
     /// # Errors
-    /// `Corruption`: there is no such footer, or its checksum is wrong.
+    /// `Corruption` if the bytes have another form, or the footer's checksum is wrong.
     fn parse(
         footer: &[u8; FOOTER_BYTES],
         checksum_type: ChecksumType,
@@ -209,7 +211,7 @@ impl Extended {
     }
 }
 
-/// The checksum of a footer at `offset`, with its own four bytes taken as zero.
+/// The checksum of a footer at `offset`. The four bytes of the checksum itself count as zeros.
 fn footer_checksum(guard: BlockGuard, footer: &[u8; FOOTER_BYTES], offset: u64) -> u32 {
     let mut bytes = *footer;
     if let Some(place) = bytes.get_mut(5..9) {

@@ -10,39 +10,39 @@ use crate::trailer::TRAILER_BYTES;
 use esker_base::coding::{Decoder, put_varint64};
 use esker_base::{Error, Result};
 
-/// The longest encoding of a handle.
+/// Length of the longest encoding of a handle.
 pub const MAX_HANDLE_BYTES: usize = 20;
 
 /// Offset and size (without trailer) of a block, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct BlockHandle {
-    /// First byte in the file.
+    /// Offset of the block's first byte in the file.
     pub offset: u64,
-    /// Bytes as stored, without the trailer.
+    /// Number of stored bytes, without the trailer.
     pub size: u64,
 }
 
 impl BlockHandle {
-    /// A handle.
+    /// Makes a handle.
     pub const fn new(offset: u64, size: u64) -> BlockHandle {
         BlockHandle { offset, size }
     }
 
-    /// Reads a handle off the front.
+    /// Reads a handle from the front of `input`.
     /// # Errors
-    /// `Corruption` if the bytes end within it.
+    /// `Corruption` if `input` ends within the handle.
     #[inline]
     pub fn decode(input: &mut Decoder<'_>) -> Result<BlockHandle> {
         Ok(BlockHandle { offset: input.varint64()?, size: input.varint64()? })
     }
 
-    /// Appends it.
+    /// Appends the encoded handle to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint64(out, self.offset);
         put_varint64(out, self.size);
     }
 
-    /// The first byte behind block and trailer; `None` if that is beyond 2^64.
+    /// The offset behind block and trailer. `None` if the sum overflows.
     #[inline]
     pub fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.size)?.checked_add(TRAILER_BYTES as u64)

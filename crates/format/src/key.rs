@@ -1,15 +1,15 @@
 //! Internal keys: a user key with the sequence number and type of one write.
 //!
-//! In: user key, sequence, type. Out: bytes that sort newest first, and back. Source: RocksDB
-//! `db/dbformat.h`.
+//! In: user key, sequence number, type. Out: the bytes of the internal key, and back. Source:
+//! RocksDB `db/dbformat.h`.
 //!
 //! `user key | (sequence << 8 | type) u64 little-endian`
 //!
 //! Invariants
-//!  1. Order: user key ascending by the family's comparator, then the packed 8 bytes, as a number,
-//!     descending.
-//!  2. A parsed key has a known type; bounds in a MANIFEST may not (old bugs leaked others), so
-//!     bounds stay bytes.
+//!  1. Order: by user key, ascending in the family's comparator. Then by the last 8 bytes, as a
+//!     number, descending: the newest write comes first.
+//!  2. A parsed key has a known type. Bounds of files in a MANIFEST stay bytes: old bugs of RocksDB
+//!     wrote bounds with unknown types.
 //!
 //! Page: `docs/format/internal-key.md`.
 
@@ -21,11 +21,12 @@ use std::sync::Arc;
 /// Bytes of sequence number and type.
 pub const TRAILER_BYTES: usize = 8;
 
-/// Most bytes of a user key and its value together; for a range deletion, of begin and end.
+/// The limit on the bytes of a user key and its value together. For a range deletion: of begin and
+/// end.
 ///
-/// Batches check it, so that no longer entry reaches a WAL. RocksDB allows 2^32 - 1 bytes for each,
-/// but computes the length of a memtable entry in 32 bits: two lengths, trailer and checksum need
-/// the rest.
+/// Write batches check this limit, so no longer entry reaches a WAL. RocksDB computes the length of
+/// a memtable entry in 32 bits. The entry also holds two lengths, a trailer and a checksum: at most
+/// 64 bytes.
 pub const MAX_ENTRY_BYTES: usize = u32::MAX as usize - 64;
 
 /// Whether a key and a value of these lengths fit into one entry.
@@ -34,7 +35,7 @@ pub const fn fits_entry(key_bytes: usize, value_bytes: usize) -> bool {
     key_bytes.saturating_add(value_bytes) <= MAX_ENTRY_BYTES
 }
 
-/// The error for a caller whose entry does not fit.
+/// The error for an entry that is longer than [`MAX_ENTRY_BYTES`].
 #[cold]
 pub fn entry_too_long(key_bytes: usize, value_bytes: usize) -> Error {
     Error::invalid_argument(format!(
@@ -43,11 +44,11 @@ pub fn entry_too_long(key_bytes: usize, value_bytes: usize) -> Error {
     ))
 }
 
-/// `(largest sequence, RangeDeletion)`: the trailer of a table's last key if that is the exclusive
-/// end of a range tombstone.
+/// The trailer of a table's largest key if that key is the exclusive end of a range tombstone:
+/// `(largest sequence number, RangeDeletion)`.
 pub const RANGE_END_SENTINEL: u64 = pack(SequenceNumber::MAX, ValueType::RangeDeletion);
 
-/// Sequence and type as the number that is stored.
+/// Packs sequence number and type into one number, as stored.
 #[inline]
 pub const fn pack(sequence: SequenceNumber, value_type: ValueType) -> u64 {
     (sequence.0 << 8) | value_type as u64
@@ -56,9 +57,9 @@ pub const fn pack(sequence: SequenceNumber, value_type: ValueType) -> u64 {
 /// A parsed internal key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParsedInternalKey<'a> {
-    /// The user's part, with its timestamp if the family has them.
+    /// The user key, with its timestamp if the family has timestamps.
     pub user_key: &'a [u8],
-    /// Order of the write.
+    /// The sequence number of the write.
     pub sequence: SequenceNumber,
     /// The type of the write.
     pub value_type: ValueType,
@@ -82,7 +83,7 @@ impl<'a> ParsedInternalKey<'a> {
         }
     }
 
-    /// Appends its encoding.
+    /// Appends the encoded key to `out`.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         append_internal_key(out, self.user_key, self.sequence, self.value_type);
     }
@@ -111,15 +112,15 @@ pub fn append_internal_key(
     out.extend_from_slice(&pack(sequence, value_type).to_le_bytes());
 }
 
-/// An internal key in a vector of its own.
+/// Makes an internal key.
 pub fn internal_key(user_key: &[u8], sequence: SequenceNumber, value_type: ValueType) -> Vec<u8> {
     let mut out = Vec::with_capacity(user_key.len() + TRAILER_BYTES);
     append_internal_key(&mut out, user_key, sequence, value_type);
     out
 }
 
-/// The key to seek to for the newest version of `user_key` at or before `sequence`. It sorts before
-/// all such versions.
+/// The target of a seek for the newest version of `user_key` that a reader at `sequence` sees. The
+/// seek key sorts directly before that version.
 pub fn seek_key(user_key: &[u8], sequence: SequenceNumber) -> Vec<u8> {
     internal_key(user_key, sequence, ValueType::SEEK)
 }
@@ -136,8 +137,9 @@ pub fn trailer(internal_key: &[u8]) -> u64 {
     internal_key.last_chunk::<TRAILER_BYTES>().map_or(0, |t| u64::from_le_bytes(*t))
 }
 
-/// The order of internal keys over a family's user-key order. Cheap to clone; compares built-in
-/// orders inline.
+/// Compares the internal keys of a family.
+///
+/// Cheap to clone. Built-in orders are compared inline.
 #[derive(Clone, Debug)]
 pub struct InternalKeyComparator {
     user: ComparatorRef,
@@ -149,14 +151,14 @@ pub struct InternalKeyComparator {
 /// Facts about the timestamps of a comparator's keys.
 #[derive(Debug)]
 struct Timestamps {
-    /// The order of keys without them.
+    /// The order of keys without timestamps.
     plain: Option<ComparatorRef>,
     min: Vec<u8>,
     max: Vec<u8>,
 }
 
 impl InternalKeyComparator {
-    /// Makes the order of internal keys over this user-key order.
+    /// Makes the order of internal keys whose user keys `user` orders.
     pub fn new(user: ComparatorRef) -> InternalKeyComparator {
         let (order, timestamp_size) = (user.order(), user.timestamp_size());
         let timestamps = (timestamp_size > 0).then(|| {
@@ -166,7 +168,7 @@ impl InternalKeyComparator {
         InternalKeyComparator { user, order, timestamp_size, timestamps }
     }
 
-    /// Bytes of the timestamp at the end of each user key; 0: there is none.
+    /// Bytes of the timestamp at the end of each user key; 0 if keys have none.
     #[inline]
     pub fn timestamp_size(&self) -> usize {
         self.timestamp_size
@@ -195,19 +197,20 @@ impl InternalKeyComparator {
         self.timestamps.as_ref().map_or(&[], |timestamps| &timestamps.max)
     }
 
-    /// The first possible version of `plain_key`, which has no timestamp. Versions sort newest
-    /// first.
+    /// The user key of the first possible version of `plain_key`: with the newest timestamp.
+    /// `plain_key` has no timestamp.
     pub fn first_version(&self, plain_key: &[u8]) -> Vec<u8> {
         [plain_key, self.max_timestamp()].concat()
     }
 
-    /// The last possible version of `plain_key`, which has no timestamp.
+    /// The user key of the last possible version of `plain_key`: with the oldest timestamp.
+    /// `plain_key` has no timestamp.
     pub fn last_version(&self, plain_key: &[u8]) -> Vec<u8> {
         [plain_key, self.min_timestamp()].concat()
     }
 
-    /// The order of timestamps: `Less` if `a` is older. An empty timestamp stands for a bound that
-    /// was never set, and is older than any other.
+    /// Compares timestamps: `Less` if `a` is older. An empty timestamp is an unset bound, and older
+    /// than all others.
     #[inline]
     pub fn compare_timestamps(&self, a: &[u8], b: &[u8]) -> Ordering {
         match (a, b) {
@@ -223,12 +226,12 @@ impl InternalKeyComparator {
         user_key.split_at_checked(at).unwrap_or((user_key, &[]))
     }
 
-    /// The user-key order.
+    /// The comparator of user keys.
     pub fn user_comparator(&self) -> &ComparatorRef {
         &self.user
     }
 
-    /// The built-in order of the user keys, if it is one.
+    /// The built-in order of the user keys, or `Custom`.
     #[inline]
     pub fn order(&self) -> KeyOrder {
         self.order
@@ -269,10 +272,12 @@ impl InternalKeyComparator {
     }
 }
 
-/// Whether the bytes are equal. For short keys that were stored just now, as iterators' keys are.
-/// The system's `memcmp` loads the keys whole. Its load waits until all the stores that it spans
-/// have left the processor's store buffer, which took three quarters of a step. A load of the last
-/// byte of the key, or of a word, does not wait, and neighbours mostly differ there.
+/// Whether the bytes are equal. Made for short keys that an iterator has just copied.
+///
+/// The processor still holds the copied bytes in its store buffer. The wide loads of `memcmp` then
+/// wait until that buffer is empty, which took three quarters of the time of a step. Loads of one
+/// byte or one word do not wait. Neighbouring keys mostly differ in the last byte, so this function
+/// compares it first.
 #[inline]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() || a.last() != b.last() {
@@ -290,13 +295,13 @@ impl Default for InternalKeyComparator {
     }
 }
 
-/// The target of a point read: the newest version of a user key that a sequence number may see.
+/// The target of a point read: a user key, and the sequence number of the reader.
 #[derive(Clone, Debug)]
 pub struct LookupKey {
     len: usize,
-    /// The internal key, if it is short enough: keys of usual length stay on the stack.
+    /// The internal key, if it has at most [`SHORT_LOOKUP_KEY`] bytes.
     short: [u8; SHORT_LOOKUP_KEY],
-    /// The internal key, if it is longer.
+    /// A longer internal key.
     long: Option<Box<[u8]>>,
 }
 
@@ -304,7 +309,7 @@ pub struct LookupKey {
 const SHORT_LOOKUP_KEY: usize = 96;
 
 impl Default for LookupKey {
-    /// An empty placeholder, to be replaced by [`set`](Self::set).
+    /// An empty key, until [`set`](Self::set) is called.
     #[inline]
     fn default() -> LookupKey {
         LookupKey { len: 0, short: [0; SHORT_LOOKUP_KEY], long: None }
@@ -312,7 +317,7 @@ impl Default for LookupKey {
 }
 
 impl LookupKey {
-    /// Changes it to another key and sequence number, with less work than [`new`](Self::new).
+    /// Changes key and sequence number. Costs less than [`new`](Self::new).
     #[inline]
     pub fn set(&mut self, user_key: &[u8], sequence: SequenceNumber) {
         let len = user_key.len() + TRAILER_BYTES;

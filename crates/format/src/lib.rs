@@ -1,9 +1,9 @@
-//! Every byte that reaches the disk, and the cursor over internal keys.
+//! The formats of all files, and the cursor over internal keys.
 //!
-//! Converts bytes to values and back: no I/O, no unsafe, no panic on any input. Everything is
-//! parsed once into a value that needs no second check; bad bytes are `Corruption`. Pages with
-//! grammar and worked examples: `docs/format/`. Cursors of memtables, tables and merges keep the
-//! contract in [`cursor`].
+//! This crate converts bytes to values and back: no I/O, no `unsafe`, no panic on any input. It
+//! checks bytes once, when it parses them; bad bytes are `Corruption`. `docs/format/` has a page
+//! for each format, with grammar and examples. [`cursor`] is the contract of all cursors: of
+//! memtables, tables and merges.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 #![deny(clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::panic)]

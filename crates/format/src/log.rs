@@ -1,24 +1,24 @@
-//! Log records: the WAL and the MANIFEST, cut into 32 KiB blocks.
+//! Log records, the format of WALs and MANIFESTs: files of 32 KiB blocks.
 //!
-//! In: whole (logical) records. Out: physical records, and back. Source: RocksDB `db/log_format.h`;
-//! `db/log_reader.cc` for a reader's tolerance. Bytes: `fixtures/walrec_*`, page
-//! `docs/format/log.md`.
+//! In: logical records. Out: physical records, and back. A physical record holds a logical record
+//! or a fragment of one. Source: RocksDB `db/log_format.h`; for the damage that readers tolerate,
+//! `db/log_reader.cc`. Bytes: `fixtures/walrec_*`, page `docs/format/log.md`.
 //!
 //! `crc u32 | size u16 | type u8 | [log number u32] | payload`
 //!
-//! Little-endian; `crc` is the masked CRC32C of everything behind `size`; records of recyclable
-//! types have the log number.
+//! Integers are little-endian. `crc` is the masked CRC32C of all bytes behind `size`. Only
+//! recyclable types have a log number.
 //!
 //! Invariants
 //!  1. No physical record crosses a block. If the rest of a block is too short for a header (7
-//!     bytes, or 11 with a recyclable writer), it is filled with zeros.
-//!  2. A FIRST is followed by MIDDLEs and one LAST, in order, or the log ended there.
-//!  3. If a record fails its checks, the rest of its block is dropped: its size cannot be
-//!     trusted.
+//!     bytes, or 11 in a recyclable log), zeros fill it.
+//!  2. After a FIRST come MIDDLEs and one LAST, unless the log ends before.
+//!  3. If a physical record fails its checks, a reader drops the rest of the block: the record's
+//!     size may be wrong.
 //!
-//! [`LogWriter`] makes the bytes. [`LogReader`] classifies every part of a log ([`LogEvent`]), but
-//! does not judge damage: [`crate::wal_recovery`] and [`next_strict`] decide what is tolerated. A
-//! reader of a log that is still being written keeps a [`LogMark`] behind the last whole record.
+//! [`LogWriter`] makes the bytes. [`LogReader`] classifies every part of a log ([`LogEvent`]),
+//! damage included. [`crate::wal_recovery`] and [`next_strict`] decide which damage they tolerate.
+//! A reader of a log that a writer still appends to remembers its place as a [`LogMark`].
 
 mod compressed;
 mod reader;
@@ -35,18 +35,18 @@ pub use reader::{
 pub use strict::next_strict;
 pub use writer::LogWriter;
 
-/// Bytes in a block; the last one of a log may be shorter.
+/// Bytes of a block. The last block of a log may be shorter.
 pub const BLOCK_BYTES: usize = 32768;
-/// Header of types 1 to 4, 9, 10 and 130.
+/// Bytes of the header of types that are not recyclable.
 pub const HEADER_BYTES: usize = 7;
-/// Header of the recyclable types, which name the log they belong to.
+/// Bytes of the header of recyclable types, which has the log number.
 pub const RECYCLABLE_HEADER_BYTES: usize = 11;
 
 /// The type of a physical record. Codes are on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum RecordType {
-    /// Space that was reserved and not written.
+    /// Reserved space that was never written.
     Zero = 0,
     /// A whole logical record.
     Full = 1,
@@ -56,28 +56,28 @@ pub enum RecordType {
     Middle = 3,
     /// The last fragment.
     Last = 4,
-    /// As `Full`, in a file that held another log before.
+    /// `Full` in a file that may hold records of an older log behind this one.
     RecyclableFull = 5,
-    /// As `First`.
+    /// `First` with a log number.
     RecyclableFirst = 6,
-    /// As `Middle`.
+    /// `Middle` with a log number.
     RecyclableMiddle = 7,
-    /// As `Last`.
+    /// `Last` with a log number.
     RecyclableLast = 8,
     /// The logical records of this log are compressed.
     SetCompression = 9,
-    /// Families and the sizes of their user-defined timestamps.
+    /// Ids of families, and the sizes of their user-defined timestamps.
     UserDefinedTimestampSize = 10,
-    /// As `UserDefinedTimestampSize`.
+    /// `UserDefinedTimestampSize` with a log number.
     RecyclableUserDefinedTimestampSize = 11,
-    /// Number, size and last sequence of the log before this one.
+    /// Number, size and last sequence number of the WAL before this one.
     PredecessorWalInfo = 130,
-    /// As `PredecessorWalInfo`.
+    /// `PredecessorWalInfo` with a log number.
     RecyclablePredecessorWalInfo = 131,
 }
 
 impl RecordType {
-    /// A reader may skip an unknown type with this bit, and no other unknown type.
+    /// Readers skip an unknown type that has this bit. Any other unknown type is damage.
     pub const SAFE_TO_IGNORE: u8 = 0x80;
 
     /// The type with this code.
@@ -102,7 +102,7 @@ impl RecordType {
         })
     }
 
-    /// Whether the header carries the log number.
+    /// Whether the header has a log number.
     #[inline]
     pub const fn is_recyclable(self) -> bool {
         matches!(

@@ -2,9 +2,9 @@
 //!
 //! `contents | compression code u8 | checksum u32`. Source: RocksDB `table/format.cc`.
 //!
-//! The checksum covers contents and code byte. Since format version 6 a number is added to it, made
-//! from the file's base context and the block's offset. So a block in a wrong place fails the
-//! check.
+//! The checksum covers contents and compression code. Since format version 6 a number is added that
+//! depends on the file and on the block's offset. A block that was read from a wrong place then
+//! fails the check.
 //!
 //! Page: `docs/format/sst.md`.
 
@@ -13,11 +13,11 @@ use esker_base::{Error, Result, crc32c, hash};
 /// Bytes behind each block.
 pub const TRAILER_BYTES: usize = 5;
 
-/// The checksum function of blocks. The codes are on disk.
+/// The checksum function of a table's blocks. The codes are on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[repr(u8)]
 pub enum ChecksumType {
-    /// Nothing is checked.
+    /// No checksum.
     NoChecksum = 0,
     /// Masked CRC-32C.
     Crc32c = 1,
@@ -25,7 +25,7 @@ pub enum ChecksumType {
     XxHash = 2,
     /// The low half of XXH64.
     XxHash64 = 3,
-    /// XXH3 of all bytes but the last, which is mixed in afterwards. The default.
+    /// XXH3 of all bytes except the last one, which the function mixes in afterwards. The default.
     #[default]
     Xxh3 = 4,
 }
@@ -33,7 +33,7 @@ pub enum ChecksumType {
 impl ChecksumType {
     /// The type with this code.
     /// # Errors
-    /// `Corruption` if no type has it.
+    /// `Corruption` if no type has the code.
     pub fn from_u8(code: u8) -> Result<ChecksumType> {
         Ok(match code {
             0 => ChecksumType::NoChecksum,
@@ -45,7 +45,8 @@ impl ChecksumType {
         })
     }
 
-    /// The checksum of `bytes` (contents and code byte), before any context is added.
+    /// The checksum of `bytes` (contents and compression code), without the number of
+    /// [`context_modifier`].
     #[inline]
     pub fn checksum(self, bytes: &[u8]) -> u32 {
         match self {
@@ -76,8 +77,8 @@ const fn low_half(v: u64) -> u32 {
     (v & 0xFFFF_FFFF) as u32
 }
 
-/// The number added to the checksum of a block at `offset` in a file with base context `base`; 0 if
-/// `base` is 0.
+/// The number that is added to the checksum of a block at `offset`. `base` is the file's base
+/// context; if `base` is 0, the number is 0.
 #[inline]
 pub const fn context_modifier(base: u32, offset: u64) -> u32 {
     if base == 0 { 0 } else { base ^ low_half(offset).wrapping_add(low_half(offset >> 32)) }
@@ -93,21 +94,22 @@ pub struct BlockGuard {
 }
 
 impl BlockGuard {
-    /// The number stored behind the block at `offset`. `bytes` are its contents and its code byte.
+    /// The checksum to store behind the block at `offset`. `bytes` are the contents and the
+    /// compression code.
     #[inline]
     pub fn stored_checksum(&self, bytes: &[u8], offset: u64) -> u32 {
         self.checksum_type.checksum(bytes).wrapping_add(context_modifier(self.base_context, offset))
     }
 
-    /// Appends code byte and checksum to `block`, which will lie at `offset` in the file. Its
-    /// contents begin at `start`; other bytes may lie before them.
+    /// Appends compression code and checksum to `block`. The contents of the block begin at `start`
+    /// in the vector, and at `offset` in the file.
     pub fn append_trailer(&self, block: &mut Vec<u8>, start: usize, compression_code: u8, offset: u64) {
         block.push(compression_code);
         let sum = self.stored_checksum(block.get(start..).unwrap_or_default(), offset);
         block.extend_from_slice(&sum.to_le_bytes());
     }
 
-    /// Checks a block that was read with its trailer from `offset`. Returns its compression code.
+    /// Checks a block with its trailer, read from `offset`. Returns the compression code.
     /// # Errors
     /// `Corruption` naming the offset and both checksums.
     #[inline]
@@ -131,7 +133,7 @@ fn mismatch(stored: u32, computed: u32, offset: u64) -> Error {
     ))
 }
 
-/// The compression code of a block that was read with its trailer. Checks nothing.
+/// The compression code of a block with its trailer. Does not check the checksum.
 /// # Errors
 /// `Corruption` if the bytes are shorter than a trailer.
 #[inline]
