@@ -2,16 +2,17 @@
 //!
 //! In: sizes. Out: addresses that stay valid until the arena is dropped.
 //!
-//! Blocks come from the allocator, growing from a few KiB to `arena_block_size`. Blocks are cut
-//! into chunks, one at a time for each shard. A thread works in the shard of its number, so threads
-//! seldom meet. Nodes have a chunk of their own, so that inner nodes lie close together. A request
-//! larger than a quarter of a block gets its own block. A large memtable gets blocks of huge pages
-//! (lookups took 0.6 times as long, `docs/design/0001-memtable.md`).
+//! Blocks come from the allocator. Their size grows from 4 KiB to `arena_block_size`. The arena
+//! cuts blocks into chunks, and each shard allocates from a chunk of its own. A thread's number
+//! gives its shard, so two threads seldom use one shard. Nodes have a chunk of their own, so inner
+//! nodes lie close together. A request larger than a quarter of a block gets its own block. A large
+//! memtable gets blocks of huge pages: with them lookups took 0.6 times as long
+//! (`docs/design/0001-memtable.md`).
 //!
 //! Invariants
-//!  1. No byte is allocated twice; memory that was allocated stays in place until the drop.
+//!  1. No byte is allocated twice. Allocated memory stays in place until the arena is dropped.
 //!  2. `allocated` is the sum of the sizes of all blocks, as requested from the allocator.
-//!  3. Lock order: a shard's, then the blocks'.
+//!  3. Lock order: the lock of a shard or of the nodes' chunk, then the lock of the blocks.
 
 use crate::memtable::MemoryBudget;
 use crate::node::prefetch_line;
@@ -24,26 +25,25 @@ use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// The first block's size.
+/// Size of the first block.
 const FIRST_BLOCK_BYTES: usize = 4 << 10;
-/// The largest chunk, and so the most memory that one thread may leave unused.
+/// Size of the largest chunk. A shard leaves at most this much memory unused.
 const MAX_CHUNK_BYTES: usize = 64 << 10;
-/// A memtable of this size gets huge pages, if its options request them: one more page is small
-/// beside it.
+/// From this size on a memtable gets huge pages, if its options request them.
 const HUGE_FROM_BYTES: usize = 16 << 20;
-/// Number of cache lines to prefetch of the memory that will be allocated next.
+/// Number of cache lines to prefetch for the next record.
 const NEXT_RECORD_LINES: usize = 3;
-/// Blocks begin at a multiple of this; nothing in the arena needs more.
+/// Alignment of blocks. Nothing in the arena needs a larger one.
 const BLOCK_ALIGN: usize = 128;
 
-/// Memory between two addresses, allocated from the front.
+/// Free memory, which is allocated from the front.
 #[derive(Debug)]
 struct Chunk {
     at: *mut u8,
     left: usize,
 }
 
-// SAFETY: a chunk is the only claim to its part of the arena's blocks (invariant 1).
+// SAFETY: nothing else refers to the memory of a chunk (invariant 1).
 unsafe impl Send for Chunk {}
 
 impl Chunk {
@@ -63,14 +63,14 @@ impl Chunk {
     }
 }
 
-/// The state shared by the writers of one shard: their chunk, and their part of the statistics.
+/// The chunk of one shard, and the statistics of its writers.
 #[derive(Debug)]
 pub(crate) struct ArenaShard {
     chunk: Chunk,
     pub(crate) stats: ShardStats,
 }
 
-/// Counts of added entries. Written under the shard's lock; readers sum them up.
+/// Counts of the entries that a shard's writers added. The shard's lock guards them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShardStats {
     pub(crate) entries: u64,
@@ -100,7 +100,7 @@ struct Blocks {
     current: Chunk,
 }
 
-// SAFETY: the arena owns the blocks; see `Chunk`.
+// SAFETY: the arena owns the blocks, and nothing else refers to the memory of `current`.
 unsafe impl Send for Blocks {}
 
 /// The memory of one memtable.
@@ -110,20 +110,20 @@ pub(crate) struct Arena {
     nodes: Mutex<Chunk>,
     blocks: Mutex<Blocks>,
     allocated: AtomicUsize,
-    /// The part of `allocated` that chunks and large requests have taken.
+    /// Bytes of blocks that chunks and large requests have taken.
     carved: AtomicUsize,
-    /// The part of `allocated` that was reported to the budget: 0 while there is only a first
-    /// block. Changed under `blocks`.
+    /// Bytes of blocks that the arena has reported to the budget: 0 while only the first block
+    /// exists. Changed under the lock of `blocks`.
     budgeted: AtomicUsize,
     block_bytes: usize,
-    /// The expected final size in bytes. Blocks end there, too.
+    /// The expected final size of the arena in bytes. The last blocks get smaller to fit it.
     expected_bytes: usize,
     huge_pages: bool,
     budget: Option<Arc<dyn MemoryBudget>>,
 }
 
 impl Arena {
-    /// An empty arena. Blocks grow up to `block_bytes`, or to a huge page in the end.
+    /// An empty arena. Blocks grow up to `block_bytes`, or with `huge_pages` at last to huge pages.
     pub(crate) fn new(block_bytes: usize, huge_pages: bool) -> Arena {
         let shard =
             || CachePadded::new(Mutex::new(ArenaShard { chunk: Chunk::EMPTY, stats: ShardStats::NONE }));
@@ -141,17 +141,18 @@ impl Arena {
         }
     }
 
-    /// Reports blocks to `budget`. The owner reports their release when it drops the arena.
+    /// Makes the arena report its blocks to `budget`. The owner reports their release when it drops
+    /// the arena.
     ///
-    /// A first block counts only once there are more. Each family has an active memtable, so a
-    /// flush could not free the block: thousands of idle families would keep the budget exceeded,
-    /// and each write would flush.
+    /// The first block counts only once there is a second one. Each family always has an active
+    /// memtable, so a flush frees no first block. If first blocks counted, thousands of idle
+    /// families could exceed the budget for ever, and each write would cause a flush.
     pub(crate) fn counted_by(mut self, budget: Option<Arc<dyn MemoryBudget>>) -> Arena {
         self.budget = budget;
         self
     }
 
-    /// Fits the last blocks to growth up to `bytes`: little is left unused there.
+    /// Tells the arena its expected final size, so that the last block is mostly used.
     pub(crate) fn expecting(mut self, bytes: usize) -> Arena {
         self.expected_bytes = bytes;
         self
@@ -162,7 +163,7 @@ impl Arena {
         self.allocated.load(Ordering::Relaxed)
     }
 
-    /// Bytes of blocks that records and nodes have taken; a chunk counts whole.
+    /// Bytes of blocks that chunks and large requests have taken. A chunk counts as a whole.
     #[inline]
     pub(crate) fn carved(&self) -> usize {
         self.carved.load(Ordering::Relaxed)
@@ -187,9 +188,10 @@ impl Arena {
         sum
     }
 
-    /// Counts `change` in this thread's shard, and allocates `len` bytes from it.
+    /// Adds `change` to the statistics of this thread's shard, and allocates `len` bytes there.
     /// # Errors
-    /// `Aborted` with `MemoryLimit` if the allocator has none; nothing was counted.
+    /// `Aborted` with `MemoryLimit` if the allocator has no memory. The statistics are then
+    /// unchanged.
     #[inline]
     pub(crate) fn allocate_record(&self, len: usize, change: &ShardStats) -> Result<NonNull<u8>> {
         let layout = Layout::from_size_align(len, 1).map_err(|_| out_of_memory(len))?;
@@ -199,20 +201,20 @@ impl Arena {
             None => self.refill(&mut shard.chunk, layout)?,
         };
         shard.stats.add(change);
-        // Fresh memory is in no processor cache either, and the writer's next lock would wait until
-        // it is written. Prefetch the memory of the next record now.
+        // Prefetch the memory of the next record now: it is in no cache of the processor. Otherwise
+        // the writer's next lock operation waits until that memory has come.
         for line in 0..NEXT_RECORD_LINES {
             prefetch_line(shard.chunk.at.wrapping_add(line * 64));
         }
         Ok(place)
     }
 
-    /// Counts `change` without an allocation.
+    /// Adds `change` to the statistics of this thread's shard, without an allocation.
     pub(crate) fn count(&self, change: &ShardStats) {
         self.shards[thread_number() & (self.shards.len() - 1)].lock().stats.add(change);
     }
 
-    /// Undoes the counting of `allocate_record`, but keeps the memory.
+    /// Takes `change` back from the statistics. The memory stays allocated.
     pub(crate) fn uncount(&self, change: &ShardStats) {
         let mut shard = self.shards[thread_number() & (self.shards.len() - 1)].lock();
         shard.stats.entries -= change.entries;
@@ -220,9 +222,9 @@ impl Arena {
         shard.stats.data_bytes -= change.data_bytes;
     }
 
-    /// Memory for a node.
+    /// Allocates memory for a node.
     /// # Errors
-    /// As `allocate_record`.
+    /// `Aborted` with `MemoryLimit` if the allocator has no memory.
     pub(crate) fn allocate_node(&self, layout: Layout) -> Result<NonNull<u8>> {
         let mut chunk = self.nodes.lock();
         match chunk.take(layout) {
@@ -231,11 +233,12 @@ impl Arena {
         }
     }
 
-    /// Takes `layout` from a new chunk, or from a block of its own if it is large.
+    /// Takes memory of `layout` from a new chunk. A large request takes its memory from the blocks
+    /// directly.
     #[cold]
     fn refill(&self, chunk: &mut Chunk, layout: Layout) -> Result<NonNull<u8>> {
         let mut blocks = self.blocks.lock();
-        // A small memtable gets small chunks, so that its unused memory stays a small part of it.
+        // A small memtable gets small chunks, so that it leaves little memory unused.
         let chunk_bytes =
             (self.allocated() / 32).next_power_of_two().clamp(FIRST_BLOCK_BYTES / 4, MAX_CHUNK_BYTES);
         if layout.size() + layout.align() > chunk_bytes / 8 {
@@ -247,7 +250,7 @@ impl Arena {
         chunk.take(layout).ok_or_else(|| out_of_memory(layout.size()))
     }
 
-    /// Takes `layout` from the newest block, or from a new one.
+    /// Takes memory of `layout` from the newest block, or from a new one.
     fn carve(&self, blocks: &mut Blocks, layout: Layout) -> Result<NonNull<u8>> {
         let place = self.carve_uncounted(blocks, layout)?;
         self.carved.fetch_add(layout.size(), Ordering::Relaxed);
@@ -290,7 +293,8 @@ impl Arena {
         let block = NonNull::new(unsafe { std::alloc::alloc(layout) }).ok_or_else(|| out_of_memory(len))?;
         if is_huge {
             let bytes = block.cast::<MaybeUninit<u8>>().as_ptr();
-            // SAFETY: `len` bytes that were just allocated and that nothing else refers to.
+            // SAFETY: the allocator has just returned these `len` bytes, and nothing else refers to
+            // them.
             prefer_huge_pages(unsafe { std::slice::from_raw_parts_mut(bytes, len) });
         }
         blocks.all.push((block, layout));
@@ -307,8 +311,8 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         for (block, layout) in self.blocks.get_mut().all.drain(..) {
-            // SAFETY: the block came from `alloc` with this layout; every user of its memory
-            // borrowed the arena (invariant 1).
+            // SAFETY: the block came from `alloc` with this layout. Users of its memory borrow the
+            // arena, so none is left.
             unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
         }
     }
@@ -321,7 +325,7 @@ fn out_of_memory(len: usize) -> Error {
         .with_retryable(true)
 }
 
-/// A power of two, about one for each core.
+/// Number of shards: a power of two, about one for each core.
 #[cfg(not(loom))]
 fn shard_count() -> usize {
     static COUNT: esker_base::sync::OnceLock<usize> = esker_base::sync::OnceLock::new();

@@ -1,16 +1,16 @@
-//! A memtable's checks of itself: checksums and the order of keys, against changed memory.
+//! Checks of checksums and key order, which find damaged memory of a memtable.
 //!
-//! In: options, records. Out: `Corruption` where an entry differs from what was added. Switched
-//! off, it costs one test a call.
+//! In: options, records. Out: `Corruption` if an entry is not as the writer added it. While the
+//! checks are off, each call costs one test.
 //!
 //! Invariants
-//!  1. With `protection_bytes` each record ends in that many bytes of a checksum of its content.
-//!     The checksum is made of the writer's arguments, and compared with the record before the
-//!     record can be found.
-//!  2. An entry that fails a check is shown to no reader.
+//!  1. If `protection_bytes` is not 0, each record ends with a checksum of that length. Its source
+//!     is the arguments of the writer. The record is compared with the checksum before readers can
+//!     find the record.
+//!  2. A reader gets no entry that fails a check.
 //!
-//! Range tombstones are checked only when they are added: they lie elsewhere, and readers see
-//! fragments of them.
+//! A range tombstone is checked only when it is added: readers see fragments of tombstones, not
+//! records.
 //!
 //! Source of the checks: RocksDB `db/memtable.cc`, `memtable/inlineskiplist.h`.
 
@@ -19,13 +19,13 @@ use crate::tree::{Tree, TreeRun};
 use esker_base::entry_checksum::EntryChecksum;
 use esker_base::{Error, Result, SequenceNumber, ValueType, probe};
 
-/// The checks of a memtable.
+/// Selects the checks of a memtable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checks {
-    /// Bytes of the checksum of each entry: 0 (none), 1, 2, 4 or 8. Entries are compared with it
-    /// whenever they are read.
+    /// Bytes of the checksum of each entry: 0 (none), 1, 2, 4 or 8. Each read of an entry compares
+    /// the two.
     pub protection_bytes: u8,
-    /// Whether a search also compares all entries of the leaf it ends in with their checksums.
+    /// Whether a search compares all entries of the leaf in which it ends with their checksums.
     pub on_seek: bool,
     /// Whether searches and steps check that keys are in order.
     pub order: bool,
@@ -37,8 +37,8 @@ impl Checks {
         self.protection_bytes > 0 || self.order
     }
 
-    /// Compares a fresh record with the checksum `expected`, if there is one. Then appends the
-    /// record's own checksum.
+    /// Compares a new record with the checksum `expected`, if there is one. Then writes the
+    /// checksum behind the record.
     /// # Errors
     /// `Corruption` if the record does not match the checksum.
     ///
@@ -69,7 +69,7 @@ impl Checks {
         if stored == &found[..len] { Ok(()) } else { Err(mismatch()) }
     }
 
-    /// Checks where a search has ended.
+    /// Checks the leaf in which a search ended: checksums with `on_seek`, order with `order`.
     /// # Errors
     /// `Corruption`.
     pub(crate) fn check_run(&self, tree: &Tree, run: &TreeRun) -> Result<()> {
@@ -88,9 +88,9 @@ impl Checks {
         Ok(())
     }
 
-    /// `Tree::visit_versions` that checks each entry.
+    /// Does `Tree::visit_versions`, and checks each entry before its visit.
     /// # Errors
-    /// `Corruption`; the entries before it were visited.
+    /// `Corruption`. The entries before the damaged one were visited.
     #[cold]
     pub(crate) fn visit_versions<'t>(
         &self,

@@ -1,34 +1,34 @@
-//! A Bloom filter over the keys of a memtable, or over their prefixes: a lookup of an absent key
-//! ends before the tree.
+//! A Bloom filter over the keys of a memtable, or over their prefixes.
 //!
-//! In: user keys, from any number of threads. Out: "certainly not there", or "maybe".
-//! Semantics: RocksDB's `memtable_prefix_bloom_size_ratio` and `memtable_whole_key_filtering`.
+//! In: user keys, from any number of threads. Out: "certainly not there", or "maybe". A lookup with
+//! the first answer skips the tree. Semantics: RocksDB's `memtable_prefix_bloom_size_ratio` and
+//! `memtable_whole_key_filtering`.
 //!
 //! Invariants
-//!  1. A key is in the filter before its entry is in the tree. So a reader that may see the entry
-//!     finds the key's bits.
+//!  1. A key is in the filter before its entry is in the tree. So a reader that can see the entry
+//!     finds the bits of its key.
 //!  2. Bits are never cleared.
 //!
-//! The probes of a key lie in one cache line. The filter allocates its memory for the first key, so
-//! that an empty memtable stays small.
+//! All bits of a key lie in one cache line. The first key allocates the filter's memory, so an
+//! empty memtable stays small.
 
 use esker_base::prefix::SliceTransformRef;
 use esker_base::sync::OnceLock;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::xxph3;
 
-/// Bits that a key sets.
+/// Number of bits that a key sets.
 const PROBES: u32 = 6;
-/// Words of a cache line.
+/// 64-bit words in a cache line.
 const LINE_WORDS: usize = 8;
 const LINE_BYTES: usize = LINE_WORDS * 8;
 
-/// The keys that a memtable's filter holds.
+/// The size of a memtable's filter, and the keys that it holds.
 #[derive(Clone, Debug)]
 pub struct MemTableFilterOptions {
-    /// Bytes of the filter: at least a cache line.
+    /// Size of the filter in bytes; at least one cache line.
     pub bytes: usize,
-    /// Whether the filter has whole keys. Otherwise it has prefixes.
+    /// Whether the filter holds whole keys. Otherwise it holds prefixes.
     pub whole_keys: bool,
     /// Gives the prefix of a key, without its timestamp.
     pub prefix_extractor: Option<SliceTransformRef>,
@@ -49,12 +49,13 @@ impl Filter {
         Filter { options, lines: OnceLock::new() }
     }
 
-    /// Bytes that it takes; 0 before the first key.
+    /// Bytes of memory in use: 0 before the first key.
     pub(crate) fn memory_usage(&self) -> usize {
         self.lines.get().map_or(0, |lines| size_of_val(&**lines))
     }
 
-    /// Adds a key without its timestamp. Calls `made` with the bytes that the first key takes.
+    /// Adds a key without its timestamp. The first key allocates the filter; `made` then gets the
+    /// size in bytes.
     pub(crate) fn add(&self, user_key: &[u8], made: impl FnOnce(usize)) {
         let mut is_first = false;
         let lines = self.lines.get_or_init(|| {
@@ -73,7 +74,7 @@ impl Filter {
         }
     }
 
-    /// Whether an entry with this key, without its timestamp, may be there.
+    /// Whether the memtable may have this key. `user_key` comes without its timestamp.
     pub(crate) fn may_hold(&self, user_key: &[u8]) -> bool {
         let Some(lines) = self.lines.get() else { return false };
         if self.options.whole_keys {
@@ -88,7 +89,7 @@ impl Filter {
     }
 }
 
-/// The line of a key, and the bits in it: word and mask.
+/// The bits of a key: for each, its word in the key's cache line, and a mask.
 fn probes<'l>(lines: &'l [Line], bytes: &[u8]) -> impl Iterator<Item = (&'l AtomicU64, u64)> + use<'l> {
     let hash = xxph3::hash64(bytes);
     let line = ((hash >> 32) * lines.len() as u64) >> 32;
@@ -103,7 +104,8 @@ fn probes<'l>(lines: &'l [Line], bytes: &[u8]) -> impl Iterator<Item = (&'l Atom
 
 fn set(lines: &[Line], bytes: &[u8]) {
     for (word, mask) in probes(lines, bytes) {
-        // Most bits are set already. A load alone leaves the cache line shared with other writers.
+        // Most bits are set already, and a load does not take the cache line away from other
+        // writers.
         if word.load(Ordering::Relaxed) & mask == 0 {
             word.fetch_or(mask, Ordering::Relaxed);
         }

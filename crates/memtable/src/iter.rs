@@ -1,14 +1,15 @@
-//! A cursor over a memtable: all versions of all keys, in internal-key order, both ways.
+//! A cursor over all versions of all keys of a memtable, in internal-key order, forward and
+//! backward.
 //!
 //! In: a memtable. Out: internal keys and values as slices of its records.
 //!
-//! The cursor holds a copy of one leaf's record addresses and moves within it; only at its ends
-//! does it read the tree.
+//! The cursor copies the addresses of one leaf's records, and steps within this copy (`run`). It
+//! reads the tree only at the ends of the copy.
 //!
 //! Invariants
-//!  1. `run` holds, in order, every record that was in some leaf when it was copied; `at` is a
-//!     place in it, or the cursor is not valid.
-//!  2. Records stay in place, unchanged, while `table` is held.
+//!  1. `run` holds, in order, the addresses of all records that a leaf had when the cursor copied
+//!     it. `at` is a place in `run` if the cursor is valid.
+//!  2. The cursor holds `table`, so records stay in place and unchanged.
 
 use crate::checks::check_order;
 use crate::memtable::MemTable;
@@ -23,24 +24,24 @@ use std::fmt;
 pub struct MemTableIter {
     run: TreeRun,
     at: usize,
-    /// The key and value of the record at `at`; dangling when not valid.
+    /// The key and value of the record at `at`; of an earlier record if the cursor is not valid.
     key: *const [u8],
     value: *const [u8],
-    /// The value of the record that `prev_key_leaving` left.
+    /// The value of the record that the last `prev_key_leaving` left.
     left: *const [u8],
     valid: bool,
-    /// Whether the memtable checks itself.
+    /// Whether the memtable's [`Checks`](crate::Checks) are on.
     checked: bool,
-    /// Whether the iterator ignores range tombstones. A node may be dead because of such
-    /// tombstones.
-    ignores_range_deletions: bool,
     /// Whether the cursor ignores range tombstones. If the memtable has any, the cursor skips no
     /// deleted run: only tombstones may hide its keys.
+    ignores_range_deletions: bool,
+    /// The error of a failed check.
     status: Result<()>,
     table: Arc<MemTable>,
 }
 
-// SAFETY: the pointers lead into records that `table`, which is `Send + Sync`, keeps (invariant 2).
+// SAFETY: the pointers lead into records that `table` keeps (invariant 2), and `table` is `Send +
+// Sync`.
 unsafe impl Send for MemTableIter {}
 
 const NOTHING: *const [u8] = &[];
@@ -74,7 +75,7 @@ impl MemTableIter {
         (self.key, self.value) = (key, value);
     }
 
-    /// Checks the place at which a seek ended.
+    /// Checks the leaf in which a seek ended.
     #[inline]
     fn check_seek(&mut self) {
         if self.checked {
@@ -82,7 +83,7 @@ impl MemTableIter {
         }
     }
 
-    /// Ends the iteration if `also` or the entry's own check fails.
+    /// Ends the iteration if `also` fails, or if the entry does not match its checksum.
     #[cold]
     fn check(&mut self, also: impl FnOnce(&Self) -> Result<()>) {
         self.status = Ok(());
@@ -109,8 +110,7 @@ impl MemTableIter {
             if !iter.table.options.checks.order {
                 return Ok(());
             }
-            // SAFETY: the run was loaded from the table that the iterator holds (invariants 1 and
-            // 2).
+            // SAFETY: `iter` holds the memtable from which the run was loaded (invariants 1 and 2).
             let here: Record<'_> = unsafe { iter.run.record(iter.at) };
             let (before, behind) = if forward { (left, here) } else { (here, left) };
             check_order(&iter.table.tree, before, behind)
@@ -137,15 +137,15 @@ impl MemTableIter {
         }
     }
 
-    /// If a range tombstone hides the record here, marks the leaf as deleted where tombstones hide
-    /// all of it.
+    /// If a range tombstone hides the current record, checks the whole leaf. Marks the leaf as dead
+    /// if range tombstones hide all its records.
     #[cold]
     fn mark_dead_if_covered(&self, snapshot: SequenceNumber) {
         let covering = |user_key: &[u8]| self.table.max_covering_tombstone_seq(user_key, snapshot).0;
-        // SAFETY: every load of `run` is from this tree.
+        // SAFETY: `run` was loaded from this tree.
         let record: Record<'_> = unsafe { self.run.record(self.at) };
         let (user_key, trailer) = record.parts();
-        // SAFETY: the run was loaded from the table that the iterator holds (invariants 1 and 2).
+        // SAFETY: `self` holds the memtable from which `run` was loaded (invariants 1 and 2).
         let leaf = unsafe { self.run.leaf() };
         if let Some(leaf) = leaf.filter(|_| covering(user_key) > trailer >> 8) {
             self.table.tree.mark_dead_if_covered(leaf, snapshot.0, covering);
@@ -154,7 +154,7 @@ impl MemTableIter {
 
     #[cold]
     fn next_leaf(&mut self) {
-        // SAFETY: every load of `run` is from this tree.
+        // SAFETY: `run` was loaded from this tree.
         let found = unsafe { self.table.tree.load_next(&mut self.run) };
         self.settle(found.then_some(0));
     }
@@ -219,16 +219,16 @@ impl InternalIterator for MemTableIter {
     #[inline]
     fn key(&self) -> &[u8] {
         debug_assert!(self.valid);
-        // SAFETY: set by `settle` to bytes of a record that `table` keeps; before that, an empty
-        // static slice.
+        // SAFETY: `settle` sets the pointer to bytes of a record that `table` keeps. Before the
+        // first `settle` it points to an empty static slice.
         unsafe { &*self.key }
     }
 
     #[inline]
     fn value(&self) -> &[u8] {
         debug_assert!(self.valid);
-        // SAFETY: set by `settle` to bytes of a record that `table` keeps; before that, an empty
-        // static slice.
+        // SAFETY: `settle` sets the pointer to bytes of a record that `table` keeps. Before the
+        // first `settle` it points to an empty static slice.
         unsafe { &*self.value }
     }
 
@@ -262,7 +262,7 @@ impl ScanIterator for MemTableIter {
     }
 
     fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
-        // A deletion with a timestamp deletes older timestamps only.
+        // A deletion with a timestamp hides only versions with older timestamps.
         if self.table.comparator().timestamp_size() > 0 {
             return None;
         }
@@ -272,13 +272,13 @@ impl ScanIterator for MemTableIter {
             }
             self.mark_dead_if_covered(snapshot);
         }
-        // SAFETY: every load of `run` is from this tree.
+        // SAFETY: `run` was loaded from this tree.
         unsafe { self.table.tree.deleted_run_end(&self.run, self.at, snapshot.0, forward) }
     }
 
     fn was_seen(&self, known: &KnownDeletedRun<'_>, _forward: bool) -> bool {
-        // Each entry counts in `largest_seqno` before readers can find it. So an entry newer than
-        // the scan would show here.
+        // A writer raises `largest_seqno` before readers can find its entry. So the memtable has no
+        // entry that is newer than the scan that found the run.
         self.table.largest_seqno() <= known.sequence
     }
 }

@@ -1,14 +1,15 @@
 //! The memtable: a sorted map in memory.
 //!
-//! Writes of a column family gather here until they are flushed to a table: many threads insert at
-//! once, readers never wait. Public items are for Esker's own crates and may change at any time.
+//! It takes the writes of a column family until a flush writes them to a table. Many threads insert
+//! at once, and readers never wait. Public items are for Esker's crates and may change without
+//! notice.
 //!
 //! Reading order: [`memtable`] (the interface), `record` (one entry's bytes), `arena` (the memory),
-//! `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), `summaries`
-//! (facts about deleted runs and range tombstones, in each node), `deletion_sample` (a sample of
-//! its deletions), `filter` (a Bloom filter over keys), [`iter`], `range_dels`, `checks` (checksums
-//! of entries). `docs/design/0001-memtable.md` says why it is a B+-tree, and why it has these
-//! leaves.
+//! `node` (one node, and how readers and a writer share it), `tree` (the B+-tree of nodes),
+//! `summaries` (facts about deleted runs and range tombstones, in each node), `deletion_sample`
+//! (some deletions, for pre-scans), `filter` (a Bloom filter over keys), [`iter`] (the cursor),
+//! `range_dels` (range tombstones), `checks` (checksums of entries). `docs/design/0001-memtable.md`
+//! gives the reasons for a B+-tree and for the layout of its leaves.
 #![warn(missing_docs)]
 
 mod arena;

@@ -1,20 +1,20 @@
-//! One entry of a memtable, as it lies in the arena.
+//! The bytes of one entry of a memtable, in the arena.
 //!
-//! In: sequence, type, user key, value. Out: the internal key and the value as slices, without a
-//! copy.
+//! In: sequence number, type, user key, value. Out: the internal key and the value, as slices of
+//! the record.
 //!
 //! ```text
 //! internal key length varint32 | value length varint32 | user key
 //!     | (sequence << 8 | type) u64 LE | value | [checksum]
 //! ```
 //!
-//! The checksum covers the entry's content (`base/entry_checksum.rs`); the memtable's options give
-//! its length.
+//! The memtable's options give the length of the checksum. It covers key, sequence number, type and
+//! value (`base/entry_checksum.rs`).
 //!
 //! Invariants
-//!  1. A record is written completely before its address is stored anywhere, and never changes
-//!     after that.
-//!  2. A `Record<'a>` points at such a record, in memory that stays for `'a`.
+//!  1. A writer completes a record before it stores the record's address anywhere. The record never
+//!     changes after that.
+//!  2. A `Record<'a>` points at a complete record, in memory that stays in place for `'a`.
 
 use esker_base::ValueType;
 use esker_base::types::SequenceNumber;
@@ -25,7 +25,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// Size of a record in bytes.
+/// Size of a record in bytes, without its checksum.
 pub(crate) fn encoded_len(key_len: usize, value_len: usize) -> usize {
     let internal_len = key_len + TRAILER_BYTES;
     varint_len(internal_len) + varint_len(value_len) + internal_len + value_len
@@ -35,7 +35,7 @@ fn varint_len(n: usize) -> usize {
     ((usize::BITS - (n | 1).leading_zeros()) as usize).div_ceil(7)
 }
 
-/// Writes forward through memory that nothing else refers to.
+/// Writes from front to back into memory to which nothing else refers.
 struct Pen<'a> {
     rest: &'a mut [MaybeUninit<u8>],
 }
@@ -101,24 +101,24 @@ impl<'a> Record<'a> {
         Record { ptr: place, arena: PhantomData }
     }
 
-    /// Writes the checksum behind the value.
+    /// Writes `checksum` behind the value.
     ///
     /// # Safety
     /// The record was just written to a place with at least `checksum.len()` more bytes, to which
     /// only the caller refers.
     pub(crate) unsafe fn write_checksum(self, checksum: &[u8]) {
-        // SAFETY: the record ends there, and the caller owns the bytes behind it (contract of this
-        // function).
+        // SAFETY: the record has `self.len()` bytes, and the caller owns the bytes behind them
+        // (contract of this function).
         let end = unsafe { self.ptr.as_ptr().add(self.len()) };
         // SAFETY: the caller owns `checksum.len()` bytes behind the record, and the source lies
         // elsewhere.
         unsafe { std::ptr::copy_nonoverlapping(checksum.as_ptr(), end, checksum.len()) };
     }
 
-    /// The checksum of this many bytes behind the value.
+    /// The checksum behind the value: `len` bytes.
     ///
     /// # Safety
-    /// The record was written with a checksum of this length.
+    /// The record was written with a checksum of `len` bytes.
     pub(crate) unsafe fn checksum(self, len: usize) -> &'a [u8] {
         self.bytes(self.len(), len)
     }
@@ -174,7 +174,7 @@ impl<'a> Record<'a> {
         unsafe { std::slice::from_raw_parts(ptr, len) }
     }
 
-    /// User key and trailer.
+    /// The internal key: user key and trailer.
     #[inline]
     pub(crate) fn internal_key(self) -> &'a [u8] {
         let (key_len, at) = self.varint(0);
@@ -182,7 +182,7 @@ impl<'a> Record<'a> {
         self.bytes(at, key_len)
     }
 
-    /// User key and trailer, and the value.
+    /// The internal key and the value.
     #[inline]
     pub(crate) fn key_value(self) -> (&'a [u8], &'a [u8]) {
         let (key_len, at) = self.varint(0);
@@ -190,7 +190,7 @@ impl<'a> Record<'a> {
         (self.bytes(at, key_len), self.bytes(at + key_len, value_len))
     }
 
-    /// User key and packed trailer.
+    /// The user key, and sequence number and type as one number.
     #[inline]
     pub(crate) fn parts(self) -> (&'a [u8], u64) {
         split(self.internal_key())
@@ -203,7 +203,8 @@ impl<'a> Record<'a> {
     }
 }
 
-/// User key and packed trailer of an internal key, as the key comparator sees them.
+/// Splits an internal key into user key and trailer. The trailer packs sequence number and type
+/// into one number.
 #[inline]
 pub(crate) fn split(internal_key: &[u8]) -> (&[u8], u64) {
     match internal_key.split_last_chunk::<TRAILER_BYTES>() {
@@ -220,21 +221,21 @@ pub(crate) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// The place of this internal key.
+    /// The position of this internal key.
     #[inline]
     pub(crate) fn new(internal_key: &'a [u8]) -> Target<'a> {
         let (user_key, trailer) = split(internal_key);
         Target { user_key, trailer }
     }
 
-    /// The place of this record.
+    /// The position of this record.
     #[inline]
     pub(crate) fn of(record: Record<'a>) -> Target<'a> {
         let (user_key, trailer) = record.parts();
         Target { user_key, trailer }
     }
 
-    /// Compares `record` with this key: `Less` if `record` comes before it.
+    /// Compares `record` with the target: `Less` if `record` comes before the target.
     #[inline]
     pub(crate) fn cmp_record(&self, icmp: &InternalKeyComparator, record: Record<'_>) -> Ordering {
         let (user_key, trailer) = record.parts();

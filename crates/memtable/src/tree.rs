@@ -1,15 +1,15 @@
-//! The index: a B+-tree of records with links to the right.
+//! The B+-tree over a memtable's records, with links from each node to its right neighbour.
 //!
-//! In: records. Out: the first record from a target on, versions of a key, runs of records for
-//! cursors. Readers and a writer share nodes: see `node`.
+//! In: records. Out: the first record at or after a target, the versions of a key, runs of records
+//! for cursors. `node` says how readers and a writer share a node.
 //!
-//! A split makes a new right neighbour first and informs the parent later, as in Lehman and Yao's
-//! B-link tree: a thread that reaches a node which has moved its target to the right goes right. So
-//! an insert latches one node at a time (and none while it moves right), and a reader none.
+//! The tree is a B-link tree (Lehman and Yao). A split first makes the new right neighbour, and
+//! adds it to the parent later. A search that reaches the left node meanwhile follows the link to
+//! the right. So an insert latches one node at a time, and a reader latches none.
 //!
 //! Invariants
 //!  1. Each level is a list from left to right; the root is the leftmost node of the highest level.
-//!  2. A node whose separator is not yet in the level above is reached through its left neighbour.
+//!  2. A search reaches a node that is not yet in its parent through the node's left neighbour.
 //!  3. The tree owns the arena: nodes and records live as long as the tree.
 
 use crate::arena::Arena;
@@ -23,39 +23,40 @@ use esker_format::key::InternalKeyComparator;
 use std::fmt;
 use std::ptr;
 
-/// Slots of a node: with 66 a leaf fills 18 cache lines. In the simulated machine nodes are small,
-/// so that small loads split leaves and inner nodes often.
+/// Slots of a node. With 66 a leaf fills 18 cache lines. In the simulated machine nodes are small,
+/// so that a few inserts split leaves and inner nodes.
 pub(crate) const WIDTH: usize = if cfg!(shuttle) { 6 } else { 66 };
 
-/// Targets whose descents go together: sixteen leaves fit into the first-level cache.
+/// Number of targets that a batch searches together. Sixteen leaves fit into the first-level cache.
 pub(crate) const GROUP: usize = 16;
 
-/// Up to this many targets use a smaller array: room for `GROUP` would cost more than the lookups.
+/// Up to this number of targets, a batch uses a smaller array: to set up one for `GROUP` targets
+/// would cost more than the lookups.
 pub(crate) const SMALL_GROUP: usize = 4;
 
-/// A run of the memtable's own width.
+/// The copy of a leaf, with the width of a memtable's nodes.
 pub(crate) type TreeRun = node::LeafRun<WIDTH>;
 
-/// The ordered index over an arena of records; `N` slots a node.
+/// The B+-tree, with `N` slots in each node.
 pub(crate) struct Tree<const N: usize = WIDTH> {
     root: AtomicPtr<Node<N>>,
-    /// Held by a thread that adds a new root.
+    /// A thread that adds a new root holds this latch.
     root_latch: Mutex<()>,
-    /// At least the number of every range tombstone that covers an inner node.
+    /// An upper bound for the sequence numbers of range tombstones that cover a whole inner node.
     pub(crate) newest_above: AtomicU64,
     arena: Arena,
     icmp: InternalKeyComparator,
 }
 
-// SAFETY: all shared words are atomics or behind latches; otherwise records and nodes are
-// immutable, and the tree owns them.
+// SAFETY: the tree owns its records and nodes. Their shared words are atomics, or behind latches;
+// the rest is immutable.
 unsafe impl<const N: usize> Send for Tree<N> {}
 // SAFETY: readers and writers share nodes by atomics and latches (`node.rs`); the comparator is
 // `Send + Sync`.
 unsafe impl<const N: usize> Sync for Tree<N> {}
 
 impl<const N: usize> Tree<N> {
-    /// Empty.
+    /// An empty tree.
     /// # Errors
     /// `Aborted` with `MemoryLimit`.
     pub(crate) fn new(icmp: InternalKeyComparator, arena: Arena) -> Result<Tree<N>> {
@@ -69,7 +70,7 @@ impl<const N: usize> Tree<N> {
         })
     }
 
-    /// The order of its records.
+    /// The order of the tree's records.
     pub(crate) fn icmp(&self) -> &InternalKeyComparator {
         &self.icmp
     }
@@ -85,21 +86,22 @@ impl<const N: usize> Tree<N> {
         unsafe { Node::from_ptr(self.root.load(Ordering::Acquire)) }.expect("a tree has a root")
     }
 
-    /// Whether it has no records.
+    /// Whether the tree has no records.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         let root = self.root();
         root.level() == 0 && root.is_untouched()
     }
 
-    /// The node of this level that `target` is in or right of; if not `inclusive`, that of the
-    /// position just before `target`. REQUIRES: the root has at least this level.
+    /// Searches `target` down to this level. Returns the node that contains `target`, or a node
+    /// left of that one. If not `inclusive`, the search is for the position directly before
+    /// `target`. REQUIRES: the root has at least this level.
     #[inline]
     pub(crate) fn find(&self, level: u8, target: &Target<'_>, inclusive: bool) -> &Node<N> {
         self.find_past(level, target, inclusive, |_| {})
     }
 
-    /// `find`; calls `pass` with each node from which the search goes down.
+    /// Does `find`, and calls `pass` with each node from which the search goes down.
     #[inline(always)]
     pub(crate) fn find_past<'t>(
         &'t self,
@@ -135,8 +137,8 @@ impl<const N: usize> Tree<N> {
         Ok(())
     }
 
-    /// Inserts `record`, without its consequences for deleted runs beyond its leaf: `settle` does
-    /// those, before readers see it.
+    /// Inserts `record` and updates the leaf's summary of deleted entries. The caller must call
+    /// `settle` with the result before readers see the record. `settle` updates the nodes above.
     /// # Errors
     /// `TryAgain` if its internal key exists already · `Aborted` with `MemoryLimit`; nothing was
     /// inserted.
@@ -160,8 +162,8 @@ impl<const N: usize> Tree<N> {
         Ok(after)
     }
 
-    /// Adds `right` to its parent. Without memory for that, only the left neighbour's link leads to
-    /// it: searches stay correct and get slower.
+    /// Adds `right` to its parent. If there is no memory for that, only the left neighbour's link
+    /// leads to `right`: searches stay correct and get slower.
     fn add_to_parent<'t>(&'t self, right: &'t Node<N>, separator: Record<'t>) {
         let level = right.level() + 1;
         if self.root().level() < level && self.grow(level, separator).is_err() {
@@ -182,7 +184,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Adds a root of this level, unless another thread has.
+    /// Adds a root of this level, unless another thread has added one.
     #[cold]
     fn grow<'t>(&'t self, level: u8, separator: Record<'t>) -> Result<()> {
         let _latch = self.root_latch.lock();
@@ -195,8 +197,8 @@ impl<const N: usize> Tree<N> {
         Ok(())
     }
 
-    /// Visits, newest first, the versions of the target's user key from the target on, until
-    /// `visit` returns false.
+    /// Visits the versions of the target's user key, from the target on, until `visit` returns
+    /// false. The newest version comes first.
     #[inline]
     pub(crate) fn visit_versions<'t>(&'t self, target: &Target<'_>, visit: impl FnMut(Record<'t>) -> bool) {
         if !self.is_empty() {
@@ -205,9 +207,10 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// `visit_versions` for up to `G` targets, in any order; `visit` gets the target's index. The
-    /// descents go level by level, so that the nodes of all targets, and then their records, come
-    /// from memory at the same time.
+    /// Does `visit_versions` for up to `G` targets, in any order. `visit` gets the target's index.
+    ///
+    /// All descents go down level by level together. So the memory of all nodes of a level is
+    /// fetched at the same time, and then that of the records.
     pub(crate) fn visit_versions_of<'t, const G: usize>(
         &'t self,
         targets: &[Target<'_>],
@@ -219,7 +222,7 @@ impl<const N: usize> Tree<N> {
         debug_assert!(targets.len() <= G);
         let root = self.root();
         let mut nodes = [root; G];
-        // All children of a level's nodes are of the next lower level.
+        // The children of a node are one level lower.
         for _ in 0..root.level() {
             for (node, target) in nodes.iter_mut().zip(targets) {
                 (*node, _, _) = node.descend(&self.icmp, target, true);
@@ -238,7 +241,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// `visit_versions` from the leaf on that the target is in or right of.
+    /// Does `visit_versions` from `leaf` on. `target` is in `leaf`, or right of it.
     #[inline]
     fn visit_in<'t>(
         &'t self,
@@ -253,7 +256,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// The versions behind `newer`. `newer` was in `leaf`, and may have moved right.
+    /// Visits the versions behind `newer`, newest first. `newer` was in `leaf`, and may have moved
+    /// right.
     pub(crate) fn visit_older<'t>(
         &'t self,
         leaf: &'t Node<N>,
@@ -283,7 +287,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Loads the run at the left end; false if the tree is empty.
+    /// Copies the first leaf into `run`. Returns false if the tree is empty.
     pub(crate) fn load_first(&self, run: &mut node::LeafRun<N>) -> bool {
         let mut node = self.root();
         while node.level() > 0 {
@@ -292,7 +296,7 @@ impl<const N: usize> Tree<N> {
         self.load_leaf_or_right(node, run)
     }
 
-    /// Loads the run behind `run`; false if there is none.
+    /// Copies the leaf behind `run` into it. Returns false if there is none.
     ///
     /// # Safety
     /// `run` was loaded from this tree.
@@ -319,8 +323,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Loads the run at the right end. Returns the place of its last record; `None` if the tree is
-    /// empty.
+    /// Copies the last leaf into `run`. Returns the place of its last record, or `None` if the tree
+    /// is empty.
     pub(crate) fn load_last(&self, run: &mut node::LeafRun<N>) -> Option<usize> {
         let mut node = self.root();
         loop {
@@ -332,7 +336,7 @@ impl<const N: usize> Tree<N> {
             }
             node = node.child(node.count() - 1);
         }
-        // It may have split since.
+        // The leaf may have split since.
         node.copy_to(&self.icmp, run);
         // SAFETY: the run was copied from this tree, which is borrowed.
         while let Some(next) = unsafe { run.next() } {
@@ -341,7 +345,8 @@ impl<const N: usize> Tree<N> {
         run.len().checked_sub(1)
     }
 
-    /// Loads the run with the first record at or after `target`, and finds its place.
+    /// Copies the leaf with the first record at or after `target` into `run`. Returns the record's
+    /// place.
     pub(crate) fn load_from(&self, target: &Target<'_>, run: &mut node::LeafRun<N>) -> Option<usize> {
         let mut leaf = self.find(0, target, true);
         loop {
@@ -354,8 +359,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Loads the run with the last record before `target`, or at it if `inclusive`, and finds its
-    /// place.
+    /// Copies the leaf with the last record before `target` into `run`. Returns the record's place.
+    /// If `inclusive`, the record may also be at `target`.
     pub(crate) fn load_before(
         &self,
         target: &Target<'_>,
@@ -375,14 +380,15 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// About how many of `entries` records have user keys in `[start, end)`.
+    /// Estimates how many of the tree's `entries` records have user keys in `[start, end)`.
     pub(crate) fn approximate_count(&self, start: &[u8], end: &[u8], entries: u64) -> u64 {
         let place = |user_key| self.rank(&Target { user_key, trailer: u64::MAX });
         let share = (place(end) - place(start)).clamp(0.0, 1.0);
         (share * entries as f64).round() as u64
     }
 
-    /// The share of records before `target`, about, as if all nodes of a level were alike.
+    /// Estimates the share of records before `target`. Assumes that all nodes of a level have
+    /// equally many records below them.
     fn rank(&self, target: &Target<'_>) -> f64 {
         let (mut before, mut width) = (0.0, 1.0);
         let mut node = self.root();

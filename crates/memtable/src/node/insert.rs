@@ -1,7 +1,8 @@
-//! Inserts a record into a node: the thread that holds the node's latch is its one writer.
+//! Inserts a record into a node. Only the thread that holds the node's latch writes to the node.
 //!
-//! In: a node latched for a key. Out: the record in its slot, or a new node to the right that must
-//! be made known above. Readers rely on the order of the stores: `node.rs`, invariants 1 to 3.
+//! In: a latched node, and a record. Out: the record in its slot. A full node splits; the caller
+//! then adds the new right node to the parent. Readers rely on the order of the stores: `node.rs`,
+//! invariants 1 to 3.
 
 use super::heads::{head_after, key_at, prefetch_record, shared_prefix, spare_one};
 use super::{Children, Link, Node, Slot, own};
@@ -16,10 +17,10 @@ use esker_base::sync::atomic::Ordering;
 use esker_format::key::InternalKeyComparator;
 use std::{cmp, ptr};
 
-/// A new node computes its heads anew for a prefix that is at least this many bytes longer.
+/// A split computes new heads if the new node's prefix is at least this many bytes longer.
 const WORTHWHILE: usize = 4;
 
-/// A node whose latch is held.
+/// A node, latched for the insert of a target.
 pub(crate) struct LatchedNode<'t, const N: usize> {
     pub(crate) node: &'t Node<N>,
     pub(super) trend: MutexGuard<'t, Trend>,
@@ -31,14 +32,14 @@ pub(crate) struct LatchedNode<'t, const N: usize> {
 pub(crate) enum NodeInsert<'t, const N: usize> {
     /// The record is in.
     Done,
-    /// The record is in, and the node was split. This is the new right node with its first record.
+    /// The record is in, and the node was split: the new right node, and its first record.
     Split(&'t Node<N>, Record<'t>),
     /// The node has a record with the same key, sequence number and type.
     Duplicate,
 }
 
-/// The places of the last inserts. After a run of neighbours the next insert probably has the next
-/// place.
+/// Statistics of the last inserts' slots, which tell whether keys arrive in ascending or descending
+/// order.
 #[derive(Debug, Default)]
 pub(crate) struct Trend {
     last: u8,
@@ -63,11 +64,10 @@ impl Trend {
 }
 
 impl<'t, const N: usize> LatchedNode<'t, N> {
-    /// Inserts `record` (in an inner node, as the separator of `child`) at its place; the latch was
-    /// taken for it.
+    /// Inserts `record` into its slot. In an inner node, `record` is the separator of `child`.
     /// # Errors
-    /// `Aborted` with `MemoryLimit` if the node is full and there is no memory for another; nothing
-    /// was inserted.
+    /// `Aborted` with `MemoryLimit` if the node is full and there is no memory for another one.
+    /// Nothing was inserted.
     pub(crate) fn insert(
         mut self,
         icmp: &InternalKeyComparator,
@@ -80,7 +80,7 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
         let count = link.count();
         let target = Target::of(record);
         let head = node.head_of(icmp.order(), target.user_key);
-        // Different heads say that the keys differ, without a read of the record.
+        // If the heads differ, the keys differ. The record need not be read.
         let is_twin = at < count
             && node.head::<true>(at) == head
             && target.cmp_record(icmp, node.record::<true>(at)) == cmp::Ordering::Equal;
@@ -127,7 +127,8 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
         Ok((NodeInsert::Split(right, right.record::<false>(0)), after))
     }
 
-    /// The effect on deleted runs of the record just put into this node; `last`: in its last slot.
+    /// Updates this leaf's summary of deleted entries for the new `record`. Returns the work that
+    /// is left for the nodes above. `last`: the record is in the last slot.
     #[inline]
     fn after(&mut self, icmp: &InternalKeyComparator, record: (Record<'t>, u64), last: bool) -> After<'t, N> {
         if self.node.level > 0 {
@@ -141,8 +142,8 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
         &mut self.trend.countdown
     }
 
-    /// Number of slots that a full node keeps, and whether the new slot goes to the new node. Runs
-    /// of ascending or descending keys leave full nodes behind them.
+    /// Number of slots that a full node keeps, and whether the new slot goes to the new node. While
+    /// keys arrive in order, the split leaves a full node.
     fn split_point(&self, link: Link<N>) -> (usize, bool) {
         let at = self.at;
         let run = (N / 8).max(2) as u8;
@@ -160,8 +161,8 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
 }
 
 impl<'t, const N: usize> Node<N> {
-    /// Puts `slot` in place `at` and moves the slots from `at` on. REQUIRES: the latch; `link` is
-    /// current and not full.
+    /// Moves the slots from `at` on to the right, and puts `slot` at `at`. REQUIRES: the latch;
+    /// `link` is the current link, and the node is not full.
     fn put(&'t self, at: usize, slot: (Slot<N>, SnapshotRange), link: Link<N>) {
         let count = link.count();
         let grown = Link::new(link.next(), count + 1).0;
@@ -214,8 +215,8 @@ impl<'t, const N: usize> Node<N> {
         Slot { head: own!(self.heads[at]), record: own!(self.records[at]), child }
     }
 
-    /// A new node with the slots from `keep` on; `new` is in its place among them. REQUIRES: the
-    /// latch, a full node.
+    /// Makes a new node with copies of the slots from `keep` on, and with the slot `new` if it
+    /// belongs there. REQUIRES: the latch, a full node.
     fn split_off(
         &'t self,
         icmp: &InternalKeyComparator,
@@ -259,8 +260,8 @@ impl<'t, const N: usize> Node<N> {
         let dead = match unsafe { Node::from_ptr(slots[0].child) } {
             Some(first) => deleted::split_above(self, first),
             None => {
-                // The split may separate versions of one user key: the newer ones stay and hide the
-                // others.
+                // The split may separate versions of one user key. The newer versions stay in this
+                // node and hide those in the new node.
                 let last = keep.checked_sub(1).map(|last| self.record::<true>(last));
                 let first = slots[0].record;
                 self.dead.split(last.filter(|last| icmp.same_user_key(last.user_key(), key_at(first))))
@@ -280,14 +281,14 @@ impl<'t, const N: usize> Node<N> {
         Ok(right)
     }
 
-    /// The prefix for a new node with these slots: their keys' common prefix, unless the old one is
-    /// nearly as good.
+    /// Chooses the prefix of a new node: the common prefix of the slots' keys, or the old prefix if
+    /// that is nearly as long.
     fn choose_prefix(&'t self, order: KeyOrder, slots: &[Slot<N>], keep: usize) -> &'t [u8] {
         let old = &self.prefix[..usize::from(self.prefix_len)];
         if order == KeyOrder::Custom {
             return &[];
         }
-        // One key alone has no common prefix with others: take its left neighbour too.
+        // A single key needs a second one for a common prefix: its left neighbour.
         let other = match slots {
             [_, .., last] => last.record,
             _ if keep > 0 => self.load(keep - 1).record,

@@ -1,8 +1,9 @@
-//! Finds one key in a leaf: its first record that is not before the target.
+//! Searches a leaf for one key: for the first record at or after the target.
 //!
-//! In: a leaf that the target is in or right of. Out: that record, or why there is none here. A
-//! caller may guess the slot first and prefetch its record. A right guess saves the search; a wrong
-//! one costs nothing more. Correct beside a writer by invariants 1 and 2 of `node.rs`.
+//! In: a leaf that contains the target, or lies left of it. Out: the record, or the reason why this
+//! leaf has none. A caller can guess the slot first, and prefetch the slot's record. A correct
+//! guess saves the search. A wrong guess does no harm. A writer may change the leaf meanwhile:
+//! invariants 1 and 2 of `node.rs` keep the answer correct.
 
 use super::heads::{prefetch_line, prefetch_record};
 use super::{Link, Node, is_before};
@@ -12,27 +13,27 @@ use esker_base::sync::atomic::{AtomicPtr, Ordering};
 use esker_format::key::InternalKeyComparator;
 use std::ptr;
 
-/// The place of a target in a leaf.
+/// The answer of a search in a leaf.
 pub(crate) enum Here<'t, const N: usize> {
-    /// The first record that is not before the target.
+    /// The first record at or after the target.
     First(Record<'t>),
-    /// No record has the target's user key: it would lie in this gap.
+    /// No record has the target's user key. The key would lie in this gap between records.
     Absent(Gap),
-    /// The target is behind all records of the leaf: this is the next leaf.
+    /// The target is behind all records of the leaf. Holds the next leaf.
     Beyond(Option<&'t Node<N>>),
 }
 
-/// A guess of the target's slot, before its leaf is searched.
+/// A guess of the target's slot in a leaf.
 #[derive(Clone, Copy)]
 pub(crate) struct Guess {
-    /// The target's head in that leaf.
+    /// The target's head in the leaf (`heads.rs`).
     head: u64,
     /// The guessed slot. A wrong or invalid one is harmless.
     at: usize,
 }
 
 impl Guess {
-    /// Fills an array until real guesses replace it.
+    /// Fills arrays until real guesses take its place.
     pub(crate) const TO_BE_MADE: Guess = Guess { head: 0, at: usize::MAX };
 
     #[cfg(test)]
@@ -42,7 +43,7 @@ impl Guess {
 }
 
 impl<'t, const N: usize> Node<N> {
-    /// Leaves: guesses the slot of the target's user key and prefetches the slot's pointer. A
+    /// For leaves: guesses the slot of the target's user key, and prefetches the slot's pointer. A
     /// writer may move the record at any time.
     #[inline]
     pub(crate) fn guess(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> Guess {
@@ -55,7 +56,7 @@ impl<'t, const N: usize> Node<N> {
         Guess { head, at }
     }
 
-    /// Leaves: prefetches the guessed record.
+    /// For leaves: prefetches the guessed record.
     #[inline]
     pub(crate) fn fetch(&'t self, guess: Guess) {
         if let Some(record) = self.records.get(guess.at) {
@@ -63,14 +64,14 @@ impl<'t, const N: usize> Node<N> {
         }
     }
 
-    /// Leaves: no guess.
+    /// For leaves: makes a `Guess` that names no slot.
     #[inline(always)]
     pub(crate) fn no_guess(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> Guess {
         Guess { head: self.head_of(icmp.order(), target.user_key), at: usize::MAX }
     }
 
-    /// Leaves: the first record at or after `target` in this leaf or one to its right. If no record
-    /// has the target's user key, the answer may be `None`. `guess` is of this leaf.
+    /// For leaves: finds the first record at or after `target`, in this leaf or to its right. May
+    /// return `None` if no record has the target's user key. `guess` was made for this leaf.
     #[inline(always)]
     pub(crate) fn first_of_key(
         &'t self,
@@ -89,7 +90,7 @@ impl<'t, const N: usize> Node<N> {
         }
     }
 
-    /// `first_of_key` in this leaf.
+    /// Does `first_of_key` in this leaf only.
     #[inline(always)]
     pub(crate) fn first_of_key_here(
         &'t self,
@@ -100,7 +101,8 @@ impl<'t, const N: usize> Node<N> {
         loop {
             let link = self.load_link();
             let count = link.count();
-            // A record left of a lower head is before the target, so a guess that fits is right.
+            // A lower head belongs to a record before the target. So the guess is right if the head
+            // before it is lower, and its own head is not.
             let is_right = guess < count
                 && self.head::<false>(guess) >= head
                 && (guess == 0 || self.head::<false>(guess - 1) < head);
@@ -108,8 +110,8 @@ impl<'t, const N: usize> Node<N> {
             guess = usize::MAX;
             if at < count && self.head::<false>(at) == head {
                 let record = self.record::<false>(at);
-                // The record before this one stays before the target (invariant 1). So this is the
-                // first, unless another thread put one between them after the load.
+                // The record before this one stays before the target (invariant 1). So this record
+                // is the first one, unless another thread has inserted one between the two.
                 if !is_before(icmp, record, target, false) {
                     if self.load_link().next() == link.next() {
                         return Here::First(record);
@@ -121,8 +123,8 @@ impl<'t, const N: usize> Node<N> {
             if at < count {
                 let behind = self.head::<false>(at);
                 if behind > head {
-                    // Heads are sorted and only move right: no slot has had this head since
-                    // `search` began.
+                    // Heads are sorted and only move right. So no slot has had the target's head
+                    // since the search began.
                     if self.load_link().next() == link.next() {
                         return Here::Absent(Gap::before(behind));
                     }
@@ -136,8 +138,8 @@ impl<'t, const N: usize> Node<N> {
         }
     }
 
-    /// The first record from slot `at` on that is not before `target`, and the link as read
-    /// afterwards.
+    /// Finds the first record at or after `target`, from slot `at` on. Also returns the link, read
+    /// after the records.
     #[inline(always)]
     fn scan(
         &'t self,

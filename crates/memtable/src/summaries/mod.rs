@@ -1,11 +1,12 @@
-//! Summaries that each node keeps of the entries below it, so that readers can skip them.
+//! Summaries of the entries below each node, with which readers skip deleted entries.
 //!
-//! In: writes into leaves. Out: two summaries a node, read without a lock. [`deleted`]: the
-//! snapshots whose readers see no key below the node. [`covered`]: the range tombstones over it.
+//! In: writes into leaves. Out: two summaries for each node, which readers use without a lock.
+//! [`deleted`] names the snapshots whose readers see no key below the node. [`covered`] names the
+//! range tombstones that cover keys below the node.
 //!
-//! Both change under the node's latch only; a node that splits hands its summary on. Each errs to
-//! one side only. `deleted` never hides a key that the reader sees. `covered` never misses a
-//! tombstone that covers a key.
+//! Only the holder of a node's latch changes the node's summaries. A split copies them to the new
+//! node. Summaries may be imprecise in one direction. `deleted` never hides a key that the reader
+//! sees. `covered` never misses a tombstone that covers a key.
 
 pub(crate) mod covered;
 pub(crate) mod deleted;
