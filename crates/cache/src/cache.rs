@@ -1,15 +1,15 @@
-//! The contract of a cache.
+//! [`Cache`], the interface of all caches.
 //!
-//! In: values with a key and a charge in bytes. Out: the same values, as long as they fit.
+//! In: values, each with a key and a charge in bytes. Out: the same values, as long as they fit.
 //! Source of the semantics: RocksDB `include/rocksdb/advanced_cache.h`, `cache/lru_cache.h`.
 //!
 //! Invariants
-//!  1. Usage is the sum of the charges of values in the cache, evicted values that are still held,
-//!     reservations, and the cache's own table. It exceeds the capacity only by held values, and
-//!     never if the limit is strict.
-//!  2. A value that a [`Handle`] holds is not evicted: that would free nothing. Erasing removes it
-//!     from the table at once; its last handle frees memory and charge.
-//!  3. No value is dropped under a lock of the cache: dropping may take time, or use the cache.
+//!  1. Usage is the sum of all charges: for values in the cache, evicted values that are still
+//!     held, reservations, and the cache's own table. Only held values can make the usage exceed
+//!     the capacity; if the limit is strict, nothing can.
+//!  2. A value that a [`Handle`] holds is not evicted. An erasure removes a value from the table at
+//!     once; the last handle frees memory and charge.
+//!  3. No value is dropped under a lock of the cache: the drop may take long, or use the cache.
 //!  4. A miss is always allowed: a cache may refuse to keep a value.
 
 use crate::clock::ClockCache;
@@ -30,17 +30,18 @@ use esker_base::{Error, Result};
 use std::fmt;
 use std::ops::Deref;
 
-/// A value found under a guard: borrowed from the cache without touching a count, or held.
+/// A value found under a guard.
 #[derive(Debug)]
 pub enum Guarded<'g, V> {
-    /// Borrowed for as long as the guard lives.
+    /// Borrowed for as long as the guard lives, without a reference count.
     Borrowed(Borrowed<'g, V>),
-    /// Held by a reference count, as an LRU cache returns values.
+    /// Held by a reference count. An LRU cache returns values in this way.
     Held(Handle<V>),
 }
 
 impl<V> Guarded<'_, V> {
-    /// The value, held beyond the guard; `None` if the cache has dropped it meanwhile.
+    /// Holds the value beyond the life of the guard. `None` if the cache has dropped the value
+    /// meanwhile.
     #[inline]
     pub fn hold(&self) -> Option<Handle<V>> {
         match self {
@@ -61,7 +62,7 @@ impl<V> Deref for Guarded<'_, V> {
     }
 }
 
-/// A cache, shared by `Arc` between any number of tables, families and databases.
+/// A cache, which tables, families and databases share by `Arc`.
 pub struct Cache<V: Send + Sync + 'static> {
     inner: Inner<V>,
     flights: Flights,
@@ -92,25 +93,25 @@ macro_rules! each {
 impl<V: Send + Sync + 'static> Cache<V> {
     /// An empty cache.
     /// # Errors
-    /// `InvalidArgument` if there are more than 2^19 shards, the pool ratios are not between 0 and
-    /// 1 together, or the estimated charge is 0.
+    /// `InvalidArgument` if there are more than 2^19 shards, a pool ratio or the sum of both is not
+    /// between 0 and 1, or the estimated charge is 0.
     pub fn new(options: &CacheOptions) -> Result<Cache<V>> {
         Cache::with_callback(options, None, None)
     }
 
-    /// An empty LRU cache, whatever type the options name.
+    /// An empty LRU cache. Ignores `cache_type` in the options.
     /// # Errors
-    /// `InvalidArgument` if there are more than 2^19 shards, the pool ratios are not between 0 and
-    /// 1 together, or the estimated charge is 0.
+    /// `InvalidArgument` if there are more than 2^19 shards, a pool ratio or the sum of both is not
+    /// between 0 and 1, or the estimated charge is 0.
     pub fn lru(options: &CacheOptions) -> Result<Cache<V>> {
         Cache::new(&CacheOptions { cache_type: CacheType::Lru, ..options.clone() })
     }
 
-    /// An empty cache that reports each value it evicts, from the evicting thread and under no
-    /// lock. It does not report erased values.
+    /// An empty cache that calls `callback` for each evicted value. The evicting thread makes the
+    /// call, without a lock. Erased values are not reported.
     /// # Errors
-    /// `InvalidArgument` if there are more than 2^19 shards, the pool ratios are not between 0 and
-    /// 1 together, or the estimated charge is 0.
+    /// `InvalidArgument` if there are more than 2^19 shards, a pool ratio or the sum of both is not
+    /// between 0 and 1, or the estimated charge is 0.
     pub fn with_eviction_callback(options: &CacheOptions, callback: EvictionCallback<V>) -> Result<Cache<V>> {
         Cache::with_callback(options, Some(callback), None)
     }
@@ -146,14 +147,15 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.ledger())
     }
 
-    /// Inserts `value` with a `charge` in bytes. A value with the same key is replaced (LRU) or
-    /// stays (clocks): a key must determine its value.
+    /// Inserts `value` with a `charge` in bytes. If the key has a value already, an LRU cache
+    /// replaces it, and a clock keeps it: a key must determine its value.
     ///
-    /// A value larger than the capacity (LRU: than a shard's) is not kept, but still returned.
+    /// The cache does not keep a value larger than the capacity (LRU: the capacity of a shard), but
+    /// returns a handle of it.
     /// # Errors
-    /// `MemoryLimit` if the limit is strict and held values leave no room, here or in the cache to
-    /// which this one is charged. The error returns the value. An LRU cache then has also removed
-    /// the key's former value.
+    /// `MemoryLimit` if the limit is strict and held values leave no room, in this cache or in the
+    /// one to which it is charged. The error returns the value. An LRU cache has then removed the
+    /// key's old value too.
     pub fn insert(
         &self,
         key: CacheKey,
@@ -178,9 +180,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
         inserted
     }
 
-    /// Charges for a value that no lookup finds. Its last handle frees it.
+    /// Charges for a value that no lookup finds. The last handle frees the value.
     /// # Errors
-    /// `MemoryLimit`, as `insert`.
+    /// `MemoryLimit` if the limit is strict and held values leave no room.
     pub fn create_standalone(
         &self,
         key: CacheKey,
@@ -195,8 +197,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.standalone(about, value))
     }
 
-    /// The value with this key, which counts as used now. It is not evicted while the handle is
-    /// held.
+    /// Finds the value with this key, and counts a use of it. The cache does not evict the value
+    /// while the handle lives.
     #[inline]
     pub fn lookup(&self, key: &CacheKey) -> Option<Handle<V>> {
         self.sample(key);
@@ -212,8 +214,10 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// `lookup` for as long as the guard lives. In a clock cache this touches no count; evicted
-    /// values wait for the guard, so do not hold it across waits.
+    /// Finds the value with this key, for as long as the guard lives. Counts a use.
+    ///
+    /// A clock cache touches no reference count. Evicted values stay in memory until the guard
+    /// ends, so do not hold it across waits.
     #[inline]
     pub fn lookup_under<'g>(&self, key: &CacheKey, guard: &'g Guard) -> Option<Guarded<'g, V>> {
         self.sample(key);
@@ -223,11 +227,11 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// The value with this key. If there is none, `load` makes it and its charge. Other threads
-    /// that look up the key meanwhile wait for this load.
+    /// Finds the value with this key, or inserts the value and charge that `load` returns. Other
+    /// threads that call this method for the key wait for the load.
     /// # Errors
-    /// The error of `load`; a thread that waited for a failed load then loads itself. `refused`
-    /// makes the error if a strict limit leaves no room for the value.
+    /// The error of `load`. A thread that waited for a failed load then calls its own `load`. If a
+    /// strict limit leaves no room for the value, `refused` makes the error.
     pub fn lookup_or_load<E>(
         &self,
         key: CacheKey,
@@ -258,13 +262,13 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Whether there is a value with this key. Does not count as a use.
+    /// Whether the cache has a value with this key. Does not count as a use.
     pub fn contains(&self, key: &CacheKey) -> bool {
         each!(self, cache => cache.contains(key))
     }
 
-    /// Whether the cache had a value with this key recently. An LRU cache does not record this and
-    /// returns true.
+    /// Whether the cache evicted a value with this key recently. An LRU cache does not record
+    /// evictions and returns true.
     fn knew(&self, key: &CacheKey) -> bool {
         match &self.inner {
             Inner::Lru(_) => true,
@@ -288,8 +292,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.fit_charged();
     }
 
-    /// Charges all usage of this cache to `charged` as well, as long as this cache lives. Only the
-    /// first call has an effect. RocksDB: `ChargedCache`.
+    /// Charges the usage of this cache to the cache `charged` as well, as long as this cache lives.
+    /// Only the first call has an effect. RocksDB: `ChargedCache`.
     pub fn charge_usage_to(&self, charged: &Arc<Cache<V>>, role: Role) {
         self.charged.get_or_init(|| ChargedCache::new(charged, role));
     }
@@ -300,8 +304,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Charges memory outside of the cache to it, for as long as the reservation lives. Values are
-    /// evicted to make room.
+    /// Charges this cache for memory elsewhere, as long as the reservation lives. Evicts values to
+    /// make room.
     /// # Errors
     /// `MemoryLimit` if the limit is strict and there is no room. RocksDB:
     /// `CacheReservationManager`.
@@ -324,14 +328,14 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.ledger().count(role, reservations, 0);
     }
 
-    /// The capacity in bytes, including the tier below if they share one.
+    /// The capacity in bytes. Includes the tier below if both share one capacity.
     pub fn capacity(&self) -> usize {
         let total = self.lower.as_ref().and_then(|lower| lower.shares().map(|shares| shares.total));
         total.unwrap_or_else(|| self.ledger().capacity())
     }
 
-    /// Changes the capacity (of the cache and its tier together, if they share one), evicting
-    /// values that no longer fit.
+    /// Changes the capacity: that of the cache, or the one that cache and tier share. Evicts values
+    /// that no longer fit.
     pub fn set_capacity(&self, capacity: usize) {
         if let Some(sampler) = &self.sampler {
             sampler.reset(capacity);
@@ -347,7 +351,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.set_capacity(capacity));
         self.fit_charged();
         if is_less {
-            // The memory of evicted values is scattered, so this returns free pages to the system.
+            // Evicted values leave free pages all over memory. Return these to the system.
             buffer::trim();
         }
     }
@@ -362,13 +366,13 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.ledger().set_strict(strict);
     }
 
-    /// Bytes in use: values in the cache, evicted or erased values that are still held,
-    /// reservations, and the cache's own memory if it is charged.
+    /// Bytes in use: values in the cache, evicted or erased values that are still held, and
+    /// reservations. Also the cache's own memory, with `FullChargeCacheMetadata`.
     pub fn usage(&self) -> usize {
         self.ledger().usage()
     }
 
-    /// Bytes of unreachable values whose memory waits for readers under guards.
+    /// Bytes of evicted and erased values whose memory waits until readers close their guards.
     pub fn deferred_free_usage(&self) -> usize {
         self.ledger().deferred_free()
     }
@@ -388,8 +392,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.table_size())
     }
 
-    /// Inserts so far that found all their buckets full. Each displaced another value or was not
-    /// kept. Many of them in a fixed table mean that the estimated charge is too high.
+    /// Number of inserts that found all their buckets full. Each replaced another value, or was not
+    /// kept. In a fixed table, a high number means that the estimated charge is too high.
     pub fn crowded_count(&self) -> usize {
         match &self.inner {
             Inner::Lru(_) => 0,
@@ -397,14 +401,14 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Entries and bytes of each role, without a walk over entries.
+    /// Number of entries and bytes of each role. Does not visit the entries.
     pub fn role_stats(&self) -> RoleStats {
         self.ledger().role_stats()
     }
 
-    /// Calls `visit` with each value, which does not count as a use. Runs in small steps beside
-    /// other threads. It may miss or repeat values that other threads insert, remove or move
-    /// meanwhile. `visit` must be quick and must not use this cache.
+    /// Calls `visit` with each value. Does not count as a use. Other threads go on meanwhile;
+    /// values that they insert, remove or move may be missed or repeated. `visit` must be quick,
+    /// and must not use this cache.
     pub fn apply_to_all(&self, mut visit: impl FnMut(&Visited<'_, V>)) {
         each!(self, cache => cache.visit(&mut visit));
     }

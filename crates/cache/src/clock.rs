@@ -1,7 +1,8 @@
-//! The clock caches: a hit writes no shared word, or one; no operation waits.
+//! The clock caches, in which no operation waits, and a hit writes at most one shared word.
 //!
-//! The interface is [`Cache`](crate::Cache)'s. Source of the semantics: RocksDB's `HyperClockCache`
-//! (`cache/clock_cache.h`). The implementation is Esker's own: `docs/design/0002-block-cache.md`.
+//! [`Cache`](crate::Cache) documents the operations. Source of the semantics: RocksDB's
+//! `HyperClockCache` (`cache/clock_cache.h`). The implementation is Esker's own:
+//! `docs/design/0002-block-cache.md`.
 //!
 //! | operation | shared words it writes |
 //! |---|---|
@@ -10,8 +11,8 @@
 //! | a miss | nothing |
 //! | an insert | usage, occupancy, the free slots, one bucket, an old bucket for the evicted entry, the hand |
 //!
-//! There is one table, without shards: shards would separate nothing, and a small cache with large
-//! filters can use all of its capacity.
+//! There is one table without shards. Operations take no locks, so shards would not help. A small
+//! cache with large filters can use its whole capacity.
 
 mod evict;
 mod slot;
@@ -30,18 +31,20 @@ use slot::{Bucket, PLACES};
 use std::ptr::NonNull;
 use table::{ClockInsertOutcome, ClockTable, ClockTableSize};
 
-/// The load of a fixed table with entries of the estimated charge.
+/// The share of a fixed table's slots that are used once entries of the estimated charge fill the
+/// capacity.
 const FIXED_LOAD: f64 = 0.6;
-/// An eviction makes room for this many further charges of the same size, up to [`SPARE_SHARE`].
+/// An eviction makes room for the current charge and for this number of further charges of the same
+/// size. [`SPARE_SHARE`] limits them.
 const SPARE_CHARGES: usize = 3;
-/// Largest share of the capacity that spare charges take: one part in this many.
+/// The further charges take at most the capacity divided by this.
 const SPARE_SHARE: usize = 1024;
-/// Largest number of evictions that one insert tries under a strict limit, while other threads take
-/// the freed bytes.
+/// Under a strict limit, other threads may take the bytes that an insert has freed. The insert then
+/// evicts again, at most this number of times.
 const STRICT_ATTEMPTS: usize = 8;
-/// Buckets that are visited under one guard.
+/// Number of buckets that one guard covers during a visit of all entries.
 const BUCKETS_PER_GUARD: usize = 32;
-/// Buckets of an automatic table at the start: 56 entries.
+/// Number of buckets with which a growing table starts: room for 56 entries.
 const AUTO_MIN_LENGTH: usize = 8;
 
 /// The cache. Use it through [`Cache`](crate::Cache).
@@ -54,7 +57,8 @@ pub(crate) struct ClockCache<V: Send + Sync + 'static> {
 }
 
 impl<V: Send + Sync + 'static> ClockCache<V> {
-    /// `estimated_entry_charge` in bytes sets the size of a fixed table; 0: the table grows.
+    /// Makes an empty cache. A table for entries of `estimated_entry_charge` bytes has a fixed
+    /// size. If that is 0, the table grows.
     pub(crate) fn new(
         options: &CacheOptions,
         estimated_entry_charge: usize,
@@ -74,8 +78,8 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
             let length = (entries as f64 / FIXED_LOAD / PLACES as f64).ceil() as usize;
             ClockTableSize { min_length: length, max_length: length, bucket_charge }
         };
-        // Caches of different sizes hash keys differently, so keys that collide in one do not
-        // collide in another. Tests can still repeat a run.
+        // The seed depends on the capacity only, so tests can repeat a run. Keys that collide in
+        // one cache do not collide in a cache of another size.
         let seed = split_mix(options.capacity as u64);
         ClockCache {
             table: ClockTable::new(size, seed, Arc::clone(&home.ledger), on_evict),
@@ -93,7 +97,8 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
         let is_refused = self.table.is_deferred_full();
         if is_refused && !self.home.ledger.is_strict() {
-            // An eviction would not help: the evicted entry would wait for guards, too.
+            // An eviction would not help: the memory of the evicted entry would wait for guards as
+            // well.
             self.home.ledger.charge(about.charge);
         } else if let Err(error) = self.charge(about.charge) {
             return Err(Rejected { value, error });
@@ -122,7 +127,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         }
     }
 
-    /// Charges `charge`, after making room.
+    /// Charges `charge` bytes, and evicts entries to make room.
     /// # Errors
     /// `MemoryLimit` if the limit is strict and there is no room; nothing is charged.
     pub(crate) fn charge(&self, charge: usize) -> Result<()> {
@@ -130,9 +135,9 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
             let excess = self.home.ledger.charge(charge);
             let capacity = self.home.ledger.capacity();
             if excess > 0 && charge <= capacity {
-                // Makes room for the next charges as well. Shared words are then written once for
-                // all evicted entries, and a bucket fetched from another processor may have several
-                // of them.
+                // Make room for the next charges as well. The thread then writes each shared word
+                // once for all evicted entries. A bucket that comes from another processor may give
+                // several of them.
                 let more = charge.saturating_mul(SPARE_CHARGES);
                 let more = if more <= capacity / SPARE_SHARE { more } else { 0 };
                 self.table.evict(excess + more, self.effort_cap);
@@ -161,8 +166,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         let found = self.table.find(key, guard)?;
         found.touch();
         let entry = NonNull::from(found.entry);
-        // SAFETY: the entry was read from the table under the guard; only the borrow of the table
-        // is dropped.
+        // SAFETY: the entry was read from the table under `guard`, and lives as long as that guard.
         Borrowed::new(unsafe { CacheEntry::under(entry, guard) })
     }
 
@@ -225,17 +229,17 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         bytes
     }
 
-    /// Visits living entries. May miss or repeat an entry that is moved meanwhile.
+    /// Visits all entries. May miss or repeat an entry that another thread moves meanwhile.
     pub(crate) fn visit(&self, visit: &mut dyn FnMut(&Visited<'_, V>)) {
         self.for_each(|entry| {
             if entry.borrow() {
-                // SAFETY: the entry is borrowed under the guard under which it was found.
+                // SAFETY: the entry was found, and is borrowed, under the guard of `for_each`.
                 visit(&unsafe { entry.visited(self.entry_overhead) });
             }
         });
     }
 
-    /// Calls `look` with each living entry. Opens a new guard after [`BUCKETS_PER_GUARD`] buckets.
+    /// Calls `look` with each entry. Opens a new guard after [`BUCKETS_PER_GUARD`] buckets.
     fn for_each(&self, mut look: impl FnMut(&CacheEntry<V>)) {
         let mut next = 0;
         while next < self.table.length() {

@@ -1,40 +1,42 @@
-//! The vocabulary of a cache: its users' choices and answers, apart from the implementations.
+//! The options of a cache, and the results that hold no value.
 //!
-//! In: nothing. Out: options, priorities and outcomes without a value; those with one are in
-//! `outcome.rs`.
+//! Results that hold a value are in `outcome.rs`.
 
 use crate::key::CacheKey;
 use crate::role::Role;
 use esker_base::{Error, ErrorKind, Result, SubCode};
 
-/// The priority of a value. Values of low priority are evicted sooner.
+/// The priority of a value. The cache evicts values of low priority sooner.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum CachePriority {
     /// Evicted first.
     Bottom,
-    /// Usual.
+    /// The usual priority.
     #[default]
     Low,
     /// Kept longest: index and filter blocks.
     High,
 }
 
-/// Whether the cache's own memory counts as used.
+/// Whether a cache charges for its own memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MetadataChargePolicy {
     /// Charges the values only.
     DontChargeCacheMetadata,
-    /// The bytes of an entry beside its value count too.
+    /// Charges the bytes of each entry beside its value too.
     #[default]
     FullChargeCacheMetadata,
 }
 
-/// A cache's method to find its values and to choose those to evict. Names: RocksDB's `cache_type`.
+/// The kind of a cache: how it finds values and how it selects values to evict. Names: RocksDB's
+/// `cache_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CacheType {
-    /// `lru_cache`: sharded, least recently used first, three pools.
+    /// `lru_cache`: shards with three pools each. Evicts the least recently used value of the
+    /// lowest pool.
     Lru,
-    /// `fixed_hyper_clock_cache`: a clock whose table is made for entries of this charge, in bytes.
+    /// `fixed_hyper_clock_cache`: a clock. The table's size follows from the capacity and the
+    /// expected charge.
     FixedHyperClock {
         /// Expected charge of an entry, in bytes. Not 0.
         estimated_entry_charge: usize,
@@ -54,8 +56,8 @@ impl CacheType {
         }
     }
 
-    /// The type with this name. `hyper_clock_cache`, as in RocksDB, means the automatic one without
-    /// an estimated charge.
+    /// The type with this name. `hyper_clock_cache` means `AutoHyperClock` if
+    /// `estimated_entry_charge` is 0, otherwise `FixedHyperClock`, as in RocksDB.
     /// # Errors
     /// `InvalidArgument` for an unknown name.
     pub fn parse(name: &str, estimated_entry_charge: usize) -> Result<CacheType> {
@@ -80,24 +82,22 @@ pub struct CacheOptions {
     pub cache_type: CacheType,
     /// Capacity in bytes.
     pub capacity: usize,
-    /// LRU: 2 to the power of this many shards; negative: by capacity, at least 512 KiB for each,
-    /// at most 64 shards. The clocks have one table whatever this says.
+    /// LRU: the cache has 2 to the power of this number of shards. If negative, the capacity
+    /// decides: at most 64 shards of at least 512 KiB. The clocks ignore this option.
     pub num_shard_bits: i32,
-    /// Whether inserts beyond the capacity fail. Without this, values in use may exceed the
-    /// capacity.
+    /// Whether inserts beyond the capacity fail. Otherwise values in use may exceed the capacity.
     pub strict_capacity_limit: bool,
-    /// LRU: the part of the capacity kept for high-priority values and those that have been hit. 0:
-    /// no such part.
+    /// LRU: the share of the capacity for values of high priority and values that had a hit. 0:
+    /// there is no high pool.
     pub high_pri_pool_ratio: f64,
-    /// LRU: the part of the capacity kept for low-priority values. 0: no such part.
+    /// LRU: the share of the capacity for values of low priority. 0: there is no low pool.
     pub low_pri_pool_ratio: f64,
-    /// Clocks: an insert stops making room once it has met this many held values for each value
-    /// that it evicted.
+    /// Clocks: the limit on held values that an insert meets for each value it evicts. At the
+    /// limit, the insert stops to make room.
     pub eviction_effort_cap: usize,
-    /// Whether the cache's own memory counts.
+    /// Whether the cache charges for its own memory.
     pub metadata_charge_policy: MetadataChargePolicy,
-    /// Whether the cache estimates how often caches of other sizes would miss, from a sample of the
-    /// keys.
+    /// Whether the cache samples keys to estimate the misses of caches of other sizes.
     pub estimates_misses: bool,
 }
 
@@ -145,28 +145,28 @@ pub enum InsertOutcome {
     Added,
     /// The value replaced the key's former value (LRU).
     Replaced,
-    /// The key had a value, which stays (clocks). The handle holds that value.
+    /// The key had a value, which stays (clocks). The handle holds the old value.
     Found,
-    /// The value is not in the cache, but charged while the handle is held. It is larger than the
-    /// capacity allows, the table had no place for it, or too many bytes of evicted values wait for
-    /// readers under guards.
+    /// The value is not in the cache, but charged while the handle lives. Reasons: the value is
+    /// larger than the capacity, the table is full, or too many evicted values wait for readers
+    /// under guards.
     Detached,
 }
 
-/// An entry, for a visitor.
+/// A cached value, as [`Cache::apply_to_all`](crate::Cache::apply_to_all) shows it.
 #[derive(Debug)]
 pub struct Visited<'a, V> {
-    /// Its key.
+    /// The value's key.
     pub key: &'a CacheKey,
     /// The value.
     pub value: &'a V,
     /// The charge in bytes, without the bytes of the entry itself.
     pub charge: usize,
-    /// Its role.
+    /// The value's role.
     pub role: Role,
     /// The value's priority.
     pub priority: CachePriority,
-    /// Whether it has a handle now.
+    /// Whether somebody holds a handle of the value.
     pub is_pinned: bool,
 }
 

@@ -1,12 +1,12 @@
 //! Keys of cached values.
 //!
-//! In: the identity of a file (two words that no other file has, such as a table's unique id) and
-//! an offset in it.
-//! Out: 16 bytes.
+//! In: the identity of a file (two words that no other file has, such as a table's unique id), and
+//! an offset in the file. Out: 16 bytes.
 //!
 //! Invariants
-//!  1. Different offsets of one file never collide; neither do files that share their first word
-//!     (those of one session). Other files collide by chance only: about one pair in 2^64.
+//!  1. Different offsets of one file never have the same key. Files that share their first word
+//!     (the files of one session) never share a key. Other files share keys by chance only: about
+//!     one pair in 2^64.
 
 #[cfg(not(shuttle))]
 use esker_base::sync::OnceLock;
@@ -15,22 +15,22 @@ use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 #[cfg(not(shuttle))]
 use std::hash::{BuildHasher, RandomState};
 
-/// Name of a cached value.
+/// The key of a cached value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CacheKey([u64; 2]);
 
 impl CacheKey {
-    /// The key of the value at `offset` of the file with this identity.
+    /// The key of the value at `offset` in the file with this identity.
     #[inline]
     pub const fn new(file_identity: (u64, u64), offset: u64) -> CacheKey {
         let (session, file) = file_identity;
-        // An odd factor maps the files of a session to different words, also if their second words
+        // The odd factor maps the files of a session to different words, even if their second words
         // differ in few bits.
         let word = session.wrapping_add(file.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         CacheKey([word, offset.wrapping_add(session ^ file.rotate_left(32))])
     }
 
-    /// The key with these two words, as [`words`](Self::words) gave them.
+    /// The key with these two words: the inverse of [`words`](Self::words).
     pub const fn from_words(words: [u64; 2]) -> CacheKey {
         CacheKey(words)
     }
@@ -48,9 +48,9 @@ impl CacheKey {
     }
 }
 
-/// An identity for a file without one. No other call in this process returns the same; a call in
-/// another process does so by chance only. So a tier's blocks on disk are not taken for another
-/// file's.
+/// Makes an identity for a file that has none. No other call in this process returns the same
+/// identity. A call in another process returns it by chance only, so a tier on disk does not
+/// confuse the files of two processes.
 #[cfg(not(shuttle))]
 pub fn process_unique_identity() -> (u64, u64) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -64,8 +64,8 @@ pub fn process_unique_identity() -> (u64, u64) {
     (1, SIMULATED.replace(SIMULATED.get() + 1))
 }
 
-/// In a simulation: restarts identities on this thread of the system, so that a run does not depend
-/// on earlier ones.
+/// In a simulation: restarts the identities of this thread, so that a run does not depend on
+/// earlier runs.
 #[cfg(shuttle)]
 pub fn begin_identities_anew() {
     SIMULATED.set(1);

@@ -1,13 +1,13 @@
-//! Caches: bounded memory.
+//! Caches: values in bounded memory.
 //!
-//! A key is 16 bytes without a meaning here, and a value has a charge. Public items are for Esker's
-//! own crates and may change at any time.
+//! A cache knows a key as 16 bytes, and a value by its charge in bytes. Public items are for
+//! Esker's crates and may change without notice.
 //!
-//! Reading order: `contract` has the vocabulary, [`Cache`] is the interface (its `reservation`
-//! charges for memory elsewhere); `entry` is one value with its counts, `slab` the memory of
-//! entries, `ledger` the charges, `outcome` the answers with a value; `clock` and `lru` are the
-//! tables; `tier` is the layer below, `sampler` estimates other sizes; `flight` makes concurrent
-//! misses one load.
+//! Reading order: `contract` (options and priorities), [`Cache`] (the interface), `entry` (one
+//! value with its counts), `slab` (the memory of entries), `ledger` (charges), `outcome` (results
+//! that hold a value), `clock` and `lru` (the two tables), `tier` (the contract of a tier below a
+//! cache), `sampler` (estimates the misses of caches of other sizes), `flight` (joins concurrent
+//! misses of a key into one load).
 #![warn(missing_docs)]
 
 mod cache;

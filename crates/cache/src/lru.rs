@@ -1,22 +1,23 @@
 //! A sharded LRU cache with three pools.
 //!
-//! The interface is [`Cache`](crate::Cache)'s. Source of the rules: RocksDB `cache/lru_cache.cc`.
+//! [`Cache`](crate::Cache) documents the operations. Source of the rules: RocksDB
+//! `cache/lru_cache.cc`.
 //!
-//! A key's hash picks the shard; a shard is a mutex over a table, a slab of entries and three lists
-//! of slab indices:
+//! The hash of a key selects the shard. A shard is a mutex over a hash table, a slab of entries,
+//! and three lists of entries, the pools:
 //!
 //! ```text
 //! evicted first                                                   used last
 //!   [bottom: oldest … newest] [low: oldest … newest] [high: oldest … newest]
 //! ```
 //!
-//! The high and the low pool may have no share of the capacity; then no entry goes there. The high
-//! pool takes entries of high priority and entries that have been hit. The low pool takes those of
-//! low priority, and those for which there is no high pool. The bottom pool takes the rest. A pool
-//! that outgrows its share hands its oldest entry down to the next.
+//! The high pool takes entries of high priority, and entries that had a hit. The low pool takes
+//! entries of low priority. A pool without a share of the capacity takes no entries: they go to the
+//! next lower pool. The bottom pool takes the rest. A pool that outgrows its share gives its oldest
+//! entry to the next lower pool.
 //!
-//! A hit costs one short lock, one probe of the table and the relinking of one entry; it allocates
-//! nothing.
+//! A hit costs one short lock, one probe of the table and a move of the entry within the lists. It
+//! allocates nothing.
 
 mod shard;
 
@@ -35,8 +36,8 @@ const MAX_SHARD_BITS: u32 = 19;
 const DEFAULT_MAX_SHARD_BITS: u32 = 6;
 const MIN_SHARD_BYTES: usize = 512 << 10;
 const ENTRIES_PER_LOCK: usize = 256;
-/// Largest number of evictions that one insert tries under a strict limit, while other threads take
-/// the freed bytes.
+/// Under a strict limit, other threads may take the bytes that an insert has freed. The insert then
+/// evicts again, at most this number of times.
 const STRICT_ATTEMPTS: usize = 8;
 
 /// The cache. Use it through [`Cache`](crate::Cache).
@@ -46,8 +47,8 @@ pub(crate) struct LruCache<V> {
     /// Bytes of an entry beside its value, or 0.
     entry_overhead: usize,
     home: Arc<Home<V>>,
-    /// Bytes of reservations, which the shards' capacity lacks. Locked while limits change, so that
-    /// all shards get the same limits.
+    /// Bytes of reservations. They reduce the capacity of the shards. The lock is held while limits
+    /// change, so that all shards get the same limits.
     reserved: Mutex<usize>,
     on_evict: Option<EvictionCallback<V>>,
 }
@@ -77,8 +78,8 @@ impl<V> LruCache<V> {
             high_ratio: high,
             low_ratio: low,
         };
-        // Caches of different sizes hash keys differently, so they do not share unlucky keys. Tests
-        // can still repeat a run.
+        // The seed depends on the capacity only, so tests can repeat a run. Keys that collide in
+        // one cache do not collide in a cache of another size.
         let seed = split_mix(options.capacity as u64);
         Ok(LruCache {
             shards: (0..shard_count)
@@ -103,7 +104,7 @@ impl<V> LruCache<V> {
 
     #[inline]
     fn shard(&self, hash: u64) -> &Mutex<LruShard<V>> {
-        // The table of a shard uses the lowest and the highest bits.
+        // The table of a shard uses the lowest and the highest bits of the hash.
         &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)]
     }
 
@@ -120,7 +121,8 @@ impl<V> LruCache<V> {
             if is_strict && !is_room {
                 break;
             }
-            // Bytes beyond the capacity of a shard are charged like values held outside.
+            // The ledger counts values in shards and outside. Under a strict limit, `excess` is the
+            // number of bytes for which the cache as a whole has no room.
             let excess = match is_strict {
                 true => self.home.ledger.charge_within_capacity(about.charge).err(),
                 false => {
@@ -129,8 +131,8 @@ impl<V> LruCache<V> {
                 }
             };
             if let Some(excess) = excess {
-                // The shard has room, but values held outside of all shards take it. Other shards
-                // may have entries to evict.
+                // The shard has room, but the cache as a whole has none: values in no shard take
+                // it. Other shards may have entries to evict.
                 drop(shard);
                 self.tell(std::mem::take(&mut garbage));
                 if self.evict(excess) == 0 {
@@ -163,7 +165,7 @@ impl<V> LruCache<V> {
         }
     }
 
-    /// Charges bytes that are in no shard, making room in the shards.
+    /// Charges for bytes that are in no shard. Evicts entries of the shards to make room.
     fn charge_outside(&self, charge: usize) -> Result<()> {
         if !self.home.ledger.is_strict() {
             let excess = self.home.ledger.charge(charge);
@@ -177,7 +179,8 @@ impl<V> LruCache<V> {
         Ok(())
     }
 
-    /// Evicts up to this many bytes of values without handles. Returns the bytes freed.
+    /// Evicts values without handles until `wanted` bytes are free, or no such value is left.
+    /// Returns the bytes freed.
     fn evict(&self, wanted: usize) -> usize {
         let mut freed = 0;
         for shard in &self.shards {
@@ -191,7 +194,7 @@ impl<V> LruCache<V> {
         freed
     }
 
-    /// Charges for a reservation: reduces the capacity of the shards.
+    /// Charges for a reservation, and reduces the capacity of the shards.
     pub(crate) fn charge(&self, bytes: usize) -> Result<()> {
         self.charge_outside(bytes)?;
         let mut reserved = self.reserved.lock();
@@ -200,14 +203,15 @@ impl<V> LruCache<V> {
         Ok(())
     }
 
-    /// Ends a reservation: gives the shards their capacity back.
+    /// Ends a reservation, and gives its bytes back to the shards' capacity.
     pub(crate) fn give_reserved_back(&self, bytes: usize) {
         let mut reserved = self.reserved.lock();
         *reserved -= bytes;
         self.share_out(*reserved);
     }
 
-    /// Divides the rest of the capacity among the shards. REQUIRES: `reserved` is locked.
+    /// Divides the capacity, without `reserved` bytes, among the shards. REQUIRES: `self.reserved`
+    /// is locked.
     fn share_out(&self, reserved: usize) {
         let for_all = self.home.ledger.capacity().saturating_sub(reserved);
         for shard in &self.shards {
@@ -270,13 +274,13 @@ impl<V> LruCache<V> {
         self.shards.iter().map(|shard| shard.lock().table_size()).sum()
     }
 
-    /// Locks a shard for a few entries at a time.
+    /// Visits all entries. Locks a shard for [`ENTRIES_PER_LOCK`] entries at a time.
     pub(crate) fn visit(&self, visit: &mut dyn FnMut(&Visited<'_, V>)) {
         for shard in &self.shards {
             let mut next = 0;
             while next != shard::END {
                 next = shard.lock().visit(next, ENTRIES_PER_LOCK, &mut |entry| {
-                    // SAFETY: it is in the table, whose lock is held.
+                    // SAFETY: the entry is in the table, and the shard's lock is held.
                     visit(&unsafe { entry.visited(self.entry_overhead) });
                 });
             }

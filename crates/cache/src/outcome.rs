@@ -1,20 +1,20 @@
-//! Answers of a cache with a value in them: failed inserts, and evictions.
+//! Results of a cache that hold a value: inserts, failed inserts and evictions.
 
 use crate::contract::InsertOutcome;
 use crate::entry::Handle;
 use esker_base::Error;
 use smallvec::SmallVec;
 
-/// A value that was inserted.
+/// The result of an insert that succeeded.
 #[derive(Debug)]
 pub struct CacheInserted<V> {
-    /// The inserted value, or the value that was there before.
+    /// Holds the inserted value, or the value that the key had before ([`InsertOutcome::Found`]).
     pub handle: Handle<V>,
     /// The outcome of the insert.
     pub outcome: InsertOutcome,
 }
 
-/// A value that was refused. The caller owns it again.
+/// The result of a failed insert. The caller owns the value again.
 #[derive(Debug)]
 pub struct Rejected<V> {
     /// The value of the failed insert.
@@ -26,14 +26,14 @@ pub struct Rejected<V> {
 /// An entry that the clock evicted.
 #[derive(Debug)]
 pub struct Evicted<V> {
-    /// The last handle: keeping it keeps the value and its charge.
+    /// The last handle. The value and its charge live as long as this handle.
     pub value: Handle<V>,
-    /// Whether it was ever looked up.
+    /// Whether a lookup ever found the entry.
     pub was_hit: bool,
 }
 
-/// A callback for each evicted entry. The evicting thread calls it, under no lock.
+/// A callback for each evicted entry. The evicting thread calls it without a lock.
 pub type EvictionCallback<V> = Box<dyn Fn(Evicted<V>) + Send + Sync>;
 
-/// Evicted entries to report once no guard is open any more.
+/// Evicted entries. The cache reports them once this thread has closed its guard.
 pub(crate) type EvictedList<V> = SmallVec<[Evicted<V>; 2]>;

@@ -1,11 +1,12 @@
-//! Roles of cache entries. Source of names and order: RocksDB `include/rocksdb/cache.h`,
-//! `cache/cache_entry_roles.cc`.
+//! Roles of cache entries.
+//!
+//! Source of names and order: RocksDB `include/rocksdb/cache.h`, `cache/cache_entry_roles.cc`.
 
-/// RocksDB's `CacheEntryRole`.
+/// The use of a cached value or of reserved memory. RocksDB's `CacheEntryRole`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Role {
-    /// Keys and values.
+    /// A block of keys and values.
     DataBlock,
     /// A filter, or a partition of one.
     FilterBlock,
@@ -17,19 +18,19 @@ pub enum Role {
     IndexBlock,
     /// Another kind of block.
     OtherBlock,
-    /// A memtable's reservation.
+    /// A reservation for the memory of memtables.
     WriteBuffer,
-    /// Blocks kept to make a dictionary from.
+    /// Memory of blocks that wait until a compression dictionary is made from them.
     CompressionDictionaryBuildingBuffer,
-    /// Memory to build a filter in.
+    /// Memory for the construction of a filter.
     FilterConstruction,
-    /// The memory of an open table beside its blocks.
+    /// The memory of an open table, without its blocks.
     BlockBasedTableReader,
     /// Metadata of files.
     FileMetadata,
     /// A value from a blob file.
     BlobValue,
-    /// A blob cache's reservation.
+    /// A reservation for the values of a blob cache.
     BlobCache,
     /// Anything else.
     #[default]
@@ -40,7 +41,7 @@ impl Role {
     /// Number of roles.
     pub const COUNT: usize = 14;
 
-    /// All, in RocksDB's order.
+    /// All roles, in RocksDB's order.
     pub const ALL: [Role; Role::COUNT] = [
         Role::DataBlock,
         Role::FilterBlock,

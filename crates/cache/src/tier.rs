@@ -1,8 +1,8 @@
-//! The tier below a cache: evicted values go there as bytes, and come back from there.
+//! The contract of a tier below a cache, which stores evicted values as bytes.
 //!
-//! In: bytes of evicted values. Out: the same bytes, later, unless the tier dropped them. Source of
-//! the semantics: RocksDB `include/rocksdb/secondary_cache.h`, `cache/secondary_cache_adapter.cc`.
-//! Implementations: `esker_table::tier`.
+//! In: the bytes of evicted values. Out: the same bytes, unless the tier has dropped them. Source
+//! of the semantics: RocksDB `include/rocksdb/secondary_cache.h`,
+//! `cache/secondary_cache_adapter.cc`. Implementations: `esker_table::tier`.
 //!
 //! | step | thread | event |
 //! |---|---|---|
@@ -13,11 +13,11 @@
 //! Invariants
 //!  1. A lookup reaches a tier only after a miss in the cache above, so a hit costs the same
 //!     without a tier.
-//!  2. A tier never fails a read. A value that it cannot return is a miss.
-//!  3. The tier returns the inserted bytes. It checks bytes that came from a medium that can damage
-//!     them.
-//!  4. Cache and tier each charge their own copy. A copy that stays in the tier after a promotion
-//!     is not stored again.
+//!  2. A tier never fails a read. A value that the tier cannot return is a miss.
+//!  3. A tier returns the inserted bytes. If its medium can damage them, the tier checks them
+//!     first.
+//!  4. Cache and tier each charge for their own copy. A value whose copy stayed in the tier is not
+//!     stored again at the next eviction.
 
 mod budget;
 mod recent;
@@ -33,11 +33,11 @@ use std::fmt;
 /// A value as bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Saved<'a> {
-    /// Its role.
+    /// The value's role.
     pub role: Role,
-    /// Compression of `bytes`: a code that the tier chose; 0: none.
+    /// A code that the tier chose for the compression of `bytes`; 0: not compressed.
     pub codec: u8,
-    /// Bytes from which the value can be made again.
+    /// Bytes from which the cache's user can make the value again.
     pub bytes: &'a [u8],
 }
 
@@ -48,14 +48,13 @@ pub enum Admission {
     Stored,
     /// The tier had the value before.
     Present,
-    /// The value was offered for the first time recently. The tier will store it at the second
-    /// time.
+    /// The tier remembers the key and stores the value if it is offered again soon.
     Remembered,
-    /// There is no room, or the tier is off.
+    /// The tier has no room, or is off.
     Refused,
 }
 
-/// Where a value was found.
+/// The place where a tier found a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FoundIn {
     /// Compressed in memory.
@@ -67,9 +66,9 @@ pub enum FoundIn {
 /// A value that a lookup in the tier found, uncompressed.
 #[derive(Debug)]
 pub struct TierHit {
-    /// Its role.
+    /// The value's role.
     pub role: Role,
-    /// The inserted bytes.
+    /// The bytes as they were inserted.
     pub bytes: Vec<u8>,
     /// Whether the tier keeps its copy.
     pub is_kept: bool,
@@ -77,11 +76,11 @@ pub struct TierHit {
     pub found_in: FoundIn,
 }
 
-/// A lookup in progress. A drop cancels it.
+/// A lookup in progress. A drop cancels the lookup.
 pub trait Pending: Send + fmt::Debug {
     /// Whether `wait` would return at once.
     fn is_ready(&self) -> bool;
-    /// The value; `None` if the tier does not have it after all.
+    /// Waits for the value. `None` if the tier turns out not to have it.
     fn wait(self: Box<Self>) -> Option<TierHit>;
 }
 
@@ -90,7 +89,7 @@ pub trait Pending: Send + fmt::Debug {
 pub enum Lookup {
     /// The tier does not have the value.
     Missing {
-        /// Whether the value was offered recently.
+        /// Whether the tier remembers the key: the value was offered recently.
         was_seen: bool,
     },
     /// The value.
@@ -118,25 +117,26 @@ impl Lookup {
     }
 }
 
-/// The results of lookups that were started before, in their order. Their reads overlap.
+/// Waits for lookups that the caller has started, so that their reads overlap. Returns the results
+/// in the same order.
 pub fn wait_all(lookups: impl IntoIterator<Item = Lookup>) -> Vec<Option<TierHit>> {
     lookups.into_iter().map(Lookup::wait).collect()
 }
 
-/// A store below one cache or several. All methods may be called from any thread.
+/// A tier below one or several caches. All methods may be called from any thread.
 pub trait SecondaryCache: Send + Sync + fmt::Debug {
-    /// The tier's name: RocksDB's, or a name of its own.
+    /// The tier's name: RocksDB's if RocksDB has such a tier.
     fn name(&self) -> &'static str;
 
-    /// Offers a value. The tier stores it if it was offered recently, or if `is_forced`. It copies
-    /// the needed bytes of `saved` before it returns.
+    /// Offers a value. The tier stores the value if it was offered before, not long ago, or if
+    /// `is_forced`. Copies the bytes of `saved` before the return.
     fn insert(&self, key: &CacheKey, saved: Saved<'_>, is_forced: bool) -> Admission;
 
     /// Starts a lookup of a value. `advise_erase`: the caller will keep the value, so the tier may
-    /// drop it.
+    /// drop its copy.
     fn lookup(&self, key: &CacheKey, advise_erase: bool) -> Lookup;
 
-    /// Whether the tier has the value. Starts no read, and does not count as a use.
+    /// Whether the tier has the value. Reads nothing, and does not count as a use.
     fn contains(&self, key: &CacheKey) -> bool;
 
     /// Removes a value.
@@ -145,12 +145,13 @@ pub trait SecondaryCache: Send + Sync + fmt::Debug {
     /// The capacity in bytes.
     fn capacity(&self) -> usize;
 
-    /// Changes the capacity. 0 turns the tier off; another number turns it on again.
+    /// Changes the capacity. 0 turns the tier off, any other number on.
     fn set_capacity(&self, bytes: usize);
 
     /// Bytes in use.
     fn usage(&self) -> usize;
 
-    /// Waits until all values inserted before are stored. For tests, and before a process ends.
+    /// Waits until the tier has stored all values inserted so far. For tests, and for the end of a
+    /// process.
     fn settle(&self) {}
 }

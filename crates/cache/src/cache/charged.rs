@@ -1,16 +1,18 @@
-//! A cache whose usage is charged to a second cache: a blob cache under the block cache's capacity.
+//! Charges the usage of a cache to a second cache. One capacity then limits both: the block cache's
+//! also limits the blob cache.
 //!
 //! In: the cache's usage, and the bytes of the next insert. Out: whether the second cache has room.
-//! Source of the rule: RocksDB `cache/charged_cache.cc`, which charges after each insert and so may
-//! exceed a strict limit.
+//! Source of the rule: RocksDB `cache/charged_cache.cc`. (RocksDB charges after each insert, and so
+//! may exceed a strict limit.)
 //!
 //! Invariants
-//!  1. At the end of each insert the charge is at least the cache's usage: an insert makes room
-//!     before its value is inserted, also beside other inserts. Only growth of the cache's own
-//!     table may be uncharged, while the second cache's strict limit has no room for it.
-//!  2. The charge moves in steps. It shrinks when less than three quarters of it are used, at the
-//!     next insert, change of the capacity or erasure of all.
-//!  3. Under the lock the second cache evicts. That may drop any value, but inserts none here.
+//!  1. At the end of each insert the charge is at least the cache's usage: an insert charges the
+//!     second cache before its value is in the first. Only growth of the cache's own table may stay
+//!     uncharged, if the second cache's strict limit leaves no room.
+//!  2. The charge changes in steps. Once less than three quarters of the charge are used, it
+//!     shrinks: at the next insert, change of the capacity, or call of `erase_unreferenced`.
+//!  3. The second cache evicts values under the lock of `charge`. The drop of such a value must not
+//!     insert into this cache.
 
 use super::{Cache, Reservation};
 use crate::ledger::Ledger;
@@ -19,23 +21,23 @@ use esker_base::Result;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use esker_base::sync::{Arc, Mutex};
 
-/// A step of the charge is the second cache's capacity divided by this.
+/// A step of the charge is the second cache's capacity divided by this, at most [`MAX_STEP`] bytes.
 const STEPS: usize = 256;
 const MAX_STEP: usize = 256 << 10;
-/// Most bytes of an entry beside its charge.
+/// Upper bound for the bytes of an entry beside its charge.
 const OVERHEAD: usize = 256;
 
-/// See the head of the file.
+/// The charge of one cache to a second one.
 pub(super) struct ChargedCache<V: Send + Sync + 'static> {
     charge: Mutex<Reservation<V>>,
-    /// A copy of the reservation's bytes, read without the lock.
+    /// A copy of the reservation's size in bytes, for reads without the lock.
     charged: AtomicUsize,
     /// Bytes of inserts in progress.
     coming: AtomicUsize,
     step: usize,
 }
 
-/// The bytes of an insert in progress; they are counted until this is dropped.
+/// The bytes of an insert in progress. They count for `coming` until this value is dropped.
 pub(super) struct Coming<'a> {
     coming: &'a AtomicUsize,
     bytes: usize,
@@ -57,7 +59,7 @@ impl<V: Send + Sync + 'static> ChargedCache<V> {
         }
     }
 
-    /// Charges the cache's usage and `bytes` more.
+    /// Charges for the cache's usage and `bytes` more.
     /// # Errors
     /// `MemoryLimit` if the second cache has a strict limit and no room.
     pub(super) fn make_room(&self, ledger: &Ledger, bytes: usize) -> Result<Coming<'_>> {
@@ -68,9 +70,11 @@ impl<V: Send + Sync + 'static> ChargedCache<V> {
         Ok(coming)
     }
 
-    /// Charges the cache's usage. Ignores a strict limit's refusal: those bytes were in use before.
+    /// Charges for the cache's usage. Ignores an error of a strict limit: the bytes are in use
+    /// already.
     pub(super) fn fit(&self, ledger: &Ledger) {
-        // The second cache never refuses to shrink; the next insert tries again to grow.
+        // The second cache never refuses a smaller charge. After a refused larger one, the next
+        // insert tries again.
         self.change(ledger).ok();
     }
 
@@ -88,7 +92,7 @@ impl<V: Send + Sync + 'static> ChargedCache<V> {
         changed
     }
 
-    /// The bytes to charge. Inserts in progress count up to the capacity only: beyond it they
+    /// The bytes to charge. Inserts in progress count only up to the capacity: beyond it they
     /// replace other values.
     fn wanted(&self, ledger: &Ledger) -> usize {
         let coming = self.coming.load(Ordering::SeqCst);
