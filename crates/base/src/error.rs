@@ -125,7 +125,7 @@ impl SubCode {
     }
 }
 
-/// How much a background error stops, and the way out.
+/// The effect of a background error on writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum Severity {
     /// Not a background error.

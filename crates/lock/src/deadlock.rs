@@ -1,24 +1,24 @@
 //! Finds deadlocks: cycles of lockers that wait for each other.
 //!
-//! In: a request that has just been queued. Out: nothing, or the cycle that the request closed; the
+//! In: a request that was just queued. Out: nothing, or the cycle that the request closed. The
 //! request is then withdrawn.
 //!
-//! A locker enters the queues before it searches, and one search runs at a time. The last searcher
-//! of a cycle therefore sees all of it. The first searcher that finds a cycle withdraws its own
-//! request, so each cycle costs one victim: the locker that closed it. The search reads the current
-//! edges from the leaves of all families.
+//! A locker enters the queues first and searches then. One search runs at a time, so the last
+//! locker of a cycle that searches sees the whole cycle. The first searcher that finds the cycle
+//! withdraws its own request. So each cycle costs one victim: the locker that closed it. The search
+//! reads the edges (which locker waits for which) from the leaves of all families.
 //!
-//! Edges can change between two reads: a blocker may have released its lock and may wait again for
-//! something else. The search therefore believes a cycle only if it finds each edge a second time
-//! and each request still waits after that. A waiting locker releases nothing, so all edges existed
-//! at once. A queued request may represent earlier requests
-//! ([`LatchedLeaf::blockers`](crate::leaf::LatchedLeaf::blockers)). If it is withdrawn during the
-//! search, the search starts again.
+//! Edges can change between two reads: a blocker may release its lock and wait again for another
+//! one. So the search reads each edge of a cycle a second time, and then checks that each request
+//! still waits. A waiting locker releases nothing, so all edges existed at one time. A queued
+//! request may represent earlier requests
+//! ([`LatchedLeaf::blockers`](crate::leaf::LatchedLeaf::blockers)). If such a request is withdrawn
+//! during the search, the search starts again.
 //!
-//! Source of the contract (victim, depth, report): RocksDB `utilities/transactions/lock/point`.
-//! RocksDB's depth counts the transactions that its search visits. Here the depth is the length of
-//! a chain of locks. A request that waits for an earlier request adds nothing, so a thousand
-//! lockers that wait for one key are no deadlock.
+//! Source of the contract (victim, depth, report): RocksDB `utilities/transactions/lock/point`. In
+//! RocksDB, the depth limits the number of transactions that a search visits. Here it limits the
+//! length of a chain of locks. A request that waits for an earlier request adds nothing to the
+//! length: a thousand lockers that wait for one key are no deadlock.
 
 use crate::LockMode;
 use crate::cut::EndpointBuf;
@@ -35,13 +35,13 @@ use std::fmt;
 pub struct DeadlockInfo {
     /// The waiting locker.
     pub id: u64,
-    /// The family of the keys it waits for.
+    /// The family of the requested keys.
     pub family: ColumnFamilyId,
     /// Shared or exclusive.
     pub mode: LockMode,
-    /// Left end of the range it waits for.
+    /// Left end of the requested range.
     pub start: EndpointBuf,
-    /// Right end of the range it waits for.
+    /// Right end of the requested range.
     pub end: EndpointBuf,
 }
 
@@ -53,18 +53,19 @@ impl fmt::Display for DeadlockInfo {
     }
 }
 
-/// A deadlock: each locker waits for the next, and the last, which was refused, for the first.
+/// A deadlock: each locker waits for the next one, and the last one for the first. The request of
+/// the last one failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeadlockPath {
     /// The cycle; empty if the search stopped at its depth limit.
     pub path: Vec<DeadlockInfo>,
-    /// The search went deeper than allowed and assumed a deadlock.
+    /// Whether the search reached its depth limit, and so assumed a deadlock.
     pub limit_exceeded: bool,
-    /// Seconds since the Unix epoch.
+    /// The time of the deadlock, in seconds since the Unix epoch.
     pub deadlock_time: u64,
 }
 
-/// Recent deadlocks. The lock around them also serializes searches.
+/// Recent deadlocks. The lock around this value also lets one search run at a time.
 #[derive(Debug)]
 pub(crate) struct Deadlocks {
     recent: VecDeque<DeadlockPath>,
@@ -97,8 +98,8 @@ struct Node {
     waiter: Arc<Waiter>,
     from: usize,
     depth: usize,
-    /// The search reached it as an earlier request in the queue of `from`. Such a request may
-    /// represent others.
+    /// Whether the search reached this request as an earlier request in the queue of `from`. Such a
+    /// request may represent others.
     in_queue: bool,
 }
 
@@ -108,7 +109,8 @@ enum Found {
     TooDeep,
 }
 
-/// Withdraws `waiter` if it closed a cycle, or if the search reached the depth limit. True if so.
+/// Withdraws `waiter` and returns true if it closed a cycle, or if the search reached the depth
+/// limit.
 pub(crate) fn withdraw_if_deadlocked(shared: &LockShared, waiter: &Arc<Waiter>, max_depth: usize) -> bool {
     let mut deadlocks = shared.deadlocks.lock();
     let (cycle, limit_exceeded) = match search(waiter, max_depth) {
@@ -135,8 +137,8 @@ fn search(start: &Arc<Waiter>, max_depth: usize) -> Found {
     }
 }
 
-/// Searches breadth first, so that it finds a shortest cycle. `None`: an edge changed meanwhile,
-/// and the search must run again.
+/// Searches breadth first, and so finds a shortest cycle. `None`: an edge has changed, and the
+/// search must run again.
 fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<Found> {
     let mut nodes = vec![Node { waiter: start.clone(), from: 0, depth: 0, in_queue: false }];
     let mut seen = HashSet::new();
@@ -146,7 +148,8 @@ fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<Found> {
         let blockers = match waiter.family.blockers(&waiter) {
             Some(blockers) => blockers,
             None if in_queue => return None,
-            // Its owner runs. If it waits again, it searches by itself.
+            // The request's owner does not wait any more. If it waits again, it searches for
+            // itself.
             None => Vec::new(),
         };
         for blocker in blockers {
@@ -182,7 +185,7 @@ fn cycle_to(nodes: &[Node], last: usize) -> Vec<Arc<Waiter>> {
     cycle
 }
 
-/// True if each locker waits for the next, and the last for the first.
+/// Whether each locker waits for the next one, and the last one for the first.
 fn is_cycle(waiters: &[Arc<Waiter>]) -> bool {
     let nexts = waiters.iter().skip(1).chain(waiters.first());
     let is_in_the_way = |(waiter, next): (&Arc<Waiter>, &Arc<Waiter>)| {

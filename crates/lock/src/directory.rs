@@ -1,13 +1,13 @@
 //! The directory of leaves: a sorted array that lookups read without a lock.
 //!
-//! In: a span. Out: the leaves it touches. A change replaces the whole array. A reader of a
-//! replaced array is safe: under its latch, each leaf states whether it was removed.
+//! In: a span of keys. Out: the leaves that the span touches. A change replaces the whole array. A
+//! reader may still use a replaced array: each leaf tells, under its latch, whether it was removed.
 //!
 //! Invariants
 //!  1. Leaves lie side by side from Min to Max: `leaves[i]` ends where `leaves[i + 1]` starts, at
 //!     `bounds[i]`.
-//!  2. A directory never changes. A new one is published under `Stripe::structure` and under the
-//!     latches of the leaves it removes.
+//!  2. A directory never changes. A thread publishes a new one under `Stripe::structure`, and under
+//!     the latches of the leaves that the new one lacks.
 
 use crate::cut::{CutBuf, CutOrder, KeySpan};
 use crate::leaf::{Leaf, LeafState};
@@ -18,7 +18,7 @@ use esker_base::sync::epoch::{Swap, pin};
 use esker_base::sync::{Arc, Mutex};
 use std::ops::Range;
 
-/// Leaves and the bounds between them.
+/// The leaves of a stripe, and the bounds between them.
 #[derive(Debug)]
 pub(crate) struct LeafDirectory {
     heads: Heads,
@@ -27,7 +27,7 @@ pub(crate) struct LeafDirectory {
 }
 
 impl LeafDirectory {
-    /// A directory of empty leaves. `bounds` are sorted and distinct.
+    /// Makes a directory of empty leaves. `bounds` must be sorted and distinct.
     pub(crate) fn new(order: &CutOrder, bounds: Vec<CutBuf>) -> LeafDirectory {
         let los = std::iter::once(CutBuf::MIN).chain(bounds.iter().cloned());
         let his = bounds.iter().cloned().chain([CutBuf::MAX]);
@@ -40,18 +40,18 @@ impl LeafDirectory {
         LeafDirectory { heads, bounds, leaves }
     }
 
-    /// Indexes of the leaves that `span` touches. `span` is not empty.
+    /// Finds the indexes of the leaves that `span` touches. `span` must not be empty.
     #[inline]
     pub(crate) fn touched(&self, order: &CutOrder, span: KeySpan<'_>) -> Range<usize> {
         let head = order.head(span.lo);
         let less = self.heads.count_below(head);
         let heads = &self.heads.sorted;
-        // The next bound lies behind the span; most often the heads decide.
+        // The next bound lies behind the span. The heads alone show this in most cases.
         if heads.get(less).is_none_or(|next| *next > order.head(span.hi)) {
             return less..less + 1;
         }
-        // Bounds at or before `lo` lie to the left of the first leaf. Mostly there are none; with a
-        // custom order all bounds have equal heads.
+        // Among bounds with an equal head, skip those at or before `lo`. Mostly there are none. In
+        // a custom order all heads are equal.
         let equal = match heads.get(less) {
             Some(h) if *h == head => heads[less..].partition_point(|h| *h == head),
             _ => 0,
@@ -65,7 +65,7 @@ impl LeafDirectory {
         first..last + 1
     }
 
-    /// A copy of this directory with the leaf at `index` cut in two.
+    /// Makes a copy of this directory with the leaf at `index` cut in two.
     pub(crate) fn with_split(
         &self,
         order: &CutOrder,
@@ -82,20 +82,19 @@ impl LeafDirectory {
     }
 }
 
-/// `CutOrder::head` of each bound, which decides most comparisons without a pointer dereference. A
-/// table over the heads' highest distinguishing bits gives the start of the search. A binary search
-/// would mispredict every other step.
+/// The heads (`CutOrder::head`) of all bounds. A head decides most comparisons without a read of
+/// the bound. The table `starts` gives the place where a search begins: a binary search would
+/// mispredict every other branch.
 #[derive(Debug)]
 struct Heads {
     sorted: Vec<u64>,
-    /// For each slot, the number of heads in the slots before it; one more entry closes the last
-    /// slot.
+    /// For each slot, the number of heads in all slots before. One more entry closes the last slot.
     starts: Vec<u32>,
     shift: u32,
 }
 
 impl Heads {
-    /// Slots for each bound. With evenly spaced bounds three of four slots are empty.
+    /// Slots of the table for each bound.
     const SLOTS_PER_HEAD: usize = 4;
 
     fn new(sorted: Vec<u64>) -> Heads {
@@ -113,7 +112,8 @@ impl Heads {
         heads
     }
 
-    /// The slot of a head; grows with `head`. Heads beyond the last bound are in the last slot.
+    /// The slot of a head. A greater head has the same slot or a later one. Heads beyond the last
+    /// bound are in the last slot.
     #[inline]
     fn slot(&self, head: u64, slots: usize) -> usize {
         let distance = head.saturating_sub(self.sorted.first().copied().unwrap_or(0));
@@ -129,18 +129,18 @@ impl Heads {
     }
 }
 
-/// A directory and the lock to change it. A family for ranges has one stripe. A family for points
-/// has `POINT_STRIPES`; the hash of the key chooses one.
+/// A directory, and the lock under which it changes. A family for ranges has one stripe. A family
+/// for points has `POINT_STRIPES` of them; the hash of a key selects one.
 #[derive(Debug)]
 pub(crate) struct Stripe {
     published: Published,
-    /// Held while leaves are split; taken before any latch.
+    /// Held while a leaf is split. Taken before any latch.
     pub(crate) structure: Mutex<()>,
 }
 
 #[cfg(not(any(loom, shuttle)))]
 type Published = Swap<LeafDirectory>;
-/// In models a lock replaces the epoch, which has models of its own.
+/// In models a lock takes the place of the epoch guard, which has models of its own.
 #[cfg(any(loom, shuttle))]
 type Published = RwLock<Arc<LeafDirectory>>;
 

@@ -1,15 +1,16 @@
-//! Escalation: joins locks of the lockers that hold the most bytes, to free lock memory.
+//! Escalation frees lock memory: it joins locks of the lockers that hold the most bytes.
 //!
-//! In: locks whose memory exceeds the limit. Out: less memory, or the answer that no more can be
-//! freed.
+//! In: locks whose memory exceeds the limit. Out: fewer locks, or the answer that nothing more can
+//! be joined.
 //!
-//! Escalation coarsens the locks of the locker that holds the most, not those of the requesting
-//! one. Its neighbouring exclusive locks become one, leaf by leaf, if no other locker holds or
-//! requests a lock between them, and the barrier agrees. Other lockers keep running meanwhile.
+//! Escalation begins with the locker that holds the most, not with the locker that made the
+//! request. It goes from leaf to leaf, and joins neighbouring exclusive locks of that locker to one
+//! lock. It joins two locks only if no other locker holds or requests a lock between them, and the
+//! barrier allows it. Other lockers run on meanwhile.
 //!
-//! Invariant: `LockOwner::escalated` is set under the latch under which locks are joined. A locker
-//! that releases its logged locks takes that latch, and then reads whether it must also sweep for
-//! locks that its log does not name.
+//! Invariant: the thread that joins locks sets `LockOwner::escalated` under the latch of their
+//! leaf. A locker that releases locks takes that latch too, and reads `escalated` afterwards. If
+//! the flag is set, the locker sweeps all leaves for locks that its log does not name.
 
 use crate::cut::{Cut, CutOrder, KeySpan};
 use crate::family::LockFamily;
@@ -20,17 +21,18 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use std::collections::HashMap;
 
-/// After an escalation that freed little, none starts for this many times its duration. Each reads
-/// all locks. Meanwhile requests over the limit are refused, unless released locks free room.
+/// After an escalation that freed little, none starts for this number of times its duration: an
+/// escalation reads all locks. Meanwhile requests over the limit fail, unless released locks make
+/// room.
 const REST: u64 = 8;
 
-/// An escalation tries to free the limit divided by this. With a smaller gain the next escalation,
-/// which reads all locks, would follow soon.
+/// An escalation goes on until the limit divided by this is free. Otherwise the next escalation
+/// would follow soon.
 const GAIN: i64 = 16;
 
 impl Inner {
-    /// True if there is room for more locks, escalating if necessary. `unreported_bytes`: bytes of
-    /// the caller that the total does not count yet.
+    /// Whether there is room for more locks. Escalates if necessary. `unreported_bytes`: bytes of
+    /// the caller's locks that the total does not count yet.
     #[inline]
     pub(crate) fn has_room(&self, unreported_bytes: i64) -> bool {
         self.shared.max_bytes.load(Ordering::Relaxed) == usize::MAX
@@ -48,7 +50,7 @@ impl Inner {
 
     #[cold]
     fn make_room(&self, unreported_bytes: i64) -> bool {
-        // Only one thread at a time escalates.
+        // One thread at a time escalates.
         let mut not_before = self.making_room.lock();
         if self.fits(unreported_bytes) {
             return true;
@@ -63,8 +65,8 @@ impl Inner {
         let owners = greediest_first(&families);
         let mut rest = &owners[..];
         let mut count = 1;
-        // Each pass takes twice as many owners, so that many owners with few locks do not cost a
-        // pass each.
+        // Each pass takes twice as many owners as the one before. So many owners with few locks do
+        // not cost a pass each.
         while !rest.is_empty() {
             let these;
             (these, rest) = rest.split_at(count.min(rest.len()));
@@ -111,7 +113,7 @@ fn is_adjacent(order: &CutOrder, gap: KeySpan<'_>) -> bool {
     order.is_empty(gap)
 }
 
-/// All lockers that hold locks, by bytes held, most first.
+/// All lockers that hold locks, those with the most bytes first.
 fn greediest_first(families: &[Arc<LockFamily>]) -> Vec<Arc<LockOwner>> {
     let mut bytes: HashMap<u64, (i64, Arc<LockOwner>)> = HashMap::new();
     for family in families {

@@ -1,9 +1,9 @@
-//! Keys as the lock table keeps them: short ones inline, long ones on the heap.
+//! Owned keys of locks: short ones inline, long ones on the heap.
 //!
-//! In: the bytes of a key. Out: the same bytes in 24 bytes of memory, without an allocation up to
-//! [`INLINE`] bytes.
+//! In: the bytes of a key. Out: the same bytes, in a value of 24 bytes. A key of up to [`INLINE`]
+//! bytes needs no allocation.
 
-/// Longest key that needs no allocation.
+/// Bytes of the longest key that needs no allocation.
 pub(crate) const INLINE: usize = 22;
 
 /// An owned key.
@@ -44,7 +44,7 @@ impl KeyBuf {
     }
 }
 
-/// The first eight bytes as a big-endian number; missing ones count as zero.
+/// The first eight bytes as a big-endian number. Missing bytes count as zeros.
 #[inline]
 pub(crate) fn head_of(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {

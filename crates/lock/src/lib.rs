@@ -1,13 +1,14 @@
 //! Locks on keys and ranges of keys, for transactions.
 //!
-//! Lockers (transactions) take shared and exclusive locks in many column families, first come first
-//! served. To this crate keys are bytes in a comparator's order. It has no transactions, files or
-//! threads.
+//! A locker (a transaction) takes shared and exclusive locks in any number of column families,
+//! first come first served. This crate knows keys as bytes in a comparator's order. It has no
+//! transactions, files or threads.
 //!
 //! Reading order: [`cut`](crate::Endpoint) (positions between keys), `fragment` (held locks),
-//! `wait` (waiting requests and their order), `leaf` (both, behind one latch), `directory` (leaves
-//! by key), `family` (requests and releases), [`Locker`] (the locks of one transaction),
-//! `deadlock`, `escalate`, [`LockManager`] (families, dumps and counters).
+//! `wait` (waiting requests and their order), `leaf` (locks and requests of a key range, behind one
+//! latch), `directory` (finds the leaf of a key), `family` (requests and releases), [`Locker`] (the
+//! locks of one transaction), `deadlock`, `escalate`, [`LockManager`] (families, dumps and
+//! counters).
 //!
 //! The design and its measurements: `docs/design/0003-range-locks.md`.
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
-//! A locker: takes and holds the locks of one transaction.
+//! A locker, which takes and holds the locks of one transaction.
 //!
-//! In: keys and ranges to lock, save points, the end. Out: `Ok` with the lock held, or an error
-//! with nothing changed. Dropping the locker releases all its locks.
+//! In: keys and ranges to lock, save points, the end of the transaction. Out: `Ok`, and the lock is
+//! held; or an error, and nothing has changed.
 //!
 //! Invariants
 //!  1. The log (`log.rs`) names every span that the locker holds, or `LockOwner::escalated` is set.
@@ -20,21 +20,21 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, MutexGuard};
 use esker_base::{Error, ErrorKind, Result, SubCode};
 
-/// Longest key that can be locked: RocksDB's limit for keys.
+/// Bytes of the longest key that can be locked: RocksDB's limit for keys.
 const MAX_KEY_BYTES: usize = u32::MAX as usize;
 
-/// Takes and holds locks. One thread at a time; dropping it releases everything.
+/// Takes and holds the locks of one transaction. A drop releases all locks.
 #[derive(Debug)]
 pub struct Locker {
     inner: Arc<Inner>,
     owner: Arc<LockOwner>,
     options: LockerOptions,
     log: Log,
-    /// Families with locks of this locker; the log refers to them by index.
+    /// The families in which this locker has locks. The log refers to them by index.
     families: Vec<Arc<LockFamily>>,
     /// The length of the log at each save point.
     save_points: Vec<usize>,
-    /// Bytes of locks not yet added to the manager's total.
+    /// Bytes of locks that the manager's total does not have yet.
     unreported_bytes: i64,
 }
 
@@ -45,8 +45,8 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// Fails the locker's waiting request with `Aborted`. Until [`Locker::reset_cancel`], later
-    /// requests fail as soon as they would have to wait.
+    /// Makes the locker's waiting request fail with `Aborted`. Until [`Locker::reset_cancel`], each
+    /// later request that would have to wait fails too.
     pub fn cancel(&self) {
         self.owner.seat.lock().is_cancelled = true;
         self.owner.wake.notify_one();
@@ -73,18 +73,18 @@ impl Locker {
         }
     }
 
-    /// The locker's id, as dumps and deadlock reports show it.
+    /// The locker's id, as reports show it.
     pub fn id(&self) -> u64 {
         self.owner.id
     }
 
-    /// Sets how long later requests wait.
+    /// Sets the limit on the waits of later requests.
     pub fn set_lock_timeout(&mut self, timeout: Timeout) {
         self.options.lock_timeout = timeout;
     }
 
-    /// Sets when its locks may be stolen, counted from now; `None`: never. A request that already
-    /// waits for this locker does not see the change.
+    /// Sets the time, counted from now, after which other lockers may steal this locker's locks.
+    /// `None`: never. Requests that already wait for this locker ignore the change.
     pub fn set_expiration(&mut self, after: Option<std::time::Duration>) {
         self.options.expiration = after;
         let at = after.map_or(NEVER, |after| {
@@ -94,7 +94,7 @@ impl Locker {
         self.owner.set_expires_at(at);
     }
 
-    /// A handle to cancel this locker's waits from another thread.
+    /// Makes a handle with which another thread can cancel this locker's waits.
     pub fn canceller(&self) -> Canceller {
         Canceller { owner: self.owner.clone() }
     }
@@ -104,40 +104,40 @@ impl Locker {
         self.owner.seat.lock().is_cancelled = false;
     }
 
-    /// True if the locker holds no lock.
+    /// Whether the locker holds no lock.
     pub fn is_empty(&self) -> bool {
         self.log.is_empty()
     }
 
-    /// Bytes of its log.
+    /// Bytes of memory of the locker's log.
     pub fn log_bytes(&self) -> usize {
         self.log.capacity()
     }
 
-    /// Number of log entries that unlocking has read.
+    /// Number of log entries that calls of `unlock` have read.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn log_entries_looked_at(&self) -> usize {
         self.log.looked_at
     }
 
-    /// Locks one key. Does nothing if the locker holds it in this mode or a stronger one; upgrades
-    /// a shared lock if `mode` is exclusive.
+    /// Locks one key. If the locker has locked the key in this mode or a stronger one, does
+    /// nothing. Upgrades a shared lock if `mode` is exclusive.
     /// # Errors
-    /// `TimedOut(LockTimeout)`: the wait took too long · `Busy(Deadlock)`: the wait would have
-    /// closed a cycle; release a lock · `Aborted`: cancelled · `Aborted(LockLimit)`: the memory for
-    /// locks is used up · `Expired`: locks of this locker may have been stolen; start anew ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: a family of another manager, or a key that is too
-    /// long.
+    /// `TimedOut(LockTimeout)`: the wait took too long · `Busy(Deadlock)`: the wait would close a
+    /// cycle; release a lock · `Aborted`: the wait was cancelled · `Aborted(LockLimit)`: the memory
+    /// for locks is used up · `Expired`: another locker may have stolen locks; release all and
+    /// start again · `ColumnFamilyDropped`: the family was dropped · `InvalidArgument`: the family
+    /// belongs to another manager, or the key is too long.
     #[inline]
     pub fn lock_key(&mut self, family: &Arc<LockFamily>, key: &[u8], mode: LockMode) -> Result<()> {
         self.lock(family, KeySpan::point(key), mode)
     }
 
-    /// Locks all keys from `left` to `right`, both included, existing or not, in the comparator's
-    /// order. A range that can hold no key is granted without a lock.
+    /// Locks all keys from `left` to `right`, both included, in the comparator's order. Keys need
+    /// not exist. A range that can contain no key needs no lock and succeeds.
     /// # Errors
-    /// `InvalidArgument`: `left` lies behind `right`, a family of another manager, or a key that is
-    /// too long · `NotSupported`: the family locks points only · `TimedOut(LockTimeout)` ·
+    /// `InvalidArgument`: `left` lies behind `right`, the family belongs to another manager, or a
+    /// key is too long · `NotSupported`: the family locks points only · `TimedOut(LockTimeout)` ·
     /// `Busy(Deadlock)` · `Aborted` · `Aborted(LockLimit)` · `Expired` · `ColumnFamilyDropped`: see
     /// [`lock_key`](Self::lock_key).
     pub fn lock_range(
@@ -183,7 +183,7 @@ impl Locker {
         if !self.inner.has_room(self.unreported_bytes) {
             return Err(lock_limit());
         }
-        // Escalation may have joined locks that are not in the log.
+        // An empty log is not enough: escalation may have joined locks that the log does not name.
         if self.log.is_empty() && !self.owner.escalated.load(Ordering::Acquire) {
             self.owner.set_stamp(shared.next_ticket());
         }
@@ -209,7 +209,7 @@ impl Locker {
         self.report_bytes(bytes);
     }
 
-    /// Records the pieces in the log.
+    /// Records the newly held pieces in the log.
     #[inline]
     fn record(&mut self, family: &Arc<LockFamily>, span: KeySpan<'_>, pieces: Pieces) {
         let index = match self.families.iter().position(|f| Arc::ptr_eq(f, family)) {
@@ -230,7 +230,7 @@ impl Locker {
         }
     }
 
-    /// Adds to the unreported bytes. Beyond a limit, adds their sum to the manager's total.
+    /// Adds to the unreported bytes. Once they exceed a limit, adds them to the manager's total.
     #[inline]
     fn report_bytes(&mut self, bytes: i64) {
         self.unreported_bytes += bytes;
@@ -247,7 +247,8 @@ impl Locker {
         Ok(())
     }
 
-    /// Sleeps until the request is settled, or withdraws it.
+    /// Sleeps until another thread ends the wait. On a timeout, a cancellation or a deadlock,
+    /// withdraws the request.
     #[cold]
     fn wait(&mut self, waiter: &Arc<Waiter>, timeout: Timeout) -> Result<(Pieces, i64)> {
         let shared = self.inner.shared.clone();
@@ -297,8 +298,9 @@ impl Locker {
             || (self.options.deadlock_detect && !self.options.deadlock_timeout.is_zero())
     }
 
-    /// The first time at which a lock that blocks `waiter` expires; `NEVER` if an earlier request
-    /// blocks it too. Clears `is_nudged`, the mark of a changed deadline.
+    /// The first time at which a lock that blocks `waiter` expires. `NEVER` if an earlier request
+    /// blocks `waiter` too. Clears `is_nudged` first, so that later changes of the expiry are
+    /// noticed.
     fn expiry_in_the_way(&self, waiter: &Waiter) -> u64 {
         if !self.inner.shared.may_expire.load(Ordering::Acquire) {
             return NEVER;
@@ -338,24 +340,24 @@ impl Locker {
         let _timed_out = self.owner.wake.wait_for(seat, std::time::Duration::from_nanos(nanos));
     }
 
-    /// In models time does not pass: only events end waits.
+    /// In models no time passes: only events end waits.
     #[cfg(any(loom, shuttle))]
     fn sleep_for(&self, seat: &mut MutexGuard<'_, Seat>, _nanos: u64) {
         self.owner.wake.wait(seat);
     }
 
-    /// Releases one key.
+    /// Releases the lock of one key.
     /// # Errors
-    /// `InvalidArgument`: the locker does not hold the key, or holds it only as part of a range
-    /// that escalation joined. The locker keeps a joined range to the end.
+    /// `InvalidArgument`: the locker does not hold the key, or the key lies in a range that
+    /// escalation joined. The locker keeps a joined range until it releases all locks.
     pub fn unlock_key(&mut self, family: &Arc<LockFamily>, key: &[u8]) -> Result<()> {
         self.unlock(family, KeySpan::point(key))
     }
 
     /// Releases all locks between `left` and `right`, both included.
     /// # Errors
-    /// `InvalidArgument`: `left` lies behind `right`, or the locker holds nothing there, or only a
-    /// part of a range that escalation joined · `NotSupported`: the family locks points only.
+    /// `InvalidArgument`: `left` lies behind `right`, or the locker holds nothing there except
+    /// parts of ranges that escalation joined · `NotSupported`: the family locks points only.
     pub fn unlock_range(
         &mut self,
         family: &Arc<LockFamily>,
@@ -381,11 +383,11 @@ impl Locker {
         Ok(())
     }
 
-    /// Makes its exclusive locks between `left` and `right` shared, and grants waiting shared
-    /// requests.
+    /// Changes the locker's exclusive locks between `left` and `right` to shared ones. Waiting
+    /// shared requests may then be granted.
     /// # Errors
-    /// `InvalidArgument`: `left` lies behind `right`, or the locker holds nothing there exclusively
-    /// · `NotSupported`: the family locks points only.
+    /// `InvalidArgument`: `left` lies behind `right`, or the locker has no exclusive lock there ·
+    /// `NotSupported`: the family locks points only.
     pub fn downgrade(
         &mut self,
         family: &Arc<LockFamily>,
@@ -409,28 +411,29 @@ impl Locker {
         Ok(())
     }
 
-    /// The outcome of the waiting request, if it has one.
+    /// Takes the outcome of the waiting request, if there is one.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn take_outcome(&mut self) -> Option<WaitOutcome> {
         self.owner.seat.lock().outcome.take()
     }
 
-    /// Marks the locks held now as a save point.
+    /// Sets a save point, to which [`rollback_to_save_point`](Self::rollback_to_save_point)
+    /// returns.
     pub fn set_save_point(&mut self) {
         self.save_points.push(self.log.mark());
     }
 
-    /// Removes the newest save point; its locks belong to the save point before it.
+    /// Removes the newest save point. The locker keeps its locks.
     /// # Errors
-    /// `NotFound` if there is none.
+    /// `NotFound` if there is no save point.
     pub fn pop_save_point(&mut self) -> Result<()> {
         self.save_points.pop().map(|_| ()).ok_or_else(no_save_point)
     }
 
-    /// Undoes locking since the newest save point and removes the save point: releases new locks
-    /// and makes upgraded ones shared. Locks that escalation has joined stay.
+    /// Undoes all changes since the newest save point, and removes the save point. Releases new
+    /// locks, and makes upgraded locks shared again. Locks that escalation has joined stay.
     /// # Errors
-    /// `NotFound` if there is none.
+    /// `NotFound` if there is no save point.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
         self.inner.shared.process.check("the lock manager")?;
         let mark = self.save_points.pop().ok_or_else(no_save_point)?;
@@ -443,15 +446,16 @@ impl Locker {
             };
             bytes += given_up.unwrap_or(0);
         }
-        // Earlier entries name the locks that escalation kept, or the sweep at the end finds them.
+        // Joined locks stay held. Earlier log entries name them, or the sweep in `release_all`
+        // finds them.
         self.log.truncate(mark);
         self.report_bytes(bytes);
         Ok(())
     }
 
-    /// Protects its locks from being stolen from now on, even when they expire.
+    /// Protects the locker's locks from theft from now on, even after they expire.
     /// # Errors
-    /// `Expired` if they have expired; release everything and start anew.
+    /// `Expired` if the locks have expired. Release all of them and start again.
     pub fn begin_commit(&mut self) -> Result<()> {
         if self.owner.expires_at() != NEVER {
             self.check_expiry()?;
@@ -459,8 +463,9 @@ impl Locker {
         if self.owner.begin_commit() { Ok(()) } else { Err(expired()) }
     }
 
-    /// Releases all locks in the order in which the locker took them, and removes all save points.
-    /// The locker can be used again. A forked child releases nothing: the locks are the parent's.
+    /// Releases all locks, in the order in which the locker took them, and removes all save points.
+    /// The locker can be used again. In a forked child the call does nothing: the locks belong to
+    /// the parent.
     pub fn release_all(&mut self) {
         if !self.inner.shared.process.is_here() {
             return;
@@ -472,12 +477,13 @@ impl Locker {
                 bytes += family.release(entry.span, id, Escalated::Release).unwrap_or(0);
             }
         }
-        // Repeats if locks were joined during the sweep.
+        // Sweeps again if escalation joined locks meanwhile.
         while self.owner.escalated.load(Ordering::Acquire) {
             self.owner.escalated.store(false, Ordering::Release);
             bytes += self.families.iter().map(|family| family.sweep(id)).sum::<i64>();
         }
-        // Each held lock has a reference to its owner.
+        // Each held lock has a reference to its owner. If references are left, a comparator with
+        // changing answers has hidden some locks.
         if Arc::strong_count(&self.owner) > 1 {
             let unstable = self.families.iter().filter(|family| family.has_custom_order());
             bytes += unstable.map(|family| family.purge(id)).sum::<i64>();
@@ -502,7 +508,7 @@ enum WakeReason {
     Settled(WaitOutcome),
     Cancelled,
     Nudged,
-    /// The deadline has passed. The value is the time now.
+    /// The deadline has passed. Holds the current time.
     DeadlinePassed(u64),
 }
 
@@ -510,7 +516,7 @@ fn nanos(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(NEVER - 1)
 }
 
-/// The span of a closed range; `None` if it can hold no key.
+/// The span from `left` to `right`, both included. `None` if it can contain no key.
 fn range<'a>(family: &LockFamily, left: Endpoint<'a>, right: Endpoint<'a>) -> Result<Option<KeySpan<'a>>> {
     if family.locking() == Locking::Points {
         let why = format!("column family {} locks points only", family.id);
@@ -527,7 +533,7 @@ fn range<'a>(family: &LockFamily, left: Endpoint<'a>, right: Endpoint<'a>) -> Re
     }
 }
 
-/// The keys of a request and their family, for error messages.
+/// Names the keys of a request and their family, for error messages.
 fn keys_text(family: &LockFamily, span: KeySpan<'_>) -> String {
     let (start, end) = (span.lo.to_endpoint(), span.hi.to_endpoint());
     let keys =

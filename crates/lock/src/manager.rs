@@ -1,11 +1,11 @@
-//! The lock manager: families, shared state, and reports.
+//! The lock manager: its families, the state that lockers share, and reports.
 //!
-//! In: calls that add and drop families and make lockers. Out: lockers (`locker.rs`); and dumps of
-//! locks, waits and deadlocks, and counters, for people.
+//! In: calls that add families, drop families and make lockers. Out: lockers (`locker.rs`), and
+//! reports: locks, waits, deadlocks and counters.
 //!
 //! Invariants
-//!  1. A locker that takes or releases a lock without waiting writes one word of [`LockShared`] at
-//!     most: `bytes`, to which it adds a batched difference.
+//!  1. A locker that takes or releases a lock without a wait writes at most one word of
+//!     [`LockShared`]: `bytes`, and that once for several locks.
 //!  2. A request draws its ticket under the latches of the leaves in whose queues it waits.
 
 use crate::cut::EndpointBuf;
@@ -21,32 +21,32 @@ use esker_base::{ColumnFamilyId, Error, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Most bytes that a locker counts by itself before it adds them to the total.
+/// Largest number of bytes that a locker counts by itself before it adds them to the total.
 const MAX_UNREPORTED_BYTES: i64 = 16 << 10;
 
-/// A function that forbids escalation to join locks across a gap. Called with the family and the
-/// two ends of the gap; true forbids. Runs under latches and must not call the lock manager.
+/// A function that can forbid escalation to join two locks. Gets the family, and the two ends of
+/// the gap between the locks; true forbids. Runs under latches and must not call the lock manager.
 pub type EscalationBarrier = Arc<dyn Fn(ColumnFamilyId, &EndpointBuf, &EndpointBuf) -> bool + Send + Sync>;
 
 /// State shared by all families and lockers.
 pub(crate) struct LockShared {
-    /// The process of this manager. A forked child locks and releases nothing: latches that other
-    /// threads held stay taken there.
+    /// The process of this manager. A forked child locks and releases nothing: it may have
+    /// inherited latches that other threads held.
     pub(crate) process: fork::ProcessOwner,
-    // Read by all threads, seldom written.
+    // All threads read these fields and seldom write them.
     pub(crate) clock: Arc<dyn LockClock>,
     pub(crate) max_bytes: AtomicUsize,
-    /// New owners may pass a waiting range until this many tickets are drawn after its own.
+    /// [`LockManagerOptions::range_patience`].
     pub(crate) range_patience: u64,
-    /// A locker exists that can expire.
+    /// Whether any locker can expire.
     pub(crate) may_expire: AtomicBool,
-    // Written by waiting lockers, or seldom.
+    // Waiting lockers write these fields, or threads seldom write them.
     tickets: CachePadded<AtomicU64>,
     ids: CachePadded<AtomicU64>,
     bytes: CachePadded<AtomicI64>,
     pub(crate) counters: CachePadded<LockCounts>,
     pub(crate) deadlocks: Mutex<Deadlocks>,
-    /// Decisions, for tests that record them.
+    /// The decisions of all requests, for tests.
     #[cfg(test)]
     pub(crate) history: crate::tests::history::History,
 }
@@ -73,23 +73,23 @@ pub(crate) struct LockCounts {
 /// Counts of events since the manager was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LockCounters {
-    /// Requests that had to wait, with any outcome.
+    /// Requests that had to wait, whatever the outcome.
     pub waits: u64,
-    /// Sleeping threads that other threads woke.
+    /// Sleeping threads that another thread woke.
     pub wakeups: u64,
-    /// Requests that were not granted in time.
+    /// Requests whose time ran out.
     pub timeouts: u64,
-    /// Requests refused because their wait would have closed a cycle.
+    /// Requests that failed because their wait closed a cycle.
     pub deadlocks: u64,
     /// Waits that were cancelled.
     pub cancellations: u64,
     /// Escalations.
     pub escalations: u64,
-    /// Locks removed by joining them with others.
+    /// Locks that escalation joined with a neighbour.
     pub escalated_locks: u64,
     /// Leaf splits.
     pub splits: u64,
-    /// Bytes of all locks, without the bytes that lockers have not reported yet.
+    /// Bytes of all locks, as far as lockers have reported them.
     pub lock_memory: u64,
 }
 
@@ -102,7 +102,8 @@ impl LockShared {
         self.tickets.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The next ticket. A locker that reads it is senior to all requests that draw one later.
+    /// The next ticket, without drawing it. A locker that reads the number now is senior to all
+    /// requests that draw tickets later.
     pub(crate) fn next_ticket(&self) -> u64 {
         self.tickets.load(Ordering::Relaxed)
     }
@@ -118,8 +119,7 @@ impl LockShared {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that a locker may leave unreported: little compared with the limit, 0 for a small
-    /// limit.
+    /// Bytes that a locker may leave unreported: a small part of the limit, 0 for a small limit.
     #[inline]
     pub(crate) fn max_unreported_bytes(&self) -> i64 {
         let limit = self.max_bytes.load(Ordering::Relaxed);
@@ -136,8 +136,8 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<LockShared>,
     pub(crate) families: Mutex<BTreeMap<ColumnFamilyId, Arc<LockFamily>>>,
     pub(crate) barrier: Mutex<Option<EscalationBarrier>>,
-    /// Held during an escalation. The value is the earliest time of the next escalation, if the
-    /// last one freed little.
+    /// The lock of the escalating thread. If the last escalation freed little, the value is the
+    /// earliest time of the next one.
     pub(crate) making_room: Mutex<u64>,
 }
 
@@ -152,7 +152,7 @@ impl Inner {
         self.families.lock().values().cloned().collect()
     }
 
-    /// All families, for dumps. A forked child gets none.
+    /// All families, for reports. None in a forked child.
     fn all_families_here(&self) -> Vec<Arc<LockFamily>> {
         if self.shared.process.is_here() { self.all_families() } else { Vec::new() }
     }
@@ -180,7 +180,7 @@ pub struct LockManager {
     inner: Arc<Inner>,
 }
 
-/// A held lock, as dumps show it: RocksDB's `KeyLockInfo` and `RangeLockInfo`.
+/// The report of a held lock: RocksDB's `KeyLockInfo` and `RangeLockInfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LockInfo {
     /// The family of the keys.
@@ -189,18 +189,18 @@ pub struct LockInfo {
     pub start: EndpointBuf,
     /// Right end, included.
     pub end: EndpointBuf,
-    /// Ids of the lockers that hold it, ascending.
+    /// Ids of the lockers that hold the lock, ascending.
     pub ids: Vec<u64>,
     /// Shared or exclusive.
     pub mode: LockMode,
 }
 
-/// A waiting request, as dumps show it.
+/// The report of a waiting request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaitInfo {
     /// The waiting locker.
     pub id: u64,
-    /// The family of the keys it waits for.
+    /// The family of the requested keys.
     pub family: ColumnFamilyId,
     /// Left end, included.
     pub start: EndpointBuf,
@@ -208,12 +208,13 @@ pub struct WaitInfo {
     pub end: EndpointBuf,
     /// Shared or exclusive.
     pub mode: LockMode,
-    /// Ids of its blockers, ascending: holders of conflicting locks, and earlier requests.
+    /// Ids of the lockers that block the request, ascending: they hold a conflicting lock, or made
+    /// an earlier conflicting request.
     pub waits_for: Vec<u64>,
 }
 
 impl LockManager {
-    /// A manager without families and locks.
+    /// A manager without families.
     pub fn new(options: LockManagerOptions) -> LockManager {
         let LockManagerOptions { clock, max_lock_memory, max_num_deadlocks, range_patience } = options;
         let shared = LockShared {
@@ -242,7 +243,7 @@ impl LockManager {
 
     /// Adds a family.
     /// # Errors
-    /// `InvalidArgument` if one with this id exists.
+    /// `InvalidArgument` if a family with this id exists.
     pub fn add_family(&self, id: ColumnFamilyId, options: &FamilyOptions) -> Result<Arc<LockFamily>> {
         let mut families = self.inner.families.lock();
         if families.contains_key(&id) {
@@ -258,8 +259,8 @@ impl LockManager {
         self.inner.families.lock().get(&id).cloned()
     }
 
-    /// Drops a family with its locks. Waiting and later requests for it fail with
-    /// `ColumnFamilyDropped`; releasing its locks later does nothing.
+    /// Drops a family with its locks. Waiting requests and later requests in this family fail with
+    /// `ColumnFamilyDropped`. A later release of its locks does nothing.
     /// # Errors
     /// `NotFound` if no family has this id.
     pub fn drop_family(&self, id: ColumnFamilyId) -> Result<()> {
@@ -270,13 +271,14 @@ impl LockManager {
         Ok(())
     }
 
-    /// A new locker, for one transaction.
+    /// Makes a locker, for one transaction.
     pub fn locker(&self, options: LockerOptions) -> Locker {
         let id = self.inner.shared.ids.fetch_add(1, Ordering::Relaxed);
         Locker::new(self.inner.clone(), id, options)
     }
 
-    /// Every held lock, by family and place. Reads leaf by leaf, not at one point in time.
+    /// Lists every held lock, by family and key. Locks may change during the call: it reads leaf by
+    /// leaf.
     pub fn locks(&self) -> Vec<LockInfo> {
         let mut all = Vec::new();
         for family in self.inner.all_families_here() {
@@ -292,7 +294,8 @@ impl LockManager {
         all
     }
 
-    /// Every waiting request, oldest first, with its blockers. Not read at one point in time.
+    /// Lists every waiting request, oldest first, with its blockers. Requests may change during the
+    /// call.
     pub fn waits(&self) -> Vec<WaitInfo> {
         let mut waiters: Vec<Arc<Waiter>> = Vec::new();
         for family in self.inner.all_families_here() {
@@ -311,7 +314,7 @@ impl LockManager {
         self.inner.shared.deadlocks.lock().recent()
     }
 
-    /// Sets how many deadlocks are kept.
+    /// Sets the number of recent deadlocks that the manager remembers.
     pub fn set_max_num_deadlocks(&self, count: usize) {
         if self.inner.shared.process.is_here() {
             self.inner.shared.deadlocks.lock().resize(count);
@@ -319,14 +322,15 @@ impl LockManager {
     }
 
     /// Limits the bytes of all locks of all families. Over the limit, escalation joins locks of the
-    /// greediest locker; if that does not help, requests fail with `LockLimit`. `usize::MAX`: no
-    /// limit.
+    /// locker that holds most. If that does not help, requests fail with `LockLimit`. `usize::MAX`:
+    /// no limit.
     pub fn set_max_lock_memory(&self, bytes: usize) {
         self.inner.shared.max_bytes.store(bytes, Ordering::Relaxed);
         *self.inner.making_room.lock() = 0;
     }
 
-    /// Sets the callback that forbids joining two locks; `None`: every gap may be joined.
+    /// Sets the function that can forbid escalation to join two locks. `None`: nothing is
+    /// forbidden.
     pub fn set_escalation_barrier(&self, barrier: Option<EscalationBarrier>) {
         *self.inner.barrier.lock() = barrier;
         *self.inner.making_room.lock() = 0;
@@ -337,7 +341,7 @@ impl LockManager {
         self.inner.counters()
     }
 
-    /// Checks the invariants of all leaves; for tests.
+    /// Checks the invariants of all leaves. For tests.
     /// # Errors
     /// The first invariant that does not hold.
     pub fn check(&self) -> std::result::Result<(), String> {

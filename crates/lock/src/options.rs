@@ -1,4 +1,4 @@
-//! Options of managers, families and lockers.
+//! Options of the lock manager, of its families and of lockers.
 
 use esker_base::comparator::{BytewiseComparator, ComparatorRef};
 use esker_base::sync::Arc;
@@ -14,23 +14,23 @@ pub enum LockMode {
     Exclusive,
 }
 
-/// Longest wait of a request. RocksDB's `lock_timeout` has 0, milliseconds, and negative numbers
-/// for these.
+/// The limit on a request's wait. In RocksDB's `lock_timeout`: 0, a number of milliseconds, and a
+/// negative number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timeout {
     /// The request does not wait.
     Never,
-    /// The request waits for at most this long.
+    /// The request waits for at most this time.
     After(Duration),
-    /// The request waits until it is granted, refused for another reason, or cancelled.
+    /// The request waits until a grant, an error or a cancellation.
     Forever,
 }
 
-/// The kind of locks a family takes.
+/// The kind of locks of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Locking {
-    /// Single keys, equal when their bytes are. A request looks at one stripe, chosen by the key's
-    /// hash.
+    /// Single keys. Two keys are equal if their bytes are equal. A request looks at one stripe
+    /// only, which the key's hash selects.
     Points,
     /// Keys and ranges of keys, in the comparator's order.
     Ranges,
@@ -38,8 +38,8 @@ pub enum Locking {
 
 /// A source of time.
 pub trait LockClock: Send + Sync {
-    /// Nanoseconds since a fixed point in time. Never goes back, and keeps pace with real time if
-    /// requests wait for a time.
+    /// Nanoseconds since a fixed point in time. Never goes back. Must run at the pace of real time
+    /// if timeouts are used.
     fn monotonic_nanos(&self) -> u64;
     /// Seconds since the Unix epoch.
     fn now_seconds(&self) -> u64;
@@ -48,16 +48,17 @@ pub trait LockClock: Send + Sync {
 /// Options of a lock manager.
 #[derive(Clone)]
 pub struct LockManagerOptions {
-    /// The clock for timeouts, expiry and the times of deadlocks.
+    /// The clock for timeouts, expiry, and the times in deadlock reports.
     pub clock: Arc<dyn LockClock>,
-    /// Bytes that locks may take before escalation joins them; `usize::MAX`, the default: no limit.
+    /// Bytes that locks may take before escalation joins them. `usize::MAX`, the default, means no
+    /// limit.
     pub max_lock_memory: usize,
-    /// Number of recent deadlocks that are kept. Default: 5, as in RocksDB.
+    /// Number of recent deadlocks that the manager remembers. Default: 5, as in RocksDB.
     pub max_num_deadlocks: usize,
-    /// Number of later tickets for which new lockers still pass a waiting range. Each later request
-    /// that waits or passes draws a ticket. A locker always passes a range that arrived after its
-    /// own first lock. With 0, a range that waits for one key blocks all its other keys for new
-    /// lockers. Default: 256.
+    /// Patience of a waiting range request: the number of later tickets for which new lockers still
+    /// pass it. Each request that waits or passes draws a ticket. With 0, a range that waits for
+    /// one key keeps new lockers from all its other keys. A locker that was there before the range
+    /// request always passes. Default: 256.
     pub range_patience: u64,
 }
 
@@ -81,14 +82,15 @@ impl LockManagerOptions {
 /// Options of a family.
 #[derive(Clone, Debug)]
 pub struct FamilyOptions {
-    /// The order of its keys. Keys come without timestamps.
+    /// The order of the family's keys. Keys come without timestamps.
     pub comparator: ComparatorRef,
     /// The kind of locks.
     pub locking: Locking,
-    /// Keys that separate leaves from the start, so that the first transactions already spread:
-    /// samples of the data. Leaves split further as they fill up or are contended.
+    /// Keys at which the first leaves begin: samples of the data. They spread the first
+    /// transactions over leaves. Leaves split further when they fill up, or when threads contend
+    /// for them.
     pub boundaries: Vec<Vec<u8>>,
-    /// Locks that one leaf may hold before it splits (more with many leaves). Default: 64.
+    /// Number of locks at which a leaf splits (higher if there are many leaves). Default: 64.
     pub max_fragments: usize,
 }
 
@@ -103,18 +105,19 @@ impl Default for FamilyOptions {
     }
 }
 
-/// Options of a locker; the part of RocksDB's `TransactionOptions` that concerns locks.
+/// Options of a locker: those of RocksDB's `TransactionOptions` that concern locks.
 #[derive(Clone, Copy, Debug)]
 pub struct LockerOptions {
-    /// Longest wait of a request. Default: one second.
+    /// The limit on a request's wait. Default: one second.
     pub lock_timeout: Timeout,
-    /// Look for a cycle before waiting. Default: no.
+    /// Whether a request looks for a cycle of waiting lockers before it waits. Default: no.
     pub deadlock_detect: bool,
-    /// Longest chain of locks that the search follows; a longer one counts as a cycle. Default: 50.
+    /// Length of the longest chain of locks that the search follows. A longer chain counts as a
+    /// cycle. Default: 50.
     pub deadlock_detect_depth: usize,
-    /// Time to wait before the search for a cycle. Default: none.
+    /// Time that a request waits before it searches for a cycle. Default: none.
     pub deadlock_timeout: Duration,
-    /// Time after which its locks may be stolen. Default: never.
+    /// Time after which other lockers may steal the locker's locks. Default: never.
     pub expiration: Option<Duration>,
 }
 

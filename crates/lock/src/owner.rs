@@ -1,7 +1,7 @@
-//! The shared half of a locker: its id, its state, and its seat for sleeping.
+//! The part of a locker that other threads use: its id, its state, and the place where it sleeps.
 //!
-//! In: a grant, a cancellation or an error from the thread that ends the wait. Out: the sleeping
-//! thread wakes once, with that outcome.
+//! In: the outcome of a wait, from the thread that ends the wait. Out: the sleeping thread wakes
+//! once, with that outcome.
 //!
 //! | state     | means                               | left by                                           |
 //! |-----------|-------------------------------------|---------------------------------------------------|
@@ -10,9 +10,9 @@
 //! | Stolen    | an expired lock of it was taken     | its own thread, to Active, with no locks left     |
 //!
 //! Invariants
-//!  1. `Seat::waiting` is the request that is in the queues of its leaves; both change under the
-//!     latches of those leaves.
-//!  2. The thread that takes the request out of the queues stores the outcome, before it releases
+//!  1. `Seat::waiting` is the owner's waiting request. It changes together with the queues of the
+//!     request's leaves, under the latches of these leaves.
+//!  2. The thread that removes the request from the queues stores the outcome before it releases
 //!     the latches. The owner's thread takes the outcome.
 
 use crate::fragment::Pieces;
@@ -29,16 +29,18 @@ const STOLEN: u8 = 2;
 /// The expiry of an owner that never expires.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// The shared half of a locker.
+/// The part of a locker that other threads use.
 pub(crate) struct LockOwner {
     pub(crate) id: u64,
     state: AtomicU8,
-    /// Time of the manager's clock, in nanoseconds, from which on its locks may be stolen.
+    /// From this time on, other lockers may steal the owner's locks. Nanoseconds of the manager's
+    /// clock.
     expires_at: AtomicU64,
-    /// The next ticket at the time of its first lock. Its own thread writes it, while it holds no
-    /// lock.
+    /// The next ticket at the time of the owner's first lock. Only the owner's thread writes this
+    /// field, while it holds no lock.
     stamp: AtomicU64,
-    /// Escalation has joined some of its locks since it last held none: its log is incomplete.
+    /// Whether escalation has joined locks of this owner since it last held none. The owner's log
+    /// is then incomplete.
     pub(crate) escalated: AtomicBool,
     pub(crate) seat: Mutex<Seat>,
     pub(crate) wake: Condvar,
@@ -50,14 +52,15 @@ pub(crate) struct Seat {
     pub(crate) waiting: Option<Arc<Waiter>>,
     pub(crate) outcome: Option<WaitOutcome>,
     pub(crate) is_cancelled: bool,
-    /// Whether the expiry that may end the owner's wait has changed.
+    /// Whether the time at which a blocking lock expires has changed. The owner then computes its
+    /// deadline again.
     pub(crate) is_nudged: bool,
 }
 
-/// The end of a wait, reported by another thread.
+/// The outcome of a wait. The thread that ends the wait stores it.
 #[derive(Debug)]
 pub(crate) enum WaitOutcome {
-    /// Granted: the pieces that are newly held, and their bytes.
+    /// The request was granted. Holds the newly held pieces, and their bytes.
     Granted(Pieces, i64),
     Failed(Error),
 }
@@ -81,11 +84,12 @@ impl LockOwner {
         }
     }
 
-    /// The time from which on its locks may be stolen, unless it is committing.
+    /// The time from which on other lockers may steal the owner's locks, unless the owner is
+    /// committing.
     #[inline]
     pub(crate) fn expires_at(&self) -> u64 {
-        // Only the owner's thread writes it. Other threads see it under the latch of a leaf with
-        // its lock.
+        // Only the owner's thread writes this word. Other threads read it under the latch of a leaf
+        // that has a lock of the owner.
         self.expires_at.load(Ordering::Relaxed)
     }
 
@@ -93,8 +97,8 @@ impl LockOwner {
         self.expires_at.store(at, Ordering::Relaxed);
     }
 
-    /// The owner's seniority: the owner passes requests with this or a later ticket. The value is
-    /// exact under the latch of a leaf in which it holds a lock.
+    /// The owner's seniority: the owner passes requests with this or a later ticket. Other threads
+    /// read the right value under the latch of a leaf that has a lock of the owner.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp.load(Ordering::Relaxed)
@@ -110,7 +114,7 @@ impl LockOwner {
         self.state.load(Ordering::Acquire) == STOLEN
     }
 
-    /// Protects its locks from theft from now on. False if a lock was stolen already.
+    /// Protects the owner's locks from theft from now on. False if a lock was stolen already.
     pub(crate) fn begin_commit(&self) -> bool {
         match self.state.compare_exchange(ACTIVE, COMMITTING, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) | Err(COMMITTING) => true,
@@ -118,13 +122,14 @@ impl LockOwner {
         }
     }
 
-    /// Starts anew, with no locks. Called by its own thread.
+    /// Makes the owner active again, without locks. Only the owner's thread may call this.
     pub(crate) fn restart(&self) {
         self.set_stamp(NEVER);
         self.state.store(ACTIVE, Ordering::Release);
     }
 
-    /// True if its locks may be stolen at `now`. Calls `now` only if it can expire.
+    /// Whether other lockers may steal the owner's locks at the time `now`. Calls `now` only if the
+    /// owner can expire.
     pub(crate) fn may_be_robbed(&self, now: impl FnOnce() -> u64) -> bool {
         let at = self.expires_at();
         if at == NEVER {
@@ -140,7 +145,8 @@ impl LockOwner {
         }
     }
 
-    /// The time from which on its locks may be stolen; [`NEVER`] while the owner commits.
+    /// The time from which on other lockers may steal the owner's locks: [`NEVER`] while the owner
+    /// commits, 0 after a theft.
     pub(crate) fn stealable_from(&self) -> u64 {
         match self.state.load(Ordering::Acquire) {
             ACTIVE => self.expires_at(),
@@ -149,8 +155,8 @@ impl LockOwner {
         }
     }
 
-    /// Ends the owner's wait. The caller holds the latches, has taken the request out of the
-    /// queues, and notifies `wake` after it has released the latches.
+    /// Stores the outcome of the owner's wait. The caller holds the latches, and has removed the
+    /// request from the queues. It notifies `wake` after it has released the latches.
     pub(crate) fn settle(&self, outcome: WaitOutcome) {
         let mut seat = self.seat.lock();
         seat.waiting = None;

@@ -1,28 +1,28 @@
-//! Waiting requests and their queue.
+//! Waiting requests, and the queue of a leaf.
 //!
-//! In: requests in order of arrival. Out: which request blocks which, and which may continue after
-//! a release.
+//! In: requests in order of arrival. Out: the requests that block a given one.
 //!
-//! Fairness. A request is granted when no other owner *holds* a conflicting lock and no *earlier*
-//! conflicting request waits. An owner older than a waiting request passes it: the owner's stamp,
-//! the next ticket at the time of its first lock, is not above the request's ticket. Otherwise a
-//! locker would wait while others already wait for its locks.
+//! Fairness. A request is granted when no other owner *holds* a conflicting lock, and no *earlier*
+//! conflicting request waits. There is one exception: an owner passes a waiting request that
+//! arrived after the owner's first lock. (The owner's stamp is the next ticket at the time of its
+//! first lock. It is not above the request's ticket.) Otherwise lockers would wait for requests
+//! that wait for their own locks.
 //!
-//! Younger owners pass a waiting *range* as well, until `range_patience` tickets are drawn after
-//! its own; each pass draws one. Without that, a range that waits for one slow holder would block
-//! all its other keys. (With 40 threads on two processors, two of three waits were for such
-//! ranges.) Only owners that began before these tickets pass. Their number is finite, so no request
-//! starves.
+//! Younger owners pass a waiting *range* as well, until `range_patience` tickets were drawn after
+//! the range's ticket. Each pass draws a ticket. Otherwise a range that waits for one slow holder
+//! would block all its other keys. (With 40 threads on two processors, two of three waits were for
+//! such ranges.) The number of passes is finite, so no request starves.
 //!
-//! Passing causes no cycles among lockers that take their locks in ascending order. Suppose X waits
-//! for the request W, and W waits, through others, for X. Following the holders upwards from the
-//! span of W leads to a lock of X. That lock lies in W, or in a request that blocks W and that X
-//! passed. But X is too young to pass W, which is younger than that request: a contradiction.
+//! Passing forms no cycle among lockers that lock in ascending order. Suppose that it did: a locker
+//! X waits for a request W, and W waits, through other lockers, for X. Each of these lockers waits
+//! above its own locks, so the chain leads upwards from W to a lock of X. Either this lock lies in
+//! W, or X passed an earlier request V, which blocks W. But X is too young to pass W, and V is
+//! older than W: a contradiction.
 //!
 //! Invariants
-//!  1. A queue is sorted by ticket. A request is in the queue of each leaf that its span touches,
+//!  1. A queue is sorted by ticket. A request is in the queues of all leaves that its span touches,
 //!     or in none.
-//!  2. `bypassing` counts the requests in the queue that may overtake.
+//!  2. `bypassing` counts the requests in the queue with `bypasses`.
 
 use crate::LockMode;
 use crate::cut::{CutOrder, KeySpan, KeySpanBuf};
@@ -32,7 +32,7 @@ use crate::owner::LockOwner;
 use esker_base::sync::Arc;
 use std::collections::VecDeque;
 
-/// A request during its decision.
+/// A request that is being decided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LockRequest<'a> {
     pub(crate) owner: &'a Arc<LockOwner>,
@@ -45,16 +45,16 @@ pub(crate) struct LockRequest<'a> {
 /// A waiting request.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// Its order of arrival.
+    /// The request's place in the order of arrival.
     pub(crate) ticket: u64,
     pub(crate) owner: Arc<LockOwner>,
     pub(crate) stamp: u64,
     pub(crate) family: Arc<LockFamily>,
     pub(crate) span: KeySpanBuf,
     pub(crate) mode: LockMode,
-    /// Whether the request may overtake earlier ones.
+    /// Whether the request may overtake earlier requests.
     pub(crate) bypasses: bool,
-    /// Requests of owners with smaller stamps pass this request.
+    /// Owners with a smaller stamp than this pass the request.
     pub(crate) passable_until: u64,
 }
 
@@ -63,38 +63,37 @@ impl Waiter {
         LockRequest { owner: &self.owner, stamp: self.stamp, span: self.span.as_span(), mode: self.mode }
     }
 
-    /// False if it has been granted, withdrawn or refused. A comparator that changed its answers
-    /// may have left a settled request in a queue.
+    /// False if the request was granted, withdrawn or refused. A comparator with changing answers
+    /// may leave a settled request in a queue.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.owner.seat.lock().waiting.as_ref().is_some_and(|waiting| waiting.ticket == self.ticket)
     }
 
-    /// Ends the wait of its owner. False if the owner did not wait.
+    /// Marks that the owner waits no longer. False if the owner did not wait for this request.
     pub(crate) fn stop_waiting(&self) -> bool {
         self.owner.seat.lock().waiting.take_if(|waiting| waiting.ticket == self.ticket).is_some()
     }
 }
 
 impl Waiter {
-    /// True if the request is exclusive and covers `span`. Then no later request gets a lock in
-    /// `span`.
+    /// Whether the request is exclusive and covers `span`.
     pub(crate) fn bars(&self, order: &CutOrder, span: KeySpan<'_>) -> bool {
         self.mode == LockMode::Exclusive && order.covers(self.span.as_span(), span)
     }
 }
 
-/// The relation of an earlier request to a later one.
+/// The effect of an earlier request on a later one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Earlier {
-    /// Both can be granted.
+    /// The two do not conflict.
     Compatible,
-    /// The later one waits for the earlier.
+    /// The later request waits for the earlier one.
     HoldsUp,
-    /// They conflict, but the later request may go first.
+    /// The two conflict, but the later request may go first.
     Overtaken,
 }
 
-/// The relation of `earlier` to `later`.
+/// The effect of `earlier` on `later`.
 pub(crate) fn stand(order: &CutOrder, earlier: &Waiter, later: &LockRequest<'_>) -> Earlier {
     let is_apart = earlier.owner.id == later.owner.id
         || !conflict(earlier.mode, later.mode)
@@ -134,7 +133,8 @@ impl Queue {
         self.line.binary_search_by_key(&ticket, |w| w.ticket).ok()
     }
 
-    /// The index of the request with this ticket; the length of the queue without one.
+    /// The index of the request with this ticket. The length of the queue if there is no ticket, or
+    /// no such request.
     pub(crate) fn place(&self, ticket: Option<u64>) -> usize {
         ticket.and_then(|t| self.position(t)).unwrap_or(self.line.len())
     }
@@ -158,7 +158,7 @@ impl Queue {
         self.position(ticket).and_then(|index| self.remove(index)).is_some()
     }
 
-    /// Removes all requests of this owner; true if there were any.
+    /// Removes all requests of this owner. True if there were any.
     pub(crate) fn remove_owner(&mut self, id: u64) -> bool {
         let before = self.line.len();
         while let Some(index) = self.line.iter().position(|waiter| waiter.owner.id == id) {
@@ -172,7 +172,7 @@ impl Queue {
         std::mem::take(&mut self.line)
     }
 
-    /// The relation of each request before `index` to `later`.
+    /// The effect of each request before `index` on `later`.
     pub(crate) fn ahead<'a>(
         &'a self,
         order: &'a CutOrder,
@@ -182,8 +182,8 @@ impl Queue {
         self.line.iter().take(index).map(move |w| (w, stand(order, w, later)))
     }
 
-    /// True if no later request can get a lock in `region`: `waiter` is exclusive, covers the
-    /// region, and no queued request may overtake.
+    /// Whether `waiter` keeps all later requests from locks in `region`: it is exclusive and covers
+    /// the region, and no queued request may overtake.
     pub(crate) fn is_barred_by(&self, order: &CutOrder, waiter: &Waiter, region: KeySpan<'_>) -> bool {
         self.bypassing == 0 && waiter.bars(order, region)
     }
