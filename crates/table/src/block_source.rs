@@ -1,13 +1,13 @@
-//! A table's blocks, from the block cache or the file.
+//! Gets a table's blocks from the block cache, a tier below the cache, or the file.
 //!
-//! In: a block handle. Out: the parsed block, checked, shared.
+//! In: a block handle. Out: the checked and parsed block.
 //!
 //! Invariants
-//!  1. Cached blocks were checked and parsed; a hit needs no second check.
-//!  2. A handle is checked against the file's size before anything is allocated for it.
+//!  1. The cache holds checked and parsed blocks. A hit needs no second check.
+//!  2. A handle is checked against the file's size before memory for the block is allocated.
 //!  3. Every error names the file and the block's offset.
-//!  4. A damaged block is read once more, past the page cache where possible, before it is an
-//!     error.
+//!  4. A block that looks damaged is read once more before the error is reported, if possible not
+//!     from the page cache.
 
 use crate::counts;
 use crate::embedded;
@@ -36,27 +36,28 @@ pub(crate) use batch::{
 };
 pub(crate) use below::Started;
 
-/// Blocks by file and offset.
+/// The block cache. The key of a block is its file and its offset.
 pub type BlockCache = Cache<CachedBlock>;
 
-/// A block that the cache holds, or one outside of any cache.
+/// A counted reference to a block, inside or outside of the cache.
 pub(crate) type BlockRef = Handle<CachedBlock>;
 
-/// A block for the time of one read: borrowed from the cache under the read's guard, or held if the
-/// cache does not lend.
+/// A block for the time of one read: borrowed from the cache under the read's guard, or held by a
+/// counted reference.
 pub(crate) type BlockLoan<'g> = Guarded<'g, CachedBlock>;
 
-/// Bytes of the cache that a family gets when its options name none; RocksDB 11's number.
+/// Capacity, in bytes, of the block cache of a family whose options name none. The same as in
+/// RocksDB 11.
 pub const DEFAULT_BLOCK_CACHE_BYTES: usize = 32 << 20;
 
-/// A cache of `DEFAULT_BLOCK_CACHE_BYTES`.
+/// Makes a cache of `DEFAULT_BLOCK_CACHE_BYTES`.
 pub fn default_block_cache() -> Arc<BlockCache> {
     let options =
         CacheOptions { estimates_misses: true, ..CacheOptions::with_capacity(DEFAULT_BLOCK_CACHE_BYTES) };
     Arc::new(Cache::new(&options).expect("the default options of a cache are allowed"))
 }
 
-/// A block as the cache holds it: decompressed, checked, parsed.
+/// A block in the cache: decompressed, checked and parsed.
 #[derive(Debug)]
 pub enum CachedBlock {
     /// Data, index and other key/value blocks.
@@ -70,7 +71,8 @@ pub enum CachedBlock {
 impl CachedBlock {
     /// The key/value block.
     /// # Errors
-    /// `Corruption` if it is a filter: two handles of the table point to the same place.
+    /// `Corruption` if the block is a filter: two handles of a damaged table point to the same
+    /// place.
     #[inline]
     pub fn key_value(&self) -> Result<&Block> {
         match self {
@@ -80,7 +82,7 @@ impl CachedBlock {
         }
     }
 
-    /// The filter; `None` if it is something else.
+    /// The filter. `None` if the block is something else.
     #[inline]
     pub fn filter(&self) -> Option<&FilterReader<Buffer>> {
         match self {
@@ -89,7 +91,7 @@ impl CachedBlock {
         }
     }
 
-    /// The bytes, whatever they are.
+    /// The bytes of the block.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
@@ -125,7 +127,7 @@ pub(crate) enum BlockKind {
     Data,
     Index,
     Filter,
-    /// Properties, meta index, range tombstones: read at open, never cached.
+    /// Properties, meta index and range tombstones. They are read at open and never cached.
     Meta,
 }
 
@@ -146,7 +148,7 @@ pub(crate) struct BlockSource {
     pub(crate) file: Arc<dyn RandomAccessFile>,
     pub(crate) file_size: u64,
     pub(crate) guard: BlockGuard,
-    /// The decompressor for data blocks, with the dictionary if the table has one.
+    /// The decompressor for data blocks. Has the table's dictionary, if there is one.
     pub(crate) data_decompressor: Decompressor,
     /// The decompressor for all other blocks.
     pub(crate) decompressor: Decompressor,
@@ -154,18 +156,19 @@ pub(crate) struct BlockSource {
     pub(crate) identity: (u64, u64),
     pub(crate) index_priority: CachePriority,
     pub(crate) statistics: Option<Arc<Statistics>>,
-    /// The table's place in its database, for traces. `None` for a table outside of a database.
+    /// The table's family, level and number, for traces. `None` if nothing is traced.
     pub(crate) traced: Option<Box<TracedTable>>,
-    /// The clock of reads' deadlines.
+    /// The clock for the deadlines of reads.
     pub(crate) clock: Arc<dyn Clock>,
-    /// Shape of index blocks, once it is known: then they are prepared for fast searches.
+    /// The shape of index blocks, once it is known. Index blocks that are read later are prepared
+    /// for fast searches.
     pub(crate) index_shape: Option<(IndexShape, InternalKeyComparator)>,
-    /// Whether data and index blocks may hold the common prefix of their keys once: format version
-    /// 8.
+    /// Whether data and index blocks may store the common prefix of their keys apart (format
+    /// version 8).
     pub(crate) has_key_prefixes: bool,
-    /// Whether values of data blocks may lie elsewhere in the file.
+    /// Whether values of a data block may lie elsewhere in the file.
     pub(crate) has_embedded_blobs: bool,
-    /// Bytes of a checksum that each entry gets; 0: none.
+    /// Bytes of the checksum of each entry in memory; 0: none.
     pub(crate) protection_bytes: usize,
     /// The long scans of this table that are under way.
     pub(crate) long_scans: LongScans,
@@ -178,10 +181,11 @@ impl BlockSource {
         CacheKey::new(self.identity, handle.offset)
     }
 
-    /// The block at `handle`, from the cache or the file. `readahead` serves sequential readers.
+    /// Gets the block at `handle` from the cache, a tier or the file. `readahead` serves sequential
+    /// readers.
     /// # Errors
-    /// `Corruption`, `NotSupported`, `IoError`; `Incomplete` when it is not cached and `read_tier`
-    /// forbids I/O.
+    /// `Corruption`, `NotSupported`, `IoError`; `Incomplete` if the block is not cached and
+    /// `read_tier` forbids I/O.
     #[inline]
     pub(crate) fn block(
         &self,
@@ -199,10 +203,10 @@ impl BlockSource {
         self.load(handle, kind, options, readahead)
     }
 
-    /// [`BlockSource::block`] without readahead, at the pace of a rate limiter.
+    /// Does [`BlockSource::block`] without readahead. `pace` limits the rate of reads.
     /// # Errors
-    /// `Corruption`, `NotSupported`, `IoError`; `Incomplete` when it is not cached and `read_tier`
-    /// forbids I/O.
+    /// `Corruption`, `NotSupported`, `IoError`; `Incomplete` if the block is not cached and
+    /// `read_tier` forbids I/O.
     pub(crate) fn block_at_pace(
         &self,
         handle: BlockHandle,
@@ -219,7 +223,7 @@ impl BlockSource {
         self.load(handle, kind, options, None)
     }
 
-    /// The block if the cache has it.
+    /// Gets the block if the cache has it.
     #[inline]
     pub(crate) fn cached(&self, handle: BlockHandle, kind: BlockKind) -> Option<BlockRef> {
         let block = self.cache.as_ref()?.lookup(&self.key(handle))?;
@@ -228,7 +232,7 @@ impl BlockSource {
         Some(block)
     }
 
-    /// The block if the cache has it, lent for as long as the guard lives, without a reference
+    /// Borrows the block if the cache has it, as long as the guard lives. Touches no reference
     /// count.
     #[inline]
     pub(crate) fn lent<'g>(
@@ -243,8 +247,8 @@ impl BlockSource {
         Some(block)
     }
 
-    /// The block. With a guard it is lent from the cache. Without one it is held, and comes from
-    /// the cache or the file.
+    /// Gets a block for the time of one read. With a guard, borrows it from the cache. Without a
+    /// guard, holds it, and reads the file if the cache does not have it.
     /// # Errors
     /// `Corruption`, `NotSupported`, `IoError`; `Incomplete` if there is a guard and the cache has
     /// no such block.
@@ -283,7 +287,7 @@ impl BlockSource {
         self.load_from_file(handle, kind, options, readahead)
     }
 
-    /// The block at `handle`, from the file.
+    /// Reads the block at `handle` from the file, and puts it into the cache if the options say so.
     fn load_from_file(
         &self,
         handle: BlockHandle,
@@ -311,7 +315,7 @@ impl BlockSource {
         }
     }
 
-    /// The block at `handle`, from the file, with readahead.
+    /// Reads the block at `handle` from the file, with readahead.
     /// # Errors
     /// `Corruption`, `NotSupported`, `IoError`.
     pub(crate) fn read_with(
@@ -337,8 +341,8 @@ impl BlockSource {
         }
     }
 
-    /// Wraps a block that stays out of the cache. While the reference lives, its bytes are charged
-    /// to the cache.
+    /// Makes a reference to a block that stays out of the cache. The cache is charged for the block
+    /// while the reference lives.
     fn hold_outside_cache(
         &self,
         cache: &BlockCache,
@@ -348,7 +352,7 @@ impl BlockSource {
     ) -> BlockRef {
         let charge = block.memory_usage();
         self.trace_access(handle, kind, &block, false, true);
-        // A full cache with a strict limit does not make the block unreadable.
+        // A read does not fail because the cache is full and its limit strict.
         let block = cache
             .create_standalone(self.key(handle), block, charge, kind.role())
             .unwrap_or_else(|refused| BlockRef::uncached(refused.value));
@@ -356,7 +360,7 @@ impl BlockSource {
         block
     }
 
-    /// Counts a block that is about to be read from the file.
+    /// Checks that the block may be read from the file, and counts the read.
     /// # Errors
     /// `Incomplete`: `read_tier` forbids it · `TimedOut`.
     fn begin_read(&self, handle: BlockHandle, kind: BlockKind, options: &TableReadOptions) -> Result<()> {
@@ -367,13 +371,13 @@ impl BlockSource {
             return Err(Error::incomplete("the block is not cached, and read_tier forbids I/O"));
         }
         options.check_deadline(&*self.clock)?;
-        // The size may be any number if the index is damaged.
+        // A damaged index may give any size.
         counts::block_read(kind, handle.size.saturating_add(TRAILER_BYTES as u64));
         Ok(())
     }
 
-    /// Puts a block into the cache if the options say so. `is_read`: the block was read from the
-    /// file and counts as added; otherwise a tier below had it.
+    /// Puts a block into the cache if the options say so. `is_read`: the block comes from the file,
+    /// not from a tier, and counts as added.
     fn keep(
         &self,
         block: CachedBlock,
@@ -396,7 +400,7 @@ impl BlockSource {
                 }
                 let block = match inserted {
                     Ok(inserted) => inserted.handle,
-                    // A full cache with a strict limit does not make the block unreadable.
+                    // A read of data does not fail because the cache is full and its limit strict.
                     Err(refused) if kind == BlockKind::Data => BlockRef::uncached(refused.value),
                     Err(refused) => return Err(self.at(refused.error, handle)),
                 };
@@ -409,16 +413,17 @@ impl BlockSource {
         }
     }
 
-    /// The block at `handle`, from the file.
+    /// Reads and parses the block at `handle` from the file.
     /// # Errors
-    /// As `block`.
+    /// `Corruption`, `NotSupported`, `IoError`.
     pub(crate) fn read(&self, handle: BlockHandle, kind: BlockKind, verify: bool) -> Result<CachedBlock> {
         self.read_checked(handle, |stored| self.parse(stored, handle, kind, verify))
     }
 
-    /// The result of `check` on contents and trailer at `handle`, from the file.
+    /// Reads contents and trailer at `handle` from the file, and returns the result of `check` on
+    /// them.
     /// # Errors
-    /// `IoError`, `Corruption` if the handle is outside of the file, or those of `check`.
+    /// `IoError`; `Corruption` if the handle does not lie within the file; the errors of `check`.
     pub(crate) fn read_checked<T>(
         &self,
         handle: BlockHandle,
@@ -428,10 +433,9 @@ impl BlockSource {
         self.read_stored(handle).and_then(&check).or_else(|e| self.again(e, handle, check))
     }
 
-    /// Repeats a read whose bytes `check` found damaged, because the medium itself may be intact.
-    /// Readahead and batched reads use it, too.
+    /// Repeats a read whose bytes `check` found damaged: the device may still have the right bytes.
     /// # Errors
-    /// The error, if it is not damage or the second read fails too.
+    /// `error` if it is no damage, or the error of the second read.
     #[cold]
     pub(crate) fn again<T>(
         &self,
@@ -448,7 +452,8 @@ impl BlockSource {
         checked.map_err(|_| error)
     }
 
-    /// Contents and trailer at `handle`, unchecked. REQUIRES: the handle lies within the file.
+    /// Reads contents and trailer at `handle`, and checks nothing. REQUIRES: the handle lies within
+    /// the file.
     pub(crate) fn read_stored(&self, handle: BlockHandle) -> Result<Buffer> {
         let mut stored = Buffer::new(handle.size as usize + TRAILER_BYTES);
         let n = self.file.read_at(handle.offset, &mut stored).map_err(|e| self.at(e, handle))?;
@@ -458,14 +463,14 @@ impl BlockSource {
         Ok(stored)
     }
 
-    /// The error of a block with only `n` bytes.
+    /// The error of a read that got only `n` bytes of a block.
     #[cold]
     fn truncated(&self, n: usize, handle: BlockHandle) -> Error {
         let wanted = handle.size as usize + TRAILER_BYTES;
         self.at(Error::corruption(format!("truncated block read: {n} bytes instead of {wanted}")), handle)
     }
 
-    /// Parses a block that was read on its own. Uncompressed contents stay in the read buffer.
+    /// Parses a block that has a buffer of its own. Uncompressed contents stay in that buffer.
     pub(crate) fn parse(
         &self,
         mut stored: Buffer,
@@ -487,7 +492,7 @@ impl BlockSource {
             .map_err(|e| self.at(e, handle))
     }
 
-    /// Parses a block within a larger buffer.
+    /// Parses a block that lies in a larger buffer.
     fn parse_borrowed(
         &self,
         stored: &[u8],
@@ -511,7 +516,7 @@ impl BlockSource {
             .map_err(|e| self.at(e, handle))
     }
 
-    /// Checks the trailer and says how the contents are compressed.
+    /// Checks the trailer, and returns the compression type of the contents.
     fn contents_kind(&self, stored: &[u8], handle: BlockHandle, verify: bool) -> Result<CompressionType> {
         if !verify {
             return CompressionType::from_u8(compression_code(stored)?);
@@ -530,19 +535,19 @@ impl BlockSource {
         Ok(contents)
     }
 
-    /// The error with file and offset.
+    /// Adds file and offset to the error.
     #[cold]
     pub(crate) fn at(&self, e: Error, handle: BlockHandle) -> Error {
         e.at(format_args!("{} at offset {}", self.file.path().display(), handle.offset))
     }
 
-    /// The error with the file.
+    /// Adds the file to the error.
     #[cold]
     pub(crate) fn in_file(&self, e: Error) -> Error {
         e.at(self.file.path().display())
     }
 
-    /// Puts values that lie elsewhere in the file into a data block.
+    /// Puts values that lie elsewhere in the file back into a data block.
     #[inline]
     fn with_values(&self, block: CachedBlock, kind: BlockKind, verify: bool) -> Result<CachedBlock> {
         if self.has_embedded_blobs && kind == BlockKind::Data {
@@ -552,8 +557,8 @@ impl BlockSource {
         }
     }
 
-    /// Adds checksums of the block's entries if the options request them. The last step: the sums
-    /// cover the entries that readers see.
+    /// Adds checksums of the block's entries if the options request them. This is the last step, so
+    /// the checksums cover the entries that readers see.
     #[inline]
     fn protected(&self, block: CachedBlock, handle: BlockHandle, kind: BlockKind) -> Result<CachedBlock> {
         if self.protection_bytes == 0 {
@@ -581,14 +586,14 @@ impl BlockSource {
     }
 }
 
-/// Whether damage can cause this error: heads and footers without a checksum may look like an
-/// unknown feature.
+/// Whether damage can cause this error. Damaged bytes without a checksum may look like an unknown
+/// feature.
 pub(crate) fn may_be_damage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotSupported)
 }
 
-/// The block with a checksum of `width` bytes for each entry, by the entries' shape. Filters and
-/// blobs get none.
+/// Adds a checksum of `width` bytes for each entry. The block's kind gives the shape of its
+/// entries. Filters and blobs get no checksums.
 /// # Errors
 /// `Corruption` if an entry cannot be read.
 #[cold]
@@ -605,7 +610,7 @@ pub(crate) fn protect(
     Ok(block)
 }
 
-/// The error of a read that would have to wait and must not.
+/// The error of a read that must not wait, and whose block is not cached.
 #[cold]
 fn not_waited_for() -> Error {
     Error::incomplete("the block is not cached, and the read waits for nothing")

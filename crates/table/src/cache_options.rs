@@ -1,34 +1,35 @@
-//! A table's use of its block cache beyond data blocks: pinning, warming, and charges.
+//! Options for a table's use of the block cache: pinned blocks, blocks of new tables, and charges.
 //!
 //! Source of names, defaults and meanings: RocksDB `include/rocksdb/table.h`.
 
 use esker_cache::Role;
 
-/// The tables of which index and filter blocks are pinned.
+/// The tables whose index and filter blocks are pinned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PinningTier {
-    /// Those that the older options name: `pin_l0_filter_and_index_blocks_in_cache`,
-    /// `pin_top_level_index_and_filter`.
+    /// The tables that the older options `pin_l0_filter_and_index_blocks_in_cache` and
+    /// `pin_top_level_index_and_filter` select.
     #[default]
     Fallback,
     /// No table.
     None,
-    /// Tables of level 0 that are about as small as a flush makes them.
+    /// Tables of level 0 with at most about the size of a flushed table.
     FlushedAndSimilar,
     /// All tables.
     All,
 }
 
-/// The index and filter blocks that stay in the cache while their table is open. They are in the
-/// cache only with `cache_index_and_filter_blocks`. Without it all but partitions stay with the
-/// reader.
+/// Selects index and filter blocks that stay in the cache while their table is open.
+///
+/// With `cache_index_and_filter_blocks` off, the reader of a table holds these blocks itself,
+/// except partitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MetadataCacheOptions {
-    /// Indexes of partitions.
+    /// The top levels of partitioned indexes and filters.
     pub top_level_index_pinning: PinningTier,
-    /// Partitions.
+    /// Partitions of indexes and filters.
     pub partition_pinning: PinningTier,
-    /// Indexes and filters that are one block.
+    /// Indexes and filters that consist of one block.
     pub unpartitioned_pinning: PinningTier,
 }
 
@@ -40,26 +41,27 @@ esker_base::setters! {
     }
 }
 
-/// Whether the blocks of a new table are put into the cache as they are written.
+/// Whether the writer of a table puts its blocks into the block cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PrepopulateBlockCache {
-    /// No blocks.
+    /// The writer puts no blocks into the cache.
     #[default]
     Disable,
-    /// Blocks that a flush writes.
+    /// A flush puts its blocks into the cache.
     FlushOnly,
-    /// Blocks of flushes, and blocks of compactions with the lowest cache priority.
+    /// Flushes and compactions put their blocks into the cache, compactions with the lowest
+    /// priority.
     FlushAndCompaction,
 }
 
-/// Whether a use of memory is charged.
+/// Whether the block cache is charged for the memory of a role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Decision {
-    /// Yes.
+    /// The cache is charged.
     Enabled,
-    /// No.
+    /// The cache is not charged.
     Disabled,
-    /// The role's default ([`CacheUsageOptions::is_charged`]).
+    /// The default of the role decides ([`CacheUsageOptions::is_charged`]).
     #[default]
     Fallback,
 }
@@ -67,11 +69,11 @@ pub enum Decision {
 /// The decision for one role: RocksDB's `CacheEntryRoleOptions`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheEntryRoleOptions {
-    /// Whether the memory is charged to the block cache.
+    /// Whether the block cache is charged for the memory.
     pub charged: Decision,
 }
 
-/// The memory beside blocks that is charged to the block cache.
+/// Selects memory outside the block cache for which the cache is charged.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CacheUsageOptions {
     /// The decision for roles that are not in `options_overrides`.
@@ -81,7 +83,7 @@ pub struct CacheUsageOptions {
 }
 
 impl CacheUsageOptions {
-    /// The roles that can be charged.
+    /// The roles for whose memory the cache can be charged.
     pub const CHARGEABLE: [Role; 5] = [
         Role::CompressionDictionaryBuildingBuffer,
         Role::FilterConstruction,
@@ -90,14 +92,14 @@ impl CacheUsageOptions {
         Role::BlobCache,
     ];
 
-    /// The decision for a role, before its default.
+    /// The decision of the options for a role. `Fallback`: the role's default decides.
     pub fn decision(&self, role: Role) -> Decision {
         let own = self.options_overrides.iter().rev().find(|(r, _)| *r == role).map(|(_, options)| *options);
         own.filter(|own| own.charged != Decision::Fallback).unwrap_or(self.options).charged
     }
 
-    /// Whether memory of this role is charged. By default only blocks that wait for a dictionary
-    /// are.
+    /// Whether the cache is charged for memory of this role. The default is yes only for
+    /// `CompressionDictionaryBuildingBuffer`.
     pub fn is_charged(&self, role: Role) -> bool {
         match self.decision(role) {
             Decision::Enabled => true,

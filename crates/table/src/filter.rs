@@ -1,7 +1,7 @@
-//! Queries a table's filter, full or partitioned.
+//! Asks a table's filter, full or partitioned, whether it may hold a key.
 //!
-//! Invariant: on any error the answer is "may be there". A filter that cannot be read costs time,
-//! not data.
+//! Invariant: after an error the answer is "may be there". An unreadable filter costs time, not
+//! data.
 
 use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::index_walker::IndexWalker;
@@ -14,7 +14,8 @@ use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexShape;
 use esker_format::key::InternalKeyComparator;
 
-/// A block that the reader keeps for life, or looks up in the cache each time.
+/// A block of metadata. The table's reader holds it as long as it lives, or looks it up in the
+/// cache at each use.
 #[derive(Debug)]
 pub(crate) enum Resident {
     Pinned(BlockRef),
@@ -22,7 +23,7 @@ pub(crate) enum Resident {
 }
 
 impl Resident {
-    /// Calls `then` with the block, which it gets as `BlockSource::loan` does.
+    /// Gets the block (from the cache by `BlockSource::loan`) and calls `then` with it.
     #[inline]
     pub(crate) fn with<R>(
         &self,
@@ -37,7 +38,7 @@ impl Resident {
         }
     }
 
-    /// A shared reference to the block. A read for it is limited to `pace`.
+    /// Gets a counted reference to the block. `pace` limits the rate of a read from the file.
     pub(crate) fn share(
         &self,
         source: &BlockSource,
@@ -51,15 +52,15 @@ impl Resident {
         }
     }
 
-    /// Whether the reader holds the block for good.
+    /// Whether the reader holds the block as long as it lives.
     pub(crate) fn is_pinned(&self) -> bool {
         matches!(self, Resident::Pinned(_))
     }
 
-    /// Bytes of memory that the block takes outside the cache.
+    /// Bytes of memory that the block uses outside the cache.
     pub(crate) fn memory_usage(&self) -> usize {
         match self {
-            // The cache charges a block that is pinned in it.
+            // The cache already charges for a pinned block of its own.
             Resident::Pinned(block) if Handle::charge(block) > 0 => 0,
             Resident::Pinned(block) => block.memory_usage(),
             Resident::Cached(_) => 0,
@@ -74,7 +75,7 @@ pub(crate) enum TableFilter {
     None,
     /// One filter for the whole table.
     Full(Resident),
-    /// One filter for each range of keys, found through an index.
+    /// One filter for each range of keys. An index finds the filter of a key.
     Partitioned { index: Resident, shape: IndexShape },
 }
 
@@ -84,8 +85,8 @@ impl TableFilter {
         matches!(self, TableFilter::Partitioned { .. })
     }
 
-    /// Whether `key` (a user key without timestamp, or a prefix) may be in the table. `place` is
-    /// the internal key that selects the partition.
+    /// Whether `key` may be in the table. `key` is a prefix, or a user key without its timestamp.
+    /// The internal key `place` selects the partition.
     /// # Errors
     /// `Incomplete` if the read must not wait, and the filter is not in memory.
     #[inline]
@@ -114,7 +115,7 @@ impl TableFilter {
         or_may_match(passes, options)
     }
 
-    /// Bytes of memory that the filter takes outside the cache.
+    /// Bytes of memory that the filter uses outside the cache.
     pub(crate) fn memory_usage(&self) -> usize {
         match self {
             TableFilter::None => 0,
@@ -125,7 +126,8 @@ impl TableFilter {
     }
 }
 
-/// The filter partition for `place`: the first whose separator is not before it, else the last.
+/// Finds the filter partition for `place`: the first one whose separator is at or after `place`.
+/// Otherwise the last partition.
 fn partition_of(
     top: &CachedBlock,
     shape: IndexShape,
@@ -142,8 +144,8 @@ fn partition_of(
     Ok(walker.valid().then(|| walker.handle()))
 }
 
-/// Turns an error into "may be there". Returns the error only if the read must not wait for the
-/// filter.
+/// Turns an error into "may be there". Returns the error only if it says that the read must not
+/// wait for the filter.
 #[inline]
 pub(crate) fn or_may_match(passes: Result<bool>, options: &TableReadOptions) -> Result<bool> {
     match passes {

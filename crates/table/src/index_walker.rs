@@ -1,7 +1,8 @@
-//! Iterates over a table's index, of one level or two, block handle by block handle.
+//! Iterates over the entries of a table's index, which has one level or two. Each entry is the
+//! handle of a data block.
 //!
-//! Point reads borrow the top level, so that they touch no shared count. Cursors share it, since
-//! they outlive a call.
+//! A point read borrows the top level, and so touches no reference count. A cursor outlives the
+//! call, and so holds a reference to the top level.
 
 use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::options::TableReadOptions;
@@ -20,7 +21,7 @@ pub(crate) struct IndexWalker<H> {
     top_cursor: IndexCursor,
     /// The current partition of a two-level index.
     partition: Option<(BlockRef, IndexCursor)>,
-    /// That partition's handle.
+    /// The handle of `partition`.
     partition_handle: BlockHandle,
     two_level: bool,
     shape: IndexShape,
@@ -29,7 +30,7 @@ pub(crate) struct IndexWalker<H> {
 }
 
 impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
-    /// An invalid position. `buffer` is for keys.
+    /// Makes a walker without a position. `buffer` is memory for its keys.
     #[inline]
     pub(crate) fn new(top: H, shape: IndexShape, two_level: bool, buffer: Vec<u8>) -> IndexWalker<H> {
         IndexWalker {
@@ -48,13 +49,13 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         IndexWalker { pace, ..self }
     }
 
-    /// The key buffer.
+    /// Returns the memory of the keys, for reuse.
     #[inline]
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.top_cursor.into_buffer()
     }
 
-    /// Whether it is at an entry.
+    /// Whether the walker is at an entry.
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         if self.two_level {
@@ -70,7 +71,8 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         !self.two_level
     }
 
-    /// The cursor over the entries of data blocks. REQUIRES: `valid()`.
+    /// The cursor in the lowest level of the index, whose entries are data blocks. REQUIRES:
+    /// `valid()`.
     #[inline]
     fn cursor(&self) -> &IndexCursor {
         match &self.partition {
@@ -91,8 +93,8 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         self.cursor().separator_user_key()
     }
 
-    /// Checks that seeks in the top level and in the current partition find the same entries as a
-    /// scan. Skips the partition named by `checked`, and sets `checked` to the one it checks.
+    /// Checks that seeks in the top level and in the current partition find the entries that a scan
+    /// finds. Skips a partition that `checked` names, and sets `checked` to the current one.
     /// # Errors
     /// `Corruption`.
     pub(crate) fn check_restarts(&self, checked: &mut Option<BlockHandle>) -> Result<()> {
@@ -120,7 +122,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         order.is_ge()
     }
 
-    /// The current separator: a user key, or an internal key.
+    /// The current separator: a user key or an internal key, by the index's shape.
     pub(crate) fn separator(&self) -> &[u8] {
         self.cursor().separator()
     }
@@ -130,7 +132,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         self.two_level.then(|| self.top_cursor.separator())
     }
 
-    /// The first key of the current data block, if the index has first keys.
+    /// The first key of the current data block, if the index stores first keys.
     pub(crate) fn first_key(&self) -> Result<Option<&[u8]>> {
         let block = match &self.partition {
             Some((block, _)) if self.two_level => block.key_value()?,
@@ -168,7 +170,8 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         self.leave_empty_backwards(source, options)
     }
 
-    /// Appends the handles of at most `most` blocks behind the current one, within its index block.
+    /// Appends the handles of up to `most` data blocks behind the current one. Does not leave the
+    /// current index block.
     pub(crate) fn behind(&self, most: u32, handles: &mut Vec<BlockHandle>) {
         let (block, mut cursor) = match &self.partition {
             Some((block, cursor)) if self.two_level => (block.key_value(), cursor.clone()),
@@ -176,7 +179,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         };
         let Ok(block) = block else { return };
         for _ in 0..most {
-            // The read of that entry reports the error.
+            // A later read of that entry reports the error.
             if cursor.next(block).is_err() || !cursor.valid() {
                 return;
             }
@@ -184,20 +187,20 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         }
     }
 
-    /// The handle of the data block before or after the current one. Moves `cursor` there: a caller
-    /// that reads blocks in order passes the same cursor again. REQUIRES: `valid()`, `is_flat()`.
+    /// Returns the handle of the data block before or after the current one. Leaves `cursor` at
+    /// that entry; the next call can start from there. REQUIRES: `valid()`, `is_flat()`.
     pub(crate) fn beside(&self, cursor: &mut Option<IndexCursor>, forward: bool) -> Option<BlockHandle> {
         let block = self.top.key_value().ok()?;
         let cursor = match cursor {
             Some(cursor) if cursor.valid() && cursor.handle() == self.handle() => cursor,
             _ => cursor.insert(self.top_cursor.clone()),
         };
-        // The read of that entry reports the error.
+        // A later read of that entry reports the error.
         if forward { cursor.next(block) } else { cursor.prev(block) }.ok()?;
         cursor.valid().then(|| cursor.handle())
     }
 
-    /// Moves to the position of a cursor from `beside`. REQUIRES: `is_flat()`.
+    /// Moves the walker to the position of a cursor from `beside`. REQUIRES: `is_flat()`.
     pub(crate) fn move_to(&mut self, cursor: &IndexCursor) {
         self.top_cursor.stand_as(cursor);
     }
@@ -225,8 +228,8 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         }
     }
 
-    /// Opens the partition of the current top-level entry and moves to `place` in it. Does nothing
-    /// with one level.
+    /// Opens the partition of the current top-level entry, and moves to `place` in it. Does nothing
+    /// if the index has one level.
     fn enter(
         &mut self,
         source: &BlockSource,
@@ -271,7 +274,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         Ok(())
     }
 
-    /// Becomes invalid.
+    /// Makes the walker invalid.
     pub(crate) fn reset(&mut self) {
         self.top_cursor.reset();
         self.partition = None;

@@ -1,11 +1,13 @@
 //! The cursor over a table's point entries.
 //!
 //! Invariants
-//!  1. Valid: `block` is the block at the walker's handle, and `cursor` is at an entry of it. With
-//!     `neighbour`, the walker is one block further, or at the end of the index.
-//!  2. A step within a block allocates nothing; a step to the next block allocates only a reference
+//!  1. If the iterator is valid, `cursor` is at an entry of `block`, and the index walker is at the
+//!     handle of `block`. With `neighbour`, the walker is one block further, or at the end of the
+//!     index.
+//!  2. A step within a block allocates nothing. A step to the next block allocates only a reference
 //!     to that block.
-//!  3. Not valid and no `error`: the cursor has passed an end of the table, or the upper bound.
+//!  3. If the iterator is not valid and has no `error`, it has passed an end of the table, or the
+//!     upper bound.
 
 mod ahead;
 mod neighbours;
@@ -29,41 +31,42 @@ use neighbours::{FarNeighbour, Neighbour};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A cursor over the point entries of a table. Owns what it needs.
+/// A cursor over the point entries of a table. Keeps the table's reader open.
 #[derive(Debug)]
 pub struct TableIter {
     reader: Arc<TableReader>,
     options: TableReadOptions,
-    /// Made at the first positioning, so that making a cursor cannot fail.
+    /// The position in the index. Made at the first seek, so that `TableIter::new` cannot fail.
     walker: Option<IndexWalker<BlockRef>>,
     readahead: Readahead,
-    /// Blocks entered since the last seek, in a scan that goes forward; otherwise `None`.
+    /// Number of blocks entered since the last seek. `None` unless the scan goes forward.
     entered: Option<u32>,
     /// The number of blocks that a scan of the table usually enters.
     usual: u32,
-    /// The planned scans that this cursor serves, if any.
+    /// The planned ranges that this cursor serves, if any.
     ahead: Option<Arc<ScansAhead>>,
     block: Option<BlockRef>,
     /// The handle of `block`.
     loaded: BlockHandle,
     cursor: BlockCursor,
-    /// Set while the walker is one block ahead of the cursor.
+    /// The next block, if the cursor has already read the current block's end and looked ahead.
     neighbour: Option<Neighbour>,
     /// The block behind the neighbouring block.
     far_neighbour: FarNeighbour,
-    /// The range of the block's bytes with the value that the last `prev_key_leaving` lent.
+    /// The place, within the block's bytes, of the value that the last `prev_key_leaving` lent.
     left: Range<usize>,
-    /// The sequence number of all entries, if the file was ingested with one.
+    /// The sequence number that an ingestion gave to all entries, if it gave one.
     global_seqno: Option<SequenceNumber>,
-    /// The key with the file's sequence number, if all its entries share one.
+    /// The current key with `global_seqno` in it, if there is one.
     shown_key: Vec<u8>,
     upper_bound: Option<Vec<u8>>,
-    /// A user key: the caller needs only keys with its prefix. `None`: the caller needs all keys.
+    /// The caller needs only keys that have the same prefix as this user key. `None`: the caller
+    /// needs all keys.
     wanted_prefix_of: Option<Vec<u8>>,
     error: Option<Error>,
 }
 
-/// The place to enter a block at.
+/// The place at which the cursor enters a block.
 #[derive(Clone, Copy)]
 enum Place<'a> {
     First,
@@ -96,14 +99,14 @@ impl TableIter {
         }
     }
 
-    /// Makes the cursor serve these planned scans.
+    /// Makes the cursor serve these planned ranges.
     #[must_use]
     pub fn with_scans_ahead(mut self, ahead: Arc<ScansAhead>) -> TableIter {
         self.ahead = Some(ahead);
         self
     }
 
-    /// Limits the rate of its reads to `pace`. Planned scans have no pace.
+    /// Limits the rate of reads to `pace`. Reads for planned ranges have no limit.
     #[must_use]
     pub fn with_pace(mut self, pace: Option<ReadPace>) -> TableIter {
         self.readahead.set_pace(pace);
@@ -115,7 +118,7 @@ impl TableIter {
         &self.reader
     }
 
-    /// Clears the last position's error and makes the walker if there is none.
+    /// Begins a new position: clears the old error, and makes the walker if there is none.
     fn start(&mut self) -> Result<()> {
         self.error = None;
         self.cursor.reset();
@@ -127,7 +130,7 @@ impl TableIter {
         Ok(())
     }
 
-    /// Moves the walker by `step`.
+    /// Calls `step` with the walker.
     #[inline]
     fn walk(
         &mut self,
@@ -137,7 +140,8 @@ impl TableIter {
         step(walker, &self.reader, &self.options).map_err(|e| self.reader.source.in_file(e))
     }
 
-    /// Moves to `place` in the walker's block; invalid if the walker is.
+    /// Moves to `place` in the block at which the walker stands. Without such a block the cursor
+    /// becomes invalid.
     fn enter_block(&mut self, place: Place<'_>) -> Result<()> {
         self.cursor.reset();
         let Some(handle) = self.walker.as_ref().filter(|w| w.valid()).map(IndexWalker::handle) else {
@@ -158,7 +162,7 @@ impl TableIter {
         placed.map_err(|e| self.reader.source.at(e, handle))
     }
 
-    /// Counts a block that was entered.
+    /// Counts an entered block of a forward scan.
     #[inline]
     fn count_entered(&mut self) {
         if let Some(entered) = &mut self.entered {
@@ -169,7 +173,7 @@ impl TableIter {
 
     /// Replaces the current block by the block at `handle`.
     fn load(&mut self, handle: BlockHandle, place: Place<'_>) -> Result<()> {
-        // Drops the old block first: a scan never holds two.
+        // Drops the old block first, so that a scan never holds two blocks.
         self.block = None;
         self.count_entered();
         let (source, readahead) = (&self.reader.source, &mut self.readahead);
@@ -201,7 +205,7 @@ impl TableIter {
         Ok(())
     }
 
-    /// Moves on to the first entry of the next block that has one.
+    /// Moves to the first entry of the next block that has entries.
     #[inline(never)]
     fn next_block(&mut self) -> Result<()> {
         if self.neighbour.is_some() && self.cross(true)? {
@@ -229,7 +233,7 @@ impl TableIter {
         Ok(())
     }
 
-    /// Whether all blocks after this one lie at or beyond the upper bound.
+    /// Whether all blocks behind this one lie at or beyond the upper bound.
     fn is_beyond_upper_bound(&self) -> bool {
         match (&self.upper_bound, &self.walker) {
             (Some(bound), Some(walker)) => {
@@ -247,7 +251,7 @@ impl TableIter {
         Ok(())
     }
 
-    /// Ends a move: records the failure, or makes the key that is shown.
+    /// Ends a move: records its error, or makes `shown_key`.
     #[inline]
     fn finish(&mut self, moved: Result<()>) {
         if let Err(e) = moved {
@@ -268,7 +272,7 @@ impl TableIter {
         }
     }
 
-    /// Ends a move as `finish` does. Returns the key that is shown, if there is one.
+    /// Does `finish`, and returns the current key if there is one.
     #[inline]
     fn key_after(&mut self, moved: Result<()>) -> Option<&[u8]> {
         if moved.is_err()
@@ -288,9 +292,9 @@ impl TableIter {
         self.error = Some(e);
     }
 
-    /// Whether the filter rules out every key that the caller needs. The target of this seek does
-    /// not matter: a scan also seeks past range tombstones and when it turns, to keys with other
-    /// prefixes.
+    /// Whether the filter excludes every key that the caller needs. Does not use the target of the
+    /// seek. A scan also seeks past range tombstones, and when it turns; such a target may have
+    /// another prefix.
     fn is_passed_over(&self) -> bool {
         self.options.prefix_filter_on_seek
             && self
@@ -299,7 +303,8 @@ impl TableIter {
                 .is_some_and(|user_key| !self.reader.may_contain_prefix(&self.options, user_key))
     }
 
-    /// Records the length of the scan that ends here. `forward`: the next scan goes forward.
+    /// Records the length of the scan that ends now, and begins the next one. `forward`: the next
+    /// scan goes forward.
     #[inline]
     fn begin_scan(&mut self, forward: bool) {
         if let Some(entered) = self.entered.take().filter(|&entered| entered > 0) {
@@ -326,7 +331,7 @@ impl TableIter {
     }
 
     /// Whether a seek may leave the cursor in place: cursor and walker are at the same block, and
-    /// no filter must be queried.
+    /// no filter must be asked.
     fn may_stay(&self) -> bool {
         self.cursor.valid() && self.neighbour.is_none() && !self.options.prefix_filter_on_seek
     }
@@ -340,7 +345,7 @@ impl TableIter {
             && self.reader.options.icmp.compare(self.key(), target).is_ge()
     }
 
-    /// Whether it is at the table's last entry.
+    /// Whether the cursor is at the table's last entry.
     fn is_last(&self) -> bool {
         self.may_stay() && self.reader.options.largest_key.as_deref() == Some(self.key())
     }
@@ -352,8 +357,8 @@ impl TableIter {
         self.stop()
     }
 
-    // Where level 0 has many files, most of them lie wholly on one side of a scan's start. Once the
-    // cursor is at that end of the table, a seek reads neither the index nor a block.
+    // If level 0 has many files, most of them lie wholly before or behind the start of a scan. Once
+    // the cursor is at that end of the table, another seek reads neither the index nor a block.
 
     fn try_seek(&mut self, target: &[u8]) -> Result<()> {
         self.begin_scan(true);
@@ -395,8 +400,8 @@ impl TableIter {
         }
         self.enter_block(Place::Seek(target))?;
         if !self.cursor.valid() {
-            // All entries of this block lie before the target. All entries of later blocks lie
-            // after this block's separator, which is at or after the target.
+            // All entries of this block lie before the target. The block's separator is at or after
+            // the target, and all later blocks lie behind the separator.
             self.enter_block(Place::Last)?;
             return self.prev_block();
         }

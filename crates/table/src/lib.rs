@@ -1,13 +1,14 @@
 //! Tables: immutable files, written once and read many times.
 //!
-//! RocksDB's block-based table: data blocks, filter, index, meta blocks, footer (grammar:
-//! `esker_format`). This crate adds the I/O: which block to read when, through which cache, and how
-//! far ahead.
+//! The format is RocksDB's block-based table: data blocks, filter, index, meta blocks, footer.
+//! `esker_format` defines the bytes. This crate does the I/O: it decides which block to read,
+//! through which cache, and how far ahead.
 //!
 //! Reading order: [`options`], [`TableBuilder`] (`writer.rs`), [`TableReader`] (`open.rs`,
-//! `reader.rs`), its blocks (`block_source.rs`, [`tier`], `readahead.rs`, `index_walker.rs`,
-//! `filter.rs`), [`TableIter`], `verify.rs`, [`TableCache`] (a family's tables by file number,
-//! within [`OpenFiles`]), [`blob`] (values in files of their own), [`trace`].
+//! `reader.rs`), the blocks of a reader (`block_source.rs`, [`tier`], `readahead.rs`,
+//! `index_walker.rs`, `filter.rs`), [`TableIter`], `verify.rs`, [`TableCache`] (the open tables of
+//! a family), [`OpenFiles`] (the limit on open files), [`blob`] (values in blob files), [`trace`]
+//! (records of block accesses).
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

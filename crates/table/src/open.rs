@@ -1,10 +1,10 @@
-//! Opens a table: one read of its tail, then everything that stays with the reader.
+//! Opens a table: reads its tail, and makes the reader from it.
 //!
 //! In: a file and its description in the MANIFEST. Out: a [`TableReader`], or an error.
 //! Source: RocksDB `table/block_based/block_based_table_reader.cc` (Open and its helpers).
 //!
-//! Order: footer, meta index, properties (unreadable features are refused here, by name),
-//! dictionary, range tombstones, index, filter.
+//! Order: footer, meta index, properties, dictionary, range tombstones, index, filter. A feature
+//! that this version cannot read fails at the properties, with an error that names it.
 
 use crate::block_source::{BlockKind, BlockSource, may_be_damage};
 use crate::counts;
@@ -37,12 +37,12 @@ use esker_format::unique_id::unique_id;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes read at the end when the MANIFEST does not state the length of the tail.
+/// Bytes to read from the end of the file if the MANIFEST does not state the length of the tail.
 const USUAL_TAIL: u64 = 512 * 1024;
 
 impl TableReader {
-    /// Opens a table: reads its tail (footer, meta index, properties, index, filter, range
-    /// tombstones) once.
+    /// Opens a table. One read gets its tail: footer, meta index, properties, index, filter, range
+    /// tombstones.
     /// # Errors
     /// `Corruption` naming the file and offset; `NotSupported` naming the feature;
     /// `InvalidArgument` if the table was written with another comparator; `IoError`.
@@ -53,8 +53,8 @@ impl TableReader {
         opened.map(Arc::new).map_err(|e| in_file(e, &path))
     }
 
-    /// The properties of a table of `file_size` bytes, read without knowing its comparator: for
-    /// tools, and to find out how to open it.
+    /// Reads the properties of a table of `file_size` bytes. Needs no options of the table, so a
+    /// tool can learn from the properties how to open it.
     /// # Errors
     /// `Corruption`, `NotSupported` for other kinds of tables, `IoError`.
     pub fn properties_of(file: Arc<dyn RandomAccessFile>, file_size: u64) -> Result<TableProperties> {
@@ -73,7 +73,7 @@ fn properties_alone(file: Arc<dyn RandomAccessFile>, file_size: u64) -> Result<T
     read_properties(&source, &meta)
 }
 
-/// The error with the file's path, unless it has it already.
+/// Adds the file's path to the error, unless the error names it already.
 fn in_file(e: Error, path: &Path) -> Error {
     let path = path.display().to_string();
     if e.message().contains(&path) { e } else { e.at(path) }
@@ -150,18 +150,18 @@ fn open_with(tail: Tail, footer: Footer, mut options: TableReaderOptions) -> Res
     Ok(reader)
 }
 
-/// The end of a file in memory: serves the reads while the table is opened.
+/// The end of a file in memory, which serves reads while the table is opened.
 #[derive(Debug)]
 struct Tail {
     file: Arc<dyn RandomAccessFile>,
     start: u64,
     bytes: Vec<u8>,
-    /// Part of it is damaged: later reads come from the file.
+    /// Whether a part of the bytes in memory is damaged. Later reads then come from the file.
     is_damaged: AtomicBool,
 }
 
 impl Tail {
-    /// Reads the tail, and again if its footer is damaged.
+    /// Reads the tail. If the footer is damaged, reads once more.
     fn with_footer(file: &Arc<dyn RandomAccessFile>, options: &TableReaderOptions) -> Result<(Tail, Footer)> {
         let read = || {
             let tail = Tail::read(Arc::clone(file), options)?;
@@ -254,15 +254,16 @@ pub(crate) fn first_source(
     }
 }
 
-/// The table's place, for traces.
+/// The table's family, level and number, for traces.
 fn traced(options: &TableReaderOptions) -> Option<Box<TracedTable>> {
     let (tracer, family_name) = options.tracer.clone()?;
     let level = options.level.and_then(|level| u32::try_from(level).ok()).unwrap_or(u32::MAX);
     Some(Box::new(TracedTable { tracer, family_name, level, number: options.file_number }))
 }
 
-/// Reads the properties. Ingestion may have written a sequence number into the block after its
-/// checksum was made. So on a mismatch the checksum is compared without that number.
+/// Reads the properties. An ingestion may have written a sequence number into the block later,
+/// without a new checksum. If the checksum does not match, the block is checked once more without
+/// that number.
 fn read_properties(source: &BlockSource, meta: &MetaIndex) -> Result<TableProperties> {
     let Some(handle) = meta.properties() else { return Ok(TableProperties::absent()) };
     source.read_checked(handle, |stored| parse_properties(source, handle, stored))
@@ -291,7 +292,7 @@ pub(crate) fn parse_properties(
     }
 }
 
-/// Refuses, by name, features that this version would read wrongly.
+/// Returns an error for a feature that this version would read wrongly.
 fn check_readable(p: &TableProperties, format_version: u32, options: &TableReaderOptions) -> Result<()> {
     if let Some(code) = p.index_type {
         IndexType::from_u32(code)?;
@@ -319,7 +320,8 @@ fn check_readable(p: &TableProperties, format_version: u32, options: &TableReade
     Ok(())
 }
 
-/// Since version 7 the property names the compression manager: `Manager;HexCodes;`.
+/// Since format version 7 the compression property names a compression manager:
+/// `Manager;HexCodes;`. Returns an error for unknown managers.
 fn check_compression_manager(name: &str) -> Result<()> {
     let mut parts = name.split(';');
     match (parts.next(), parts.next(), parts.next()) {
@@ -342,7 +344,7 @@ fn check_unique_id(p: &TableProperties, options: &TableReaderOptions) -> Result<
     }
 }
 
-/// The sequence number of all entries, if the file was ingested with one.
+/// The sequence number that an ingestion gave to all entries of the table, if it gave one.
 pub(crate) fn global_seqno(
     p: &TableProperties,
     largest: Option<SequenceNumber>,
@@ -366,8 +368,8 @@ pub(crate) fn global_seqno(
     }
 }
 
-/// The file's identity in the cache: its unique id, which survives restarts, or a number of this
-/// process.
+/// The file's identity for cache keys: its unique id, which survives restarts, or an id that this
+/// process makes.
 fn identity(p: &TableProperties) -> (u64, u64) {
     match unique_id(&p.db_id, &p.db_session_id, p.orig_file_number) {
         Some([session, file]) => (session, file),
@@ -375,7 +377,7 @@ fn identity(p: &TableProperties) -> (u64, u64) {
     }
 }
 
-/// Snappy and bzip2 have no dictionaries: the block may be there, and is ignored.
+/// Whether the table's blocks use its dictionary. Snappy and bzip2 ignore it.
 pub(crate) fn uses_dictionary(p: &TableProperties) -> bool {
     let without = [CompressionType::Snappy, CompressionType::Bzip2, CompressionType::None];
     !without.iter().any(|t| t.property_name() == p.compression_name)
@@ -442,7 +444,7 @@ pub(crate) fn range_tombstones(
     Ok(tombstones)
 }
 
-/// The filter, if the family uses filters and the table has one of a built-in kind.
+/// Opens the filter, if the family uses filters and the table has one of a built-in kind.
 fn open_filter(
     source: &BlockSource,
     meta: &MetaIndex,
@@ -460,15 +462,14 @@ fn open_filter(
     match meta.find(meta_index::PARTITIONED_FILTER) {
         Some(handle) => Ok(TableFilter::Partitioned {
             index: residence.take(source, handle, BlockKind::Index)?,
-            // First keys are in the index of data blocks only.
+            // Only the index of data blocks has first keys.
             shape: IndexShape { with_first_key: false, ..shape },
         }),
         None => Ok(TableFilter::None),
     }
 }
 
-/// The extractor whose prefixes are in the filter: the family's, if the table was written with the
-/// same one.
+/// The family's prefix extractor, if the filter holds the prefixes of that extractor.
 fn filter_prefix(p: &TableProperties, extractor: Option<&SliceTransformRef>) -> Option<SliceTransformRef> {
     let extractor = extractor.filter(|_| p.prefix_filtering)?;
     let same = extractor.name() == p.prefix_extractor_name

@@ -1,5 +1,8 @@
-//! Checks a whole table: every block's checksum, the order of all keys, restart points, sequence
-//! numbers against the MANIFEST, times of timed values, separators, the filter, and counts.
+//! Checks a whole table.
+//!
+//! In: an open table. Out: nothing, or the first error. Compares the checksums of all blocks, the
+//! order of keys, restart points, separators, the filter, and the counts in the properties. Also
+//! checks sequence numbers against the MANIFEST, and the times of timed values.
 
 use crate::block_source::{BlockKind, BlockRef, CachedBlock};
 use crate::index_walker::IndexWalker;
@@ -10,7 +13,7 @@ use esker_format::block::{BlockCursor, RestartCheck};
 use esker_format::handle::BlockHandle;
 use esker_format::key::{self, ParsedInternalKey};
 
-/// Verification reads every block from the file and leaves the cache as it is.
+/// Verification reads every block from the file, and does not change the cache.
 const OPTIONS: TableReadOptions = TableReadOptions {
     verify_checksums: true,
     fill_cache: false,
@@ -21,22 +24,24 @@ const OPTIONS: TableReadOptions = TableReadOptions {
     deadline_micros: u64::MAX,
 };
 
-/// The entries seen so far.
+/// State of the verification after the blocks so far.
 #[derive(Default)]
 struct Seen {
     entries: u64,
     last_key: Vec<u8>,
-    /// The separator of the previous block. In a partitioned index, `partition_separator` is that
-    /// of the previous block's partition.
+    /// The separator of the previous block. `partition_separator` is the separator of that block's
+    /// index partition, if the index has partitions.
     separator: Vec<u8>,
     partition_separator: Vec<u8>,
-    /// The index block whose restarts were checked last.
+    /// The index partition whose restart points were checked last.
     partition: Option<BlockHandle>,
 }
 
 impl TableReader {
-    /// Reads every block and checks every checksum and the order of all keys. `progress` gets the
-    /// bytes done so far and may return false to stop (`Aborted`).
+    /// Reads every block of the table and checks all that the head of this file names.
+    ///
+    /// `progress` gets the number of bytes done so far. If it returns false, the verification stops
+    /// with `Aborted`.
     /// # Errors
     /// The first `Corruption` or `IoError`.
     pub fn verify(&self, progress: &mut dyn FnMut(u64) -> bool) -> Result<()> {
@@ -106,7 +111,8 @@ impl TableReader {
         Ok(())
     }
 
-    /// Checks that the separators of earlier blocks lie before `here`, the first key of this block.
+    /// Checks that the separators of the previous block and its partition lie before `here`, the
+    /// first key of this block.
     fn verify_separators_before(
         &self,
         seen: &Seen,
@@ -130,9 +136,9 @@ impl TableReader {
         Ok(())
     }
 
-    /// The largest sequence number that an entry may have in the file. Reads rely on the MANIFEST's
-    /// bound: a read could miss a newer entry, or show it above deletions that cover it. In an
-    /// ingested file all stored numbers are 0.
+    /// The largest sequence number that an entry in the file may have: the bound in the MANIFEST,
+    /// on which reads rely. A read could miss a newer entry, or show it although a deletion covers
+    /// it. In a file with a global sequence number all stored numbers are 0.
     fn newest_stored(&self) -> SequenceNumber {
         match self.options.largest_seqno {
             _ if self.global_seqno().is_some() => SequenceNumber::ZERO,
@@ -140,11 +146,11 @@ impl TableReader {
         }
     }
 
-    /// The order of a separator and an internal key.
+    /// Compares a separator with an internal key.
     fn separator_is_before(&self, separator: &[u8], internal_key: &[u8]) -> std::cmp::Ordering {
         let icmp = &self.options.icmp;
-        // A resolved embedded blob has another type than the entry that its separator was made
-        // from, so only user keys are compared.
+        // An embedded value that was put back into its block has another type than the entry from
+        // which the separator was made. So compare user keys only.
         if self.index_shape.key_is_user_key || self.properties.has_embedded_blobs() {
             icmp.compare_user_keys(separator, key::user_key(internal_key))
         } else {
@@ -159,7 +165,7 @@ impl TableReader {
         }
         let p = &self.properties;
         let points = p.num_entries.saturating_sub(p.num_range_deletions);
-        // A file without `num_entries` is older than that property.
+        // Files that are older than the property `num_entries` lack it.
         if p.num_entries != 0 && points != seen.entries {
             return Err(Error::corruption(format!(
                 "the table has {} point entries, its properties say {points}",
@@ -171,7 +177,8 @@ impl TableReader {
 
     fn verify_meta_blocks(&self) -> Result<()> {
         for (name, handle) in self.meta.iter() {
-            // Ingestion may have patched the properties. Opening the table has checked them.
+            // An ingestion may have changed the properties without a new checksum. The open has
+            // checked them.
             let is_patched = self.properties.external_sst_file_global_seqno.is_some_and(|s| s != 0)
                 && Some(handle) == self.meta.properties();
             self.source.read_checked(handle, |stored| {
@@ -187,8 +194,8 @@ impl TableReader {
     }
 }
 
-/// Checks that the internal key is well-formed and not newer than `newest`. A timed value must have
-/// its time: no read would accept the value without one.
+/// Checks that the internal key is well-formed and not newer than `newest`. Also checks that a
+/// timed value has its time.
 pub(crate) fn check_entry(internal_key: &[u8], value: &[u8], newest: SequenceNumber) -> Result<()> {
     let entry = ParsedInternalKey::parse(internal_key)?;
     if entry.sequence > newest {

@@ -1,17 +1,16 @@
 //! Writes one table.
 //!
-//! In: entries in internal-key order, range tombstones at any time. Out: a file that RocksDB reads,
-//! and its description for the MANIFEST. Source: RocksDB
+//! In: entries in internal-key order; range tombstones at any time. Out: a file that RocksDB can
+//! read, and its description for the MANIFEST. Source: RocksDB
 //! `table/block_based/block_based_table_builder.cc`.
 //!
 //! Invariants
-//!  1. Point keys strictly ascend; the first that does not ends the table with `Corruption`.
-//!  2. After an error every call returns that error; the file is worthless and the caller deletes
-//!     it.
-//!  3. An index entry waits for the first key behind its block, because its separator lies between
-//!     the two.
-//!  4. Filter and index see keys and blocks in one order: a block's keys, the block, the next
-//!     block's keys.
+//!  1. Point keys strictly ascend. A key that does not ascend is `Corruption`, and ends the table.
+//!  2. After an error, every call returns that error. The caller deletes the file.
+//!  3. The index entry of a block is written after the next block has its first key: the separator
+//!     lies between the two blocks.
+//!  4. Filter and index get keys and blocks in this order: the keys of a block, the block, the keys
+//!     of the next block.
 
 mod dictionary;
 mod filter;
@@ -45,60 +44,59 @@ use filter::{FinishedFilter, TableFilterBuilder};
 use index::TableIndex;
 use sink::BlockSink;
 
-/// The largest block: its offsets have 32 bits.
+/// Size of the largest block: offsets within a block have 32 bits.
 const MAX_BLOCK_BYTES: usize = u32::MAX as usize;
 
 /// A finished table: its description for the MANIFEST, and its properties.
 #[derive(Clone, Debug, Default)]
 pub struct TableFileInfo {
-    /// Bytes in the file.
+    /// Size of the file in bytes.
     pub file_size: u64,
     /// Bytes after the data blocks.
     pub tail_size: u64,
     /// The properties in the file.
     pub properties: TableProperties,
-    /// First internal key, range tombstones (as added) included; empty if nothing was added.
+    /// Smallest internal key, range tombstones included; empty if nothing was added.
     pub smallest: Vec<u8>,
-    /// Last internal key, range tombstones (as added) included: their ends are `(end,
-    /// RANGE_END_SENTINEL)`.
+    /// Largest internal key. The end of a range tombstone counts as `(end, RANGE_END_SENTINEL)`.
     pub largest: Vec<u8>,
     /// Smallest sequence number added.
     pub smallest_seqno: SequenceNumber,
     /// Largest sequence number added.
     pub largest_seqno: SequenceNumber,
-    /// Point entries and range tombstones.
+    /// Number of point entries and range tombstones.
     pub num_entries: u64,
-    /// Deletions of all kinds.
+    /// Number of deletions of all kinds.
     pub num_deletions: u64,
-    /// Range tombstones.
+    /// Number of range tombstones.
     pub num_range_deletions: u64,
     /// The file's unique id, if database id, session id and file number were given.
     pub unique_id: Option<[u64; 2]>,
-    /// Runs of deleted keys of at least `TableBuilderOptions::long_deleted_run_entries` entries, in
+    /// Deleted runs with at least `TableBuilderOptions::long_deleted_run_entries` entries, in key
     /// order.
     pub long_deleted_runs: Vec<LongDeletedRun>,
 }
 
-/// Writes one table, key by key in internal-key order.
+/// Writes one table. The caller adds entries in internal-key order.
 pub struct TableBuilder {
     options: TableBuilderOptions,
     sink: BlockSink,
     data: BlockBuilder,
-    /// Compresses all blocks; once there is a dictionary, index blocks only.
+    /// Compresses all blocks. Once there is a dictionary, compresses index blocks only.
     compressor: Compressor,
-    /// Compresses data blocks, if there is a dictionary.
+    /// Compresses data blocks once there is a dictionary.
     dictionary_compressor: Option<Compressor>,
     dictionary: Vec<u8>,
     /// Data blocks that wait for the dictionary.
     waiting: Option<WaitingBlocks>,
     index: TableIndex,
-    /// First key of the block being filled.
+    /// First key of the current data block.
     first_key: Vec<u8>,
-    /// A finished block whose index entry waits for the next key, and whether there is padding
-    /// before it.
+    /// The last data block, if its index entry still waits for the next key. The flag: whether
+    /// padding lies before the block.
     pending: Option<(BlockHandle, bool)>,
     filter: Option<TableFilterBuilder>,
-    /// The building filter's charge in the block cache.
+    /// The charge to the block cache for the filter under construction.
     filter_charge: BuildingCharge,
     /// Puts blocks into the block cache as they are written.
     warmer: Option<Warmer>,
@@ -107,10 +105,10 @@ pub struct TableBuilder {
     deleted_runs: DeletedRunBuilder,
     properties: TableProperties,
     smallest: Vec<u8>,
-    /// Largest end of a range tombstone, as a bound.
+    /// Largest end of a range tombstone, as an internal key.
     largest_range_end: Vec<u8>,
     seqnos: Option<(u64, u64)>,
-    /// The most bytes of an index block or of the block of range deletions.
+    /// Limit on the bytes of an index block, or of the block of range tombstones.
     max_block_bytes: usize,
     failed: Option<Error>,
 }
@@ -125,9 +123,9 @@ impl std::fmt::Debug for TableBuilder {
 }
 
 impl TableBuilder {
-    /// Starts a table in an empty file, which it owns.
+    /// Starts a table in an empty file.
     /// # Errors
-    /// `InvalidArgument` or `NotSupported` naming the option that cannot be honoured.
+    /// `InvalidArgument` or `NotSupported` naming the option that the builder cannot honour.
     pub fn new(mut options: TableBuilderOptions, file: Box<dyn WritableFile>) -> Result<TableBuilder> {
         if options.compression == CompressionType::ZstdNotFinal {
             // Both names mean the same bytes, but RocksDB 11 lacks the old one.
@@ -175,12 +173,13 @@ impl TableBuilder {
         })
     }
 
-    /// Adds an entry. Point entries come in internal-key order; those of type `RangeDeletion`
-    /// (value = end key) may come at any time, in any order.
+    /// Adds an entry. Point entries must come in internal-key order. Entries of type
+    /// `RangeDeletion` may come at any time and in any order; their value is the end key.
     /// # Errors
-    /// `Corruption` if the key is not larger than the last one or malformed · `InvalidArgument`
-    /// beyond [`MAX_ENTRY_BYTES`](esker_format::key::MAX_ENTRY_BYTES) · `NotSupported` if the range
-    /// deletions exceed the 4 GiB of a block · `IoError`. The table is lost then.
+    /// `Corruption` if the key is malformed, or not larger than the last one · `InvalidArgument` if
+    /// the entry exceeds [`MAX_ENTRY_BYTES`](esker_format::key::MAX_ENTRY_BYTES) · `NotSupported`
+    /// if the range tombstones exceed the 4 GiB of a block · `IoError`. After an error the table
+    /// cannot be finished.
     #[inline]
     pub fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
         if let Some(e) = &self.failed {
@@ -250,7 +249,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Adds a key to the filter, and passes it to the index.
+    /// Gives a key to the filter and to the index.
     #[inline]
     fn show_key(&mut self, user_key: &[u8]) {
         if let Some(filter) = &mut self.filter {
@@ -260,7 +259,7 @@ impl TableBuilder {
         self.index.key_added(user_key);
     }
 
-    /// Whether a key is larger than the last one, with which it shares `shared` bytes.
+    /// Whether a key is larger than the last key. The two share `shared` bytes.
     #[inline]
     fn is_ascending(&self, internal_key: &[u8], user_key: &[u8], shared: usize) -> bool {
         let last = self.data.last_key();
@@ -274,8 +273,8 @@ impl TableBuilder {
         self.options.icmp.compare(last, internal_key).is_lt()
     }
 
-    /// Whether the block must end before this entry. RocksDB's rule: the block has reached its
-    /// size, or is nearly full and would pass it. No block reaches 4 GiB.
+    /// Whether the current block must end before this entry. RocksDB's rule: the block has its full
+    /// size, or is nearly full and the entry would exceed the size. No block reaches 4 GiB.
     #[inline]
     fn is_block_full(&self, internal_key: &[u8], value: &[u8]) -> bool {
         let table = &self.options.table_options;
@@ -299,7 +298,7 @@ impl TableBuilder {
         after > table.block_size && deviation > 0 && size as u64 > nearly_full
     }
 
-    /// Enters the last block into the index, now that the key behind it is known.
+    /// Adds the last block to the index: the first key behind the block is now known.
     #[inline]
     fn start_data_block(&mut self, internal_key: &[u8]) {
         if self.first_key.is_empty() {
@@ -332,9 +331,9 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Checks that the block's offsets fit.
+    /// Checks that the offsets of a block with `bytes` bytes fit 32 bits.
     /// # Errors
-    /// `NotSupported` names the table and the block, if its offsets need more than 32 bits.
+    /// `NotSupported`, naming table and block, if they do not fit.
     fn check_block(&self, what: &str, bytes: usize) -> Result<()> {
         if bytes <= self.max_block_bytes {
             return Ok(());
@@ -346,7 +345,8 @@ impl TableBuilder {
         Err(Error::not_supported(message))
     }
 
-    /// Whether the table should end soon: its index fills half of the largest block.
+    /// Whether the table should end soon. True once the index fills half of the largest possible
+    /// block.
     pub fn is_index_full(&self) -> bool {
         self.index.max_single_block_bytes() > self.max_block_bytes / 2
     }
@@ -392,8 +392,8 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Makes the dictionary and writes the waiting blocks; later blocks do not wait. `next` is the
-    /// first key behind them.
+    /// Makes the dictionary and writes the waiting blocks. Later blocks do not wait. `next` is the
+    /// first key behind the waiting blocks.
     fn write_waiting(&mut self, next: Option<&[u8]>) -> Result<()> {
         let Some(waiting) = self.waiting.take() else { return Ok(()) };
         self.make_dictionary(&waiting)?;
@@ -416,7 +416,8 @@ impl TableBuilder {
         let opts = &self.options.compression_opts;
         let is_trained = opts.zstd_max_train_bytes > 0
             && matches!(self.options.compression, CompressionType::Zstd | CompressionType::ZstdNotFinal);
-        // Without training, the samples are the dictionary. (RocksDB 7.8 takes more of them.)
+        // Without training, the samples themselves are the dictionary. (RocksDB 7.8 takes more
+        // samples.)
         let most = if is_trained { opts.zstd_max_train_bytes } else { opts.max_dict_bytes };
         let (samples, sizes) = waiting.samples(most as usize);
         self.dictionary = make_dictionary(self.options.compression, opts, samples, &sizes);
@@ -428,7 +429,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Adds the keys of a waiting block to the filter, and passes them to the index.
+    /// Gives the keys of a waiting block to the filter and to the index.
     fn show_keys_of(&mut self, block: &WaitingBlock) -> Result<()> {
         let parsed = Block::parse_prefixed(block.contents.clone())?;
         let mut cursor = BlockCursor::new();
@@ -440,8 +441,8 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Writes the rest of the table and flushes it to the operating system. Does not sync the file:
-    /// the caller does so with the result of `into_file`.
+    /// Writes the rest of the table, and flushes the file to the operating system. Does not sync:
+    /// the caller syncs the file that `into_file` returns.
     /// # Errors
     /// The first error of any call.
     pub fn finish(&mut self) -> Result<TableFileInfo> {
@@ -482,7 +483,7 @@ impl TableBuilder {
             let compression = self.options.compression;
             self.properties.compression_name =
                 setup::manager_and_codecs(compression, self.sink.any_compressed);
-            // RocksDB 7.8, which reads older formats, does not write them.
+            // These properties are new: RocksDB 7.8 does not write them.
             self.properties.key_smallest_seqno = self.seqnos.map(|(low, _)| low);
             self.properties.key_largest_seqno = Some(self.seqnos.map_or(0, |(_, high)| high));
         }
@@ -506,8 +507,8 @@ impl TableBuilder {
         }
     }
 
-    /// Charges the bytes of the filter's keys so far, and `more` bytes. Without room the table gets
-    /// no filter; it stays readable.
+    /// Charges the block cache for the filter's keys so far, and for `more` bytes. If the cache has
+    /// no room, the table gets no filter, but stays readable.
     fn charge_filter(&mut self, more: usize) {
         if let Some(filter) = &self.filter
             && !self.filter_charge.set(filter.num_entries() * BYTES_PER_FILTER_KEY + more)
@@ -632,12 +633,12 @@ impl TableBuilder {
         }
     }
 
-    /// The file, to sync and close it, after `finish`.
+    /// Returns the file after `finish`, so that the caller can sync and close it.
     pub fn into_file(self) -> Box<dyn WritableFile> {
         self.sink.file
     }
 
-    /// Syncs and closes the file, after `finish`.
+    /// Syncs and closes the file after `finish`.
     /// # Errors
     /// `IoError`.
     pub fn sync_and_close(mut self) -> Result<()> {
@@ -648,19 +649,21 @@ impl TableBuilder {
     /// Abandons the table. The caller deletes the file.
     pub fn abandon(self) {}
 
-    /// Bytes written so far, without the block that is being filled.
+    /// Bytes written so far, without the current block.
     #[inline]
     pub fn file_size(&self) -> u64 {
         self.sink.offset
     }
 
-    /// Adds the collected properties of collectors with these names. Call it before `finish`.
+    /// Adds the properties that the collectors with these names have collected. Must be called
+    /// before `finish`.
     pub fn add_collected(&mut self, names: &[&str], properties: Vec<(Vec<u8>, Vec<u8>)>) {
         self.properties.property_collectors_names = format!("[{}]", names.join(","));
         self.properties.user_collected_properties.extend(properties);
     }
 
-    /// `file_size` plus the uncompressed bytes in memory: about the file's size if it ended here.
+    /// Estimates the file's size if the table ended now: `file_size`, plus the uncompressed bytes
+    /// in memory.
     pub fn estimated_file_size(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, TableFilterBuilder::estimated_bytes);
         let data = if self.data.is_empty() { 0 } else { self.data.size_estimate() };
@@ -670,7 +673,7 @@ impl TableBuilder {
         self.sink.offset + waiting + (data + ends) as u64
     }
 
-    /// Point entries and range tombstones so far.
+    /// Number of point entries and range tombstones so far.
     #[inline]
     pub fn num_entries(&self) -> u64 {
         self.properties.num_entries
@@ -682,7 +685,7 @@ impl TableBuilder {
     }
 }
 
-/// [`MAX_BLOCK_BYTES`], or a smaller number that a test has set for the family.
+/// [`MAX_BLOCK_BYTES`], or a smaller limit that a test has set for the family.
 fn max_block_bytes(options: &TableBuilderOptions) -> usize {
     let mut limit = (options.column_family_name.clone(), MAX_BLOCK_BYTES);
     esker_base::probe!("table:max_block_bytes", &mut limit);
@@ -695,7 +698,8 @@ fn warm_later(warmer: &mut Option<Warmer>, handle: BlockHandle, kind: BlockKind,
     }
 }
 
-/// Writes an index block, compressed if there is a compressor and that is worth it.
+/// Writes an index block. Compresses the block if there is a compressor, and if the result is small
+/// enough.
 fn write_index_block(
     sink: &mut BlockSink,
     compressor: Option<&mut Compressor>,

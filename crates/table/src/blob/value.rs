@@ -1,7 +1,7 @@
-//! Values and entities that lie partly in blob files.
+//! Reads values from blob files, and entities with columns in blob files.
 //!
-//! In: a user key and its blob index, or an entity with columns in blob files. Out: the value, or
-//! the entity with all its columns in place.
+//! In: a user key with its blob index or entity. Out: the value, or the entity with the values of
+//! all its columns.
 //!
 //! Source: RocksDB `db/blob/blob_fetcher.cc`, `db/wide/wide_column_serialization.cc`.
 
@@ -12,36 +12,37 @@ use esker_format::wide_column::stored::{StoredColumns, StoredValue, may_have_blo
 use esker_format::wide_column::{self, EncodedColumns};
 use std::sync::Arc;
 
-/// A family's blob files and read options, for use over several calls.
+/// The blob files of a family, and options for reads from them. Owns both, for use over several
+/// calls.
 #[derive(Clone, Debug)]
 pub struct BlobReader {
     /// The files.
     pub source: Arc<BlobSource>,
-    /// Options for reading values.
+    /// The options for reads of values.
     pub options: TableReadOptions,
 }
 
 impl BlobReader {
-    /// The source of blobs for the time of one call.
+    /// Borrows the files and options, for the time of one call.
     #[inline]
     pub fn reads(&self) -> BlobReads<'_> {
         BlobReads { source: &self.source, options: &self.options }
     }
 }
 
-/// The blob files of a family, and how to read them.
+/// The blob files of a family, and options for reads from them. Borrowed for one call.
 #[derive(Clone, Copy, Debug)]
 pub struct BlobReads<'a> {
     /// The files.
     pub source: &'a BlobSource,
-    /// Options for reading values.
+    /// The options for reads of values.
     pub options: &'a TableReadOptions,
 }
 
 impl BlobReads<'_> {
-    /// The value to which the blob index of `user_key` leads.
+    /// Reads the value to which the blob index of `user_key` points.
     /// # Errors
-    /// `Corruption` and `IoError` name the file · `NotSupported` for values that expire ·
+    /// `Corruption` or `IoError`, naming the file · `NotSupported`: the value can expire ·
     /// `Incomplete`: the value is not cached, and `read_tier` forbids I/O · `TimedOut`: the
     /// deadline for I/O has passed.
     #[cold]
@@ -49,9 +50,9 @@ impl BlobReads<'_> {
         self.source.value(user_key, index, self.options)
     }
 
-    /// The default column of an entity; `None` if it has none.
+    /// Reads the default column of an entity. `None` if the entity has none.
     /// # Errors
-    /// `Corruption` if the entity is damaged; as [`BlobSource::value`].
+    /// `Corruption` if the entity is damaged; the errors of [`BlobSource::value`].
     #[cold]
     pub fn default_column(&self, user_key: &[u8], entity: &[u8]) -> Result<Option<PinnedBytes>> {
         if !may_have_blobs(entity) {
@@ -65,9 +66,10 @@ impl BlobReads<'_> {
         }
     }
 
-    /// The entity with all its columns in place; `None` if it is stored that way.
+    /// Returns the entity with the values of all its columns. `None` if no column of `entity` lies
+    /// in a blob file.
     /// # Errors
-    /// `Corruption` if the entity is damaged; otherwise as [`BlobSource::value`].
+    /// `Corruption` if the entity is damaged; the errors of [`BlobSource::value`].
     #[cold]
     pub fn whole_entity(&self, user_key: &[u8], entity: &[u8]) -> Result<Option<Vec<u8>>> {
         if !may_have_blobs(entity) {
