@@ -1,14 +1,15 @@
-//! Directories that change their keys: encrypted, decrypted, or brought under a new master key.
+//! Encrypts directories, decrypts them, or gives their files a new master key.
 //!
-//! In: directories that no engine has open. Out: the same content. A kill at any point leaves
-//! directories that open: under the old key or the new one.
+//! In: directories that no engine has open. Out: the same content. After a kill at any point the
+//! directories still open, under the old key or the new one.
 //!
-//! Encryption and decryption replace one file after the other. Meanwhile the directory has a
-//! marker, with which a reader that has the key accepts both kinds of files. The MANIFEST is
-//! encrypted first and decrypted last, so an opener without the key stops at it.
+//! Encryption and decryption replace one file after the other. Meanwhile the directory has a marker
+//! file. If it is there, readers with the key accept both kinds of files. The MANIFEST is encrypted
+//! first and decrypted last, so an open without the key fails at the MANIFEST.
 //!
-//! A new master key is written to one slot of all headers, then to the other. Until the first round
-//! is over all files open under the old key; from then on under the new one.
+//! A header has two slots, and each holds the file's key under a master key. A change of the master
+//! key first rewrites one slot in the headers of all files, and then the other slot. All files open
+//! under the old key until the first round ends, and under the new key from then on.
 
 use crate::CONVERSION_MARKER;
 use crate::file_key::{Front, read_header, wrap};
@@ -21,11 +22,11 @@ use esker_format::encryption::{PAGE_BYTES, SLOT_BYTES, SLOT_PLACES, decode_heade
 use esker_format::file_name;
 use std::path::{Path, PathBuf};
 
-/// The copy of a file before it takes the file's place.
+/// The name of a file's new copy, until the copy replaces the file.
 const TEMPORARY: &str = "ENCRYPTION-CONVERSION.tmp";
 const COPY_BYTES: usize = 1 << 20;
 
-/// The work of a conversion.
+/// Counts of the files of a conversion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct ConversionReport {
@@ -33,32 +34,33 @@ pub struct ConversionReport {
     pub changed: u64,
     /// Files that needed no change.
     pub kept: u64,
-    /// Changed files with other hard links. An encryption or decryption leaves the other links as
-    /// they were; a new master key also applies to them.
+    /// Changed files that have further hard links. Encryption and decryption do not change the file
+    /// behind the other links. A new master key does.
     pub linked: u64,
 }
 
-/// Encrypts the files of databases in these directories and in their `archive`. Files with unknown
-/// names stay as they are. Old bytes stay on the medium until it reuses their place.
+/// Encrypts the files of databases in these directories, and in their directories `archive`. Leaves
+/// files with unknown names unchanged. The old bytes stay on the device until it uses their place
+/// again.
 /// # Errors
-/// `IoError` · `Corruption`. After an error the directories still open with the keys of `fs`, and a
-/// second call continues.
+/// `IoError` · `Corruption`. After an error the directories still open with the keys of `fs`. A
+/// second call continues the work.
 pub fn encrypt_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionReport> {
     convert(fs, dirs, true)
 }
 
 /// Decrypts the files that [`encrypt_directories`] encrypts.
 /// # Errors
-/// Those of [`encrypt_directories`].
+/// The errors of [`encrypt_directories`].
 pub fn decrypt_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionReport> {
     convert(fs, dirs, false)
 }
 
-/// Brings all encrypted files in and below these directories under the first key of `fs`'s
-/// provider. Writes headers only: 4096 bytes twice a file, each synced.
+/// Gives all encrypted files in and below these directories a new master key: the first key of
+/// `fs`'s provider. Writes and syncs the 4096-byte header of each file twice, and nothing else.
 /// # Errors
 /// `IoError` · `Corruption` · `InvalidArgument` if the provider lacks a file's master key. A second
-/// call continues.
+/// call continues the work.
 pub fn rekey_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionReport> {
     let mut files = Vec::new();
     for dir in dirs {
@@ -89,13 +91,13 @@ impl ConversionReport {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
-    /// One slot gets the new key; another key stays in the other slot.
+    /// One slot of each header gets the new master key. The other slot keeps the old one.
     First,
-    /// Both slots have the new key.
+    /// Both slots get the new master key.
     Second,
 }
 
-/// Writes the header of a file anew, if it is encrypted and the round requires it.
+/// Writes the header of an encrypted file again, if the round requires it.
 fn rewrite_header(fs: &EncryptedFs, path: &Path, round: Round) -> Result<bool> {
     let mut header = [0; PAGE_BYTES];
     let read = fs.inner().new_random_access_file(path)?.read_at(0, &mut header)?;
@@ -109,7 +111,7 @@ fn rewrite_header(fs: &EncryptedFs, path: &Path, round: Round) -> Result<bool> {
     let is_new = names.map(|name| name == Some(master.id()));
     let changed: &[usize] = match (round, is_new) {
         (_, [true, true]) | (Round::First, [true, _] | [_, true]) => return Ok(false),
-        // A damaged slot is replaced before an intact one.
+        // Replace a damaged slot rather than an intact one.
         (Round::First, _) if names[0].is_none() => &SLOT_PLACES[..1],
         (Round::First, _) => &SLOT_PLACES[1..],
         (Round::Second, _) => &SLOT_PLACES,
@@ -118,7 +120,7 @@ fn rewrite_header(fs: &EncryptedFs, path: &Path, round: Round) -> Result<bool> {
     for &place in changed {
         header[place..place + SLOT_BYTES].copy_from_slice(&slot);
     }
-    // Opens the file for overwriting; its name and length stay.
+    // Opens the file for overwriting. Its name and length stay.
     let mut file = fs.inner().reuse_writable_file(path, path)?;
     file.append(&header)?;
     file.fsync()?;
@@ -126,11 +128,11 @@ fn rewrite_header(fs: &EncryptedFs, path: &Path, round: Round) -> Result<bool> {
     Ok(true)
 }
 
-/// All files in and below `dir`, whatever their names.
+/// Appends all files in and below `dir` to `files`, whatever their names.
 fn files_below(fs: &dyn FileSystem, dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     for name in fs.children(dir)? {
         let path = dir.join(&name);
-        // Only a directory has children.
+        // The call succeeds only for a directory.
         match fs.children(&path) {
             Ok(_) => files_below(fs, &path, files)?,
             Err(_) => files.push(path),
@@ -185,7 +187,8 @@ fn mark(fs: &EncryptedFs, dir: &Path) -> Result<()> {
     inner.new_directory(dir)?.fsync()
 }
 
-/// Replaces a file by its encrypted or decrypted copy, unless it is as wanted.
+/// Replaces a file by its encrypted or decrypted copy. Does nothing if the file has the wanted
+/// form.
 fn convert_file(fs: &EncryptedFs, path: &Path, encrypts: bool) -> Result<bool> {
     let inner = fs.inner();
     let is_wanted = match inner.file_size(path)? {

@@ -1,7 +1,8 @@
-//! Files of RocksDB's `EncryptedEnv` with its CTR provider, given the program's cipher.
+//! Reads and writes files of RocksDB's `EncryptedEnv` with its CTR provider.
 //!
-//! In: a file system with such files, and a block cipher. Out: their content; and files that the
-//! program reads. Source: RocksDB `env/env_encryption.cc`, measured with its tool `ldb`.
+//! In: a file system with such files, and the block cipher of the program that wrote them. Out: the
+//! content of the files, and new files that the program can read. Source: RocksDB
+//! `env/env_encryption.cc`, checked with RocksDB's tool `ldb`.
 //!
 //! ```text
 //! file   := prefix:4096 content
@@ -9,11 +10,11 @@
 //! block of key stream i := cipher(initial vector with counter + i as its first 8 bytes)
 //! ```
 //!
-//! Content offset `x` is file offset `4096 + x`, and blocks are counted from the front of the file.
-//! All files are encrypted, `CURRENT` and the LOG too; an empty file has no prefix.
+//! Content offset `x` is file offset `4096 + x`. Blocks are counted from the front of the file. All
+//! files are encrypted, `CURRENT` and the LOG too. An empty file has no prefix.
 //!
-//! This layout has no authentication: changed bytes are read as other bytes. A file that is
-//! truncated and appended to uses a part of its key stream twice. For new databases use
+//! This layout does not authenticate: a read of changed bytes returns other content, not an error.
+//! An append after a truncation uses a part of the key stream twice. For new databases use
 //! [`EncryptedFs`](crate::EncryptedFs).
 
 use crate::file_key::fill_random;
@@ -28,18 +29,18 @@ use std::path::{Path, PathBuf};
 const PREFIX_BYTES: usize = 4096;
 const PREFIX: u64 = PREFIX_BYTES as u64;
 
-/// A block cipher, as RocksDB's `BlockCipher`.
+/// A block cipher: RocksDB's `BlockCipher`.
 pub trait BlockCipher: Send + Sync + fmt::Debug {
-    /// Bytes of a block: 8 to 2048, the same for all calls.
+    /// Number of bytes of a block: 8 to 2048. The same at each call.
     fn block_bytes(&self) -> usize;
     /// Encrypts a block in place.
     fn encrypt(&self, block: &mut [u8]);
 }
 
-/// RocksDB's example cipher: adds 13 to each byte. For tests; it hides nothing.
+/// RocksDB's example cipher, which adds 13 to each byte. For tests: it protects nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Rot13 {
-    /// Bytes of a block; RocksDB's default is 32.
+    /// Number of bytes of a block. RocksDB's default is 32.
     pub block_bytes: usize,
 }
 
@@ -53,7 +54,7 @@ impl BlockCipher for Rot13 {
     }
 }
 
-/// The key stream of a file.
+/// The key stream of a file, from its prefix and the cipher.
 #[derive(Clone)]
 struct KeyStream {
     cipher: Arc<dyn BlockCipher>,
@@ -87,7 +88,7 @@ impl KeyStream {
     }
 }
 
-/// A file system with files of RocksDB's `EncryptedEnv`.
+/// A file system over files of RocksDB's `EncryptedEnv`.
 #[derive(Clone, Debug)]
 pub struct CtrFs {
     inner: Arc<dyn FileSystem>,
@@ -95,10 +96,9 @@ pub struct CtrFs {
 }
 
 impl CtrFs {
-    /// The files of `inner` under this cipher.
+    /// A file system that decrypts and encrypts the files of `inner` with this cipher.
     /// # Errors
-    /// `InvalidArgument` if the cipher's block has no room for a counter, or two of them do not fit
-    /// into the prefix.
+    /// `InvalidArgument` if a block of the cipher has less than 8 or more than 2048 bytes.
     pub fn new(inner: Arc<dyn FileSystem>, cipher: Arc<dyn BlockCipher>) -> Result<CtrFs> {
         let bytes = cipher.block_bytes();
         if !(8..=PREFIX_BYTES / 2).contains(&bytes) {
@@ -112,7 +112,7 @@ impl CtrFs {
         &*self.inner
     }
 
-    /// The key stream of a file; `None` while it has no whole prefix.
+    /// Reads a file's prefix and makes its key stream. `None` while the file has no whole prefix.
     fn stream(&self, file: &dyn RandomAccessFile) -> Result<Option<KeyStream>> {
         let mut prefix = [0; PREFIX_BYTES];
         let read = file.read_at(0, &mut prefix)?;
@@ -127,7 +127,7 @@ impl CtrFs {
         Box::new(CtrSequentialFile { file: self.random_access(inner), offset: 0 })
     }
 
-    /// A writer of an empty file. The prefix is random.
+    /// Makes a writer of an empty file. Draws a random prefix.
     fn new_file(&self, mut inner: Box<dyn WritableFile>) -> Result<Box<dyn WritableFile>> {
         let mut prefix = [0; PREFIX_BYTES];
         fill_random(&mut prefix)?;
@@ -201,7 +201,7 @@ struct CtrWritableFile {
     stream: KeyStream,
     /// Memory for the encrypted bytes of an append.
     encrypted: Vec<u8>,
-    /// Whether each append is flushed. The file has no zeros behind its end, which would decrypt to
+    /// Whether each append is flushed. Zeros must not follow the file's end: they would decrypt to
     /// other bytes.
     in_place: bool,
 }
@@ -284,7 +284,7 @@ impl FileSystem for CtrFs {
     fn create_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
         self.new_file(self.inner.create_direct_writable_file(path, buffer_bytes)?)
     }
-    /// Empties the file, so that it has another key stream and no old end.
+    /// Empties the file, so that it gets a new key stream and keeps no old bytes.
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>> {
         let mut inner = self.inner.reuse_writable_file(new, old)?;
         inner.truncate(0)?;
@@ -299,7 +299,7 @@ impl FileSystem for CtrFs {
         Ok(held.map(over))
     }
     fn truncate(&self, path: &Path, size: u64) -> Result<()> {
-        // Says that the file is missing; a reopening would make it.
+        // Fails if the file is missing. The reopen below would create it.
         self.inner.file_size(path).map_err(|e| e.at("truncate"))?;
         let mut file = self.reopen_writable_file(path)?;
         file.truncate(size)?;

@@ -1,4 +1,6 @@
-//! The key of one file: seals and opens its frames; wrapped in its header.
+//! The key of one file, which seals and opens the file's frames.
+//!
+//! The file's header stores the key *wrapped*: encrypted under a master key.
 
 use crate::keys::{Keyring, MasterKey, MasterKeyId};
 use esker_base::{Error, Result};
@@ -11,7 +13,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
 use std::path::Path;
 
-/// Fills `bytes` from the system's source of random numbers.
+/// Fills `bytes` with random bytes from the system.
 /// # Errors
 /// `IoError` if the system has no such source.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<()> {
@@ -36,7 +38,7 @@ impl FileKey {
         FileKey(cipher(bytes))
     }
 
-    /// Appends a frame with this content.
+    /// Encrypts `content` into a frame, and appends the frame to `out`.
     pub(crate) fn seal(&self, head: &FrameHead, content: &[u8], out: &mut Vec<u8>) {
         let head = head.encode();
         out.extend_from_slice(&head);
@@ -47,8 +49,8 @@ impl FileKey {
         out.extend_from_slice(tag.expect("a page is shorter than the cipher's limit").as_ref());
     }
 
-    /// Decrypts the frame at the front of `frame` in place. Returns its head, or `None` if there is
-    /// no authentic frame; `frame` is then undefined.
+    /// Decrypts the frame at the front of `frame` in place, and returns its head. `None` if there
+    /// is no authentic frame. The bytes are then undefined.
     pub(crate) fn open(&self, frame: &mut [u8]) -> Option<FrameHead> {
         let head = FrameHead::decode(frame)?;
         let (head_bytes, rest) = frame.get_mut(..head.frame_bytes())?.split_at_mut(HEAD_BYTES);
@@ -59,13 +61,13 @@ impl FileKey {
 
 const _: () = assert!(FRAME_OVERHEAD == HEAD_BYTES + TAG_BYTES && HEAD_BYTES == 4 + NONCE_BYTES);
 
-/// The authenticated bytes and the nonce of a head.
+/// Splits a head into the bytes that the tag authenticates, and the nonce.
 fn parts(head: &[u8; HEAD_BYTES]) -> ([u8; 4], Nonce) {
     let (aad, nonce) = (head.first_chunk::<4>(), head.last_chunk::<NONCE_BYTES>());
     (*aad.expect("of 16 bytes"), Nonce::assume_unique_for_key(*nonce.expect("of 16 bytes")))
 }
 
-/// Wraps the key of a file for its header.
+/// Wraps the key of a file under `master`, for a slot of the file's header.
 /// # Errors
 /// `IoError` if the system gives no random bytes.
 pub(crate) fn wrap(master: &MasterKey, kind: EncryptedKind, key: &[u8; 32]) -> Result<HeaderSlot> {
@@ -91,22 +93,22 @@ fn unwrap_slot(master: &MasterKey, slot: &HeaderSlot) -> Option<[u8; 32]> {
     (*key).try_into().ok()
 }
 
-/// The meaning of a file's front.
+/// The result of a read of a file's header.
 #[derive(Debug)]
 pub(crate) enum Front {
-    /// The file's key, and the rule for its end.
+    /// The file's key, and its kind.
     Key([u8; 32], EncryptedKind),
-    /// No slot is intact, or there is no header.
+    /// The file has no header, or one without an intact slot.
     NoHeader {
-        /// Whether a slot has the magic number.
+        /// Whether one of the slots has the magic number.
         has_magic: bool,
     },
 }
 
 /// Reads the header of the file at `path`.
 /// # Errors
-/// `InvalidArgument` if the provider lacks the master key; `Corruption` if the wrapping is not
-/// authentic; `NotSupported` for a file of a later release.
+/// `InvalidArgument` if the provider lacks the master key; `Corruption` if the wrapped key is not
+/// authentic; `NotSupported` if a later release wrote the file.
 pub(crate) fn read_header(header: &[u8], keys: &Keyring, path: &Path) -> Result<Front> {
     let slots = decode_header(header).map_err(|e| e.at(path.display()))?;
     let mut wrong = None;

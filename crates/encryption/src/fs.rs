@@ -1,4 +1,4 @@
-//! The file system: decides which files are encrypted, and wraps their readers and writers.
+//! The encrypting file system: selects the files to encrypt, and wraps their readers and writers.
 
 use crate::file_key::{FileKey, Front, fill_random, read_header, wrap};
 use crate::keys::{KEY_BYTES, KeyProvider, Keyring};
@@ -14,14 +14,14 @@ use esker_format::file_name;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Bytes that a sequential reader lets the system read ahead.
+/// Number of bytes that a sequential reader asks the system to read ahead.
 const AHEAD_BYTES: u64 = 512 << 10;
 
 /// A file system that encrypts the files of another one.
 ///
-/// Sizes and offsets are those of the content. Hard links and renames keep a file's key. A recycled
-/// file is emptied first. Files are never lent by their descriptors, so several reads at once are
-/// one after the other.
+/// Callers see sizes and offsets of the content, not of the encrypted file. Hard links and renames
+/// keep a file's key. A recycled file is emptied first. Files do not lend their descriptors, so
+/// `read_many` reads one after the other.
 ///
 /// ```
 /// use esker_encryption::{EncryptedFs, EncryptionPolicy, KeyCallback, MasterKey};
@@ -50,25 +50,25 @@ struct Core {
     policy: EncryptionPolicy,
 }
 
-/// The way to a file's content.
+/// How a reader gets a file's content.
 enum Opened {
     /// The file is not encrypted.
     Clear,
     Frames(Box<FrameReader>),
 }
 
-/// The content of a file, before it is read.
+/// The front of a file: what its first page tells about the file.
 enum Probe {
-    /// The file has no content yet.
+    /// The file is still empty.
     Empty,
     Clear,
     Key([u8; KEY_BYTES], EncryptedKind),
 }
 
 impl EncryptedFs {
-    /// Encrypts the files of `inner` under the keys of `provider`.
+    /// A file system that encrypts the files of `inner` under the keys of `provider`.
     /// # Errors
-    /// `InvalidArgument` or the provider's error if there is no key.
+    /// `InvalidArgument` if the provider has no key; the provider's error.
     pub fn new(
         inner: Arc<dyn FileSystem>,
         provider: Arc<dyn KeyProvider>,
@@ -77,26 +77,26 @@ impl EncryptedFs {
         Ok(EncryptedFs(Arc::new(Core { inner, keys: Arc::new(Keyring::new(provider)?), policy })))
     }
 
-    /// Loads the provider's keys again. New files then use its first key.
+    /// Loads the provider's keys again. New files then use the provider's first key.
     /// # Errors
-    /// Those of the provider; the keys stay as they were.
+    /// The provider's error. The keys are then unchanged.
     pub fn reload_keys(&self) -> Result<()> {
         self.0.keys.reload()
     }
 
-    /// Whether the file `path` is encrypted. Reads its header.
+    /// Whether the file `path` is encrypted. Reads the file's header.
     /// # Errors
-    /// `IoError` · those of an open.
+    /// `IoError` · the errors of an open.
     pub fn is_encrypted(&self, path: &Path) -> Result<bool> {
         let file = self.0.inner.new_random_access_file(path)?;
         Ok(matches!(self.0.probe(&*file)?, Probe::Key(..)))
     }
 
-    /// Checks that the MANIFEST which CURRENT names in `dir` can be read with the keys. Without a
-    /// CURRENT there is nothing to check.
+    /// Checks that the keys can read the current MANIFEST in `dir`. Succeeds if there is no
+    /// CURRENT.
     /// # Errors
-    /// `InvalidArgument` naming the file, its key and the given keys · `Corruption` if the file is
-    /// not encrypted.
+    /// `InvalidArgument` naming the file, the name of its key and the names of the given keys ·
+    /// `Corruption` if the MANIFEST is not encrypted.
     pub fn check_key(&self, dir: &Path) -> Result<()> {
         let current = file_name::current_file_name(dir);
         if !self.0.inner.file_exists(&current)? {
@@ -129,12 +129,12 @@ impl EncryptedFs {
         self.0.policy.class(path)
     }
 
-    /// A writer of a file that is empty, or is to be overwritten.
+    /// Makes a writer of a file that is empty, or that the caller overwrites.
     fn new_file(&self, path: &Path, inner: Box<dyn WritableFile>) -> Result<Box<dyn WritableFile>> {
         self.new_file_as(path, path, inner)
     }
 
-    /// As [`EncryptedFs::new_file`], with the treatment of a file `name`.
+    /// Does [`EncryptedFs::new_file`], but encrypts the file as if it had the path `name`.
     pub(crate) fn new_file_as(
         &self,
         path: &Path,
@@ -177,7 +177,7 @@ impl EncryptedFs {
 }
 
 impl Core {
-    /// Reads the front of a file.
+    /// Reads the first page of a file.
     fn probe(&self, file: &dyn RandomAccessFile) -> Result<Probe> {
         let path = file.path();
         let mut header = [0; PAGE_BYTES];
@@ -193,14 +193,15 @@ impl Core {
         if !has_magic && (accepts || self.is_converting(path)?) {
             return Ok(Probe::Clear);
         }
-        // The header of a log is synced before its first frame.
+        // A log's header is synced before its first frame, so a log with a damaged header has no
+        // frames.
         if is_wal(path) && file.size()? <= PAGE {
             return Ok(Probe::Empty);
         }
         Err(if has_magic { damaged_header(path) } else { not_encrypted(path) })
     }
 
-    /// Whether a conversion of the file's directory was begun with one of the keys, and not ended.
+    /// Whether a conversion of the file's directory, with one of the keys, has begun and not ended.
     fn is_converting(&self, path: &Path) -> Result<bool> {
         let marker = path.with_file_name(crate::CONVERSION_MARKER);
         if !self.inner.file_exists(&marker)? {
@@ -223,11 +224,11 @@ fn not_encrypted(path: &Path) -> Error {
     Error::corruption(what)
 }
 
-/// A file that is read at any offset.
+/// An encrypted file for reads at any offset.
 struct EncryptedRandomAccessFile {
     inner: Arc<dyn RandomAccessFile>,
     core: Arc<Core>,
-    /// The reader; set once the file has content.
+    /// The reader of the content. Set once the file is no longer empty.
     opened: OnceLock<Opened>,
 }
 
@@ -257,7 +258,7 @@ impl EncryptedRandomAccessFile {
         matches!(self.opened.get(), Some(Opened::Clear))
     }
 
-    /// The range of the underlying file in which this content lies, if the file has no flushes.
+    /// The range of the underlying file that has this content, if the writer never flushed.
     fn physical(&self, offset: u64, bytes: u64) -> (u64, u64) {
         if self.is_clear() {
             return (offset, bytes);
@@ -304,11 +305,11 @@ impl RandomAccessFile for EncryptedRandomAccessFile {
     }
 }
 
-/// A file that is read from front to back.
+/// An encrypted file for reads from front to back.
 struct EncryptedSequentialFile {
     file: EncryptedRandomAccessFile,
     offset: u64,
-    /// Readahead has been requested up to this offset of the content.
+    /// The offset in the content up to which readahead was requested.
     ahead: u64,
 }
 
@@ -359,7 +360,7 @@ impl FileSystem for EncryptedFs {
         match self.0.probe(&*file)? {
             Probe::Clear => Ok(inner),
             Probe::Empty => self.new_file(path, inner),
-            // A crash tore the header, so there are no frames.
+            // A crash tore the header, so the file has no frames.
             Probe::Key(_, kind) if kind != EncryptedKind::Whole && inner.file_size() < PAGE => {
                 self.new_file(path, inner)
             }
@@ -381,7 +382,7 @@ impl FileSystem for EncryptedFs {
     fn create_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
         self.new_file(path, self.0.inner.create_direct_writable_file(path, buffer_bytes)?)
     }
-    /// Empties the file: its frames belong to another key.
+    /// Empties the file, because its old frames belong to another key.
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>> {
         let mut inner = self.0.inner.reuse_writable_file(new, old)?;
         inner.truncate(0)?;
@@ -393,15 +394,16 @@ impl FileSystem for EncryptedFs {
             _ => self.random_access(self.0.inner.new_random_access_file(path)?)?.size(),
         }
     }
-    /// Checks first that the keys open the databases in these directories.
+    /// Checks first that the keys can read the databases in these directories.
     fn hold_directories(&self, paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {
         paths.iter().try_for_each(|dir| self.check_key(dir))?;
         let held = self.0.inner.hold_directories(paths)?;
         Ok(held.map(|inner| -> Arc<dyn FileSystem> { Arc::new(self.with_inner(inner)) }))
     }
-    /// Cuts the content. A crash may lose up to a page of content before the cut.
+    /// Cuts the content to `size` bytes. A crash during the call may also lose up to a page of
+    /// content before the cut.
     fn truncate(&self, path: &Path, size: u64) -> Result<()> {
-        // This call fails if the file is missing; a reopening would make it.
+        // Fails if the file is missing. The reopen below would create it.
         self.0.inner.file_size(path).map_err(|e| e.at("truncate"))?;
         let mut file = self.reopen_writable_file(path)?;
         file.truncate(size)?;

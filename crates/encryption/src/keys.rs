@@ -1,7 +1,8 @@
-//! Master keys: which ones there are, and which one new files use.
+//! Master keys and their sources.
 //!
 //! In: a file, an environment variable or a callback. Out: keys of 32 bytes, the current one first.
-//! A master key encrypts only the keys of files, so it can be replaced without rewriting them.
+//! New files use the current key. A master key encrypts only the keys of files, so a new master key
+//! changes only the headers of files.
 
 use esker_base::sync::{Arc, RwLock};
 use esker_base::{Error, Result};
@@ -12,14 +13,15 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;
-/// The most bytes of a key file.
+/// Size of the largest key file, in bytes.
 const MOST_FILE_BYTES: usize = 64 << 10;
 
-/// A master key: 32 secret bytes. `Debug` prints its name, not its bytes.
+/// A master key: 32 secret bytes. `Debug` prints the key's name, not the bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MasterKey([u8; KEY_BYTES]);
 
-/// The name of a master key, which file headers hold. Made from the key by a one-way function.
+/// The name of a master key. File headers store this name. A one-way function makes it from the
+/// key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct MasterKeyId(pub [u8; 16]);
 
@@ -29,7 +31,7 @@ impl MasterKey {
         MasterKey(bytes)
     }
 
-    /// A new random key.
+    /// Makes a random key.
     /// # Errors
     /// `IoError` if the system gives no random bytes.
     pub fn generate() -> Result<MasterKey> {
@@ -38,9 +40,9 @@ impl MasterKey {
         Ok(MasterKey(bytes))
     }
 
-    /// The key written as 64 hexadecimal digits.
+    /// Reads a key from 64 hexadecimal digits.
     /// # Errors
-    /// `InvalidArgument`, without the text.
+    /// `InvalidArgument` if the text has another form. The error does not contain the text.
     pub fn from_hex(text: &str) -> Result<MasterKey> {
         let digits: Option<Vec<u8>> =
             text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect();
@@ -64,7 +66,7 @@ impl MasterKey {
         MasterKeyId(id)
     }
 
-    /// 32 bytes made from the key for this purpose.
+    /// Derives 32 bytes from the key, for this purpose only.
     pub(crate) fn derive(&self, purpose: &[u8]) -> [u8; KEY_BYTES] {
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &self.0), purpose);
         let mut bytes = [0; KEY_BYTES];
@@ -91,18 +93,19 @@ fn hex(bytes: &[u8]) -> String {
 
 const CONVERSION: &[u8] = b"esker conversion of a directory";
 
-/// Provides master keys. Called when a file system is made, and when a file names an unknown key.
+/// Provides master keys. A file system calls the provider when it is made, and when a file names an
+/// unknown key.
 pub trait KeyProvider: Send + Sync + fmt::Debug {
-    /// The keys. New files use the first; files under any of them can be read.
+    /// Returns the keys. New files use the first key. Files under any of the keys can be read.
     /// # Errors
-    /// Any; the message names the place.
+    /// Any error. Its message names the place.
     fn keys(&self) -> Result<Vec<MasterKey>>;
     /// The place of the keys, for messages: "key file /etc/keys/db".
     fn place(&self) -> String;
 }
 
-/// Keys of a text: one a line or between commas. Empty lines and lines with `#` in front are
-/// skipped.
+/// Reads keys from a text, one on each line or separated by commas. Skips empty lines, and lines
+/// that begin with `#`.
 fn parse(text: &str) -> Result<Vec<MasterKey>> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     let words = lines.flat_map(|line| line.split(',')).map(str::trim).filter(|word| !word.is_empty());
@@ -110,7 +113,7 @@ fn parse(text: &str) -> Result<Vec<MasterKey>> {
     if keys.is_empty() { Err(Error::invalid_argument("no master key")) } else { Ok(keys) }
 }
 
-/// Keys in a file, one a line as 64 hexadecimal digits, the current one first.
+/// Keys in a file: 64 hexadecimal digits on each line, the current key first.
 #[derive(Debug)]
 pub struct KeyFile {
     fs: Arc<dyn FileSystem>,
@@ -118,7 +121,7 @@ pub struct KeyFile {
 }
 
 impl KeyFile {
-    /// The keys in the file `path` of `fs`.
+    /// A provider of the keys in the file `path` of `fs`.
     pub fn new(fs: Arc<dyn FileSystem>, path: &Path) -> KeyFile {
         KeyFile { fs, path: path.to_owned() }
     }
@@ -136,12 +139,12 @@ impl KeyProvider for KeyFile {
     }
 }
 
-/// Keys in an environment variable, between commas, the current one first.
+/// Keys in an environment variable, separated by commas, the current key first.
 #[derive(Debug)]
 pub struct KeyVariable(String);
 
 impl KeyVariable {
-    /// The keys in the variable `name`.
+    /// A provider of the keys in the variable `name`.
     pub fn new(name: &str) -> KeyVariable {
         KeyVariable(name.to_owned())
     }
@@ -178,7 +181,7 @@ impl<F: Fn() -> Result<Vec<MasterKey>> + Send + Sync> KeyProvider for KeyCallbac
     }
 }
 
-/// The keys that a provider gave last.
+/// The keys that a provider returned last.
 pub(crate) struct Keyring {
     provider: Arc<dyn KeyProvider>,
     keys: RwLock<Vec<MasterKey>>,
@@ -197,7 +200,7 @@ impl Keyring {
         Ok(ring)
     }
 
-    /// Loads the keys from the provider again.
+    /// Calls the provider again, and keeps its keys.
     pub(crate) fn reload(&self) -> Result<()> {
         let keys = self.provider.keys()?;
         if keys.is_empty() {
@@ -207,7 +210,7 @@ impl Keyring {
         Ok(())
     }
 
-    /// The key of new files.
+    /// The key for new files.
     pub(crate) fn current(&self) -> MasterKey {
         self.keys.read()[0].clone()
     }
@@ -215,21 +218,21 @@ impl Keyring {
     /// The key of this name, if the provider has it.
     pub(crate) fn find(&self, id: MasterKeyId) -> Option<MasterKey> {
         let find = || self.keys.read().iter().find(|key| key.id() == id).cloned();
-        // The provider may have a new key.
+        // The provider may have a new key, so ask it once more.
         find().or_else(|| self.reload().ok().and_then(|()| find()))
     }
 
-    /// The contents of a conversion's marker under the current key.
+    /// The contents of a conversion's marker file, made from the current key.
     pub(crate) fn mark(&self) -> [u8; KEY_BYTES] {
         self.current().derive(CONVERSION)
     }
 
-    /// Whether this is the marker of a conversion under one of the keys.
+    /// Whether these are the contents of a marker file, made from one of the keys.
     pub(crate) fn has_mark(&self, contents: &[u8]) -> bool {
         self.keys.read().iter().any(|key| key.derive(CONVERSION) == *contents)
     }
 
-    /// The place and the names of the keys, such as "key file /k gives 0123…, 4567…".
+    /// Describes the place and the names of the keys, such as "key file /k gives 0123…, 4567…".
     pub(crate) fn describe(&self) -> String {
         let names: Vec<String> = self.keys.read().iter().map(|key| key.id().to_string()).collect();
         format!("{} gives {}", self.provider.place(), names.join(", "))

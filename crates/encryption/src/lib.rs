@@ -1,19 +1,20 @@
 //! Encryption at rest: a file system that encrypts and authenticates the files of another one.
 //!
 //! In: a file system, master keys, and the calls of an engine. Out: the same files, encrypted with
-//! AES-256-GCM. Each file has a key of its own, which its header holds wrapped under a master key.
-//! Names, sizes and times stay visible. Layout: `docs/format/encryption.md`. Threats, keys and
-//! costs: `docs/guide/src/encryption.md`.
+//! AES-256-GCM. Each file has a key of its own. A master key encrypts that key, and the file's
+//! header stores the result. Names, sizes and times of files stay visible. Layout:
+//! `docs/format/encryption.md`. Threats, keys and costs: `docs/guide/src/encryption.md`.
 //!
-//! Reading order: [`keys`] (master keys and where they come from), `file_key` (the key of a file),
-//! [`policy`] (which files are encrypted), `writer`, `reader`, [`fs`], [`convert`] (directories
-//! that change their keys).
+//! Reading order: [`keys`] (master keys and their sources), `file_key` (the key of a file),
+//! [`policy`] (selects the files to encrypt), `writer`, `reader`, [`fs`], [`convert`] (encrypts,
+//! decrypts and rekeys directories). [`ctr`] reads RocksDB's encrypted files.
 //!
 //! Invariants
-//!  1. No two frames of a file have the same nonce, unless they have the same content.
-//!  2. Bytes that were synced stay readable: a frame that was written is never written again.
-//!  3. A read returns authenticated bytes, or an error. A damaged part of a log reads as bytes
-//!     0xFF, which no reader of logs takes for a record.
+//!  1. A *frame* is the unit of encryption. Two frames of a file with different content have
+//!     different nonces.
+//!  2. Synced bytes stay readable: a written frame never changes.
+//!  3. A read returns authenticated bytes, or an error. In place of a damaged part of a log, a read
+//!     returns bytes 0xFF: a reader of logs never takes them for a record.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -27,7 +28,8 @@ pub mod policy;
 mod reader;
 mod writer;
 
-/// The name of a file in a directory whose files are being encrypted or decrypted.
+/// The name of the marker file. A directory has this file while its files are encrypted or
+/// decrypted.
 pub const CONVERSION_MARKER: &str = "ENCRYPTION-CONVERSION";
 
 pub use convert::{ConversionReport, decrypt_directories, encrypt_directories, rekey_directories};

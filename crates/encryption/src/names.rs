@@ -1,6 +1,6 @@
-//! The calls of a file system that concern names, not content: handed to the file system below.
+//! The methods of a file system that concern names, not content. They call the file system below.
 
-/// Implements these calls by `self.inner()`.
+/// Implements these methods by calls of `self.inner()`.
 macro_rules! names_of_inner {
     () => {
         fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {

@@ -1,22 +1,22 @@
-//! The choice of the files that are encrypted, by their names.
+//! Selects the files to encrypt, by their names.
 
 use esker_format::encryption::EncryptedKind;
 use std::path::Path;
 
-/// The files that are encrypted beside those with users' data, and the strictness of readers.
+/// Options that select files to encrypt. Files with users' data are always encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct EncryptionPolicy {
-    /// Whether OPTIONS files are encrypted. They hold no keys or values.
+    /// Whether OPTIONS files are encrypted. They contain no keys or values of users.
     pub encrypt_options: bool,
     /// Whether the info log (`LOG`) is encrypted.
     pub encrypt_info_log: bool,
-    /// Whether a file that is not encrypted is read as it is. An attacker could then replace an
-    /// encrypted file by any other. For a database that is being converted.
+    /// Whether readers accept files that are not encrypted. For a database whose files are being
+    /// converted. An attacker could then replace an encrypted file by any other.
     pub accept_plaintext: bool,
 }
 
-/// The treatment of a file.
+/// Whether and how a file is encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
     /// Not encrypted.
@@ -26,7 +26,7 @@ pub(crate) enum Class {
 }
 
 impl EncryptionPolicy {
-    /// The treatment of a new file of this name.
+    /// The class of a new file with this name.
     pub(crate) fn class(&self, path: &Path) -> Class {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let is_info_log = name == "LOG"
@@ -49,7 +49,7 @@ impl EncryptionPolicy {
     }
 }
 
-/// Whether this is a write-ahead log.
+/// Whether this is the path of a write-ahead log.
 pub(crate) fn is_wal(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "log")
 }

@@ -1,14 +1,15 @@
-//! Reads encrypted files: finds the frame of an offset, checks it and decrypts it.
+//! Reads encrypted files: finds the frame of an offset, checks the frame and decrypts it.
 //!
 //! In: an open file of the underlying file system, and the file's key. Out: the content.
 //!
-//! A page of a file that was written without flushes is one frame, so an offset gives its page.
-//! Otherwise a binary search over the heads at the fronts of pages finds it.
+//! If the writer of a file never flushed, each page is one frame, so the page of an offset can be
+//! computed. Otherwise a binary search finds it. The search reads the head of the first frame of a
+//! page.
 //!
 //! Invariants
-//!  1. Bytes that a read returns come from frames whose tags were right, with one exception: a lost
-//!     part of a log reads as [`LOST`].
-//!  2. A log ends behind its last authentic frame. A lost part has authentic frames behind it.
+//!  1. A read returns bytes of authentic frames only: their tags are right. There is one exception:
+//!     in place of a lost part of a log, a read returns bytes [`LOST`].
+//!  2. A log ends behind its last authentic frame. So authentic frames follow each lost part.
 
 use crate::file_key::FileKey;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,25 +22,27 @@ use esker_format::encryption::{
 use std::cell::RefCell;
 use std::fmt;
 
-/// The bytes of a lost part of a log. No record of a log has this length and type.
+/// The byte that stands for each byte of a lost part of a log. No record of a log has a header of
+/// these bytes.
 pub(crate) const LOST: u8 = 0xFF;
-/// Pages that are read at once.
+/// Largest number of pages that one read gets from the file.
 const MOST_PAGES: usize = 64;
-/// Content that a log's reader passes over before it searches.
+/// A read of a log that goes forward by at most this number of bytes passes over frames. A longer
+/// way needs a search.
 const NEAR_BYTES: u64 = 64 << 10;
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 
-/// A place between two frames: in the file, and in the content.
+/// A place between two frames: its offset in the file, and its offset in the content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FramePlace {
     pub(crate) physical: u64,
     pub(crate) content: u64,
 }
 
-/// The front of the content.
+/// The place before the first frame.
 pub(crate) const FRONT: FramePlace = FramePlace { physical: PAGE, content: 0 };
 
-/// Pages in memory, as they are in the file.
+/// Some pages of a file in memory, encrypted.
 #[derive(Default)]
 struct Pages {
     bytes: Vec<u8>,
@@ -48,7 +51,7 @@ struct Pages {
 }
 
 impl Pages {
-    /// Reads up to `count` pages from the page that `physical` lies in.
+    /// Reads up to `count` pages, beginning with the page of the offset `physical`.
     fn load(&mut self, file: &dyn RandomAccessFile, physical: u64, count: usize) -> Result<()> {
         let wanted = count.clamp(1, MOST_PAGES) * PAGE_BYTES;
         if self.bytes.len() < wanted {
@@ -64,7 +67,7 @@ impl Pages {
         (self.start..self.start + self.len as u64).contains(&physical)
     }
 
-    /// The bytes of the page of `physical`, from there on, as far as the file has them.
+    /// The bytes from offset `physical` to the end of its page, or to the end of the file.
     fn rest_of_page(&mut self, physical: u64) -> &mut [u8] {
         if !self.has(physical) {
             return &mut [];
@@ -76,27 +79,27 @@ impl Pages {
 }
 
 thread_local! {
-    /// Memory for pages, which the thread keeps.
+    /// Memory for pages, which the thread reuses.
     static PAGES: RefCell<Pages> = RefCell::default();
 }
 
-/// The place of the next frame: this place, or the next page if this page has no room.
+/// The offset of the next frame: `physical`, or the next page if this page has no room for a frame.
 pub(crate) fn next_frame(physical: u64) -> u64 {
     let room = PAGE - physical % PAGE;
     if room < LEAST_ROOM as u64 { physical + room } else { physical }
 }
 
-/// The frames of an open file.
+/// Reads the content of an open file.
 pub(crate) struct FrameReader {
     inner: Arc<dyn RandomAccessFile>,
     key: FileKey,
     kind: EncryptedKind,
-    /// For a file that is no log: bytes of content, bytes of the file at that time, and whether
-    /// each page before the last one is one frame.
+    /// These three fields are for files other than logs. The number of bytes of content; the size
+    /// of the underlying file when that was found; whether each page except the last is one frame.
     content: AtomicU64,
     physical: AtomicU64,
     is_uniform: AtomicBool,
-    /// The last frame that was read of a log.
+    /// For logs: the place of the last frame that was read.
     cursor: Mutex<FramePlace>,
 }
 
@@ -107,9 +110,9 @@ impl fmt::Debug for FrameReader {
 }
 
 impl FrameReader {
-    /// A reader of this file.
+    /// Makes the reader of a file, and finds the end of its content.
     /// # Errors
-    /// `Corruption` if the file is no log and has no end mark at its end · `IoError`.
+    /// `Corruption` if the file is no log and its last frame has no end mark · `IoError`.
     pub(crate) fn new(
         inner: Arc<dyn RandomAccessFile>,
         key: FileKey,
@@ -125,8 +128,8 @@ impl FrameReader {
         Ok(reader)
     }
 
-    /// Content before `size` from the front of a frame on, and the place of that frame. It is at
-    /// most a page, if the file is undamaged.
+    /// Reads the content between a frame's front and the offset `size`. Returns the frame's place,
+    /// and the content: at most a page in an undamaged file.
     pub(crate) fn before(&self, size: u64) -> Result<(FramePlace, Vec<u8>)> {
         let place = self.search(size)?;
         let mut content = vec![0; size.saturating_sub(place.content) as usize];
@@ -134,17 +137,17 @@ impl FrameReader {
         if read < content.len() { Err(self.damaged(at.physical)) } else { Ok((place, content)) }
     }
 
-    /// Bytes of content.
+    /// The number of bytes of content.
     pub(crate) fn size(&self) -> Result<u64> {
         let is_known =
             self.kind == EncryptedKind::Whole && self.inner.size()? == self.physical.load(Ordering::Acquire);
         if is_known { Ok(self.content.load(Ordering::Acquire)) } else { Ok(self.find_end()?.content) }
     }
 
-    /// Finds the end. Costs a read of the last page, for a log also of each page behind the last
-    /// one with an authentic frame.
+    /// Finds the end of the content. Reads the last page. In a log, reads pages backward until one
+    /// has an authentic frame.
     /// # Errors
-    /// `Corruption` if the file is no log and has no end mark at its end · `IoError`.
+    /// `Corruption` if the file is no log and its last frame has no end mark · `IoError`.
     pub(crate) fn find_end(&self) -> Result<FramePlace> {
         let physical = self.inner.size()?;
         PAGES.with_borrow_mut(|memory| {
@@ -175,7 +178,7 @@ impl FrameReader {
         })
     }
 
-    /// The end of a file that is no log, from its last page.
+    /// Finds the end of a file that is no log, from its last page.
     fn whole_end(&self, bytes: &[u8], page: u64, physical: u64) -> Result<FramePlace> {
         let (mut at, mut last, mut first) = (0, None, 0);
         while at < bytes.len() {
@@ -196,8 +199,8 @@ impl FrameReader {
         Ok(FramePlace { physical, content })
     }
 
-    /// The first authentic frame of the page at or behind `at` whose content begins at `least` or
-    /// behind. The bytes stay as they are.
+    /// Finds the first authentic frame at or behind `at` in the page. The frame's content must
+    /// begin at or behind `least`. Leaves `page` encrypted.
     fn scan(&self, page: &[u8], mut at: usize, least: u64) -> Option<(usize, FrameHead)> {
         let mut copy = [0; PAGE_BYTES];
         while at + FRAME_OVERHEAD <= page.len() {
@@ -217,7 +220,8 @@ impl FrameReader {
         None
     }
 
-    /// Reads up to `buf.len()` bytes of content at `offset`; fewer only at the end.
+    /// Reads `buf.len()` bytes of content at `offset`, fewer only at the end. Returns the number of
+    /// bytes read.
     /// # Errors
     /// `Corruption` naming file and offset, unless the file is a log · `IoError`.
     pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
@@ -251,7 +255,8 @@ impl FrameReader {
         Ok(read)
     }
 
-    /// A place at or before `offset`, in its page if the heads of the pages are undamaged.
+    /// Finds the place of a frame at or before `offset`. Unless heads are damaged, the frame is the
+    /// first one of the page that holds `offset`.
     fn search(&self, offset: u64) -> Result<FramePlace> {
         let pages = self.inner.size()?.div_ceil(PAGE).saturating_sub(1);
         let probe = |page: u64| -> Result<Option<u64>> {
@@ -260,7 +265,8 @@ impl FrameReader {
             let found = FrameHead::decode(&head[..read]).map(|head| head.offset);
             Ok(found.filter(|&content| content <= offset))
         };
-        // A page has at most this much content, so the offset lies in this page or behind it.
+        // A page has at most `MOST_CONTENT` bytes of content, so `offset` lies in this page or
+        // behind it.
         let mut low = offset / MOST_CONTENT as u64;
         let Some(content) = probe(low)? else { return Ok(FRONT) };
         let mut place = FramePlace { physical: (low + 1) * PAGE, content };
@@ -278,8 +284,8 @@ impl FrameReader {
         Ok(place)
     }
 
-    /// Reads content at `offset` from the frames at `place` and behind. Returns the number of
-    /// bytes, and the place of the last frame that was read in part or of the next one.
+    /// Reads content at `offset` from the frames at `place` and behind. Returns the number of bytes
+    /// read, and the place where the next read should start.
     fn read_frames(&self, place: FramePlace, offset: u64, buf: &mut [u8]) -> Result<(usize, FramePlace)> {
         PAGES.with_borrow_mut(|memory| {
             memory.len = 0;
@@ -312,8 +318,9 @@ impl FrameReader {
         })
     }
 
-    /// Copies content from `wanted` on out of the frame at the front of `page`, which must begin
-    /// with the content at `content`. A frame before `wanted` is not decrypted.
+    /// Copies content from the frame at the front of `page`, from the offset `wanted` on. The
+    /// frame's content must begin at the offset `content`. Does not decrypt a frame that ends
+    /// before `wanted`.
     fn take(&self, page: &mut [u8], content: u64, wanted: u64, buf: &mut [u8]) -> Option<(FrameHead, usize)> {
         let head = FrameHead::decode(page).filter(|head| head.offset == content)?;
         let frame = page.get_mut(..head.frame_bytes())?;
@@ -328,8 +335,8 @@ impl FrameReader {
         Some((head, copied))
     }
 
-    /// Whether a crash may have left the bytes behind this place: zeros, or a frame that the end of
-    /// the file cuts.
+    /// Whether the bytes behind `end` may be the leftover of a crash: zeros, or a frame that the
+    /// end of the file cuts.
     fn is_torn(&self, memory: &mut Pages, end: FramePlace) -> Result<bool> {
         let mut at = next_frame(end.physical);
         let left = self.inner.size()?.saturating_sub(at);
@@ -355,7 +362,7 @@ impl FrameReader {
         Ok(true)
     }
 
-    /// Whether the bytes are a whole frame whose length was changed.
+    /// Whether the bytes are a whole frame with a wrong length in its head.
     fn has_other_length(&self, bytes: &[u8], head: FrameHead) -> bool {
         let Some(len) = bytes.len().checked_sub(FRAME_OVERHEAD) else { return false };
         let head = FrameHead { len: len as u16, ..head };
@@ -364,9 +371,9 @@ impl FrameReader {
         self.key.open(&mut frame).is_some()
     }
 
-    /// Continues where no authentic frame was read. If a second read finds a frame at the same
-    /// place, it continues there; in a log, at the next authentic frame. `None` at the end of a
-    /// log.
+    /// Finds the place where a read continues if there is no authentic frame at `at`. A second read
+    /// may find the frame at the same place. Otherwise, in a log, it is the next authentic frame.
+    /// `None` at the end of a log.
     /// # Errors
     /// `Corruption` if the file is no log.
     #[cold]
@@ -382,7 +389,7 @@ impl FrameReader {
         } else {
             self.inner.read_anew(at.physical, PAGE);
         }
-        // The writer may have appended since; or the medium now returns the right bytes.
+        // The writer may have appended meanwhile, or the device now returns the right bytes.
         memory.load(&*self.inner, at.physical, 1)?;
         let page = memory.rest_of_page(at.physical);
         let here =
@@ -394,7 +401,7 @@ impl FrameReader {
         }
     }
 
-    /// The next authentic frame of a log, at or behind this place.
+    /// Finds the next authentic frame of a log, at or behind `from`.
     fn find_frame(&self, memory: &mut Pages, from: FramePlace) -> Result<Option<FramePlace>> {
         let mut at = from.physical;
         loop {

@@ -1,17 +1,17 @@
-//! Writes encrypted files: collects content into frames and appends them.
+//! Writes encrypted files: collects content, seals it into frames, and appends the frames.
 //!
 //! In: appends, flushes and syncs. Out: frames at the end of the underlying file.
 //!
-//! Content is sealed when its page is full, or when it must survive a crash. A sealed frame stays
-//! as it is: later content goes into a frame behind it. So a torn write never takes bytes that were
-//! synced.
+//! To *seal* content means to encrypt it into a frame. The writer seals content when a page is
+//! full, or when the content must survive a crash. A sealed frame never changes: later content goes
+//! into a frame behind it. So a torn write never destroys synced bytes.
 //!
 //! Invariants
-//!  1. `sealed` is the end of the last sealed frame. `unwritten` are the last sealed bytes, which
-//!     the underlying file does not have yet.
-//!  2. The salt is new for each opening and after each truncation, so no nonce comes again. After
-//!     an error the same sealed bytes are written again.
-//!  3. Unless the file is a log, its last frame after a flush has the end mark.
+//!  1. `sealed` is the end of the last sealed frame. `unwritten` holds the sealed bytes that the
+//!     underlying file does not have yet.
+//!  2. Each open and each truncation draws a new salt, so no nonce repeats. After an error the
+//!     writer writes the same sealed bytes again.
+//!  3. After a flush of a file that is no log, the last frame has the end mark.
 
 use crate::file_key::{FileKey, fill_random};
 use crate::reader::{FRONT, FramePlace, PAGE, next_frame};
@@ -20,34 +20,33 @@ use esker_env::WritableFile;
 use esker_format::encryption::{EncryptedKind, FRAME_OVERHEAD, FrameHead, MOST_OFFSET, PADDING, PAGE_BYTES};
 use std::path::PathBuf;
 
-/// Sealed bytes that are collected before they are appended.
+/// Largest number of sealed bytes that the writer collects before it appends them.
 const MOST_UNWRITTEN: usize = 64 << 10;
 
 /// Makes the header of a new file.
 pub(crate) type MakeHeader = Box<dyn Fn(EncryptedKind) -> Result<Vec<u8>> + Send>;
-/// Reads up to a page of content before a size, from the front of a frame on, to cut the file
-/// there.
+/// Reads the content between a frame's front and a given size. Used to cut a file to that size.
 pub(crate) type ContentBefore = Box<dyn Fn(u64) -> Result<(FramePlace, Vec<u8>)> + Send>;
 
-/// An encrypted file that is appended to.
+/// The writer of an encrypted file.
 pub(crate) struct EncryptedWritableFile {
-    /// `None` once the file is closed.
+    /// `None` after `close`.
     inner: Option<Box<dyn WritableFile>>,
     path: PathBuf,
     key: FileKey,
     kind: EncryptedKind,
     salt: [u8; 6],
-    /// `None` once the header is written.
+    /// Makes the header. `None` once the header is written.
     header: Option<MakeHeader>,
     content_before: ContentBefore,
     sealed: FramePlace,
     pending: Vec<u8>,
     unwritten: Vec<u8>,
-    /// Whether the last frame has the end mark, or there is none.
+    /// Whether the last frame has the end mark. True if there are no frames.
     is_ended: bool,
-    /// Whether appends are written at once.
+    /// Whether each append is sealed and written at once ([`WritableFile::append_in_place`]).
     in_place: bool,
-    /// The place behind which bytes must be cut before the next frame.
+    /// The size to which the underlying file must be cut before the next frame is written.
     cut_at: Option<u64>,
     range_synced: u64,
 }
@@ -64,7 +63,7 @@ pub(crate) struct WriterParts {
 }
 
 impl EncryptedWritableFile {
-    /// A writer at the end that `parts` name.
+    /// Makes a writer that appends at the end given in `parts`.
     /// # Errors
     /// `IoError` if the system gives no random bytes.
     pub(crate) fn new(parts: WriterParts) -> Result<EncryptedWritableFile> {
@@ -95,8 +94,8 @@ impl EncryptedWritableFile {
         self.inner.as_mut().ok_or_else(|| closed(&self.path))
     }
 
-    /// Writes the header of a new file. That of a log is synced: a log whose header was lost had no
-    /// frames.
+    /// Writes the header of a new file. Syncs the header of a log: a log whose header was lost then
+    /// has no frames.
     fn begin(&mut self) -> Result<()> {
         if let Some(end) = self.cut_at {
             self.inner()?.truncate(end)?;
@@ -118,13 +117,14 @@ impl EncryptedWritableFile {
         written
     }
 
-    /// The most content of the next frame.
+    /// The largest number of bytes of content for the next frame.
     fn room(&self) -> usize {
         let at = next_frame(self.sealed.physical);
         (PAGE - at % PAGE) as usize - FRAME_OVERHEAD
     }
 
-    /// Seals the pending content, or `content` if nothing is pending: at most `room()` bytes.
+    /// Seals `content`, or the pending content if `content` is `None`: at most `room()` bytes.
+    /// REQUIRES: nothing is pending, or `content` is `None`.
     fn seal(&mut self, content: Option<&[u8]>, is_end: bool) -> Result<()> {
         let at = next_frame(self.sealed.physical);
         let content = content.unwrap_or(&self.pending);
@@ -168,7 +168,7 @@ impl EncryptedWritableFile {
         self.write()
     }
 
-    /// The place in the underlying file of an offset of content behind the sealed content.
+    /// The offset in the underlying file for an offset of content behind the sealed content.
     fn physical(&self, offset: u64) -> u64 {
         let ahead = offset.saturating_sub(self.sealed.content);
         self.sealed.physical + ahead + ahead / PAGE * FRAME_OVERHEAD as u64
@@ -289,7 +289,7 @@ impl WritableFile for EncryptedWritableFile {
 impl Drop for EncryptedWritableFile {
     fn drop(&mut self) {
         if self.inner.is_some() {
-            // A drop cannot report an error: a caller that needs it calls `close`.
+            // A drop cannot report an error. A caller that needs the error calls `close`.
             match self.close() {
                 Ok(()) | Err(_) => {}
             }

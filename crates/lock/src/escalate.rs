@@ -65,8 +65,8 @@ impl Inner {
         let owners = greediest_first(&families);
         let mut rest = &owners[..];
         let mut count = 1;
-        // Each pass takes twice as many owners as the one before. So many owners with few locks do
-        // not cost a pass each.
+        // Each pass takes twice as many owners as the one before. Otherwise each of a thousand
+        // owners with few locks could cost a pass.
         while !rest.is_empty() {
             let these;
             (these, rest) = rest.split_at(count.min(rest.len()));

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// A process that answers requests. Its standard error is dropped.
+/// A process that answers requests. Its standard error goes nowhere.
 #[derive(Debug)]
 pub struct Answering {
     child: Child,
@@ -36,7 +36,7 @@ impl Answering {
         let input = child.stdin.take().ok_or_else(closed)?;
         let lines = BufReader::new(child.stdout.take().ok_or_else(closed)?).lines();
         let (sender, output) = mpsc::channel();
-        // The thread ends when the process has ended or the receiver is gone.
+        // The thread ends once the process has ended, or the receiver was dropped.
         std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)).ok());
         Ok(Answering { child, input, output })
     }
@@ -49,7 +49,7 @@ impl Answering {
         self.input.flush()
     }
 
-    /// The next line that the process prints.
+    /// Waits for the next line that the process prints.
     /// # Errors
     /// The process has ended, or printed nothing within `patience` (`TimedOut`).
     pub fn line(&self, patience: Duration) -> Result<String> {

@@ -1,4 +1,4 @@
-//! Tests as text files: a command, its input, and the expected output.
+//! Tests in text files. A case has a command, its input, and the expected output.
 //!
 //! ```text
 //! # a comment
@@ -8,9 +8,8 @@
 //! output line
 //! ```
 //!
-//! A case ends at an empty line. Output that contains empty lines is between two double separators
-//! (`----` twice, each on its own line). `REWRITE=1` writes the actual output into the file;
-//! comments and inputs stay.
+//! A case ends at an empty line. Output with empty lines stands between two double separators: two
+//! lines `----`. `REWRITE=1` writes the actual output into the file. Comments and inputs stay.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -22,9 +21,10 @@ const SEPARATOR: &str = "----";
 pub struct Case {
     /// The first word of the first line.
     pub command: String,
-    /// The other words of the first line, in order. A word without `=` has no values.
+    /// The other words of the first line, in order: each key with its values. A word without `=`
+    /// has no values.
     pub args: Vec<(String, Vec<String>)>,
-    /// The lines up to the separator, joined by line ends. The last line has no line end.
+    /// The lines before the separator, joined by line ends. The last line has no line end.
     pub input: String,
     /// File and line of the command, for messages.
     pub place: String,
@@ -56,17 +56,17 @@ impl Case {
     }
 }
 
-/// A piece of a file: text that is kept as it is, or a case with its expected output.
+/// A piece of a file: text between cases, or a case with its expected output.
 enum Part {
     Text(String),
     Case { head: String, case: Case, expected: String },
 }
 
-/// Runs every case of the file at `path` and compares outputs. With `REWRITE` set, writes the file
-/// instead.
+/// Runs every case of the file at `path`, and compares outputs. If `REWRITE` is set, writes the
+/// actual outputs into the file instead.
 /// # Panics
-/// On the first case whose output differs; the message shows both outputs. Also if the file cannot
-/// be read or is malformed.
+/// On the first case whose output differs. The message shows both outputs. Also if the file cannot
+/// be read, or is malformed.
 #[expect(
     clippy::disallowed_methods,
     reason = "the testkit depends on no crate of ours, so not on env either"
@@ -84,7 +84,7 @@ pub fn run_file(path: impl AsRef<Path>, mut run: impl FnMut(&Case) -> String) {
 
 /// Runs every `.txt` file in `dir`, in the order of their names.
 /// # Panics
-/// As [`run_file`]; also if there is no such file.
+/// For the reasons of [`run_file`], and if `dir` has no `.txt` file.
 pub fn run_dir(dir: impl AsRef<Path>, mut run: impl FnMut(&Path, &Case) -> String) {
     let dir = dir.as_ref();
     let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
@@ -181,7 +181,7 @@ fn parse_output<'a>(
     }
 }
 
-/// `command word key=value key=(a b c)`
+/// Parses a line such as `command word key=value key=(a b c)`.
 fn parse_command(line: &str, place: String) -> Case {
     let (command, mut rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
     let mut args = Vec::new();

@@ -1,10 +1,11 @@
-//! esker-testkit: helpers for the tests of every crate. It depends on no crate of Esker, so that
-//! the lowest crate can use it.
+//! Helpers for the tests of all crates.
 //!
-//! [`seed`] (random numbers whose seed is printed), [`TempDir`], [`data_driven`] (cases as text
-//! files that can be rewritten), [`model`] (a simple, slow database to compare with), [`ranges`]
-//! (shapes of several ranges), [`timestamps`] (their widths and orders), [`Answering`] (a process
-//! that answers line by line).
+//! This crate depends on no crate of Esker, so that even the lowest crate can use it.
+//!
+//! Contents: [`seed`] (random numbers that can be repeated), [`TempDir`], [`data_driven`] (test
+//! cases in text files), [`model`] (a simple, slow database to compare with), [`ranges`] (sets of
+//! key ranges), [`timestamps`] (formats of user-defined timestamps), [`Answering`] (a process that
+//! answers line by line).
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

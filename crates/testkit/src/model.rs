@@ -1,10 +1,10 @@
 //! A simple database to compare with: it keeps every write, and a read visits all of them.
 //!
-//! In: operations, each with its sequence number, in order. Out: the answers of point reads and of
-//! scans in both directions at a sequence number. Parts that are hard to get right (range
-//! deletions, merges) are deliberately slow; the others are fast enough for millions of operations.
+//! In: writes, in order; each gets a sequence number. Out: the right answers of point reads and
+//! scans at any sequence number. Range deletions and merges are simple and slow here, because they
+//! are hard to get right. Other operations are fast enough for millions of them.
 //!
-//! The test gives the order of keys as a function, so that the model covers families with other
+//! The test gives the order of keys as a function, so the model also serves families with other
 //! comparators.
 
 use std::cmp::Ordering;
@@ -16,33 +16,34 @@ use std::ops::Bound;
 pub enum Change {
     /// Stored a value.
     Put(Vec<u8>),
-    /// Deleted the key, also by a single deletion.
+    /// Deleted the key. Single deletions count as deletions.
     Delete,
     /// Stored a merge operand.
     Merge(Vec<u8>),
 }
 
-/// Merges a key, the value below (if any) and operands, oldest first, to a value. `None` if the
-/// operator fails.
+/// A merge operator: returns the new value of a key, given its old value (if any) and the operands,
+/// oldest first. `None` if the operator fails.
 pub type MergeFn = fn(&[u8], Option<&[u8]>, &[&[u8]]) -> Option<Vec<u8>>;
 /// The order of keys.
 pub type CompareFn = fn(&[u8], &[u8]) -> Ordering;
 
-/// A key and its value, as an iterator shows them. If the merge failed, the failure is the value.
+/// A key and its value, as an iterator shows them. `MergeFailed` takes the place of the value if
+/// the merge failed.
 pub type Pair<'a> = (&'a [u8], Result<Vec<u8>, MergeFailed>);
 
 /// One family of a database, with its whole history.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Changes of each key, oldest first. The wrapper of a key gives the map the family's order.
+    /// The changes of each key, oldest first. `Key` gives the map the family's order.
     points: BTreeMap<Key, Vec<(u64, Change)>>,
-    /// Range deletions as (sequence, begin, end), oldest first.
+    /// Range deletions as (sequence number, begin, end), oldest first.
     range_deletions: Vec<(u64, Vec<u8>, Vec<u8>)>,
     compare: CompareFn,
     merge: MergeFn,
     /// The newest sequence number.
     sequence: u64,
-    /// Reads below this sequence number are not allowed: their history may be forgotten.
+    /// Reads below this sequence number panic: the model may have forgotten their history.
     forgotten_below: u64,
 }
 
@@ -87,7 +88,7 @@ impl Model {
         Model::with(|a, b| a.cmp(b), string_append)
     }
 
-    /// An empty model with this order and this operator.
+    /// An empty model with this order of keys and this merge operator.
     pub fn with(compare: CompareFn, merge: MergeFn) -> Model {
         let (points, range_deletions) = (BTreeMap::new(), Vec::new());
         Model { points, range_deletions, compare, merge, sequence: 0, forgotten_below: 0 }
@@ -102,8 +103,8 @@ impl Model {
         self.sequence
     }
 
-    /// Gives the next write a number above `sequence`, after a write to another family of the
-    /// database.
+    /// Raises the newest sequence number to `sequence`. Called after a write to another family of
+    /// the database.
     pub fn advance_to(&mut self, sequence: u64) {
         self.sequence = self.sequence.max(sequence);
     }
@@ -115,7 +116,7 @@ impl Model {
         self.sequence
     }
 
-    /// Stores a value. Returns the sequence number of the write, as all writes do.
+    /// Stores a value. All writes return their sequence number.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> u64 {
         self.change(key, Change::Put(value.to_vec()))
     }
@@ -130,8 +131,8 @@ impl Model {
         self.change(key, Change::Merge(operand.to_vec()))
     }
 
-    /// Deletes `begin..end`. An empty or inverted range deletes nothing, but takes a sequence
-    /// number.
+    /// Deletes the keys of `begin..end`. An empty or inverted range deletes nothing, but takes a
+    /// sequence number.
     pub fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> u64 {
         self.sequence += 1;
         if (self.compare)(begin, end) == Ordering::Less {
@@ -140,7 +141,8 @@ impl Model {
         self.sequence
     }
 
-    /// The newest range deletion at or below `sequence` that covers `key`; 0 if there is none.
+    /// The sequence number of the newest range deletion at or below `sequence` that covers `key`. 0
+    /// if there is none.
     fn covering_sequence(&self, key: &[u8], sequence: u64) -> u64 {
         let covers = |begin: &[u8], end: &[u8]| {
             (self.compare)(begin, key) != Ordering::Greater && (self.compare)(key, end) == Ordering::Less
@@ -196,8 +198,8 @@ impl Model {
         (self.merge)(key, base, &operands).map(Some).ok_or(MergeFailed)
     }
 
-    /// The pairs that an iterator at `sequence` shows, in order, between the bounds (`lower`
-    /// inclusive, `upper` exclusive). Stops at a key whose merge fails, as an iterator does.
+    /// The pairs that an iterator at `sequence` shows, in order, from `lower` (inclusive) to
+    /// `upper` (exclusive). Ends with a key whose merge fails, as an iterator does.
     pub fn scan_at<'a>(
         &'a self,
         sequence: u64,
@@ -206,7 +208,7 @@ impl Model {
     ) -> impl DoubleEndedIterator<Item = Pair<'a>> + 'a {
         let low = lower.map_or(Bound::Unbounded, |k| Bound::Included(self.key(k)));
         let mut high = upper.map_or(Bound::Unbounded, |k| Bound::Excluded(self.key(k)));
-        // An inverted range is empty; the map would panic.
+        // An inverted range is empty. The map would panic.
         if let (Bound::Included(l), Bound::Excluded(h)) = (&low, &high)
             && l >= h
         {
@@ -244,13 +246,13 @@ impl Model {
         pairs.filter_map(|(key, value)| value.ok().map(|v| (key.to_vec(), v))).collect()
     }
 
-    /// Number of keys with any history.
+    /// Number of keys in the model, deleted ones included.
     pub fn key_count(&self) -> usize {
         self.points.len()
     }
 
     /// Forgets changes that no read at `oldest` or later can see, so that long runs stay fast.
-    /// Later reads below `oldest` panic.
+    /// Reads below `oldest` panic from then on.
     pub fn forget_below(&mut self, oldest: u64) {
         self.forgotten_below = self.forgotten_below.max(oldest);
         let view = self.clone_deletions();
@@ -258,8 +260,8 @@ impl Model {
         self.points.retain(|key, changes| {
             let floor = floor_of(&key.bytes);
             changes.retain(|(s, _)| *s > floor);
-            // The newest change at or below `oldest` that is not a merge hides all changes before
-            // it.
+            // Take the newest change at or below `oldest` that is not a merge. It hides all changes
+            // before it.
             let hides = |(s, change): &(u64, Change)| *s <= oldest && !matches!(change, Change::Merge(_));
             if let Some(index) = changes.iter().rposition(hides) {
                 let from = if changes[index].1 == Change::Delete { index + 1 } else { index };

@@ -1,9 +1,9 @@
-//! Shapes of many ranges, in which the cost of n of them could grow faster than n.
+//! Special arrangements of n ranges. Tests use them to find costs that grow faster than n.
 
-/// The begin and the end of range `i` of `n`, as numbers up to `2 * n`.
+/// Gives the begin and the end of range `i` of `n`, as numbers up to `2 * n`.
 pub type RangeShape = fn(u32, u32) -> (u32, u32);
 
-/// Shapes by name.
+/// All shapes, with their names.
 pub const RANGE_SHAPES: [(&str, RangeShape); 11] = [
     ("same begin", |i, _| (0, i + 1)),
     ("same begin, shorter and shorter", |i, n| (0, n - i)),

@@ -1,11 +1,11 @@
 //! Random numbers that can be repeated.
 //!
-//! A failing test prints its seed. `SEED=<number>` in the environment runs only that seed again.
-//! `ROUNDS=<number>` sets the number of seeds. With both, a test runs that number of seeds from
-//! that seed on, so that two campaigns of one test need not use the same seeds.
+//! A failing test prints its seed. The environment variable `SEED=<number>` runs only that seed
+//! again. `ROUNDS=<number>` sets the number of seeds. With both, a test runs `ROUNDS` seeds,
+//! beginning with `SEED`. So two campaigns of one test can use different seeds.
 
-/// Runs `test` with `rounds` seeds derived from the test's `name`, or with those of `SEED` and
-/// `ROUNDS`. Prints the seed of a round that panics.
+/// Runs `test` with `rounds` seeds, which derive from the test's `name`. `SEED` and `ROUNDS`
+/// replace them. Prints the seed of a round that panics.
 pub fn for_each_seed(name: &str, rounds: u64, mut test: impl FnMut(u64, fastrand::Rng)) {
     let told = number_in_environment("SEED");
     let rounds = number_in_environment("ROUNDS").unwrap_or(if told.is_some() { 1 } else { rounds });
@@ -15,8 +15,8 @@ pub fn for_each_seed(name: &str, rounds: u64, mut test: impl FnMut(u64, fastrand
     }
 }
 
-/// A generator for one test. The seed is `SEED`, or derives from the test's `name`. Prints the
-/// seed, so that a failing test shows it.
+/// Makes a generator for one test. The seed is `SEED`, or derives from the test's `name`. Prints
+/// the seed, so that a failing test shows it.
 #[expect(clippy::print_stderr, reason = "the test runner shows it when the test fails")]
 pub fn rng(name: &str) -> fastrand::Rng {
     let seed = number_in_environment("SEED").unwrap_or_else(|| hash(name));
@@ -29,7 +29,7 @@ fn run(name: &str, seed: u64, test: &mut impl FnMut(u64, fastrand::Rng)) {
     test(seed, fastrand::Rng::with_seed(seed));
 }
 
-/// Prints the seed if a panic drops it.
+/// Prints the seed if a panic drops this value.
 struct OnPanic<'a> {
     name: &'a str,
     seed: u64,

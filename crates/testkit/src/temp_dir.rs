@@ -1,23 +1,23 @@
-//! A directory that is deleted with its owner.
+//! A temporary directory, which a drop deletes.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A fresh directory below the system's temporary one. A drop deletes it with its files. If the
-/// test is failing or `KEEP_TEMP` is set, the drop prints the path instead.
+/// A new directory below the system's temporary one. A drop deletes the directory with its files.
+/// If the test is failing, or `KEEP_TEMP` is set, the drop prints the path instead.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,
 }
 
 impl TempDir {
-    /// An empty directory. `name` is part of its path, for human readers.
+    /// Makes an empty directory. `name` becomes a part of the path, for human readers.
     pub fn new(name: &str) -> TempDir {
         TempDir::within(&std::env::temp_dir(), name).expect("a temporary directory can be made")
     }
 
-    /// [`TempDir::new`] below `parent`, for example on another file system. `None` if no directory
-    /// can be made there.
+    /// Makes an empty directory below `parent`, for example on another file system. `None` if that
+    /// is impossible.
     #[expect(
         clippy::disallowed_methods,
         reason = "the testkit depends on no crate of ours, so not on env either"
@@ -26,7 +26,7 @@ impl TempDir {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let unique = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("esker-{}-{unique}-{name}", std::process::id()));
-        // An earlier process with the same id may have left it; its files must not enter the test.
+        // An earlier process with the same id may have left a directory of this name.
         if path.exists() {
             std::fs::remove_dir_all(&path).expect("a left-over temporary directory can be removed");
         }
@@ -39,7 +39,7 @@ impl TempDir {
         &self.path
     }
 
-    /// A path within it.
+    /// The path of `name` in the directory.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path.join(name)
     }

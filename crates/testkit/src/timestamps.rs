@@ -1,28 +1,28 @@
 //! Timestamps of different widths and orders, for families with user-defined timestamps.
 //!
 //! In: points in time, as numbers. Out: the bytes of their timestamps, and the order of user keys
-//! that end with them. The crate of an engine makes a comparator of it.
+//! that end with timestamps. Tests make a comparator from this order.
 
 use std::cmp::Ordering;
 
-/// The order of timestamps: the number that their bytes mean.
+/// The order of timestamps: how their bytes give a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimestampOrder {
     /// Little-endian, as in the built-in comparators.
     Little,
     /// Big-endian.
     Big,
-    /// Little-endian; the larger number is the older timestamp.
+    /// Little-endian. The larger number is the older timestamp.
     Reverse,
-    /// Little-endian two's complement: neither all zeros nor all ones is the oldest or newest
-    /// timestamp.
+    /// Little-endian two's complement. The oldest and the newest timestamp are neither all zeros
+    /// nor all ones.
     Signed,
 }
 
 /// The point in time whose signed timestamp is zero.
 const SIGNED_ZERO: u128 = 10_000;
 
-/// Order and width of timestamps.
+/// The order and width of timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimestampFormat {
     order: TimestampOrder,
@@ -36,7 +36,7 @@ impl TimestampFormat {
     pub const ORDERS: [TimestampOrder; 4] =
         [TimestampOrder::Little, TimestampOrder::Big, TimestampOrder::Reverse, TimestampOrder::Signed];
 
-    /// Timestamps of `bytes` bytes, at most 16.
+    /// The format of timestamps with `bytes` bytes: 1 to 16.
     pub fn new(order: TimestampOrder, bytes: usize) -> TimestampFormat {
         assert!((1..=16).contains(&bytes), "timestamps of {bytes} bytes");
         TimestampFormat { order, bytes }
@@ -48,7 +48,7 @@ impl TimestampFormat {
         TimestampFormat { order: TimestampFormat::ORDERS[order], bytes: [8, 4, 16][bytes] }
     }
 
-    /// The order.
+    /// The order of timestamps.
     pub fn order(self) -> TimestampOrder {
         self.order
     }
@@ -62,7 +62,8 @@ impl TimestampFormat {
         u128::MAX >> (128 - 8 * self.bytes)
     }
 
-    /// The timestamp of a point in time. A point beyond the newest timestamp gives that timestamp.
+    /// The timestamp of a point in time. For points beyond the newest timestamp: the newest
+    /// timestamp.
     pub fn timestamp(self, time: u64) -> Vec<u8> {
         let largest = self.largest();
         let number = match self.order {
@@ -105,14 +106,14 @@ impl TimestampFormat {
         u64::try_from(time).expect("the timestamp was made from 64 bits")
     }
 
-    /// Compares keys by their bytes, and then by timestamp, newest first.
+    /// Compares keys by their bytes, then by timestamp: the newest comes first.
     pub fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
         let ((a, of_a), (b, of_b)) = (a.split_at(a.len() - self.bytes), b.split_at(b.len() - self.bytes));
         a.cmp(b).then_with(|| self.rank(of_b).cmp(&self.rank(of_a)))
     }
 
     /// The oldest and the newest timestamp, if they are neither all zeros nor all ones. A
-    /// comparator must then report them.
+    /// comparator of this format must then report them.
     pub fn ends(self) -> Option<[Vec<u8>; 2]> {
         if self.order != TimestampOrder::Signed {
             return None;
