@@ -50,7 +50,7 @@ struct Core {
     policy: EncryptionPolicy,
 }
 
-/// How a reader gets a file's content.
+/// The form of a file's content: clear, or in frames.
 enum Opened {
     /// The file is not encrypted.
     Clear,

@@ -1,6 +1,7 @@
-//! Backup directories with changed files: they open, and each damaged backup is reported. A restore
-//! of a backup that verifies equals the original. A deletion or a new backup damages no other
-//! backup.
+//! Opens backup directories with changed files.
+//!
+//! Laws: the directory opens, and verification finds each damaged backup. A backup that verifies
+//! restores the original contents. A deletion or a new backup damages no other backup.
 
 use crate::scene::{Files, contents, damage, databases, files_below, is_written, key, lay, open, options, value};
 use esker::internals::env::MemFs;
@@ -11,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 /// The ids of the two backups in the directory.
 const OLD: [u32; 2] = [1, 2];
-/// The variant of `databases` that is backed up, which has blob files.
+/// The number of the database to back up: the one with blob files.
 const VARIANT: usize = 1;
 
 /// The entries of each family.
@@ -33,7 +34,8 @@ fn of_database(fs: &MemFs) -> Contents {
     contents(&files_below(fs, Path::new("/db")), VARIANT, 2).unwrap()
 }
 
-/// Makes a backup with a WAL, and then one with tables only, which shares the tables of the first.
+/// Makes a backup with a WAL. Then makes a backup with tables only, which shares the tables of the
+/// first one.
 fn make() -> Made {
     let fs = MemFs::new();
     lay(&fs, &databases()[VARIANT]);
@@ -57,8 +59,8 @@ fn made() -> &'static Made {
     MADE.get_or_init(make)
 }
 
-/// Restores backup `id` and opens the result. If the backup is known to be intact, `whole` has its
-/// contents, and the result must equal them. Otherwise every entry must be one that was written.
+/// Restores backup `id`, and opens the result. If the backup is intact, `whole` has its contents,
+/// and the result must equal them. Otherwise every entry must be one that `make` has written.
 fn restored(fs: &MemFs, engine: &BackupEngine, id: u32, whole: Option<&Contents>) {
     let restored = engine.restore_db_from_backup(id, "/db", "/db");
     if let Some(whole) = whole {
@@ -83,8 +85,8 @@ fn is_whole(engine: &BackupEngine, id: u32) -> bool {
     is_whole
 }
 
-/// The first byte selects the operations after the restores. Each eight bytes behind it are a
-/// change.
+/// Runs one input. The first byte selects the operations after the restores. The rest is changes of
+/// eight bytes each.
 pub fn run(data: &[u8]) {
     let Some((&then, data)) = data.split_first() else { return };
     let made = made();
@@ -96,7 +98,8 @@ pub fn run(data: &[u8]) {
     let fs = MemFs::new();
     lay(&fs, &files);
     let mut engine = engine(&fs);
-    // No checksum covers a meta file: a changed one that is well formed describes another backup.
+    // No checksum covers a meta file. A changed meta file that is well formed describes another
+    // backup.
     let same_meta = |id: u32| {
         let path = PathBuf::from(format!("/backups/meta/{id}"));
         let of = |files: &Files| files.iter().find(|(p, _)| *p == path).map(|(_, bytes)| bytes.clone());
@@ -116,8 +119,8 @@ pub fn run(data: &[u8]) {
     if then & 8 != 0 {
         added(&fs, &mut engine);
     }
-    // A deletion removes only files that no other backup needs, also after the directory is opened
-    // again.
+    // A deletion removes only files that no other backup needs. This also holds after a reopen of
+    // the directory.
     let engine = self::engine(&fs);
     for (i, id) in OLD.into_iter().enumerate() {
         if whole[i] && !(then & 2 != 0 && id == gone) {

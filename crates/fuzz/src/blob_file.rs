@@ -1,5 +1,6 @@
-//! Arbitrary bytes as a blob file, and blob files of real records with changed bytes. A checked
-//! read returns the value that was written, or an error.
+//! Reads any bytes as a blob file, and blob files with changed bytes.
+//!
+//! Law: a checked read returns the written value, or an error.
 
 use esker_base::{ColumnFamilyId, FileNumber};
 use esker_env::{FileSystem, MemFs};
@@ -28,7 +29,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(number)
 }
 
-/// Reads arbitrary places, as a blob index may name them, and verifies the file.
+/// Reads at any offsets and sizes, as a damaged blob index may name them. Also verifies the file.
 fn ask(reader: &BlobFileReader, data: &[u8]) {
     for (offset, size) in [(number(data, 0), number(data, 8)), (number(data, 3) & 0xFFF, number(data, 5) & 0xFFF)] {
         let compression = reader.header().compression;
@@ -40,8 +41,8 @@ fn ask(reader: &BlobFileReader, data: &[u8]) {
     drop(reader.verify());
 }
 
-/// Makes a blob file. Each two bytes give the lengths of a record's key and value; their contents
-/// do not matter to the reader.
+/// Makes a blob file. Two bytes of `data` give the lengths of a record's key and value. A reader
+/// ignores their contents.
 fn written(compression: u8, data: &[u8]) -> (Vec<u8>, Vec<Record>) {
     let mut bytes = BlobFileHeader { column_family: ColumnFamilyId(0), compression }.encode();
     let mut records = Vec::new();

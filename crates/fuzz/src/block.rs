@@ -1,5 +1,7 @@
-//! Any bytes as a block of keys and values: every walk ends. A block built of the entries found has
-//! them in every kind of walk and seek.
+//! Reads any bytes as a block of keys and values.
+//!
+//! Laws: every scan of the block ends. A new block with the entries of the scan shows them in every
+//! scan and seek.
 
 use esker_format::block::{Block, BlockBuilder, BlockCursor, EntryShape};
 
@@ -29,7 +31,8 @@ fn backwards(block: &Block, shape: EntryShape) -> Option<Entries> {
     Some(entries)
 }
 
-/// A block that the builder made: both directions agree and every seek finds its place.
+/// Builds a block of the entries. Both directions of a scan must agree, and every seek must find
+/// its entry.
 fn check_built(entries: &Entries, restart_interval: usize, probe: &[u8]) {
     let mut builder = BlockBuilder::new(restart_interval);
     for (key, value) in entries {
@@ -43,7 +46,7 @@ fn check_built(entries: &Entries, restart_interval: usize, probe: &[u8]) {
     check_block(&Block::parse_prefixed(builder.finish().to_vec()).unwrap(), entries, probe);
 }
 
-/// Every way through the block finds the entries.
+/// Checks that all kinds of scans and seeks in the block find `entries`.
 fn check_block(block: &Block, entries: &Entries, probe: &[u8]) {
     let mut back = backwards(block, EntryShape::KeyValue).unwrap();
     back.reverse();
@@ -58,7 +61,7 @@ fn check_block(block: &Block, entries: &Entries, probe: &[u8]) {
     assert_eq!(cursor.valid().then(|| cursor.key()), expected);
 }
 
-/// One input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     let Some((&kind, bytes)) = data.split_first() else { return };
     let shape = match kind % 4 {
@@ -67,8 +70,8 @@ pub fn run(data: &[u8]) {
         _ => EntryShape::KeyValue,
     };
     let Ok(block) = Block::parse_prefixed(bytes.to_vec()) else { return };
-    // Restart points of a damaged block may lie anywhere, so the two directions need not agree;
-    // both end.
+    // Restart points of a damaged block may lie anywhere, so the two directions need not agree.
+    // Both must end.
     let (ahead, back) = (forwards(&block, shape), backwards(&block, shape));
     let probe = bytes.get(..bytes.len().min(usize::from(kind))).unwrap_or_default();
     let mut cursor = BlockCursor::with_buffer(shape, Vec::new());

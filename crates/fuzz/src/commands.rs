@@ -1,9 +1,10 @@
-//! Any command line of `esker`, on whole or damaged databases in memory. It ends with a documented
-//! exit code. A command that only reads changes nothing. A command writes only where an argument
-//! points.
+//! Runs any command line of `esker` on intact or damaged databases in memory.
 //!
-//! Commands that load this machine (benchmarks, stress tests, the demonstration) are parsed and not
-//! run.
+//! Laws: each command ends with a documented exit code. A command that only reads changes nothing.
+//! A command writes only below paths that its arguments name.
+//!
+//! For commands that load the machine (benchmarks, stress tests, the demonstration), the target
+//! only parses the arguments.
 
 use crate::scene::{Files, damage, databases, files_below, lay};
 use esker::Env;
@@ -14,8 +15,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Words that bytes from 128 on mean in an argument, so that a fuzzer need not spell them. A
-/// byte past the end of the list means itself.
+/// Words for bytes from 128 on: byte 128 + i of an argument stands for word i, so that a fuzzer
+/// need not spell words. A byte beyond the list stands for itself.
 const WORDS: &[&str] = &[
     "ldb", "sst_dump", "verify", "compat", "explain", "compare", "db_bench", "cache_bench", "lock_bench",
     "db_stress", "db_crashtest", "demo", "get", "put", "batchput", "delete", "deleterange", "scan", "dump",
@@ -36,7 +37,7 @@ const WORDS: &[&str] = &[
     "rocksdb.levelstats", "rocksdb.", "18446744073709551615", "-1", "0.5",
 ];
 
-/// Exit codes that the tools' library documents.
+/// The exit codes that `esker-tools` documents.
 const CODES: [u8; 3] = [0, 1, 2];
 
 fn argument(bytes: &[u8]) -> Vec<u8> {
@@ -50,11 +51,11 @@ fn argument(bytes: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Whether an argument names the path or a directory above it. Relative paths begin at the root
-/// here. Bytes of an argument that are not UTF-8 were replaced: names of files in memory are text.
+/// Whether an argument names the path or a directory above it. Relative paths begin at the root.
+/// Names of files in memory are UTF-8, so the caller has replaced other bytes in the arguments.
 fn is_pointed_at(path: &Path, arguments: &[Vec<u8>]) -> bool {
     path.ancestors().any(|above| match above.as_os_str().as_encoded_bytes() {
-        // The root lies above every path, so an argument must name it alone.
+        // The root is above every path, so an argument must name exactly the root.
         b"/" | b"" => arguments.iter().any(|argument| argument.ends_with(b"/") || argument.ends_with(b"=")),
         above => arguments.iter().any(|argument| argument.windows(above.len() - 1).any(|part| part == &above[1..])),
     })
@@ -77,13 +78,13 @@ fn benchmark(arguments: &[Vec<u8>]) {
     drop(esker_bench::flags::parse(&flags.collect::<Vec<_>>()));
 }
 
-/// The first byte selects the database. It also says whether the eight bytes behind the second
-/// damage the database. The second byte is the number of argument lines. The rest is standard
-/// input.
+/// Runs one input. The first byte selects the database, and whether to damage it. The second byte
+/// is the number of arguments. Eight bytes for the damage follow, if there is damage. Then come the
+/// arguments, one on each line, and standard input.
 pub fn run(data: &[u8]) {
     let Some((&[place, count], mut rest)) = data.split_first_chunk() else { return };
     let made = databases();
-    // One value in four means an empty directory.
+    // One value in four selects an empty directory.
     let mut files = made.get(usize::from(place % 4)).cloned().unwrap_or_default();
     let copy = files.iter().map(|(path, bytes)| {
         (Path::new("/copy").join(path.file_name().unwrap()), bytes.clone())

@@ -1,5 +1,6 @@
-//! A cache tier that keeps blocks in files, and changes in these files. Every block that a lookup
-//! finds was stored.
+//! Changes the files of a cache tier that keeps blocks in files.
+//!
+//! Law: a lookup finds only blocks that were stored.
 
 use crate::scene::{Files, damage, files_below, lay};
 use esker::internals::cache::tier::{Lookup, Saved, SecondaryCache};
@@ -30,11 +31,10 @@ fn tier(fs: &MemFs, capacity: usize) -> FileSecondaryCache {
     FileSecondaryCache::open(options).unwrap()
 }
 
-/// The blocks of an input. Each three bytes are a codec, a length, and a seed of the content. The
-/// same key may occur twice.
+/// Makes the blocks of an input. Three bytes give the codec, the length and the content of a block.
 fn offered(data: &[u8]) -> Vec<Offered> {
     let block = |(i, &[codec, length, byte]): (usize, &[u8; 3])| {
-        // One block in eight claims a codec that did not make its bytes.
+        // Some blocks have a codec that did not make their bytes.
         let codec = if codec % 8 == 0 { codec / 8 } else { 0 };
         let key = CacheKey::new((u64::from(byte % 4), 7), i as u64 * 4096);
         let bytes = (0..usize::from(length) * 9).map(|at| byte.wrapping_add((at % 7) as u8)).collect();
@@ -59,7 +59,7 @@ fn expected(block: &Offered) -> Option<Vec<u8>> {
     }
 }
 
-/// Number of these blocks that the tier finds. Each must equal the offered one.
+/// Returns the number of blocks that the tier finds. Each must equal the offered block.
 fn found(tier: &FileSecondaryCache, blocks: &[Offered]) -> usize {
     let find = |block: &&Offered| {
         let found = match tier.lookup(&block.key, false) {
@@ -73,8 +73,9 @@ fn found(tier: &FileSecondaryCache, blocks: &[Offered]) -> usize {
     blocks.iter().filter(find).count()
 }
 
-/// The first byte gives the capacity, and the number of changes, eight bytes each, before the
-/// blocks. If the byte is odd, the rest of the input is the content of a segment file.
+/// Runs one input. The first byte gives the capacity and the number of changes. The changes follow,
+/// eight bytes each, and then the blocks. If the first byte is odd, the rest is the content of a
+/// segment file instead.
 pub fn run(data: &[u8]) {
     let Some((&switches, data)) = data.split_first() else { return };
     let fs = MemFs::new();
@@ -103,7 +104,7 @@ pub fn run(data: &[u8]) {
     assert!(left <= before && (!changes.is_empty() || left == before), "{left} of {before} are left");
     assert!(again.usage() <= capacity && !again.is_off(), "{again:?}");
     drop(again);
-    // The tier keeps working on the damaged files.
+    // A tier over the damaged files must still work.
     stored(&damaged, capacity, &blocks);
     let whole = tier(&damaged, capacity);
     assert!(found(&whole, &blocks) >= left.min(before) || capacity < 1 << 20, "{whole:?}");

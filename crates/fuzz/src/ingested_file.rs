@@ -1,6 +1,7 @@
-//! Files to ingest, with changed blocks and right checksums. A reader, an ingestion and a
-//! compaction end, whatever the order of keys. If verification finds no fault in the file, all
-//! three show the same entries, and RocksDB reads the same.
+//! Reads and ingests files with changed blocks under right checksums.
+//!
+//! Laws: a read, an ingestion and a compaction end, whatever the order of keys. If verification
+//! finds no error in the file, all three show the same entries, and RocksDB reads the same entries.
 
 use crate::blocks::{self, FuzzBlock, CHANGE};
 use crate::oracle::{OracleAnswer, ask};
@@ -22,8 +23,8 @@ const VARIANTS: usize = 6;
 /// A file before any change, and its blocks.
 type Made = (Vec<u8>, Vec<FuzzBlock>);
 
-/// Makes a file with every kind of entry. Some variants have no range deletions, one has nothing
-/// else.
+/// Makes a file with every kind of entry. Some variants have no range deletions; one has only range
+/// deletions.
 fn make(variant: usize) -> Made {
     let fs = MemFs::new();
     let mut writer = SstFileWriter::new(&options(&fs, variant));
@@ -55,7 +56,7 @@ fn made(variant: usize) -> &'static Made {
     &MADE.get_or_init(|| (0..VARIANTS).map(make).collect())[variant]
 }
 
-/// All of an iterator's entries, forwards and backwards; `None` if a read fails.
+/// Reads all entries of an iterator, forward and backward. `None` if a read fails.
 macro_rules! walked {
     ($iter:expr, $forwards:expr) => {{
         let mut iter = $iter;
@@ -101,8 +102,8 @@ fn ingested(db: &Db, family: &ColumnFamilyHandle) -> [Option<Vec<ContentsPair>>;
     [true, false].map(|forwards| walked!(db.iter_cf(family).ok()?, forwards))
 }
 
-/// The first byte selects the file; the second says how it is ingested, and into which family. Each
-/// six bytes behind them are a change.
+/// Runs one input. The first byte selects the file. The second byte selects the options of the
+/// ingestion and the family. The rest is changes of six bytes each.
 pub fn run(data: &[u8]) {
     let Some((&[variant, how], data)) = data.split_first_chunk::<2>() else { return };
     let variant = usize::from(variant) % VARIANTS;

@@ -1,12 +1,13 @@
-//! esker-fuzz: the laws that each fuzz target checks.
+//! The fuzz targets, as functions. Each checks some laws.
 //!
 //! In: bytes from a fuzzer or from a corpus. Out: nothing, or a panic that names the broken law.
-//! The targets in `fuzz/` only call these functions. `tests/it` runs the corpora in `fuzz/corpus`
-//! again without a fuzzer, in every run of the tests. docs/testing.md, "Fuzzing", lists the laws.
+//! The programs in `fuzz/` only call these functions. Each run of the tests gives the corpora in
+//! `fuzz/corpus` to the functions again, without a fuzzer (`tests/it`). docs/testing.md, "Fuzzing",
+//! lists the laws.
 //!
 //! Invariants
-//!  1. A target is a function of its input: neither clock nor earlier inputs change its result.
-//!  2. A target writes to memory, or to a directory of its own that it deletes.
+//!  1. The result of a target depends on its input only, not on the clock or on earlier inputs.
+//!  2. A target writes to memory, or to a directory of its own, which it deletes.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 #![allow(
@@ -23,7 +24,8 @@ macro_rules! targets {
     ($($name:ident)*) => {
         $(pub mod $name;)*
 
-        /// Every target: its name, which is also the name of its corpus, and its function.
+        /// All targets: for each its name and its function. The corpus of a target has the same
+        /// name.
         pub const TARGETS: &[(&str, fn(&[u8]))] = &[$((stringify!($name), $name::run)),*];
     };
 }

@@ -1,10 +1,11 @@
-//! Reads the contents of a directory with the real RocksDB. RocksDB runs in a process of its own
-//! (`esker-fuzz-oracle`), because some inputs make it abort or run for ever. The process is then
-//! started again.
+//! Reads the contents of a directory with the real RocksDB.
 //!
-//! In: files, and the recovery mode of WALs. Out: the entries of each family, or the reason why
-//! there are none. Without the library or the program there are no answers, and targets pass; the
-//! tests honour `ESKER_REQUIRE_PEERS`.
+//! Some inputs make RocksDB abort or run for ever, so it runs in a process of its own
+//! (`esker-fuzz-oracle`). This module then starts the process again.
+//!
+//! In: files, and the recovery mode of WALs. Out: the entries of each family, or RocksDB's error.
+//! Without RocksDB's library or the program there is no answer, and targets skip the comparison.
+//! With `ESKER_REQUIRE_PEERS` the tests fail then.
 
 use crate::scene::{FAMILIES, Files};
 use esker_peer::contents::{ContentsPair, hex, unhex};
@@ -15,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Longest wait for a line of an answer. A missing answer is no finding.
+/// The limit on the wait for a line of an answer. A missing answer does not fail the target.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PROGRAM: &str = "esker-fuzz-oracle";
-/// Ends an answer.
+/// The last line of an answer.
 const END: &str = ".";
-/// First word of the line that reports a refusal.
+/// The first word of the line that reports an error.
 const REFUSED: &str = "refused ";
-/// First word of a family's line.
+/// The first word of a family's line.
 const FAMILY: &str = "family ";
 
 /// RocksDB's answer about a directory.
@@ -30,7 +31,7 @@ const FAMILY: &str = "family ";
 pub(crate) enum OracleAnswer {
     /// The entries of each family, the same in both directions.
     Holds(Vec<Vec<ContentsPair>>),
-    /// RocksDB reports an error, or shows different entries in each direction.
+    /// RocksDB reports an error, or its scans forward and backward differ.
     Refused(String),
     /// The process has ended, or has not answered in time.
     Died,
@@ -43,8 +44,8 @@ struct Process {
 
 static RUNNING: Mutex<Option<Process>> = Mutex::new(None);
 
-/// The path of the oracle's program: `ESKER_FUZZ_ORACLE`, or a file beside this program or one
-/// directory above, where Cargo puts it for tests.
+/// The path of the oracle's program: the value of `ESKER_FUZZ_ORACLE`, or a file beside this
+/// program, or one directory above.
 fn program() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("ESKER_FUZZ_ORACLE") {
         return Some(PathBuf::from(path));
@@ -91,7 +92,8 @@ impl Process {
     }
 }
 
-/// Lets RocksDB open these files with this `wal_recovery_mode`. `None` if there is no RocksDB.
+/// Opens these files with RocksDB, with this `wal_recovery_mode`, and returns the answer. `None` if
+/// there is no RocksDB.
 pub(crate) fn ask(files: &Files, recovery: usize) -> Option<OracleAnswer> {
     if !is_there() {
         return None;
@@ -108,7 +110,7 @@ pub(crate) fn ask(files: &Files, recovery: usize) -> Option<OracleAnswer> {
     Some(answer.unwrap_or(OracleAnswer::Died))
 }
 
-/// Answers the questions on standard input. Each line is a number for `wal_recovery_mode` and a
+/// Answers the questions on standard input. Each line has the number of a `wal_recovery_mode` and a
 /// directory.
 /// # Errors
 /// Standard input or output are broken.

@@ -1,5 +1,7 @@
-//! WALs with changed records and right checksums, with changed bytes, or cut off. Esker recovers
-//! the same entries as RocksDB in each recovery mode.
+//! Recovers changed WALs with Esker and RocksDB.
+//!
+//! WALs have changed records under right checksums, changed bytes, or a cut end. Law: both engines
+//! recover the same entries, in each recovery mode.
 
 use crate::oracle::{OracleAnswer, ask};
 use crate::scene::{Files, databases, contents};
@@ -7,9 +9,9 @@ use esker::ErrorKind;
 use esker::internals::format::file_name::{FileType, parse_file_name};
 use esker::internals::format::log::{LogEvent, LogReader, LogWriter, SliceSource};
 
-/// Bytes of the input for one change.
+/// Number of bytes of the input for one change.
 const CHANGE: usize = 6;
-/// `kSkipAnyCorruptedRecords`.
+/// The recovery mode `kSkipAnyCorruptedRecords`.
 const SKIP_ANY: usize = 3;
 
 fn records(bytes: &[u8], number: u64) -> Vec<Vec<u8>> {
@@ -56,7 +58,7 @@ fn change_bytes(log: &mut Vec<u8>, change: &[u8; CHANGE]) {
     }
 }
 
-/// `files` with the WAL changed.
+/// Returns `files` with a changed WAL.
 fn changed(files: &Files, changes: &[[u8; CHANGE]]) -> Option<Files> {
     let mut files = files.clone();
     let log = files.iter_mut().rev().find_map(|(path, bytes)| {
@@ -81,11 +83,11 @@ fn changed(files: &Files, changes: &[[u8; CHANGE]]) -> Option<Files> {
 
 /// Whether Esker rightly refuses a WAL that RocksDB accepts.
 ///
-/// The first case is a batch that has become a section of a two-phase transaction. Without
-/// `allow_2pc` RocksDB refuses it, except under `kSkipAnyCorruptedRecords`. There it silently
-/// leaves the section out, so that committed transactions would be lost. The second case is a
-/// section that ends without a beginning, which no writer makes. RocksDB asserts that there is
-/// none, and continues in builds without assertions.
+/// The first case is a batch that a change has made a section of a two-phase transaction. Without
+/// `allow_2pc`, RocksDB refuses such a batch in most recovery modes. Under
+/// `kSkipAnyCorruptedRecords` it silently skips the section, so a committed transaction would be
+/// lost. The second case is a section that ends without a beginning. No writer makes such a
+/// section; RocksDB checks this by an assertion only.
 fn is_stricter_on_purpose(recovery: usize, why: &esker::Error) -> bool {
     match why.kind() {
         ErrorKind::NotSupported => recovery == SKIP_ANY,
@@ -94,7 +96,8 @@ fn is_stricter_on_purpose(recovery: usize, why: &esker::Error) -> bool {
     }
 }
 
-/// The first byte selects the database and the recovery mode. Each six bytes are a change.
+/// Runs one input. The first byte selects the database and the recovery mode. The rest is changes
+/// of six bytes each.
 pub fn run(data: &[u8]) {
     let Some((&switches, data)) = data.split_first() else { return };
     let (variant, recovery) = (usize::from(switches % 16) % databases().len(), usize::from(switches >> 4) % 4);

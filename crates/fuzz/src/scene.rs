@@ -1,4 +1,4 @@
-//! Small databases in memory for targets that need a whole directory, and ways to damage them.
+//! Small databases in memory, and ways to damage them. For targets that need a whole directory.
 
 use esker::internals::cache::CacheOptions;
 use esker::internals::env::{FileSystem, MemFs};
@@ -13,11 +13,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// Families of each database.
+/// The families of each database.
 pub(crate) const FAMILIES: [&str; 2] = ["default", "second"];
-/// Keys that are written, from 0.
+/// Number of keys in each database.
 pub(crate) const KEYS: u32 = 60;
-/// Largest number of writes of one key.
+/// Largest number of writes to one key.
 const LIVES: u32 = 3;
 
 /// Files as paths and contents, sorted by path.
@@ -31,8 +31,8 @@ pub(crate) fn options(fs: &MemFs, variant: usize) -> Options {
     options.db.max_background_jobs = 1;
     options.db.compatible_with = esker::options::TargetVersion::V11_10;
     options.db.info_log_level = esker::options::InfoLogLevel::Fatal;
-    // Enough for some hundred entries. To allocate the default size would take most of an input's
-    // time.
+    // Room for some hundred entries. The allocation of the default size would take most of the time
+    // of an input.
     options.cf.write_buffer_size = 64 << 10;
     options.cf.table.block_cache =
         Some(Arc::new(BlockCache::new(&CacheOptions::with_capacity(64 << 10)).unwrap()));
@@ -54,7 +54,7 @@ pub(crate) fn value(n: u32, life: u32) -> Vec<u8> {
     format!("value {n} of life {life} {}", "x".repeat(n as usize % 40)).into_bytes()
 }
 
-/// Whether `found` is a value that was written under `key`.
+/// Whether `make` has written the value `found` under `key`.
 pub(crate) fn is_written(found: &[u8], key: &[u8]) -> bool {
     static WRITTEN: OnceLock<HashMap<Vec<u8>, Vec<Vec<u8>>>> = OnceLock::new();
     let values = |n| (0..LIVES).map(|life| value(n, life)).collect();
@@ -101,14 +101,15 @@ fn make(variant: usize) -> Files {
     files
 }
 
-/// The databases. Tables are compressed or not, of format version 5, 6 or 7; one database has blob
-/// files.
+/// The databases. They differ in compression and in the format version of tables: 5, 6 or 7. One
+/// has blob files.
 pub(crate) fn databases() -> &'static [Files] {
     static MADE: OnceLock<Vec<Files>> = OnceLock::new();
     MADE.get_or_init(|| (0..3).map(make).collect())
 }
 
-/// Applies a change of eight bytes: the file, the kind of change, the place, and its argument.
+/// Applies one change. Its eight bytes give the file, the kind of change, the place in the file,
+/// and an argument.
 pub(crate) fn damage(files: &mut Files, change: &[u8; 8]) {
     if files.is_empty() {
         return;
@@ -156,11 +157,11 @@ pub(crate) fn files_below(fs: &MemFs, dir: &Path) -> Files {
     found
 }
 
-/// The entries of each family, from a read-only open with this `wal_recovery_mode` (RocksDB's
-/// number).
+/// Opens the files read-only, and returns the entries of each family. `recovery` is RocksDB's
+/// number of a `wal_recovery_mode`.
 ///
 /// # Errors
-/// Those of the open, or a scan whose two directions differ.
+/// The errors of the open and of the scans. Also an error if forward and backward scan differ.
 pub(crate) fn contents(
     files: &Files,
     variant: usize,

@@ -1,22 +1,22 @@
-//! The contents of a family, in the form in which every peer process reports them.
+//! The contents of a family, as tests compare them between engines.
 
 use esker::{ColumnFamilyHandle, Db, ReadOptions, Result};
 
 /// A key and its value.
 pub type ContentsPair = (Vec<u8>, Vec<u8>);
 
-/// Keys and values, in the family's order.
+/// The keys and values of a family, in the family's order.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Contents(pub Vec<ContentsPair>);
 
 impl Contents {
-    /// Reads `family` through Esker: by a scan forwards, a scan backwards and a get of each key,
-    /// which must agree.
+    /// Reads `family` with Esker: by a forward scan, a backward scan and a get of each key. All
+    /// three must agree.
     /// # Errors
-    /// Esker's.
+    /// Esker's errors.
     ///
     /// # Panics
-    /// If the backward scan or a `get` differs from the forward scan.
+    /// If the backward scan or a get differs from the forward scan.
     pub fn of(db: &Db, family: &ColumnFamilyHandle, options: &ReadOptions) -> Result<Contents> {
         let mut iter = db.iter_opt(options.clone(), family)?;
         let mut forward = Vec::new();
@@ -43,7 +43,7 @@ impl Contents {
         Ok(forward)
     }
 
-    /// Fails with the first difference.
+    /// Checks that the two are equal. `what` names them in the message.
     ///
     /// # Panics
     /// If the two differ.
@@ -54,7 +54,7 @@ impl Contents {
         }
     }
 
-    /// The first difference, if there is one.
+    /// Describes the first difference, if there is one.
     pub fn difference(&self, expected: &Contents) -> Option<String> {
         let at = (0..self.0.len().max(expected.0.len())).find(|&i| self.0.get(i) != expected.0.get(i))?;
         let show = |contents: &Contents| match contents.0.get(at) {
@@ -77,10 +77,10 @@ impl std::fmt::Debug for Contents {
     }
 }
 
-/// Upper-case hex with `0x`, as `ldb --hex` prints and takes it.
+/// Writes bytes as upper-case hex behind `0x`, the form of `ldb --hex`.
 pub fn hex(bytes: &[u8]) -> String {
-    // Whole databases become text here. With `format!` for each byte this would take most of the
-    // time of a step.
+    // Whole databases become text here. A `format!` for each byte would take most of the time of a
+    // step.
     let digit = |nibble: u8| char::from(b"0123456789ABCDEF"[usize::from(nibble)]);
     let mut text = String::with_capacity(2 + 2 * bytes.len());
     text.push_str("0x");
@@ -90,7 +90,7 @@ pub fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of [`hex`]; the `0x` may be missing. `None` if it is not hex.
+/// The inverse of [`hex`]. `0x` may be missing. `None` if the text is not hex.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.strip_prefix("0x").unwrap_or(text).as_bytes();
     if !digits.len().is_multiple_of(2) {

@@ -1,6 +1,6 @@
-//! The golden databases of `fixtures/`, and their expected contents.
+//! The golden databases of `fixtures/`, which RocksDB wrote, and their expected contents.
 //!
-//! Format of `expected.txt`: fixtures/README.md.
+//! fixtures/README.md describes the format of `expected.txt`.
 
 use crate::contents::{Contents, hex, unhex};
 use esker_testkit::TempDir;
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 /// One golden database.
 #[derive(Clone, Debug)]
 pub struct Fixture {
-    /// Its directory's name, such as `v7_8_bloom`.
+    /// The name of the database's directory, such as `v7_8_bloom`.
     pub name: String,
     dir: PathBuf,
 }
 
-/// The fixtures whose names begin with one of `prefixes`, sorted by name.
+/// Returns the fixtures whose names begin with one of `prefixes`, sorted by name.
 ///
 /// # Panics
 /// If the directory cannot be read.
@@ -26,7 +26,7 @@ pub fn all(prefixes: &[&str]) -> Vec<Fixture> {
     found
 }
 
-/// All databases in `root`, which has the layout of `fixtures/`, sorted by name.
+/// Returns all fixtures in `root`, sorted by name. `root` must have the layout of `fixtures/`.
 ///
 /// # Panics
 /// If the directory cannot be read.
@@ -60,7 +60,7 @@ impl Fixture {
         self.db().join("CURRENT").exists()
     }
 
-    /// A copy that tests may write to.
+    /// Makes a copy of the database, to which a test may write.
     pub fn copy(&self) -> TempDir {
         let copy = TempDir::new(&self.name);
         copy_files(&self.db(), copy.path());
@@ -70,24 +70,25 @@ impl Fixture {
     /// The text of `expected.txt`.
     ///
     /// # Panics
-    /// If it cannot be read.
+    /// If the file cannot be read.
     pub fn expected_text(&self) -> String {
         fs::read_to_string(self.dir.join("expected.txt")).expect("expected.txt is in the tree")
     }
 
-    /// The families and their contents.
+    /// The families of the database, and their expected contents.
     pub fn expected(&self) -> Vec<ExpectedFamily> {
         parse_expected(&self.expected_text())
     }
 
-    /// The expected outcomes of recovering a damaged WAL, by version of RocksDB (`walrec_*`).
+    /// The expected outcomes of a recovery of a damaged WAL, for several versions of RocksDB
+    /// (`walrec_*`).
     pub fn recoveries(&self) -> Vec<ExpectedRecovery> {
         self.expected_text().lines().map(parse_recovery).collect()
     }
 }
 
-/// Copies the files of `from`, a flat directory, into `to`. Leaves out LOCK, which means nothing in
-/// a copy.
+/// Copies the files of the directory `from`, which has no subdirectories, into `to`. Does not copy
+/// LOCK.
 ///
 /// # Panics
 /// If a file cannot be copied.
@@ -104,9 +105,9 @@ pub fn copy_files(from: &Path, to: &Path) {
 /// A key or a value in `expected.txt`.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Datum {
-    /// All its bytes.
+    /// All bytes of the key or value.
     Bytes(Vec<u8>),
-    /// The length and the CRC32C of the value.
+    /// Length and CRC32C of a long value.
     Digest {
         /// Length in bytes.
         len: usize,
@@ -124,7 +125,7 @@ impl std::fmt::Debug for Datum {
     }
 }
 
-/// The bytes as hex with their length. Long ones are cut.
+/// Shows bytes as hex. Cuts long ones and adds their length.
 fn short(bytes: &[u8]) -> String {
     match bytes.get(..48) {
         Some(start) if bytes.len() > start.len() => format!("{}… ({} bytes)", hex(start), bytes.len()),
@@ -150,25 +151,25 @@ impl Datum {
     }
 }
 
-/// A pair that is visible in a fixture.
+/// A visible key with its value.
 #[derive(Clone, Debug)]
 pub struct ExpectedEntry {
-    /// User key.
+    /// The user key.
     pub key: Datum,
     /// The value. For an entity, the value of its default column.
     pub value: Datum,
     /// The timestamp, if the family has timestamps.
     pub timestamp: Option<Vec<u8>>,
-    /// Names and values of an entity's columns.
+    /// The names and values of the columns, if the value is an entity.
     pub columns: Option<Vec<(Vec<u8>, Vec<u8>)>>,
 }
 
 /// A family of a fixture.
 #[derive(Clone, Debug)]
 pub struct ExpectedFamily {
-    /// Its number.
+    /// The family's id.
     pub id: u32,
-    /// Its name.
+    /// The family's name.
     pub name: String,
     /// The entries, in the family's order.
     pub entries: Vec<ExpectedEntry>,
@@ -214,7 +215,7 @@ fn parse_expected(text: &str) -> Vec<ExpectedFamily> {
             continue;
         }
         let (key, value) = line.split_once(" : ").or(line.split_once(" :")).expect("KEY : VALUE");
-        // The text behind the value: " ts=0x…" or " columns=…".
+        // Behind the value may stand " ts=0x…" or " columns=…".
         let value = value
             .split(" ts=")
             .next()
@@ -235,14 +236,15 @@ fn parse_columns(text: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     pairs.map(|(name, value)| (bytes(name), bytes(value))).collect()
 }
 
-/// The expected outcome when a version of RocksDB recovers a damaged WAL in one mode.
+/// The expected outcome of a recovery of a damaged WAL, by one version of RocksDB in one recovery
+/// mode.
 #[derive(Clone, Debug)]
 pub struct ExpectedRecovery {
     /// The version of RocksDB, such as `7.8.3` or `11.9`.
     pub version: String,
     /// The number of the recovery mode.
     pub mode: u8,
-    /// Its outcome.
+    /// The outcome.
     pub outcome: RecoveryOutcome,
 }
 
@@ -258,9 +260,9 @@ pub enum RecoveryOutcome {
         /// The last sequence number.
         sequence: u64,
     },
-    /// The opening failed, with this message of RocksDB.
+    /// The open failed with this message of RocksDB.
     Failed(String),
-    /// RocksDB did not return.
+    /// The open did not end.
     Hang,
 }
 

@@ -1,8 +1,8 @@
-//! esker-peer: real RocksDB beside Esker, as an oracle for tests and as a rival for benchmarks
+//! Runs the real RocksDB beside Esker: as an oracle for tests, and for comparison in benchmarks
 //! ([`timed`]).
 //!
-//! Peers are the oldest and the newest available RocksDB and one between (docs/testing.md, "RocksDB
-//! as oracle"):
+//! A *peer* is a version of RocksDB: the oldest available one, the newest, and one between
+//! (docs/testing.md, "RocksDB as oracle"):
 //!
 //! | peer | what it is | where it comes from |
 //! |---|---|---|
@@ -10,14 +10,14 @@
 //! | [`peer_processes`] | libraries of 7.8.3, 10.4.2 and 11.8.1 and Esker, each in a process of its own | `.ci/fetch-peers` |
 //! | [`Tools`] | `ldb` and `sst_dump` of RocksDB 7.8.3 | the system's package `rocksdb-tools` |
 //!
-//! [`PeerOp`] and [`ModelOps`] drive Esker, a peer and a model alike; [`fixture`] reads the golden
-//! databases.
+//! Reading order: [`PeerOp`] and [`ModelOps`] (operations for Esker, a peer or a model),
+//! [`Contents`] (the contents of a family), [`fixture`] (databases that RocksDB wrote),
+//! [`peer_process`] and [`step`] (an engine in a process of its own).
 //!
 //! Invariants
-//!  1. A missing peer skips a test with a printed note. With `ESKER_REQUIRE_PEERS` it fails the
-//!     test.
-//!  2. One RocksDB library per process: two versions of it in one process crash. It is never
-//!     unloaded.
+//!  1. A test whose peer is missing prints a note and passes. With `ESKER_REQUIRE_PEERS` set, the
+//!     test fails.
+//!  2. A process loads one RocksDB library and never unloads it: two versions in one process crash.
 #![warn(missing_docs)]
 #![allow(
     clippy::disallowed_methods,
@@ -56,10 +56,10 @@ pub use remote::{RemoteWorker, open_and_compact};
 pub use tools::{InternalEntry, Tools};
 pub use transactions::{RocksTransaction, RocksTransactionDb, RocksWritePolicy};
 
-/// A peer, or a reason to skip.
+/// Returns the peer. If there is none, prints a note and returns `None`: the caller skips its test.
 ///
 /// # Panics
-/// If it is absent and `ESKER_REQUIRE_PEERS` is set.
+/// If the peer is missing and `ESKER_REQUIRE_PEERS` is set.
 pub fn require<T>(what: &str, peer: Result<T, String>) -> Option<T> {
     match peer {
         Ok(peer) => Some(peer),

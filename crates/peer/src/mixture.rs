@@ -1,13 +1,13 @@
 //! Random mixtures of options, as text that Esker and RocksDB both accept.
 //!
-//! In: a random generator and a level: the oldest RocksDB that must read the files. Out:
-//! options of a database and of its families, with which small data makes many files.
+//! In: a random generator, and a level: the oldest RocksDB that must read the files. Out: options
+//! of a database and of its families. With these options, little data makes many files.
 //!
-//! Invariant: every name is RocksDB's, and all versions of the level know it.
+//! Invariant: all names are RocksDB's, and RocksDB of `level` and later knows them.
 
 use esker::options::TargetVersion;
 
-/// Options that go together.
+/// Options that can be used together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mixture {
     /// Options of each family, without comparator and merge operator.
@@ -23,12 +23,12 @@ fn one<'a>(rng: &mut fastrand::Rng, choices: &[&'a str]) -> &'a str {
     choices[rng.usize(..choices.len())]
 }
 
-/// Sizes with which small data makes many files, levels and blocks.
+/// Sizes with which little data makes many files, levels and blocks.
 const SMALL: &str = "write_buffer_size=65536;target_file_size_base=32768;max_bytes_for_level_base=131072;\
                      max_bytes_for_level_multiplier=3;level0_file_num_compaction_trigger=3;";
 
 impl Mixture {
-    /// A random mixture for RocksDB of `level` and later.
+    /// Draws a mixture for RocksDB of `level` and later.
     pub fn random(rng: &mut fastrand::Rng, level: TargetVersion) -> Mixture {
         let has_prefix = rng.u8(..3) == 0;
         let aligned = rng.u8(..8) == 0;
@@ -48,8 +48,8 @@ impl Mixture {
         let journal =
             one(rng, &["", "", "recycle_log_file_num=2;", "atomic_flush=true;", "max_open_files=30;"]);
         // With both options, 7.8.3 may flush families for different reasons, and then aborts
-        // (`AtomicFlushMemTablesToOutputFiles`). 10.4.2 may wait for ever in a flush of
-        // memtables that are to be merged (`WaitForFlushMemTables`).
+        // (`AtomicFlushMemTablesToOutputFiles`). 10.4.2 may wait for ever in a flush that merges
+        // memtables (`WaitForFlushMemTables`).
         let waits = family.contains("min_write_buffer_number_to_merge");
         let few_wals = if waits || journal.starts_with("atomic") { "" } else { "max_total_wal_size=50000;" };
         let shared = [
@@ -74,8 +74,8 @@ impl Mixture {
         let theirs = match rng.u8(..8) {
             0 if !shared.contains("atomic_flush") => "enable_pipelined_write=true;",
             1 => "two_write_queues=true;",
-            // 7.8.3's `ldb` opens without this option, and then aborts (`DBImpl::Recover`,
-            // read-only, of MANIFESTs that name WALs).
+            // The `ldb` of 7.8.3 opens a database without this option. It aborts if the MANIFEST
+            // names WALs (`DBImpl::Recover`, read-only).
             2 if level != TargetVersion::V7_8 => "track_and_verify_wals_in_manifest=true;",
             _ => "",
         };
@@ -88,7 +88,7 @@ impl Mixture {
     }
 }
 
-/// Options for the growth of the tree of tables, and for memtables.
+/// Draws options for the LSM tree's shape, and for memtables.
 fn shape(rng: &mut fastrand::Rng, aligned: bool) -> String {
     let mut text = match rng.u8(..9) {
         0..=3 => "compaction_style=kCompactionStyleUniversal;".to_owned(),
@@ -179,7 +179,7 @@ fn table(rng: &mut fastrand::Rng, level: TargetVersion, has_prefix: bool, aligne
         _ => "bloomfilter:10:false",
     };
     let checksum = one(rng, &["kXXH3", "kXXH3", "kCRC32c", "kxxHash", "kxxHash64", "kNoChecksum"]);
-    // Aligned blocks need a power of 2.
+    // The size of aligned blocks must be a power of 2.
     let block_size = if aligned { 1 << rng.u32(8..13) } else { rng.u32(200..5000) };
     let mut text = format!(
         "format_version={format_version};index_type={index};filter_policy={filter};checksum={checksum};block_size={block_size};\

@@ -1,4 +1,4 @@
-//! RocksDB's options: from text, or from a database's OPTIONS file.
+//! RocksDB's options, made from text or from a database's OPTIONS file.
 
 use crate::api::{Api, DbPath, NEEDS_11, Options};
 use crate::c_data::{c_path, c_string, call};
@@ -10,13 +10,13 @@ use std::{ptr, slice};
 /// A preset of options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Preset {
-    /// `IncreaseParallelism` with this many threads.
+    /// `IncreaseParallelism` with this number of threads.
     Parallelism(i32),
-    /// `OptimizeForPointLookup` with a cache of this many MiB.
+    /// `OptimizeForPointLookup` with a cache of this size in MiB.
     PointLookup(u64),
-    /// `OptimizeLevelStyleCompaction` with this many bytes of memtables.
+    /// `OptimizeLevelStyleCompaction` with this number of bytes for memtables.
     LevelStyle(u64),
-    /// `OptimizeUniversalStyleCompaction` with this many bytes of memtables.
+    /// `OptimizeUniversalStyleCompaction` with this number of bytes for memtables.
     UniversalStyle(u64),
     /// `PrepareForBulkLoad`.
     BulkLoad,
@@ -26,8 +26,8 @@ pub enum Preset {
 pub(crate) struct OptionSet {
     api: &'static Api,
     ptr: *mut Options,
-    /// The comparator, if Esker's tests define it. A database opened with it needs it longer than
-    /// the options.
+    /// The comparator, if Esker's tests define it. It must outlive each database that is opened
+    /// with these options.
     order: Option<StampedOrder>,
 }
 
@@ -36,20 +36,20 @@ impl OptionSet {
     /// # Errors
     /// RocksDB's error, with the text.
     pub(crate) fn parse(api: &'static Api, text: &str) -> Result<OptionSet, String> {
-        // SAFETY: no requirements.
+        // SAFETY: the function has no requirements.
         let base = OptionSet { api, ptr: unsafe { (api.options_create)() }, order: None };
-        // SAFETY: no requirements.
+        // SAFETY: the function has no requirements.
         let new = OptionSet { api, ptr: unsafe { (api.options_create)() }, order: None };
         let c_text = c_string(text);
         call(api, |error| {
-            // SAFETY: both are live; the string ends in NUL.
+            // SAFETY: both options are live, and the string ends in NUL.
             unsafe { (api.get_options_from_string)(base.ptr, c_text.as_ptr(), new.ptr, error) }
         })
         .map_err(|error| format!("options '{text}': {error}"))?;
         Ok(new)
     }
 
-    /// Sets the options of a preset.
+    /// Applies a preset to the options.
     pub(crate) fn apply(&mut self, preset: Preset) {
         let (api, options) = (self.api, self.ptr);
         match preset {
@@ -74,7 +74,8 @@ impl OptionSet {
         self.ptr
     }
 
-    /// Sets the directories of tables and their target sizes, for the database or for a family.
+    /// Sets the directories for tables, each with its target size. `of_family`: for one family, not
+    /// for the database.
     pub(crate) fn put_tables_into(&mut self, paths: &[(PathBuf, u64)], of_family: bool) {
         let (make, destroy) =
             (self.api.dbpath_create.expect(NEEDS_11), self.api.dbpath_destroy.expect(NEEDS_11));
@@ -87,7 +88,7 @@ impl OptionSet {
         // SAFETY: all paths are live, and RocksDB copies them.
         unsafe { (set.expect(NEEDS_11))(self.ptr, made.as_ptr(), made.len()) };
         for path in made {
-            // SAFETY: made above, and not used again.
+            // SAFETY: the path was made above, and is not used again.
             unsafe { destroy(path.cast_mut()) };
         }
     }
@@ -95,8 +96,8 @@ impl OptionSet {
     /// Sets the comparator of the options.
     pub(crate) fn order_by(&mut self, order: StampedOrder) {
         let set = self.api.options_set_comparator.expect(NEEDS_11);
-        // SAFETY: both are live. The function that opens a database takes ownership of the
-        // comparator.
+        // SAFETY: options and comparator are live. The caller that opens a database takes the
+        // comparator from `self` and keeps it.
         unsafe { set(self.ptr, order.as_ptr()) };
         self.order = Some(order);
     }
@@ -109,12 +110,12 @@ impl OptionSet {
 
 impl Drop for OptionSet {
     fn drop(&mut self) {
-        // SAFETY: made by `options_create`; RocksDB has copied the parts that it needs.
+        // SAFETY: `options_create` made the options. An open database has its own copy of them.
         unsafe { (self.api.options_destroy)(self.ptr) };
     }
 }
 
-/// The options of a database's newest OPTIONS file.
+/// The options of a database, from its newest OPTIONS file.
 pub(crate) struct LoadedOptionSet {
     api: &'static Api,
     options: *mut Options,
@@ -126,14 +127,14 @@ pub(crate) struct LoadedOptionSet {
 impl LoadedOptionSet {
     /// Reads the file.
     /// # Errors
-    /// RocksDB's, as text, for example for a name that it does not know.
+    /// RocksDB's error as text, for example about an unknown option name.
     pub(crate) fn load(api: &'static Api, path: &Path) -> Result<LoadedOptionSet, String> {
         let path = c_path(path);
         let (options, names, families) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         let mut loaded = LoadedOptionSet { api, options, count: 0, names, families };
-        // SAFETY: no requirements.
+        // SAFETY: the function has no requirements.
         let env = unsafe { (api.create_default_env)() };
-        // SAFETY: no requirements.
+        // SAFETY: the function has no requirements.
         let cache = unsafe { (api.cache_create_lru)(8 << 20) };
         let result = call(api, |error| {
             let (options, count) = (&raw mut loaded.options, &raw mut loaded.count);
@@ -154,9 +155,10 @@ impl LoadedOptionSet {
                 )
             }
         });
-        // SAFETY: the options hold references of their own.
+        // SAFETY: the loaded options have references of their own to the cache.
         unsafe { (api.cache_destroy)(cache) };
-        // SAFETY: the default environment is never really destroyed.
+        // SAFETY: this call destroys the handle only. RocksDB never destroys its default
+        // environment.
         unsafe { (api.env_destroy)(env) };
         match result {
             Ok(()) => Ok(loaded),

@@ -1,16 +1,18 @@
-//! The peer process: it opens databases with one engine, reads them and writes to them. Two
-//! versions of RocksDB in one process crash, and a test must not kill its own process. One peer
-//! process takes many steps until it is killed: starting one costs more than most steps.
+//! The peer process, which opens databases with one engine, reads them and writes to them.
 //!
-//! In: a directory to work in. For each line `step` on standard input there is a [`PeerStep`] in
-//! its file `task`. Out: the contents that the peer process found and left, in its file `told`, and
-//! a line:
+//! Tests need it for two reasons: two versions of RocksDB in one process crash, and a test must not
+//! kill its own process. A peer process takes many steps until it is killed, because its start
+//! costs more than most steps.
+//!
+//! In: a working directory, and lines on standard input. Before each line `step`, the parent writes
+//! a [`PeerStep`] into the file `task` of that directory. Out: lines on standard output. At
+//! `through`, the file `told` has the contents of the database before and after the step.
 //!
 //!   parent:  step                    …                          close
 //!   peer process:          through | error HEX   closed | error HEX
 //!
-//! Invariant: between `through` and `close` the database is open and idle; then the process may be
-//! killed.
+//! Invariant: between `through` and `close` the database is open and idle. The parent may kill the
+//! process then.
 
 use crate::api::load_library;
 use crate::contents::{Contents, hex};
@@ -25,16 +27,16 @@ use esker::{
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-/// Words between the parent and the peer process.
+/// The lines that parent and peer process exchange.
 pub(crate) const STEP: &str = "step";
 pub(crate) const CLOSE: &str = "close";
 pub(crate) const THROUGH: &str = "through";
 pub(crate) const CLOSED: &str = "closed";
 pub(crate) const ERROR: &str = "error ";
 
-/// Takes steps in `work` until standard input ends.
+/// Takes steps in the working directory `work` until standard input ends.
 /// # Errors
-/// Those of the pipes; or a line that is no command.
+/// An error of the pipes, or a line that is no command.
 pub fn serve(work: &Path) -> Result<(), String> {
     let mut open: Option<PeerProcess> = None;
     let mut has_library = false;
@@ -73,7 +75,7 @@ fn take_step(work: &Path, has_library: &mut bool) -> Result<PeerProcess, String>
     Ok(peer_process)
 }
 
-/// An engine that has the database open.
+/// An engine with its open database.
 enum PeerProcess {
     Esker(Db),
     RocksDb(RocksDb),
@@ -129,8 +131,8 @@ impl PeerProcess {
         }
     }
 
-    /// Writes `ops` to an SST file with the engine, and ingests that file. The engine moves the
-    /// file if the number of `ops` is even, and otherwise copies it.
+    /// Writes `ops` into a table with the engine, and ingests that table. The ingestion moves the
+    /// file if the number of `ops` is even; otherwise it copies the file.
     fn ingest(&self, step: &PeerStep, ops: &[PeerOp], file: &Path) -> Result<(), String> {
         let Some(first) = ops.first() else { return Ok(()) };
         let family = step.families.iter().find(|f| f.name == first.family()).ok_or("a family is missing")?;
@@ -180,8 +182,8 @@ impl PeerProcess {
         Ok(())
     }
 
-    /// Checks all blocks, and whole files where the MANIFEST has their checksums, if the library
-    /// has a function for that.
+    /// Checks the checksums of all blocks. If the library has a function for it, also checks the
+    /// file checksums that the MANIFEST has.
     fn verify(&self, step: &PeerStep) -> Result<(), String> {
         match self {
             PeerProcess::Esker(db) => {

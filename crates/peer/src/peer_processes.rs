@@ -1,7 +1,8 @@
-//! The programs that take steps (`peer_process.rs`), one for each engine. A program serves one step
-//! after the other, and is started again after a kill.
+//! The running peer processes (`peer_process.rs`), one for each engine.
 //!
-//! In: a [`PeerStep`]. Out: the contents that the peer process found and left.
+//! A process takes one step after the other. After a kill, the next step starts a new process.
+//!
+//! In: a [`PeerStep`]. Out: the contents of the database before and after the step.
 
 use crate::contents::unhex;
 use crate::peer_process::{CLOSE, CLOSED, ERROR, STEP, THROUGH};
@@ -15,11 +16,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-/// Longest time for a step of a peer process, even on a busy machine. Waits for a flush in
-/// RocksDB have been seen not to end.
+/// The limit on the time of a step, for busy machines too. Some waits of RocksDB for a flush never
+/// end.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The running processes.
+/// The running peer processes.
 #[derive(Debug)]
 pub struct PeerProcesses {
     program: PathBuf,
@@ -30,20 +31,23 @@ pub struct PeerProcesses {
 struct Process {
     child: Child,
     input: ChildStdin,
-    /// The lines that the process writes.
+    /// The lines of the process's standard output.
     output: Receiver<String>,
     work: TempDir,
 }
 
 impl PeerProcesses {
-    /// No process yet. `program` is the binary `esker-peer-process`.
+    /// Makes a value without running processes. `program` is the path of the binary
+    /// `esker-peer-process`.
     pub fn new(program: &Path) -> PeerProcesses {
         PeerProcesses { program: program.to_owned(), running: HashMap::new() }
     }
 
-    /// Lets the step's engine take the step and end as the step says.
+    /// Gives the step to the process of its engine. Starts that process first if it does not run.
+    /// Kills or closes at the end, as the step says.
     /// # Errors
-    /// The message of the peer process, or its exit and standard error if it died.
+    /// The error message of the peer process. If the process died: its exit status and standard
+    /// error.
     pub fn take_step(&mut self, step: &PeerStep) -> Result<StepContents, String> {
         let mut process = match self.running.remove(&step.engine) {
             Some(process) => process,
@@ -99,7 +103,7 @@ impl Process {
         if let Some(why) = line.strip_prefix(ERROR).and_then(unhex) {
             return Err(String::from_utf8_lossy(&why).into_owned());
         }
-        // The process is dead, out of step or stuck. The signal makes sure that it ends.
+        // The process is dead, sent a wrong line or hangs. The signal makes sure that it ends.
         self.child.kill().map_err(|e| e.to_string())?;
         let status = self.child.wait().map_err(|e| e.to_string())?;
         let said = std::fs::read(self.work.join("said")).unwrap_or_default();
@@ -111,7 +115,8 @@ impl Process {
     }
 }
 
-/// The lines of `output`, until it ends or the receiver is gone.
+/// Sends the lines of `output` from a thread of its own, until `output` ends or the receiver is
+/// dropped.
 fn lines_of(output: ChildStdout) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
@@ -126,7 +131,7 @@ fn lines_of(output: ChildStdout) -> Receiver<String> {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // No database is open in the process, or nothing depends on it any more.
+        // The process has no open database, or nobody needs that database any more.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -1,10 +1,12 @@
-//! RocksDB as a second reader: a process that prints the contents of directories. So campaigns need
-//! no RocksDB in their own process.
+//! A process that prints the contents of directories with RocksDB.
 //!
-//! In, line by line on standard input: a directory, and the name and options of each family that
-//! may exist there, all separated by tabs. Out: for each family of the directory a line `family
-//! NAME`, then its pairs, a line each, in hex; at the end a line with a dot. Or one line `refused
-//! WHY`. The directory is opened for reading and does not change.
+//! Campaigns use it as a second reader, so they need no RocksDB in their own process.
+//!
+//! In: lines on standard input. Each has a directory, and the name and options of each family that
+//! may exist there, separated by tabs. Out: for each family of the directory a line `family NAME`,
+//! and then a line for each pair, in hex. A line with a dot ends the answer. After an error, one
+//! line `refused WHY` is the answer. RocksDB opens the directory for reading only, so nothing there
+//! changes.
 
 use crate::contents::hex;
 use crate::{FamilySpec, RocksDb};
@@ -25,9 +27,9 @@ pub fn serve() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Answers a question.
+/// Answers one line.
 /// # Errors
-/// RocksDB's, or the mistake in the question.
+/// RocksDB's error, or a description of the mistake in the line.
 fn answer(question: &str) -> Result<String, String> {
     let mut parts = question.split('\t');
     let dir = Path::new(parts.next().unwrap_or_default());

@@ -1,4 +1,5 @@
-//! One peer process's step with a database, as text: the task, and the contents found and left.
+//! A step of a peer process as text: the task, and the contents of the database before and after
+//! it.
 //!
 //!   key value…          one line each; bytes as hex digits, a dot for none
 
@@ -8,17 +9,17 @@ use crate::model_ops::PeerOp;
 use esker::options::TargetVersion;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-
+/// The engine of a step.
 /// The engine that takes the step.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum PeerEngine {
-    /// Esker, which writes files that this version of RocksDB can read.
+    /// Esker. Writes files that this version of RocksDB can read.
     Esker(TargetVersion),
-    /// RocksDB, from this library.
+    /// RocksDB, loaded from this library.
     Library(PathBuf),
 }
 
-/// The action after the last write.
+/// The action after the writes of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StepFinish {
     /// Nothing.
@@ -34,23 +35,23 @@ pub enum StepFinish {
 pub enum WriteStep {
     /// A batch.
     Write(Vec<PeerOp>),
-    /// The ingestion of a file made of the operations of
+    /// An ingestion of a file with operations from
     /// [`ModelOps::ingest_ops`](crate::ModelOps::ingest_ops).
     Ingest(Vec<PeerOp>),
     /// A flush of all families.
     Flush,
 }
 
-/// The task of a peer process with a database.
+/// A step: the task of a peer process with one database.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerStep {
     /// The engine that takes the step.
     pub engine: PeerEngine,
-    /// The database.
+    /// The directory of the database.
     pub dir: PathBuf,
     /// Whether the database is opened for reading only.
     pub read_only: bool,
-    /// Options of the database, `name=value;…`.
+    /// Options of the database, in the form `name=value;…`.
     pub db_options: String,
     /// The families of the database and their options.
     pub families: Vec<FamilySpec>,
@@ -58,14 +59,15 @@ pub struct PeerStep {
     pub steps: Vec<WriteStep>,
     /// The action after the writes.
     pub finish: StepFinish,
-    /// Whether the process is killed with the database open, instead of closing it.
+    /// Whether the parent kills the process while the database is open. Otherwise the process
+    /// closes the database.
     pub killed: bool,
 }
 
-/// The contents of each family at the beginning and at the end of a step.
+/// The contents of each family before and after a step.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct StepContents {
-    /// Contents after the opening.
+    /// Contents after the open.
     pub before: Vec<Contents>,
     /// Contents at the end of the step.
     pub after: Vec<Contents>,
@@ -145,7 +147,7 @@ impl PeerStep {
     }
 }
 
-/// The kind of an operation, its key and its argument.
+/// The kind of an operation, its key and its argument, for the text of a step.
 fn op_parts(op: &PeerOp) -> (&'static str, &[u8], &[u8]) {
     match op {
         PeerOp::Put { key, value, .. } => ("put", key, value),

@@ -1,7 +1,8 @@
-//! RocksDB's tools, 7.8.3, as processes.
+//! Runs RocksDB's tools of version 7.8.3 as processes.
 //!
-//! In: a directory and a command. Out: their output, parsed. The tools open a database with the
-//! options of its newest OPTIONS file. They refuse a file that holds a name they do not know.
+//! In: a directory and a command. Out: the parsed output. The tools open a database with the
+//! options of its newest OPTIONS file. If that file has an option name that 7.8.3 does not know,
+//! they fail.
 
 use crate::contents::{Contents, hex, unhex};
 use crate::model_ops::PeerOp;
@@ -14,27 +15,27 @@ use std::sync::OnceLock;
 /// The version that `ldb --version` must name.
 const VERSION: &str = "7.8";
 
-/// `ldb` and `sst_dump`.
+/// The programs `ldb` and `sst_dump`.
 #[derive(Clone, Copy, Debug)]
 pub struct Tools(());
 
 /// An entry as `ldb idump` prints it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InternalEntry {
-    /// User key.
+    /// The user key.
     pub key: Vec<u8>,
-    /// Sequence number.
+    /// The sequence number.
     pub sequence: u64,
-    /// The number of its type: 0 deletion, 1 value, 2 merge, 7 single deletion.
+    /// The code of the entry's type: 0 deletion, 1 value, 2 merge, 7 single deletion.
     pub kind: u8,
-    /// Value or operand.
+    /// The value or the merge operand.
     pub value: Vec<u8>,
 }
 
 impl Tools {
     /// Finds the tools.
     /// # Errors
-    /// They are not installed, or are another version.
+    /// The tools are not installed, or have another version.
     pub fn find() -> Result<Tools, String> {
         static FOUND: OnceLock<Result<Tools, String>> = OnceLock::new();
         let find = || {
@@ -50,7 +51,7 @@ impl Tools {
 
     /// Runs `ldb --db=DB ARGS`.
     /// # Errors
-    /// The command and all it printed, if it failed.
+    /// The command and all its output, if the command failed.
     pub fn ldb<A: AsRef<OsStr>>(
         self,
         db: &Path,
@@ -59,9 +60,9 @@ impl Tools {
         output(Command::new("ldb").arg(argument("--db=", db)).args(args))
     }
 
-    /// `ldb scan` of one family.
+    /// Reads a family by `ldb scan`.
     /// # Errors
-    /// As [`Tools::ldb`].
+    /// The errors of [`Tools::ldb`].
     pub fn contents(self, db: &Path, family: &str) -> Result<Contents, String> {
         let text = self.ldb(db, ["scan", "--hex", &family_argument(family)])?;
         let pair = |line: &str| {
@@ -73,9 +74,10 @@ impl Tools {
         pairs.collect::<Result<_, _>>().map(Contents)
     }
 
-    /// `ldb idump` of one family: every version that is stored and not under a range deletion.
+    /// Reads all versions of all keys of a family by `ldb idump`. Versions under a range deletion
+    /// are left out.
     /// # Errors
-    /// As [`Tools::ldb`].
+    /// The errors of [`Tools::ldb`].
     pub fn internal_entries(self, db: &Path, family: &str) -> Result<Vec<InternalEntry>, String> {
         let text = self.ldb(db, ["idump", "--hex", &family_argument(family)])?;
         let entry = |line: &str| {
@@ -92,17 +94,17 @@ impl Tools {
         Ok(entries)
     }
 
-    /// `ldb checkconsistency`: files against MANIFEST.
+    /// Compares files with the MANIFEST by `ldb checkconsistency`.
     /// # Errors
-    /// As [`Tools::ldb`], and if it does not say OK.
+    /// The errors of [`Tools::ldb`], and an error if the output is not `OK`.
     pub fn check_consistency(self, db: &Path) -> Result<(), String> {
         let text = self.ldb(db, ["checkconsistency"])?;
         if text.trim() == "OK" { Ok(()) } else { Err(format!("ldb checkconsistency printed '{text}'")) }
     }
 
-    /// `ldb list_column_families`: their names.
+    /// Lists the names of the families by `ldb list_column_families`.
     /// # Errors
-    /// As [`Tools::ldb`].
+    /// The errors of [`Tools::ldb`].
     pub fn list_column_families(self, db: &Path) -> Result<Vec<String>, String> {
         let text = self.ldb(db, ["list_column_families"])?;
         let names = text.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}')).map(|(names, _)| names);
@@ -110,10 +112,11 @@ impl Tools {
         Ok(names.split(", ").map(str::to_owned).collect())
     }
 
-    /// `ldb file_checksum_dump`: compares each table and blob file with its CRC32C in the MANIFEST,
-    /// if there is one. Gives the number of files compared.
+    /// Compares each table and blob file with its CRC32C in the MANIFEST, if there is one. `ldb
+    /// file_checksum_dump` reads the MANIFEST. Returns the number of compared files.
     /// # Errors
-    /// As [`Tools::ldb`], and the first file that is missing or differs.
+    /// The errors of [`Tools::ldb`], and an error that names the first file that is missing or
+    /// differs.
     pub fn check_file_checksums(self, db: &Path) -> Result<usize, String> {
         let text = self.ldb(db, ["file_checksum_dump", "--hex"])?;
         let mut checked = 0;
@@ -131,9 +134,9 @@ impl Tools {
         Ok(checked)
     }
 
-    /// `sst_dump --command=verify` of each table in `db`; gives the number of tables.
+    /// Verifies each table in `db` by `sst_dump --command=verify`. Returns the number of tables.
     /// # Errors
-    /// As [`Tools::ldb`], and if the tool does not say that a table is ok.
+    /// The errors of [`Tools::ldb`], and an error if the tool does not report each table as ok.
     pub fn verify_tables(self, db: &Path) -> Result<usize, String> {
         let tables = table_count(db);
         if tables == 0 {
@@ -148,13 +151,13 @@ impl Tools {
         }
     }
 
-    /// Applies `ops`. One `batchput` stores successive puts to one family; every other operation
-    /// has a command of its own.
+    /// Applies `ops` by `ldb`. One `batchput` stores successive puts to one family. Every other
+    /// operation is a command of its own.
     /// # Errors
-    /// As [`Tools::ldb`].
+    /// The errors of [`Tools::ldb`].
     ///
     /// # Panics
-    /// At a kind of operation that `ldb` does not have.
+    /// If `ldb` has no command for an operation.
     pub fn apply(self, db: &Path, ops: &[PeerOp]) -> Result<(), String> {
         let mut ops = ops.iter().peekable();
         while let Some(op) = ops.next() {
@@ -201,9 +204,9 @@ fn argument(prefix: &str, path: &Path) -> std::ffi::OsString {
     argument
 }
 
-/// Runs a command and gives its standard output.
+/// Runs a command and returns its standard output.
 /// # Errors
-/// The command and all it printed, if it failed.
+/// The command and all its output, if the command failed.
 fn output(command: &mut Command) -> Result<String, String> {
     let result = command.output().map_err(|error| format!("{command:?} cannot be run: {error}"))?;
     let out = String::from_utf8_lossy(&result.stdout).into_owned();
