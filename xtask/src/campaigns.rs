@@ -77,7 +77,7 @@ pub(crate) fn durability(root: &Path) -> Outcome {
     let directory = std::env::temp_dir().join(format!("esker-kill9-{}", std::process::id()));
     let path = directory.to_string_lossy();
     stress(root, &["kill9", &path, "--rounds", "200"])?;
-    // Only a success removes the directory: after a failure it shows the cause.
+    // Only a success removes the directory: after a failure the directory shows the cause.
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))?;
     named_tests(root, "esker-peer", "prepared_transactions_survive", "600")?;
     ignored_tests(root, "esker", "the_longest_entry")
@@ -107,8 +107,8 @@ pub(crate) fn growth(root: &Path) -> Outcome {
 }
 
 /// Lets Esker and RocksDB take turns on the same databases, with mixed options and in long chains.
-/// `.ci/fetch-peers` fetches RocksDB. Then damages every golden database: each byte flipped, blocks
-/// zeroed, files cut off, missing and exchanged. One case in ten is repaired.
+/// `.ci/fetch-peers` fetches RocksDB. Then damages every database in `fixtures`: each byte flipped,
+/// blocks zeroed, files cut off, missing and exchanged. One case in ten is repaired.
 pub(crate) fn compat(root: &Path) -> Outcome {
     let build = ["build", "--profile", "stress", "-p", "esker-peer", "--bins"];
     run(root, &[], "cargo", &build)?;
@@ -126,7 +126,7 @@ pub(crate) fn crash_test(root: &Path, minutes: u32) -> Outcome {
     let directory = std::env::temp_dir().join(format!("esker-crashtest-{}", std::process::id()));
     let path = directory.to_string_lossy();
     stress(root, &["db_crashtest", "both", "--dir", &path, "--duration", &seconds(minutes)])?;
-    // Only a success removes the directory: after a failure it shows the cause.
+    // Only a success removes the directory: after a failure the directory shows the cause.
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))
 }
 

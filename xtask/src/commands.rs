@@ -256,7 +256,8 @@ fn many_seeds(root: &Path) -> Outcome {
     run(root, &many, "cargo", &["test", "--profile", "stress", "--workspace", "--", "--include-ignored"])
 }
 
-/// Directories below `crates` that have a test for a model checker: its name starts with `prefix`.
+/// Directories below `crates` with tests for a model checker. The names of these tests start with
+/// `prefix`.
 fn packages_with_tests_named(root: &Path, prefix: &str) -> Result<BTreeSet<String>, String> {
     let (files, test) = (tidy::sources(root)?, format!("fn {prefix}"));
     let with_tests = files.iter().filter(|f| f.text.contains("#[test]") && f.text.contains(&test));

@@ -137,13 +137,13 @@ impl<E: RivalEngine> Bench<E> {
     }
 }
 
-/// A sample of `done` puts of the usual size, out of `count`.
+/// The sample of a step that has done `done` of `count` puts of the usual size.
 pub(crate) fn puts(done: u64, count: u64) -> Sample {
     let user_bytes = done * (KEY_BYTES + VALUE_BYTES) as u64;
     Sample { operations: done, user_bytes, cut: done < count, ..Sample::default() }
 }
 
-/// A sample of `done` reads, out of `count`.
+/// The sample of a step that has done `done` of `count` reads.
 pub(crate) fn reads(done: u64, count: u64, digest: u64) -> Sample {
     Sample { operations: done, cut: done < count, digest, ..Sample::default() }
 }
@@ -206,7 +206,7 @@ pub(crate) fn load_behind<E: RivalEngine>(
     Ok(())
 }
 
-/// Reads `share` random keys of `num` in each of `threads` threads.
+/// Runs `threads` threads. Each thread reads `share` random keys, of `num` keys in the database.
 pub(crate) fn read_in_threads<E: RivalEngine>(
     db: &E,
     deadline: Deadline,
@@ -244,8 +244,8 @@ pub(crate) fn in_threads<T: Send>(
         let spawn = |number| {
             scope.spawn(move || {
                 barrier.wait();
-                // Each thread reads the clock itself: on a busy machine another thread could do so
-                // much later.
+                // Each thread reads the clock itself: on a busy machine another thread could read
+                // it much later.
                 let start = Instant::now();
                 let result = work(number);
                 (start, Instant::now(), result)

@@ -140,7 +140,7 @@ pub(crate) trait RivalEngine: Sized + Send + Sync {
     fn settle(&self) -> RivalResult<()>;
 
     /// Bytes that the engine has stored into memory-mapped files since opening; 0 if the engine
-    /// does not count them. System calls do not count these bytes.
+    /// does not count them. The kernel does not count these bytes as written by the process.
     fn mapped_bytes(&self) -> u64 {
         0
     }

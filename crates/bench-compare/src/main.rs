@@ -135,10 +135,10 @@ struct Selection {
 }
 
 impl Selection {
-    /// The steps that `words` select. A word names a whole set or one step; no words select all
-    /// steps.
+    /// The steps that `words` select. A word names a whole set or one step. An empty list selects
+    /// all steps.
     /// # Errors
-    /// A word that names no set and no step.
+    /// A word that names neither a set nor a step.
     fn new(words: &[String], plan: &bench::BenchPlan) -> engine::RivalResult<Selection> {
         let steps = || SuiteId::ALL.iter().flat_map(|suite| suite.steps(plan));
         for word in words {

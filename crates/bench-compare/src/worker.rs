@@ -1,8 +1,8 @@
 //! The process in which one engine runs: the code of the parent and of the child.
 //!
-//! Each engine has a process of its own. So its memory and CPU time can be measured, two builds of
-//! RocksDB can run side by side, and a crash ends one engine only. All processes of a round live at
-//! the same time and take turns, step by step.
+//! Each engine has a process of its own. So the memory and CPU time of each engine can be measured,
+//! two builds of RocksDB can run side by side, and a crash ends one engine only. All processes of a
+//! round live at the same time and take turns, step by step.
 //!
 //! The parent writes the index of a step as a line. The child answers with one line of JSON: a
 //! sample or an error. The child ends when its standard input ends.
@@ -33,7 +33,7 @@ pub(crate) struct Task {
 
 type Answer = std::result::Result<Sample, String>;
 
-/// Runs a child: runs the steps that standard input names, until standard input ends.
+/// Runs as a child: runs the steps that standard input names, until standard input ends.
 /// # Errors
 /// A task or a line that cannot be parsed, an engine that cannot be loaded, or a parent that does
 /// not read answers any more.

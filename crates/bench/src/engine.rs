@@ -51,33 +51,33 @@ pub trait BenchEngine: Send + Sync {
 
     /// Writes all operations of `batch` and leaves the batch unchanged.
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn write(&self, options: &WriteOptions, batch: &mut Self::Batch) -> Result<()>;
 
     /// Stores `value` under `key`.
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn put(&self, options: &WriteOptions, key: &[u8], value: &[u8]) -> Result<()>;
 
     /// Adds an operand to `key`.
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn merge(&self, options: &WriteOptions, key: &[u8], operand: &[u8]) -> Result<()>;
 
     /// Removes `key`.
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn delete(&self, options: &WriteOptions, key: &[u8]) -> Result<()>;
 
     /// Removes the keys from `begin` up to, not including, `end`.
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn delete_range(&self, options: &WriteOptions, begin: &[u8], end: &[u8]) -> Result<()>;
 
     /// Reads `key` without a copy of its value. Returns the value's length, or `None` for an absent
     /// key.
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<usize>>;
 
     /// Reads all `keys`. Calls `each` with the index of each key and its value or `None`, in the
@@ -97,7 +97,7 @@ pub trait BenchEngine: Send + Sync {
 
     /// An iterator without a position.
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn cursor(&self, options: ReadOptions) -> Result<Self::Cursor>;
 
     /// Scans all ranges in `args`, one after the other. Calls `each` with the key and value of each
@@ -113,12 +113,12 @@ pub trait BenchEngine: Send + Sync {
 
     /// Flushes the memtables, and waits for the end of the flush.
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn flush(&self) -> Result<()>;
 
     /// Compacts the whole database; with `rewrite_last_level` also the tables of the last level.
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn compact(&self, rewrite_last_level: bool, max_subcompactions: u32) -> Result<()>;
 
     /// Waits until no background work is due or running.
@@ -175,6 +175,6 @@ pub trait BenchCursor {
     fn value(&self) -> &[u8];
     /// The error that made the iterator invalid, if there was one.
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn status(&self) -> Result<()>;
 }

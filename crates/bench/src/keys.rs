@@ -51,8 +51,8 @@ impl KeyMaker {
         put_number(number, rest);
     }
 
-    /// Writes the target of a seek into `key`. It is the key of `fill`, but with
-    /// `seek_missing_prefix` its prefix is the prefix of no key.
+    /// Writes key `number` of `count` into `key`, as the target of a seek. With
+    /// `seek_missing_prefix`, no key of the database has the target's prefix.
     #[inline]
     pub(crate) fn fill_for_seek(&self, number: u64, count: u64, key: &mut [u8]) {
         self.fill(number, count, key);
@@ -112,7 +112,7 @@ impl KeyNumbers {
         }
     }
 
-    /// The next number; `None` after the last unique one.
+    /// The next number; `None` after the last number of an order that has each key once.
     #[inline]
     pub(crate) fn next(&mut self, random: &mut Random64) -> Option<u64> {
         match self {

@@ -48,7 +48,7 @@ fn lock(stream: &Mutex<Stream>) -> MutexGuard<'_, Stream> {
 }
 
 impl BenchOutput {
-    /// Writes results to `results`, and all other text to `progress`.
+    /// An output that writes results to `results`, and all other text to `progress`.
     pub fn new(results: impl Write + Send + 'static, progress: impl Write + Send + 'static) -> BenchOutput {
         BenchOutput { results: Mutex::new(Box::new(results)), progress: Mutex::new(Box::new(progress)) }
     }

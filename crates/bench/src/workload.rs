@@ -1,4 +1,4 @@
-//! The benchmarks: the work of each thread.
+//! The work of each thread of a benchmark.
 //!
 //! In: a [`Worker`] with an open database, random numbers and counts of its own. Out: counts, or
 //! the first error. Source of the work: RocksDB's `db_bench` and its documentation.
@@ -271,8 +271,8 @@ pub(crate) struct Budget<'a> {
 }
 
 impl Budget<'_> {
-    /// Counts `operations`; returns whether the loop may do them. Reads the clock only once in
-    /// `check_every` operations.
+    /// Counts `operations` more operations. Returns whether the loop may run them. Reads the clock
+    /// only once in `check_every` operations.
     #[inline]
     pub(crate) fn take(&mut self, operations: u64) -> bool {
         self.done += operations.max(1);

@@ -143,8 +143,8 @@ pub fn union() -> Vec<Item> {
     surface.iter().filter(is_newest).map(|declared| declared.item.clone()).collect()
 }
 
-/// The Rust declarations of `release`, an index into [`RELEASES`], for the shim of that release's
-/// `librocksdb-sys`.
+/// The Rust declarations of the release `at`, an index into [`RELEASES`], for the shim of that
+/// release's `librocksdb-sys`.
 ///
 /// A function that has changed since that release is linked as `esker_vN_NAME`. N is the release's
 /// major number, or `8_1` if 8.10 has another form. A function has changed if its declaration, the

@@ -39,7 +39,7 @@ impl rocksdb_writebatch_t {
 
     /// Returns the changes if their families belong to this database.
     /// # Errors
-    /// `InvalidArgument`: a family is one of another database.
+    /// `InvalidArgument`: a family belongs to another database.
     pub(crate) fn of_database(&self, database: DatabaseNumber) -> Result<&WriteBatch> {
         self.checks.check_families(database)?;
         Ok(&self.batch)
@@ -92,7 +92,7 @@ impl BatchChecks {
 
     /// Checks that the families belong to `database`.
     /// # Errors
-    /// `InvalidArgument`: a family is one of another database.
+    /// `InvalidArgument`: a family belongs to another database.
     pub(crate) fn check_families(&self, database: DatabaseNumber) -> Result<()> {
         self.database.map_or(Ok(()), |named| database.check(named))
     }
@@ -215,8 +215,8 @@ unsafe fn change_in(
     });
 }
 
-/// Defines four functions for each change: two for a batch, and two for a batch with an index. One
-/// of the two takes a family, the other uses the default family.
+/// Defines four functions for each change: two for a batch, and two for a batch with an index. Of
+/// each two, one takes a family and the other uses the default family.
 macro_rules! changes {
     ($(
         fn $name:ident, fn $name_cf:ident, fn $name_wi:ident, fn $name_wi_cf:ident($($argument:ident: $ty:ty),*)
@@ -558,8 +558,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_verify_checksum(
 
 pub(crate) type TimestampSize = Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>;
 
-/// A function that asks the client for the size of a family's timestamps. The client's answer
-/// `SIZE_MAX` means that it does not know the family.
+/// A function that asks the client for the size of a family's timestamps. The answer `SIZE_MAX`
+/// means that the client does not know the family.
 pub(crate) unsafe fn timestamp_sizes(
     state: *mut c_void,
     get_ts_size: TimestampSize,

@@ -345,7 +345,7 @@ impl CompactionFilter for ClientFilter {
                 &mut new_len,
                 &mut changed,
             );
-            // The client owns the buffer, so the value is copied at once, like in RocksDB.
+            // The client owns the buffer, so the value is copied at once, as in RocksDB.
             match (removes, changed) {
                 (0, 0) => FilterDecision::Keep,
                 (0, _) => bytes(new_value, new_len)
@@ -369,8 +369,8 @@ pub unsafe extern "C" fn rocksdb_compactionfilter_create(
     give(rocksdb_compactionfilter_t { filter: Arc::new(ClientFilter { name, filter, state }) })
 }
 
-/// Has no effect: a filter always sees only entries that no snapshot needs. In RocksDB, compactions
-/// with a filter fail after a call with 0.
+/// Has no effect: a filter always sees only entries that no snapshot needs. After a call with 0,
+/// compactions of RocksDB with this filter fail.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_compactionfilter_set_ignore_snapshots(
     _filter: *mut rocksdb_compactionfilter_t,

@@ -14,8 +14,8 @@ use libc::{c_char, c_int};
 pub struct rocksdb_column_family_handle_t {
     /// The handle in Rust.
     pub(crate) family: ColumnFamilyHandle,
-    /// The number of the family's database. Batches are checked with it, because a batch has only
-    /// the ids of families.
+    /// The number of the family's database. A write of a batch checks this number, because the
+    /// batch itself has only the ids of families.
     pub(crate) database: DatabaseNumber,
 }
 

@@ -50,7 +50,7 @@ impl DatabaseNumber {
         DatabaseNumber(hasher.finish() | 1)
     }
 
-    /// Checks that column families of database `named` are families of this database.
+    /// Checks that `named`, the database of some column families, is this database.
     /// # Errors
     /// `InvalidArgument` for another database.
     pub(crate) fn check(self, named: DatabaseNumber) -> Result<()> {
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn rocksdb_open_for_read_only(
     })
 }
 
-/// Fails if `refuses` is not 0 and a WAL has records that no table has.
+/// Fails if `refuses` is not 0 and a WAL outside of the archive has records.
 fn refuse_wals(db: &Db, refuses: c_uchar) -> Result<()> {
     let is_alive = |file: &WalFile| file.file_type == WalFileType::Alive;
     if refuses != 0 && db.sorted_wal_files()?.iter().any(is_alive) {

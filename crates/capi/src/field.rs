@@ -28,7 +28,7 @@ pub trait Object {
 pub trait Field<C> {
     /// Sets the field to `value`.
     /// # Errors
-    /// The value as text, if the field cannot have it.
+    /// `value` as text, if the field cannot have this value.
     fn store(&mut self, value: C) -> Result<(), String>;
 
     /// The field as a C value.
@@ -114,8 +114,8 @@ pub(crate) unsafe fn set_hint<O: Object, C: HeldValue + Copy, F: Field<C> + Defa
     });
 }
 
-/// The number of the hint. A hint with its default value may have a held value, which is then the
-/// number.
+/// The number of the hint. If the hint has its default and there is a held value, returns the held
+/// value.
 pub(crate) unsafe fn hint<O: Object, C: HeldValue + Default, F: Field<C> + Default + PartialEq>(
     pointer: *const O,
     name: &'static str,

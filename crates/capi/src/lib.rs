@@ -8,9 +8,9 @@
 //! Invariants
 //!  1. No panic reaches a caller: the panic becomes an error, or the function's empty answer.
 //!  2. Each buffer that a caller frees was made by `malloc`.
-//!  3. Callers pass NULL, or a pointer that this library returned for the type and that is not
-//!     destroyed yet. If a required object is NULL, the function reports `InvalidArgument` or
-//!     returns its empty answer.
+//!  3. Callers pass NULL, or a pointer to a live object of the right type that this library has
+//!     made. If a required object is NULL, the function reports `InvalidArgument` or returns its
+//!     empty answer.
 //!  4. No pointer from a caller is used after the call, unless `c.h` obliges the caller to keep the
 //!     object alive.
 //!

@@ -56,7 +56,7 @@ pub(crate) unsafe fn missing(errptr: *mut *mut c_char, name: &str) {
 }
 
 /// Prints that function `name` is not implemented, and aborts the process. The function cannot
-/// report an error, and its caller would go on as if it had succeeded.
+/// report an error, and the caller would go on as if the call had succeeded.
 #[allow(clippy::print_stderr, reason = "the function has no other way to report an error")]
 #[allow(dead_code, reason = "build.rs calls it for functions that are not there, if any")]
 pub(crate) fn missing_without_errptr(name: &str) -> ! {

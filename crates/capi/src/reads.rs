@@ -292,7 +292,7 @@ pub unsafe extern "C" fn rocksdb_get_into_buffer_cf(
 }
 
 /// Returns whether a key may exist. Reads no file. As in RocksDB, `value_found` is 1 if memory has
-/// the answer, even if the key is absent; the value is then empty.
+/// the answer, even for an absent key. The value of an absent key is empty.
 unsafe fn may_exist(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,

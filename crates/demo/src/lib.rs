@@ -1,8 +1,8 @@
 //! esker-demo: works with a real database on a real disk, and checks every answer.
 //!
 //! In: a command line. Out: progress on standard error; on standard output a table of rates, level
-//! sizes and checked facts. The first wrong answer ends the demonstration with exit code 1; its
-//! directory stays for inspection.
+//! sizes and checked facts. The first wrong answer ends the demonstration with exit code 1. The
+//! directory of the database then stays for inspection.
 //!
 //! Each part of the story has a module: `load`, `reads`, `scans`, `range_delete` and `crash`. The
 //! module `victim` is the process that `crash` kills. The story uses the features that a newcomer
@@ -90,7 +90,8 @@ pub fn run_victim(arguments: &[OsString]) -> Result<(), DemoFailure> {
     victim::run(&VictimOptions::parse(arguments)?)
 }
 
-/// A reader that has closed the output early (`esker-demo | head`) is no failure.
+/// The outcome of a print. An output that its reader has closed early (`esker-demo | head`) is no
+/// failure.
 fn unless_closed(printed: io::Result<()>) -> DemoOutcome {
     match printed {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -54,7 +54,7 @@ impl Progress {
 }
 
 impl Part {
-    /// Counts `steps` more steps as done, and draws the bar if it is due.
+    /// Counts `steps` more steps as done, and draws the bar if the next drawing is due.
     pub(crate) fn advance(&self, steps: u64) {
         if !self.has_bar {
             return;

@@ -58,8 +58,8 @@ fn check_snapshot(db: &Db, records: &Records, snapshot: &Snapshot, gone: &Range<
     Ok(())
 }
 
-/// Checks that a new iterator steps over the range in both directions, and that point reads find
-/// none of its keys.
+/// Checks that a new iterator steps over the range in both directions, and that point reads find no
+/// key of the range.
 fn check_present(db: &Db, records: &Records, gone: &Range<u64>) -> DemoOutcome {
     let (before, behind) = (records.key(gone.start - 1), records.key(gone.end));
     let mut iter = db.iter()?;

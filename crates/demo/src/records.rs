@@ -1,4 +1,5 @@
-//! The records. The index of a record determines its key and value, so every answer can be checked.
+//! The records of the demonstration. The index of a record determines its key and value, so every
+//! answer can be checked.
 //!
 //! Keys have the order of their indexes. The second half of a value repeats its random first half,
 //! so values can be compressed.

@@ -2,7 +2,7 @@
 //! directories in place, and RocksDB can open them again.
 //!
 //! * **RocksDB's files, byte for byte.** Esker opens what RocksDB 5 to 11 wrote; RocksDB 7.8 and 11
-//!   open what Esker writes, unflushed WALs included.
+//!   open what Esker writes, with writes that are only in WALs.
 //! * **RocksDB's vocabulary.** Options, statistics, properties, errors and tools have RocksDB's
 //!   names.
 //! * **All in Rust.** `cargo` builds everything; this crate has no `unsafe`.
@@ -12,8 +12,8 @@
 //! * **Transactions**, with locks ([`TransactionDb`]) or with a check at commit
 //!   ([`OptimisticTransactionDb`]); two-phase commit, savepoints, range locks.
 //! * **Operation**: checkpoints, backups, ingestion, export and import, repair, TTL
-//!   ([`DbWithTtl`]), [`Db::explain_get`] for one slow read, changes of options while the database
-//!   is open.
+//!   ([`DbWithTtl`]), an explanation of one slow read ([`Db::explain_get`]), changes of options
+//!   while the database is open.
 //! * **No surprises**: with the WAL on, a crash of the process loses no acknowledged write. A power
 //!   loss loses no synced write. A read of damaged bytes returns [`ErrorKind::Corruption`] with
 //!   file and offset.
@@ -127,8 +127,8 @@
 //! # Where to continue
 //!
 //! * [`options`]: every option, its unit, its default, and when it may change.
-//! * [`txn`]: which transactions find which conflicts; [`observe`]: events, statistics,
-//!   explanations.
+//! * [`txn`]: the kinds of transactions, and the conflicts that each kind finds; [`observe`]:
+//!   events, statistics, explanations.
 //! * [`builtin`]: RocksDB's stock merge operators.
 //! * The guide, in `docs/guide`, and a cookbook of programs, in `examples` of this crate.
 //! * `docs/compat`: for each feature of RocksDB, whether Esker reads and writes it, and where it

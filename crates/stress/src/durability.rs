@@ -47,7 +47,7 @@ pub(crate) struct ChildArguments {
 pub(crate) struct FaultsArguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Let only each n-th operation fail, each in a trial of its own.
+    /// Let every n-th file operation fail, each in a trial of its own.
     #[arg(long, default_value_t = 1)]
     step: u64,
     /// Kinds of failure; by default all kinds.
@@ -80,17 +80,17 @@ pub(crate) struct HistoriesArguments {
     /// Least number of crashes of each history.
     #[arg(long, default_value_t = 10)]
     crashes: u64,
-    /// Operations to leave out: `3-40,77-78`, without the last of each range.
+    /// Operations to leave out, as ranges without their ends: `3-40,77-78`.
     #[arg(long, value_delimiter = ',', value_parser = parse_range)]
     skip: Vec<(u64, u64)>,
     /// Let the disk crash only: no delays, errors or damaged reads.
     #[arg(long)]
     calm: bool,
-    /// The program `esker-reader`, in which RocksDB reads crashed disks, too. With this program a
-    /// seed gives other histories.
+    /// The program `esker-reader`, in which RocksDB reads crashed disks, too. With this option the
+    /// same seed gives other histories.
     #[arg(long)]
     second_reader: Option<std::path::PathBuf>,
-    /// RocksDB reads one of this many crashed disks.
+    /// Let RocksDB read one crashed disk in this many.
     #[arg(long, default_value_t = 4)]
     read_one_in: u64,
     /// Run each history twice, and compare the two runs (with `--cfg shuttle`).

@@ -3,10 +3,10 @@
 //! In: a number of kills. Out: a [`Kill9Report`], or the batch that was missing after a kill.
 //!
 //! The child ([`child`]) writes batches from several threads to two families. After each write has
-//! returned, it reports the batch on a pipe. The parent ([`run`]) kills the child (SIGKILL), reads
-//! the rest of the pipe, opens the same database and compares. For each thread, the database must
-//! contain all batches up to a number, completely. This number is that of the last reported batch,
-//! or one more. The next child continues with the same database.
+//! returned, the child reports the batch on a pipe. The parent ([`run`]) kills the child (SIGKILL),
+//! reads the rest of the pipe, opens the same database and compares. The database must show the
+//! batches 1 to N of each thread completely, and no other batch. N is the number of the last
+//! reported batch, or one more. The next child continues with the same database.
 
 use esker::internals::base::sync::thread;
 use esker::internals::env::{Clock, SystemClock, on_threads, spawn_scoped};
@@ -19,7 +19,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 pub(crate) const FAMILIES: [&str; 2] = ["default", "second"];
-/// Number of newest keys that each thread keeps. It deletes older keys.
+/// Number of newest keys that each thread keeps. The threads delete older keys.
 pub(crate) const KEPT: u64 = 400;
 
 /// Parameters of a campaign.
@@ -76,7 +76,7 @@ pub fn run(parameters: &Kill9Parameters<'_>) -> Result<Kill9Report, String> {
     for round in 0..parameters.rounds {
         let millis = rng.u64(1..=parameters.max_millis);
         let before: u64 = acknowledged.iter().sum();
-        // On a slow machine the last child gets time for a batch, if no child had time before.
+        // If no child has acknowledged a batch on a slow machine, the last child must.
         let must_speak = round + 1 == parameters.rounds && report.acknowledged == 0;
         kill_one(parameters, millis, must_speak, &mut acknowledged)
             .map_err(|e| format!("round {round}: {e}"))?;
@@ -121,7 +121,7 @@ fn kill_one(
     thread::scope(|scope| {
         let read = || read_acknowledgements(pipe, acknowledged, first);
         let reader = spawn_scoped(scope, "reader", read).map_err(|e| e.to_string());
-        // Without a reader the child is killed here, so that no child stays behind.
+        // If the reader cannot be started, the child is killed, so that no child stays behind.
         let reader = reader.or_else(|e| kill(&mut child).and(Err(e)))?;
         if must_speak {
             // An error means that the child ended without an acknowledgement. `kill` reports the

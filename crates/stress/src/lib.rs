@@ -14,7 +14,7 @@
 //! | [`crash`] | crashes of a simulated disk at random points in time |
 //! | [`histories`] | long random histories with many crashes, each answer compared with a model |
 //! | [`kill9`] | kills of a writing child process, on the real disk |
-//! | [`faults`] | runs in each of which another file operation fails |
+//! | [`faults`] | for each file operation a run in which this operation fails |
 //! | [`db_stress`] | random operations on a real directory, in processes that are killed |
 //! | [`hostile`] | real processes under limits, on full disks, beside other processes, … |
 //! | [`growth`] | the growth of an operation's work with the size of the database |

@@ -61,7 +61,7 @@ enum Campaign {
     HostileVerify(durability::HostileVerifyArguments),
     #[command(hide = true)]
     HostileOpener(durability::HostileOpenerArguments),
-    /// Runs in each of which another file operation fails.
+    /// For each file operation, a run in which this operation fails.
     Faults(durability::FaultsArguments),
 }
 

@@ -5,8 +5,8 @@
 //! the fewest operations and options that still fail, and names the command that repeats it.
 //! Options come from the whole space that the engine accepts (`space.rs`). Each reopening within a
 //! list draws new options. Operations, options and answers depend on the seeds only, but the times
-//! of flushes and compactions do not. So a rare failure may not come back in each run, and is
-//! shrunk less.
+//! of flushes and compactions do not. So a rare failure does not come back in every run, and cannot
+//! be shrunk as far.
 //!
 //! Reading order: `ops` (operations and answers), `space` (options), `run` (one list under one set
 //! of options), `reduce` (shrinks a failure).
@@ -24,8 +24,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Options for opening `number` of a database, and for its families. `lasting` is the seed of the
-/// options that all openings of the database share. The caller sets comparator and merge operator.
+/// Options for the `number`-th opening of a database, and options of the families. `lasting` is the
+/// seed of the options that all openings of the database share. The caller sets comparator and
+/// merge operator.
 pub(crate) fn stress_options(
     lasting: u64,
     number: u64,

@@ -72,7 +72,7 @@ pub struct ModelReport {
     pub by_kind: Vec<(OperationKind, u64)>,
     /// Answers that were compared with the model.
     pub comparisons: u64,
-    /// Steps of transactions, if the rounds have any.
+    /// Steps of transactions, if the rounds have transactions.
     pub steps: Steps,
     /// Counts of the audits.
     pub audited: Audited,

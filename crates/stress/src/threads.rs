@@ -46,7 +46,7 @@ pub struct ThreadParameters {
     pub writers: usize,
     /// Threads that read.
     pub readers: usize,
-    /// Duration, at least.
+    /// Least duration.
     pub time: Duration,
     /// Directory of the database; `None` means that the database is in memory.
     pub directory: Option<PathBuf>,
@@ -154,8 +154,9 @@ pub fn run(parameters: &ThreadParameters) -> Result<ThreadReport, String> {
     }
     check_all_done(&reopened).map_err(|e| format!("after the reopen: {e}"))?;
     drop(reopened);
-    // Frees super versions, which stay alive until the epoch advances. A leak detector would report
-    // their blocks, because it cannot follow the tagged addresses in a block cache's table.
+    // Frees super versions, which stay alive until the epoch advances. Otherwise a leak detector
+    // would report their blocks, because it cannot follow the tagged addresses in a block cache's
+    // table.
     for _ in 0..100 {
         epoch::collect();
     }

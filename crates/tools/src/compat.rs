@@ -2,8 +2,8 @@
 //! that need this version.
 //!
 //! In: the directory of a closed database. Out: the oldest release, the features with the release
-//! that each needs, and notes; with `--json` one object. Exit code 1 if the directory cannot be
-//! read. The command reads every entry of every table, and writes no file.
+//! that each needs, and notes; with `--json`, all of these as one object. Exit code 1 if the
+//! directory cannot be read. The command reads every entry of every table, and writes no file.
 
 use crate::failure::CommandOutcome;
 use crate::host::Host;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub(crate) struct CompatOptions {
     /// The database's directory
     dir: PathBuf,
-    /// Directory of its WALs; default: the one in its OPTIONS file, else DIR
+    /// Directory of the WALs; default: the directory in the OPTIONS file, else DIR
     #[arg(long)]
     wal_dir: Option<PathBuf>,
     /// Directory of db_paths or cf_paths; may be repeated

@@ -1,8 +1,8 @@
 //! `esker explain DIR get KEY`: shows the steps of a read and the time of each.
 //!
 //! In: a database directory and a read. Out: every memtable, file, filter, index and block that the
-//! read touches, with bytes and time; every entry, operand and range tombstone that it meets. With
-//! `--json` the output is one object. The command opens the database for reading only.
+//! read touches, with bytes and time; every entry, operand and range tombstone that the read meets.
+//! With `--json` the output is one object. The command opens the database for reading only.
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
@@ -19,13 +19,13 @@ pub(crate) struct ExplainOptions {
     /// The column family
     #[arg(long, alias = "column_family", global = true, default_value = "default")]
     column_family: String,
-    /// Read keys as hexadecimal digits
+    /// Keys are given as hexadecimal digits, 0x…
     #[arg(long, global = true)]
     hex: bool,
     /// Print one JSON object
     #[arg(long, global = true)]
     json: bool,
-    /// Explain the read a second time, with caches that the first one has filled
+    /// Explain a second read, with caches that the first read has filled
     #[arg(long, global = true)]
     warm: bool,
     #[command(subcommand)]

@@ -70,35 +70,36 @@ enum Command {
     CompactionWorker(compaction_worker::WorkerOptions),
     /// Compares two databases, and shows the first difference
     Compare(compare::CompareOptions),
-    /// The oldest RocksDB version that can open a database, and the features that need this version
+    /// Shows the oldest RocksDB version that can open a database, and the features that need this
+    /// version
     #[command(alias = "door")] // The name in earlier builds.
     Compat(compat::CompatOptions),
     /// Shows the steps of a read, and the time of each step
     Explain(explain::ExplainOptions),
-    /// Benchmarks, as RocksDB's db_bench
+    /// Runs benchmarks, like RocksDB's db_bench
     #[cfg(feature = "benchmarks")]
     #[command(name = "db_bench")]
     DbBench(db_bench::BenchOptions),
-    /// Benchmarks of the block cache, as RocksDB's cache_bench
+    /// Runs benchmarks of the block cache, like RocksDB's cache_bench
     #[cfg(feature = "benchmarks")]
     #[command(name = "cache_bench")]
     CacheBench(db_bench::BenchOptions),
-    /// Runs random operations on a real directory and checks each answer, as RocksDB's db_stress
+    /// Runs random operations on a real directory and checks each answer, like RocksDB's db_stress
     #[cfg(feature = "campaigns")]
     #[command(name = "db_stress")]
     DbStress(db_stress::StressFlags),
-    /// Starts db_stress with random flags again and again, and kills it, as RocksDB's
+    /// Starts db_stress with random flags again and again, and kills it, like RocksDB's
     /// db_crashtest.py
     #[cfg(feature = "campaigns")]
     #[command(name = "db_crashtest")]
     DbCrashtest(db_stress::CrashFlags),
-    /// Administration and data access, as RocksDB's ldb
+    /// Administers a database, and reads and writes data, like RocksDB's ldb
     Ldb(ldb::LdbOptions),
-    /// Locks per second that the lock manager takes and releases
+    /// Measures how many locks per second the lock manager takes and releases
     #[cfg(feature = "benchmarks")]
     #[command(name = "lock_bench")]
     LockBench(lock_bench::LockBenchArguments),
-    /// Looks into table files, as RocksDB's sst_dump
+    /// Looks into table files, like RocksDB's sst_dump
     #[command(name = "sst_dump")]
     SstDump(sst_dump::SstDumpOptions),
     /// Checks a database: every file, every checksum, every key order, the MANIFEST against the

@@ -124,7 +124,7 @@ impl ManifestState {
         }
     }
 
-    /// The last lines of `ldb manifest_dump`.
+    /// The last lines of the output of `ldb manifest_dump`.
     pub(crate) fn to_text(&self, is_hex: bool) -> Vec<u8> {
         let mut out = Vec::new();
         for (index, (id, family)) in (0..).zip(&self.families) {

@@ -7,7 +7,7 @@
 //!
 //! Intended differences: files of a directory come in the order of their names; zero bytes are
 //! printed; damage found by `check`, `scan` and `verify` sets the exit code. `verify` parses data
-//! blocks; that of 7.8.3 only compares checksums.
+//! blocks, while `verify` of 7.8.3 only compares checksums.
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::{Host, Stream};

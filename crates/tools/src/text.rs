@@ -31,7 +31,7 @@ pub(crate) fn parse_hex(text: &str, what: &str) -> CommandOutcome<Vec<u8>> {
     Ok(nibbles.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
 }
 
-/// The internal key that sorts before all versions of `key`, which has no timestamp.
+/// The internal key that sorts before all versions of `user_key`, a key without a timestamp.
 pub(crate) fn before_all_versions(user_key: &[u8], icmp: &InternalKeyComparator) -> Vec<u8> {
     seek_key(&icmp.first_version(user_key), SequenceNumber::MAX)
 }

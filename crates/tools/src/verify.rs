@@ -1,4 +1,4 @@
-//! `esker verify DIR`: checks every file of a database, alone and against the MANIFEST.
+//! `esker verify DIR`: checks every file of a database, by itself and against the MANIFEST.
 //!
 //! In: a database directory, of Esker or RocksDB. Out: a line for each checked file and each
 //! problem, and a line of totals; exit code 1 if there is a problem. The command opens files for
@@ -6,8 +6,8 @@
 //!
 //! Checks, in this order:
 //! * CURRENT names a readable MANIFEST.
-//! * Tables exist with their size, checksums, key order, counts and unique id; keys and sequence
-//!   numbers lie within the bounds of the MANIFEST.
+//! * Tables exist. Their sizes, checksums, key order, counts and unique ids are right, and their
+//!   keys and sequence numbers lie within the bounds of the MANIFEST.
 //! * Levels below level 0 have no overlaps.
 //! * Blob files exist, and hold as many readable records as the MANIFEST says.
 //! * Needed WALs are readable to their end, with rising sequence numbers.
@@ -54,7 +54,7 @@ use std::sync::Arc;
 pub(crate) struct VerifyOptions {
     /// Directory of the database
     dir: PathBuf,
-    /// Directory of its WALs; default: the one in its OPTIONS file, else DIR
+    /// Directory of the WALs; default: the directory in the OPTIONS file, else DIR
     #[arg(long)]
     wal_dir: Option<PathBuf>,
     /// Directory of db_paths or cf_paths; may be repeated
@@ -417,7 +417,8 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// Compares the checksum of the whole file with the MANIFEST, if its function is known.
+    /// Compares the checksum of the whole file with the MANIFEST, if the checksum's function is
+    /// known.
     fn verify_file_checksum(&self, path: &Path, expected: &[u8], function: &str) -> Result<()> {
         let context = FileChecksumGenContext { requested_checksum_func_name: function, ..Default::default() };
         let Some(mut generator) = FileChecksumGenCrc32cFactory.create_file_checksum_generator(&context)
@@ -675,7 +676,7 @@ fn names_blob_file(state: &ManifestState, number: FileNumber) -> bool {
 
 fn needs_wal(state: &ManifestState, number: FileNumber) -> bool {
     let by_families = state.families.values().map(|f| f.log_number).min().unwrap_or(0);
-    // An older WAL is needed if the MANIFEST says that it holds prepared transactions.
+    // An older WAL is needed if the MANIFEST says that the WAL holds prepared transactions.
     let oldest = match state.min_log_number_to_keep {
         0 => by_families,
         min_log => min_log.min(by_families),

@@ -1,8 +1,8 @@
 //! The form of prose: width of lines, first words of sentences, subjects of commits.
 //!
-//! In: comments, pages, and the subjects of commits since the rules exist. Out: lines and subjects
-//! that are too long, sentences that begin with a bare relative word, and SAFETY comments without a
-//! fact.
+//! In: comments, pages, and the subjects of commits that are newer than the rules. Out: lines and
+//! subjects that are too long, sentences that begin with a bare relative word, and SAFETY comments
+//! without a fact.
 
 use super::parts::{TextPartKind, parts};
 use super::{SourceFile, Violation};

@@ -128,7 +128,7 @@ pub(crate) trait WithEngine {
 impl EngineKind {
     /// Does `work` with this engine.
     /// # Errors
-    /// Errors of the work; an engine that is not built in.
+    /// Errors of the work, or the engine is not built in.
     pub(crate) fn with<W: WithEngine>(self, work: W) -> RivalResult<W::Output> {
         match self {
             EngineKind::Esker => work.run::<esker::Esker>(),
@@ -149,7 +149,7 @@ impl EngineKind {
 
     /// The engine's abilities.
     /// # Errors
-    /// An engine that is not built in.
+    /// The engine is not built in.
     pub(crate) fn abilities(self) -> RivalResult<Abilities> {
         struct Ask;
         impl WithEngine for Ask {
@@ -184,7 +184,7 @@ pub(crate) fn availability(kind: EngineKind, libraries: &Libraries) -> RivalResu
         },
         EngineKind::Rocksdb => match &libraries.rocksdb {
             Some(path) if !path.exists() => Err(format!("{} is not there", path.display())),
-            // Shows only its file name, because the page may be published.
+            // Shows only the library's file name, because the page may be published.
             Some(path) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 Ok(info(format!("11, {name}"), &[]))

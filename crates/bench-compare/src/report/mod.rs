@@ -45,8 +45,9 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// The file system of the databases' directory.
     pub(crate) file_system: String,
-    /// Load average of the last minute, at the start of the run. `load_after` is that at its end.
-    /// If the load exceeds the number of benchmark threads, other programs were running.
+    /// Load average of the last minute, at the start of the run. `load_after` has the load average
+    /// at the end. If the load exceeds the number of benchmark threads, other programs were
+    /// running.
     pub(crate) load_before: String,
     pub(crate) load_after: String,
 }

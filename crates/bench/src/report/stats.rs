@@ -246,7 +246,7 @@ impl Done {
 
     /// The result line, and the histograms if there are any.
     pub(crate) fn text(&self, name: &str) -> String {
-        // A benchmark that counts nothing is one operation.
+        // A benchmark that counts no operations is shown as one operation.
         let operations = self.operations.max(1);
         let elapsed = self.elapsed();
         let mut extra = String::new();

@@ -118,8 +118,8 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
     };
     let built = build_all(engine, job, &parts, newest, &mut files);
     if built.is_ok() {
-        // Before the memtables are released, so that callers that wait for their release see the
-        // error.
+        // Checked before the memtables are released, so that callers that wait for the release see
+        // the error.
         engine.stop_at_space_limit();
     }
     let dropped = match built.and_then(|()| install(engine, job, request, &parts, &files)) {
@@ -144,7 +144,8 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
     Ok(())
 }
 
-/// Removes a job from `flushes_told` when dropped: all listeners know that the job has ended.
+/// A drop of this value removes the job from `flushes_told`, after listeners were told of the job's
+/// end.
 struct Telling<'a> {
     engine: &'a Engine,
     job: u64,
@@ -164,9 +165,9 @@ impl Drop for Telling<'_> {
 fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     let mut state = engine.state.lock();
     let mut parts = Vec::new();
-    // Each switch of memtables takes all families, so the waiting memtables of all families end at
-    // the same write. Another switch since the request may have added families that the request
-    // does not name.
+    // Takes all families, because each switch of memtables does: the waiting memtables of all
+    // families end at the same write. Another switch since the request may have added memtables of
+    // families that the request does not name.
     let all = engine.options.atomic_flush || request.reason == FlushReason::ErrorRecovery;
     let families = if all { state.families.keys().copied().collect() } else { request.families.clone() };
     for id in &families {
@@ -306,8 +307,8 @@ pub(crate) fn raise_log_numbers(
 }
 
 /// The largest log number that the MANIFEST may record for a family: the number of the first WAL
-/// that is needed and may not be durable. Needed WALs before `durable` are durable. A WAL that only
-/// families in `leaving` need does not count.
+/// that is needed and perhaps not durable yet. Needed WALs before `durable` are durable. A WAL that
+/// only families in `leaving` need does not count.
 fn log_number_limit(
     engine: &Engine,
     state: &DbState,

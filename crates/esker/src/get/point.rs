@@ -1,8 +1,8 @@
 //! Reads one key of an open database: chooses the super version and the sequence number, then calls
 //! `search.rs`.
 //!
-//! In: a family, a key, read options, and perhaps writes of a transaction that the database does
-//! not have yet. Out: the value, lent or pinned.
+//! In: a family, a key, read options, and perhaps unwritten operations of a transaction. Out: the
+//! value, lent or pinned.
 //!
 //! Invariants
 //!  1. The super version is taken before the sequence number.
@@ -30,7 +30,7 @@ pub(crate) struct PointRead<'a> {
     /// database.
     pub(crate) own: Option<&'a OwnWrites>,
     pub(crate) statistics: Option<&'a Statistics>,
-    /// Whether merged answers are entities: [`ReadContext::entities`].
+    /// Whether computed answers are entities: [`ReadContext::entities`].
     pub(crate) entities: bool,
 }
 
@@ -61,7 +61,7 @@ impl DbInner {
         Ok(value)
     }
 
-    /// The value of `key`. The unwritten operations `own` are newer than the database.
+    /// The value of `key`, from the unwritten operations `own` or from the database.
     #[inline]
     pub(crate) fn read(
         &self,

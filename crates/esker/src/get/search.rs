@@ -108,8 +108,8 @@ pub(crate) struct SuspendedGet {
 }
 
 impl SuspendedGet {
-    /// The file for which the search waits, and the offset in it if known; `None` if the file is
-    /// unknown.
+    /// The file for which the search waits, and the offset of the missing block if known; `None` if
+    /// the file is unknown.
     pub(crate) fn block(&self) -> Option<(FileNumber, Option<u64>)> {
         self.at.map(|at| (at.file, at.missing.and_then(|missing| missing.block_offset())))
     }
@@ -144,8 +144,8 @@ impl<'a> PointSearch<'a> {
         PointSearch { super_version, context, key, saver: Saver::new() }
     }
 
-    /// Searches `own` first: writes that are newer than the whole super version. `own_key` has the
-    /// key and the sequence number of the last visible one of these writes.
+    /// Searches `own` first: writes that are newer than the whole super version. `own_key` is the
+    /// key with the largest sequence number that is visible in `own`.
     pub(crate) fn over(mut self, own: &Arc<MemTable>, own_key: &LookupKey) -> PointSearch<'a> {
         let saver = &mut self.saver;
         if !self.context.ignore_range_deletions {
@@ -160,7 +160,8 @@ impl<'a> PointSearch<'a> {
     }
 
     /// Calls `settle` once with the key's value or an error. A plain value is lent in place,
-    /// without a reference count. If the search is suspended, it has not called `settle` yet.
+    /// without a reference count. Returns the search if it is suspended; it has not called `settle`
+    /// then.
     ///
     /// The errors are `Corruption` and `IoError`, which name the file · `Incomplete`, if the read
     /// tier forbids a read of a file · the errors of [`Saver::finish`].
@@ -204,8 +205,8 @@ impl<'a> PointSearch<'a> {
         }
     }
 
-    /// Continues a suspended search to its end. The context has no guard. With `if_resident`, a
-    /// search that would have to wait for a block is returned, with its progress.
+    /// Continues a suspended search to its end. The context has no guard. With `if_resident`,
+    /// returns the search with its progress if it would have to wait for a block.
     #[cold]
     pub(crate) fn resume(
         mut self,
@@ -287,8 +288,8 @@ impl<'a> PointSearch<'a> {
         }
     }
 
-    /// Searches the candidates in order. Stops before it would wait for a block, and returns the
-    /// position.
+    /// Searches the candidates in order. Stops at a table or block that it would have to wait for,
+    /// and returns the position.
     fn search_files(
         &mut self,
         candidates: Candidates<'_>,

@@ -50,8 +50,8 @@ impl Memtables for Engine {
     }
 }
 
-/// Inserts the ops of `batch`, the first one at `sequence`. Raises `sequence` by one after each
-/// counted op.
+/// Inserts the ops of `batch`. The first op gets the sequence number `sequence`, which rises by one
+/// with each counted op.
 fn apply(engine: &Engine, batch: &WriteBatch, sequence: &mut SequenceNumber) -> Result<()> {
     let guard = epoch::pin();
     let mut target = Target::new(engine, &guard);
@@ -138,8 +138,8 @@ impl<'g> Target<'g> {
         Target { engine, guard, last: None }
     }
 
-    /// Records an insert of this type: sets `deletions_sampled` if the memtable has sampled
-    /// deletions. Returns whether the memtable is full.
+    /// Called after an insert. After a deletion, sets `deletions_sampled` if the memtable has
+    /// sampled deletions. Returns whether the memtable is full.
     #[inline]
     fn inserted(&self, mem: &MemTable, limits: MemTableLimits, value_type: ValueType) -> bool {
         if value_type.is_point_deletion() && mem.has_sampled_deletions() {

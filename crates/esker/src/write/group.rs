@@ -7,8 +7,8 @@
 //! Invariants
 //!  1. `publish` comes after every batch of the group is in the memtables, including batches that
 //!     followers insert.
-//!  2. A leader writes further groups, for other writers, only after its own group has ended. For
-//!     them it never waits for room.
+//!  2. A leader writes groups for other writers only after its own group has ended. It never waits
+//!     for room for these groups.
 //!  3. An error of one member fails the whole group, because the members share one record and are
 //!     published together. If the memtables refuse the group, its record is removed from the log.
 
@@ -19,9 +19,9 @@ use esker_base::{Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use std::ops::Range;
 
-/// Bytes of followers' batches from which on followers insert their own batches. Below that, the
-/// leader inserts all batches, because waking the followers would take longer. Batches of the
-/// simulated machine are small, so its bound is lower.
+/// Least size of the followers' batches together, in bytes, for which followers insert their own
+/// batches. In a smaller group the leader inserts all batches, because waking the followers would
+/// take longer. Batches of the simulated machine are small, so its bound is lower.
 const PARALLEL_APPLY_BYTES: usize = if cfg!(shuttle) { 64 } else { 16 << 10 };
 
 /// Largest number of groups that a leader writes for others before it hands over leadership. The

@@ -57,7 +57,8 @@ pub(crate) struct WritePath {
     queue: WriteQueue,
     /// A weak reference to this object, for the write buffer manager.
     myself: Weak<WritePath>,
-    /// Whether a flush is pending that the write buffer manager has requested for another database.
+    /// Whether a flush waits or runs that another database with the same write buffer manager
+    /// needs.
     flush_asked: AtomicBool,
 }
 
@@ -169,8 +170,8 @@ impl WritePath {
 
     /// Wakes a stalled leader, which then checks whether an urgent waiter needs leadership.
     fn wake_leader(&self) {
-        // The leader holds the state lock from its check of the queue until it sleeps. Under this
-        // lock no notification gets lost.
+        // The leader holds the state lock from its check of the queue until it sleeps. So a
+        // notification under this lock reaches the leader.
         let state = self.engine.state.lock();
         self.engine.state_changed.notify_all();
         drop(state);
@@ -364,8 +365,8 @@ fn protect(options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
 
 fn check_options(options: &WriteOptions, db_options: &DbOptions) -> Result<()> {
     if options.disable_wal && db_options.recycle_log_file_num > 0 {
-        // In a recycled WAL, recovery takes a gap in the sequence numbers for the begin of old
-        // records. Writes without a WAL would leave such gaps.
+        // Recovery of a recycled WAL stops at a gap in the sequence numbers, because old records
+        // begin there. Writes without a WAL would leave such gaps.
         return Err(Error::invalid_argument(
             "WriteOptions: disable_wal is not supported if recycle_log_file_num > 0",
         ));

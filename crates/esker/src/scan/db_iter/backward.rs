@@ -18,7 +18,8 @@ enum Found {
     Value,
     /// The value of the entry that the inner cursor has just left, in `self.left`.
     Left,
-    /// A blob index or an entity, in `buffer` as stored. Only the newest version found is fetched.
+    /// A blob index or an entity, in `buffer` as stored. It is fetched only if no newer version
+    /// replaces it.
     Stored(ValueType),
 }
 
