@@ -180,7 +180,7 @@ pub(crate) fn load<E: RivalEngine>(
     load_behind(db, 0..count, seed, value_bytes, number)
 }
 
-/// [`load`] for a part of the keys. The values continue those of the previous part.
+/// [`load`] for a part of the keys. The values continue the values of the previous part.
 pub(crate) fn load_behind<E: RivalEngine>(
     db: &E,
     part: Range<u64>,

@@ -1,7 +1,7 @@
 //! The process in which one engine runs: the code of the parent and of the child.
 //!
 //! Each engine has a process of its own. So the memory and CPU time of each engine can be measured,
-//! two builds of RocksDB can run side by side, and a crash ends one engine only. All processes of a
+//! and a crash ends one engine only. Two builds of RocksDB can run side by side. All processes of a
 //! round live at the same time and take turns, step by step.
 //!
 //! The parent writes the index of a step as a line. The child answers with one line of JSON: a

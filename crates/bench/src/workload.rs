@@ -137,7 +137,7 @@ impl WorkloadShared {
         self.first_error.into_inner()
     }
 
-    /// Whether all threads but one have finished.
+    /// Whether all threads except one have finished.
     fn others_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire) + 1 >= self.threads
     }

@@ -533,7 +533,7 @@ pub unsafe extern "C" fn esker_v10_rocksdb_slicetransform_create(
     rocksdb_slicetransform_create(state, destructor, transform, in_domain, name)
 }
 
-/// `rocksdb_slicetransform_create` in the form of RocksDB 8, which is that of RocksDB 10.
+/// `rocksdb_slicetransform_create` in the form of RocksDB 8. RocksDB 10 has the same form.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v8_rocksdb_slicetransform_create(
     state: *mut c_void,

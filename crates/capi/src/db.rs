@@ -2,7 +2,7 @@
 //!
 //! In: options, paths, families. Out: a handle whose calls go to [`esker::Db`], or to
 //! [`esker::DbWithTtl`] if the database was opened with TTL. A call costs as much as the Rust
-//! function and the copies that `c.h` demands. It changes no counter that threads share.
+//! function and the copies that `c.h` demands. No call changes a counter that threads share.
 
 use crate::column_family::{descriptors, put_handles, rocksdb_column_family_handle_t};
 use crate::iterator::Cursor;

@@ -1,8 +1,8 @@
 //! Esker is an embedded key-value store, a log-structured merge tree. It opens RocksDB's database
 //! directories in place, and RocksDB can open them again.
 //!
-//! * **RocksDB's files, byte for byte.** Esker opens what RocksDB 5 to 11 wrote; RocksDB 7.8 and 11
-//!   open what Esker writes, with writes that are only in WALs.
+//! * **RocksDB's files, byte for byte.** Esker opens what RocksDB 5 to 11 wrote. RocksDB 7.8 and 11
+//!   open what Esker writes, WALs included.
 //! * **RocksDB's vocabulary.** Options, statistics, properties, errors and tools have RocksDB's
 //!   names.
 //! * **All in Rust.** `cargo` builds everything; this crate has no `unsafe`.

@@ -53,11 +53,12 @@ pub(crate) struct FaultsArguments {
     /// Kinds of failure; by default all kinds.
     #[arg(long, value_enum, value_delimiter = ',')]
     kinds: Vec<faults::Fault>,
-    /// The variation of the script that all trials run. Then each of its operations fails once. By
-    /// default each trial runs another variation.
+    /// Let all trials run this variation of the script, so that each operation of the script fails
+    /// once. By default each trial runs another variation.
     #[arg(long)]
     script: Option<u64>,
-    /// Let only the operation with this number fail (with `full-disk`: the byte with this number).
+    /// Let only the operation with this number fail. With `full-disk`: let the disk be full after
+    /// this number of bytes.
     #[arg(long)]
     at: Option<u64>,
     /// Flip no bits.

@@ -5,7 +5,7 @@
 //! (`axes`). The operation runs on databases in which the axis has made n, 2n, 4n of something. Its
 //! work is counted without a clock (`work`).
 //!
-//! The program must install the counting allocator, as `esker-growth` does, and may run nothing
+//! The program must install the counting allocator, as `esker-growth` does, and must run nothing
 //! else meanwhile.
 
 mod axes;

@@ -14,8 +14,8 @@
 //!     Some circumstances make an open database unusable; then the error says why.
 //!  3. The database opens afterwards, and contains every acknowledged batch completely.
 //!
-//! The driver needs only the system's tools. If it may not mount a file system or change its user,
-//! it leaves some circumstances out and names them in its report.
+//! The driver needs only the system's tools. Without the right to mount a file system or to change
+//! its user, the driver leaves some circumstances out. Its report names these.
 
 mod child;
 mod circumstance;

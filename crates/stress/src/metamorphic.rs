@@ -1,5 +1,5 @@
 //! Checks that options do not change answers. Runs one list of operations under many sets of
-//! options, and compares each answer with that of sorted maps.
+//! options, and compares each answer with the answer of sorted maps.
 //!
 //! In: seeds and sizes. Out: counts, or the first [`MetamorphicFailure`]. A failure is shrunk to
 //! the fewest operations and options that still fail, and names the command that repeats it.

@@ -3,8 +3,8 @@
 //!
 //! In: a seed and a number of cycles. Out: a [`SimReport`], or the first bug with the seed that
 //! repeats it exactly. Only builds with `--cfg shuttle` have this module. In such builds shuttle's
-//! scheduler chooses the next thread at every lock, condition variable, atomic, spawn and join of
-//! the engine and of the simulated disk. All simulated threads run in one thread of the operating
+//! scheduler chooses the next thread at every lock, condition variable, atomic, spawn and join, in
+//! the engine and in the simulated disk. All simulated threads run in one thread of the operating
 //! system, so nothing but the scheduler decides their order.
 //!
 //! `machine` is the simulated machine; [`scans`] is another campaign in such a machine.
@@ -15,9 +15,9 @@
 //! disks then fail, are full, or return wrong bytes while the database is opened and read.
 //! Afterwards the database is opened once more, without faults.
 //!
-//! The seed decides options, writes, file operations, the order of threads, the parts of file
-//! operations that survive a crash, faults of the disk, and the clock. The seed does not decide the
-//! names of sessions and of the database, but nothing depends on these names. Memory is
+//! The seed decides options, writes, file operations, the order of threads, faults of the disk, and
+//! the clock. It also decides which parts of file operations survive a crash. The seed does not
+//! decide the names of sessions and of the database, but nothing depends on these names. Memory is
 //! sequentially consistent: shuttle simulates no weaker memory.
 
 mod delays;

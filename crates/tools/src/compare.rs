@@ -7,9 +7,9 @@
 //! Contents are equal if families, their orders, keys and values are equal. Values include all
 //! columns of entities, values in blob files, and merged operands. If the merge operator is
 //! unknown, `stringappend` joins the operands, so the operands themselves are compared. In families
-//! with user-defined timestamps two things must be equal: the newest version with its timestamp,
-//! and the result of a read at each timestamp that occurs in either database. Levels, files and
-//! formats may differ.
+//! with user-defined timestamps, the newest version of a key and its timestamp must be equal. Reads
+//! at each timestamp that occurs in either database must be equal, too. Levels, files and formats
+//! may differ.
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;

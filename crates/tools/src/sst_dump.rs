@@ -5,8 +5,8 @@
 //! prints, without the line about its environment. If a file is damaged, standard error names the
 //! first such file, and the exit code is 1.
 //!
-//! Intended differences: files of a directory come in the order of their names; zero bytes are
-//! printed; damage found by `check`, `scan` and `verify` sets the exit code. `verify` parses data
+//! Intended differences: files of a directory come in the order of their names. Zero bytes are
+//! printed. Damage that `check`, `scan` or `verify` finds sets the exit code. `verify` parses data
 //! blocks, while `verify` of 7.8.3 only compares checksums.
 
 use crate::failure::{CommandOutcome, Failure};

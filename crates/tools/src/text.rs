@@ -1,4 +1,4 @@
-//! Keys and values in the text form of RocksDB's tools, in both directions.
+//! Converts keys and values to the text form of RocksDB's tools, and back.
 
 use crate::failure::{CommandOutcome, Failure};
 use esker::internals::format::blob::{BlobIndex, BlobLocation};

@@ -467,8 +467,8 @@ impl<'a> Verifier<'a> {
         Ok(numbers)
     }
 
-    /// Checks that each needed WAL is readable to its end. A torn end is no problem: a killed
-    /// process leaves one.
+    /// Checks that each needed WAL is readable to its end. A torn end is no problem, because a
+    /// killed process leaves such an end.
     fn verify_wals(&mut self, state: &ManifestState) -> CommandOutcome {
         let mut last_sequence = 0;
         for number in self.numbers(self.wal_dir, FileType::Wal)? {

@@ -1,8 +1,8 @@
 //! Checks the order of rooms inside the engine crate: no room uses a room above it.
 //!
-//! The order is that of the table in ARCHITECTURE.md, "Inside `esker`": the first column, from top
-//! to bottom, and in each row from left to right. So there are no cycles between rooms. A part of a
-//! room that lies at another place in the order has an entry of its own (`room/part`).
+//! The table in ARCHITECTURE.md, "Inside `esker`", has the order: its first column from top to
+//! bottom, and each row from left to right. So there are no cycles between rooms. A part of a room
+//! that lies at another place in the order has an entry of its own (`room/part`).
 
 use super::{SourceFile, Violation};
 

@@ -2,10 +2,10 @@
 //! exist.
 //!
 //! In: all pages, all sources, and whether a path exists. Out: a violation for each relative link
-//! to a missing file, each link to a missing heading, and each path of a missing Rust file. A page
-//! of the guide that the guide's summary omits is a violation, too. So is an example that the
-//! cookbook omits. Pages may write paths without `crates/` and `src/`, as `ARCHITECTURE.md` does.
-//! The change log may name files that are gone.
+//! to a missing file, each link to a missing heading, and each path of a missing Rust file. Also a
+//! violation for each page of the guide that the guide's summary omits, and for each example that
+//! the cookbook omits. Pages may write paths without `crates/` and `src/`, as `ARCHITECTURE.md`
+//! does. The change log may name files that are gone.
 
 use super::{SourceFile, Violation};
 

@@ -18,7 +18,7 @@ const SUBJECTS_SINCE: &str = "4903a9415df7";
 
 /// Words that may begin questions only: at the start of other sentences they hide the subject.
 const STARTS: &[&str] = &["Who", "Whoever", "Whose", "Whom", "What", "Whatever", "How", "Which", "Why"];
-/// Pairs of words that may not begin a sentence.
+/// Pairs of words that must not begin a sentence.
 const PHRASES: &[[&str; 2]] = &[
     ["That", "which"],
     ["Those", "who"],

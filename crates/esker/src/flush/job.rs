@@ -1,8 +1,10 @@
 //! The flush job: picks memtables, builds tables, logs and installs them.
 //!
-//! Steps and their locks: take the request and mark its memtables, under the state lock → build the
-//! tables without a lock (`build.rs`) → log the version edit, under the manifest lock → drop the
-//! memtables and publish the new super version, under both locks.
+//! Steps
+//!  1. Under the state lock: takes the request and marks its memtables.
+//!  2. Without a lock: builds the tables (`build.rs`).
+//!  3. Under the manifest lock: logs the version edit.
+//!  4. Under both locks: drops the memtables and publishes the new super version.
 //!
 //! Invariants
 //!  1. Memtables leave their list only after the MANIFEST that names their table is synced.
@@ -321,13 +323,14 @@ fn log_number_limit(
     durable.max(needed.unwrap_or_default())
 }
 
-/// The oldest WAL with a prepared section that is needed once these memtables are in tables.
+/// The oldest WAL with a prepared section that is still needed after these memtables are in tables.
 fn oldest_section_after(engine: &Engine, parts: &[Part]) -> Option<FileNumber> {
     let flushed = |id| parts.iter().find(|p| p.cf.id == id).map_or(0, |part| part.memtables.len());
     oldest_section_of(engine, &engine.state.lock(), &flushed, &HashSet::new())
 }
 
-/// The oldest WAL with a prepared section that is needed once the families `leaving` are gone.
+/// The oldest WAL with a prepared section that is still needed after the families `leaving` are
+/// gone.
 pub(crate) fn oldest_section_without(
     engine: &Engine,
     leaving: &HashSet<ColumnFamilyId>,
@@ -335,8 +338,8 @@ pub(crate) fn oldest_section_without(
     oldest_section_of(engine, &engine.state.lock(), &|_| 0, leaving)
 }
 
-/// The oldest WAL with a prepared section that is still needed once `flushed(family)` memtables of
-/// each family are in tables, and the families `leaving` are gone.
+/// The oldest WAL with a prepared section that is still needed after two changes: `flushed(family)`
+/// memtables of each family are in tables, and the families `leaving` are gone.
 fn oldest_section_of(
     engine: &Engine,
     state: &DbState,
@@ -356,8 +359,8 @@ fn edit_for(state: &DbState, part: &Part, built: BuiltTable, limit: FileNumber) 
     let family = state.families.get(&part.cf.id)?;
     let (flushed, remaining) = family.memtables.immutables.split_at(part.memtables.len());
     let needed = remaining.first().map_or(family.memtables.log_number, |oldest| oldest.log_number);
-    // The log number always passes the WALs of the flushed memtables, whose entries must not be
-    // replayed.
+    // The log number always passes the WALs of the flushed memtables: recovery must not replay
+    // entries that a table has.
     let log_number = flushed.last().map_or(needed, |newest| needed.min(limit.max(newest.next_log_number)));
     Some(VersionEdit {
         column_family: part.cf.id,
@@ -369,8 +372,8 @@ fn edit_for(state: &DbState, part: &Part, built: BuiltTable, limit: FileNumber) 
     })
 }
 
-/// Queues flushes of memtables that filled up during this flush. They had to wait, because one
-/// flush of a family runs at a time.
+/// Queues flushes of memtables that filled up during this flush. These flushes had to wait, because
+/// one flush of a family runs at a time.
 fn requeue(
     engine: &Engine,
     state: &mut DbState,
@@ -399,7 +402,7 @@ fn give_back(engine: &Engine, parts: &[Part]) {
     }
 }
 
-/// The `full_history_ts_low` to log: `bound`, if it is newer than that of `version`.
+/// The `full_history_ts_low` to log: `bound`, if it is newer than the bound in `version`.
 fn raised(bound: Option<Vec<u8>>, version: &Version) -> Option<Vec<u8>> {
     bound.filter(|bound| version.icmp().compare_timestamps(bound, version.full_history_ts_low()).is_gt())
 }

@@ -37,7 +37,7 @@ pub(crate) struct ReadContext<'a> {
     /// Searches only the files (`ReadTier::Persisted`, if memtables may have writes without WAL).
     pub(crate) files_only: bool,
     pub(crate) statistics: Option<&'a Statistics>,
-    /// The guard under which the read runs; without one the read may wait for files.
+    /// The guard under which the read runs. A read without a guard may wait for files.
     pub(crate) guard: Option<&'a Guard>,
     /// Whether a resumed read continues only if its missing block is available without a wait.
     pub(crate) if_resident: bool,
@@ -186,7 +186,7 @@ impl<'a> PointSearch<'a> {
     /// The base value of the key and its merge operands, oldest first; empty if the key has no
     /// value. The context has no guard.
     /// # Errors
-    /// The errors of [`PointSearch::find`], except those of merging.
+    /// The errors of [`PointSearch::find`], except errors of merging.
     pub(crate) fn operands(mut self) -> Result<Vec<PinnedBytes>> {
         let context = self.context;
         debug_assert!(context.guard.is_none());

@@ -83,7 +83,7 @@ impl Version {
         &self.paths
     }
 
-    /// The family whose files these are.
+    /// The family of the files.
     pub fn column_family(&self) -> ColumnFamilyId {
         self.column_family
     }
@@ -259,8 +259,8 @@ impl Version {
         &self.full_history_ts_low
     }
 
-    /// The files that may hold versions of a user key, from newest to oldest. `internal_key` is
-    /// that of a `LookupKey`. Never allocates.
+    /// The files that may hold versions of a user key, from newest to oldest. `internal_key` is the
+    /// internal key of a `LookupKey`. Never allocates.
     #[inline]
     pub fn candidates<'a>(&'a self, internal_key: &'a [u8]) -> Candidates<'a> {
         Candidates::new(self, internal_key)
@@ -321,7 +321,7 @@ impl Version {
         })
     }
 
-    /// Whether some file holds range tombstones; `None` if no file is known to hold any, and the
+    /// Whether some file holds range tombstones. `None`: no file is known to hold any, but the
     /// properties of some files have not been read yet.
     pub fn has_range_deletions(&self) -> Option<bool> {
         let mut unknown = false;

@@ -39,7 +39,7 @@ pub(super) trait Sink {
     /// Allocates `count` sequence numbers; returns the first.
     fn allocate(&self, count: u64) -> SequenceNumber;
 
-    /// Logs the group, and syncs the log if one of the writers requests it.
+    /// Logs the group, and syncs the log if a writer of the group requests a sync.
     fn log(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>) -> Result<()>;
 
     fn memtables(&self) -> &Arc<Self::Memtables>;
@@ -56,8 +56,8 @@ pub(super) trait Sink {
     fn publish(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>);
 }
 
-/// Writes the leader's batch and those of followers that may share its record, in a group of at
-/// most `max_bytes`. Then writes up to `ROUNDS` groups for other waiters.
+/// Writes a group of at most `max_bytes`: the leader's batch, and batches of followers that may
+/// share its record. Then writes up to `ROUNDS` groups for other waiters.
 pub(super) fn write_group(
     sink: &impl Sink,
     leader: &Leader<'_>,

@@ -13,8 +13,8 @@
 //! Invariants
 //!  1. A write is acknowledged after its WAL record is in the kernel, or on the medium with `sync`.
 //!     Exceptions: `disable_wal`, and `manual_wal_flush` without `sync`.
-//!  2. A sequence number is published after all writes up to it are in the memtables, so a read
-//!     never sees half a batch.
+//!  2. A sequence number is published after all writes up to this number are in the memtables, so a
+//!     read never sees half a batch.
 //!  3. If the memtables refuse a write, its WAL record is removed, so no reopen brings the write
 //!     back. If memtables hold a part of that write, writes stop until a recovery has flushed these
 //!     memtables without that part.
@@ -162,8 +162,8 @@ impl WritePath {
         self.queue.lead_alone()
     }
 
-    /// [`lead_alone`](Self::lead_alone) for work that needs no room and may make room. A stalled
-    /// leader lends its leadership and writes later.
+    /// [`lead_alone`](Self::lead_alone) for work that needs no room in the memtables and may make
+    /// room there. A stalled leader lends its leadership and writes later.
     pub(crate) fn lead_alone_urgently(&self) -> Leader<'_> {
         self.queue.lead_alone_urgently(|| self.wake_leader())
     }
@@ -212,8 +212,8 @@ impl WritePath {
         }
     }
 
-    /// Appends one record for the whole group, in RocksDB's form: a header with the first sequence
-    /// number and the number of operations, then the operations of all batches.
+    /// Appends one record for the whole group, in RocksDB's form. The header has the first sequence
+    /// number and the number of operations. The operations of all batches follow.
     fn append_to_wal(
         &self,
         own: &WriteRequest,

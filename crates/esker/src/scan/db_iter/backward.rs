@@ -123,7 +123,7 @@ impl<I: ScanIterator> DbIter<I> {
     }
 
     /// Moves from the oldest version of `key` to before the newest version, and collects the
-    /// visible result. `sequence` and `value_type` are those of the oldest version.
+    /// visible result. `sequence` and `value_type` belong to the oldest version.
     #[inline]
     fn walk_versions_backward(
         &mut self,
