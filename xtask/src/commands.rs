@@ -46,7 +46,7 @@ pub(crate) fn check(root: &Path, all: bool) -> Outcome {
 }
 
 /// Builds the guide, docs/guide, as a book in `target/guide`. Installs mdBook in `target/tools` if
-/// it is not there.
+/// mdBook is not there.
 pub(crate) fn guide(root: &Path) -> Outcome {
     let tools = root.join("target/tools");
     let mdbook = tools.join("bin/mdbook");
@@ -133,7 +133,7 @@ pub(crate) fn models(root: &Path) -> Outcome {
     Ok(())
 }
 
-/// Checks that all code compiles for loom and shuttle. No other build shows that.
+/// Checks that all code compiles for loom and shuttle. No other build compiles this code.
 pub(crate) fn check_models(root: &Path) -> Outcome {
     for model in modelled(root)? {
         let which = if model.tool == "loom" { "--lib" } else { "--all-targets" };
@@ -197,8 +197,8 @@ pub(crate) fn caches(root: &Path) -> Outcome {
 /// A part of the long run.
 struct Step {
     name: &'static str,
-    /// The part's share of the remaining time, relative to the shares of later parts. 0 means that
-    /// the part runs as long as it needs.
+    /// The part's weight when the remaining time is divided among this part and later parts. 0
+    /// means that the part runs as long as it needs.
     share: u32,
     run: fn(&Path, u32) -> Outcome,
 }

@@ -220,7 +220,7 @@ fn sources(root: &Path) -> Result<Vec<(String, String)>, String> {
     let listed = listed.map_err(|e| format!("git: {e}"))?.stdout;
     let mut found = Vec::new();
     for name in String::from_utf8_lossy(&listed).split_terminator('\0') {
-        // Pages too, because `include_str!` reads some of them.
+        // Pages are sources, too, because `include_str!` reads some pages.
         let is_source = [".rs", ".toml", ".lock", ".md"].iter().any(|end| name.ends_with(end));
         if is_source && root.join(name).is_file() {
             found.push((name.to_owned(), read(&root.join(name))?));

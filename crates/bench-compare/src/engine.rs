@@ -102,7 +102,7 @@ pub(crate) trait RivalEngine: Sized + Send + Sync {
     /// Deletes one key.
     fn delete(&self, key: &[u8]) -> RivalResult<()>;
 
-    /// Deletes the keys of `begin..end`. Only called if [`Abilities::delete_range`].
+    /// Deletes the keys of `begin..end`. Called only for engines with [`Abilities::delete_range`].
     fn delete_range(&self, _begin: &[u8], _end: &[u8]) -> RivalResult<()> {
         Err("this engine deletes no ranges".to_owned())
     }
@@ -111,7 +111,7 @@ pub(crate) trait RivalEngine: Sized + Send + Sync {
     fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> RivalResult<bool>;
 
     /// Calls `visit` with the values of `keys`; returns the number of present keys. Without
-    /// [`Abilities::multi_get`] this is a loop.
+    /// [`Abilities::multi_get`] this function calls `get` for each key.
     fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> RivalResult<usize> {
         let mut found = 0;
         for key in keys {

@@ -82,7 +82,7 @@ fn cpu_time() -> Duration {
 struct Written {
     by_calls: u64,
     /// Bytes of changed file pages, including mapped pages. File systems in memory do not count
-    /// them.
+    /// such pages.
     dirtied: u64,
     mapped: u64,
 }

@@ -112,7 +112,7 @@ impl KeyNumbers {
         }
     }
 
-    /// The next number; `None` after the last number of an order that has each key once.
+    /// The next number; `None` after all numbers of [`WriteOrder::UniqueRandom`].
     #[inline]
     pub(crate) fn next(&mut self, random: &mut Random64) -> Option<u64> {
         match self {

@@ -36,7 +36,7 @@ pub struct GrowthParameters {
     pub axes: Vec<String>,
     /// Operations to take. An empty list means all operations.
     pub operations: Vec<String>,
-    /// Print every finding, not only those above the limits.
+    /// Print every finding, not only findings above the limits.
     pub verbose: bool,
 }
 

@@ -4,9 +4,9 @@
 //!
 //! The child ([`child`]) writes batches from several threads to two families. After each write has
 //! returned, the child reports the batch on a pipe. The parent ([`run`]) kills the child (SIGKILL),
-//! reads the rest of the pipe, opens the same database and compares. The database must show the
-//! batches 1 to N of each thread completely, and no other batch. N is the number of the last
-//! reported batch, or one more. The next child continues with the same database.
+//! reads the rest of the pipe, opens the same database and checks its contents. The database must
+//! show the batches 1 to N of each thread completely, and no other batch. N is the number of the
+//! last reported batch, or one more. The next child continues with the same database.
 
 use esker::internals::base::sync::thread;
 use esker::internals::env::{Clock, SystemClock, on_threads, spawn_scoped};
@@ -65,7 +65,7 @@ impl fmt::Display for Kill9Report {
     }
 }
 
-/// Runs the campaign: kills a child and compares, `rounds` times.
+/// Runs the campaign: kills a child and checks the database, `rounds` times.
 /// # Errors
 /// The first batch that is missing or wrong.
 pub fn run(parameters: &Kill9Parameters<'_>) -> Result<Kill9Report, String> {

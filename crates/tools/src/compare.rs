@@ -4,12 +4,12 @@
 //! with the counts of equal families and keys, or with the first difference. Exit code 0 for equal
 //! contents, 1 for a difference, 2 for a database that cannot be read.
 //!
-//! Contents are equal if families, their orders, keys and values are equal. Values include all
-//! columns of entities, values in blob files, and merged operands. If the merge operator is
-//! unknown, `stringappend` joins the operands, so the operands themselves are compared. In families
-//! with user-defined timestamps, the newest version of a key and its timestamp must be equal. Reads
-//! at each timestamp that occurs in either database must be equal, too. Levels, files and formats
-//! may differ.
+//! Contents are equal if the names of families, the orders of keys, the keys and the values are
+//! equal. Values include all columns of entities, values in blob files, and merged operands. If the
+//! merge operator is unknown, `stringappend` joins the operands, so the operands themselves are
+//! compared. In families with user-defined timestamps, the newest version of a key and its
+//! timestamp must be equal. Reads at each timestamp that occurs in either database must be equal,
+//! too. Levels, files and formats may differ.
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;

@@ -1,4 +1,4 @@
-//! `esker explain DIR get KEY`: shows the steps of a read and the time of each.
+//! `esker explain DIR get KEY`: shows the steps of a read and the time of each step.
 //!
 //! In: a database directory and a read. Out: every memtable, file, filter, index and block that the
 //! read touches, with bytes and time; every entry, operand and range tombstone that the read meets.

@@ -439,8 +439,8 @@ impl<'a> Verifier<'a> {
         Err(Error::corruption("the file has another checksum than the MANIFEST says").at(path.display()))
     }
 
-    /// The path of a table in one of the directories: `.sst`, or LevelDB's `.ldb`. No number occurs
-    /// twice.
+    /// The path of a table in one of the directories: `.sst`, or LevelDB's `.ldb`. No two tables
+    /// have the same number.
     fn table_path(&self, file: &FileMetaData) -> Result<PathBuf> {
         for dir in &self.data_dirs {
             for name_in in [file_name::table_file_name, file_name::leveldb_table_file_name] {

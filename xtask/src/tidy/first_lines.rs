@@ -1,9 +1,9 @@
 //! Checks that every public item has a doc comment, and that every doc comment begins with prose.
 //!
 //! In: the sources. Out: a violation for each library that does not enable the lint `missing_docs`,
-//! and for each attribute that silences it. Also for each doc comment that begins with a heading,
-//! code, a table or a list. The lint finds public items without a doc comment; CI turns its
-//! warnings into errors. Tests, benchmarks and examples have no public items.
+//! and for each attribute that silences this lint. Also for each doc comment that begins with a
+//! heading, code, a table or a list. The lint finds public items without a doc comment; CI turns
+//! its warnings into errors. Tests, benchmarks and examples have no public items.
 
 use super::{SourceFile, Violation};
 

@@ -9,7 +9,7 @@ use super::{SourceFile, Violation};
 const RULE: &str = "order";
 /// Directory of the engine.
 const ENGINE: &str = "crates/esker/src/";
-/// The page that has the list.
+/// The page that has the order.
 const PAGE: &str = "ARCHITECTURE.md";
 const HEADING: &str = "## Inside `esker`";
 

@@ -156,7 +156,8 @@ pub(super) fn check_subjects(root: &Path) -> Vec<Violation> {
     }
 }
 
-/// The output of a git command. `None` if it fails, or if there is no git or no repository.
+/// The output of a git command. `None` if the command fails, or if there is no git or no
+/// repository.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

@@ -167,9 +167,9 @@ impl Drop for Telling<'_> {
 fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     let mut state = engine.state.lock();
     let mut parts = Vec::new();
-    // Takes all families, because each switch of memtables does: the waiting memtables of all
-    // families end at the same write. Another switch since the request may have added memtables of
-    // families that the request does not name.
+    // Atomic flushes and recoveries take all families, because each switch of memtables takes all
+    // families. So the waiting memtables of all families end at the same write. Another switch
+    // since the request may have added memtables of families that the request does not name.
     let all = engine.options.atomic_flush || request.reason == FlushReason::ErrorRecovery;
     let families = if all { state.families.keys().copied().collect() } else { request.families.clone() };
     for id in &families {

@@ -160,8 +160,8 @@ impl<'a> PointSearch<'a> {
     }
 
     /// Calls `settle` once with the key's value or an error. A plain value is lent in place,
-    /// without a reference count. Returns the search if it is suspended; it has not called `settle`
-    /// then.
+    /// without a reference count. Returns the search if it is suspended. A suspended search has not
+    /// called `settle`.
     ///
     /// The errors are `Corruption` and `IoError`, which name the file · `Incomplete`, if the read
     /// tier forbids a read of a file · the errors of [`Saver::finish`].

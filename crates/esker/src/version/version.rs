@@ -22,7 +22,7 @@ pub struct Version {
     pub(super) number: u64,
     pub(super) icmp: InternalKeyComparator,
     pub(super) levels: Box<[Arc<Level>]>,
-    /// Files that the previous version had not, or had on another level.
+    /// Files that the previous version did not have, or had on another level.
     pub(super) new_files: Vec<Arc<FileMeta>>,
     /// Files that range tombstones cover completely, sorted by [`FileMeta::covered_at`]: the files
     /// known to the previous version. `covered_now` has the files found since.
@@ -122,7 +122,7 @@ impl Version {
         self.levels.iter().enumerate().flat_map(|(level, l)| l.files().iter().map(move |f| (level, f)))
     }
 
-    /// Files that the previous version had not, or had on another level.
+    /// Files that the previous version did not have, or had on another level.
     pub fn new_files(&self) -> &[Arc<FileMeta>] {
         &self.new_files
     }
