@@ -76,8 +76,8 @@ impl Owner {
     #[inline]
     fn new<O: RawOwner>(owner: O) -> Owner {
         unsafe fn add<O: RawOwner>(raw: *const ()) {
-            // SAFETY: `raw` came from `O::into_raw`. `ManuallyDrop` prevents that the count of
-            // `raw` is released.
+            // SAFETY: `raw` came from `O::into_raw`. `ManuallyDrop` does not release the count of
+            // `raw`.
             let owner = ManuallyDrop::new(unsafe { O::from_raw(raw) });
             std::mem::forget(O::clone(&owner));
         }
@@ -119,8 +119,8 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// A buffer that is handed out in parts. Each part keeps the whole buffer alive. One addition
-/// counts all parts in advance.
+/// A buffer that is handed out in parts. Each part keeps the whole buffer alive. [`Parts::of`]
+/// counts all parts in advance, so [`Parts::take`] needs no atomic operation.
 pub struct Parts {
     shared: NonNull<Shared>,
     /// Counts that this value still holds: its own, and one for each part not yet taken.

@@ -100,7 +100,7 @@ where
     }
 }
 
-/// A compaction filter that calls `filter` with the level, key and value of each entry it judges.
+/// A compaction filter that calls `filter` with the level, key and value of an entry.
 ///
 /// ```
 /// use esker_base::closures::compaction_filter;

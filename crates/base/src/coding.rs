@@ -4,23 +4,23 @@
 
 use crate::error::{Error, Result};
 
-/// Appends 2 bytes.
+/// Appends `v` as 2 bytes.
 pub fn put_fixed16(out: &mut Vec<u8>, v: u16) {
     out.extend_from_slice(&v.to_le_bytes());
 }
-/// Appends 4 bytes.
+/// Appends `v` as 4 bytes.
 pub fn put_fixed32(out: &mut Vec<u8>, v: u32) {
     out.extend_from_slice(&v.to_le_bytes());
 }
-/// Appends 8 bytes.
+/// Appends `v` as 8 bytes.
 pub fn put_fixed64(out: &mut Vec<u8>, v: u64) {
     out.extend_from_slice(&v.to_le_bytes());
 }
-/// Appends 1 to 5 bytes.
+/// Appends `v` as a varint: 1 to 5 bytes.
 pub fn put_varint32(out: &mut Vec<u8>, v: u32) {
     put_varint64(out, u64::from(v));
 }
-/// Appends 1 to 10 bytes: 7 bits each, least significant first.
+/// Appends `v` as a varint: 1 to 10 bytes with 7 bits each, the least significant bits first.
 pub fn put_varint64(out: &mut Vec<u8>, mut v: u64) {
     while v >= 0x80 {
         out.push((v as u8 & 0x7F) | 0x80);

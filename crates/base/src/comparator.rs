@@ -23,7 +23,8 @@ pub trait Comparator: Send + Sync {
     fn find_shortest_separator(&self, _start: &mut Vec<u8>, _limit: &[u8]) {}
     /// May replace `key` by a shorter key that is not smaller. The default does nothing.
     fn find_short_successor(&self, _key: &mut Vec<u8>) {}
-    /// Bytes of the timestamp at the end of each user key: 0 if keys have none, at most `u16::MAX`.
+    /// Number of bytes of the timestamp at the end of each user key. 0 if keys have none; at most
+    /// `u16::MAX`.
     ///
     /// With timestamps, `compare` orders the versions of one key from the newest timestamp to the
     /// oldest.
@@ -55,12 +56,13 @@ pub trait Comparator: Send + Sync {
     /// cannot determine it.
     ///
     /// A flush that drops timestamps raises `full_history_ts_low` to the timestamp after the newest
-    /// one it dropped. After `None` the flush raises it to the newest one itself.
+    /// dropped one. If this method returns `None`, the flush takes the newest dropped timestamp
+    /// itself.
     fn next_timestamp(&self, _timestamp: &[u8]) -> Option<Vec<u8>> {
         None
     }
-    /// Names an order that the engine can compare without a call of `compare`. Comparators outside
-    /// this file return `Custom`.
+    /// Tells whether the engine can compare keys without a call of `compare`. Comparators of users
+    /// return `Custom`: the engine then calls `compare`.
     fn order(&self) -> KeyOrder {
         KeyOrder::Custom
     }

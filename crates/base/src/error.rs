@@ -2,7 +2,7 @@
 //!
 //! [`Error`] is RocksDB's `Status` in Rust: a kind, a sub-code, a severity and a message. The
 //! message names the file and offset, or the option, and gives advice. An error is one word wide
-//! and cheap to clone: all writers of a failed write group get the same one. Source of the names:
+//! and cheap to clone: all writers of a failed write group get the same error. Source of the names:
 //! RocksDB `include/rocksdb/status.h`.
 
 use std::fmt;
@@ -18,7 +18,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// A file or column family does not exist.
     NotFound,
-    /// Stored bytes are damaged: they contradict themselves or each other.
+    /// Stored bytes are damaged or inconsistent.
     Corruption,
     /// The request is valid, but this version cannot serve it.
     NotSupported,
@@ -184,7 +184,7 @@ impl Error {
     constructors! {
         /// A file or column family does not exist.
         not_found => NotFound,
-        /// Stored bytes contradict themselves.
+        /// Stored bytes are damaged or inconsistent.
         corruption => Corruption,
         /// The request is valid, but this version cannot serve it.
         not_supported => NotSupported,

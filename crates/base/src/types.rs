@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-/// The place of a write in the order of all writes of the database: 56 bits. Every write has a
-/// number above 0.
+/// The place of a write in the order of all writes of the database: 56 bits. 0 is older than all
+/// writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct SequenceNumber(pub u64);
 

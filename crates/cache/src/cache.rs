@@ -93,16 +93,16 @@ macro_rules! each {
 impl<V: Send + Sync + 'static> Cache<V> {
     /// An empty cache.
     /// # Errors
-    /// `InvalidArgument` if there are more than 2^19 shards, a pool ratio or the sum of both is not
-    /// between 0 and 1, or the estimated charge is 0.
+    /// `InvalidArgument` if there are more than 2^19 shards, or the estimated charge is 0. Also if
+    /// a pool ratio, or the sum of the two ratios, is not between 0 and 1.
     pub fn new(options: &CacheOptions) -> Result<Cache<V>> {
         Cache::with_callback(options, None, None)
     }
 
     /// An empty LRU cache. Ignores `cache_type` in the options.
     /// # Errors
-    /// `InvalidArgument` if there are more than 2^19 shards, a pool ratio or the sum of both is not
-    /// between 0 and 1, or the estimated charge is 0.
+    /// `InvalidArgument` if there are more than 2^19 shards, or the estimated charge is 0. Also if
+    /// a pool ratio, or the sum of the two ratios, is not between 0 and 1.
     pub fn lru(options: &CacheOptions) -> Result<Cache<V>> {
         Cache::new(&CacheOptions { cache_type: CacheType::Lru, ..options.clone() })
     }
@@ -110,8 +110,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// An empty cache that calls `callback` for each evicted value. The evicting thread makes the
     /// call, without a lock. Erased values are not reported.
     /// # Errors
-    /// `InvalidArgument` if there are more than 2^19 shards, a pool ratio or the sum of both is not
-    /// between 0 and 1, or the estimated charge is 0.
+    /// `InvalidArgument` if there are more than 2^19 shards, or the estimated charge is 0. Also if
+    /// a pool ratio, or the sum of the two ratios, is not between 0 and 1.
     pub fn with_eviction_callback(options: &CacheOptions, callback: EvictionCallback<V>) -> Result<Cache<V>> {
         Cache::with_callback(options, Some(callback), None)
     }

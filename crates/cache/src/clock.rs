@@ -11,8 +11,8 @@
 //! | a miss | nothing |
 //! | an insert | usage, occupancy, the free slots, one bucket, an old bucket for the evicted entry, the hand |
 //!
-//! There is one table without shards. Operations take no locks, so shards would not help. A small
-//! cache with large filters can use its whole capacity.
+//! There is one table without shards. Operations take no locks, so shards would not help. Without
+//! shards, a small cache with large filters can use its whole capacity.
 
 mod evict;
 mod slot;

@@ -23,7 +23,7 @@ pub enum CachePriority {
 pub enum MetadataChargePolicy {
     /// Charges the values only.
     DontChargeCacheMetadata,
-    /// Charges the bytes of each entry beside its value too.
+    /// Charges for the values, and for the other bytes of each entry.
     #[default]
     FullChargeCacheMetadata,
 }
@@ -75,7 +75,7 @@ impl CacheType {
     }
 }
 
-/// RocksDB's `LRUCacheOptions` and `HyperClockCacheOptions`.
+/// The options of a cache: RocksDB's `LRUCacheOptions` and `HyperClockCacheOptions`.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
     /// The kind of cache.
@@ -92,8 +92,8 @@ pub struct CacheOptions {
     pub high_pri_pool_ratio: f64,
     /// LRU: the share of the capacity for values of low priority. 0: there is no low pool.
     pub low_pri_pool_ratio: f64,
-    /// Clocks: the limit on held values that an insert meets for each value it evicts. At the
-    /// limit, the insert stops to make room.
+    /// Clocks: limits the search of an insert for values to evict. The insert gives up once it has
+    /// met this number of held values for each value that it evicted.
     pub eviction_effort_cap: usize,
     /// Whether the cache charges for its own memory.
     pub metadata_charge_policy: MetadataChargePolicy,

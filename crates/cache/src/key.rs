@@ -4,9 +4,9 @@
 //! an offset in the file. Out: 16 bytes.
 //!
 //! Invariants
-//!  1. Different offsets of one file never have the same key. Files that share their first word
-//!     (the files of one session) never share a key. Other files share keys by chance only: about
-//!     one pair in 2^64.
+//!  1. Two offsets of one file never give the same key. Files that share their first word (the
+//!     files of one session) never share a key. Other files share keys by chance only: about one
+//!     pair in 2^64.
 
 #[cfg(not(shuttle))]
 use esker_base::sync::OnceLock;

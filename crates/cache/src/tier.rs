@@ -6,9 +6,9 @@
 //!
 //! | step | thread | event |
 //! |---|---|---|
-//! | evicted | the evicting thread, under no lock | [`SecondaryCache::insert`]: stored at the second time, so that a scan stores nothing |
+//! | evicted | the evicting thread, under no lock | [`SecondaryCache::insert`]: the tier stores the value at its second eviction, so a scan stores nothing |
 //! | missed | the reader | [`SecondaryCache::lookup`] starts, [`Lookup::wait`] or [`wait_all`] ends it |
-//! | promoted | the reader | parsed and inserted; the tier drops its copy if the cache has had the value before |
+//! | promoted | the reader | the cache parses and inserts the value; the tier drops its copy if the cache had the value before |
 //!
 //! Invariants
 //!  1. A lookup reaches a tier only after a miss in the cache above, so a hit costs the same
@@ -128,8 +128,8 @@ pub trait SecondaryCache: Send + Sync + fmt::Debug {
     /// The tier's name: RocksDB's if RocksDB has such a tier.
     fn name(&self) -> &'static str;
 
-    /// Offers a value. The tier stores the value if it was offered before, not long ago, or if
-    /// `is_forced`. Copies the bytes of `saved` before the return.
+    /// Offers a value. The tier stores the value if it was offered recently, or if `is_forced`. The
+    /// call copies the bytes of `saved`.
     fn insert(&self, key: &CacheKey, saved: Saved<'_>, is_forced: bool) -> Admission;
 
     /// Starts a lookup of a value. `advise_erase`: the caller will keep the value, so the tier may

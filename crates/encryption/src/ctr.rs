@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! file   := prefix:4096 content
-//! prefix := counter:u64 … at 0, initial vector at one block, any bytes
+//! prefix := counter:u64 at 0, initial vector at the second block, otherwise any bytes
 //! block of key stream i := cipher(initial vector with counter + i as its first 8 bytes)
 //! ```
 //!

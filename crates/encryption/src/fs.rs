@@ -57,7 +57,7 @@ enum Opened {
     Frames(Box<FrameReader>),
 }
 
-/// The front of a file: what its first page tells about the file.
+/// The form of a file, read from its first page.
 enum Probe {
     /// The file is still empty.
     Empty,

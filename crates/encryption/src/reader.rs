@@ -27,8 +27,8 @@ use std::fmt;
 pub(crate) const LOST: u8 = 0xFF;
 /// Largest number of pages that one read gets from the file.
 const MOST_PAGES: usize = 64;
-/// A read of a log that goes forward by at most this number of bytes passes over frames. A longer
-/// way needs a search.
+/// A read of a log may begin up to this number of bytes behind the last frame read. The reader then
+/// steps over the frames between. A read farther away needs a search.
 const NEAR_BYTES: u64 = 64 << 10;
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -372,8 +372,8 @@ impl FrameReader {
     }
 
     /// Finds the place where a read continues if there is no authentic frame at `at`. A second read
-    /// may find the frame at the same place. Otherwise, in a log, it is the next authentic frame.
-    /// `None` at the end of a log.
+    /// may find the frame at the same place. Otherwise a read of a log continues at the next
+    /// authentic frame. `None` at the end of a log.
     /// # Errors
     /// `Corruption` if the file is no log.
     #[cold]

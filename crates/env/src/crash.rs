@@ -8,14 +8,14 @@
 //!  - *Killed process*: flushed bytes and all names survive. Bytes that a writable file still
 //!    buffers are lost. The machine runs on: a later power loss may still take data that was not
 //!    synced.
-//!  - *Power loss, bytes*: each file keeps the bytes of its last `sync`. Of the later appends,
-//!    overwrites and truncations a prefix survives. The first lost one may be torn. Between the
-//!    surviving bytes and the file's former end there may be nothing, zeros, garbage, or some of
-//!    the real pages with zeros between them. Some sectors of lost writes may survive too, even
-//!    over earlier bytes.
-//!  - *Files appended in place*: after a power loss, zeros may follow up to a multiple of the
-//!    file's block. After a kill, zeros always follow. A kill may tear an append in progress: its
-//!    first eight bytes are missing, and any of its other bytes may be there.
+//!  - *Power loss, bytes*: each file keeps the bytes of its last `sync`. A prefix of the later
+//!    appends, overwrites and truncations survives too. The first lost operation may be torn.
+//!    Between the surviving bytes and the file's former end there may be nothing, zeros, garbage,
+//!    or some of the real pages with zeros between them. Some sectors of lost writes may survive
+//!    too, even over earlier bytes.
+//!  - *Files appended in place*: after a power loss, zeros may follow the file's bytes, up to a
+//!    multiple of the file's block. After a kill, zeros always follow. A kill may tear an append in
+//!    progress: its first eight bytes are then zeros, and any of its other bytes may be there.
 //!  - *Power loss, names*: a prefix of all creations, links, renames and deletions survives.
 //!    `Strict` (the promise of POSIX): each directory has its own order, and only
 //!    `Directory::fsync` makes its names safe. `Journaled` (ext4's behaviour): all names share one

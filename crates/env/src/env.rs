@@ -33,8 +33,8 @@ impl Env {
     }
 }
 
-/// The machine's files and clock, and threads that all default environments of the process share,
-/// as with RocksDB's `Env::Default()`.
+/// An environment with the machine's files and clock. All default environments of a process share
+/// their threads, as with RocksDB's `Env::Default()`.
 impl Default for Env {
     fn default() -> Env {
         static SHARED: OnceLock<Env> = OnceLock::new();

@@ -1,11 +1,12 @@
 //! A writable file with a rate limiter and periodic write-back.
 //!
-//! In: a writable file. Out: the same file, with a pace. Without a limiter, and with
-//! `bytes_per_sync` 0, the wrapper only passes calls on.
+//! In: a writable file. Out: the same file. Its appends wait for the rate limiter, and the kernel
+//! writes them back steadily. Without a limiter, and with `bytes_per_sync` 0, the wrapper only
+//! passes calls on.
 //!
 //! After every `bytes_per_sync` bytes, the wrapper asks the kernel to write back the file, except
-//! its last MiB. The kernel blocks an append to a page in write-back. Source: RocksDB
-//! `file/writable_file_writer.cc` (semantics).
+//! its last MiB. While the kernel writes a page back, an append to that page blocks. Source:
+//! RocksDB `file/writable_file_writer.cc` (semantics).
 
 use crate::clock::Clock;
 use crate::fs::WritableFile;

@@ -53,11 +53,11 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
             self.new_direct_writable_file(path, buffer_bytes)
         }
     }
-    /// Opens an existing file for reading from the front, past the page cache if `is_direct`.
+    /// Opens an existing file for reading from the front, with direct I/O if `is_direct`.
     fn open_sequential(&self, path: &Path, is_direct: bool) -> Result<Box<dyn SequentialFile>> {
         if is_direct { self.new_direct_sequential_file(path) } else { self.new_sequential_file(path) }
     }
-    /// Opens an existing file for positioned reads, past the page cache if `is_direct`.
+    /// Opens an existing file for positioned reads, with direct I/O if `is_direct`.
     fn open_random_access(&self, path: &Path, is_direct: bool) -> Result<Arc<dyn RandomAccessFile>> {
         if is_direct { self.new_direct_random_access_file(path) } else { self.new_random_access_file(path) }
     }
@@ -151,7 +151,7 @@ pub fn replace_file(
         file.close()
     };
     let replaced = write().and_then(|()| fs.rename(temporary, path));
-    // The caller gets the first error; an error of this deletion is dropped.
+    // The caller gets the first error. An error of this deletion is ignored.
     replaced.inspect_err(|_| fs.delete_file(temporary).unwrap_or_default())
 }
 

@@ -124,7 +124,8 @@ impl InfoLogFile {
         state.header_bytes = state.headers.iter().map(|header| header.len() as u64).sum();
         state.opened_nanos = self.clock.monotonic_nanos();
         // A file stays the current one even if its headers could not be written. Otherwise each
-        // line on a full disk would start a new file, and these would displace all old ones.
+        // line on a full disk would start a new file, and the new files would displace all old
+        // ones.
         state.headers.iter().try_for_each(|header| file.append(header.as_bytes()))?;
         file.flush()
     }

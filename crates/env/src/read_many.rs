@@ -88,8 +88,8 @@ pub fn read_many(requests: &mut [ReadRequest<'_>]) {
     }
 }
 
-/// Carries out all these reads if none must wait for a device. Otherwise returns `false`; the
-/// buffers may have changed, the results have not.
+/// Carries out all these reads if none must wait for a device. Otherwise returns `false`. The
+/// buffers may have changed then, but the results have not.
 pub fn read_if_resident(requests: &mut [ReadRequest<'_>]) -> bool {
     if requests.iter().all(|request| request.file.never_waits()) {
         requests.iter_mut().for_each(|request| request.read_behind(0));

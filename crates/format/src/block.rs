@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Invariants of a parsed block
-//!  1. The block has at least one restart point. The first one is the offset of the first entry,
-//!     and the others ascend. An empty block has one restart point, 0.
+//!  1. The block has at least one restart point. The first one is the first entry, and their
+//!     offsets ascend. An empty block has the restart offset 0.
 //!  2. The block is below 4 GiB, so offsets are u32.
 //!  3. A cursor checks each entry that it reads. Damaged entries are `Corruption`, never a panic.
 //!  4. Since format version 8 a common prefix of all user keys may lie before the first entry. An
@@ -41,7 +41,7 @@ use esker_base::{Buffer, Error, Result};
 const RESTART_COUNT_MASK: u32 = (1 << 28) - 1;
 const SEPARATED_VALUES: u32 = 1 << 28;
 const UNIFORM_KEYS: u32 = 1 << 29;
-/// Set by no release so far.
+/// No release of RocksDB sets this bit.
 const EXTENDED: u32 = 1 << 30;
 const HASH_INDEX: u32 = 1 << 31;
 
@@ -86,7 +86,7 @@ impl std::fmt::Debug for Block {
 impl Block {
     /// Parses a block whose keys have no common prefix before the entries.
     /// # Errors
-    /// `Corruption` if footer and restarts do not fit the bytes.
+    /// `Corruption` if the footer or the restart offsets do not fit the bytes.
     pub fn parse(bytes: impl Into<Buffer>) -> Result<Block> {
         let block = Self::parse_prefixed(bytes)?;
         if block.entries_start == 0 { Ok(block) } else { Err(bad_layout()) }
@@ -95,7 +95,7 @@ impl Block {
     /// Parses a data or index block of a table of format version 8 or later. The common prefix of
     /// its user keys may lie before the entries.
     /// # Errors
-    /// `Corruption` if footer and restarts do not fit the bytes.
+    /// `Corruption` if the footer or the restart offsets do not fit the bytes.
     pub fn parse_prefixed(bytes: impl Into<Buffer>) -> Result<Block> {
         let bytes = bytes.into();
         let footer = bytes.last_chunk::<4>().map_or(0, |footer| u32::from_le_bytes(*footer));
@@ -122,7 +122,7 @@ impl Block {
         Ok(block)
     }
 
-    /// Whether the footer and the restarts of these contents fit together. Copies nothing.
+    /// Whether the footer and the restart offsets fit these contents. Copies nothing.
     pub fn has_form(contents: &[u8]) -> bool {
         let footer = contents.last_chunk::<4>().map_or(0, |footer| u32::from_le_bytes(*footer));
         footer & EXTENDED == 0 && Self::layout(contents, footer).is_some()

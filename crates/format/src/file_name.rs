@@ -30,29 +30,31 @@ pub const ARCHIVE_DIR: &str = "archive";
 /// The kinds of files in a database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FileType {
-    /// `NNNNNN.log`.
+    /// A WAL: `NNNNNN.log`.
     Wal,
-    /// `LOCK`.
+    /// The lock file: `LOCK`.
     DbLock,
-    /// `NNNNNN.sst` or `NNNNNN.ldb`.
+    /// A table: `NNNNNN.sst` or `NNNNNN.ldb`.
     Table,
-    /// `NNNNNN.blob`.
+    /// A blob file: `NNNNNN.blob`.
     Blob,
-    /// `MANIFEST-NNNNNN`.
+    /// A MANIFEST: `MANIFEST-NNNNNN`.
     Descriptor,
-    /// `CURRENT`.
+    /// `CURRENT`, which names the current MANIFEST.
     Current,
-    /// `NNNNNN.dbtmp` and `OPTIONS-NNNNNN.dbtmp`: leftovers of a crash, which an open deletes.
+    /// A temporary file: `NNNNNN.dbtmp` or `OPTIONS-NNNNNN.dbtmp`. An open deletes those that a
+    /// crash left.
     Temp,
-    /// `LOG`, which has number 0, and `LOG.old.<microseconds>`, whose number is the microseconds.
+    /// The info log: `LOG` with number 0, or `LOG.old.<microseconds>` with the microseconds as
+    /// number.
     InfoLog,
-    /// `METADB-NNNNNN`.
+    /// RocksDB's `kMetaDatabase`: `METADB-NNNNNN`.
     MetaDatabase,
-    /// `IDENTITY`.
+    /// `IDENTITY`, which holds the id of the database.
     Identity,
-    /// `OPTIONS-NNNNNN`.
+    /// An OPTIONS file: `OPTIONS-NNNNNN`.
     Options,
-    /// `COMPACTION_PROGRESS-NNNNNN`.
+    /// RocksDB's record of a compaction that it can resume: `COMPACTION_PROGRESS-NNNNNN`.
     CompactionProgress,
 }
 
@@ -100,17 +102,17 @@ fn decimal(digits: &str) -> Option<u64> {
     if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
 
-/// `NNNNNN.log`
+/// The path of `NNNNNN.log`.
 pub fn wal_file_name(wal_dir: &Path, number: FileNumber) -> PathBuf {
     numbered(wal_dir, number, "log")
 }
 
-/// `archive/NNNNNN.log`
+/// The path of `archive/NNNNNN.log`.
 pub fn archived_wal_file_name(wal_dir: &Path, number: FileNumber) -> PathBuf {
     numbered(&wal_dir.join(ARCHIVE_DIR), number, "log")
 }
 
-/// `NNNNNN.sst`
+/// The path of `NNNNNN.sst`.
 pub fn table_file_name(dir: &Path, number: FileNumber) -> PathBuf {
     numbered(dir, number, "sst")
 }
@@ -121,47 +123,47 @@ pub fn leveldb_table_file_name(dir: &Path, number: FileNumber) -> PathBuf {
     numbered(dir, number, "ldb")
 }
 
-/// `NNNNNN.blob`
+/// The path of `NNNNNN.blob`.
 pub fn blob_file_name(dir: &Path, number: FileNumber) -> PathBuf {
     numbered(dir, number, "blob")
 }
 
-/// `NNNNNN.dbtmp`
+/// The path of `NNNNNN.dbtmp`.
 pub fn temp_file_name(dir: &Path, number: FileNumber) -> PathBuf {
     numbered(dir, number, "dbtmp")
 }
 
-/// `MANIFEST-NNNNNN`
+/// The path of `MANIFEST-NNNNNN`.
 pub fn descriptor_file_name(dir: &Path, number: FileNumber) -> PathBuf {
     dir.join(descriptor_base_name(number))
 }
 
-/// `OPTIONS-NNNNNN`
+/// The path of `OPTIONS-NNNNNN`.
 pub fn options_file_name(dir: &Path, number: FileNumber) -> PathBuf {
     dir.join(format!("OPTIONS-{:06}", number.0))
 }
 
-/// `OPTIONS-NNNNNN.dbtmp`
+/// The path of `OPTIONS-NNNNNN.dbtmp`.
 pub fn temp_options_file_name(dir: &Path, number: FileNumber) -> PathBuf {
     dir.join(format!("OPTIONS-{:06}.dbtmp", number.0))
 }
 
-/// `CURRENT`
+/// The path of `CURRENT`.
 pub fn current_file_name(dir: &Path) -> PathBuf {
     dir.join(CURRENT_FILE)
 }
 
-/// `LOCK`
+/// The path of `LOCK`.
 pub fn lock_file_name(dir: &Path) -> PathBuf {
     dir.join(LOCK_FILE)
 }
 
-/// `IDENTITY`
+/// The path of `IDENTITY`.
 pub fn identity_file_name(dir: &Path) -> PathBuf {
     dir.join(IDENTITY_FILE)
 }
 
-/// `LOG`
+/// The path of `LOG`.
 pub fn info_log_file_name(dir: &Path) -> PathBuf {
     dir.join(INFO_LOG_FILE)
 }
@@ -172,8 +174,8 @@ pub fn info_log_file_name(dir: &Path) -> PathBuf {
 /// character except letters, digits, `-`, `.` and `_`. The names of older logs end in
 /// `.old.<microseconds>`.
 pub fn info_log_name_elsewhere(database: &Path) -> String {
-    /// The limit on the bytes of the path, which is cut at its front. File systems allow names of
-    /// 255 bytes; `_LOG` and the end of an older log's name take the rest.
+    /// The limit on the bytes of the path in the name. A longer path loses its front. File systems
+    /// allow names of 255 bytes; `_LOG` and the end of an older log's name take the rest.
     const MAX_BYTES: usize = 230;
     let path = database.as_os_str().as_encoded_bytes();
     let path = path.strip_prefix(b"/").unwrap_or(path);
@@ -185,7 +187,7 @@ pub fn info_log_name_elsewhere(database: &Path) -> String {
     name
 }
 
-/// `LOG.old.<microseconds>`
+/// The path of `LOG.old.<microseconds>`.
 pub fn old_info_log_file_name(dir: &Path, unix_micros: u64) -> PathBuf {
     dir.join(format!("LOG.old.{unix_micros}"))
 }

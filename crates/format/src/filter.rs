@@ -1,8 +1,8 @@
 //! Filters, which tell whether a table can hold a key.
 //!
 //! In: the contents of a filter block. Out: for a key or prefix, whether the table may hold it.
-//! [`FilterBitsBuilder`] writes them. Bytes: `docs/format/filter.md`.
-//! Source: RocksDB `table/block_based/filter_policy.cc`, `util/bloom_impl.h`, `util/ribbon_impl.h`.
+//! [`FilterBitsBuilder`] writes filters. Bytes: `docs/format/filter.md`. Source: RocksDB
+//! `table/block_based/filter_policy.cc`, `util/bloom_impl.h`, `util/ribbon_impl.h`.
 //!
 //! ```text
 //! contents = bits | 5 bytes; the first of the five (m0) is the kind:

@@ -8,11 +8,11 @@
 //!                | magic u64
 //! version >= 6:  checksum type u8 | 3e 00 7a 00 | footer checksum u32 | base context u32
 //!                | meta index size u32 | 24 zeros | version u32 | magic u64
-//! version >= 8:  the upper 16 bits of that size are the number of bytes between meta index and
-//!                footer
+//! version >= 8:  the upper 16 bits of `meta index size` are the number of bytes between meta index
+//!                and footer
 //! ```
 //!
-//! Invariant of a parsed footer: both handles lie within the file.
+//! Invariant of a parsed footer: its handles lie within the file.
 
 use crate::handle::BlockHandle;
 use crate::trailer::{BlockGuard, ChecksumType, TRAILER_BYTES};
@@ -178,7 +178,7 @@ struct Extended {
 }
 
 impl Extended {
-    /// Parses these bytes.
+    /// Parses the bytes between checksum type and version, and checks the footer's checksum.
     /// # Errors
     /// `Corruption` if the bytes have another form, or the footer's checksum is wrong.
     fn parse(

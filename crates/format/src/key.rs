@@ -8,8 +8,8 @@
 //! Invariants
 //!  1. Order: by user key, ascending in the family's comparator. Then by the last 8 bytes, as a
 //!     number, descending: the newest write comes first.
-//!  2. A parsed key has a known type. Bounds of files in a MANIFEST stay bytes: old bugs of RocksDB
-//!     wrote bounds with unknown types.
+//!  2. A parsed key has a known type. Bounds of files in a MANIFEST are not parsed: old bugs of
+//!     RocksDB wrote bounds with unknown types.
 //!
 //! Page: `docs/format/internal-key.md`.
 
@@ -174,7 +174,8 @@ impl InternalKeyComparator {
         self.timestamp_size
     }
 
-    /// The order of keys without their timestamps. If keys have no timestamps, this order.
+    /// The order of keys without their timestamps. If keys have no timestamps, a copy of this
+    /// value.
     #[must_use]
     pub fn without_timestamp(&self) -> InternalKeyComparator {
         self.plain().cloned().map_or_else(|| self.clone(), InternalKeyComparator::new)

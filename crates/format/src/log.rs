@@ -56,7 +56,7 @@ pub enum RecordType {
     Middle = 3,
     /// The last fragment.
     Last = 4,
-    /// `Full` in a file that may hold records of an older log behind this one.
+    /// `Full` with a log number. For recycled files: old records may lie behind the new ones.
     RecyclableFull = 5,
     /// `First` with a log number.
     RecyclableFirst = 6,

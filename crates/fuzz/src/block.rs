@@ -1,7 +1,7 @@
 //! Reads any bytes as a block of keys and values.
 //!
-//! Laws: every scan of the block ends. A new block with the entries of the scan shows them in every
-//! scan and seek.
+//! Laws: every scan of the block ends. A new block, built of the entries found, shows these entries
+//! in every scan and seek.
 
 use esker_format::block::{Block, BlockBuilder, BlockCursor, EntryShape};
 

@@ -1,4 +1,4 @@
-//! The fuzz targets, as functions. Each checks some laws.
+//! The functions of the fuzz targets. Each checks laws, which hold for every input.
 //!
 //! In: bytes from a fuzzer or from a corpus. Out: nothing, or a panic that names the broken law.
 //! The programs in `fuzz/` only call these functions. Each run of the tests gives the corpora in

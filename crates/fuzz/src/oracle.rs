@@ -4,8 +4,8 @@
 //! (`esker-fuzz-oracle`). This module then starts the process again.
 //!
 //! In: files, and the recovery mode of WALs. Out: the entries of each family, or RocksDB's error.
-//! Without RocksDB's library or the program there is no answer, and targets skip the comparison.
-//! With `ESKER_REQUIRE_PEERS` the tests fail then.
+//! Without RocksDB's library or the program there is no answer, and targets skip the comparison. If
+//! `ESKER_REQUIRE_PEERS` is set, the tests fail instead.
 
 use crate::scene::{FAMILIES, Files};
 use esker_peer::contents::{ContentsPair, hex, unhex};
@@ -92,7 +92,7 @@ impl Process {
     }
 }
 
-/// Opens these files with RocksDB, with this `wal_recovery_mode`, and returns the answer. `None` if
+/// Lets RocksDB open these files in this `wal_recovery_mode`, and returns its answer. `None` if
 /// there is no RocksDB.
 pub(crate) fn ask(files: &Files, recovery: usize) -> Option<OracleAnswer> {
     if !is_there() {

@@ -1,7 +1,7 @@
 //! Finds deadlocks: cycles of lockers that wait for each other.
 //!
-//! In: a request that was just queued. Out: nothing, or the cycle that the request closed. The
-//! request is then withdrawn.
+//! In: a request that was just queued. Out: the cycle that the request closed, if it closed one.
+//! The search then withdraws the request.
 //!
 //! A locker enters the queues first and searches then. One search runs at a time, so the last
 //! locker of a cycle that searches sees the whole cycle. The first searcher that finds the cycle

@@ -94,7 +94,7 @@ struct Heads {
 }
 
 impl Heads {
-    /// Slots of the table for each bound.
+    /// Number of slots of the table `starts` for each bound.
     const SLOTS_PER_HEAD: usize = 4;
 
     fn new(sorted: Vec<u64>) -> Heads {

@@ -21,13 +21,12 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use std::collections::HashMap;
 
-/// After an escalation that freed little, none starts for this number of times its duration: an
-/// escalation reads all locks. Meanwhile requests over the limit fail, unless released locks make
-/// room.
+/// An escalation reads all locks. After one that freed little, the next one waits for this number
+/// of times its duration. Meanwhile requests over the limit fail, unless released locks make room.
 const REST: u64 = 8;
 
-/// An escalation goes on until the limit divided by this is free. Otherwise the next escalation
-/// would follow soon.
+/// An escalation goes on until a part of the limit is free: the limit divided by this number.
+/// Otherwise the next escalation would follow soon.
 const GAIN: i64 = 16;
 
 impl Inner {

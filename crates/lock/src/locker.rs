@@ -134,7 +134,7 @@ impl Locker {
     }
 
     /// Locks all keys from `left` to `right`, both included, in the comparator's order. Keys need
-    /// not exist. A range that can contain no key needs no lock and succeeds.
+    /// not exist. If the range can contain no key, the call succeeds without a lock.
     /// # Errors
     /// `InvalidArgument`: `left` lies behind `right`, the family belongs to another manager, or a
     /// key is too long · `NotSupported`: the family locks points only · `TimedOut(LockTimeout)` ·

@@ -4,8 +4,8 @@
 //! reports: locks, waits, deadlocks and counters.
 //!
 //! Invariants
-//!  1. A locker that takes or releases a lock without a wait writes at most one word of
-//!     [`LockShared`]: `bytes`, and that once for several locks.
+//!  1. A locker that takes or releases locks without a wait writes only one word of [`LockShared`]:
+//!     `bytes`, once for several locks.
 //!  2. A request draws its ticket under the latches of the leaves in whose queues it waits.
 
 use crate::cut::EndpointBuf;
@@ -40,7 +40,7 @@ pub(crate) struct LockShared {
     pub(crate) range_patience: u64,
     /// Whether any locker can expire.
     pub(crate) may_expire: AtomicBool,
-    // Waiting lockers write these fields, or threads seldom write them.
+    // Only waiting lockers write these fields, or all threads write them seldom.
     tickets: CachePadded<AtomicU64>,
     ids: CachePadded<AtomicU64>,
     bytes: CachePadded<AtomicI64>,

@@ -14,8 +14,8 @@ pub enum LockMode {
     Exclusive,
 }
 
-/// The limit on a request's wait. In RocksDB's `lock_timeout`: 0, a number of milliseconds, and a
-/// negative number.
+/// The limit on a request's wait. RocksDB's `lock_timeout` writes the three cases as 0, as
+/// milliseconds, and as a negative number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timeout {
     /// The request does not wait.
@@ -55,10 +55,10 @@ pub struct LockManagerOptions {
     pub max_lock_memory: usize,
     /// Number of recent deadlocks that the manager remembers. Default: 5, as in RocksDB.
     pub max_num_deadlocks: usize,
-    /// Patience of a waiting range request: the number of later tickets for which new lockers still
-    /// pass it. Each request that waits or passes draws a ticket. With 0, a range that waits for
-    /// one key keeps new lockers from all its other keys. A locker that was there before the range
-    /// request always passes. Default: 256.
+    /// New lockers pass a waiting range request until this number of tickets were drawn after its
+    /// own. Each request that waits, or passes, draws a ticket. With 0, a range that waits for one
+    /// key keeps new lockers from all its other keys. A locker whose first lock is older than the
+    /// range request always passes. Default: 256.
     pub range_patience: u64,
 }
 

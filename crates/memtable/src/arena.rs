@@ -96,7 +96,7 @@ impl ShardStats {
 #[derive(Debug)]
 struct Blocks {
     all: Vec<(NonNull<u8>, Layout)>,
-    /// The rest of the newest shared block.
+    /// The free rest of the newest block from which chunks are cut.
     current: Chunk,
 }
 
@@ -123,7 +123,8 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// An empty arena. Blocks grow up to `block_bytes`, or with `huge_pages` at last to huge pages.
+    /// An empty arena. Blocks grow up to `block_bytes`. With `huge_pages`, later blocks of a large
+    /// arena consist of huge pages.
     pub(crate) fn new(block_bytes: usize, huge_pages: bool) -> Arena {
         let shard =
             || CachePadded::new(Mutex::new(ArenaShard { chunk: Chunk::EMPTY, stats: ShardStats::NONE }));

@@ -4,9 +4,9 @@
 //! checks are off, each call costs one test.
 //!
 //! Invariants
-//!  1. If `protection_bytes` is not 0, each record ends with a checksum of that length. Its source
-//!     is the arguments of the writer. The record is compared with the checksum before readers can
-//!     find the record.
+//!  1. If `protection_bytes` is not 0, each record ends with a checksum of that length, computed
+//!     from the arguments of the writer. The new record is compared with the checksum before
+//!     readers can find the record.
 //!  2. A reader gets no entry that fails a check.
 //!
 //! A range tombstone is checked only when it is added: readers see fragments of tombstones, not
@@ -23,9 +23,9 @@ use esker_base::{Error, Result, SequenceNumber, ValueType, probe};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checks {
     /// Bytes of the checksum of each entry: 0 (none), 1, 2, 4 or 8. Each read of an entry compares
-    /// the two.
+    /// the entry with its checksum.
     pub protection_bytes: u8,
-    /// Whether a search compares all entries of the leaf in which it ends with their checksums.
+    /// Whether a search also checks the checksums of all entries in the leaf in which it ends.
     pub on_seek: bool,
     /// Whether searches and steps check that keys are in order.
     pub order: bool,

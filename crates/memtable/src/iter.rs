@@ -32,8 +32,8 @@ pub struct MemTableIter {
     valid: bool,
     /// Whether the memtable's [`Checks`](crate::Checks) are on.
     checked: bool,
-    /// Whether the cursor ignores range tombstones. If the memtable has any, the cursor skips no
-    /// deleted run: only tombstones may hide its keys.
+    /// Whether the cursor ignores range tombstones. If it does, and the memtable has some, the
+    /// cursor skips no deleted run: perhaps only a tombstone hides the keys of the run.
     ignores_range_deletions: bool,
     /// The error of a failed check.
     status: Result<()>,
@@ -137,8 +137,9 @@ impl MemTableIter {
         }
     }
 
-    /// If a range tombstone hides the current record, checks the whole leaf. Marks the leaf as dead
-    /// if range tombstones hide all its records.
+    /// If a range tombstone hides the current record, checks the whole leaf. If range tombstones
+    /// hide all records of the leaf, marks the leaf as dead: readers at `snapshot` and later see
+    /// none of its keys.
     #[cold]
     fn mark_dead_if_covered(&self, snapshot: SequenceNumber) {
         let covering = |user_key: &[u8]| self.table.max_covering_tombstone_seq(user_key, snapshot).0;
@@ -253,7 +254,7 @@ impl ScanIterator for MemTableIter {
     }
 
     fn left_value(&self) -> &[u8] {
-        // SAFETY: `left` was a `value` before, and `table` keeps the record.
+        // SAFETY: `left` is a former `value`, and `table` keeps its record.
         unsafe { &*self.left }
     }
 

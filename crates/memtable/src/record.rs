@@ -138,8 +138,8 @@ impl<'a> Record<'a> {
 
     #[inline]
     fn byte(self, at: usize) -> u8 {
-        // SAFETY: `at` is within the record's header (callers stop at the last byte of a varint),
-        // invariant 2.
+        // SAFETY: by invariant 2, `at` lies within the record's header: callers stop at the last
+        // byte of a varint.
         let ptr = unsafe { self.ptr.as_ptr().add(at) };
         // SAFETY: the byte lies within the record, and nothing writes to a record that has an
         // address (invariant 1).
@@ -167,8 +167,8 @@ impl<'a> Record<'a> {
 
     #[inline]
     fn bytes(self, at: usize, len: usize) -> &'a [u8] {
-        // SAFETY: `at` and `len` come from the record's own header, so they lie within it
-        // (invariant 2).
+        // SAFETY: `at` and `len` come from the record's header, so this range lies within the
+        // record (invariant 2).
         let ptr = unsafe { self.ptr.as_ptr().add(at) };
         // SAFETY: the bytes lie within the record, and nothing writes to them (invariant 1).
         unsafe { std::slice::from_raw_parts(ptr, len) }

@@ -209,8 +209,8 @@ impl<const N: usize> Tree<N> {
 
     /// Does `visit_versions` for up to `G` targets, in any order. `visit` gets the target's index.
     ///
-    /// All descents go down level by level together. So the memory of all nodes of a level is
-    /// fetched at the same time, and then that of the records.
+    /// The searches for all targets go down together, level by level. So the nodes of a level come
+    /// from memory at the same time, and so do the records at the end.
     pub(crate) fn visit_versions_of<'t, const G: usize>(
         &'t self,
         targets: &[Target<'_>],

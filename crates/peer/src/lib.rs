@@ -7,7 +7,7 @@
 //! | peer | what it is | where it comes from |
 //! |---|---|---|
 //! | [`RocksDb`] | the library of RocksDB 11.8.1, through its C functions | `.ci/fetch-peers` puts it into `target/peers` |
-//! | [`peer_processes`] | libraries of 7.8.3, 10.4.2 and 11.8.1 and Esker, each in a process of its own | `.ci/fetch-peers` |
+//! | [`peer_processes`] | Esker, and the libraries of 7.8.3, 10.4.2 and 11.8.1, each in a process of its own | `.ci/fetch-peers` |
 //! | [`Tools`] | `ldb` and `sst_dump` of RocksDB 7.8.3 | the system's package `rocksdb-tools` |
 //!
 //! Reading order: [`PeerOp`] and [`ModelOps`] (operations for Esker, a peer or a model),

@@ -34,7 +34,7 @@ pub(crate) struct OptionSet {
 impl OptionSet {
     /// Parses options of the form `name=value;…`.
     /// # Errors
-    /// RocksDB's error, with the text.
+    /// RocksDB's error, with the text of the options.
     pub(crate) fn parse(api: &'static Api, text: &str) -> Result<OptionSet, String> {
         // SAFETY: the function has no requirements.
         let base = OptionSet { api, ptr: unsafe { (api.options_create)() }, order: None };
@@ -178,7 +178,7 @@ impl LoadedOptionSet {
         // SAFETY: RocksDB gave `count` strings, which live as long as `self`.
         let names = unsafe { slice::from_raw_parts(self.names, self.count) };
         let name = |text: &*mut c_char| {
-            // SAFETY: each ends in NUL.
+            // SAFETY: each string ends in NUL.
             unsafe { CStr::from_ptr(*text) }.to_string_lossy().into_owned()
         };
         names.iter().map(name).collect()

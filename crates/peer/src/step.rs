@@ -1,7 +1,7 @@
 //! A step of a peer process as text: the task, and the contents of the database before and after
 //! it.
 //!
-//!   key value…          one line each; bytes as hex digits, a dot for none
+//!   key value…    one line for each field; bytes are hex digits, a dot stands for no bytes
 
 use crate::contents::{Contents, hex, unhex};
 use crate::library::FamilySpec;
@@ -9,8 +9,8 @@ use crate::model_ops::PeerOp;
 use esker::options::TargetVersion;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+
 /// The engine of a step.
-/// The engine that takes the step.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum PeerEngine {
     /// Esker. Writes files that this version of RocksDB can read.

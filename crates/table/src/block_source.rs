@@ -6,8 +6,8 @@
 //!  1. The cache holds checked and parsed blocks. A hit needs no second check.
 //!  2. A handle is checked against the file's size before memory for the block is allocated.
 //!  3. Every error names the file and the block's offset.
-//!  4. A block that looks damaged is read once more before the error is reported, if possible not
-//!     from the page cache.
+//!  4. A read that finds damage is repeated once, past the page cache if possible, before it is an
+//!     error.
 
 use crate::counts;
 use crate::embedded;
@@ -46,8 +46,8 @@ pub(crate) type BlockRef = Handle<CachedBlock>;
 /// counted reference.
 pub(crate) type BlockLoan<'g> = Guarded<'g, CachedBlock>;
 
-/// Capacity, in bytes, of the block cache of a family whose options name none. The same as in
-/// RocksDB 11.
+/// Capacity of the default block cache in bytes: RocksDB 11's number. A family uses that cache if
+/// its options name none.
 pub const DEFAULT_BLOCK_CACHE_BYTES: usize = 32 << 20;
 
 /// Makes a cache of `DEFAULT_BLOCK_CACHE_BYTES`.
@@ -247,8 +247,9 @@ impl BlockSource {
         Some(block)
     }
 
-    /// Gets a block for the time of one read. With a guard, borrows it from the cache. Without a
-    /// guard, holds it, and reads the file if the cache does not have it.
+    /// Gets a block for the time of one read. With a guard, borrows the block from the cache.
+    /// Without a guard, returns a counted reference; a block that is not cached is then read from
+    /// the file.
     /// # Errors
     /// `Corruption`, `NotSupported`, `IoError`; `Incomplete` if there is a guard and the cache has
     /// no such block.
@@ -352,7 +353,7 @@ impl BlockSource {
     ) -> BlockRef {
         let charge = block.memory_usage();
         self.trace_access(handle, kind, &block, false, true);
-        // A read does not fail because the cache is full and its limit strict.
+        // If the cache is full and its limit strict, the read still succeeds.
         let block = cache
             .create_standalone(self.key(handle), block, charge, kind.role())
             .unwrap_or_else(|refused| BlockRef::uncached(refused.value));
@@ -400,7 +401,7 @@ impl BlockSource {
                 }
                 let block = match inserted {
                     Ok(inserted) => inserted.handle,
-                    // A read of data does not fail because the cache is full and its limit strict.
+                    // If the cache is full and its limit strict, a read of data still succeeds.
                     Err(refused) if kind == BlockKind::Data => BlockRef::uncached(refused.value),
                     Err(refused) => return Err(self.at(refused.error, handle)),
                 };

@@ -1,4 +1,4 @@
-//! Asks a table's filter, full or partitioned, whether it may hold a key.
+//! Asks a table's filter (full or partitioned) whether the table may hold a key.
 //!
 //! Invariant: after an error the answer is "may be there". An unreadable filter costs time, not
 //! data.
@@ -60,7 +60,7 @@ impl Resident {
     /// Bytes of memory that the block uses outside the cache.
     pub(crate) fn memory_usage(&self) -> usize {
         match self {
-            // The cache already charges for a pinned block of its own.
+            // A pinned block that lies in the cache is charged there.
             Resident::Pinned(block) if Handle::charge(block) > 0 => 0,
             Resident::Pinned(block) => block.memory_usage(),
             Resident::Cached(_) => 0,

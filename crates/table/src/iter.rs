@@ -49,11 +49,12 @@ pub struct TableIter {
     /// The handle of `block`.
     loaded: BlockHandle,
     cursor: BlockCursor,
-    /// The next block, if the cursor has already read the current block's end and looked ahead.
+    /// The neighbour: the block next to the current one in the direction of the scan, if the cursor
+    /// has looked for it. The walker is then at the neighbour.
     neighbour: Option<Neighbour>,
-    /// The block behind the neighbouring block.
+    /// The block behind the neighbour.
     far_neighbour: FarNeighbour,
-    /// The place, within the block's bytes, of the value that the last `prev_key_leaving` lent.
+    /// The range of the block's bytes that holds the value lent by the last `prev_key_leaving`.
     left: Range<usize>,
     /// The sequence number that an ingestion gave to all entries, if it gave one.
     global_seqno: Option<SequenceNumber>,
@@ -118,7 +119,7 @@ impl TableIter {
         &self.reader
     }
 
-    /// Begins a new position: clears the old error, and makes the walker if there is none.
+    /// Prepares a seek: clears the old error, and makes the walker if there is none.
     fn start(&mut self) -> Result<()> {
         self.error = None;
         self.cursor.reset();
@@ -357,8 +358,9 @@ impl TableIter {
         self.stop()
     }
 
-    // If level 0 has many files, most of them lie wholly before or behind the start of a scan. Once
-    // the cursor is at that end of the table, another seek reads neither the index nor a block.
+    // If level 0 has many files, most of them lie wholly before or behind the start of a scan. A
+    // repeated seek in such a file leaves the cursor in place, and reads neither the index nor a
+    // block.
 
     fn try_seek(&mut self, target: &[u8]) -> Result<()> {
         self.begin_scan(true);

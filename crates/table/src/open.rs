@@ -54,7 +54,7 @@ impl TableReader {
     }
 
     /// Reads the properties of a table of `file_size` bytes. Needs no options of the table, so a
-    /// tool can learn from the properties how to open it.
+    /// tool can choose the options for an open by the properties.
     /// # Errors
     /// `Corruption`, `NotSupported` for other kinds of tables, `IoError`.
     pub fn properties_of(file: Arc<dyn RandomAccessFile>, file_size: u64) -> Result<TableProperties> {

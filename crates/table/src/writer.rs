@@ -7,8 +7,8 @@
 //! Invariants
 //!  1. Point keys strictly ascend. A key that does not ascend is `Corruption`, and ends the table.
 //!  2. After an error, every call returns that error. The caller deletes the file.
-//!  3. The index entry of a block is written after the next block has its first key: the separator
-//!     lies between the two blocks.
+//!  3. The index gets the entry of a block only when the first key behind the block is known: the
+//!     separator lies between the two.
 //!  4. Filter and index get keys and blocks in this order: the keys of a block, the block, the keys
 //!     of the next block.
 
@@ -92,7 +92,7 @@ pub struct TableBuilder {
     index: TableIndex,
     /// First key of the current data block.
     first_key: Vec<u8>,
-    /// The last data block, if its index entry still waits for the next key. The flag: whether
+    /// The last data block, if its index entry still waits for the next key. The flag tells whether
     /// padding lies before the block.
     pending: Option<(BlockHandle, bool)>,
     filter: Option<TableFilterBuilder>,
@@ -259,7 +259,7 @@ impl TableBuilder {
         self.index.key_added(user_key);
     }
 
-    /// Whether a key is larger than the last key. The two share `shared` bytes.
+    /// Whether a key is larger than the last key. The two keys share a prefix of `shared` bytes.
     #[inline]
     fn is_ascending(&self, internal_key: &[u8], user_key: &[u8], shared: usize) -> bool {
         let last = self.data.last_key();
@@ -273,8 +273,9 @@ impl TableBuilder {
         self.options.icmp.compare(last, internal_key).is_lt()
     }
 
-    /// Whether the current block must end before this entry. RocksDB's rule: the block has its full
-    /// size, or is nearly full and the entry would exceed the size. No block reaches 4 GiB.
+    /// Whether the current block must end before this entry. RocksDB's rule: a block ends once it
+    /// has its full size, or if it is nearly full and the entry does not fit. No block reaches 4
+    /// GiB.
     #[inline]
     fn is_block_full(&self, internal_key: &[u8], value: &[u8]) -> bool {
         let table = &self.options.table_options;
@@ -298,7 +299,8 @@ impl TableBuilder {
         after > table.block_size && deviation > 0 && size as u64 > nearly_full
     }
 
-    /// Adds the last block to the index: the first key behind the block is now known.
+    /// Begins a data block. Adds the last block to the index, now that the first key behind it is
+    /// known.
     #[inline]
     fn start_data_block(&mut self, internal_key: &[u8]) {
         if self.first_key.is_empty() {

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// A process that answers requests. Its standard error goes nowhere.
+/// A process that answers requests. Its standard error is discarded.
 #[derive(Debug)]
 pub struct Answering {
     child: Child,

@@ -8,8 +8,8 @@
 //! output line
 //! ```
 //!
-//! A case ends at an empty line. Output with empty lines stands between two double separators: two
-//! lines `----`. `REWRITE=1` writes the actual output into the file. Comments and inputs stay.
+//! A case ends at an empty line. Output that has empty lines begins and ends with two lines `----`.
+//! `REWRITE=1` writes the actual output into the file. Comments and inputs stay.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! A simple database to compare with: it keeps every write, and a read visits all of them.
+//! A simple database to compare with. It keeps every write, and computes the answer of each read
+//! from them.
 //!
 //! In: writes, in order; each gets a sequence number. Out: the right answers of point reads and
 //! scans at any sequence number. Range deletions and merges are simple and slow here, because they
@@ -199,7 +200,7 @@ impl Model {
     }
 
     /// The pairs that an iterator at `sequence` shows, in order, from `lower` (inclusive) to
-    /// `upper` (exclusive). Ends with a key whose merge fails, as an iterator does.
+    /// `upper` (exclusive). If a merge fails, its key is the last pair: an iterator stops there.
     pub fn scan_at<'a>(
         &'a self,
         sequence: u64,

@@ -6,9 +6,9 @@
 //! may exceed a strict limit.)
 //!
 //! Invariants
-//!  1. At the end of each insert the charge is at least the cache's usage: an insert charges the
-//!     second cache before its value is in the first. Only growth of the cache's own table may stay
-//!     uncharged, if the second cache's strict limit leaves no room.
+//!  1. At the end of each insert the charge is at least the cache's usage. An insert charges the
+//!     second cache before its value enters the first one. Only growth of the cache's own table may
+//!     stay uncharged, if the second cache's strict limit leaves no room.
 //!  2. The charge changes in steps. Once less than three quarters of the charge are used, it
 //!     shrinks: at the next insert, change of the capacity, or call of `erase_unreferenced`.
 //!  3. The second cache evicts values under the lock of `charge`. The drop of such a value must not
@@ -37,7 +37,7 @@ pub(super) struct ChargedCache<V: Send + Sync + 'static> {
     step: usize,
 }
 
-/// The bytes of an insert in progress. They count for `coming` until this value is dropped.
+/// The bytes of an insert in progress. `coming` includes them until this value is dropped.
 pub(super) struct Coming<'a> {
     coming: &'a AtomicUsize,
     bytes: usize,

@@ -143,7 +143,8 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
     }
 
     /// Number of slots that a full node keeps, and whether the new slot goes to the new node. While
-    /// keys arrive in order, the split leaves a full node.
+    /// keys arrive in ascending or descending order, the node splits at the new slot. The next keys
+    /// then leave full nodes behind.
     fn split_point(&self, link: Link<N>) -> (usize, bool) {
         let at = self.at;
         let run = (N / 8).max(2) as u8;
@@ -208,7 +209,7 @@ impl<'t, const N: usize> Node<N> {
         words[at].set(dead);
     }
 
-    /// REQUIRES: the latch.
+    /// Reads slot `at`. REQUIRES: the latch.
     #[inline]
     fn load(&'t self, at: usize) -> Slot<N> {
         let child = if self.level > 0 { own!(self.children().nodes[at]) } else { ptr::null_mut() };

@@ -101,8 +101,8 @@ impl<'t, const N: usize> Node<N> {
         loop {
             let link = self.load_link();
             let count = link.count();
-            // A lower head belongs to a record before the target. So the guess is right if the head
-            // before it is lower, and its own head is not.
+            // A head lower than the target's belongs to a record before the target. So the guess is
+            // right if its head is not lower, and the head before it is.
             let is_right = guess < count
                 && self.head::<false>(guess) >= head
                 && (guess == 0 || self.head::<false>(guess - 1) < head);
