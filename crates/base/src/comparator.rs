@@ -68,7 +68,7 @@ pub trait Comparator: Send + Sync {
     }
 }
 
-/// Orders that the engine compares without a call.
+/// The orders of user keys that the engine knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyOrder {
     /// Unsigned bytes, ascending.
@@ -82,7 +82,7 @@ pub enum KeyOrder {
 /// Returns up to 8 bytes of `key`, from `from` on, as a big-endian integer. Missing bytes are
 /// zeros.
 ///
-/// The code does not assemble the bytes in memory: a load that covers several recent, smaller
+/// The code does not copy the bytes into an array first: a load that covers several recent, smaller
 /// stores stalls the processor.
 /// # Panics
 /// If the key is shorter than `from`.
@@ -135,8 +135,8 @@ impl Comparator for BytewiseComparator {
     }
 }
 
-/// Cuts `start` behind the first byte that can be incremented without reaching `limit`, and
-/// increments it.
+/// Finds the first byte of `start` that can be incremented without reaching `limit`. Increments
+/// that byte, and cuts `start` behind it.
 fn shorten_bytewise(start: &mut Vec<u8>, limit: &[u8]) {
     let d = start.iter().zip(limit).take_while(|(a, b)| a == b).count();
     if d == start.len() || d == limit.len() || start[d] >= limit[d] {

@@ -217,7 +217,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// Finds the value with this key, for as long as the guard lives. Counts a use.
     ///
     /// A clock cache touches no reference count. Evicted values stay in memory until the guard
-    /// ends, so do not hold it across waits.
+    /// ends, so do not hold a guard across waits.
     #[inline]
     pub fn lookup_under<'g>(&self, key: &CacheKey, guard: &'g Guard) -> Option<Guarded<'g, V>> {
         self.sample(key);

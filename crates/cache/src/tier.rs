@@ -1,4 +1,4 @@
-//! The contract of a tier below a cache, which stores evicted values as bytes.
+//! The contract of a tier: a store below a cache, for evicted values as bytes.
 //!
 //! In: the bytes of evicted values. Out: the same bytes, unless the tier has dropped them. Source
 //! of the semantics: RocksDB `include/rocksdb/secondary_cache.h`,

@@ -39,9 +39,9 @@ pub struct ConversionReport {
     pub linked: u64,
 }
 
-/// Encrypts the files of databases in these directories, and in their directories `archive`. Leaves
-/// files with unknown names unchanged. The old bytes stay on the device until it uses their place
-/// again.
+/// Encrypts the files of databases in these directories, and in the directory `archive` below each.
+/// Leaves files with unknown names unchanged. The old bytes stay on the device until it uses their
+/// place again.
 /// # Errors
 /// `IoError` · `Corruption`. After an error the directories still open with the keys of `fs`. A
 /// second call continues the work.

@@ -39,7 +39,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
         Err(no_direct_io("open a file for random read", path))
     }
     /// [`FileSystem::new_writable_file`] with direct I/O. The file writes about `buffer_bytes` at a
-    /// time. Flushed bytes survive a crash of the process, synced bytes a crash of the machine.
+    /// time. Flushed bytes survive a crash of the process, and synced bytes survive a crash of the
+    /// machine.
     fn new_direct_writable_file(&self, path: &Path, _buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
         Err(no_direct_io("open a file for appending", path))
     }
@@ -250,9 +251,9 @@ pub trait WritableFile: Send {
     /// zero bytes.
     ///
     /// Appends then need no `flush`. Until `truncate` or `close`, zeros may follow the appended
-    /// bytes, up to the next multiple of `block` bytes. Suppose that a kill interrupts an append
-    /// that lies within one block. The file then holds the whole append, or eight zeros at its
-    /// start.
+    /// bytes, up to the next multiple of `block` bytes. A kill may interrupt an append that lies
+    /// within one block. The file then has the whole append, or eight zeros in place of its first
+    /// eight bytes.
     fn append_in_place(&mut self, _block: u64) -> Result<()> {
         Ok(())
     }

@@ -18,7 +18,7 @@
 //!
 //! [`LogWriter`] makes the bytes. [`LogReader`] classifies every part of a log ([`LogEvent`]),
 //! damage included. [`crate::wal_recovery`] and [`next_strict`] decide which damage they tolerate.
-//! A reader of a log that a writer still appends to remembers its place as a [`LogMark`].
+//! While a writer still appends to a log, a reader remembers its place in it as a [`LogMark`].
 
 mod compressed;
 mod reader;

@@ -2,9 +2,9 @@
 //!
 //! `contents | compression code u8 | checksum u32`. Source: RocksDB `table/format.cc`.
 //!
-//! The checksum covers contents and compression code. Since format version 6 a number is added that
-//! depends on the file and on the block's offset. A block that was read from a wrong place then
-//! fails the check.
+//! The checksum covers contents and compression code. Since format version 6, a number that depends
+//! on the file and on the block's offset is added to the checksum. A block that was read from a
+//! wrong place then fails the check.
 //!
 //! Page: `docs/format/sst.md`.
 

@@ -21,8 +21,9 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use std::collections::HashMap;
 
-/// An escalation reads all locks. After one that freed little, the next one waits for this number
-/// of times its duration. Meanwhile requests over the limit fail, unless released locks make room.
+/// An escalation reads all locks. After an escalation that freed little, no other begins for this
+/// number of times its duration. Meanwhile requests over the limit fail, unless released locks make
+/// room.
 const REST: u64 = 8;
 
 /// An escalation goes on until a part of the limit is free: the limit divided by this number.

@@ -39,8 +39,8 @@ pub(crate) struct LockOwner {
     /// The next ticket at the time of the owner's first lock. Only the owner's thread writes this
     /// field, while it holds no lock.
     stamp: AtomicU64,
-    /// Whether escalation has joined locks of this owner since it last held none. The owner's log
-    /// is then incomplete.
+    /// Whether escalation has joined locks of this owner since the owner last held no lock. The
+    /// owner's log is then incomplete.
     pub(crate) escalated: AtomicBool,
     pub(crate) seat: Mutex<Seat>,
     pub(crate) wake: Condvar,

@@ -47,9 +47,10 @@ impl Mixture {
         family += &format!("block_based_table_factory={{{}}};", table(rng, level, has_prefix, aligned));
         let journal =
             one(rng, &["", "", "recycle_log_file_num=2;", "atomic_flush=true;", "max_open_files=30;"]);
-        // With both options, 7.8.3 may flush families for different reasons, and then aborts
-        // (`AtomicFlushMemTablesToOutputFiles`). 10.4.2 may wait for ever in a flush that merges
-        // memtables (`WaitForFlushMemTables`).
+        // With `max_total_wal_size` and `atomic_flush`, 7.8.3 may flush families for different
+        // reasons, and aborts (`AtomicFlushMemTablesToOutputFiles`). With `max_total_wal_size` and
+        // `min_write_buffer_number_to_merge`, a flush of 10.4.2 may wait for ever
+        // (`WaitForFlushMemTables`).
         let waits = family.contains("min_write_buffer_number_to_merge");
         let few_wals = if waits || journal.starts_with("atomic") { "" } else { "max_total_wal_size=50000;" };
         let shared = [

@@ -14,8 +14,8 @@ use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexShape;
 use esker_format::key::InternalKeyComparator;
 
-/// A block of metadata. The table's reader holds it as long as it lives, or looks it up in the
-/// cache at each use.
+/// A block of metadata. The table's reader holds the block as long as the reader lives, or looks
+/// the block up in the cache at each use.
 #[derive(Debug)]
 pub(crate) enum Resident {
     Pinned(BlockRef),
@@ -52,7 +52,7 @@ impl Resident {
         }
     }
 
-    /// Whether the reader holds the block as long as it lives.
+    /// Whether the reader holds the block as long as the reader lives.
     pub(crate) fn is_pinned(&self) -> bool {
         matches!(self, Resident::Pinned(_))
     }

@@ -50,7 +50,7 @@ pub struct TableIter {
     loaded: BlockHandle,
     cursor: BlockCursor,
     /// The neighbour: the block next to the current one in the direction of the scan, if the cursor
-    /// has looked for it. The walker is then at the neighbour.
+    /// has looked for it. The walker is then at the neighbour, or at the end of the index.
     neighbour: Option<Neighbour>,
     /// The block behind the neighbour.
     far_neighbour: FarNeighbour,

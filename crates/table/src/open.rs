@@ -3,8 +3,8 @@
 //! In: a file and its description in the MANIFEST. Out: a [`TableReader`], or an error.
 //! Source: RocksDB `table/block_based/block_based_table_reader.cc` (Open and its helpers).
 //!
-//! Order: footer, meta index, properties, dictionary, range tombstones, index, filter. A feature
-//! that this version cannot read fails at the properties, with an error that names it.
+//! Order: footer, meta index, properties, dictionary, range tombstones, index, filter. The open
+//! checks the properties for features that this version cannot read. The error names the feature.
 
 use crate::block_source::{BlockKind, BlockSource, may_be_damage};
 use crate::counts;
@@ -53,8 +53,8 @@ impl TableReader {
         opened.map(Arc::new).map_err(|e| in_file(e, &path))
     }
 
-    /// Reads the properties of a table of `file_size` bytes. Needs no options of the table, so a
-    /// tool can choose the options for an open by the properties.
+    /// Reads the properties of a table of `file_size` bytes. Needs no options of the table: a tool
+    /// can derive them from the properties.
     /// # Errors
     /// `Corruption`, `NotSupported` for other kinds of tables, `IoError`.
     pub fn properties_of(file: Arc<dyn RandomAccessFile>, file_size: u64) -> Result<TableProperties> {

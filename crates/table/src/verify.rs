@@ -38,7 +38,8 @@ struct Seen {
 }
 
 impl TableReader {
-    /// Reads every block of the table and checks all that the head of this file names.
+    /// Reads every block of the table. Checks checksums, the order of keys, separators, the filter,
+    /// counts and sequence numbers.
     ///
     /// `progress` gets the number of bytes done so far. If it returns false, the verification stops
     /// with `Aborted`.

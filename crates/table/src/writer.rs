@@ -8,7 +8,7 @@
 //!  1. Point keys strictly ascend. A key that does not ascend is `Corruption`, and ends the table.
 //!  2. After an error, every call returns that error. The caller deletes the file.
 //!  3. The index gets the entry of a block only when the first key behind the block is known: the
-//!     separator lies between the two.
+//!     separator lies between the block and that key.
 //!  4. Filter and index get keys and blocks in this order: the keys of a block, the block, the keys
 //!     of the next block.
 
