@@ -112,7 +112,8 @@ impl fmt::Debug for FrameReader {
 impl FrameReader {
     /// Makes the reader of a file, and finds the end of its content.
     /// # Errors
-    /// `Corruption` if the file is no log and its last frame has no end mark · `IoError`.
+    /// `Corruption` if a file of kind `Whole` ends in a frame without the end mark, or a
+    /// `StrictLog` ends in bytes that no crash leaves · `IoError`.
     pub(crate) fn new(
         inner: Arc<dyn RandomAccessFile>,
         key: FileKey,
@@ -144,10 +145,11 @@ impl FrameReader {
         if is_known { Ok(self.content.load(Ordering::Acquire)) } else { Ok(self.find_end()?.content) }
     }
 
-    /// Finds the end of the content. Reads the last page. In a log, reads pages backward until one
-    /// has an authentic frame.
+    /// Finds the end of the content. Reads the last page. In a log, reads pages backward until a
+    /// page has an authentic frame.
     /// # Errors
-    /// `Corruption` if the file is no log and its last frame has no end mark · `IoError`.
+    /// `Corruption` if a file of kind `Whole` ends in a frame without the end mark, or a
+    /// `StrictLog` ends in bytes that no crash leaves · `IoError`.
     pub(crate) fn find_end(&self) -> Result<FramePlace> {
         let physical = self.inner.size()?;
         PAGES.with_borrow_mut(|memory| {

@@ -1,11 +1,11 @@
 //! Several reads at once.
 //!
-//! In: reads of any files. Out: the result of each read. A file that lends its descriptor
-//! ([`RandomAccessFile::descriptor`]) is read in two steps. The first step copies bytes that the
-//! kernel has in memory. The second step gives all reads that remain to the kernel together,
-//! through `io_uring` if there is one. Other files are read one by one through their own methods,
-//! so that a test's file system can inject faults. Files with direct I/O have their own path
-//! (`direct/together.rs`).
+//! In: reads of any files. Out: the result of each read. A read takes up to three steps. The first
+//! two serve files that lend their descriptors ([`RandomAccessFile::descriptor`]). First, the
+//! kernel copies bytes that it has in memory. Second, the reads that still wait go to `io_uring`
+//! together, if the kernel has it. Third, the files' own methods read the rest, one by one. A
+//! test's file system lends no descriptors, and so sees all reads. Files with direct I/O have their
+//! own path (`direct/together.rs`).
 //!
 //! Invariant: the result of a read does not depend on its path.
 

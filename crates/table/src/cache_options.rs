@@ -22,7 +22,7 @@ pub enum PinningTier {
 /// Selects index and filter blocks that stay in the cache while their table is open.
 ///
 /// If `cache_index_and_filter_blocks` is off, the reader of a table holds these blocks itself.
-/// Partitions are cached all the same.
+/// Partitions are still cached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MetadataCacheOptions {
     /// The top levels of partitioned indexes and filters.

@@ -17,7 +17,8 @@ use esker_base::sync::atomic::Ordering;
 use esker_format::key::InternalKeyComparator;
 use std::{cmp, ptr};
 
-/// A split computes new heads if the new node's prefix is at least this many bytes longer.
+/// A split computes new heads for the new node if that makes the node's prefix at least this many
+/// bytes longer.
 const WORTHWHILE: usize = 4;
 
 /// A node, latched for the insert of a target.
