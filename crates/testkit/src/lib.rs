@@ -5,10 +5,11 @@
 //! Contents: [`seed`] (random numbers that can be repeated), [`TempDir`], [`data_driven`] (test
 //! cases in text files), [`model`] (a simple, slow database to compare with), [`ranges`] (sets of
 //! key ranges), [`timestamps`] (formats of user-defined timestamps), [`Answering`] (a process that
-//! answers line by line).
+//! answers line by line), [`runs_alone`] (a test in a process of its own).
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod alone;
 mod answering;
 pub mod data_driven;
 pub mod model;
@@ -17,5 +18,6 @@ pub mod seed;
 mod temp_dir;
 pub mod timestamps;
 
+pub use alone::runs_alone;
 pub use answering::Answering;
 pub use temp_dir::TempDir;

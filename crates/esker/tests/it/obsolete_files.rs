@@ -9,7 +9,6 @@ use esker::observe::{EventListener, FlushJobInfo, TableFileDeletionInfo};
 use esker::{ColumnFamilyHandle, Db, Env, FlushOptions, Options, RangeOpt};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -117,20 +116,13 @@ fn a_writer_that_has_fallen_idle_holds_no_files() {
     });
 }
 
-/// Set in the process that runs the next test alone.
-const ALONE: &str = "ESKER_TESTS_ALONE";
-
 /// A purge waits two seconds for a reader whose thread gets no processor. The reader would hold up
 /// the purges of all tests, and their reads would end its epoch, so this one has its own process.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the reader is a real thread, and pauses are real ones")]
 fn files_of_a_reader_that_outlasts_a_purge_are_deleted_without_a_new_job() {
-    if std::env::var_os(ALONE).is_none() {
-        let test = "obsolete_files::files_of_a_reader_that_outlasts_a_purge_are_deleted_without_a_new_job";
-        let mut alone = Command::new(std::env::current_exe().unwrap());
-        let ended = alone.args(["--exact", test]).env(ALONE, "1").output().unwrap();
-        let said = String::from_utf8_lossy(&ended.stdout);
-        assert!(ended.status.success() && said.contains("1 passed"), "{said}");
+    let test = "obsolete_files::files_of_a_reader_that_outlasts_a_purge_are_deleted_without_a_new_job";
+    if !esker_testkit::runs_alone(test) {
         return;
     }
     let fs = Arc::new(MemFs::new());
