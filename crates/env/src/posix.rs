@@ -35,7 +35,7 @@ use crate::fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFil
 use esker_base::{Error, Result};
 use file::{PosixDirectory, PosixRandomAccessFile, PosixSequentialFile, PosixWritableFile};
 use held::HeldDirectories;
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use std::fmt::{Debug, Display};
@@ -134,7 +134,14 @@ fn open(operation: &str, at: &At<'_>, flags: OFlags) -> Result<OwnedFd> {
 fn try_open(at: &At<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
     let open = || retry_on_intr(|| rustix::fs::openat(at.dir, at.name, flags | OFlags::CLOEXEC, mode));
-    with_descriptor(open)
+    with_descriptor(|| open().and_then(above_standard_streams))
+}
+
+/// Moves the descriptor above those of standard input, output and error. A process that has closed
+/// one of these gets its number for the next file, and a later print would overwrite the file.
+fn above_standard_streams(fd: OwnedFd) -> Result<OwnedFd, Errno> {
+    const FIRST_ABOVE: i32 = 3;
+    if fd.as_raw_fd() >= FIRST_ABOVE { Ok(fd) } else { rustix::io::fcntl_dupfd_cloexec(&fd, FIRST_ABOVE) }
 }
 
 /// Makes a directory and its parents.

@@ -8,5 +8,7 @@ mod full_disk;
 mod locks;
 #[cfg(target_os = "linux")]
 mod refused;
+#[cfg(target_os = "linux")]
+mod standard_streams;
 mod systems;
 mod temp_dir;
