@@ -1,5 +1,5 @@
-//! Limits of the process: no threads, few descriptors. Limits hold for a whole process, so each
-//! scene runs in a child: this test binary, started again.
+//! Limits of the process: no threads, few descriptors, no permissions. Limits hold for a whole
+//! process, so each scene runs in a child: this test binary, started again.
 
 #![allow(
     clippy::disallowed_methods,
@@ -7,6 +7,7 @@
 )]
 
 mod descriptors;
+mod permissions;
 mod threads;
 
 use esker_testkit::TempDir;

@@ -143,6 +143,16 @@ fn meaningless_options_are_refused_by_name() {
         o.cf.compaction_options_universal.max_read_amp = 1;
     };
     refused(read_amp, ErrorKind::InvalidArgument, "compaction_options_universal");
+    refused(
+        |o| o.cf.memtable_protection_bytes_per_key = 3,
+        ErrorKind::InvalidArgument,
+        "memtable_protection_bytes_per_key",
+    );
+    refused(
+        |o| o.cf.block_protection_bytes_per_key = 3,
+        ErrorKind::InvalidArgument,
+        "block_protection_bytes_per_key",
+    );
     refused(|o| o.cf.table.format_version = 7, ErrorKind::InvalidArgument, "format_version");
     refused(|o| o.cf.table.index_type = IndexType::HashSearch, ErrorKind::InvalidArgument, "index_type");
     refused(

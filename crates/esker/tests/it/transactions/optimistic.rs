@@ -68,7 +68,8 @@ fn every_kind_of_write_by_others_is_a_conflict() {
         let untracked = begin(&db);
         untracked.put_untracked(&family, "k", "3").unwrap();
         other(&db);
-        assert_eq!(kind(writer.commit()), ErrorKind::Busy);
+        let conflict = writer.commit().unwrap_err();
+        assert!(conflict.kind() == ErrorKind::Busy && conflict.is_retryable(), "{conflict}");
         assert_eq!(kind(reader.commit()), ErrorKind::Busy);
         assert_eq!(kind(reader_of_many.commit()), ErrorKind::Busy);
         assert_eq!(kind(remover.commit()), ErrorKind::Busy);
