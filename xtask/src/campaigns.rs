@@ -4,6 +4,7 @@
 //! `--target`, build scripts and procedural macros are built without sanitizers.
 
 use crate::commands::{self, Outcome, run};
+use crate::mutants;
 use std::path::Path;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -132,7 +133,7 @@ pub(crate) fn crash_test(root: &Path, minutes: u32) -> Outcome {
 
 /// Runs a short form of all campaigns, as debug builds. Each campaign that ends by a count
 /// (operations, points) must pass its probes. A campaign that ends by time does as much as the
-/// machine allows. Models of loom and shuttle, and the simulated machine, must compile.
+/// machine allows. Mutants, models of loom and shuttle, and the simulated machine must compile.
 pub(crate) fn slice(root: &Path) -> Outcome {
     let directory = std::env::temp_dir().join(format!("esker-slice-{}", std::process::id()));
     let place = |name: &str| directory.join(name).to_string_lossy().into_owned();
@@ -157,6 +158,7 @@ pub(crate) fn slice(root: &Path) -> Outcome {
         run(root, &[], "cargo", &[&cargo, slice].concat())?;
     }
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+    mutants::check_compiles(root)?;
     commands::check_models(root)
 }
 

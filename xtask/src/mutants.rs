@@ -241,6 +241,14 @@ pub(crate) fn check(root: &Path) -> Outcome {
     }
 }
 
+/// Checks that every bug compiles.
+pub(crate) fn check_compiles(root: &Path) -> Outcome {
+    insert_all(root, &read_all(root)?)?;
+    let directory = place(root, "check").to_string_lossy().into_owned();
+    let env = [("CARGO_TARGET_DIR", directory.as_str())];
+    run(&place(root, "tree"), &env, "cargo", &["check", "--profile", "test", "-p", "esker-stress"])
+}
+
 /// The text of a file with all its bugs inserted.
 fn mutated(name: &str, text: String, mutants: &[Mutant]) -> Result<String, String> {
     let mut text = text;
