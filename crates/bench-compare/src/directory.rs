@@ -13,8 +13,8 @@ const MARK: &str = "ESKER-COMPARE";
 /// Prefix of the names of default directories; the process id follows.
 const PREFIX: &str = "esker-compare-";
 
-/// Removes the default directories of killed runs. Ignores directories that cannot be removed,
-/// because they belong to another user.
+/// Removes the default directories of killed runs. Leaves the directories of other users, which it
+/// cannot remove.
 fn remove_orphans(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for entry in entries.flatten() {

@@ -58,7 +58,7 @@ struct RunArguments {
     /// Small sizes: about ten minutes for everything on two cores.
     #[arg(long)]
     quick: bool,
-    /// The engines; the program names and skips an engine that is missing.
+    /// The engines; a missing engine is reported and skipped.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = EngineKind::ALL)]
     engines: Vec<EngineKind>,
     /// The sets of workloads, or single steps (`core`, `core/readrandom`); default: all.

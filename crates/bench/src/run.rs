@@ -153,7 +153,8 @@ impl<S: Store> Run<'_, S> {
         }
     }
 
-    /// Runs a benchmark as often as its name says, after its warm-up runs.
+    /// Runs a benchmark as often as `--benchmarks` says (three times for `readrandom[-X3]`), after
+    /// its warm-up runs.
     fn threads(
         &mut self,
         named: &NamedBenchmark,

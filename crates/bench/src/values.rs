@@ -72,8 +72,8 @@ impl Values {
     }
 }
 
-/// A normally distributed size. `min` and `max` lie three standard deviations from the mean (Box
-/// and Muller).
+/// A normally distributed size, by the method of Box and Muller. `min` and `max` lie three standard
+/// deviations from the mean.
 fn normal(min: f64, max: f64, random: &mut Random64) -> usize {
     let mut unit = || ((random.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     let deviates = (-2.0 * unit().ln()).sqrt() * (std::f64::consts::TAU * unit()).cos();

@@ -211,8 +211,8 @@ impl<'a, E: BenchEngine> Worker<'a, E> {
         Values::new(self.flags, self.plan.value_size, self.seed.wrapping_add(self.index as u64))
     }
 
-    /// Draws a random number and ignores it. RocksDB's tool uses this number to choose a database;
-    /// so both tools draw the same keys.
+    /// Draws a random number and ignores it. RocksDB's tool draws this number to choose a database.
+    /// Without this draw, the later keys would differ from that tool's keys.
     #[inline]
     fn skip_choice_of_database(&mut self) {
         self.random.next();

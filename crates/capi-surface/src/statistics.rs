@@ -4,9 +4,9 @@
 //! the same statistic. Clients pass numbers to two functions of `c.h`, which has no constants for
 //! them.
 //!
-//! Invariant: each line of `statistics.txt` is a release, a kind, and numbers of the newest
-//! release. The list has a number for each statistic of the line's release, in that release's
-//! order. `FIRST-LAST` stands for consecutive numbers, `x` for a removed statistic.
+//! Invariant: each line of `statistics.txt` is a release, a kind, and a list of numbers. The list
+//! has an entry for each statistic of that release, in that release's order: the statistic's number
+//! in the newest release. `FIRST-LAST` stands for consecutive numbers, `x` for a removed statistic.
 
 use crate::RELEASES;
 

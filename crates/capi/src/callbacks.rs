@@ -369,8 +369,8 @@ pub unsafe extern "C" fn rocksdb_compactionfilter_create(
     give(rocksdb_compactionfilter_t { filter: Arc::new(ClientFilter { name, filter, state }) })
 }
 
-/// Has no effect: a filter always sees only entries that no snapshot needs. After a call with 0,
-/// compactions of RocksDB with this filter fail.
+/// Has no effect: a filter always sees only entries that no snapshot needs. In RocksDB, compactions
+/// with this filter fail after a call with 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_compactionfilter_set_ignore_snapshots(
     _filter: *mut rocksdb_compactionfilter_t,

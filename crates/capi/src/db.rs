@@ -50,7 +50,7 @@ impl DatabaseNumber {
         DatabaseNumber(hasher.finish() | 1)
     }
 
-    /// Checks that `named`, the database of some column families, is this database.
+    /// Checks that `named`, the database of a batch's families, is this database.
     /// # Errors
     /// `InvalidArgument` for another database.
     pub(crate) fn check(self, named: DatabaseNumber) -> Result<()> {

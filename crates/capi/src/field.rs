@@ -89,8 +89,8 @@ pub(crate) unsafe fn held<O: Object, C: HeldValue>(pointer: *const O, name: &'st
     bits.map_or(default, C::from_bits)
 }
 
-/// Sets a hint, an option of an enumeration type. A number that the enumeration lacks becomes a
-/// held value, and the hint gets its default.
+/// Sets a hint: an option whose type is an enumeration. A number that the enumeration lacks becomes
+/// a held value, and the hint gets its default.
 pub(crate) unsafe fn set_hint<O: Object, C: HeldValue + Copy, F: Field<C> + Default>(
     pointer: *mut O,
     name: &'static str,

@@ -164,7 +164,7 @@ impl EngineKind {
 
 /// The version of an engine, and the differences of its settings from those of other engines.
 /// # Errors
-/// The reason why the engine cannot run, and how to get it.
+/// The engine cannot run here. The text says why, or how to get the engine.
 pub(crate) fn availability(kind: EngineKind, libraries: &Libraries) -> RivalResult<EngineInfo> {
     let info = |version: String, notes: &[&str]| EngineInfo {
         kind,

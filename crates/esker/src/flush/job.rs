@@ -10,8 +10,8 @@
 //!  1. Memtables leave their list only after the MANIFEST that names their table is synced.
 //!  2. With several families, or with two-phase commit, all WALs before the current one are synced
 //!     before a flush is logged. Otherwise a power loss could lose writes of one family that are
-//!     older than a flushed write of another family. With two-phase commit, recovery replays WALs
-//!     of prepared transactions to their ends.
+//!     older than a flushed write of another family. With two-phase commit, recovery also reads
+//!     WALs that it needs only for their prepared sections, and reads each of them to its end.
 //!  3. After a failure the memtables wait for another flush, and the engine has a background error.
 //!     The new tables are deleted, unless the MANIFEST may name them.
 //!  4. The flush that recovers from an error covers all families. While a WAL is damaged, no other
@@ -146,8 +146,8 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
     Ok(())
 }
 
-/// A drop of this value removes the job from `flushes_told`, after listeners were told of the job's
-/// end.
+/// Represents a job while listeners are notified of its end. A drop of this value removes the job
+/// from `flushes_told`.
 struct Telling<'a> {
     engine: &'a Engine,
     job: u64,
@@ -168,8 +168,8 @@ fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     let mut state = engine.state.lock();
     let mut parts = Vec::new();
     // Atomic flushes and recoveries take all families, because each switch of memtables takes all
-    // families. So the waiting memtables of all families end at the same write. Another switch
-    // since the request may have added memtables of families that the request does not name.
+    // families. So the waiting memtables of all families end at the same write. After the
+    // request, another switch may have added memtables of families that the request does not name.
     let all = engine.options.atomic_flush || request.reason == FlushReason::ErrorRecovery;
     let families = if all { state.families.keys().copied().collect() } else { request.families.clone() };
     for id in &families {
@@ -309,8 +309,8 @@ pub(crate) fn raise_log_numbers(
 }
 
 /// The largest log number that the MANIFEST may record for a family: the number of the first WAL
-/// that is needed and perhaps not durable yet. Needed WALs before `durable` are durable. A WAL that
-/// only families in `leaving` need does not count.
+/// that is needed and perhaps not durable yet. `durable`: all needed WALs with smaller numbers are
+/// durable. A WAL that only families in `leaving` need does not count.
 fn log_number_limit(
     engine: &Engine,
     state: &DbState,
@@ -338,8 +338,8 @@ pub(crate) fn oldest_section_without(
     oldest_section_of(engine, &engine.state.lock(), &|_| 0, leaving)
 }
 
-/// The oldest WAL with a prepared section that is still needed after two changes: `flushed(family)`
-/// memtables of each family are in tables, and the families `leaving` are gone.
+/// The oldest WAL with a prepared section that is still needed after two changes: the oldest
+/// `flushed(family)` memtables of each family are in tables, and the families `leaving` are gone.
 fn oldest_section_of(
     engine: &Engine,
     state: &DbState,

@@ -41,8 +41,8 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) guard: Option<&'a Guard>,
     /// Whether a resumed read continues only if its missing block is available without a wait.
     pub(crate) if_resident: bool,
-    /// Whether a computed answer is an entity ([`AnswerFinish::entity`]). A plain value is lent as
-    /// it is.
+    /// Whether an answer that is not lent is an entity ([`AnswerFinish::entity`]). A plain value is
+    /// lent as it is.
     pub(crate) entities: bool,
 }
 

@@ -24,8 +24,8 @@ pub struct Version {
     pub(super) levels: Box<[Arc<Level>]>,
     /// Files that the previous version did not have, or had on another level.
     pub(super) new_files: Vec<Arc<FileMeta>>,
-    /// Files that range tombstones cover completely, sorted by [`FileMeta::covered_at`]: the files
-    /// known to the previous version. `covered_now` has the files found since.
+    /// Covered files ([`Version::covered`]) that the previous version knew, sorted by
+    /// [`FileMeta::covered_at`]. `covered_now` has the covered files found since.
     pub(super) covered_before: Box<[Arc<FileMeta>]>,
     pub(super) covered_now: OnceLock<Box<[Arc<FileMeta>]>>,
     pub(super) garbage: OnceLock<Box<[Garbage]>>,
@@ -267,8 +267,8 @@ impl Version {
     }
 
     /// Files of a level whose keys or range tombstones touch `[begin, end]`, in the level's order.
-    /// The bounds are user keys, both inclusive; `None` means no bound. In level 0, a file that
-    /// overlaps such a file but not the range is not included.
+    /// The bounds are user keys, both inclusive; `None` means no bound. In level 0, a file must
+    /// touch the range itself: an overlap with an included file is not enough.
     pub fn overlapping(&self, level: usize, begin: Option<&[u8]>, end: Option<&[u8]>) -> Vec<Arc<FileMeta>> {
         let files = self.files(level);
         if level > 0 {

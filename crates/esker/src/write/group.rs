@@ -19,9 +19,9 @@ use esker_base::{Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use std::ops::Range;
 
-/// Least size of the followers' batches together, in bytes, for which followers insert their own
-/// batches. In a smaller group the leader inserts all batches, because waking the followers would
-/// take longer. Batches of the simulated machine are small, so its bound is lower.
+/// Followers insert their own batches if these have at least this many bytes together. In a smaller
+/// group the leader inserts all batches, because waking the followers would take longer. Batches of
+/// the simulated machine are small, so its bound is lower.
 const PARALLEL_APPLY_BYTES: usize = if cfg!(shuttle) { 64 } else { 16 << 10 };
 
 /// Largest number of groups that a leader writes for others before it hands over leadership. The

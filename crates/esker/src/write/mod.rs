@@ -57,8 +57,8 @@ pub(crate) struct WritePath {
     queue: WriteQueue,
     /// A weak reference to this object, for the write buffer manager.
     myself: Weak<WritePath>,
-    /// Whether a flush waits or runs that another database with the same write buffer manager
-    /// needs.
+    /// Whether a flush is queued or runs for the memory of other databases with the same write
+    /// buffer manager.
     flush_asked: AtomicBool,
 }
 
@@ -133,7 +133,7 @@ impl WritePath {
     }
 
     /// Syncs the WAL, so that all earlier writes are durable. Works also while writes are stalled.
-    /// Another leader may do the sync with its group.
+    /// If another thread is the leader, it may sync for this caller.
     /// # Errors
     /// `ShutdownInProgress` · the background error in force · `IoError`: the durable part of the
     /// WAL is unknown, and writes fail until `resume()` or a reopen.
@@ -332,8 +332,8 @@ impl Sink for WritePath {
         }
         let is_damage = refused.error.kind() == ErrorKind::Corruption;
         if taken_back.is_ok() && refused.is_clean && !is_damage {
-            // The next group gets these numbers: recovery of recycled WALs needs numbers without
-            // gaps.
+            // The next group gets this group's numbers: recovery of recycled WALs needs numbers
+            // without gaps.
             let before = own.batch.sequence().0 - 1;
             self.engine.allocated_sequence.store(before, Ordering::Relaxed);
             return refused.error.clone();

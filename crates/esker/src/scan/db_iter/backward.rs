@@ -9,7 +9,7 @@ use esker_base::{Result, SequenceNumber, ValueType};
 use esker_format::cursor::ScanIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
 
-/// The result of backward steps for a user key so far.
+/// The result for one user key after the backward steps so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
     /// No value is visible at the sequence number.
@@ -58,7 +58,8 @@ impl<I: ScanIterator> DbIter<I> {
 
     /// Moves backward to the last visible key, from the inner cursor's position.
     pub(super) fn find_prev(&mut self) {
-        // `run_end` gets the key from which this call started: see `deleted_runs`, invariant 2.
+        // `run_end` gets the key from which this call started: see `deleted_runs/skip.rs`,
+        // invariant 2.
         std::mem::swap(&mut self.key, &mut self.deleted_run.run_end);
         self.look_backward();
         if self.deleted_run.keys >= self.deleted_run.min_keys {
