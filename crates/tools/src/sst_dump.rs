@@ -5,9 +5,9 @@
 //! prints, without the line about its environment. If a file is damaged, standard error names the
 //! first such file, and the exit code is 1.
 //!
-//! Intended differences: files of a directory come in the order of their names. Zero bytes in keys
-//! and values are printed like other bytes. Damage that `check`, `scan` or `verify` finds sets the
-//! exit code. `verify` parses data blocks, while `verify` of 7.8.3 only compares checksums.
+//! Intended differences: files of a directory come in the order of their names. `scan` prints zero
+//! bytes like other bytes. Damage that `check`, `scan` or `verify` finds sets the exit code.
+//! `verify` parses data blocks, while `verify` of 7.8.3 only compares checksums.
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::{Host, Stream};
