@@ -154,8 +154,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// returns a handle of it.
     /// # Errors
     /// `MemoryLimit` if the limit is strict and held values leave no room, in this cache or in the
-    /// one to which it is charged. The error returns the value. An LRU cache has then removed the
-    /// key's old value too.
+    /// one to which it is charged. The error returns the value. An LRU cache may have removed the
+    /// key's old value then.
     pub fn insert(
         &self,
         key: CacheKey,
@@ -254,7 +254,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Releases a handle. If `is_useful` is false, the lookup does not count as a use of the value.
+    /// Releases a handle. If `is_useful` is false, a clock does not count the lookup as a use of
+    /// the value.
     pub fn release(&self, handle: Handle<V>, is_useful: bool) {
         match &self.inner {
             Inner::Lru(_) => drop(handle),

@@ -287,7 +287,7 @@ impl FrameReader {
     }
 
     /// Reads content at `offset` from the frames at `place` and behind. Returns the number of bytes
-    /// read, and the place where the next read should start.
+    /// read, and the place where a read of the next bytes should start.
     fn read_frames(&self, place: FramePlace, offset: u64, buf: &mut [u8]) -> Result<(usize, FramePlace)> {
         PAGES.with_borrow_mut(|memory| {
             memory.len = 0;

@@ -9,8 +9,8 @@
 //! Invariants
 //!  1. `sealed` is the end of the last sealed frame. `unwritten` holds the sealed bytes that the
 //!     underlying file does not have yet.
-//!  2. Each open and each truncation draws a new salt, so no nonce repeats. After an error the
-//!     writer writes the same sealed bytes again.
+//!  2. Each open, and each truncation that removes content, draws a new salt. So no nonce repeats.
+//!     After an error the writer writes the same sealed bytes again.
 //!  3. After a flush of a file that is no log, the last frame has the end mark.
 
 use crate::file_key::{FileKey, fill_random};
@@ -42,7 +42,7 @@ pub(crate) struct EncryptedWritableFile {
     sealed: FramePlace,
     pending: Vec<u8>,
     unwritten: Vec<u8>,
-    /// Whether the last frame has the end mark. True if there are no frames.
+    /// Whether the file may end here: its last frame has the end mark, or the writer is new.
     is_ended: bool,
     /// Whether each append is sealed and written at once ([`WritableFile::append_in_place`]).
     in_place: bool,
@@ -168,7 +168,8 @@ impl EncryptedWritableFile {
         self.write()
     }
 
-    /// The offset in the underlying file for an offset of content behind the sealed content.
+    /// Estimates the offset in the underlying file for an offset of content behind the sealed
+    /// content.
     fn physical(&self, offset: u64) -> u64 {
         let ahead = offset.saturating_sub(self.sealed.content);
         self.sealed.physical + ahead + ahead / PAGE * FRAME_OVERHEAD as u64
