@@ -278,7 +278,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     }
 
     /// Removes the value with this key from the cache and from the tier below. Returns whether the
-    /// cache had it.
+    /// cache had the value.
     pub fn erase(&self, key: &CacheKey) -> bool {
         let erased = each!(self, cache => cache.erase(key));
         if let Some(lower) = &self.lower {

@@ -137,7 +137,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
             if excess > 0 && charge <= capacity {
                 // Make room for the next charges as well. The thread then writes each shared word
                 // once for all evicted entries. A bucket that comes from another processor may give
-                // several of them.
+                // several entries.
                 let more = charge.saturating_mul(SPARE_CHARGES);
                 let more = if more <= capacity / SPARE_SHARE { more } else { 0 };
                 self.table.evict(excess + more, self.effort_cap);

@@ -3,8 +3,8 @@
 //! In: an open file of the underlying file system, and the file's key. Out: the content.
 //!
 //! If the writer of a file never flushed, each page is one frame, so the page of an offset can be
-//! computed. Otherwise a binary search finds it. The search reads the head of the first frame of a
-//! page.
+//! computed. Otherwise a binary search finds the page. The search reads the head of the first frame
+//! of each page that it tries.
 //!
 //! Invariants
 //!  1. A read returns bytes of authentic frames only: their tags are right. There is one exception:

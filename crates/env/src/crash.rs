@@ -50,9 +50,9 @@ impl CrashFs {
 
     /// Makes a file system in a state that a crash at this point could leave.
     ///
-    /// The two share no later changes, and all locks of the new one are free. Data that survives a
-    /// power loss also survives the next crash. Cheap: the two share bytes until one side changes
-    /// them.
+    /// Original and copy share no later changes, and all locks of the copy are free. Data that
+    /// survives a power loss also survives the next crash. Cheap: the two share bytes until one
+    /// side changes them.
     pub fn crash_clone(&self, choices: &CrashChoices) -> CrashFs {
         let mut draws = Draws::new(choices);
         let shared = &self.0.shared;

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Invariants of a parsed block
-//!  1. The block has at least one restart point. The first one is the first entry, and their
-//!     offsets ascend. An empty block has the restart offset 0.
+//!  1. The block has at least one restart point. The first entry is the first restart point, and
+//!     the offsets of restart points ascend. An empty block has the restart offset 0.
 //!  2. The block is below 4 GiB, so offsets are u32.
 //!  3. A cursor checks each entry that it reads. Damaged entries are `Corruption`, never a panic.
 //!  4. Since format version 8 a common prefix of all user keys may lie before the first entry. An

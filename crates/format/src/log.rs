@@ -18,7 +18,8 @@
 //!
 //! [`LogWriter`] makes the bytes. [`LogReader`] classifies every part of a log ([`LogEvent`]),
 //! damage included. [`crate::wal_recovery`] and [`next_strict`] decide which damage they tolerate.
-//! While a writer still appends to a log, a reader remembers its place in it as a [`LogMark`].
+//! While a writer still appends to a log, a reader keeps the place that it has reached as a
+//! [`LogMark`].
 
 mod compressed;
 mod reader;

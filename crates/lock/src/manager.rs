@@ -40,7 +40,7 @@ pub(crate) struct LockShared {
     pub(crate) range_patience: u64,
     /// Whether any locker can expire.
     pub(crate) may_expire: AtomicBool,
-    // Only waiting lockers write these fields, or all threads write them seldom.
+    // These fields are written by waiting lockers, or seldom.
     tickets: CachePadded<AtomicU64>,
     ids: CachePadded<AtomicU64>,
     bytes: CachePadded<AtomicI64>,
@@ -277,8 +277,8 @@ impl LockManager {
         Locker::new(self.inner.clone(), id, options)
     }
 
-    /// Lists every held lock, by family and key. Locks may change during the call: it reads leaf by
-    /// leaf.
+    /// Lists every held lock, by family and key. Locks may change during the call, because it reads
+    /// leaf by leaf.
     pub fn locks(&self) -> Vec<LockInfo> {
         let mut all = Vec::new();
         for family in self.inner.all_families_here() {

@@ -50,8 +50,8 @@ pub trait LockClock: Send + Sync {
 pub struct LockManagerOptions {
     /// The clock for timeouts, expiry, and the times in deadlock reports.
     pub clock: Arc<dyn LockClock>,
-    /// Bytes that locks may take before escalation joins them. `usize::MAX`, the default, means no
-    /// limit.
+    /// Bytes that all locks may take before escalation joins locks. `usize::MAX`, the default,
+    /// means no limit.
     pub max_lock_memory: usize,
     /// Number of recent deadlocks that the manager remembers. Default: 5, as in RocksDB.
     pub max_num_deadlocks: usize,

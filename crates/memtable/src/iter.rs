@@ -32,8 +32,9 @@ pub struct MemTableIter {
     valid: bool,
     /// Whether the memtable's [`Checks`](crate::Checks) are on.
     checked: bool,
-    /// Whether the cursor ignores range tombstones. If it does, and the memtable has some, the
-    /// cursor skips no deleted run: perhaps only a tombstone hides the keys of the run.
+    /// Whether the cursor ignores range tombstones. If the cursor ignores them, and the memtable
+    /// has range tombstones, the cursor skips no deleted run: perhaps only a tombstone hides the
+    /// keys of the run.
     ignores_range_deletions: bool,
     /// The error of a failed check.
     status: Result<()>,

@@ -296,7 +296,7 @@ impl<const N: usize> Tree<N> {
         self.load_leaf_or_right(node, run)
     }
 
-    /// Copies the leaf behind `run` into it. Returns false if there is none.
+    /// Copies the leaf behind `run` into `run`. Returns false if there is none.
     ///
     /// # Safety
     /// `run` was loaded from this tree.

@@ -43,7 +43,7 @@ impl Contents {
         Ok(forward)
     }
 
-    /// Checks that the two are equal. `what` names them in the message.
+    /// Checks that these contents equal `expected`. `what` names the contents in the message.
     ///
     /// # Panics
     /// If the two differ.

@@ -2,7 +2,7 @@
 //!
 //! In: a directory and a command. Out: the parsed output. The tools open a database with the
 //! options of its newest OPTIONS file. If that file has an option name that 7.8.3 does not know,
-//! they fail.
+//! the tools fail.
 
 use crate::contents::{Contents, hex, unhex};
 use crate::model_ops::PeerOp;

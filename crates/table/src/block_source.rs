@@ -6,8 +6,8 @@
 //!  1. The cache holds checked and parsed blocks. A hit needs no second check.
 //!  2. A handle is checked against the file's size before memory for the block is allocated.
 //!  3. Every error names the file and the block's offset.
-//!  4. A read that finds damage is repeated once, past the page cache if possible, before it is an
-//!     error.
+//!  4. A read that finds damage is repeated once, past the page cache if possible, before the
+//!     damage is reported.
 
 use crate::counts;
 use crate::embedded;

@@ -37,7 +37,8 @@ use esker_format::unique_id::unique_id;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes to read from the end of the file if the MANIFEST does not state the length of the tail.
+/// Bytes to read from the end of the file if the MANIFEST does not state the length of the tail. A
+/// 128th of this if the block cache holds index and filter blocks.
 const USUAL_TAIL: u64 = 512 * 1024;
 
 impl TableReader {
@@ -54,7 +55,7 @@ impl TableReader {
     }
 
     /// Reads the properties of a table of `file_size` bytes. Needs no options of the table: a tool
-    /// can derive them from the properties.
+    /// can derive the options from the properties.
     /// # Errors
     /// `Corruption`, `NotSupported` for other kinds of tables, `IoError`.
     pub fn properties_of(file: Arc<dyn RandomAccessFile>, file_size: u64) -> Result<TableProperties> {

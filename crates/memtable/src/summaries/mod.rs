@@ -1,5 +1,5 @@
-//! Summaries of the entries below each node. With them, readers skip deleted runs, and searches for
-//! range tombstones.
+//! Summaries of the entries below each node. Readers that use them skip deleted runs, and skip
+//! searches for range tombstones.
 //!
 //! In: writes into leaves. Out: two summaries for each node, which readers use without a lock.
 //! [`deleted`] names the snapshots whose readers see no key below the node. [`covered`] names the
