@@ -108,8 +108,8 @@ pub(crate) fn growth(root: &Path) -> Outcome {
 }
 
 /// Lets Esker and RocksDB take turns on the same databases, with mixed options and in long chains.
-/// `.ci/fetch-peers` fetches RocksDB. Then damages every database in `fixtures`: each byte flipped,
-/// blocks zeroed, files cut off, missing and exchanged. One case in ten is repaired.
+/// Then damages every database in `fixtures`: each byte flipped, blocks zeroed, files cut off,
+/// missing and exchanged. One case in ten is repaired. `.ci/fetch-peers` fetches RocksDB.
 pub(crate) fn compat(root: &Path) -> Outcome {
     let build = ["build", "--profile", "stress", "-p", "esker-peer", "--bins"];
     run(root, &[], "cargo", &build)?;
@@ -131,9 +131,9 @@ pub(crate) fn crash_test(root: &Path, minutes: u32) -> Outcome {
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))
 }
 
-/// Runs a short form of all campaigns, as debug builds. Each campaign that ends by a count
-/// (operations, points) must pass its probes. A campaign that ends by time does as much as the
-/// machine allows. Mutants, models of loom and shuttle, and the simulated machine must compile.
+/// Runs a short form of all campaigns, as debug builds. The campaigns `model`, `crash` and `faults`
+/// must reach their probes. A campaign of a fixed time does as much as the machine allows. Mutants,
+/// models of loom and shuttle, and the simulated machine must compile.
 pub(crate) fn slice(root: &Path) -> Outcome {
     let directory = std::env::temp_dir().join(format!("esker-slice-{}", std::process::id()));
     let place = |name: &str| directory.join(name).to_string_lossy().into_owned();
@@ -169,8 +169,8 @@ pub(crate) fn sanitizers(root: &Path, minutes: u32) -> Outcome {
     thread(root, minutes)
 }
 
-/// Runs the campaign under AddressSanitizer. Also runs the tests of the block cache, in which a
-/// released value is freed at once, because caches are small.
+/// Runs the campaign under AddressSanitizer. Also runs the tests of the block cache: their caches
+/// are small, so a cache soon frees a released value.
 fn address(root: &Path, minutes: u32) -> Outcome {
     let flags = "-Zsanitizer=address --cfg esker_asan";
     let build =

@@ -19,7 +19,7 @@ pub(crate) struct Sample {
     pub(crate) operations: u64,
     /// Seconds that the operations took.
     pub(crate) seconds: f64,
-    /// Seconds that the background work after the operations took.
+    /// Seconds from the end of the operations to the end of the background work.
     pub(crate) settle_seconds: f64,
     /// CPU time of all threads, including background work, in seconds.
     pub(crate) cpu_seconds: f64,
@@ -81,8 +81,8 @@ fn cpu_time() -> Duration {
 #[derive(Debug)]
 struct Written {
     by_calls: u64,
-    /// Bytes of changed file pages, including mapped pages. File systems in memory do not count
-    /// such pages.
+    /// Bytes of changed file pages, including mapped pages. The kernel does not count pages of file
+    /// systems in memory.
     dirtied: u64,
     mapped: u64,
 }

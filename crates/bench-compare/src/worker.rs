@@ -27,7 +27,8 @@ pub(crate) struct Task {
     pub(crate) plan: BenchPlan,
     /// The directory of the child, empty at the start.
     pub(crate) directory: PathBuf,
-    /// The library with RocksDB's C functions to load; `None` means the library of the tests.
+    /// The library to load, which has RocksDB's C functions. `None` means the RocksDB that tests
+    /// use.
     pub(crate) library: Option<PathBuf>,
 }
 

@@ -1,8 +1,8 @@
 //! Kills a process in the middle of its writes (`kill -9`). Every acknowledged write must survive.
 //!
 //! After each kill three facts are checked for each writer thread. Every reported write is there
-//! with its value. Writes that the killed process could not report any more follow without a gap.
-//! Both keys of each batch are there, or neither key is.
+//! with its value. Behind the reported writes there may be unreported ones, without a gap. Both
+//! keys of each batch are there, or neither key is.
 
 use crate::failure::{DemoFailure, DemoOutcome};
 use crate::victim::{VictimWrites, WRITERS};
@@ -131,8 +131,8 @@ fn check_thread(db: &Db, round: u32, thread: u32, acknowledged: u64) -> DemoOutc
     Ok(first)
 }
 
-/// Counts the keys of one half of a thread's batches. Checks that their sequence numbers begin with
-/// 0 and have no gap, and checks each value.
+/// Counts the first (`half` 0) or second (`half` 1) keys of a thread's batches. Checks that their
+/// sequence numbers begin with 0 and have no gap, and checks each value.
 fn count_half(db: &Db, round: u32, thread: u32, half: u8) -> DemoOutcome<u64> {
     let prefix = VictimWrites::prefix(round, thread, half);
     let mut limit = prefix.clone();

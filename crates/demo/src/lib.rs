@@ -4,9 +4,10 @@
 //! sizes and checked facts. The first wrong answer ends the demonstration with exit code 1. The
 //! directory of the database then stays for inspection.
 //!
-//! Each part of the story has a module: `load`, `reads`, `scans`, `range_delete` and `crash`. The
-//! module `victim` is the process that `crash` kills. The story uses the features that a newcomer
-//! meets first: one family, RocksDB's default options, a filter and a cache.
+//! The demonstration is a story in parts. Each part has a module: `load`, `reads`, `scans`,
+//! `range_delete` and `crash`. The module `victim` is the process that `crash` kills. The story
+//! uses the features that a newcomer meets first: one family, RocksDB's default options, a filter
+//! and a cache.
 //!
 //! This package is separate from the tools and has few dependencies, because a newcomer builds it
 //! first and waits for the build. `esker demo` runs the same demonstration.

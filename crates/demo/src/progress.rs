@@ -63,7 +63,7 @@ impl Part {
         let now = SystemClock.monotonic_nanos();
         let due = self.redraw_nanos.load(Ordering::Relaxed);
         let next = now + REDRAW_NANOS;
-        // Only the thread that wins the exchange draws.
+        // Several threads may find a drawing due. The one whose exchange succeeds draws.
         if now >= due
             && self.redraw_nanos.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {

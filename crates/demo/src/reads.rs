@@ -9,7 +9,7 @@ use esker::Db;
 use esker::internals::env::spawn;
 use std::sync::Arc;
 
-/// Of `ABSENT` keys that are read, one is absent on average.
+/// One read in this number asks for an absent key, on average.
 const ABSENT: u64 = 10;
 const BATCH: usize = 100;
 

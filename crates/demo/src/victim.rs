@@ -27,14 +27,15 @@ pub(crate) struct VictimWrites {
 }
 
 impl VictimWrites {
-    /// The key of one half of the batch. Keys sort behind all records, in the order of `sequence`.
+    /// The first (`half` 0) or second (`half` 1) key of the batch. Keys sort behind all records, in
+    /// the order of `sequence`.
     pub(crate) fn key(&self, half: u8) -> Vec<u8> {
         let mut key = VictimWrites::prefix(self.round, self.thread, half);
         key.extend_from_slice(format!("{:010}", self.sequence).as_bytes());
         key
     }
 
-    /// The prefix of the keys of one half of a thread's batches.
+    /// The prefix of the first (`half` 0) or second (`half` 1) keys of a thread's batches.
     pub(crate) fn prefix(round: u32, thread: u32, half: u8) -> Vec<u8> {
         format!("victim-{round:03}-{thread:02}-{half}-").into_bytes()
     }

@@ -51,7 +51,7 @@ pub struct CrashParameters {
     pub verbose: bool,
     /// Use smaller loads with proportionally more crash points, for simulations, which are slow.
     pub brief: bool,
-    /// Most batches of each writer; a smaller number shrinks a failure.
+    /// Largest number of batches of each writer; a smaller number shrinks a failure.
     pub max_batches: u32,
     /// Let the disk be slow, and fail or damage some reads.
     pub trouble: bool,

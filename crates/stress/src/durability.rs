@@ -91,7 +91,7 @@ pub(crate) struct HistoriesArguments {
     /// same seed gives other histories.
     #[arg(long)]
     second_reader: Option<std::path::PathBuf>,
-    /// Let RocksDB read only one of this number of crashed disks.
+    /// Let RocksDB read one crashed disk in this number.
     #[arg(long, default_value_t = 4)]
     read_one_in: u64,
     /// Run each history twice, and compare the two runs (with `--cfg shuttle`).
@@ -255,7 +255,7 @@ pub(crate) struct SimArguments {
     /// Crashes of one machine.
     #[arg(long, default_value_t = 20)]
     per_machine: u64,
-    /// Most batches of each writer; a smaller number shrinks a failure.
+    /// Largest number of batches of each writer; a smaller number shrinks a failure.
     #[arg(long, default_value_t = u32::MAX)]
     max_batches: u32,
     /// Let the disk crash only: no delays, errors or damaged reads.
@@ -276,7 +276,7 @@ pub(crate) struct SimScansArguments {
     /// Seed of the first round; each further round has the next number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Most rounds; each round has a database of its own.
+    /// Largest number of rounds; each round has a database of its own.
     #[arg(long, default_value_t = u64::MAX)]
     rounds: u64,
     /// Batches of each writer.

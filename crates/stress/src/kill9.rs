@@ -76,7 +76,8 @@ pub fn run(parameters: &Kill9Parameters<'_>) -> Result<Kill9Report, String> {
     for round in 0..parameters.rounds {
         let millis = rng.u64(1..=parameters.max_millis);
         let before: u64 = acknowledged.iter().sum();
-        // If no child has acknowledged a batch on a slow machine, the last child must.
+        // On a slow machine, all earlier children may die before they acknowledge a batch. Then the
+        // last child must acknowledge one.
         let must_speak = round + 1 == parameters.rounds && report.acknowledged == 0;
         kill_one(parameters, millis, must_speak, &mut acknowledged)
             .map_err(|e| format!("round {round}: {e}"))?;

@@ -9,8 +9,8 @@
 //!
 //! `machine` is the simulated machine; [`scans`] is another campaign in such a machine.
 //!
-//! A cycle is a crash of the campaign in [`crate::crash`], with small loads. After a crash, the
-//! database is opened from the crashed disk, and its contents are compared; some openings crash
+//! A cycle is one crash, made as in the campaign [`crate::crash`], with small loads. After a crash,
+//! the database is opened from the crashed disk, and its contents are compared; some openings crash
 //! again. With `trouble`, operations on the disk are slow by the simulated clock. Some crashed
 //! disks then fail, are full, or return wrong bytes while the database is opened and read.
 //! Afterwards the database is opened once more, without faults.
@@ -39,7 +39,7 @@ pub struct SimParameters {
     pub cycles: u64,
     /// Crashes in one machine.
     pub per_machine: u64,
-    /// Most batches of each writer; a smaller number shrinks a failure.
+    /// Largest number of batches of each writer; a smaller number shrinks a failure.
     pub max_batches: u32,
     /// Let the disk be slow, and fail or damage some reads.
     pub trouble: bool,

@@ -101,8 +101,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether the campaign has not reached its least numbers yet, because the machine is busy with
-    /// other work.
+    /// Whether the campaign is still below its least numbers, as on a busy machine.
     fn has_done_little(&self) -> bool {
         let batches: u64 = self.done.iter().map(|n| n.load(Ordering::Relaxed)).sum();
         let checks = self.checks.load(Ordering::Relaxed);

@@ -1,5 +1,4 @@
-//! Checks that links of pages lead to existing targets, and that source files that pages name
-//! exist.
+//! Checks pages: each link has a target, and each path of a source file leads to a file.
 //!
 //! In: all pages, all sources, and whether a path exists. Out: a violation for each relative link
 //! to a missing file, each link to a missing heading, and each path of a missing Rust file. Also a

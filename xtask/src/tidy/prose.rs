@@ -54,9 +54,9 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     violations
 }
 
-/// Numbers and widths of lines of comments and pages that are too wide. Rows of tables, definitions
-/// of links and single words are exempt, because they cannot be broken. Code in an example may have
-/// the width of code.
+/// The lines of comments and pages that are too wide: number and width of each. Single words, rows
+/// of tables and definitions of links are exempt, because they cannot be broken. Code in an example
+/// may have the width of code.
 fn wide_lines(file: &SourceFile) -> Vec<(usize, usize)> {
     let is_page = file.path.ends_with(".md");
     let (mut wide, mut fence) = (Vec::new(), None);

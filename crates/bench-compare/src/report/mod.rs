@@ -22,7 +22,7 @@ pub(crate) struct Report {
     pub(crate) machine: Machine,
     /// The sizes of the run.
     pub(crate) plan: BenchPlan,
-    /// Number of counted rounds. Each engine ran once in each round.
+    /// Number of rounds, without the warm-up. Each engine runs once in each round.
     pub(crate) pairs: usize,
     /// Whether the run, or an engine, ended early.
     pub(crate) partial: bool,
