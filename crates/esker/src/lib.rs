@@ -174,8 +174,9 @@ mod write;
 
 pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo, BackupStopper, CreateBackupOptions};
 pub use db::{
-    AttributeGroup, BatchArg, CoalescingIterator, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, GetOutput,
-    IngestExternalFileArg, OpenMode, QuarantinedTable, WalIterator, WideColumns, destroy_db, destroy_db_cf,
+    AttributeGroup, BatchArg, CoalescingIterator, ColumnFamilyDescriptor, ColumnFamilyHandle, Db,
+    FileIngestionHandle, GetOutput, IngestExternalFileArg, OpenMode, QuarantinedTable, WalIterator,
+    WideColumns, destroy_db, destroy_db_cf,
 };
 pub use engine::ScrubState;
 pub use esker_base::{

@@ -9,6 +9,7 @@
 //!  2. A string or buffer that RocksDB gives is copied and freed at once.
 
 mod cursor;
+mod ingest;
 mod traces;
 mod trimmed;
 mod unknown;
@@ -502,33 +503,6 @@ impl RocksDb {
         });
         // SAFETY: made above, not used again.
         unsafe { self.api.wait_for_compact_options_destroy.expect(NEEDS_11)(options) };
-        result
-    }
-
-    /// Ingests files into `family`. To move a file removes its old name.
-    /// # Errors
-    /// RocksDB's, as text.
-    pub fn ingest_external_files(
-        &self,
-        family: &str,
-        files: &[PathBuf],
-        move_files: bool,
-    ) -> Result<(), String> {
-        let family = self.family(family);
-        let paths: Vec<CString> = files.iter().map(|path| c_path(path)).collect();
-        let pointers: Vec<*const c_char> = paths.iter().map(|path| path.as_ptr()).collect();
-        // SAFETY: no requirements.
-        let options = unsafe { (self.api.ingestexternalfileoptions_create)() };
-        // SAFETY: `options` is live until destroyed below.
-        unsafe { (self.api.ingestexternalfileoptions_set_move_files)(options, u8::from(move_files)) };
-        let result = call(self.api, |error| {
-            let (files, count) = (pointers.as_ptr(), pointers.len());
-            // SAFETY: database, family and options are live; there are `count` strings, which end
-            // in NUL and outlive the call.
-            unsafe { (self.api.ingest_external_file_cf)(self.db, family, files, count, options, error) }
-        });
-        // SAFETY: made above, not used again.
-        unsafe { (self.api.ingestexternalfileoptions_destroy)(options) };
         result
     }
 

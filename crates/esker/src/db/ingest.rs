@@ -1,9 +1,12 @@
-//! Ingests tables that were written outside the database.
+//! Ingests tables that were written outside the database, at once or in two steps.
 
 use super::{ColumnFamilyHandle, Db};
-use crate::ingest::{FamilyFiles, ingest};
-use crate::options::IngestExternalFileOptions;
+use crate::engine::{Engine, UnderWay};
+use crate::ingest::{FamilyFiles, Ingestion, ingest};
+use crate::options::{IngestExternalFileOptions, RangeOpt};
+use esker_base::sync::{Arc, Weak};
 use esker_base::{Error, Result};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Files to ingest into one family.
@@ -19,6 +22,13 @@ pub struct IngestExternalFileArg<'a> {
     pub files_checksums: Vec<Vec<u8>>,
     /// Names of the functions that made the checksums, one for each.
     pub files_checksum_func_names: Vec<String>,
+    /// The keys that the files replace: all of the range `[start, limit]`, both ends included, or,
+    /// without ends, all keys of the family. RocksDB's `atomic_replace_range`. Default `None`.
+    ///
+    /// Needs `snapshot_consistency` off: earlier snapshots and iterators lose the old keys. All
+    /// keys of the files must be in the range. No table of the database may have keys on both sides
+    /// of an end, and no compaction may be writing into the range; a retry helps then.
+    pub atomic_replace_range: Option<RangeOpt<'a>>,
 }
 
 impl<'a> IngestExternalFileArg<'a> {
@@ -29,7 +39,55 @@ impl<'a> IngestExternalFileArg<'a> {
             external_files,
             files_checksums: Vec::new(),
             files_checksum_func_names: Vec::new(),
+            atomic_replace_range: None,
         }
+    }
+}
+
+/// Files that are ready for an ingestion: RocksDB's `FileIngestionHandle`. Made by
+/// [`Db::prepare_file_ingestion`]; [`Db::commit_file_ingestion_handles`] makes the files visible. A
+/// drop deletes the database's copies of the files, as `abort` does. The handle does not keep the
+/// database open; the next open deletes what a closed database has left.
+#[must_use = "a dropped handle ingests nothing"]
+pub struct FileIngestionHandle {
+    engine: Weak<Engine>,
+    ingestion: Option<Ingestion>,
+}
+
+impl FileIngestionHandle {
+    /// Gives the ingestion up, and deletes the database's copies of the files.
+    /// # Errors
+    /// `ShutdownInProgress`: the database has closed, and its next open deletes the copies.
+    pub fn abort(mut self) -> Result<()> {
+        self.give_up()
+    }
+
+    fn give_up(&mut self) -> Result<()> {
+        let Some(ingestion) = self.ingestion.take() else { return Ok(()) };
+        let Some(engine) = self.engine.upgrade() else {
+            ingestion.leave();
+            return Err(Error::shutdown_in_progress("the database was closed"));
+        };
+        let under_way = UnderWay::begin(&engine);
+        match under_way {
+            Ok(_) => drop(ingestion),
+            // Another process may use the directory and the numbers of the files.
+            Err(_) => ingestion.leave(),
+        }
+        under_way.map(drop)
+    }
+}
+
+impl Drop for FileIngestionHandle {
+    fn drop(&mut self) {
+        // The next open deletes what this cannot.
+        drop(self.give_up());
+    }
+}
+
+impl fmt::Debug for FileIngestionHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileIngestionHandle").finish_non_exhaustive()
     }
 }
 
@@ -120,18 +178,120 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: no files, a family named twice, a file that `SstFileWriter` did not make,
-    /// checksums that are not one for each file or come from an unknown function, or a case that
-    /// the options rule out · `TryAgain`: a file does not fit into the last level
-    /// (`fail_if_not_bottommost_level`) · `Corruption`, also for a range deletion that ends before
-    /// it begins · `NotSupported`: a read-only database, an option (the message names it), or
-    /// timestamps that are kept in memory only · `ColumnFamilyDropped` · the background error in
-    /// force · `IoError`. Nothing is ingested then, and the files stay in place. If the write to
-    /// the MANIFEST failed, this is certain only after [`Db::resume`] or [`Db::close`].
+    /// checksums that are not one for each file or come from an unknown function, a replaced range
+    /// that does not fit, or a case that the options rule out · `TryAgain`: a file does not fit
+    /// into the last level (`fail_if_not_bottommost_level`) · `Corruption`, also for a range
+    /// deletion that ends before it begins · `NotSupported`: a read-only database, an option (the
+    /// message names it), or timestamps that are kept in memory only · `ColumnFamilyDropped` · the
+    /// background error in force · `IoError`. Nothing is ingested then, and the files stay in
+    /// place. If the write to the MANIFEST failed, this is certain only after [`Db::resume`] or
+    /// [`Db::close`].
     pub fn ingest_external_files(
         &self,
         options: &IngestExternalFileOptions,
         args: &[IngestExternalFileArg<'_>],
     ) -> Result<()> {
+        let engine = self.engine();
+        let families = self.files_to_ingest(options, args)?;
+        ingest(engine, &self.inner.write_path, &families, options)
+    }
+
+    /// Prepares an ingestion: checks the files, copies or links them, and makes them durable. The
+    /// database's contents stay as they are until the handle is committed, which then takes a short
+    /// time. RocksDB's `PrepareFileIngestion`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.join("db"))?;
+    /// use esker::{IngestExternalFileArg, IngestExternalFileOptions, Options, SstFileWriter};
+    /// # let file = dir.join("made.sst");
+    ///
+    /// let mut writer = SstFileWriter::new(&Options::default());
+    /// writer.open(&file)?;
+    /// writer.put("a", "1")?;
+    /// writer.finish()?;
+    /// let family = db.default_column_family();
+    /// let args = [IngestExternalFileArg::new(&family, vec![file])];
+    /// let handle = db.prepare_file_ingestion(&IngestExternalFileOptions::default(), &args)?;
+    /// assert!(!db.contains_key("a")?);
+    /// db.commit_file_ingestion_handle(handle)?;
+    /// assert!(db.contains_key("a")?);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// As for [`Db::ingest_external_files`], but for what depends on the database's contents:
+    /// overlaps, levels and snapshots are checked by the commit. Nothing stays in the directory.
+    pub fn prepare_file_ingestion(
+        &self,
+        options: &IngestExternalFileOptions,
+        args: &[IngestExternalFileArg<'_>],
+    ) -> Result<FileIngestionHandle> {
+        let engine = self.engine();
+        let families = self.files_to_ingest(options, args)?;
+        let _under_way = UnderWay::begin(engine)?;
+        let ingestion = Some(Ingestion::prepare(engine, &families, options)?);
+        Ok(FileIngestionHandle { engine: Arc::downgrade(engine), ingestion })
+    }
+
+    /// [`Db::commit_file_ingestion_handles`] for one handle.
+    /// # Errors
+    /// See [`Db::commit_file_ingestion_handles`].
+    pub fn commit_file_ingestion_handle(&self, handle: FileIngestionHandle) -> Result<()> {
+        self.commit_file_ingestion_handles(vec![handle])
+    }
+
+    /// Makes the files of all handles visible, as one write that is newer than all earlier writes.
+    /// Files of one family count as files of one call, in the order of the handles. RocksDB's
+    /// `CommitFileIngestionHandles`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.join("db"))?;
+    /// # use esker::{IngestExternalFileArg, IngestExternalFileOptions, Options, SstFileWriter};
+    /// # let family = db.default_column_family();
+    /// # let prepare = |name: &str| {
+    /// #     let file = dir.join(name);
+    /// #     let mut writer = SstFileWriter::new(&Options::default());
+    /// #     writer.open(&file)?;
+    /// #     writer.put("a", name)?;
+    /// #     writer.finish()?;
+    /// #     let args = [IngestExternalFileArg::new(&family, vec![file])];
+    /// #     db.prepare_file_ingestion(&IngestExternalFileOptions::default(), &args)
+    /// # };
+    /// let (first, second) = (prepare("first")?, prepare("second")?);
+    /// db.commit_file_ingestion_handles(vec![first, second])?;
+    /// assert_eq!(db.get("a")?.as_deref(), Some(&b"second"[..]));
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: no handles, a handle of another database, handles of one family with
+    /// different options, or a case that the options rule out · `NotSupported`: several handles of
+    /// a family, and one of them replaces a range · `TryAgain`: a file does not fit into the last
+    /// level (`fail_if_not_bottommost_level`) · `ColumnFamilyDropped` · the background error in
+    /// force · `IoError`. Nothing is ingested then, and the handles are given up. If the write to
+    /// the MANIFEST failed, this is certain only after [`Db::resume`] or [`Db::close`].
+    pub fn commit_file_ingestion_handles(&self, handles: Vec<FileIngestionHandle>) -> Result<()> {
+        let engine = self.engine();
+        engine.check_writable()?;
+        if handles.is_empty() {
+            return Err(Error::invalid_argument("no file ingestion handles to commit"));
+        }
+        if handles.iter().any(|handle| !std::ptr::eq(handle.engine.as_ptr(), Arc::as_ptr(engine))) {
+            return Err(Error::invalid_argument("the file ingestion handle is one of another database"));
+        }
+        let under_way = UnderWay::begin(engine)?;
+        let mut ingestions = handles.into_iter().filter_map(|mut handle| handle.ingestion.take());
+        let Some(mut all) = ingestions.next() else { return Ok(()) };
+        ingestions.try_for_each(|next| all.join(next))?;
+        all.commit(engine, &self.inner.write_path, under_way)
+    }
+
+    /// Checks the arguments of an ingestion.
+    fn files_to_ingest<'a>(
+        &self,
+        options: &IngestExternalFileOptions,
+        args: &'a [IngestExternalFileArg<'_>],
+    ) -> Result<Vec<FamilyFiles<'a>>> {
         let engine = self.engine();
         engine.check_writable()?;
         engine.check_open()?;
@@ -150,20 +310,21 @@ impl Db {
                 ));
             }
         }
-        let families: Vec<FamilyFiles<'_>> = args
-            .iter()
-            .map(|arg| FamilyFiles {
-                cf: &arg.column_family.cf,
-                files: arg.external_files.clone(),
-                checksums: &arg.files_checksums,
-                checksum_func_names: &arg.files_checksum_func_names,
-            })
-            .collect();
-        ingest(engine, &self.inner.write_path, &families, options)
+        let of_family = |arg: &'a IngestExternalFileArg<'_>| FamilyFiles {
+            cf: &arg.column_family.cf,
+            files: &arg.external_files,
+            checksums: &arg.files_checksums,
+            checksum_func_names: &arg.files_checksum_func_names,
+            replaced: arg.atomic_replace_range,
+        };
+        Ok(args.iter().map(of_family).collect())
     }
 }
 
 fn check_options(options: &IngestExternalFileOptions) -> Result<()> {
+    if options.move_files && options.link_files {
+        return Err(Error::invalid_argument("`move_files` and `link_files` can not both be true."));
+    }
     let refused = [
         (options.ingest_behind, "ingest_behind"),
         (options.write_global_seqno, "write_global_seqno: the MANIFEST has the number"),

@@ -69,7 +69,7 @@ pub(crate) use destroy::delete_archive;
 pub use destroy::{destroy_db, destroy_db_cf};
 pub use entities::{AttributeGroup, WideColumns};
 pub(crate) use identity::load_or_create_identity;
-pub use ingest::IngestExternalFileArg;
+pub use ingest::{FileIngestionHandle, IngestExternalFileArg};
 pub(crate) use live_files::LiveCut;
 pub use metadata_reads::GetOutput;
 pub(crate) use open_tables::table_capacity;

@@ -1,54 +1,67 @@
 //! Ingestion: adds tables that were written outside the database, all at once.
 //!
-//! In: files of `SstFileWriter`, by family. Out: the files in the deepest levels into which they
-//! fit, under a sequence number that is newer than all entries that they overlap.
+//! In: files of `SstFileWriter` or of another database, by family. Out: the files in the deepest
+//! levels into which they fit. Files of `SstFileWriter` get a sequence number that is newer than
+//! all entries that they overlap; those of a database keep theirs.
 //!
 //! Steps: `prepare.rs` check, link or copy → as write leader: flush overlapping memtables →
-//! `place.rs` level by level → MANIFEST → publish the new versions → publish the sequence number.
+//! `plan.rs` and `place.rs` level by level → MANIFEST → publish the new versions → publish the
+//! sequence number. Users may prepare and commit apart (`Db::prepare_file_ingestion`).
 //!
 //! Invariants
-//!  1. All files of a call appear together, also after a crash.
+//!  1. All files of a commit appear together, also after a crash. The files that they replace
+//!     (`replace.rs`) go in the same edit.
 //!  2. An earlier snapshot sees none of them: their sequence number is newer than any published
-//!     one, and is published after the versions that hold them.
+//!     one, and is published after the versions that hold them. Options may waive this.
 //!  3. While levels are chosen and logged, no write runs and the MANIFEST is locked, so no level
 //!     changes. No compaction begins that would write into the files' ranges.
-//!  4. A close waits for ingestions: afterwards another process may open the directory and use the
-//!     same file numbers.
+//!  4. A close waits for preparations and commits: afterwards another process may open the
+//!     directory and use the same file numbers.
 //!
 //! Source: RocksDB `db/external_sst_file_ingestion_job.cc`.
 
 mod import;
+mod overlap;
 mod place;
+mod plan;
 mod prepare;
+mod replace;
 
 pub(crate) use import::Import;
 
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, UnderWay, maybe_schedule, publish_super_version, queue_if_due};
 use crate::observe::FlushReason;
-use crate::options::IngestExternalFileOptions;
-use crate::picker::score::LevelSizes;
-use crate::picker::{CompactionStyle, RunningId};
+use crate::options::{IngestExternalFileOptions, RangeOpt};
+use crate::picker::RunningId;
 use crate::version::LogOptions;
 use crate::write::{Leader, WritePath};
+use esker_base::stats::Histogram;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
-use esker_format::cursor::InternalIterator;
-use esker_format::key::{self, InternalKeyComparator};
-use esker_format::version_edit::VersionEdit;
-use esker_memtable::MemTable;
-use place::{IngestPlace, place};
-use prepare::{GivenChecksums, PreparedFiles};
-use std::collections::{BTreeMap, BTreeSet};
+use overlap::{check_blocking_flush, families_with_overlap};
+use plan::{Plan, plan};
+use prepare::{GivenChecksums, PreparedFile};
+use replace::ReplacedRange;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// The files for one family.
 pub(crate) struct FamilyFiles<'a> {
     pub(crate) cf: &'a Arc<ColumnFamily>,
-    pub(crate) files: Vec<PathBuf>,
+    pub(crate) files: &'a [PathBuf],
     pub(crate) checksums: &'a [Vec<u8>],
     pub(crate) checksum_func_names: &'a [String],
+    /// The keys that the files replace.
+    pub(crate) replaced: Option<RangeOpt<'a>>,
+}
+
+/// Files that are ready for a commit. A drop deletes those that were not committed.
+#[derive(Debug)]
+pub(crate) struct Ingestion {
+    files: Vec<PreparedFile>,
+    replaced: Vec<ReplacedRange>,
 }
 
 /// Ingests all files of all families.
@@ -61,71 +74,124 @@ pub(crate) fn ingest(
     options: &IngestExternalFileOptions,
 ) -> Result<()> {
     let under_way = UnderWay::begin(engine)?;
-    let mut prepared = Vec::new();
-    for family in families {
-        let family_options = family.cf.super_version.load_full().options.clone();
-        let first = prepared.len();
-        for path in &family.files {
-            engine.check_open()?;
-            prepared.push(PreparedFiles::new(engine, family.cf, &family_options, path, options)?);
+    let ingestion = Ingestion::prepare(engine, families, options)?;
+    ingestion.commit(engine, write_path, under_way)
+}
+
+impl Ingestion {
+    /// Checks the files, and links or copies them into the directory. The caller holds an
+    /// [`UnderWay`] until the ingestion is committed, dropped or [left](Ingestion::leave).
+    /// # Errors
+    /// See `Db::prepare_file_ingestion`.
+    pub(crate) fn prepare(
+        engine: &Arc<Engine>,
+        families: &[FamilyFiles<'_>],
+        options: &IngestExternalFileOptions,
+    ) -> Result<Ingestion> {
+        let start = engine.start_timing();
+        let mut prepared = Ingestion { files: Vec::new(), replaced: Vec::new() };
+        for family in families {
+            let family_options = family.cf.super_version.load_full().options.clone();
+            let first = prepared.files.len();
+            for path in family.files {
+                engine.check_open()?;
+                prepared.files.push(PreparedFile::new(engine, family.cf, &family_options, path, options)?);
+            }
+            if let Some(range) = family.replaced {
+                let replaced = ReplacedRange::new(family.cf, range, options)?;
+                prepared.files[first..].iter().try_for_each(|file| replaced.check_contains(file))?;
+                prepared.replaced.push(replaced);
+            }
+            let given = GivenChecksums::new(engine, family)?;
+            for (i, file) in prepared.files[first..].iter_mut().enumerate() {
+                file.take_checksum(&given, i, options.verify_file_checksum)?;
+            }
         }
-        let given = GivenChecksums::new(engine, family)?;
-        for (i, file) in prepared[first..].iter_mut().enumerate() {
-            file.take_checksum(&given, i, options.verify_file_checksum)?;
+        engine.sync_directories(families.iter().map(|family| family.cf.tables.paths().first()))?;
+        engine.end_timing(Histogram::IngestExternalFilePrepareTime, start);
+        Ok(prepared)
+    }
+
+    /// Adds the files of a later ingestion, as if both were one.
+    /// # Errors
+    /// `InvalidArgument`: files of one family have different options · `NotSupported`: such files
+    /// replace a range.
+    pub(crate) fn join(&mut self, mut later: Ingestion) -> Result<()> {
+        for file in &later.files {
+            let Some(earlier) = self.files.iter().find(|earlier| earlier.cf.id == file.cf.id) else {
+                continue;
+            };
+            if [&self.replaced, &later.replaced].iter().any(|of| of.iter().any(|r| r.cf.id == file.cf.id)) {
+                return Err(Error::not_supported(
+                    "cannot merge file ingestion handles for the same column family when atomic_replace_range is used",
+                ));
+            }
+            if earlier.options != file.options {
+                return Err(Error::invalid_argument(
+                    "file ingestion handles for the same column family must be prepared with the same \
+                     IngestExternalFileOptions",
+                ));
+            }
         }
+        self.files.append(&mut later.files);
+        self.replaced.append(&mut later.replaced);
+        Ok(())
     }
-    engine.sync_directories(families.iter().map(|family| family.cf.tables.paths().first()))?;
-    let together = overlap_each_other(&prepared);
-    // Flushes most of the overlap before writers have to wait.
-    let overlapped = families_with_overlap(&prepared);
-    if !overlapped.is_empty() {
-        check_blocking_flush(options)?;
-        write_path.flush(&overlapped, FlushReason::ExternalFileIngestion, true)?;
+
+    /// Leaves the files in the directory: the next open deletes them.
+    pub(crate) fn leave(mut self) {
+        self.files.iter_mut().for_each(|file| file.is_named = true);
     }
-    esker_base::probe!("ingest:prepared");
-    let lead = write_path.lead_alone();
-    engine.check_open()?;
-    install(engine, write_path, &lead, &mut prepared, together, options)?;
-    drop(lead);
-    drop(under_way);
-    if !engine.options.listeners.is_empty() {
-        prepared.iter().for_each(|file| engine.tell_ingested(&file.info()));
-    }
-    if options.move_files {
-        for file in &prepared {
+
+    /// Makes the files part of the database.
+    /// # Errors
+    /// See `Db::commit_file_ingestion_handles`; nothing is ingested then.
+    pub(crate) fn commit(
+        mut self,
+        engine: &Arc<Engine>,
+        write_path: &WritePath,
+        under_way: UnderWay<'_>,
+    ) -> Result<()> {
+        let start = engine.start_timing();
+        // Flushes most of the overlap before writers have to wait.
+        let overlapped = families_with_overlap(&self);
+        if !overlapped.is_empty() {
+            check_blocking_flush(&self, &overlapped)?;
+            write_path.flush(&overlapped, FlushReason::ExternalFileIngestion, true)?;
+        }
+        esker_base::probe!("ingest:prepared");
+        let lead = write_path.lead_alone();
+        engine.check_open()?;
+        install(engine, write_path, &lead, &mut self)?;
+        drop(lead);
+        drop(under_way);
+        engine.end_timing(Histogram::IngestExternalFileRunTime, start);
+        if !engine.options.listeners.is_empty() {
+            self.files.iter().for_each(|file| engine.tell_ingested(&file.info()));
+        }
+        for file in self.files.iter().filter(|file| file.options.move_files) {
             // The database has the file under a name of its own, so a failure is only logged.
             if let Err(e) = engine.fs().delete_file(&file.source) {
                 esker_base::info_log!(engine.info_log, Warn, "Could not remove an ingested file: {e}");
             }
         }
+        Ok(())
     }
-    Ok(())
-}
-
-fn check_blocking_flush(options: &IngestExternalFileOptions) -> Result<()> {
-    if options.allow_blocking_flush {
-        return Ok(());
-    }
-    Err(Error::invalid_argument("External file requires flush, and allow_blocking_flush is false"))
 }
 
 fn install(
     engine: &Arc<Engine>,
     write_path: &WritePath,
     lead: &Leader<'_>,
-    prepared: &mut [PreparedFiles<'_>],
-    together: bool,
-    options: &IngestExternalFileOptions,
+    ingestion: &mut Ingestion,
 ) -> Result<()> {
     // The end of a recycled WAL looks like damage. Recovery continues with the next WAL only if
     // that WAL begins with the next sequence number. The ingested files use up a number, so no
     // older WAL may be needed.
     let recycled = engine.options.recycle_log_file_num > 0;
-    let overlapped = families_with_overlap(prepared);
-    if !overlapped.is_empty() {
-        // A write has come after the check, and overlaps.
-        check_blocking_flush(options)?;
-    }
+    let overlapped = families_with_overlap(ingestion);
+    // A write may have come after the check, and overlap.
+    check_blocking_flush(ingestion, &overlapped)?;
     let overlapped = if recycled { engine.family_ids() } else { overlapped };
     if !overlapped.is_empty() {
         write_path.flush_as_leader(lead, &overlapped, FlushReason::ExternalFileIngestion)?;
@@ -133,18 +199,19 @@ fn install(
     write_path.sync_closed_wals()?;
     let mut manifest = engine.manifest.lock();
     let last = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed));
-    let (edits, newest, places) = {
+    let (Plan { edits, newest, replaced }, places) = {
         let mut state = engine.state.lock();
         state.background_error.check_writes()?;
-        let (edits, newest) = plan(engine, &state, prepared, together, last, options)?;
-        (edits, newest, ReservedPlaces::new(&mut state, prepared))
+        let plan = plan(engine, &state, ingestion, last)?;
+        let places = ReservedPlaces::new(&mut state, &ingestion.files, &plan);
+        (plan, places)
     };
     esker_base::probe!("ingest:planned");
-    prepared.iter().for_each(PreparedFiles::open_deletions);
+    ingestion.files.iter().for_each(|file| file.open_deletions(engine));
     let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
     let logged = manifest.log_and_apply(edits, log);
     // After a failed write the MANIFEST's content on disk is unknown.
-    prepared.iter_mut().for_each(|file| {
+    ingestion.files.iter_mut().for_each(|file| {
         file.is_named = logged.is_ok() || manifest.may_be_named(file.number);
     });
     // A crash may keep the files under these numbers: later writes get newer ones.
@@ -159,12 +226,28 @@ fn install(
         if let Some(family) = state.family_mut(id) {
             family.version = version;
             family.memtables.ingested = newest;
-            // Ingested entries may lie in deleted runs that scans remember.
+            // Ingested entries may lie in deleted runs that scans remember, and entries in such
+            // runs may reappear behind replaced files.
             family.deleted_run_memory = Arc::new(family.deleted_run_memory.fresh());
         }
         publish_super_version(engine, &mut state, id);
     }
-    for file in prepared.iter() {
+    count_files(&mut state, &ingestion.files);
+    engine.numbers.set_last_sequence(newest);
+    maybe_schedule(engine, &mut state);
+    drop(state);
+    drop(manifest);
+    engine.release_super_versions();
+    if !replaced.is_empty() {
+        drop(replaced);
+        engine.purger.request();
+    }
+    engine.tell_stall_changes();
+    Ok(())
+}
+
+fn count_files(state: &mut DbState, files: &[PreparedFile]) {
+    for file in files {
         if let Some(family) = state.family_mut(file.cf.id) {
             family.ingested.bytes += file.file_size;
             family.ingested.files += 1;
@@ -172,27 +255,29 @@ fn install(
             family.ingested.keys += file.num_entries;
         }
     }
-    engine.numbers.set_last_sequence(newest);
-    maybe_schedule(engine, &mut state);
-    drop(state);
-    drop(manifest);
-    engine.release_super_versions();
-    engine.tell_stall_changes();
-    Ok(())
 }
 
-/// The reserved ranges of the files, so that no compaction begins that would write into them.
+/// The reserved ranges of the files, so that no compaction begins that would write into them, and
+/// the replaced files, so that none takes them.
 struct ReservedPlaces(Vec<(ColumnFamilyId, RunningId)>);
 
 impl ReservedPlaces {
     /// Reserves the ranges of files whose levels are chosen. Files of level 0 need no range: they
     /// may overlap.
-    fn new(state: &mut DbState, prepared: &[PreparedFiles<'_>]) -> ReservedPlaces {
-        let reserve = |file: &PreparedFiles<'_>| {
-            let family = state.family_mut(file.cf.id)?;
-            Some((file.cf.id, family.running.reserve(file.level, file.smallest(), file.largest())))
-        };
-        ReservedPlaces(prepared.iter().filter(|file| file.level > 0).filter_map(reserve).collect())
+    fn new(state: &mut DbState, files: &[PreparedFile], plan: &Plan) -> ReservedPlaces {
+        let mut places = Vec::new();
+        for replaced in &plan.replaced {
+            if let Some(family) = state.family_mut(replaced.family) {
+                places.push((replaced.family, family.running.hold(&replaced.files)));
+            }
+        }
+        for file in files.iter().filter(|file| file.level > 0) {
+            if let Some(family) = state.family_mut(file.cf.id) {
+                let id = family.running.reserve(file.level, file.smallest(), file.largest());
+                places.push((file.cf.id, id));
+            }
+        }
+        ReservedPlaces(places)
     }
 
     fn release(self, engine: &Engine, state: &mut DbState) {
@@ -208,113 +293,4 @@ impl ReservedPlaces {
         }
         engine.state_changed.notify_all();
     }
-}
-
-/// An edit for each family, and the newest sequence number of the files.
-fn plan(
-    engine: &Engine,
-    state: &DbState,
-    prepared: &mut [PreparedFiles<'_>],
-    together: bool,
-    last: SequenceNumber,
-    options: &IngestExternalFileOptions,
-) -> Result<(Vec<VersionEdit>, SequenceNumber)> {
-    let now = engine.env.clock.now_seconds();
-    let has_snapshots = engine.snapshots.oldest().is_some();
-    let mut edits: BTreeMap<ColumnFamilyId, VersionEdit> = BTreeMap::new();
-    let mut newest = last;
-    for file in prepared {
-        let Some(family) = state.families.get(&file.cf.id) else {
-            return Err(Error::column_family_dropped("ingest_external_file: the family was dropped"));
-        };
-        let base_level = LevelSizes::new(&family.version, &family.compaction_options).base_level;
-        let style = family.compaction_options.compaction_style;
-        let has_levels = matches!(style, CompactionStyle::Level | CompactionStyle::Universal);
-        let at = if together || !has_levels {
-            // Level 0 orders files by age, and FIFO has only level 0.
-            IngestPlace { level: 0, overlaps: true }
-        } else {
-            place(&family.version, &family.running, base_level, file.smallest(), file.largest())
-        };
-        if options.fail_if_not_bottommost_level && at.level + 1 < family.version.num_levels() {
-            let what = "Files cannot be ingested to Lmax. Please make sure key range of Lmax and ongoing compaction's output to Lmax does not overlap with files to ingest.";
-            return Err(Error::try_again(what).at(file.source.display()));
-        }
-        let sequence = sequence_for(at, last, newest, together, has_snapshots, options)
-            .map_err(|e| e.at(file.source.display()))?;
-        newest = newest.max(sequence);
-        (file.sequence, file.level) = (sequence, at.level);
-        let edit = edits
-            .entry(file.cf.id)
-            .or_insert_with(|| VersionEdit { column_family: file.cf.id, ..VersionEdit::default() });
-        let epoch_number = family.epochs.fetch_add(1, Ordering::Relaxed);
-        edit.new_files.push((at.level, file.metadata(sequence, epoch_number, now)));
-    }
-    for edit in edits.values_mut() {
-        edit.last_sequence = Some(newest);
-    }
-    Ok((edits.into_values().collect(), newest))
-}
-
-/// Files that overlap each other get one sequence number each, in the given order; all others share
-/// one. A snapshot taken during the installation, and an iterator that moves to the newer super
-/// version, must not see the file later. So a file without overlaps gets a number, too, if the
-/// options allow it.
-fn sequence_for(
-    at: IngestPlace,
-    last: SequenceNumber,
-    newest: SequenceNumber,
-    together: bool,
-    has_snapshots: bool,
-    options: &IngestExternalFileOptions,
-) -> Result<SequenceNumber> {
-    if !options.allow_global_seqno {
-        return match at.overlaps || options.snapshot_consistency && has_snapshots {
-            true => Err(Error::invalid_argument("Global seqno is required, but disabled")),
-            false => Ok(SequenceNumber::ZERO),
-        };
-    }
-    Ok(SequenceNumber(if together { newest.0 + 1 } else { last.0 + 1 }))
-}
-
-fn overlap_each_other(prepared: &[PreparedFiles<'_>]) -> bool {
-    let mut by_family: BTreeMap<ColumnFamilyId, Vec<&PreparedFiles<'_>>> = BTreeMap::new();
-    for file in prepared {
-        by_family.entry(file.cf.id).or_default().push(file);
-    }
-    by_family.values_mut().any(|files| {
-        let icmp = files[0].cf.icmp.clone();
-        files.sort_by(|a, b| icmp.compare_user_keys(a.smallest(), b.smallest()));
-        files.windows(2).any(|pair| icmp.compare_user_keys(pair[0].largest(), pair[1].smallest()).is_ge())
-    })
-}
-
-/// Families with a memtable entry in the range of a file.
-fn families_with_overlap(prepared: &[PreparedFiles<'_>]) -> Vec<ColumnFamilyId> {
-    let overlapped: BTreeSet<ColumnFamilyId> = prepared
-        .iter()
-        .filter(|file| {
-            let super_version = file.cf.super_version.load_full();
-            super_version
-                .memtables()
-                .any(|mem| holds_any(mem, &file.cf.icmp, file.smallest(), file.largest()))
-        })
-        .map(|file| file.cf.id)
-        .collect();
-    overlapped.into_iter().collect()
-}
-
-/// Whether a memtable has a user key within the bounds, at any timestamp.
-fn holds_any(mem: &Arc<MemTable>, icmp: &InternalKeyComparator, smallest: &[u8], largest: &[u8]) -> bool {
-    let (smallest, _) = icmp.split_timestamp(smallest);
-    let mut entries = mem.iter();
-    entries.seek(&key::seek_key(&icmp.first_version(smallest), SequenceNumber::MAX));
-    if entries.valid() && icmp.compare_plain_keys(key::user_key(entries.key()), largest).is_le() {
-        return true;
-    }
-    // A tombstone that ends at the first key, with any timestamp, does not cover it; one that
-    // begins at the last key does.
-    let (first, last) = (icmp.last_version(smallest), icmp.last_version(icmp.split_timestamp(largest).0));
-    mem.num_range_deletes() > 0
-        && mem.range_tombstones().iter().any(|set| set.overlaps(&first, &last, icmp, SequenceNumber::MAX))
 }

@@ -1,8 +1,9 @@
 //! Prepares a file for ingestion: opens and checks it, and links or copies it into the database's
 //! directory.
 //!
-//! Invariant: until the MANIFEST names it, a file in the directory belongs to [`PreparedFiles`],
-//! whose drop deletes it.
+//! Invariant: until the MANIFEST names it, a file in the directory belongs to [`PreparedFile`],
+//! whose drop deletes it. Nothing is dropped so once the database has closed: the next open deletes
+//! the file.
 //!
 //! Source: RocksDB `ExternalSstFileIngestionJob::Prepare`, `GetIngestedFileInfo`.
 
@@ -10,11 +11,12 @@ use crate::cf::ColumnFamily;
 use crate::engine::Engine;
 use crate::files::{FileChecksum, checksum_of_file, copy_file, hex, sync_file, take_over};
 use crate::ingest::FamilyFiles;
+use crate::ingest::place::FileKeys;
 use crate::observe::ExternalFileIngestionInfo;
 use crate::options::{
     ColumnFamilyOptions, FileChecksumGenContext, FileChecksumGenFactoryRef, IngestExternalFileOptions,
 };
-use esker_base::sync::Arc;
+use esker_base::sync::{Arc, Weak};
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, RANGE_END_SENTINEL};
@@ -25,14 +27,16 @@ use esker_table::{TableFile, TableReadOptions, TableReader, TableReaderOptions};
 use std::path::{Path, PathBuf};
 
 /// A file that the MANIFEST can name.
-pub(super) struct PreparedFiles<'a> {
-    engine: &'a Engine,
+#[derive(Debug)]
+pub(super) struct PreparedFile {
+    /// The database, unless it has ended.
+    engine: Weak<Engine>,
     pub(super) cf: Arc<ColumnFamily>,
     /// The file's path before the ingestion.
     pub(super) source: PathBuf,
     pub(super) number: FileNumber,
-    smallest: Bound,
-    largest: Bound,
+    pub(super) options: IngestExternalFileOptions,
+    contents: Contents,
     unique_id: Option<[u64; 2]>,
     tail_size: u64,
     checksum: Option<FileChecksum>,
@@ -49,6 +53,7 @@ pub(super) struct PreparedFiles<'a> {
 
 /// The caller's checksums of one family's files.
 pub(super) struct GivenChecksums<'a> {
+    engine: &'a Engine,
     factory: Option<&'a FileChecksumGenFactoryRef>,
     /// The checksums: none, or one for each file.
     checksums: &'a [Vec<u8>],
@@ -69,30 +74,34 @@ impl<'a> GivenChecksums<'a> {
                  checksum function names does not match with the number of ingested sst files",
             ));
         }
-        Ok(GivenChecksums { factory, checksums, functions })
+        Ok(GivenChecksums { engine, factory, checksums, functions })
     }
 }
 
-/// One end of a file's range.
-struct Bound {
-    user_key: Vec<u8>,
-    kind: ValueType,
-    /// Whether the key is not in the file, because a range deletion ends there.
-    exclusive: bool,
+/// The keys and sequence numbers of a file.
+#[derive(Debug)]
+struct Contents {
+    span: FileKeys,
+    /// The internal keys of the span's ends: sequence number and type.
+    smallest: (SequenceNumber, ValueType),
+    largest: (SequenceNumber, ValueType),
+    /// The oldest and the newest sequence number, if the file keeps its own.
+    seqnos: Option<(SequenceNumber, SequenceNumber)>,
 }
 
-impl<'a> PreparedFiles<'a> {
+impl PreparedFile {
     /// Opens and checks the file, and links or copies it into the directory.
     /// # Errors
     /// `InvalidArgument`: not a file of `SstFileWriter`, empty, or of another comparator ·
-    /// `Corruption` · `NotSupported`: it cannot be moved, and must not be copied · `IoError`.
+    /// `Corruption` · `NotSupported`: it cannot be moved, and must not be copied, or a database's
+    /// table has values in blob files · `IoError`.
     pub(super) fn new(
-        engine: &'a Engine,
+        engine: &Arc<Engine>,
         cf: &Arc<ColumnFamily>,
         family_options: &ColumnFamilyOptions,
         source: &Path,
         options: &IngestExternalFileOptions,
-    ) -> Result<PreparedFiles<'a>> {
+    ) -> Result<PreparedFile> {
         let fs = engine.fs().as_ref();
         if !family_options.persist_user_defined_timestamps {
             // The family's tables have no timestamps, so all versions of a key in the file would
@@ -108,16 +117,16 @@ impl<'a> PreparedFiles<'a> {
             fs.open_random_access(source, engine.options.use_direct_reads)?,
             reader_options,
         )?;
-        let (smallest, largest) = check(&reader, &cf.icmp, options).map_err(|e| e.at(source.display()))?;
+        let contents = check(&reader, &cf.icmp, options).map_err(|e| e.at(source.display()))?;
         let properties = reader.properties();
-        let mut prepared = PreparedFiles {
-            engine,
+        let mut prepared = PreparedFile {
+            engine: Arc::downgrade(engine),
             cf: cf.clone(),
             source: source.to_owned(),
             number: engine.numbers.new_file_number(),
+            options: *options,
             file_size,
-            smallest,
-            largest,
+            contents,
             unique_id: unique_id(&properties.db_id, &properties.db_session_id, properties.orig_file_number),
             tail_size: match properties.tail_start_offset {
                 0 => 0,
@@ -133,7 +142,7 @@ impl<'a> PreparedFiles<'a> {
         let target = prepared.path();
         // From here on, a drop may have a file to delete.
         prepared.is_named = false;
-        match (options.move_files, options.failed_move_fall_back_to_copy) {
+        match (options.move_files || options.link_files, options.failed_move_fall_back_to_copy) {
             (true, true) => take_over(fs, source, &target)?,
             (true, false) => fs.link_file(source, &target).and_then(|()| sync_file(fs, &target))?,
             (false, _) => copy_file(fs, source, &target, file_size)?,
@@ -154,7 +163,7 @@ impl<'a> PreparedFiles<'a> {
     pub(super) fn take_checksum(&mut self, given: &GivenChecksums<'_>, i: usize, verify: bool) -> Result<()> {
         let Some(factory) = given.factory else { return Ok(()) };
         let path = self.path();
-        let (fs, is_direct) = (self.engine.fs().as_ref(), self.engine.options.use_direct_reads);
+        let (fs, is_direct) = (given.engine.fs().as_ref(), given.engine.options.use_direct_reads);
         let (Some(expected), Some(function)) = (given.checksums.get(i), given.functions.get(i)) else {
             self.checksum = Some(checksum_of_file(factory, fs, &path, is_direct, "")?);
             return Ok(());
@@ -189,13 +198,13 @@ impl<'a> PreparedFiles<'a> {
     /// Opens the table under its number and sequence number, if it has deletions: only in open
     /// tables does the engine measure the bytes that deletions hide. A failure is only logged;
     /// reads will report it.
-    pub(super) fn open_deletions(&self) {
+    pub(super) fn open_deletions(&self, engine: &Engine) {
         if !self.has_deletions {
             return;
         }
         let meta = self.metadata(self.sequence, 0, 0);
         if let Err(e) = self.cf.tables.reader(&TableFile { meta: &meta, level: Some(self.level) }) {
-            esker_base::info_log!(self.engine.info_log, Warn, "[{}] {e}", self.cf.name);
+            esker_base::info_log!(engine.info_log, Warn, "[{}] {e}", self.cf.name);
         }
     }
 
@@ -212,14 +221,24 @@ impl<'a> PreparedFiles<'a> {
         }
     }
 
+    /// The file's user keys; the end of a range deletion counts, too.
+    pub(super) fn span(&self) -> &FileKeys {
+        &self.contents.span
+    }
+
     /// The file's first user key.
     pub(super) fn smallest(&self) -> &[u8] {
-        &self.smallest.user_key
+        &self.contents.span.smallest
     }
 
     /// The file's last user key; the end of a range deletion counts, too.
     pub(super) fn largest(&self) -> &[u8] {
-        &self.largest.user_key
+        &self.contents.span.largest
+    }
+
+    /// The newest of the sequence numbers that the file keeps.
+    pub(super) fn own_largest_seqno(&self) -> Option<SequenceNumber> {
+        self.contents.seqnos.map(|(_, largest)| largest)
     }
 
     /// The file's description for the MANIFEST.
@@ -227,10 +246,10 @@ impl<'a> PreparedFiles<'a> {
         FileMetaData {
             number: self.number,
             file_size: self.file_size,
-            smallest: self.smallest.internal_key(sequence),
-            largest: self.largest.internal_key(sequence),
-            smallest_seqno: sequence,
-            largest_seqno: sequence,
+            smallest: self.contents.smallest_key(sequence),
+            largest: self.contents.largest_key(sequence),
+            smallest_seqno: self.contents.seqnos.map_or(sequence, |(smallest, _)| smallest),
+            largest_seqno: self.contents.seqnos.map_or(sequence, |(_, largest)| largest),
             oldest_ancestor_time: now,
             file_creation_time: now,
             epoch_number,
@@ -242,46 +261,56 @@ impl<'a> PreparedFiles<'a> {
     }
 }
 
-impl Bound {
-    fn internal_key(&self, sequence: SequenceNumber) -> Vec<u8> {
-        if self.exclusive {
-            let mut key = self.user_key.clone();
+impl Contents {
+    /// The first internal key, if all entries get `sequence`.
+    fn smallest_key(&self, sequence: SequenceNumber) -> Vec<u8> {
+        let (own, kind) = self.smallest;
+        key::internal_key(&self.span.smallest, self.seqnos.map_or(sequence, |_| own), kind)
+    }
+
+    /// The last internal key, if all entries get `sequence`.
+    fn largest_key(&self, sequence: SequenceNumber) -> Vec<u8> {
+        if self.span.exclusive {
+            let mut key = self.span.largest.clone();
             key.extend_from_slice(&RANGE_END_SENTINEL.to_le_bytes());
             return key;
         }
-        key::internal_key(&self.user_key, sequence, self.kind)
+        let (own, kind) = self.largest;
+        key::internal_key(&self.span.largest, self.seqnos.map_or(sequence, |_| own), kind)
     }
 }
 
-impl Drop for PreparedFiles<'_> {
+impl Drop for PreparedFile {
     fn drop(&mut self) {
         if self.is_named {
             return;
         }
         self.cf.tables.evict(self.number);
+        let Some(engine) = self.engine.upgrade() else { return };
         let path = self.path();
-        let fs = self.engine.fs();
+        let fs = engine.fs();
         // A file that cannot be deleted is removed by the next open: no MANIFEST names its number.
         if let Ok(true) = fs.file_exists(&path)
             && let Err(e) = fs.delete_file(&path)
         {
-            esker_base::info_log!(self.engine.info_log, Warn, "Could not delete a file not ingested: {e}");
+            esker_base::info_log!(engine.info_log, Warn, "Could not delete a file not ingested: {e}");
         }
     }
 }
 
-/// Checks whether the file can be ingested, and returns its range.
+/// Checks whether the file can be ingested, and returns its keys.
 fn check(
     reader: &Arc<TableReader>,
     icmp: &InternalKeyComparator,
     options: &IngestExternalFileOptions,
-) -> Result<(Bound, Bound)> {
+) -> Result<Contents> {
     match reader.properties().external_sst_file_version {
         Some(2) => {}
         Some(version) => {
             let what = format!("cannot ingest a file of external file version {version}; 2 is known");
             return Err(Error::not_supported(what));
         }
+        None if options.allow_db_generated_files => {}
         None => return Err(Error::invalid_argument("External file version not found")),
     }
     if icmp.timestamp_size() > 0 && !reader.properties().user_defined_timestamps_persisted {
@@ -295,56 +324,105 @@ fn check(
     if options.verify_checksums_before_ingest {
         reader.verify(&mut |_| true)?;
     }
-    let mut bounds: Option<(Bound, Bound)> = None;
+    let points = first_and_last_point(reader)?;
+    let tombstones = reader.read_range_tombstones()?;
+    tombstones.iter().try_for_each(|tombstone| check_range_deletion(tombstone, icmp))?;
+    let seqnos = if options.allow_db_generated_files {
+        Some(own_seqnos(reader, &tombstones)?)
+    } else {
+        let mut ends = points.iter().flat_map(|(first, last)| [first.1, last.1]);
+        if ends.any(|(sequence, _)| sequence != SequenceNumber::ZERO) {
+            return Err(Error::corruption("External file has non zero sequence number"));
+        }
+        None
+    };
+    let contents = widen(points, reader, icmp)?;
+    Ok(Contents { seqnos, ..contents })
+}
+
+/// A user key with its sequence number and type.
+type Entry = (Vec<u8>, (SequenceNumber, ValueType));
+
+/// The first and the last entry but range deletions.
+fn first_and_last_point(reader: &Arc<TableReader>) -> Result<Option<(Entry, Entry)>> {
+    let entry = |internal_key: &[u8]| -> Result<Entry> {
+        let parsed = ParsedInternalKey::parse(internal_key)?;
+        Ok((parsed.user_key.to_vec(), (parsed.sequence, parsed.value_type)))
+    };
     let mut entries = reader.iter(TableReadOptions { fill_cache: false, ..TableReadOptions::default() });
     entries.seek_to_first();
-    if entries.valid() {
-        let first = point_bound(entries.key())?;
-        entries.seek_to_last();
-        entries.status()?;
-        let last = point_bound(entries.key())?;
-        bounds = Some((first, last));
+    if !entries.valid() {
+        return entries.status().map(|()| None);
+    }
+    let first = entry(entries.key())?;
+    entries.seek_to_last();
+    entries.status()?;
+    Ok(Some((first, entry(entries.key())?)))
+}
+
+/// The oldest and the newest sequence number of a database's table. Reads all of its entries: older
+/// tables have no property for them, and none has one for values in blob files.
+fn own_seqnos(
+    reader: &Arc<TableReader>,
+    tombstones: &[RangeTombstone],
+) -> Result<(SequenceNumber, SequenceNumber)> {
+    let mut seqnos = tombstones.iter().fold((SequenceNumber::MAX, SequenceNumber::ZERO), |found, next| {
+        (found.0.min(next.seq), found.1.max(next.seq))
+    });
+    let mut entries = reader.iter(TableReadOptions { fill_cache: false, ..TableReadOptions::default() });
+    entries.seek_to_first();
+    while entries.valid() {
+        let parsed = ParsedInternalKey::parse(entries.key())?;
+        if parsed.value_type == ValueType::BlobIndex {
+            return Err(Error::not_supported("ingestion of a table with values in blob files"));
+        }
+        seqnos = (seqnos.0.min(parsed.sequence), seqnos.1.max(parsed.sequence));
+        entries.next();
     }
     entries.status()?;
-    for tombstone in reader.read_range_tombstones()? {
-        check_range_deletion(&tombstone, icmp)?;
+    if seqnos.1 >= SequenceNumber::MAX {
+        let what = "the file has the last sequence number, so no write could come after it";
+        return Err(Error::invalid_argument(what));
     }
+    Ok(seqnos)
+}
+
+/// Widens the points' range by the range deletions.
+fn widen(
+    points: Option<(Entry, Entry)>,
+    reader: &TableReader,
+    icmp: &InternalKeyComparator,
+) -> Result<Contents> {
+    let mut contents = points.map(|(first, last)| Contents {
+        span: FileKeys { smallest: first.0, largest: last.0, exclusive: false },
+        smallest: first.1,
+        largest: last.1,
+        seqnos: None,
+    });
     if let Some(tombstones) = reader.range_dels() {
-        let end_bound = |user_key: &[u8], exclusive| Bound {
-            user_key: user_key.to_vec(),
-            kind: ValueType::RangeDeletion,
-            exclusive,
-        };
-        let first = tombstones.fragment(0).start;
+        let first = tombstones.fragment(0);
         // The bound with the newest timestamp sorts before all versions of the end key, which the
         // tombstone does not hide.
         let end = tombstones.fragment(tombstones.len() - 1).end;
-        let last = icmp.first_version(icmp.split_timestamp(end).0);
-        bounds = Some(match bounds {
-            None => (end_bound(first, false), end_bound(&last, true)),
-            Some((smallest, largest)) => (
-                if icmp.compare_user_keys(first, &smallest.user_key).is_lt() {
-                    end_bound(first, false)
-                } else {
-                    smallest
-                },
-                if icmp.compare_user_keys(&last, &largest.user_key).is_gt() {
-                    end_bound(&last, true)
-                } else {
-                    largest
-                },
-            ),
+        let end = icmp.first_version(icmp.split_timestamp(end).0);
+        let start = (first.newest, ValueType::RangeDeletion);
+        let contents = contents.get_or_insert_with(|| Contents {
+            span: FileKeys { smallest: first.start.to_vec(), largest: end.clone(), exclusive: true },
+            smallest: start,
+            largest: start,
+            seqnos: None,
         });
+        let begins = icmp.compare_user_keys(first.start, &contents.span.smallest);
+        if begins.is_lt() || begins.is_eq() && first.newest > contents.smallest.0 {
+            contents.span.smallest = first.start.to_vec();
+            contents.smallest = start;
+        }
+        if icmp.compare_user_keys(&end, &contents.span.largest).is_gt() {
+            contents.span.largest = end;
+            contents.span.exclusive = true;
+        }
     }
-    bounds.ok_or_else(|| Error::invalid_argument("File contain no entries"))
-}
-
-fn point_bound(internal_key: &[u8]) -> Result<Bound> {
-    let parsed = ParsedInternalKey::parse(internal_key)?;
-    if parsed.sequence != SequenceNumber::ZERO {
-        return Err(Error::corruption("External file has non zero sequence number"));
-    }
-    Ok(Bound { user_key: parsed.user_key.to_vec(), kind: parsed.value_type, exclusive: false })
+    contents.ok_or_else(|| Error::invalid_argument("File contain no entries"))
 }
 
 /// Refuses a range that ends before it begins. Esker's reads skip such a range. RocksDB's reads

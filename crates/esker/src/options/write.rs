@@ -132,7 +132,10 @@ esker_base::setters! {
 pub struct IngestExternalFileOptions {
     /// Hard-link the file and remove its old name. Default false: the file is copied.
     pub move_files: bool,
-    /// With `move_files`: copy if the file system cannot link the file. Default true.
+    /// Hard-link the file and keep its old name. Not together with `move_files`. Default false.
+    pub link_files: bool,
+    /// With `move_files` or `link_files`: copy if the file system cannot link the file. Default
+    /// true.
     pub failed_move_fall_back_to_copy: bool,
     /// Existing snapshots do not see the files. Default true. False has an effect only if
     /// `allow_global_seqno` is off, too: existing snapshots and iterators may then see the files.
@@ -154,12 +157,21 @@ pub struct IngestExternalFileOptions {
     pub verify_file_checksum: bool,
     /// Fail if a file does not fit into the last level. Default false.
     pub fail_if_not_bottommost_level: bool,
+    /// Take tables that a database wrote, with their sequence numbers. Default false.
+    ///
+    /// Such files may overlap each other, but not the database. Of files with a common key, the
+    /// caller names the one with the older entries first: deeper levels before upper ones, and in
+    /// level 0 older files before newer ones. `allow_global_seqno` has no effect. Each file is read
+    /// once more, to find its sequence numbers and to refuse values that are in blob files. A
+    /// snapshot that is taken during the call may see a part of the entries.
+    pub allow_db_generated_files: bool,
 }
 
 impl Default for IngestExternalFileOptions {
     fn default() -> Self {
         IngestExternalFileOptions {
             move_files: false,
+            link_files: false,
             failed_move_fall_back_to_copy: true,
             snapshot_consistency: true,
             allow_global_seqno: true,
@@ -169,6 +181,7 @@ impl Default for IngestExternalFileOptions {
             verify_checksums_before_ingest: false,
             verify_file_checksum: true,
             fail_if_not_bottommost_level: false,
+            allow_db_generated_files: false,
         }
     }
 }
@@ -176,6 +189,7 @@ impl Default for IngestExternalFileOptions {
 esker_base::setters! {
     IngestExternalFileOptions {
         move_files: bool;
+        link_files: bool;
         failed_move_fall_back_to_copy: bool;
         snapshot_consistency: bool;
         allow_global_seqno: bool;
@@ -185,6 +199,7 @@ esker_base::setters! {
         verify_checksums_before_ingest: bool;
         verify_file_checksum: bool;
         fail_if_not_bottommost_level: bool;
+        allow_db_generated_files: bool;
     }
 }
 

@@ -89,6 +89,28 @@ impl RunningCompactions {
         RunningId(id)
     }
 
+    /// Holds these files, which an ingestion replaces. No compaction takes one of them until the
+    /// returned id is finished.
+    pub(crate) fn hold(&mut self, files: &[(usize, Arc<FileMeta>)]) -> RunningId {
+        let id = self.next_id;
+        self.next_id += 1;
+        for (level, file) in files {
+            let other = self.busy.insert(file.number, (*level, Arc::clone(file)));
+            debug_assert!(other.is_none(), "file {} is in a compaction", file.number);
+        }
+        // No level is written: the new files' places are reserved one by one.
+        self.plans.push(Running {
+            id,
+            start_level: 0,
+            output_level: usize::MAX,
+            smallest: Vec::new(),
+            largest: Vec::new(),
+            files: files.iter().map(|(_, file)| file.number).collect(),
+            sorted_runs: 0,
+        });
+        RunningId(id)
+    }
+
     /// Sorted runs that running compactions read.
     pub(crate) fn num_sorted_runs(&self) -> usize {
         self.plans.iter().map(|plan| plan.sorted_runs).sum()

@@ -1,5 +1,9 @@
 //! Ingested files become part of the database at one point in time, newer than all its entries.
 
+mod apart;
+mod databases;
+mod replaced;
+
 use esker::comparator::Comparator;
 use esker::internals::base::probe::Probes;
 use esker::internals::env::mem::MemFs;

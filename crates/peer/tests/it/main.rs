@@ -20,6 +20,7 @@ mod file_checksums;
 mod fixtures;
 mod handed_over;
 mod identity;
+mod ingested_tables;
 mod killed;
 mod killed_transactions;
 mod locked;

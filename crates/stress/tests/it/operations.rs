@@ -28,7 +28,8 @@ const CALLED: [(&str, &str, &str); 7] = [
         "Db",
         "put_opt delete_opt single_delete_opt merge_opt delete_range_opt write_opt flush_opt sync_wal flush_wal \
          compact_range_opt compact_files delete_files_in_ranges ingest_external_file_opt \
-         ingest_external_files put_with_ts delete_with_ts single_delete_with_ts merge_with_ts delete_range_with_ts \
+         ingest_external_files prepare_file_ingestion commit_file_ingestion_handles \
+         put_with_ts delete_with_ts single_delete_with_ts merge_with_ts delete_range_with_ts \
          increase_full_history_ts_low export_column_family \
          create_column_family_with_import create_column_family create_column_families drop_column_family \
          drop_column_families set_options set_db_options resume \
@@ -79,7 +80,8 @@ const NOT_CALLED: [(&str, &str, &str); 28] = [
         "a shorter form of one that is called",
         "Db",
         "put put_cf delete delete_cf single_delete merge delete_range write flush compact_range open open_cf \
-         open_default open_for_read_only ingest_external_file ingest_external_file_cf",
+         open_default open_for_read_only ingest_external_file ingest_external_file_cf \
+         commit_file_ingestion_handle",
     ),
     (
         "entities: db_stress writes them in batches; esker/tests/it/entities.rs",

@@ -36,7 +36,9 @@ impl Round {
         self.rng.shuffle(&mut families);
         families.truncate(if self.rng.bool() { 1 } else { self.rng.usize(1..=MOST_FAMILIES) });
         let files = self.write_files(&families)?;
-        let options = self.ingest_options();
+        let mut options = self.ingest_options();
+        // Such files must not have the same key with the same sequence number, here 0.
+        options.allow_db_generated_files &= files.paths.iter().all(|(_, paths)| paths.len() == 1);
         let text = format!("ingest {:?} with {options:?}", files.writes);
         let done = self.take_in(&files, &options);
         files.paths.iter().flat_map(|(_, paths)| paths).for_each(|path| {
@@ -46,6 +48,7 @@ impl Round {
         });
         if let Err(error) = done {
             let may_be_refused = !options.allow_global_seqno
+                || options.allow_db_generated_files
                 || !options.allow_blocking_flush
                 || options.fail_if_not_bottommost_level;
             let is_behind = options.ingest_behind && error.kind() == ErrorKind::NotSupported;
@@ -61,7 +64,8 @@ impl Round {
             return Err(format!("taken: {text}").into());
         }
         self.note(Event::Other(text));
-        if !options.allow_global_seqno && !options.snapshot_consistency {
+        let keeps_numbers = !options.allow_global_seqno || options.allow_db_generated_files;
+        if keeps_numbers && !options.snapshot_consistency {
             // The files have no sequence number of their own, so earlier iterators and snapshots
             // may see them.
             self.cursors.retain(|cursor| !families.contains(&cursor.family));
@@ -75,8 +79,11 @@ impl Round {
 
     fn ingest_options(&mut self) -> IngestExternalFileOptions {
         let rng = &mut self.rng;
+        let how = rng.u8(..3);
         IngestExternalFileOptions {
-            move_files: rng.bool(),
+            move_files: how == 0,
+            link_files: how == 1,
+            allow_db_generated_files: rng.u8(..6) == 0,
             failed_move_fall_back_to_copy: rng.bool(),
             snapshot_consistency: rng.u8(..4) > 0,
             allow_global_seqno: rng.u8(..4) > 0,
@@ -106,12 +113,24 @@ impl Round {
         Ok(files)
     }
 
-    fn take_in(&self, files: &Files, options: &IngestExternalFileOptions) -> esker::Result<()> {
+    /// Ingests the files by one call, or by a handle for each family. A handle is committed with
+    /// the others or given up.
+    fn take_in(&mut self, files: &Files, options: &IngestExternalFileOptions) -> esker::Result<()> {
+        let (at_once, gives_up) = (self.rng.bool(), self.rng.u8(..4) == 0);
         let arg = |(family, paths): &(usize, Vec<PathBuf>)| {
             IngestExternalFileArg::new(&self.handles[*family], paths.clone())
         };
         let args: Vec<_> = files.paths.iter().map(arg).collect();
-        self.db().ingest_external_files(options, &args)
+        if at_once {
+            return self.db().ingest_external_files(options, &args);
+        }
+        // A handle that is given up leaves its files where they were.
+        if gives_up {
+            self.db().prepare_file_ingestion(options, &args)?.abort()?;
+        }
+        let prepare = |arg| self.db().prepare_file_ingestion(options, std::slice::from_ref(arg));
+        let handles = args.iter().map(prepare).collect::<esker::Result<Vec<_>>>()?;
+        self.db().commit_file_ingestion_handles(handles)
     }
 
     /// Applies the writes of an ingestion to the model, file by file.
