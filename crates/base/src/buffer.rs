@@ -107,7 +107,7 @@ impl Drop for Piece {
             // (`of_heap`, `NONE`).
             drop(unsafe { Vec::from_raw_parts(self.start.as_ptr(), 0, self.room()) });
         } else {
-            POOL.take_back(self.start);
+            POOL.free(self.start);
         }
     }
 }
@@ -119,30 +119,30 @@ impl Pool {
         thread_number() & (wanted.next_power_of_two().min(ARENAS) - 1)
     }
 
-    fn hand_out(&self, length: usize) -> Option<Piece> {
+    fn allocate(&self, length: usize) -> Option<Piece> {
         let number = self.own_arena();
         // In a forked child a thread that does not exist there may hold the arena's lock. The
         // caller then uses the allocator.
         let mut arena = self.arenas[number].lock()?;
-        let found = arena.hand_out(length).or_else(|| {
+        let found = arena.allocate(length).or_else(|| {
             let before = self.regions.fetch_add(1, Ordering::Relaxed);
             let region = Region::new(before >= REGIONS_OF_SMALL_PAGES);
             if region.is_none() {
                 self.regions.fetch_sub(1, Ordering::Relaxed);
             }
             arena.add(region?, number as u32);
-            arena.hand_out(length)
+            arena.allocate(length)
         });
         found.map(|(start, room)| Piece { start, room })
     }
 
-    fn take_back(&self, start: NonNull<u8>) {
-        // SAFETY: `start` came from `hand_out`, and its piece is being dropped.
+    fn free(&self, start: NonNull<u8>) {
+        // SAFETY: `start` came from `allocate`, and its piece is being dropped.
         let number = unsafe { BufferArena::number_of(start) };
         let Some(mut arena) = self.arenas[number as usize].lock() else { return };
-        // SAFETY: `start` came from `hand_out` of the arena with this number, and its piece is
+        // SAFETY: `start` came from `allocate` of the arena with this number, and its piece is
         // being dropped.
-        let empty = unsafe { arena.take_back(start) };
+        let empty = unsafe { arena.free(start) };
         drop(arena);
         if !empty.is_empty() {
             self.regions.fetch_sub(empty.len(), Ordering::Relaxed);
@@ -195,7 +195,7 @@ impl Buffer {
             Some(spare.remove(at))
         };
         // A thread that is ending has no spare pieces.
-        let piece = SPARE.try_with(find).ok().flatten().or_else(|| POOL.hand_out(length));
+        let piece = SPARE.try_with(find).ok().flatten().or_else(|| POOL.allocate(length));
         match piece {
             Some(piece) => Buffer { piece: ManuallyDrop::new(piece), length },
             None => Buffer::from(vec![0; length]),

@@ -49,7 +49,7 @@ impl Sample {
 #[derive(Debug)]
 pub(crate) struct Meter {
     cpu: Duration,
-    written: Written,
+    written: WriteCount,
 }
 
 impl Meter {
@@ -59,13 +59,13 @@ impl Meter {
         // Resets the kernel's maximum of resident memory. If this is forbidden, the maximum covers
         // the whole life of the process.
         drop(std::fs::write("/proc/self/clear_refs", "5"));
-        Meter { cpu: cpu_time(), written: Written::now(mapped_bytes) }
+        Meter { cpu: cpu_time(), written: WriteCount::now(mapped_bytes) }
     }
 
     /// Stores the resources used since the start in `sample`.
     pub(crate) fn finish(&self, sample: &mut Sample, dir: &Path, mapped_bytes: u64) -> RivalResult<()> {
         sample.cpu_seconds = (cpu_time().saturating_sub(self.cpu)).as_secs_f64();
-        sample.written_bytes = Written::now(mapped_bytes).since(&self.written);
+        sample.written_bytes = WriteCount::now(mapped_bytes).since(&self.written);
         sample.peak_memory_bytes = status_bytes("VmHWM:");
         sample.disk_bytes = directory_bytes(dir)?;
         Ok(())
@@ -79,7 +79,7 @@ fn cpu_time() -> Duration {
 
 /// Bytes written: the kernel's count for this process, and the engine's for mapped files.
 #[derive(Debug)]
-struct Written {
+struct WriteCount {
     by_calls: u64,
     /// Bytes of changed file pages, including mapped pages. The kernel does not count pages of file
     /// systems in memory.
@@ -87,13 +87,17 @@ struct Written {
     mapped: u64,
 }
 
-impl Written {
-    fn now(mapped: u64) -> Written {
+impl WriteCount {
+    fn now(mapped: u64) -> WriteCount {
         let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-        Written { by_calls: number_after(&io, "wchar:"), dirtied: number_after(&io, "write_bytes:"), mapped }
+        WriteCount {
+            by_calls: number_after(&io, "wchar:"),
+            dirtied: number_after(&io, "write_bytes:"),
+            mapped,
+        }
     }
 
-    fn since(&self, start: &Written) -> u64 {
+    fn since(&self, start: &WriteCount) -> u64 {
         let stored = (self.by_calls + self.mapped).saturating_sub(start.by_calls + start.mapped);
         stored.max(self.dirtied.saturating_sub(start.dirtied))
     }

@@ -58,7 +58,7 @@ struct Bench {
 }
 
 /// The work of one thread.
-struct Done {
+struct ThreadResult {
     latencies_nanos: HistogramSnapshot,
     hits: u64,
     misses: u64,
@@ -212,7 +212,7 @@ impl Bench {
         }
     }
 
-    fn work(&self, thread: u32) -> Done {
+    fn work(&self, thread: u32) -> ThreadResult {
         let mut worker = Worker {
             random: Random64::new(self.flags.seed + u64::from(thread)),
             held: VecDeque::new(),
@@ -252,7 +252,7 @@ impl Bench {
         drop(worker.held);
         let end = SystemClock.monotonic_nanos();
         let (hits, misses) = (worker.hits, worker.misses);
-        Done {
+        ThreadResult {
             latencies_nanos,
             hits,
             misses,
@@ -283,7 +283,12 @@ impl Bench {
         })
     }
 
-    fn report(&self, done: &[Done], nanos: u64, gathered: Option<(HistogramSnapshot, String)>) -> String {
+    fn report(
+        &self,
+        done: &[ThreadResult],
+        nanos: u64,
+        gathered: Option<(HistogramSnapshot, String)>,
+    ) -> String {
         let ops = f64::from(self.flags.threads) * self.flags.ops_per_thread as f64;
         let seconds = (nanos as f64 / 1e9).max(1e-9);
         let mut text =

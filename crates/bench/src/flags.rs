@@ -33,36 +33,36 @@ pub enum BenchCommandLine {
 
 /// The entry of a flag in one of the tables.
 #[derive(Clone, Copy)]
-enum Found {
+enum ParsedFlag {
     Supported(&'static Flag),
     /// Name, type, default.
     Known(&'static str, FlagKind, &'static str),
 }
 
-impl Found {
-    fn by_name(name: &str) -> Option<Found> {
+impl ParsedFlag {
+    fn by_name(name: &str) -> Option<ParsedFlag> {
         if let Some(flag) = TABLE.iter().find(|flag| flag.name == name) {
-            return Some(Found::Supported(flag));
+            return Some(ParsedFlag::Supported(flag));
         }
         KNOWN
             .iter()
             .find(|(n, ..)| *n == name)
-            .map(|&(name, kind, default)| Found::Known(name, kind, default))
+            .map(|&(name, kind, default)| ParsedFlag::Known(name, kind, default))
     }
 
     fn kind(self) -> FlagKind {
         match self {
-            Found::Supported(flag) => flag.kind,
-            Found::Known(_, kind, _) => kind,
+            ParsedFlag::Supported(flag) => flag.kind,
+            ParsedFlag::Known(_, kind, _) => kind,
         }
     }
 
     fn set(self, flags: &mut Flags, value: &str) -> Result<(), String> {
         match self {
-            Found::Supported(flag) => {
+            ParsedFlag::Supported(flag) => {
                 (flag.set)(flags, value).map_err(|why| format!("--{}: {why}", flag.name))
             }
-            Found::Known(name, kind, default) => match kind.same(value, default) {
+            ParsedFlag::Known(name, kind, default) => match kind.same(value, default) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(format!(
                     "--{name}: RocksDB's db_bench has this flag, but it is not supported yet; only its default, {}, is",
@@ -97,7 +97,7 @@ pub fn parse(arguments: &[String]) -> Result<BenchCommandLine, String> {
             "" => return Err(stray(argument)),
             _ => {}
         }
-        if let Some(found) = Found::by_name(&name) {
+        if let Some(found) = ParsedFlag::by_name(&name) {
             match value {
                 Some(value) => found.set(&mut flags, value)?,
                 None if found.kind() == FlagKind::Bool => found.set(&mut flags, "true")?,
@@ -108,7 +108,7 @@ pub fn parse(arguments: &[String]) -> Result<BenchCommandLine, String> {
             }
             continue;
         }
-        match name.strip_prefix("no").and_then(Found::by_name).filter(|f| f.kind() == FlagKind::Bool) {
+        match name.strip_prefix("no").and_then(ParsedFlag::by_name).filter(|f| f.kind() == FlagKind::Bool) {
             Some(found) if value.is_none() => found.set(&mut flags, "false")?,
             Some(_) => return Err(format!("--{name}: takes no value")),
             None => return Err(unknown(&name)),

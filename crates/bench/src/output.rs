@@ -64,7 +64,7 @@ impl BenchOutput {
     }
 
     /// Writes progress. A closed stream is no error.
-    pub(crate) fn tell(&self, text: fmt::Arguments<'_>) {
+    pub(crate) fn report(&self, text: fmt::Arguments<'_>) {
         let mut stream = lock(&self.progress);
         if stream.write_fmt(text).is_ok() {
             stream.flush().ok();

@@ -10,7 +10,7 @@ mod stats;
 pub(crate) use combined::Combined;
 pub(crate) use date::{ctime, log_time};
 pub(crate) use interval::IntervalReport;
-pub(crate) use stats::{BenchOpKind, Done, Stats, StatsSink};
+pub(crate) use stats::{BenchOpKind, FinishedOperations, Stats, StatsSink};
 
 /// Bytes of the MB that RocksDB prints.
 const MB: f64 = 1_048_576.0;

@@ -12,7 +12,7 @@ use crate::keys::KeyMaker;
 use crate::options;
 use crate::output::{BenchOutput, BenchStop};
 use crate::random::Random64;
-use crate::report::{Combined, Done, IntervalReport, Stats, StatsSink};
+use crate::report::{Combined, FinishedOperations, IntervalReport, Stats, StatsSink};
 use crate::workload::{Broken, Foreground, Worker, Workload, WorkloadPlan, WorkloadShared, non_negative};
 use benchmark::{Benchmark, BenchmarkKind, Meta};
 use esker::internals::env::{Clock, PosixFileSystem, RateLimiter, RateLimiterMode, on_threads, spawn_scoped};
@@ -165,7 +165,7 @@ impl<S: Store> Run<'_, S> {
         let (output, name) = (self.output, named.name.as_str());
         output.print(format_args!("DB path: [{}]\n", self.store.path()))?;
         if matches!(workload, Workload::MultiReadRandom | Workload::Behind(_, Foreground::MultiRead)) {
-            output.tell(format_args!("entries_per_batch = {}\n", plan.batch_size));
+            output.report(format_args!("entries_per_batch = {}\n", plan.batch_size));
         }
         if named.warm_ups > 0 {
             output.print(format_args!("Warming up benchmark by running {} times\n", named.warm_ups))?;
@@ -196,7 +196,7 @@ impl<S: Store> Run<'_, S> {
         plan: &WorkloadPlan,
         workload: Workload,
         threads: usize,
-    ) -> Result<Done, BenchStop> {
+    ) -> Result<FinishedOperations, BenchStop> {
         let first_seed = self.seed.wrapping_add(self.threads_so_far + 1);
         self.threads_so_far += threads as u64;
         let engine = self.engine()?;
@@ -229,7 +229,7 @@ impl<S: Store> Run<'_, S> {
         workload: Workload,
         shared: &WorkloadShared,
         first_seed: u64,
-    ) -> Result<Done, BenchStop> {
+    ) -> Result<FinishedOperations, BenchStop> {
         let interval = IntervalReport::default();
         let perf_level = options::perf_level(self.flags)?;
         let seconds = non_negative(self.flags.report_interval_seconds);
@@ -286,7 +286,7 @@ impl<S: Store> Run<'_, S> {
             }
             let done = on_threads("benchmark", shared.threads, work);
             drop(stop_report);
-            let mut all = Done::default();
+            let mut all = FinishedOperations::default();
             done?.iter().for_each(|done| all.merge(done));
             Ok(all)
         })

@@ -109,7 +109,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         }
         let mut evicted = EvictedList::new();
         let outcome = self.table.insert(CacheEntry::tentative(about, &self.home, value), &mut evicted);
-        self.table.tell(evicted);
+        self.table.report(evicted);
         Ok(match outcome {
             ClockInsertOutcome::Added(handle) => CacheInserted { handle, outcome: InsertOutcome::Added },
             ClockInsertOutcome::Found(handle) => CacheInserted { handle, outcome: InsertOutcome::Found },

@@ -18,8 +18,8 @@
 //! | private | its maker's handle | `tentative` | the inserter |
 //! | tentative | all threads | a place of the table names it | the inserter |
 //! | live | all threads | `confirm` | the inserter, unless the entry was killed before |
-//! | dead, pinned | holders of handles | `kill` (erase, a better duplicate), `kill_for_callback` | the thread that wins the update |
-//! | dead, uncharged | no new thread; readers under guards | `kill` or `kill_unpinned` without pins, or the last `unpin` | the winner |
+//! | dead, pinned | holders of handles | `erase` (by a user, or for a better duplicate), `erase_for_callback` | the thread that wins the update |
+//! | dead, uncharged | no new thread; readers under guards | `erase` or `erase_unpinned` without pins, or the last `unpin` | the winner |
 //! | dead, empty | no new thread; it was never borrowed and its value is gone | the same in the clock table | the winner, which drops the value |
 //! | free | no thread | the last of pins and listings goes | the thread that takes it |
 //! | standalone | holders of handles | `standalone`: dead from birth, never listed | its maker |
@@ -257,20 +257,20 @@ impl<V> CacheEntry<V> {
 
     /// Marks the entry as dead, unless it is. Returns whether it was confirmed before. The charge
     /// is freed now, or with the last handle.
-    pub(crate) fn kill(&self) -> Option<bool> {
-        self.kill_if(|_| true, 0).map(|before| before & TENTATIVE == 0)
+    pub(crate) fn erase(&self) -> Option<bool> {
+        self.erase_if(|_| true, 0).map(|before| before & TENTATIVE == 0)
     }
 
-    /// `kill`; frees a value that was never read at once.
-    pub(crate) fn kill_under(&self, _guard: &Guard) -> Option<bool> {
-        let before = self.kill_if(|_| true, EMPTY)?;
+    /// `erase`; frees a value that was never read at once.
+    pub(crate) fn erase_under(&self, _guard: &Guard) -> Option<bool> {
+        let before = self.erase_if(|_| true, EMPTY)?;
         self.empty_unread(before);
         Some(before & TENTATIVE == 0)
     }
 
-    /// `kill_unpinned`; frees a value that was never read at once. Adds the charge to `tally`,
+    /// `erase_unpinned`; frees a value that was never read at once. Adds the charge to `tally`,
     /// which the caller settles under the same guard.
-    pub(crate) fn kill_unpinned_under(&self, _guard: &Guard, tally: &mut ChargeTally) -> bool {
+    pub(crate) fn erase_unpinned_under(&self, _guard: &Guard, tally: &mut ChargeTally) -> bool {
         let may = |state| state & (PINS | TENTATIVE) == 0;
         let Some((before, after)) = self.set_dead_if(may, EMPTY) else { return false };
         tally.add(self.about.charge, self.deferred_bytes(after));
@@ -278,33 +278,33 @@ impl<V> CacheEntry<V> {
         true
     }
 
-    /// Finishes a `kill_if` with EMPTY, under the guard that keeps the entry.
+    /// Finishes an `erase_if` with EMPTY, under the guard that keeps the entry.
     fn empty_unread(&self, before: u64) {
         if before & (PINS | BORROWED) == 0 {
-            // SAFETY: `kill_if` has set EMPTY then.
+            // SAFETY: `erase_if` has set EMPTY then.
             unsafe { self.empty() };
         }
     }
 
     /// Marks the entry as dead if it is tentative.
-    pub(crate) fn kill_tentative(&self) -> bool {
-        self.kill_if(|state| state & TENTATIVE != 0, 0).is_some()
+    pub(crate) fn erase_tentative(&self) -> bool {
+        self.erase_if(|state| state & TENTATIVE != 0, 0).is_some()
     }
 
     /// Marks the entry as dead if it is confirmed and has no handle.
-    pub(crate) fn kill_unpinned(&self) -> bool {
-        self.kill_if(|state| state & (PINS | TENTATIVE) == 0, 0).is_some()
+    pub(crate) fn erase_unpinned(&self) -> bool {
+        self.erase_if(|state| state & (PINS | TENTATIVE) == 0, 0).is_some()
     }
 
-    /// `kill_unpinned` that returns the last handle, for callbacks.
-    pub(crate) fn kill_for_callback(&self) -> Option<Handle<V>> {
-        self.kill_if(|state| state & (PINS | TENTATIVE) == 0, PIN)?;
+    /// `erase_unpinned` that returns the last handle, for callbacks.
+    pub(crate) fn erase_for_callback(&self) -> Option<Handle<V>> {
+        self.erase_if(|state| state & (PINS | TENTATIVE) == 0, PIN)?;
         Some(Handle { entry: NonNull::from(self) })
     }
 
     /// Marks the entry as dead if `may` accepts its state, and adds `with`: PIN, or EMPTY if the
     /// value was never read. Returns the state before.
-    fn kill_if(&self, may: impl Fn(u64) -> bool, with: u64) -> Option<u64> {
+    fn erase_if(&self, may: impl Fn(u64) -> bool, with: u64) -> Option<u64> {
         let (before, after) = self.set_dead_if(may, with)?;
         if let Some(ledger) = self.ledger() {
             match after & UNCHARGED {
@@ -315,7 +315,7 @@ impl<V> CacheEntry<V> {
         Some(before)
     }
 
-    /// `kill_if` that leaves the charge to the caller. Returns the state before and after.
+    /// `erase_if` that leaves the charge to the caller. Returns the state before and after.
     fn set_dead_if(&self, may: impl Fn(u64) -> bool, with: u64) -> Option<(u64, u64)> {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {

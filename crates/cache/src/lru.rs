@@ -134,7 +134,7 @@ impl<V> LruCache<V> {
                 // The shard has room, but the cache as a whole has none: values in no shard take
                 // it. Other shards may have entries to evict.
                 drop(shard);
-                self.tell(std::mem::take(&mut garbage));
+                self.report(std::mem::take(&mut garbage));
                 if self.evict(excess) == 0 {
                     break;
                 }
@@ -150,10 +150,10 @@ impl<V> LruCache<V> {
                 CacheInserted { handle, outcome: InsertOutcome::Detached }
             };
             drop(shard);
-            self.tell(garbage);
+            self.report(garbage);
             return Ok(inserted);
         }
-        self.tell(garbage);
+        self.report(garbage);
         Err(Rejected { value, error: full(about.charge) })
     }
 
@@ -189,7 +189,7 @@ impl<V> LruCache<V> {
             }
             let mut garbage = LruGarbage::default();
             freed += shard.lock().evict(wanted - freed, &mut garbage);
-            self.tell(garbage);
+            self.report(garbage);
         }
         freed
     }
@@ -217,12 +217,12 @@ impl<V> LruCache<V> {
         for shard in &self.shards {
             let mut garbage = LruGarbage::default();
             shard.lock().set_capacity(for_all.div_ceil(self.shards.len()), &mut garbage);
-            self.tell(garbage);
+            self.report(garbage);
         }
     }
 
     /// Reports evicted entries and drops garbage. REQUIRES: no shard is locked.
-    fn tell(&self, garbage: LruGarbage<V>) {
+    fn report(&self, garbage: LruGarbage<V>) {
         if let Some(callback) = &self.on_evict {
             garbage.evicted.into_iter().for_each(callback);
         }
@@ -243,7 +243,7 @@ impl<V> LruCache<V> {
         let hash = key.hash(self.seed);
         let mut garbage = LruGarbage::default();
         let erased = self.shard(hash).lock().erase(hash, key, &mut garbage);
-        self.tell(garbage);
+        self.report(garbage);
         erased
     }
 
@@ -251,7 +251,7 @@ impl<V> LruCache<V> {
         for shard in &self.shards {
             let mut garbage = LruGarbage::default();
             shard.lock().evict(usize::MAX, &mut garbage);
-            self.tell(garbage);
+            self.report(garbage);
         }
     }
 

@@ -61,13 +61,13 @@ impl MemFs {
     }
 
     /// Reads the names of files under their lock.
-    fn look<T>(
+    fn read_tree<T>(
         &self,
         operation: &str,
         path: &Path,
-        look: impl FnOnce(&MemTree) -> Result<T, i32>,
+        read_tree: impl FnOnce(&MemTree) -> Result<T, i32>,
     ) -> Result<T> {
-        look(&self.shared.tree.lock()).map_err(|errno| failed(operation, path, errno))
+        read_tree(&self.shared.tree.lock()).map_err(|errno| failed(operation, path, errno))
     }
 
     fn create_empty(&self, path: &Path) -> Result<Arc<node::FileNode>> {
@@ -101,12 +101,12 @@ fn failed(operation: &str, path: &Path, errno: i32) -> Error {
 
 impl FileSystem for MemFs {
     fn new_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
-        let node = self.look("open a file for sequential read", path, |t| t.file(path))?;
+        let node = self.read_tree("open a file for sequential read", path, |t| t.file(path))?;
         Ok(Box::new(MemSequentialFile::new(node)))
     }
 
     fn new_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
-        let node = self.look("open a file for random read", path, |t| t.file(path))?;
+        let node = self.read_tree("open a file for random read", path, |t| t.file(path))?;
         Ok(Arc::new(MemRandomAccessFile::new(node, path)))
     }
 
@@ -122,12 +122,12 @@ impl FileSystem for MemFs {
     }
 
     fn new_direct_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
-        let node = self.look("open a file for sequential read", path, |t| t.file(path))?;
+        let node = self.read_tree("open a file for sequential read", path, |t| t.file(path))?;
         Ok(Box::new(DirectSequentialFile::new(MemDirectFile::new(Arc::clone(&self.shared), node, path))))
     }
 
     fn new_direct_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
-        let node = self.look("open a file for random read", path, |t| t.file(path))?;
+        let node = self.read_tree("open a file for random read", path, |t| t.file(path))?;
         Ok(Arc::new(DirectRandomAccessFile::new(MemDirectFile::new(Arc::clone(&self.shared), node, path))))
     }
 
@@ -145,16 +145,16 @@ impl FileSystem for MemFs {
     }
 
     fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
-        let id = self.look("open directory", path, |t| t.dir(path))?;
+        let id = self.read_tree("open directory", path, |t| t.dir(path))?;
         Ok(Box::new(MemDirectory::new(Arc::clone(&self.shared), id)))
     }
 
     fn file_exists(&self, path: &Path) -> Result<bool> {
-        self.look("stat", path, |t| Ok(t.lookup(path).is_some()))
+        self.read_tree("stat", path, |t| Ok(t.lookup(path).is_some()))
     }
 
     fn children(&self, dir: &Path) -> Result<Vec<String>> {
-        self.look("opendir", dir, |t| t.children(dir))
+        self.read_tree("opendir", dir, |t| t.children(dir))
     }
 
     fn delete_file(&self, path: &Path) -> Result<()> {
@@ -170,13 +170,13 @@ impl FileSystem for MemFs {
     }
 
     fn file_size(&self, path: &Path) -> Result<u64> {
-        let node = self.look("stat", path, |t| t.file(path))?;
+        let node = self.read_tree("stat", path, |t| t.file(path))?;
         let size = node.data.read().live.len();
         Ok(size)
     }
 
     fn modification_time(&self, path: &Path) -> Result<u64> {
-        let node = self.look("stat", path, |t| t.file(path))?;
+        let node = self.read_tree("stat", path, |t| t.file(path))?;
         let micros = node.data.read().changed_micros;
         Ok(micros / 1_000_000)
     }
@@ -211,7 +211,7 @@ impl FileSystem for MemFs {
 
     fn truncate(&self, path: &Path, size: u64) -> Result<()> {
         let _standing = self.shared.gate.read();
-        let node = self.look("truncate", path, |t| t.file(path))?;
+        let node = self.read_tree("truncate", path, |t| t.file(path))?;
         node.data.write().set_len(size);
         Ok(())
     }

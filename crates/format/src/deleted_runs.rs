@@ -66,7 +66,7 @@ impl DeletedRunBuilder {
 
     /// Also reports the spans of at least this many entries; 0: none.
     #[must_use]
-    pub fn telling_of(mut self, long_entries: u64) -> DeletedRunBuilder {
+    pub fn reporting_runs_of(mut self, long_entries: u64) -> DeletedRunBuilder {
         self.long_entries = long_entries;
         self
     }
@@ -74,7 +74,7 @@ impl DeletedRunBuilder {
     /// Whether an entry of this type can change anything: nothing but deletions need be added while
     /// there is no run.
     #[inline]
-    pub fn wants(&self, value_type: ValueType) -> bool {
+    pub fn is_relevant(&self, value_type: ValueType) -> bool {
         self.entries > 0 || value_type.is_point_deletion() && self.min_entries > 0
     }
 

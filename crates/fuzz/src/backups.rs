@@ -19,7 +19,7 @@ const VARIANT: usize = 1;
 type Contents = Vec<Vec<ContentsPair>>;
 
 /// A backup directory before any change.
-struct Made {
+struct BuiltBackup {
     files: Files,
     /// The contents of each backup.
     contents: [Contents; 2],
@@ -36,7 +36,7 @@ fn of_database(fs: &MemFs) -> Contents {
 
 /// Makes a backup with a WAL. Then makes a backup with tables only, which shares the tables of the
 /// first one.
-fn make() -> Made {
+fn make() -> BuiltBackup {
     let fs = MemFs::new();
     lay(&fs, &databases()[VARIANT]);
     let mut engine = engine(&fs);
@@ -51,11 +51,11 @@ fn make() -> Made {
         db.close().unwrap();
         held.push(of_database(&fs));
     }
-    Made { files: files_below(&fs, Path::new("/backups")), contents: held.try_into().unwrap() }
+    BuiltBackup { files: files_below(&fs, Path::new("/backups")), contents: held.try_into().unwrap() }
 }
 
-fn made() -> &'static Made {
-    static MADE: OnceLock<Made> = OnceLock::new();
+fn made() -> &'static BuiltBackup {
+    static MADE: OnceLock<BuiltBackup> = OnceLock::new();
     MADE.get_or_init(make)
 }
 

@@ -26,7 +26,7 @@ fn built(data: &[u8]) {
         dead.push(value_type == ValueType::Deletion);
         for version in 0..=byte >> 6 {
             let value_type = if version == 0 { value_type } else { ValueType::Value };
-            if builder.wants(value_type) {
+            if builder.is_relevant(value_type) {
                 builder.add(&[i as u8], SequenceNumber(u64::from(9 - version)), value_type, version > 0);
             }
         }

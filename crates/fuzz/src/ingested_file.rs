@@ -21,11 +21,11 @@ const KEYS: u32 = 40;
 const VARIANTS: usize = 6;
 
 /// A file before any change, and its blocks.
-type Made = (Vec<u8>, Vec<FuzzBlock>);
+type BuiltFile = (Vec<u8>, Vec<FuzzBlock>);
 
 /// Makes a file with every kind of entry. Some variants have no range deletions; one has only range
 /// deletions.
-fn make(variant: usize) -> Made {
+fn make(variant: usize) -> BuiltFile {
     let fs = MemFs::new();
     let mut writer = SstFileWriter::new(&options(&fs, variant));
     writer.open(PATH).unwrap();
@@ -51,8 +51,8 @@ fn make(variant: usize) -> Made {
     (bytes, blocks)
 }
 
-fn made(variant: usize) -> &'static Made {
-    static MADE: OnceLock<Vec<Made>> = OnceLock::new();
+fn made(variant: usize) -> &'static BuiltFile {
+    static MADE: OnceLock<Vec<BuiltFile>> = OnceLock::new();
     &MADE.get_or_init(|| (0..VARIANTS).map(make).collect())[variant]
 }
 

@@ -49,13 +49,13 @@ impl<'a> Endpoint<'a> {
     }
 
     #[inline]
-    fn cut(self, place_of_key: Place) -> Cut<'a> {
+    fn cut(self, place_of_key: CutPosition) -> Cut<'a> {
         match self {
-            Endpoint::Min => Cut { key: &[], place: Place::Min },
+            Endpoint::Min => Cut { key: &[], place: CutPosition::Min },
             Endpoint::Key(key) => Cut { key, place: place_of_key },
-            Endpoint::Infimum(key) => Cut { key, place: Place::Infimum },
-            Endpoint::Supremum(key) => Cut { key, place: Place::Supremum },
-            Endpoint::Max => Cut { key: &[], place: Place::Max },
+            Endpoint::Infimum(key) => Cut { key, place: CutPosition::Infimum },
+            Endpoint::Supremum(key) => Cut { key, place: CutPosition::Supremum },
+            Endpoint::Max => Cut { key: &[], place: CutPosition::Max },
         }
     }
 }
@@ -64,7 +64,7 @@ impl<'a> Endpoint<'a> {
 #[derive(Clone, PartialEq, Eq)]
 pub struct EndpointBuf {
     /// The position relative to `key`.
-    pub place: Place,
+    pub place: CutPosition,
     /// The key bytes of the cut; empty for `Min` and `Max`.
     pub key: Vec<u8>,
 }
@@ -80,11 +80,11 @@ impl fmt::Display for EndpointBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = self.key.escape_ascii();
         match self.place {
-            Place::Min => f.write_str("min"),
-            Place::Infimum => write!(f, "infimum({key})"),
-            Place::Before | Place::After => write!(f, "{key}"),
-            Place::Supremum => write!(f, "supremum({key})"),
-            Place::Max => f.write_str("max"),
+            CutPosition::Min => f.write_str("min"),
+            CutPosition::Infimum => write!(f, "infimum({key})"),
+            CutPosition::Before | CutPosition::After => write!(f, "{key}"),
+            CutPosition::Supremum => write!(f, "supremum({key})"),
+            CutPosition::Max => f.write_str("max"),
         }
     }
 }
@@ -92,7 +92,7 @@ impl fmt::Display for EndpointBuf {
 /// A position relative to a key, in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
-pub enum Place {
+pub enum CutPosition {
     /// Before everything.
     Min,
     /// Before every key with the prefix.
@@ -107,18 +107,24 @@ pub enum Place {
     Max,
 }
 
-impl Place {
-    const ALL: [Place; 6] =
-        [Place::Min, Place::Infimum, Place::Before, Place::After, Place::Supremum, Place::Max];
+impl CutPosition {
+    const ALL: [CutPosition; 6] = [
+        CutPosition::Min,
+        CutPosition::Infimum,
+        CutPosition::Before,
+        CutPosition::After,
+        CutPosition::Supremum,
+        CutPosition::Max,
+    ];
 
     /// The position whose `position as u8` is `number`.
-    pub(crate) fn from_u8(number: u8) -> Option<Place> {
-        Place::ALL.get(usize::from(number)).copied()
+    pub(crate) fn from_u8(number: u8) -> Option<CutPosition> {
+        CutPosition::ALL.get(usize::from(number)).copied()
     }
 
     #[inline]
     fn is_beside_key(self) -> bool {
-        matches!(self, Place::Before | Place::After)
+        matches!(self, CutPosition::Before | CutPosition::After)
     }
 }
 
@@ -126,7 +132,7 @@ impl Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut<'a> {
     pub(crate) key: &'a [u8],
-    pub(crate) place: Place,
+    pub(crate) place: CutPosition,
 }
 
 impl Cut<'_> {
@@ -143,7 +149,7 @@ impl Cut<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct CutBuf {
     pub(crate) key: KeyBuf,
-    pub(crate) place: Place,
+    pub(crate) place: CutPosition,
 }
 
 impl CutBuf {
@@ -153,9 +159,9 @@ impl CutBuf {
     }
 
     pub(crate) const MIN: CutBuf =
-        CutBuf { key: KeyBuf::Inline { len: 0, bytes: [0; crate::key::INLINE] }, place: Place::Min };
+        CutBuf { key: KeyBuf::Inline { len: 0, bytes: [0; crate::key::INLINE] }, place: CutPosition::Min };
     pub(crate) const MAX: CutBuf =
-        CutBuf { key: KeyBuf::Inline { len: 0, bytes: [0; crate::key::INLINE] }, place: Place::Max };
+        CutBuf { key: KeyBuf::Inline { len: 0, bytes: [0; crate::key::INLINE] }, place: CutPosition::Max };
 }
 
 /// From `lo` up to `hi`.
@@ -168,19 +174,19 @@ pub(crate) struct KeySpan<'a> {
 impl<'a> KeySpan<'a> {
     #[inline]
     pub(crate) fn point(key: &'a [u8]) -> KeySpan<'a> {
-        KeySpan { lo: Cut { key, place: Place::Before }, hi: Cut { key, place: Place::After } }
+        KeySpan { lo: Cut { key, place: CutPosition::Before }, hi: Cut { key, place: CutPosition::After } }
     }
 
     /// The span from `left` to `right`, both included. Does not check their order.
     pub(crate) fn closed(left: Endpoint<'a>, right: Endpoint<'a>) -> KeySpan<'a> {
-        KeySpan { lo: left.cut(Place::Before), hi: right.cut(Place::After) }
+        KeySpan { lo: left.cut(CutPosition::Before), hi: right.cut(CutPosition::After) }
     }
 
     /// Whether the span has the form of a single key.
     #[inline]
     pub(crate) fn is_point(&self) -> bool {
         let is_one_key = || std::ptr::eq(self.lo.key, self.hi.key) || self.lo.key == self.hi.key;
-        self.lo.place == Place::Before && self.hi.place == Place::After && is_one_key()
+        self.lo.place == CutPosition::Before && self.hi.place == CutPosition::After && is_one_key()
     }
 
     pub(crate) fn to_buf(self) -> KeySpanBuf {
@@ -242,15 +248,15 @@ impl CutOrder {
 
     /// [`cmp`](Self::cmp) where at least one cut is not beside a key.
     fn cmp_far(&self, a: Cut<'_>, b: Cut<'_>) -> Ordering {
-        let is_end = |place| matches!(place, Place::Min | Place::Max);
+        let is_end = |place| matches!(place, CutPosition::Min | CutPosition::Max);
         if is_end(a.place) || is_end(b.place) || a.key == b.key {
             return a.place.cmp(&b.place);
         }
         if !a.place.is_beside_key() && b.key.starts_with(a.key) {
-            return if a.place == Place::Infimum { Ordering::Less } else { Ordering::Greater };
+            return if a.place == CutPosition::Infimum { Ordering::Less } else { Ordering::Greater };
         }
         if !b.place.is_beside_key() && a.key.starts_with(b.key) {
-            return if b.place == Place::Infimum { Ordering::Greater } else { Ordering::Less };
+            return if b.place == CutPosition::Infimum { Ordering::Greater } else { Ordering::Less };
         }
         self.compare_keys(a.key, b.key).then(a.place.cmp(&b.place))
     }
@@ -283,11 +289,11 @@ impl CutOrder {
         // The unknown bytes after a prefix, all ones.
         let ones = || if cut.key.len() >= 8 { zeros } else { zeros | (u64::MAX >> (8 * cut.key.len())) };
         match (self, cut.place) {
-            (CutOrder::Custom(_), _) | (_, Place::Min) => 0,
-            (_, Place::Max) => u64::MAX,
-            (CutOrder::Bytewise, Place::Supremum) => ones(),
+            (CutOrder::Custom(_), _) | (_, CutPosition::Min) => 0,
+            (_, CutPosition::Max) => u64::MAX,
+            (CutOrder::Bytewise, CutPosition::Supremum) => ones(),
             (CutOrder::Bytewise, _) => zeros,
-            (CutOrder::Reverse, Place::Infimum) => !ones(),
+            (CutOrder::Reverse, CutPosition::Infimum) => !ones(),
             (CutOrder::Reverse, _) => !zeros,
         }
     }

@@ -103,7 +103,7 @@ struct Node {
     in_queue: bool,
 }
 
-enum Found {
+enum SearchResult {
     Nothing,
     Cycle(Vec<Arc<Waiter>>),
     TooDeep,
@@ -114,9 +114,9 @@ enum Found {
 pub(crate) fn withdraw_if_deadlocked(shared: &LockShared, waiter: &Arc<Waiter>, max_depth: usize) -> bool {
     let mut deadlocks = shared.deadlocks.lock();
     let (cycle, limit_exceeded) = match search(waiter, max_depth) {
-        Found::Nothing => return false,
-        Found::Cycle(cycle) => (cycle, false),
-        Found::TooDeep => (Vec::new(), true),
+        SearchResult::Nothing => return false,
+        SearchResult::Cycle(cycle) => (cycle, false),
+        SearchResult::TooDeep => (Vec::new(), true),
     };
     #[cfg(test)]
     shared.history.victim(waiter, !limit_exceeded);
@@ -129,7 +129,7 @@ pub(crate) fn withdraw_if_deadlocked(shared: &LockShared, waiter: &Arc<Waiter>, 
     true
 }
 
-fn search(start: &Arc<Waiter>, max_depth: usize) -> Found {
+fn search(start: &Arc<Waiter>, max_depth: usize) -> SearchResult {
     loop {
         if let Some(found) = search_once(start, max_depth) {
             return found;
@@ -139,7 +139,7 @@ fn search(start: &Arc<Waiter>, max_depth: usize) -> Found {
 
 /// Searches breadth first, and so finds a shortest cycle. `None`: an edge has changed, and the
 /// search must run again.
-fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<Found> {
+fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<SearchResult> {
     let mut nodes = vec![Node { waiter: start.clone(), from: 0, depth: 0, in_queue: false }];
     let mut seen = HashSet::new();
     let mut next = 0;
@@ -155,7 +155,7 @@ fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<Found> {
         for blocker in blockers {
             if blocker.owner.id == start.owner.id {
                 let cycle = cycle_to(&nodes, next);
-                return is_cycle(&cycle).then_some(Found::Cycle(cycle));
+                return is_cycle(&cycle).then_some(SearchResult::Cycle(cycle));
             }
             if !seen.insert(blocker.owner.id) {
                 continue;
@@ -165,13 +165,13 @@ fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<Found> {
             let Some(waiter) = blocker.by_request.clone().or_else(waits) else { continue };
             let depth = depth + usize::from(!in_queue);
             if depth >= max_depth {
-                return Some(Found::TooDeep);
+                return Some(SearchResult::TooDeep);
             }
             nodes.push(Node { waiter, from: next, depth, in_queue });
         }
         next += 1;
     }
-    Some(Found::Nothing)
+    Some(SearchResult::Nothing)
 }
 
 fn cycle_to(nodes: &[Node], last: usize) -> Vec<Arc<Waiter>> {

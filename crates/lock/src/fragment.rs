@@ -9,7 +9,7 @@
 //!     sorted by id.
 //!  3. A fragment without `more.hi` is a point: it starts before its key and ends after it.
 
-use crate::cut::{Cut, CutBuf, CutOrder, KeySpan, KeySpanBuf, Place};
+use crate::cut::{Cut, CutBuf, CutOrder, CutPosition, KeySpan, KeySpanBuf};
 use crate::key::KeyBuf;
 use crate::owner::LockOwner;
 use crate::{LockMode, cut::EndpointBuf};
@@ -24,7 +24,7 @@ pub(crate) struct LockFragment {
     key: KeyBuf,
     owner: Arc<LockOwner>,
     more: Option<Box<More>>,
-    place: Place,
+    place: CutPosition,
     mode: LockMode,
     /// Made by escalation: covers keys that its owner never requested. Always exclusive.
     escalated: bool,
@@ -94,7 +94,7 @@ impl LockFragment {
         let key = self.key.as_slice();
         let hi = match self.more.as_ref().and_then(|more| more.hi.as_ref()) {
             Some(hi) => hi.as_cut(),
-            None => Cut { key, place: Place::After },
+            None => Cut { key, place: CutPosition::After },
         };
         KeySpan { lo: Cut { key, place: self.place }, hi }
     }

@@ -146,7 +146,7 @@ impl LeafState {
             .within(order, request.span)
             .filter(|f| conflict(f.mode(), request.mode))
             .flat_map(|f| f.owners())
-            .any(|o| o.id != request.owner.id && !o.may_be_robbed(now))
+            .any(|o| o.id != request.owner.id && !o.is_stealable(now))
     }
 
     /// Grants what was released in `region` to waiting requests. `leaf` is the leaf of this state.
@@ -178,7 +178,7 @@ impl LeafState {
                 #[cfg(test)]
                 waiter.family.shared.history.granted(&waiter);
                 let (pieces, bytes) = self.fragments.take(order, span, waiter.mode, &waiter.owner);
-                self.nudge(order, &waiter.owner, span, wakes);
+                self.recheck_deadlines(order, &waiter.owner, span, wakes);
                 waiter.owner.settle(WaitOutcome::Granted(pieces, bytes));
                 wakes.owners.push(waiter.owner.clone());
             } else {
@@ -215,7 +215,7 @@ impl LeafState {
     }
 
     /// The new owner of `span` can expire: waiting requests must check their deadlines again.
-    fn nudge(&self, order: &CutOrder, owner: &LockOwner, span: KeySpan<'_>, wakes: &mut Wakes) {
+    fn recheck_deadlines(&self, order: &CutOrder, owner: &LockOwner, span: KeySpan<'_>, wakes: &mut Wakes) {
         if owner.expires_at() == NEVER {
             return;
         }
@@ -342,7 +342,7 @@ impl<'d> LatchedLeaf<'d> {
             }
             let held =
                 state.fragments.within(order, request.span).filter(|f| conflict(f.mode(), request.mode));
-            let owners = held.flat_map(|f| f.owners()).filter(|o| o.id != id && !o.may_be_robbed(now));
+            let owners = held.flat_map(|f| f.owners()).filter(|o| o.id != id && !o.is_stealable(now));
             blockers.extend(owners.map(|o| Blocker { owner: o.clone(), by_request: None }));
         }
         is_queued.then_some(blockers)
@@ -374,7 +374,7 @@ impl<'d> LatchedLeaf<'d> {
     ) -> (Pieces, i64) {
         if let [state] = &mut self.states[..] {
             let taken = state.fragments.take(order, request.span, request.mode, request.owner);
-            state.nudge(order, request.owner, request.span, wakes);
+            state.recheck_deadlines(order, request.owner, request.span, wakes);
             return taken;
         }
         let mut all = Taken::default();
@@ -382,7 +382,7 @@ impl<'d> LatchedLeaf<'d> {
             let part = part_of(self.leaves, order, i, request.span);
             let (pieces, bytes) = state.fragments.take(order, part, request.mode, request.owner);
             all.add(part, pieces, bytes);
-            state.nudge(order, request.owner, part, wakes);
+            state.recheck_deadlines(order, request.owner, part, wakes);
         }
         all.finish(order)
     }

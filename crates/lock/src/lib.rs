@@ -31,7 +31,7 @@ mod wait;
 
 pub use esker_base::ColumnFamilyId;
 
-pub use cut::{Endpoint, EndpointBuf, Place};
+pub use cut::{CutPosition, Endpoint, EndpointBuf};
 pub use deadlock::{DeadlockInfo, DeadlockPath};
 pub use family::LockFamily;
 pub use locker::{Canceller, Locker};

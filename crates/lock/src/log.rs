@@ -16,7 +16,7 @@
 //! is no longer held (unlocked, stolen, or of a dropped family). It names every lock that is held,
 //! unless escalation has joined locks.
 
-use crate::cut::{Cut, KeySpan, Place};
+use crate::cut::{Cut, CutPosition, KeySpan};
 use crate::fragment::FragmentChange;
 use esker_base::Result;
 use esker_base::coding::{Decoder, put_fixed64, put_length_prefixed, put_varint32};
@@ -174,6 +174,6 @@ fn entry<'a>(rest: &mut Decoder<'a>) -> Result<LockLogEntry<'a>> {
 }
 
 fn cut<'a>(rest: &mut Decoder<'a>) -> Result<Cut<'a>> {
-    let place = Place::from_u8(rest.u8()?).expect("the log has valid codes of places");
+    let place = CutPosition::from_u8(rest.u8()?).expect("the log has valid codes of places");
     Ok(Cut { key: rest.length_prefixed()?, place })
 }

@@ -130,7 +130,7 @@ impl LockOwner {
 
     /// Whether other lockers may steal the owner's locks at the time `now`. Calls `now` only if the
     /// owner can expire.
-    pub(crate) fn may_be_robbed(&self, now: impl FnOnce() -> u64) -> bool {
+    pub(crate) fn is_stealable(&self, now: impl FnOnce() -> u64) -> bool {
         let at = self.expires_at();
         if at == NEVER {
             return false;

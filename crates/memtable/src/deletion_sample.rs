@@ -45,16 +45,16 @@ pub(crate) struct DeletionSample {
 
 /// The place of a record.
 #[derive(Clone, Copy, Debug)]
-struct Place(NonNull<u8>);
+struct SamplePosition(NonNull<u8>);
 
 // SAFETY: it points to a record, whose bytes never change (`record`, invariant 1).
-unsafe impl Send for Place {}
+unsafe impl Send for SamplePosition {}
 
 #[derive(Default, Debug)]
 struct Keys {
-    waiting: Vec<Place>,
+    waiting: Vec<SamplePosition>,
     /// The samples of the last batch.
-    before: Vec<Place>,
+    before: Vec<SamplePosition>,
     /// Number of sampled deletions so far; in `taken`, up to the last batch.
     sampled: u64,
     taken: u64,
@@ -113,7 +113,7 @@ impl DeletionSample {
         if record.user_key().len() > MAX_KEY_BYTES {
             return;
         }
-        let Some(place) = NonNull::new(record.as_ptr()).map(Place) else { return };
+        let Some(place) = NonNull::new(record.as_ptr()).map(SamplePosition) else { return };
         let mut keys = self.keys.lock();
         if keys.waiting.len() < MOST {
             keys.waiting.push(place);
@@ -158,12 +158,13 @@ impl DeletionSample {
         // Keep some samples for the next batch: a run may continue without another sampled
         // deletion.
         let stays = (self.first.div_ceil(4) as usize).saturating_sub(fresh.len()).min(keys.before.len());
-        let all: Vec<Place> = keys.before.iter().chain(&fresh).copied().collect();
+        let all: Vec<SamplePosition> = keys.before.iter().chain(&fresh).copied().collect();
         let gone = keys.before.len() - stays;
         keys.before.drain(..gone);
         keys.before.extend(fresh);
         // SAFETY: the caller of `deleted` promised that the record stays in place.
-        let user_key = |&Place(place): &Place| unsafe { Record::from_ptr(place) }.user_key().to_vec();
+        let user_key =
+            |&SamplePosition(place): &SamplePosition| unsafe { Record::from_ptr(place) }.user_key().to_vec();
         let most_entries = (ENTRIES_EACH * now).saturating_sub(keys.looked_at);
         Some(SampledDeletions { keys: all.iter().map(user_key).collect(), most_entries, deletions: since })
     }

@@ -28,4 +28,4 @@ pub use checks::Checks;
 pub use deletion_sample::{SampledDeletions, Take};
 pub use filter::MemTableFilterOptions;
 pub use iter::MemTableIter;
-pub use memtable::{MemTable, MemTableOptions, MemValue, MemoryBudget, Seen};
+pub use memtable::{MemTable, MemTableOptions, MemValue, MemoryBudget, ReadState};

@@ -111,7 +111,7 @@ pub struct MemValue<'a> {
 /// A result of a lookup. Versions come newest first. The newest range tombstone that the lookup
 /// sees over the key comes before the versions it covers.
 #[derive(Clone, Copy, Debug)]
-pub enum Seen<'a> {
+pub enum ReadState<'a> {
     /// A range tombstone covers the key: older versions, here and in older sources, are gone. Zero
     /// if no tombstone covers it. The visitor's return value is ignored.
     Covered(SequenceNumber),
@@ -337,7 +337,7 @@ impl MemTable {
     #[inline]
     pub fn get_covered<F>(self: &Arc<Self>, key: &LookupKey, mut visit: F) -> Result<()>
     where
-        F: FnMut(Seen<'_>) -> bool,
+        F: FnMut(ReadState<'_>) -> bool,
     {
         if self.checks_itself() || self.filter.is_some() || self.tree.is_empty() {
             return self.get_covered_apart(key, &mut visit);
@@ -374,12 +374,12 @@ impl MemTable {
     fn get_covered_apart(
         self: &Arc<Self>,
         key: &LookupKey,
-        visit: &mut impl FnMut(Seen<'_>) -> bool,
+        visit: &mut impl FnMut(ReadState<'_>) -> bool,
     ) -> Result<()> {
         if self.has_range_tombstones() {
             visit(self.covering(key));
         }
-        self.get(key, |kind, sequence, value| visit(Seen::Version(kind, sequence, value)))
+        self.get(key, |kind, sequence, value| visit(ReadState::Version(kind, sequence, value)))
     }
 
     /// The indexes in `which` whose keys the filter does not rule out.
@@ -391,8 +391,8 @@ impl MemTable {
 
     /// The newest tombstone over the key.
     #[inline(never)]
-    fn covering(&self, key: &LookupKey) -> Seen<'static> {
-        Seen::Covered(self.max_covering_tombstone_seq(key.user_key(), key.sequence()))
+    fn covering(&self, key: &LookupKey) -> ReadState<'static> {
+        ReadState::Covered(self.max_covering_tombstone_seq(key.user_key(), key.sequence()))
     }
 
     /// Shows a lookup's versions and covering tombstone to `visit`.
@@ -401,7 +401,7 @@ impl MemTable {
         self: &Arc<Self>,
         key: &LookupKey,
         lookup: CoverLookup<'_, { tree::WIDTH }>,
-        visit: &mut impl FnMut(Seen<'_>) -> bool,
+        visit: &mut impl FnMut(ReadState<'_>) -> bool,
     ) {
         let Some(newest) = lookup.found else {
             if lookup.over_key() > 0 {
@@ -414,7 +414,7 @@ impl MemTable {
         if is_covered {
             visit(self.covering(key));
         }
-        if !visit(Seen::Version(kind, sequence, value)) {
+        if !visit(ReadState::Version(kind, sequence, value)) {
             return;
         }
         if !is_covered && lookup.over_key() > 0 {
@@ -422,7 +422,7 @@ impl MemTable {
         }
         self.tree.visit_older(lookup.leaf, newest, |record| {
             let (kind, sequence, value) = self.show(record);
-            visit(Seen::Version(kind, sequence, value))
+            visit(ReadState::Version(kind, sequence, value))
         });
     }
 
@@ -430,7 +430,7 @@ impl MemTable {
     /// like [`get_many`](Self::get_many). REQUIRES: the memtable does not check itself.
     pub fn get_many_covered<F>(self: &Arc<Self>, keys: &[LookupKey], which: &[u32], mut visit: F)
     where
-        F: FnMut(u32, Seen<'_>) -> bool,
+        F: FnMut(u32, ReadState<'_>) -> bool,
     {
         debug_assert!(!self.checks_itself(), "get_covered reports an error for each key");
         // A range tombstone may cover a key without an entry, too.
@@ -450,7 +450,7 @@ impl MemTable {
         self: &Arc<Self>,
         keys: &[LookupKey],
         which: &[u32],
-        visit: &mut impl FnMut(u32, Seen<'_>) -> bool,
+        visit: &mut impl FnMut(u32, ReadState<'_>) -> bool,
     ) {
         let targets = targets_of::<G>(keys, which);
         self.tree.look_up_many::<G>(&targets[..which.len()], |i, lookup| {

@@ -63,7 +63,7 @@ const NOWHERE: (u32, u32) = (u32::MAX, 0);
 /// The number of keys that one scan through the first key's block should find; 0 if each key should
 /// be searched by itself. A scan pays off if the block has at least as many keys as restart
 /// intervals from the first key on.
-fn keys_to_walk_to(places: &[Place], blocks: &[BatchBlock<'_>]) -> usize {
+fn keys_to_walk_to(places: &[KeyPosition], blocks: &[BatchBlock<'_>]) -> usize {
     let Some((first, BatchBlock::Block(block))) =
         places.first().and_then(|p| Some((p, blocks.get(p.block as usize)?)))
     else {
@@ -79,7 +79,7 @@ fn keys_to_walk_to(places: &[Place], blocks: &[BatchBlock<'_>]) -> usize {
 }
 
 /// The place at which a key's entries begin.
-struct Place {
+struct KeyPosition {
     key: u32,
     /// Number of its block in the batch.
     block: u32,
@@ -91,7 +91,7 @@ struct Place {
 /// The blocks that a batch of keys needs.
 #[derive(Default)]
 struct NeededBlocks {
-    places: KeyBatch<Place>,
+    places: KeyBatch<KeyPosition>,
     handles: KeyBatch<BlockHandle>,
 }
 
@@ -188,7 +188,7 @@ impl TableReader {
         for &(key, missing) in which {
             let Some((missing, place)) = missing.and_then(|m| Some((m, m.block?))) else { continue };
             if place.is_first {
-                needed.places.push(Place {
+                needed.places.push(KeyPosition {
                     key,
                     block: needed.handles.len() as u32,
                     restart: 0,
@@ -337,7 +337,7 @@ impl TableReader {
         key: u32,
         target: &[u8],
         needed: &mut NeededBlocks,
-    ) -> Result<Option<Place>> {
+    ) -> Result<Option<KeyPosition>> {
         if !walker.valid() {
             return Ok(None);
         }
@@ -352,7 +352,7 @@ impl TableReader {
             needed.handles.push(handle);
         }
         let block = needed.handles.len() as u32 - 1;
-        Ok(Some(Place {
+        Ok(Some(KeyPosition {
             key,
             block,
             restart: 0,
@@ -437,7 +437,7 @@ impl TableReader {
         &self,
         cursor: &mut BlockCursor,
         keys: &[LookupKey],
-        place: &Place,
+        place: &KeyPosition,
         blocks: &[BatchBlock<'_>],
         before: (u32, u32),
     ) -> u32 {
@@ -459,7 +459,7 @@ impl TableReader {
         &self,
         access: Access<'_>,
         keys: &[LookupKey],
-        place: &Place,
+        place: &KeyPosition,
         (shared, handle): (&BlockLoan<'_>, BlockHandle),
         cursor: &mut BlockCursor,
         visitor: &mut dyn BatchVisitor,
@@ -501,7 +501,7 @@ impl NeededBlocks {
     fn append(&mut self, behind: NeededBlocks) {
         let first = self.handles.len() as u32;
         self.handles.extend(behind.handles);
-        self.places.extend(behind.places.into_iter().map(|p| Place { block: first + p.block, ..p }));
+        self.places.extend(behind.places.into_iter().map(|p| KeyPosition { block: first + p.block, ..p }));
     }
 
     /// Sorts the keys, and names each block once.

@@ -41,14 +41,14 @@ pub struct OpenFiles {
     /// Whether another process owns the files, and whether this one follows it.
     has_other_owner: AtomicBool,
     follows_owner: AtomicBool,
-    held: Mutex<Held>,
+    held: Mutex<FileOfOtherOwner>,
     /// Traces accesses to their blocks.
     tracer: Arc<BlockCacheTracer>,
 }
 
 /// Open files of another owner, by number.
 #[derive(Default)]
-struct Held {
+struct FileOfOtherOwner {
     tables: HashMap<FileNumber, Arc<dyn RandomAccessFile>>,
     blobs: HashMap<FileNumber, Arc<dyn RandomAccessFile>>,
 }
@@ -146,7 +146,7 @@ impl OpenFiles {
     /// Explains the error of a file that cannot be opened, if another owner may have deleted it.
     /// # Errors
     /// `failed`, or an error that says that the owner deleted the file.
-    pub(crate) fn tell<T>(&self, opened: Result<T>, path: &Path) -> Result<T> {
+    pub(crate) fn report<T>(&self, opened: Result<T>, path: &Path) -> Result<T> {
         opened.map_err(|failed| {
             let is_gone = failed.subcode() == SubCode::PathNotFound;
             if !is_gone || !self.has_other_owner.load(Ordering::Relaxed) {

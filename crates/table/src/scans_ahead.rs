@@ -175,13 +175,13 @@ struct State {
     options: AheadOptions,
     statistics: Option<Arc<Statistics>>,
     tables: Option<Box<dyn ScanTables>>,
-    held: HashMap<CacheKey, Held>,
+    held: HashMap<CacheKey, HeldBlock>,
     /// Ranges before this one are in a readahead batch already.
     planned: usize,
     counts: AheadCounts,
 }
 
-struct Held {
+struct HeldBlock {
     block: BlockRef,
     is_used: bool,
 }
@@ -263,7 +263,7 @@ impl ScansAhead {
     }
 
     /// Takes the held blocks out.
-    fn take_held(&self, state: &mut State) -> HashMap<CacheKey, Held> {
+    fn take_held(&self, state: &mut State) -> HashMap<CacheKey, HeldBlock> {
         self.holds.store(false, Ordering::Relaxed);
         std::mem::take(&mut state.held)
     }
@@ -407,7 +407,7 @@ impl ReadaheadBatch {
         (batch, self.ranges.len())
     }
 
-    fn read(&self, parts: &[Part], counts: &mut GatherCounts) -> HashMap<CacheKey, Held> {
+    fn read(&self, parts: &[Part], counts: &mut GatherCounts) -> HashMap<CacheKey, HeldBlock> {
         let wanted: Vec<Wanted<'_>> = (parts.iter())
             .flat_map(|(reader, handles)| {
                 let mut handles = handles.clone();
@@ -418,7 +418,7 @@ impl ReadaheadBatch {
             .collect();
         let blocks = gather_closer(&wanted, &self.options.table, self.options.coalesced_gap_bytes, counts);
         let held = wanted.iter().zip(blocks).filter_map(|(wanted, block)| {
-            let held = Held { block: block.ok()?, is_used: false };
+            let held = HeldBlock { block: block.ok()?, is_used: false };
             Some((wanted.source.key(wanted.handle), held))
         });
         held.collect()
@@ -439,7 +439,7 @@ fn count(statistics: Option<&Arc<Statistics>>, counts: &GatherCounts, blocks: us
     statistics.record_in_histogram(Histogram::MultiscanBlocksPerPrepare, blocks as u64);
 }
 
-fn count_wasted(statistics: Option<&Arc<Statistics>>, released: &HashMap<CacheKey, Held>) {
+fn count_wasted(statistics: Option<&Arc<Statistics>>, released: &HashMap<CacheKey, HeldBlock>) {
     if let Some(statistics) = statistics.filter(|_| !released.is_empty()) {
         let wasted = released.values().filter(|held| !held.is_used).count();
         statistics.record_tick(Ticker::MultiscanPrefetchBlocksWasted, wasted as u64);

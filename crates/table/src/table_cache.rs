@@ -223,7 +223,7 @@ impl TableCache {
             Some(held) => Ok(held),
             None => {
                 let path = table_file_name(self.dir(meta.path_id), meta.number);
-                self.options.open_files.tell(self.open_path(meta), &path)
+                self.options.open_files.report(self.open_path(meta), &path)
             }
         }
     }

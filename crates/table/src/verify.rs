@@ -26,7 +26,7 @@ const OPTIONS: TableReadOptions = TableReadOptions {
 
 /// State of the verification after the blocks so far.
 #[derive(Default)]
-struct Seen {
+struct VerifiedEntries {
     entries: u64,
     last_key: Vec<u8>,
     /// The separator of the previous block. `partition_separator` is the separator of that block's
@@ -48,7 +48,7 @@ impl TableReader {
     pub fn verify(&self, progress: &mut dyn FnMut(u64) -> bool) -> Result<()> {
         let mut walker = self.walker(&OPTIONS)?;
         let mut readahead = self.whole_file_readahead();
-        let mut seen = Seen::default();
+        let mut seen = VerifiedEntries::default();
         let mut bytes = 0;
         walker.seek_to_first(&self.source, &OPTIONS).map_err(|e| self.source.in_file(e))?;
         while walker.valid() {
@@ -70,7 +70,7 @@ impl TableReader {
         &self,
         block: &CachedBlock,
         walker: &IndexWalker<BlockRef>,
-        seen: &mut Seen,
+        seen: &mut VerifiedEntries,
     ) -> Result<()> {
         let icmp = &self.options.icmp;
         let block = block.key_value()?;
@@ -116,7 +116,7 @@ impl TableReader {
     /// first key of this block.
     fn verify_separators_before(
         &self,
-        seen: &Seen,
+        seen: &VerifiedEntries,
         walker: &IndexWalker<BlockRef>,
         here: &[u8],
     ) -> Result<()> {
@@ -159,7 +159,7 @@ impl TableReader {
         }
     }
 
-    fn verify_counts(&self, seen: &Seen) -> Result<()> {
+    fn verify_counts(&self, seen: &VerifiedEntries) -> Result<()> {
         let deletions = self.range_dels().map_or(SequenceNumber::ZERO, |deletions| deletions.max_seq());
         if let Some(largest) = self.options.largest_seqno.filter(|largest| deletions > *largest) {
             return Err(too_new(&format_args!("a range deletion"), deletions, largest));

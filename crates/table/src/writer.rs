@@ -162,7 +162,7 @@ impl TableBuilder {
             timestamp_size: options.icmp.user_comparator().timestamp_size(),
             range_del: BlockBuilder::new(1),
             deleted_runs: DeletedRunBuilder::new(setup::deleted_run_block_min_entries(&options))
-                .telling_of(options.long_deleted_run_entries),
+                .reporting_runs_of(options.long_deleted_run_entries),
             properties: setup::first_properties(&options),
             smallest: Vec::new(),
             largest_range_end: Vec::new(),
@@ -226,7 +226,7 @@ impl TableBuilder {
         if !self.is_ascending(internal_key, user_key, shared) {
             return Err(out_of_order(self.data.last_key(), internal_key));
         }
-        if self.deleted_runs.wants(value_type) {
+        if self.deleted_runs.is_relevant(value_type) {
             let is_older = shared >= user_key.len() && self.data.last_key().len() == internal_key.len();
             self.deleted_runs.add(user_key, SequenceNumber(packed >> 8), value_type, is_older);
         }

@@ -72,8 +72,8 @@ enum State {
 /// The links at the start of a free piece.
 #[repr(C)]
 struct Links {
-    next: Cell<Option<Place>>,
-    previous: Cell<Option<Place>>,
+    next: Cell<Option<PiecePosition>>,
+    previous: Cell<Option<PiecePosition>>,
 }
 
 /// The first bytes of each region.
@@ -84,16 +84,16 @@ struct RegionHead {
 
 /// A head in a region of this arena.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place(NonNull<u8>);
+struct PiecePosition(NonNull<u8>);
 
-impl Place {
-    fn first_of(region: &Region) -> Place {
-        Place(region.at(FIRST_HEAD))
+impl PiecePosition {
+    fn first_of(region: &Region) -> PiecePosition {
+        PiecePosition(region.at(FIRST_HEAD))
     }
 
     /// The head of the piece that begins at `start`.
-    fn of_piece(start: NonNull<u8>) -> Place {
-        Place(offset(start, -(HEAD_BYTES as isize)))
+    fn of_piece(start: NonNull<u8>) -> PiecePosition {
+        PiecePosition(offset(start, -(HEAD_BYTES as isize)))
     }
 
     fn piece(self) -> NonNull<u8> {
@@ -135,16 +135,16 @@ impl Place {
         self.units() == REGION_UNITS
     }
 
-    fn next(self) -> Option<Place> {
+    fn next(self) -> Option<PiecePosition> {
         let bytes = self.units() as usize * UNIT;
         let is_last = self.offset() + bytes + UNIT > Region::BYTES;
-        if is_last { None } else { Some(Place(offset(self.0, bytes as isize))) }
+        if is_last { None } else { Some(PiecePosition(offset(self.0, bytes as isize))) }
     }
 
-    fn before(self) -> Option<Place> {
+    fn before(self) -> Option<PiecePosition> {
         match self.head().before.get() {
             0 => None,
-            units => Some(Place(offset(self.0, -(units as isize * UNIT as isize)))),
+            units => Some(PiecePosition(offset(self.0, -(units as isize * UNIT as isize)))),
         }
     }
 
@@ -173,7 +173,7 @@ fn offset(from: NonNull<u8>, bytes: isize) -> NonNull<u8> {
 
 /// See the head of the file.
 pub(super) struct BufferArena {
-    lists: [Option<Place>; LISTS],
+    lists: [Option<PiecePosition>; LISTS],
     filled: [u64; WORDS],
     /// Regions that are one free piece.
     whole: u32,
@@ -223,7 +223,7 @@ impl BufferArena {
         // SAFETY: the region is new, only this function refers to it, and it begins at a multiple
         // of its size.
         unsafe { region.at(0).cast().write(RegionHead { arena: number }) };
-        let place = Place::first_of(&region);
+        let place = PiecePosition::first_of(&region);
         place.write(REGION_UNITS, 0, State::GivenBack);
         self.link(place);
         std::mem::forget(region);
@@ -231,7 +231,7 @@ impl BufferArena {
 
     /// A piece with room for `length` bytes, and the size of its room. All its bytes are
     /// initialized. `None` if no piece is large enough.
-    pub(super) fn hand_out(&mut self, length: usize) -> Option<(NonNull<u8>, usize)> {
+    pub(super) fn allocate(&mut self, length: usize) -> Option<(NonNull<u8>, usize)> {
         debug_assert!(length <= MOST_ROOM, "{length} bytes");
         let units = ((length + HEAD_BYTES).div_ceil(UNIT) as u32).max(1);
         let place = self.find(list_for(units))?;
@@ -242,7 +242,7 @@ impl BufferArena {
         if rest > 0 && place.units() as usize * UNIT - HEAD_BYTES > most {
             let state = place.head().state.get();
             place.head().units.set(units);
-            let behind = Place(offset(place.0, (units as usize * UNIT) as isize));
+            let behind = PiecePosition(offset(place.0, (units as usize * UNIT) as isize));
             behind.write(rest, units, state);
             behind.set_units(rest);
             self.link(behind);
@@ -255,8 +255,8 @@ impl BufferArena {
     /// Frees a piece and joins it with its free neighbours. Returns regions that became unused.
     /// # Safety
     /// This arena allocated the piece, and nothing refers to it any more.
-    pub(super) unsafe fn take_back(&mut self, start: NonNull<u8>) -> Vec<Region> {
-        let mut place = Place::of_piece(start);
+    pub(super) unsafe fn free(&mut self, start: NonNull<u8>) -> Vec<Region> {
+        let mut place = PiecePosition::of_piece(start);
         debug_assert!(!place.is_free(), "the piece is free already");
         let mut units = place.units();
         self.taken -= units as usize;
@@ -296,7 +296,7 @@ impl BufferArena {
                     let from = place.offset() + HEAD_BYTES + size_of::<Links>();
                     let to = place.offset() + place.units() as usize * UNIT;
                     // SAFETY: the range lies between the links of a free piece and the next head.
-                    unsafe { Region::give_back(place.0, from..to) };
+                    unsafe { Region::return_to_system(place.0, from..to) };
                 }
             }
         }
@@ -304,14 +304,14 @@ impl BufferArena {
     }
 
     /// Removes a region that is one free piece.
-    fn remove(&mut self, place: Place) -> Region {
+    fn remove(&mut self, place: PiecePosition) -> Region {
         self.unlink(place);
         // SAFETY: `add` forgot the region, and none of it is allocated or in a list.
         unsafe { Region::from_within(place.0) }
     }
 
     /// The first piece of the first list from `from` on that is not empty.
-    fn find(&self, from: usize) -> Option<Place> {
+    fn find(&self, from: usize) -> Option<PiecePosition> {
         let first = from / 64;
         let here = self.filled.get(first)? & (u64::MAX << (from % 64));
         let later = self.filled.iter().enumerate().skip(first + 1).map(|(word, &bits)| (word, bits));
@@ -319,7 +319,7 @@ impl BufferArena {
         self.lists[word * 64 + bits.trailing_zeros() as usize]
     }
 
-    fn link(&mut self, place: Place) {
+    fn link(&mut self, place: PiecePosition) {
         let list = list_of(place.units());
         let next = self.lists[list].replace(place);
         self.filled[list / 64] |= 1 << (list % 64);
@@ -333,7 +333,7 @@ impl BufferArena {
         }
     }
 
-    fn unlink(&mut self, place: Place) {
+    fn unlink(&mut self, place: PiecePosition) {
         let list = list_of(place.units());
         let (next, previous) = (place.links().next.get(), place.links().previous.get());
         match previous {

@@ -54,7 +54,7 @@ impl Region {
     /// # Safety
     /// `address` came from [`Region::at`] of a live region, and nothing refers to these bytes of
     /// it.
-    pub(super) unsafe fn give_back(address: NonNull<u8>, bytes: Range<usize>) {
+    pub(super) unsafe fn return_to_system(address: NonNull<u8>, bytes: Range<usize>) {
         #[cfg(all(target_os = "linux", not(miri)))]
         {
             let page = page_bytes();

@@ -110,7 +110,7 @@ fn run_one(options: &LockBenchOptions, threads: usize, locking: Locking, round: 
     let done = on_threads("lock_bench", threads, |thread| {
         work(options, &db, &barrier, ((round as u64) << 32) | thread as u64)
     })?;
-    let done: Vec<Done> = done.into_iter().collect::<Result<_>>()?;
+    let done: Vec<ThreadResult> = done.into_iter().collect::<Result<_>>()?;
     let transactions = done.iter().map(|d| d.transactions).sum::<u64>().max(1) as f64;
     let cpu = done.iter().map(|d| d.cpu_nanos).sum::<u64>() as f64;
     let rate = done.iter().map(|d| d.transactions as f64 * 1e9 / d.nanos as f64).sum();
@@ -134,14 +134,19 @@ fn fill(options: &LockBenchOptions, db: &TransactionDb) -> Result<()> {
 }
 
 /// The work of one thread.
-struct Done {
+struct ThreadResult {
     transactions: u64,
     nanos: u64,
     cpu_nanos: u64,
 }
 
 /// Runs transactions until the time is over. Their keys ascend, so waits make no deadlocks.
-fn work(options: &LockBenchOptions, db: &TransactionDb, barrier: &Barrier, seed: u64) -> Result<Done> {
+fn work(
+    options: &LockBenchOptions,
+    db: &TransactionDb,
+    barrier: &Barrier,
+    seed: u64,
+) -> Result<ThreadResult> {
     let mut random = generator(seed);
     let (mut key, value) = (vec![0; options.key_bytes.max(8)], [b'v'; VALUE_BYTES]);
     let (write_options, txn_options) = (WriteOptions::default(), TransactionOptions::default());
@@ -162,7 +167,7 @@ fn work(options: &LockBenchOptions, db: &TransactionDb, barrier: &Barrier, seed:
         if transactions % 16 == 0 {
             let nanos = monotonic_nanos() - start;
             if u128::from(nanos) >= options.time.as_nanos() {
-                return Ok(Done { transactions, nanos, cpu_nanos: cpu_nanos() - cpu });
+                return Ok(ThreadResult { transactions, nanos, cpu_nanos: cpu_nanos() - cpu });
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Several runs of one benchmark: averages, medians, confidence intervals.
 
-use super::{Done, MB};
+use super::{FinishedOperations, MB};
 
 /// The 97.5th percentile of the standard normal distribution.
 const Z_95: f64 = 1.959_964;
@@ -13,7 +13,7 @@ pub(crate) struct Combined {
 }
 
 impl Combined {
-    pub(crate) fn add(&mut self, done: &Done) {
+    pub(crate) fn add(&mut self, done: &FinishedOperations) {
         let elapsed = done.elapsed();
         self.operations.push(done.operations.max(1) as f64 / elapsed);
         if done.bytes > 0 {

@@ -45,13 +45,13 @@ impl IntervalReport {
             let done = self.operations.load(Ordering::Relaxed);
             let seconds = (clock.monotonic_nanos() - started + 500_000_000) / 1_000_000_000;
             if let Err(e) = append(file.as_mut(), &format!("{seconds},{}\n", done - reported)) {
-                output.tell(format_args!("--report_file: {e}; no more of it\n"));
+                output.report(format_args!("--report_file: {e}; no more of it\n"));
                 return;
             }
             reported = done;
         }
         if let Err(e) = file.close() {
-            output.tell(format_args!("--report_file: {e}\n"));
+            output.report(format_args!("--report_file: {e}\n"));
         }
     }
 }

@@ -78,12 +78,12 @@ pub(crate) struct Stats<'a> {
     last_report_done: u64,
     last_report_micros: u64,
     last_op_micros: u64,
-    done: Done,
+    done: FinishedOperations,
 }
 
 /// Counts of operations, and their times.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Done {
+pub(crate) struct FinishedOperations {
     /// Start in microseconds of the monotonic clock.
     pub(crate) start: u64,
     pub(crate) finish: u64,
@@ -112,7 +112,7 @@ impl<'a> Stats<'a> {
             last_report_done: 0,
             last_report_micros: now,
             last_op_micros: now,
-            done: Done { start: now, finish: now, ..Done::default() },
+            done: FinishedOperations { start: now, finish: now, ..FinishedOperations::default() },
         }
     }
 
@@ -154,7 +154,7 @@ impl<'a> Stats<'a> {
     }
 
     /// Stops the clock.
-    pub(crate) fn stop(mut self) -> Done {
+    pub(crate) fn stop(mut self) -> FinishedOperations {
         self.done.finish = micros(self.sink.clock);
         self.done.micros = self.done.finish - self.done.start;
         self.done
@@ -165,7 +165,7 @@ impl<'a> Stats<'a> {
         let took = now - self.last_op_micros;
         self.done.histogram(kind).add(took);
         if took >= self.sink.flags.slow_usecs && self.sink.stats_interval == 0 {
-            self.sink.output.tell(format_args!("long op: {took} micros{:30}\r", ""));
+            self.sink.output.report(format_args!("long op: {took} micros{:30}\r", ""));
         }
         self.last_op_micros = now;
     }
@@ -182,7 +182,7 @@ impl<'a> Stats<'a> {
                 100_000..500_000 => 50_000,
                 _ => 100_000,
             };
-            self.sink.output.tell(format_args!("... finished {} ops{:30}\r", self.done.operations, ""));
+            self.sink.output.report(format_args!("... finished {} ops{:30}\r", self.done.operations, ""));
             return;
         }
         self.next_report += self.sink.stats_interval;
@@ -215,13 +215,13 @@ impl<'a> Stats<'a> {
                 }
             }
         }
-        self.sink.output.tell(format_args!("{text}"));
+        self.sink.output.report(format_args!("{text}"));
     }
 }
 
-impl Done {
+impl FinishedOperations {
     /// Adds the work of another thread. Takes its message only if `self` has no message.
-    pub(crate) fn merge(&mut self, other: &Done) {
+    pub(crate) fn merge(&mut self, other: &FinishedOperations) {
         if other.excluded {
             return;
         }

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 /// Runs `work` under a clock that only it moves.
-fn measured(flags: &Flags, work: impl FnOnce(&mut Stats<'_>, &MockClock)) -> Done {
+fn measured(flags: &Flags, work: impl FnOnce(&mut Stats<'_>, &MockClock)) -> FinishedOperations {
     let (clock, output) = (MockClock::new(0), BenchOutput::new(std::io::sink(), std::io::sink()));
     clock.advance(Duration::from_secs(5));
     let sink = StatsSink {
@@ -69,15 +69,15 @@ fn a_benchmark_that_counts_nothing_is_one_operation() {
 
 #[test]
 fn threads_add_up_and_time_is_wall_time() {
-    let one = |start: u64, finish: u64| Done {
+    let one = |start: u64, finish: u64| FinishedOperations {
         start,
         finish,
         micros: finish - start,
         operations: 10,
         bytes: 5,
-        ..Done::default()
+        ..FinishedOperations::default()
     };
-    let mut all = Done::default();
+    let mut all = FinishedOperations::default();
     all.merge(&one(100, 1_000_100));
     all.merge(&one(50, 2_000_050));
     assert_eq!((all.operations, all.bytes, all.micros), (20, 10, 3_000_000));
@@ -103,8 +103,13 @@ fn histograms_follow_the_line() {
 
 #[test]
 fn repeats_are_combined_as_rocksdb_does() {
-    let run =
-        |micros: u64, bytes: u64| Done { finish: micros, micros, operations: 1000, bytes, ..Done::default() };
+    let run = |micros: u64, bytes: u64| FinishedOperations {
+        finish: micros,
+        micros,
+        operations: 1000,
+        bytes,
+        ..FinishedOperations::default()
+    };
     let mut combined = Combined::default();
     combined.add(&run(1_000_000, 0));
     assert_eq!(combined.text("x") + &combined.final_text("x"), "");

@@ -17,7 +17,7 @@ pub(super) fn print<S: Store>(
     clock: &dyn Clock,
     output: &BenchOutput,
 ) -> Result<(), BenchStop> {
-    output.tell(format_args!("{}", environment(clock)));
+    output.report(format_args!("{}", environment(clock)));
     let key_size = f64::from(flags.key_size);
     let is_fixed = flags.value_size_distribution_type.eq_ignore_ascii_case("fixed");
     let value_size =

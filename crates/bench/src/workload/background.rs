@@ -14,7 +14,7 @@ impl<E: BenchEngine> Worker<'_, E> {
         self.stats.exclude();
         let mut tombstones = RangeTombstones::new(self);
         let outcome = self.write_behind(background, &mut tombstones);
-        tombstones.tell(self);
+        tombstones.report(self);
         outcome
     }
 
@@ -62,7 +62,7 @@ impl<E: BenchEngine> Worker<'_, E> {
     fn scan_behind(&mut self) -> WorkloadOutcome {
         let options = self.scan_options(self.flags.explicit_snapshot);
         let mut cursor = self.engine.cursor(options).doing("iterator")?;
-        self.output.tell(format_args!("num reads to do {}\n", self.plan.reads));
+        self.output.report(format_args!("num reads to do {}\n", self.plan.reads));
         let mut budget = self.budget(self.plan.reads);
         while budget.take(1) {
             if cursor.valid() {

@@ -11,7 +11,7 @@ impl<E: BenchEngine> Worker<'_, E> {
     pub(super) fn write(&mut self, order: WriteOrder) -> WorkloadOutcome {
         let mut tombstones = RangeTombstones::new(self);
         let outcome = self.write_with(order, &mut tombstones);
-        tombstones.tell(self);
+        tombstones.report(self);
         outcome
     }
 
@@ -139,7 +139,7 @@ impl RangeTombstones {
     }
 
     /// Prints the number of range deletions, if there were any.
-    pub(super) fn tell<E: BenchEngine>(&self, worker: &Worker<'_, E>) {
+    pub(super) fn report<E: BenchEngine>(&self, worker: &Worker<'_, E>) {
         if self.done > 0 {
             let text = format_args!("Number of range deletions: {}\n", self.done);
             // If the output is closed, the result line reports it.

@@ -124,7 +124,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             guard.flush();
         }
         drop(guard);
-        self.tell(sweep.evicted);
+        self.report(sweep.evicted);
         self.push_deferred();
         sweep.freed
     }
@@ -251,9 +251,9 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
         let ghost = Some(self.hash(&entry.about.key));
         if self.on_evict.is_some() {
-            let value = entry.kill_for_callback()?;
+            let value = entry.erase_for_callback()?;
             evicted.push(Evicted { value, was_hit: found.word.is_hit() });
-        } else if !entry.kill_unpinned_under(guard, tally) {
+        } else if !entry.erase_unpinned_under(guard, tally) {
             return None;
         }
         tally.entries += 1;
@@ -262,7 +262,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     }
 
     /// Reports evicted entries. REQUIRES: no guard is open here.
-    pub(crate) fn tell(&self, evicted: EvictedList<V>) {
+    pub(crate) fn report(&self, evicted: EvictedList<V>) {
         if let Some(callback) = &self.on_evict {
             evicted.into_iter().for_each(callback);
         }
@@ -278,7 +278,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             }
         }
         drop(guard);
-        self.tell(evicted);
+        self.report(evicted);
         epoch::collect();
     }
 

@@ -17,7 +17,7 @@
 //! |---|---|---|
 //! | 1 | reserve and publish a place | searches find the tentative entry |
 //! | 2 | read the length again | if the key's buckets have changed, or it spilled from a bucket that is being split: withdraw; the value lives on outside |
-//! | 3 | look for others with the key | yield to confirmed entries and to lower ranks, kill other tentative ones |
+//! | 3 | look for others with the key | yield to confirmed entries and to lower ranks, erase other tentative ones |
 //! | 4 | confirm | the entry stays until it is evicted or erased |
 //!
 //! | a split of `src` into `src` and `dst` | |
@@ -273,7 +273,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             return ClockInsertOutcome::Found(other);
         }
         let Some((reserved, is_spilled)) = self.reserve(hash, homes_then, evicted, &guard) else {
-            mine.entry().kill();
+            mine.entry().erase();
             // SAFETY: no place has ever named the entry.
             unsafe { CacheEntry::unlist(mine.address()) };
             return ClockInsertOutcome::Detached(mine);
@@ -294,7 +294,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             return ClockInsertOutcome::Added(mine);
         }
         self.ledger.unlist(1);
-        entry.kill();
+        entry.erase();
         // The entry was never confirmed, so this insert undoes the count of spilled keys, whichever
         // thread clears the place.
         if is_spilled {
@@ -318,7 +318,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
                 if other.about.key != me.about.key || ptr::eq(other, me) || other.is_dead() {
                     continue;
                 }
-                let yields = other.rank() > me.rank() && other.kill_tentative();
+                let yields = other.rank() > me.rank() && other.erase_tentative();
                 if !yields && let Some(other) = other.pin() {
                     return Some(other);
                 }
@@ -383,7 +383,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     pub(crate) fn erase(&self, key: &CacheKey) -> bool {
         let guard = epoch::pin();
         let Some(found) = self.find(key, &guard) else { return false };
-        match found.entry.kill_under(&guard) {
+        match found.entry.erase_under(&guard) {
             Some(true) => self.finish_kill(&found, None, &guard),
             // The entry was not confirmed yet: its own insert undoes the rest.
             Some(false) => _ = self.clear(&found, None, &guard),
@@ -498,7 +498,7 @@ impl<V: Send + Sync + 'static> Drop for ClockTable<V> {
             // The drop of the table frees its buckets, but an entry lives on while a guard may
             // reach it.
             for found in self.bucket(index).entries(&guard) {
-                found.entry.kill_under(&guard);
+                found.entry.erase_under(&guard);
                 self.clear(&found, None, &guard);
             }
         }

@@ -164,7 +164,7 @@ impl<V> LruShard<V> {
         let TableEntry::Occupied(occupied) = found else { return false };
         let (index, _) = occupied.remove();
         let entry = self.take_from_slot(index);
-        entry.kill();
+        entry.erase();
         garbage.listings.push(entry);
         true
     }
@@ -255,13 +255,13 @@ impl<V> LruShard<V> {
             // One attempt only: handles are released without the lock, so a second attempt might
             // succeed and leave the eviction unreported.
             let is_killed = if self.limits.tells {
-                let last = slot.entry().kill_for_callback();
+                let last = slot.entry().erase_for_callback();
                 let told = last.map(|value| Evicted { value, was_hit: slot.has_hit });
                 let is_told = told.is_some();
                 garbage.evicted.extend(told);
                 is_told
             } else {
-                slot.entry().kill_unpinned()
+                slot.entry().erase_unpinned()
             };
             if !is_killed {
                 met += 1;

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct HeldDirectories {
     owner: ProcessOwner,
-    directories: OnceLock<Box<Held>>,
+    directories: OnceLock<Box<OpenDirectory>>,
     /// The inode of `LOCK` when it was locked.
     locked: OnceLock<(PathBuf, lock::Inode)>,
 }
@@ -30,11 +30,11 @@ pub(super) struct HeldDirectories {
 /// One directory, and the next one of the list. The list only grows, so a path may borrow a
 /// descriptor from it.
 #[derive(Debug)]
-struct Held {
+struct OpenDirectory {
     /// Absolute.
     path: PathBuf,
     fd: OwnedFd,
-    next: OnceLock<Box<Held>>,
+    next: OnceLock<Box<OpenDirectory>>,
 }
 
 impl HeldDirectories {
@@ -54,7 +54,7 @@ impl HeldDirectories {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = open("open directory", &At::by_path(path), flags)?;
-        let mut new = Some(Box::new(Held { path: path.to_owned(), fd, next: OnceLock::new() }));
+        let mut new = Some(Box::new(OpenDirectory { path: path.to_owned(), fd, next: OnceLock::new() }));
         let mut last = &self.directories;
         while let Some(held) = new.take() {
             let mut unused = Some(held);
@@ -64,7 +64,7 @@ impl HeldDirectories {
         Ok(())
     }
 
-    fn all(&self) -> impl Iterator<Item = &Held> {
+    fn all(&self) -> impl Iterator<Item = &OpenDirectory> {
         std::iter::successors(self.directories.get(), |held| held.next.get()).map(Box::as_ref)
     }
 }

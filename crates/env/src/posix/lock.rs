@@ -31,7 +31,7 @@ use std::{fmt, ptr};
 const MOST_READ: usize = 32;
 
 /// A lock of this process.
-struct Held {
+struct HeldLock {
     path: PathBuf,
     inode: Inode,
     since_seconds: u64,
@@ -43,9 +43,9 @@ pub(super) type Inode = (u64, u64);
 
 /// The locks of this process. Its mutex is held while a file is locked or unlocked, so that no two
 /// threads race for one file. A forked child holds no locks.
-static HELD: PerProcess<Mutex<Vec<Held>>> = PerProcess::new();
+static HELD: PerProcess<Mutex<Vec<HeldLock>>> = PerProcess::new();
 
-fn held() -> &'static Mutex<Vec<Held>> {
+fn held() -> &'static Mutex<Vec<HeldLock>> {
     HELD.get(|_| Mutex::new(Vec::new()))
 }
 
@@ -105,7 +105,7 @@ pub(super) fn lock_file(at: &At<'_>) -> Result<PosixFileLock> {
             continue;
         }
         sign(descriptor.fd());
-        held.push(Held {
+        held.push(HeldLock {
             path: absolute,
             inode,
             since_seconds: SystemClock.now_seconds(),
@@ -160,7 +160,7 @@ fn refused(path: &Path, fd: BorrowedFd<'_>, e: Errno) -> Error {
 }
 
 #[cold]
-fn held_here(path: &Path, holder: &Held) -> Error {
+fn held_here(path: &Path, holder: &HeldLock) -> Error {
     let (since, thread) = (holder.since_seconds, holder.thread_id);
     Error::io(format!(
         "lock hold by current process, acquire time {since} acquiring thread {thread}: {}: No locks available: it is open \

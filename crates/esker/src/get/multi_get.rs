@@ -27,7 +27,7 @@ use esker_base::stats::Ticker;
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::Guard;
 use esker_format::key::{LookupKey, ParsedInternalKey};
-use esker_memtable::{MemTable, Seen};
+use esker_memtable::{MemTable, ReadState};
 use esker_table::{BatchVisitor, Missing, TableValue};
 use smallvec::SmallVec;
 
@@ -91,17 +91,17 @@ struct Batch<'b> {
 
 /// Takes a memtable's result for key `i`. Returns whether the search needs more entries.
 #[inline]
-fn save(saver: &mut Saver, i: u32, seen: Seen<'_>, settle: &mut dyn FnMut(usize, Answer<'_>)) -> bool {
+fn save(saver: &mut Saver, i: u32, seen: ReadState<'_>, settle: &mut dyn FnMut(usize, Answer<'_>)) -> bool {
     match seen {
-        Seen::Covered(by) => {
+        ReadState::Covered(by) => {
             saver.cover(by);
             true
         }
-        Seen::Version(value_type, sequence, value) if saver.settles(value_type, sequence) => {
+        ReadState::Version(value_type, sequence, value) if saver.settles(value_type, sequence) => {
             settle(i as usize, Answer::Lent(LentValue::Memtable(value)));
             false
         }
-        Seen::Version(value_type, sequence, value) => saver.save(value_type, sequence, || value.pin()),
+        ReadState::Version(value_type, sequence, value) => saver.save(value_type, sequence, || value.pin()),
     }
 }
 
@@ -118,10 +118,11 @@ impl Batch<'_> {
                 self.close_settled();
                 continue;
             }
-            let mut visit = |i: u32, seen: Seen<'_>| save(&mut self.savers[i as usize], i, seen, self.settle);
+            let mut visit =
+                |i: u32, seen: ReadState<'_>| save(&mut self.savers[i as usize], i, seen, self.settle);
             if self.context.ignore_range_deletions {
                 mem.get_many(self.keys, &self.open, |i, value_type, sequence, value| {
-                    visit(i, Seen::Version(value_type, sequence, value))
+                    visit(i, ReadState::Version(value_type, sequence, value))
                 });
             } else {
                 mem.get_many_covered(self.keys, &self.open, visit);
@@ -140,9 +141,11 @@ impl Batch<'_> {
     fn ask_checked(&mut self, mem: &Arc<MemTable>) {
         for &i in &self.open {
             let (key, saver) = (&self.keys[i as usize], &mut self.savers[i as usize]);
-            let mut visit = |seen: Seen<'_>| save(saver, i, seen, self.settle);
+            let mut visit = |seen: ReadState<'_>| save(saver, i, seen, self.settle);
             let searched = if self.context.ignore_range_deletions {
-                mem.get(key, |value_type, sequence, value| visit(Seen::Version(value_type, sequence, value)))
+                mem.get(key, |value_type, sequence, value| {
+                    visit(ReadState::Version(value_type, sequence, value))
+                })
             } else {
                 mem.get_covered(key, visit)
             };

@@ -22,7 +22,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::epoch::{self, Guard};
 use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::key::{LookupKey, ParsedInternalKey};
-use esker_memtable::{MemTable, MemValue, Seen};
+use esker_memtable::{MemTable, MemValue, ReadState};
 use esker_table::blob::BlobReads;
 use esker_table::{Missing, TableCache, TableReadOptions, TableValue};
 
@@ -270,11 +270,11 @@ impl<'a> PointSearch<'a> {
                 search_without_tombstones(mem, key, saver, settle)
             } else {
                 mem.get_covered(key, |seen| match seen {
-                    Seen::Covered(by) => {
+                    ReadState::Covered(by) => {
                         saver.cover(by);
                         true
                     }
-                    Seen::Version(value_type, sequence, value) => {
+                    ReadState::Version(value_type, sequence, value) => {
                         take(saver, (value_type, sequence, value), settle)
                     }
                 })

@@ -83,10 +83,10 @@ impl VecIter {
     fn seek_to(&mut self, index: usize) {
         self.moves.seeks.fetch_add(1, Ordering::Relaxed);
         self.failed = false;
-        self.stand_on(index);
+        self.move_to(index);
     }
 
-    fn stand_on(&mut self, index: usize) {
+    fn move_to(&mut self, index: usize) {
         self.left = None;
         self.index = index;
         if self.fail_at == Some(index) {
@@ -118,12 +118,12 @@ impl InternalIterator for VecIter {
     fn next(&mut self) {
         assert!(self.valid(), "next() on an invalid cursor");
         self.moves.steps.fetch_add(1, Ordering::Relaxed);
-        self.stand_on(self.index + 1);
+        self.move_to(self.index + 1);
     }
     fn prev(&mut self) {
         assert!(self.valid(), "prev() on an invalid cursor");
         self.moves.steps.fetch_add(1, Ordering::Relaxed);
-        self.stand_on(self.index.wrapping_sub(1));
+        self.move_to(self.index.wrapping_sub(1));
     }
     fn key(&self) -> &[u8] {
         &self.entries[self.index].0
@@ -201,7 +201,7 @@ impl ScanIterator for VecIter {
         let place = if ahead.forward { run.end() - 1 } else { run.first() };
         let last = run.entries()[place].entry as usize;
         self.moves.steps.fetch_add(1, Ordering::Relaxed);
-        self.stand_on(if ahead.forward { last + 1 } else { last.wrapping_sub(1) });
+        self.move_to(if ahead.forward { last + 1 } else { last.wrapping_sub(1) });
         run.clear();
         if self.valid() {
             self.look_ahead(run, ahead);

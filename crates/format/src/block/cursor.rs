@@ -554,7 +554,7 @@ impl BlockCursor {
         let (next, value_end) = (self.before.end, self.before.value_end);
         let (key_end, value_end_before) = match block.is_plain {
             true => (passed.value, passed.entry),
-            false => self.look_again(block, passed, (next, value_end), self.shared < passed.shared)?,
+            false => self.check_again(block, passed, (next, value_end), self.shared < passed.shared)?,
         };
         // The entry behind this one shares `shared` bytes of its key.
         let (known, shared) = (self.shared, passed.shared);
@@ -578,7 +578,7 @@ impl BlockCursor {
     /// entry ends at `next` and its value at `value_end`. Returns the end of its key and the end of
     /// the value before it. If it `borrows`, its key has bytes of earlier entries.
     #[inline(never)]
-    fn look_again(
+    fn check_again(
         &mut self,
         block: &Block,
         passed: PendingEntry,

@@ -8,7 +8,7 @@ fn spans_of(min_entries: u64, entries: &[(&str, u64, ValueType)]) -> Vec<(String
     let mut builder = DeletedRunBuilder::new(min_entries);
     let mut last: Option<&str> = None;
     for &(user_key, sequence, value_type) in entries {
-        if builder.wants(value_type) {
+        if builder.is_relevant(value_type) {
             let is_older_version = last == Some(user_key);
             builder.add(user_key.as_bytes(), SequenceNumber(sequence), value_type, is_older_version);
         }
@@ -48,7 +48,7 @@ fn a_run_ends_before_the_next_key_that_is_there() {
 #[test]
 fn long_spans_are_told_of_when_they_are_noted() {
     let told = |min_entries, long_entries| {
-        let mut builder = DeletedRunBuilder::new(min_entries).telling_of(long_entries);
+        let mut builder = DeletedRunBuilder::new(min_entries).reporting_runs_of(long_entries);
         for (user_key, value_type) in
             [("a", DELETED), ("b", DELETED), ("c", VALUE), ("d", DELETED), ("e", VALUE), ("f", DELETED)]
         {

@@ -1,11 +1,11 @@
 use super::*;
 use esker_base::comparator::{BytewiseComparator, ReverseBytewiseComparator};
 
-fn all_cuts() -> Vec<(Vec<u8>, Place)> {
+fn all_cuts() -> Vec<(Vec<u8>, CutPosition)> {
     let keys: [&[u8]; 8] =
         [b"", b"a", b"ab", b"abcdefgh", b"abcdefghi", b"b", b"b\xff\xff\xff\xff\xff\xff\xff\xff", b"\xff"];
-    let places = [Place::Infimum, Place::Before, Place::After, Place::Supremum];
-    let mut all = vec![(Vec::new(), Place::Min), (Vec::new(), Place::Max)];
+    let places = [CutPosition::Infimum, CutPosition::Before, CutPosition::After, CutPosition::Supremum];
+    let mut all = vec![(Vec::new(), CutPosition::Min), (Vec::new(), CutPosition::Max)];
     all.extend(keys.iter().flat_map(|k| places.map(|p| (k.to_vec(), p))));
     all
 }

@@ -11,7 +11,7 @@
 
 use super::reference::{Answer, Cells, Reference};
 use crate::LockMode;
-use crate::cut::{Cut, KeySpan, Place};
+use crate::cut::{Cut, CutPosition, KeySpan};
 use crate::family::LockDecision;
 use crate::wait::{LockRequest, Waiter};
 use esker_base::ColumnFamilyId;
@@ -176,10 +176,10 @@ fn agrees(reference: &mut Reference, event: &Event, calm: bool) -> bool {
 
 fn cells_of(span: KeySpan<'_>) -> Cells {
     let place = |cut: Cut<'_>| match cut.place {
-        Place::Min => 0,
-        Place::Before => 1 + 2 * usize::from(cut.key[0]),
-        Place::After => 2 + 2 * usize::from(cut.key[0]),
-        Place::Max => CELLS,
+        CutPosition::Min => 0,
+        CutPosition::Before => 1 + 2 * usize::from(cut.key[0]),
+        CutPosition::After => 2 + 2 * usize::from(cut.key[0]),
+        CutPosition::Max => CELLS,
         other => unreachable!("{other:?} is not asked for"),
     };
     place(span.lo)..place(span.hi)

@@ -48,8 +48,8 @@ impl Table {
             manager.add_family(ColumnFamilyId(id), &FamilyOptions { comparator, ..options }).unwrap();
         let keys: [&[u8]; 9] =
             [b"a", b"ab", b"abc", b"abcdefghijklmnopqrstuvwxyz", b"ac", b"b", b"bb", b"c", b""];
-        let beside = [Place::Before, Place::After];
-        let around = [Place::Infimum, Place::Supremum];
+        let beside = [CutPosition::Before, CutPosition::After];
+        let around = [CutPosition::Infimum, CutPosition::Supremum];
         let mut places = vec![CutBuf::MIN, CutBuf::MAX];
         for key in keys {
             places.extend(beside.map(|place| Cut { key, place }.to_buf()));

@@ -159,7 +159,7 @@ impl Soak {
 
     /// Until `is_enough`, now and then cancels a locker, changes the limit or drops a family.
     fn disturb(&self, mut rng: fastrand::Rng, is_enough: impl Fn(u64) -> bool) {
-        let _end = LetGo(self);
+        let _end = ReleaseOnDrop(self);
         let mut done = 0;
         while !is_enough(done) {
             let before = done;
@@ -197,9 +197,9 @@ impl Soak {
 
 /// Ends the soak when it is dropped. After a failure it also cancels threads that would wait for
 /// ever.
-struct LetGo<'a>(&'a Soak);
+struct ReleaseOnDrop<'a>(&'a Soak);
 
-impl Drop for LetGo<'_> {
+impl Drop for ReleaseOnDrop<'_> {
     fn drop(&mut self) {
         self.0.stop.store(true, Ordering::Relaxed);
         if thread::panicking() {

@@ -411,17 +411,17 @@ struct Answer {
 }
 
 impl Answer {
-    fn see(&mut self, seen: Seen<'_>) -> bool {
+    fn see(&mut self, seen: ReadState<'_>) -> bool {
         match seen {
-            Seen::Covered(by) => {
+            ReadState::Covered(by) => {
                 self.covered = self.covered.max(by.0);
                 true
             }
-            Seen::Version(_, sequence, _) if sequence.0 < self.covered => {
+            ReadState::Version(_, sequence, _) if sequence.0 < self.covered => {
                 self.is_settled = true;
                 false
             }
-            Seen::Version(kind, sequence, _) => {
+            ReadState::Version(kind, sequence, _) => {
                 self.versions.push(sequence.0);
                 self.is_settled = kind != ValueType::Merge;
                 !self.is_settled
@@ -529,9 +529,9 @@ fn lookups_with_a_filter_are_lookups_without() {
                                 match seen {
                                     // A sequence number of zero says that no tombstone covers the
                                     // key.
-                                    Seen::Covered(SequenceNumber::ZERO) => return true,
-                                    Seen::Covered(by) => (1, i as u32, 0, by),
-                                    Seen::Version(kind, at, _) => (1, i as u32, kind as u8, at),
+                                    ReadState::Covered(SequenceNumber::ZERO) => return true,
+                                    ReadState::Covered(by) => (1, i as u32, 0, by),
+                                    ReadState::Version(kind, at, _) => (1, i as u32, kind as u8, at),
                                 },
                             )
                         })
@@ -542,9 +542,9 @@ fn lookups_with_a_filter_are_lookups_without() {
                     push(
                         &mut all,
                         match seen {
-                            Seen::Covered(SequenceNumber::ZERO) => return true,
-                            Seen::Covered(by) => (3, i, 0, by),
-                            Seen::Version(kind, at, _) => (3, i, kind as u8, at),
+                            ReadState::Covered(SequenceNumber::ZERO) => return true,
+                            ReadState::Covered(by) => (3, i, 0, by),
+                            ReadState::Version(kind, at, _) => (3, i, kind as u8, at),
                         },
                     )
                 });

@@ -318,14 +318,14 @@ pub fn for_each_damage(file: &dyn RandomAccessFile, visit: &mut dyn FnMut(Error)
     let parsed = read_exactly(file, 0, &mut head).and_then(|()| BlobFileHeader::parse(&head).map(drop));
     let mut tail = [0; FOOTER_BYTES];
     let footer = read_exactly(file, end, &mut tail).and_then(|()| BlobFileFooter::parse(&tail));
-    let mut tell = |e: Error, offset: u64| match e.kind() {
+    let mut report = |e: Error, offset: u64| match e.kind() {
         ErrorKind::IoError => Err(e),
         _ => {
             visit(e.at(format_args!("{} at offset {offset}", file.path().display())));
             Ok(())
         }
     };
-    parsed.or_else(|e| tell(e, 0))?;
+    parsed.or_else(|e| report(e, 0))?;
     while at < end {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         let header = read_exactly(file, at, &mut bytes).and_then(|()| BlobRecordHeader::parse(&bytes));
@@ -336,7 +336,7 @@ pub fn for_each_damage(file: &dyn RandomAccessFile, visit: &mut dyn FnMut(Error)
         };
         let Some((header, (next, bytes))) = header.ok().and_then(|h| Some((h, within(&h)?))) else {
             if !std::mem::replace(&mut is_lost, true) {
-                tell(Error::corruption("no record begins here"), at)?;
+                report(Error::corruption("no record begins here"), at)?;
             }
             at += 1;
             continue;
@@ -347,11 +347,11 @@ pub fn for_each_damage(file: &dyn RandomAccessFile, visit: &mut dyn FnMut(Error)
         let (key, stored) = record.split_at(header.key_bytes as usize);
         match header.check(key, stored) {
             Ok(()) => sound += 1,
-            Err(e) => tell(e, at)?,
+            Err(e) => report(e, at)?,
         }
         at = next;
     }
-    footer.map(drop).or_else(|e| tell(e, end))?;
+    footer.map(drop).or_else(|e| report(e, end))?;
     Ok(sound)
 }
 

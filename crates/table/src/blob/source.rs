@@ -177,7 +177,7 @@ impl BlobSource {
         let open_files = &self.options.open_files;
         match open_files.held_blob_file(number) {
             Some(held) => Ok(held),
-            None => open_files.tell(self.open_path(number), &blob_file_name(&self.options.dir, number)),
+            None => open_files.report(self.open_path(number), &blob_file_name(&self.options.dir, number)),
         }
     }
 

@@ -78,7 +78,7 @@ impl TableIter {
             return Ok(());
         };
         if self.block.is_none() || self.loaded != handle {
-            self.load(handle, super::Place::Last)?;
+            self.load(handle, super::EntryPosition::Last)?;
         }
         if let Some(block) = &self.block {
             let placed = block.key_value().and_then(|block| self.cursor.seek_to_last_and_decode(block, run));

@@ -51,7 +51,7 @@ fn cached_blocks_count_as_passed_and_not_as_read() {
 }
 
 #[test]
-fn elsewhere_it_begins_anew() {
+fn a_scan_of_another_table_begins_anew() {
     let (mut scan, scans) = (LongScan::default(), LongScans::default());
     assert!(read(&mut scan, &scans, 0..100).contains(&true));
     assert_eq!(scans.0.load(Ordering::Relaxed), 1);
@@ -64,7 +64,7 @@ fn elsewhere_it_begins_anew() {
 }
 
 #[test]
-fn it_goes_on_from_table_to_table() {
+fn a_long_scan_continues_from_table_to_table() {
     let (mut scan, scans) = (LongScan::default(), LongScans::default());
     read(&mut scan, &scans, 0..60);
     let (mut next, others) = (LongScan::default(), LongScans::default());

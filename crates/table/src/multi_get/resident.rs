@@ -8,7 +8,7 @@
 //! first-level cache. Read all at once, each block would enter that cache twice: a batch was a
 //! tenth slower than single reads.
 
-use super::{KeyBatch, LookupPlan, NeededBlocks, Place};
+use super::{KeyBatch, KeyPosition, LookupPlan, NeededBlocks};
 use crate::block_source::{Wanted, gather_resident};
 use crate::multi_get::BatchVisitor;
 use crate::options::{TableReadOptions, TableReadTier};
@@ -60,10 +60,10 @@ impl LookupPlan {
     }
 }
 
-impl Place {
+impl KeyPosition {
     /// The place after the first `blocks` blocks have left the plan.
-    fn moved_up(self, blocks: usize) -> Place {
-        Place { block: self.block - blocks as u32, ..self }
+    fn moved_up(self, blocks: usize) -> KeyPosition {
+        KeyPosition { block: self.block - blocks as u32, ..self }
     }
 }
 

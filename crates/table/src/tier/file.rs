@@ -112,7 +112,7 @@ struct Inner {
 }
 
 struct State {
-    index: HashMap<CacheKey, Place>,
+    index: HashMap<CacheKey, BlockPosition>,
     /// Oldest first.
     segments: VecDeque<Segment>,
     bytes: usize,
@@ -131,14 +131,14 @@ struct Segment {
 }
 
 #[derive(Clone)]
-enum Place {
+enum BlockPosition {
     Queued(Arc<SegmentRecord>),
     File { segment: u64, file: Arc<dyn RandomAccessFile>, offset: u64, length: usize },
 }
 
-impl Place {
+impl BlockPosition {
     fn is_in(&self, number: u64) -> bool {
-        matches!(self, Place::File { segment, .. } if *segment == number)
+        matches!(self, BlockPosition::File { segment, .. } if *segment == number)
     }
 }
 
@@ -214,7 +214,8 @@ impl State {
         let found = segment::scan(&*options.fs, &options.path, number)?;
         let mut keys = Vec::with_capacity(found.entries.len());
         for (key, offset, length) in found.entries {
-            let place = Place::File { segment: number, file: Arc::clone(&found.file), offset, length };
+            let place =
+                BlockPosition::File { segment: number, file: Arc::clone(&found.file), offset, length };
             self.index.insert(key, place);
             keys.push(key);
         }
@@ -349,7 +350,7 @@ impl Inner {
         };
         let before = writer.bytes();
         let offset = writer.append(record)?;
-        let place = Place::File {
+        let place = BlockPosition::File {
             segment: writer.number(),
             file: Arc::clone(writer.file()),
             offset,
@@ -365,7 +366,7 @@ impl Inner {
                 state.bytes += added;
             }
             // Another thread may have erased the block or inserted it anew.
-            if let Some(Place::Queued(queued)) = state.index.get(&record.key)
+            if let Some(BlockPosition::Queued(queued)) = state.index.get(&record.key)
                 && Arc::ptr_eq(queued, record)
             {
                 if is_there {
@@ -384,8 +385,8 @@ impl Inner {
     }
 
     /// Reads and checks the block of a lookup.
-    fn read(&self, key: &CacheKey, place: &Place) -> Option<TierHit> {
-        let Place::File { segment, file, offset, length } = place else { return None };
+    fn read(&self, key: &CacheKey, place: &BlockPosition) -> Option<TierHit> {
+        let BlockPosition::File { segment, file, offset, length } = place else { return None };
         let record = match segment::read(&**file, *segment, *offset, *length) {
             Ok(record) if record.key == *key => record,
             Err(e) if e.kind() == ErrorKind::IoError => {
@@ -407,7 +408,7 @@ impl Inner {
         }
     }
 
-    fn place(&self, key: &CacheKey) -> Option<Place> {
+    fn place(&self, key: &CacheKey) -> Option<BlockPosition> {
         self.state.lock().index.get(key).cloned()
     }
 }
@@ -426,7 +427,7 @@ fn found(record: &SegmentRecord) -> Option<TierHit> {
 struct FileLookup {
     inner: Arc<Inner>,
     key: CacheKey,
-    place: Place,
+    place: BlockPosition,
 }
 
 impl std::fmt::Debug for FileLookup {
@@ -472,7 +473,7 @@ impl SecondaryCache for FileSecondaryCache {
         }
         let record = Arc::new(SegmentRecord::new(*key, saved.role, saved.codec, saved.bytes));
         state.queued_bytes += bytes;
-        state.index.insert(*key, Place::Queued(Arc::clone(&record)));
+        state.index.insert(*key, BlockPosition::Queued(Arc::clone(&record)));
         state.queue.push_back(record);
         drop(state);
         inner.changed.notify_all();
@@ -487,9 +488,9 @@ impl SecondaryCache for FileSecondaryCache {
         }
         match self.inner.place(key) {
             None => missing(),
-            Some(Place::Queued(record)) => found(&record).map_or_else(missing, Lookup::Ready),
+            Some(BlockPosition::Queued(record)) => found(&record).map_or_else(missing, Lookup::Ready),
             Some(place) => {
-                if let Place::File { file, offset, length, .. } = &place {
+                if let BlockPosition::File { file, offset, length, .. } = &place {
                     file.prefetch(*offset, segment::stored_bytes(*length) as u64);
                 }
                 Lookup::Pending(Box::new(FileLookup { inner: Arc::clone(&self.inner), key: *key, place }))

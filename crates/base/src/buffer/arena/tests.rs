@@ -14,7 +14,7 @@ impl Checked {
     }
 
     fn take(&mut self, length: usize) -> NonNull<u8> {
-        if let Some((start, room)) = self.arena.hand_out(length) {
+        if let Some((start, room)) = self.arena.allocate(length) {
             assert!(room >= length, "{room} bytes for {length}");
             assert_eq!(start.as_ptr().addr() % UNIT, 0);
             self.taken.push((start, room));
@@ -31,7 +31,7 @@ impl Checked {
         // SAFETY: the piece was allocated, and nothing refers to it any more.
         assert_eq!(unsafe { BufferArena::number_of(start) }, 3);
         // SAFETY: the piece was allocated by this arena, and nothing refers to it any more.
-        let empty = unsafe { self.arena.take_back(start) };
+        let empty = unsafe { self.arena.free(start) };
         self.regions.retain(|start| !empty.iter().any(|region| region.at(0) == *start));
     }
 
@@ -42,7 +42,7 @@ impl Checked {
         for start in &self.regions {
             let (mut at, mut before, mut was_free) = (offset(*start, FIRST_HEAD as isize), 0, false);
             loop {
-                let place = Place(at);
+                let place = PiecePosition(at);
                 assert_eq!(place.head().before.get(), before);
                 assert!(!(was_free && place.is_free()), "two free pieces are neighbours");
                 (before, was_free) = (place.units(), place.is_free());
@@ -52,7 +52,7 @@ impl Checked {
                     None => break,
                 }
             }
-            let end = Place(at).offset() + before as usize * UNIT;
+            let end = PiecePosition(at).offset() + before as usize * UNIT;
             assert!(end <= Region::BYTES && end + UNIT > Region::BYTES, "the region ends at {end}");
         }
         let mut listed = Vec::new();
@@ -71,10 +71,10 @@ impl Checked {
         }
         assert_eq!(free, listed);
         let units = |pieces: &[NonNull<u8>]| {
-            pieces.iter().map(|start| Place::of_piece(*start).units() as usize).sum()
+            pieces.iter().map(|start| PiecePosition::of_piece(*start).units() as usize).sum()
         };
         assert_eq!(self.arena.taken, units(&taken));
-        let idle: usize = free.iter().map(|start| Place::of_piece(*start).idle_units()).sum();
+        let idle: usize = free.iter().map(|start| PiecePosition::of_piece(*start).idle_units()).sum();
         assert_eq!(self.arena.idle, idle);
         assert!(idle <= self.arena.taken.max(MOST_IDLE), "{idle} idle beside {}", self.arena.taken);
         assert_eq!(taken, handed_out);

@@ -30,7 +30,7 @@ fn put(cache: &ClockCache<u64>, i: u64, charge: usize) -> Handle<u64> {
 }
 
 /// Number of buckets that both hands have visited so far.
-fn looks(cache: &ClockCache<u64>) -> usize {
+fn visited_buckets(cache: &ClockCache<u64>) -> usize {
     // With one thread, the number of a hand's next step is the number of steps it has made.
     let hands = cache.table.probation_claims.iter().chain([&cache.table.hand]);
     hands.map(|hand| hand.load(Ordering::Relaxed)).sum()
@@ -39,9 +39,9 @@ fn looks(cache: &ClockCache<u64>) -> usize {
 /// Charges the cache in small steps for memory outside of it. Returns the number of buckets that
 /// the hands visited.
 fn charge_often(cache: &ClockCache<u64>, times: usize) -> usize {
-    let before = looks(cache);
+    let before = visited_buckets(cache);
     (0..times).for_each(|_| cache.charge(10).expect("the limit is not strict"));
-    looks(cache) - before
+    visited_buckets(cache) - before
 }
 
 #[test]
@@ -52,9 +52,9 @@ fn a_full_table_without_entries_is_hardly_searched() {
         assert!(cache.erase(&about(1, 10).key));
         cache.charge(10_000).unwrap();
         for _ in 0..1000 {
-            let before = looks(&cache);
+            let before = visited_buckets(&cache);
             assert_eq!(cache.charge(10).is_err(), is_strict);
-            assert_eq!(looks(&cache) - before, BARREN_BUCKETS);
+            assert_eq!(visited_buckets(&cache) - before, BARREN_BUCKETS);
         }
     }
 }
@@ -94,9 +94,9 @@ fn a_strict_limit_looks_at_all_before_it_refuses_and_once_is_enough() {
     cache.charge(9000).unwrap();
     for _ in 0..50 {
         assert!(cache.charge(1).is_err());
-        let before = looks(&cache);
+        let before = visited_buckets(&cache);
         assert!(cache.charge(1).is_err());
-        assert_eq!(looks(&cache) - before, length);
+        assert_eq!(visited_buckets(&cache) - before, length);
         drop(cache.lookup(Handle::key(&held[0])));
         drop(held.swap_remove(held.len() / 2));
         cache.charge(1).expect("one entry can be evicted");
@@ -116,7 +116,7 @@ fn random_charges_find_what_may_go_and_search_little_otherwise() {
         let mut in_vain = 0;
         for step in 0..3000 {
             let was_barren = cache.table.barren.load(Ordering::Relaxed);
-            let before = looks(&cache);
+            let before = visited_buckets(&cache);
             let (mut grows, mut let_go) = (true, 0);
             match rng.below(12) {
                 0..4 => {
@@ -142,7 +142,7 @@ fn random_charges_find_what_may_go_and_search_little_otherwise() {
                 }
                 _ => grows = false,
             }
-            let (looked, length) = (looks(&cache) - before, cache.table.length());
+            let (looked, length) = (visited_buckets(&cache) - before, cache.table.length());
             let mut free = 0;
             cache.visit(&mut |entry| free += usize::from(!entry.is_pinned));
             let is_over = cache.ledger().usage() > capacity;

@@ -532,7 +532,7 @@ fn deleted_runs(
     let mut last: Option<&[u8]> = None;
     for (internal_key, _) in entries {
         let entry = ParsedInternalKey::parse(internal_key).unwrap();
-        if builder.wants(entry.value_type) {
+        if builder.is_relevant(entry.value_type) {
             let is_older = last == Some(entry.user_key);
             builder.add(entry.user_key, entry.sequence, entry.value_type, is_older);
         }

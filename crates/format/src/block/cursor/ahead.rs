@@ -1,8 +1,8 @@
 //! Decodes many entries ahead of the cursor in one loop.
 //!
 //! In: the current entry of a cursor. Out: it and its neighbours in a [`DecodedRun`], with whole
-//! keys. The cursor does not move; [`stand_on`](BlockCursor::stand_on) moves it to one of them
-//! without parsing.
+//! keys. The cursor does not move; [`move_to_run`](BlockCursor::move_to_run) moves it to one of
+//! them without parsing.
 //!
 //! Forward and backward decoding share one loop, because entries can only be parsed, and keys
 //! joined, in their order in the block. Short keys are joined in registers and stored whole, so
@@ -117,7 +117,7 @@ impl BlockCursor {
 
     /// Moves to the entry at the run's position. REQUIRES: `run` was decoded from this block.
     #[inline]
-    pub fn stand_on(&mut self, run: &DecodedRun) {
+    pub fn move_to_run(&mut self, run: &DecodedRun) {
         self.stand_on_entry(run, run.at());
     }
 
