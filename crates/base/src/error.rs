@@ -100,7 +100,7 @@ pub enum SubCode {
     MergeOperatorFailed,
     /// Manual compactions are disabled, or the caller cancelled this one.
     ManualCompactionPaused,
-    /// The fault injection of a test failed the operation.
+    /// The file system accepts no more writes of this instance: it is fenced off.
     IoFenced,
 }
 

@@ -15,8 +15,8 @@ pub trait MergeOperator: Send + Sync {
     fn option_text(&self) -> String {
         self.name().to_owned()
     }
-    /// Whether this operator can read the operands of an operator called `name`. Default: only of
-    /// its own name.
+    /// Whether this operator can read the operands of an operator called `name`. By default it
+    /// accepts only its own name.
     ///
     /// A renamed operator must accept its former name. Otherwise tables with the former name do not
     /// open.
@@ -68,8 +68,8 @@ pub fn check_operands_of(operator: &dyn MergeOperator, written_by: &str) -> Resu
 pub trait AssociativeMergeOperator: Send + Sync {
     /// The name, stored in table properties. See [`MergeOperator::name`].
     fn name(&self) -> &str;
-    /// Whether this operator reads operands that an operator called `name` wrote. Default: only its
-    /// own name. See [`MergeOperator::takes_operands_of`].
+    /// Whether this operator can read the operands of an operator called `name`. By default it
+    /// accepts only its own name. See [`MergeOperator::takes_operands_of`].
     fn takes_operands_of(&self, name: &str) -> bool {
         name == self.name()
     }

@@ -31,7 +31,7 @@ use slot::{Bucket, PLACES};
 use std::ptr::NonNull;
 use table::{ClockInsertOutcome, ClockTable, ClockTableSize};
 
-/// The share of a fixed table's slots that are used once entries of the estimated charge fill the
+/// The share of occupied slots in a fixed table when entries of the estimated charge fill the
 /// capacity.
 const FIXED_LOAD: f64 = 0.6;
 /// An eviction makes room for the current charge and for this number of further charges of the same
@@ -57,8 +57,8 @@ pub(crate) struct ClockCache<V: Send + Sync + 'static> {
 }
 
 impl<V: Send + Sync + 'static> ClockCache<V> {
-    /// Makes an empty cache. A table for entries of `estimated_entry_charge` bytes has a fixed
-    /// size. If that is 0, the table grows.
+    /// Makes an empty cache. If `estimated_entry_charge` is 0, the table grows. Otherwise the table
+    /// has a fixed size, for entries of that charge.
     pub(crate) fn new(
         options: &CacheOptions,
         estimated_entry_charge: usize,
@@ -136,8 +136,8 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
             let capacity = self.home.ledger.capacity();
             if excess > 0 && charge <= capacity {
                 // Make room for the next charges as well. The thread then writes each shared word
-                // once for all evicted entries. A bucket that comes from another processor may give
-                // several entries.
+                // once for all evicted entries. One bucket, fetched once from another processor's
+                // cache, may give several entries.
                 let more = charge.saturating_mul(SPARE_CHARGES);
                 let more = if more <= capacity / SPARE_SHARE { more } else { 0 };
                 self.table.evict(excess + more, self.effort_cap);

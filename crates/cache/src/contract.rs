@@ -82,7 +82,7 @@ pub struct CacheOptions {
     pub cache_type: CacheType,
     /// Capacity in bytes.
     pub capacity: usize,
-    /// LRU: the cache has 2 to the power of this number of shards. If negative, the capacity
+    /// LRU: the cache has 2^`num_shard_bits` shards. If the option is negative, the capacity
     /// decides: at most 64 shards of at least 512 KiB. The clocks ignore this option.
     pub num_shard_bits: i32,
     /// Whether inserts beyond the capacity fail. Otherwise values in use may exceed the capacity.
@@ -92,8 +92,8 @@ pub struct CacheOptions {
     pub high_pri_pool_ratio: f64,
     /// LRU: the share of the capacity for values of low priority. 0: there is no low pool.
     pub low_pri_pool_ratio: f64,
-    /// Clocks: limits the search of an insert for values to evict. The insert gives up once it has
-    /// met this number of held values for each value that it evicted.
+    /// Clocks: the number of held values that an insert may meet for each value that it evicts. An
+    /// insert that meets more stops evicting.
     pub eviction_effort_cap: usize,
     /// Whether the cache charges for its own memory.
     pub metadata_charge_policy: MetadataChargePolicy,

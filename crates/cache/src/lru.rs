@@ -131,8 +131,8 @@ impl<V> LruCache<V> {
                 }
             };
             if let Some(excess) = excess {
-                // The shard has room, but the cache as a whole has none: values in no shard take
-                // it. Other shards may have entries to evict.
+                // The shard has room, but the cache as a whole has none: values outside the shards
+                // use the bytes. Other shards may have entries to evict.
                 drop(shard);
                 self.report(std::mem::take(&mut garbage));
                 if self.evict(excess) == 0 {

@@ -23,7 +23,7 @@ pub struct Rejected<V> {
     pub error: Error,
 }
 
-/// An entry that the clock evicted.
+/// An entry that the cache evicted.
 #[derive(Debug)]
 pub struct Evicted<V> {
     /// The last handle. The value and its charge live as long as this handle.

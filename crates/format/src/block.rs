@@ -253,8 +253,8 @@ impl Block {
     }
 
     /// Returns the restart points `(low, high)` between which a search for `user_key` must look.
-    /// `low` is 0, or its key is before `user_key`. No key of a restart point behind `high` is
-    /// before `user_key`.
+    /// `low` is 0, or its key is before `user_key`. Each restart point behind `high` has a key
+    /// at or after `user_key`.
     #[inline]
     pub(crate) fn narrow(&self, user_key: &[u8]) -> (u32, u32) {
         match &self.prefixes {

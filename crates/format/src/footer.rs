@@ -138,8 +138,8 @@ impl Footer {
     /// Encodes a footer that will lie at `footer_offset` in the file.
     ///
     /// `format_version` must be at least 1. Versions 1 to 5 need `index`. In versions 6 and 7 the
-    /// meta index must end directly before the footer. Since version 8 it may end up to 64 KiB
-    /// before the footer.
+    /// meta index must end directly before the footer. Since version 8 a gap of less than 64 KiB
+    /// may lie between them.
     pub fn encode(&self, footer_offset: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.push(self.guard.checksum_type as u8);

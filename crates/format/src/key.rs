@@ -158,7 +158,7 @@ struct Timestamps {
 }
 
 impl InternalKeyComparator {
-    /// Makes the order of internal keys whose user keys `user` orders.
+    /// Makes the order of a family's internal keys. `user` is the order of its user keys.
     pub fn new(user: ComparatorRef) -> InternalKeyComparator {
         let (order, timestamp_size) = (user.order(), user.timestamp_size());
         let timestamps = (timestamp_size > 0).then(|| {

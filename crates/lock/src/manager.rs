@@ -24,8 +24,9 @@ use std::fmt;
 /// Largest number of bytes that a locker counts by itself before it adds them to the total.
 const MAX_UNREPORTED_BYTES: i64 = 16 << 10;
 
-/// A function that can forbid escalation to join two locks. Gets the family, and the two ends of
-/// the gap between the locks; true forbids. Runs under latches and must not call the lock manager.
+/// A function that escalation asks before it joins two locks across a gap. Gets the family, and the
+/// two ends of the gap; `true` forbids the join. Runs under latches and must not call the lock
+/// manager.
 pub type EscalationBarrier = Arc<dyn Fn(ColumnFamilyId, &EndpointBuf, &EndpointBuf) -> bool + Send + Sync>;
 
 /// State shared by all families and lockers.
@@ -329,8 +330,8 @@ impl LockManager {
         *self.inner.making_room.lock() = 0;
     }
 
-    /// Sets the function that can forbid escalation to join two locks. `None`: nothing is
-    /// forbidden.
+    /// Sets the function that escalation asks before it joins two locks across a gap. `None`:
+    /// nothing is forbidden.
     pub fn set_escalation_barrier(&self, barrier: Option<EscalationBarrier>) {
         *self.inner.barrier.lock() = barrier;
         *self.inner.making_room.lock() = 0;

@@ -29,7 +29,7 @@ use std::ptr::NonNull;
 const FIRST_BLOCK_BYTES: usize = 4 << 10;
 /// Size of the largest chunk. A shard leaves at most this much memory unused.
 const MAX_CHUNK_BYTES: usize = 64 << 10;
-/// From this size on a memtable gets huge pages, if its options request them.
+/// An arena of at least this size gets further blocks of huge pages, if its options request them.
 const HUGE_FROM_BYTES: usize = 16 << 20;
 /// Number of cache lines to prefetch for the next record.
 const NEXT_RECORD_LINES: usize = 3;

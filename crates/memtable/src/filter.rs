@@ -80,7 +80,7 @@ impl Filter {
         if self.options.whole_keys {
             return is_set(lines, user_key);
         }
-        // A key without a prefix is not in the filter.
+        // The filter does not hold keys without a prefix, so it cannot exclude them.
         self.prefix(user_key).is_none_or(|prefix| is_set(lines, prefix))
     }
 

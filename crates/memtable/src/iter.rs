@@ -279,8 +279,8 @@ impl ScanIterator for MemTableIter {
     }
 
     fn was_seen(&self, known: &KnownDeletedRun<'_>, _forward: bool) -> bool {
-        // A writer raises `largest_seqno` before readers can find its entry. So the memtable has no
-        // entry that is newer than the scan that found the run.
+        // A writer raises `largest_seqno` before readers can find its entry. If the comparison
+        // holds, the memtable has no entry that is newer than the scan that found the run.
         self.table.largest_seqno() <= known.sequence
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //!  1. Each level is a list from left to right; the root is the leftmost node of the highest level.
-//!  2. A search reaches a node that is not yet in its parent through the node's left neighbour.
+//!  2. While a node is not yet in its parent, a search reaches the node through its left neighbour.
 //!  3. The tree owns the arena: nodes and records live as long as the tree.
 
 use crate::arena::Arena;

@@ -102,7 +102,7 @@ impl<'t, const N: usize> Node<N> {
             let link = self.load_link();
             let count = link.count();
             // A head lower than the target's belongs to a record before the target. So the guess is
-            // right if the head before it is lower than the target's, and its own head is not.
+            // right if its slot's head is not lower, but the head of the slot before is lower.
             let is_right = guess < count
                 && self.head::<false>(guess) >= head
                 && (guess == 0 || self.head::<false>(guess - 1) < head);
