@@ -7,7 +7,7 @@
 //! ```text
 //! file   := prefix:4096 content
 //! prefix := counter:u64 at 0, initial vector at the second block, otherwise any bytes
-//! block of key stream i := cipher(initial vector with counter + i as its first 8 bytes)
+//! key stream block i := cipher(initial vector with counter + i as its first 8 bytes)
 //! ```
 //!
 //! Content offset `x` is file offset `4096 + x`. Blocks are counted from the front of the file. All
@@ -201,8 +201,9 @@ struct CtrWritableFile {
     stream: KeyStream,
     /// Memory for the encrypted bytes of an append.
     encrypted: Vec<u8>,
-    /// Whether each append is flushed. Zeros must not follow the file's end: they would decrypt to
-    /// other bytes.
+    /// Whether each append is flushed, after a call of `append_in_place`. The inner file must not
+    /// append in place itself: that may leave zeros behind its end, and they would decrypt to other
+    /// bytes.
     in_place: bool,
 }
 

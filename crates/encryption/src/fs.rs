@@ -20,8 +20,8 @@ const AHEAD_BYTES: u64 = 512 << 10;
 /// A file system that encrypts the files of another one.
 ///
 /// Callers see sizes and offsets of the content, not of the encrypted file. Hard links and renames
-/// keep a file's key. A recycled file is emptied first. Files do not lend their descriptors, so
-/// `read_many` reads one after the other.
+/// keep a file's key. A recycled file is emptied first. The files have no descriptor
+/// (`RandomAccessFile::descriptor`), so `read_many` carries out their reads one by one.
 ///
 /// ```
 /// use esker_encryption::{EncryptedFs, EncryptionPolicy, KeyCallback, MasterKey};

@@ -10,8 +10,8 @@
 //! decrypts and rekeys directories). [`ctr`] reads RocksDB's encrypted files.
 //!
 //! Invariants
-//!  1. A *frame* is the unit of encryption. Two frames of a file with different content have
-//!     different nonces.
+//!  1. A *frame* is the unit of encryption. Frames of one file have different nonces if their
+//!     contents differ.
 //!  2. Synced bytes stay readable: a written frame never changes.
 //!  3. A read returns authenticated bytes, or an error. In place of a damaged part of a log, a read
 //!     returns bytes 0xFF: a reader of logs never takes them for a record.
@@ -28,8 +28,8 @@ pub mod policy;
 mod reader;
 mod writer;
 
-/// The name of the marker file. A directory has this file while its files are encrypted or
-/// decrypted.
+/// The name of the marker file. A directory has this file while a conversion encrypts or decrypts
+/// its files.
 pub const CONVERSION_MARKER: &str = "ENCRYPTION-CONVERSION";
 
 pub use convert::{ConversionReport, decrypt_directories, encrypt_directories, rekey_directories};

@@ -27,8 +27,8 @@ use std::fmt;
 pub(crate) const LOST: u8 = 0xFF;
 /// Largest number of pages that one read gets from the file.
 const MOST_PAGES: usize = 64;
-/// A read of a log may begin up to this number of bytes behind the last frame read. The reader then
-/// steps over the frames between. A read farther away needs a search.
+/// If a read of a log begins less than this number of bytes behind the last frame read, the reader
+/// steps over the frames between. Otherwise it searches for the frame.
 const NEAR_BYTES: u64 = 64 << 10;
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -94,10 +94,11 @@ pub(crate) struct FrameReader {
     inner: Arc<dyn RandomAccessFile>,
     key: FileKey,
     kind: EncryptedKind,
-    /// These three fields are for files other than logs. The number of bytes of content; the size
-    /// of the underlying file when that was found; whether each page except the last is one frame.
+    /// For files other than logs: the number of bytes of content.
     content: AtomicU64,
+    /// For files other than logs: the size of the underlying file when `content` was found.
     physical: AtomicU64,
+    /// For files other than logs: whether each page except the last is one frame.
     is_uniform: AtomicBool,
     /// For logs: the place of the last frame that was read.
     cursor: Mutex<FramePlace>,
@@ -129,8 +130,8 @@ impl FrameReader {
         Ok(reader)
     }
 
-    /// Reads the content between a frame's front and the offset `size`. Returns the frame's place,
-    /// and the content: at most a page in an undamaged file.
+    /// Reads the content from the front of a frame up to the offset `size`. Returns the frame's
+    /// place, and the content: at most a page in an undamaged file.
     pub(crate) fn before(&self, size: u64) -> Result<(FramePlace, Vec<u8>)> {
         let place = self.search(size)?;
         let mut content = vec![0; size.saturating_sub(place.content) as usize];

@@ -25,7 +25,8 @@ const MOST_UNWRITTEN: usize = 64 << 10;
 
 /// Makes the header of a new file.
 pub(crate) type MakeHeader = Box<dyn Fn(EncryptedKind) -> Result<Vec<u8>> + Send>;
-/// Reads the content between a frame's front and a given size. Used to cut a file to that size.
+/// Given an offset in the content, returns the place of a frame at or before it, and the content
+/// from there to the offset. A truncation to the offset needs both.
 pub(crate) type ContentBefore = Box<dyn Fn(u64) -> Result<(FramePlace, Vec<u8>)> + Send>;
 
 /// The writer of an encrypted file.
@@ -168,8 +169,8 @@ impl EncryptedWritableFile {
         self.write()
     }
 
-    /// Estimates the offset in the underlying file for an offset of content behind the sealed
-    /// content.
+    /// Estimates where the content at `offset` will lie in the underlying file. The content is not
+    /// sealed yet.
     fn physical(&self, offset: u64) -> u64 {
         let ahead = offset.saturating_sub(self.sealed.content);
         self.sealed.physical + ahead + ahead / PAGE * FRAME_OVERHEAD as u64

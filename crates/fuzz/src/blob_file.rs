@@ -1,4 +1,4 @@
-//! Reads any bytes as a blob file, and blob files with changed bytes.
+//! Reads any bytes as a blob file. Also reads blob files in which one byte was changed.
 //!
 //! Law: a checked read returns the written value, or an error.
 
@@ -41,8 +41,7 @@ fn ask(reader: &BlobFileReader, data: &[u8]) {
     drop(reader.verify());
 }
 
-/// Makes a blob file. Two bytes of `data` give the lengths of a record's key and value. A reader
-/// ignores their contents.
+/// Makes a blob file. Each pair of bytes in `data` gives the lengths of a record's key and value.
 fn written(compression: u8, data: &[u8]) -> (Vec<u8>, Vec<Record>) {
     let mut bytes = BlobFileHeader { column_family: ColumnFamilyId(0), compression }.encode();
     let mut records = Vec::new();

@@ -1,7 +1,8 @@
 //! Reads the contents of a directory with the real RocksDB.
 //!
 //! Some inputs make RocksDB abort or run for ever, so it runs in a process of its own
-//! (`esker-fuzz-oracle`). This module then starts the process again.
+//! (`esker-fuzz-oracle`). After an abort or a missing answer, this module starts a new process for
+//! the next question.
 //!
 //! In: files, and the recovery mode of WALs. Out: the entries of each family, or RocksDB's error.
 //! Without RocksDB's library or the program there is no answer, and targets skip the comparison. If

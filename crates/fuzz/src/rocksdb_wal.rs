@@ -83,11 +83,11 @@ fn changed(files: &Files, changes: &[[u8; CHANGE]]) -> Option<Files> {
 
 /// Whether Esker rightly refuses a WAL that RocksDB accepts.
 ///
-/// In the first case a changed batch is a section of a two-phase transaction. Without `allow_2pc`,
-/// RocksDB refuses such a batch in most recovery modes. Under `kSkipAnyCorruptedRecords` it
-/// silently skips the section, so a committed transaction would be lost. The second case is a
-/// section that ends without a beginning. No writer makes such a section; RocksDB checks this by an
-/// assertion only.
+/// There are two cases. First, a changed batch is a section of a two-phase transaction. Without
+/// `allow_2pc`, RocksDB refuses such a batch in most recovery modes. Under
+/// `kSkipAnyCorruptedRecords` it silently skips the section, so a committed transaction would be
+/// lost. Second, a section ends without a beginning. No writer makes such a section; RocksDB checks
+/// this by an assertion only.
 fn is_stricter_on_purpose(recovery: usize, why: &esker::Error) -> bool {
     match why.kind() {
         ErrorKind::NotSupported => recovery == SKIP_ANY,

@@ -101,7 +101,7 @@ fn make(variant: usize) -> Files {
     files
 }
 
-/// The databases. They differ in compression and in the format version of tables: 5, 6 or 7. One
+/// The databases. They differ in compression and in the format version of tables: 5, 7 or 8. One
 /// has blob files.
 pub(crate) fn databases() -> &'static [Files] {
     static MADE: OnceLock<Vec<Files>> = OnceLock::new();

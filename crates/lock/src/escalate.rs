@@ -21,9 +21,9 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use std::collections::HashMap;
 
-/// An escalation reads all locks. After an escalation that freed little, no other begins for this
-/// number of times its duration. Meanwhile requests over the limit fail, unless released locks make
-/// room.
+/// The pause after an escalation that freed little, as a multiple of its duration. An escalation
+/// reads all locks, so it must not run for each request over the limit. During the pause these
+/// requests fail, unless released locks make room.
 const REST: u64 = 8;
 
 /// An escalation goes on until a part of the limit is free: the limit divided by this number.

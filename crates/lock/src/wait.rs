@@ -5,8 +5,8 @@
 //! Fairness. A request is granted when no other owner *holds* a conflicting lock, and no *earlier*
 //! conflicting request waits. There is one exception: an owner passes a waiting request that
 //! arrived after the owner's first lock. (The owner's stamp is the next ticket at the time of its
-//! first lock. Such an owner has a stamp up to the request's ticket.) Without this exception, an
-//! owner would wait for requests that wait for the owner's own locks.
+//! first lock. If this stamp is at most the request's ticket, the owner passes the request.)
+//! Without this exception, an owner would wait for requests that wait for the owner's own locks.
 //!
 //! Younger owners pass a waiting *range* as well, until `range_patience` tickets were drawn after
 //! the range's ticket. Each pass draws a ticket. Without these passes, a range that waits for one
@@ -14,10 +14,11 @@
 //! waits were for such ranges.) The number of passes is finite, so no request starves.
 //!
 //! Passing forms no cycle among lockers that lock in ascending order. Suppose that it did: a locker
-//! X waits for a request W, and W waits, through other lockers, for X. Each of these lockers waits
-//! above its own locks, so the chain leads upwards from W to a lock of X. Either this lock lies in
-//! the span of W, or X passed an earlier request V, which blocks W. But X is too young to pass W,
-//! and V is older than W: a contradiction.
+//! X waits for a request W, and W waits, through other lockers, for a lock of X. Each of these
+//! lockers waits above its own locks. So this lock of X lies in the span of W, or in the span of an
+//! earlier request V that blocks W. X took the lock after W arrived, so X passed W or V. But X is
+//! too young to pass W, and W is too young to pass V. So X can pass neither of them: a
+//! contradiction.
 //!
 //! Invariants
 //!  1. A queue is sorted by ticket. A request is in the queues of all leaves that its span touches,

@@ -215,7 +215,7 @@ fn parse_expected(text: &str) -> Vec<ExpectedFamily> {
             continue;
         }
         let (key, value) = line.split_once(" : ").or(line.split_once(" :")).expect("KEY : VALUE");
-        // Behind the value may stand " ts=0x…" or " columns=…".
+        // A line may have " ts=0x…" or " columns=…" behind the value.
         let value = value
             .split(" ts=")
             .next()

@@ -182,8 +182,8 @@ impl PeerProcess {
         Ok(())
     }
 
-    /// Checks the checksums of all blocks. If the library has a function for it, also checks the
-    /// file checksums that the MANIFEST has.
+    /// Checks the checksums of all blocks, if the engine's library has a function for this check.
+    /// With Esker, also checks the file checksums in the MANIFEST, if the options request them.
     fn verify(&self, step: &PeerStep) -> Result<(), String> {
         match self {
             PeerProcess::Esker(db) => {

@@ -16,8 +16,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-/// The limit on the time of a step, for busy machines too. Some waits of RocksDB for a flush never
-/// end.
+/// The limit on the time of a step, with room for a busy machine. Without a limit a step might
+/// never end: RocksDB sometimes waits for ever for a flush.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The running peer processes.
@@ -44,7 +44,7 @@ impl PeerProcesses {
     }
 
     /// Gives the step to the process of its engine. Starts that process first if it does not run.
-    /// Kills or closes at the end, as the step says.
+    /// At the end, kills the process or lets it close the database, as the step says.
     /// # Errors
     /// The error message of the peer process. If the process died: its exit status and standard
     /// error.

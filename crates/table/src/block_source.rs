@@ -71,8 +71,8 @@ pub enum CachedBlock {
 impl CachedBlock {
     /// The key/value block.
     /// # Errors
-    /// `Corruption` if the block is a filter: two handles of a damaged table point to the same
-    /// place.
+    /// `Corruption` if the block is a filter or a blob. This happens if two handles of a damaged
+    /// table point to the same place.
     #[inline]
     pub fn key_value(&self) -> Result<&Block> {
         match self {
@@ -232,8 +232,8 @@ impl BlockSource {
         Some(block)
     }
 
-    /// Borrows the block if the cache has it, as long as the guard lives. Touches no reference
-    /// count.
+    /// Borrows the block from the cache for as long as the guard lives. `None` if the cache does
+    /// not have it. Touches no reference count.
     #[inline]
     pub(crate) fn lent<'g>(
         &self,
@@ -436,7 +436,7 @@ impl BlockSource {
 
     /// Repeats a read whose bytes `check` found damaged: the device may still have the right bytes.
     /// # Errors
-    /// `error` if it is no damage, or the error of the second read.
+    /// `error`, if it is no damage, or if the second read fails too.
     #[cold]
     pub(crate) fn again<T>(
         &self,
@@ -593,8 +593,8 @@ pub(crate) fn may_be_damage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotSupported)
 }
 
-/// Adds a checksum of `width` bytes for each entry. The block's kind gives the shape of its
-/// entries. Filters and blobs get no checksums.
+/// Adds a checksum of `width` bytes for each entry of a key/value block. `shape` is the shape of
+/// the entries. Filters and blobs get no checksums.
 /// # Errors
 /// `Corruption` if an entry cannot be read.
 #[cold]

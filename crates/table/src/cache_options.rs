@@ -13,7 +13,7 @@ pub enum PinningTier {
     Fallback,
     /// No table.
     None,
-    /// Tables of level 0 with at most about the size of a flushed table.
+    /// Tables of level 0 that are not much larger than a flushed table.
     FlushedAndSimilar,
     /// All tables.
     All,
@@ -73,7 +73,7 @@ pub struct CacheEntryRoleOptions {
     pub charged: Decision,
 }
 
-/// Selects memory outside the block cache for which the cache is charged.
+/// Selects the memory outside the block cache that is charged to the cache.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CacheUsageOptions {
     /// The decision for roles that are not in `options_overrides`.

@@ -294,8 +294,8 @@ impl TableIter {
     }
 
     /// Whether the filter excludes every key that the caller needs. Does not use the target of the
-    /// seek. A scan also seeks past range tombstones, and when it turns; such a target may have
-    /// another prefix.
+    /// seek: it may have another prefix. This happens if a scan seeks past a range tombstone, or
+    /// changes its direction.
     fn is_passed_over(&self) -> bool {
         self.options.prefix_filter_on_seek
             && self

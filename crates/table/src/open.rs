@@ -37,8 +37,8 @@ use esker_format::unique_id::unique_id;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes to read from the end of the file if the MANIFEST does not state the length of the tail. A
-/// 128th of this if the block cache holds index and filter blocks.
+/// Bytes to read from the end of the file if the MANIFEST does not state the length of the tail. If
+/// the block cache holds index and filter blocks, an open reads a 128th of this number.
 const USUAL_TAIL: u64 = 512 * 1024;
 
 impl TableReader {

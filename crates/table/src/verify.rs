@@ -2,7 +2,8 @@
 //!
 //! In: an open table. Out: nothing, or the first error. Compares the checksums of all blocks, the
 //! order of keys, restart points, separators, the filter, and the counts in the properties. Also
-//! checks sequence numbers against the MANIFEST, and the times of timed values.
+//! checks sequence numbers against the MANIFEST, and that each value of a timed put
+//! (`ValuePreferredSeqno`) has its write time.
 
 use crate::block_source::{BlockKind, BlockRef, CachedBlock};
 use crate::index_walker::IndexWalker;
@@ -150,8 +151,8 @@ impl TableReader {
     /// Compares a separator with an internal key.
     fn separator_is_before(&self, separator: &[u8], internal_key: &[u8]) -> std::cmp::Ordering {
         let icmp = &self.options.icmp;
-        // An embedded value that was put back into its block has another type than the entry from
-        // which the separator was made. So compare user keys only.
+        // `embedded.rs` puts values back into a block, and so changes the types of their entries.
+        // The separator has the old type, so compare user keys only.
         if self.index_shape.key_is_user_key || self.properties.has_embedded_blobs() {
             icmp.compare_user_keys(separator, key::user_key(internal_key))
         } else {
@@ -195,8 +196,8 @@ impl TableReader {
     }
 }
 
-/// Checks that the internal key is well-formed and not newer than `newest`. Also checks that a
-/// timed value has its time.
+/// Checks that the internal key is well-formed and not newer than `newest`. Also checks that the
+/// value of a timed put is long enough for its write time.
 pub(crate) fn check_entry(internal_key: &[u8], value: &[u8], newest: SequenceNumber) -> Result<()> {
     let entry = ParsedInternalKey::parse(internal_key)?;
     if entry.sequence > newest {

@@ -200,7 +200,8 @@ impl Model {
     }
 
     /// The pairs that an iterator at `sequence` shows, in order, from `lower` (inclusive) to
-    /// `upper` (exclusive). If a merge fails, its key is the last pair: an iterator stops there.
+    /// `upper` (exclusive). A pair whose merge fails has `MergeFailed` as its value. An iterator of
+    /// a database stops at this pair, but this one goes on.
     pub fn scan_at<'a>(
         &'a self,
         sequence: u64,
