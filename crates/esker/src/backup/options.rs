@@ -1,0 +1,110 @@
+//! Options of backup engines and of single backups.
+//!
+//! In: values by RocksDB's names, and callbacks. Out: the structs that `BackupEngine` reads.
+
+use esker_base::sync::Arc;
+use esker_env::{Env, RateLimiter};
+use std::fmt;
+use std::path::PathBuf;
+
+/// Options of a backup engine, under RocksDB's names.
+///
+/// ```
+/// use esker::BackupEngineOptions;
+///
+/// let options = BackupEngineOptions::new("/backups");
+/// assert!(options.backup_dir.ends_with("backups"));
+/// # Ok::<_, esker::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct BackupEngineOptions {
+    /// The directory of the backups; it is made if it is missing.
+    pub backup_dir: PathBuf,
+    /// File system and clock, of the backups and of the databases.
+    pub env: Env,
+    /// Delete all backups when the engine opens. Default false.
+    pub destroy_old_data: bool,
+    /// Bytes a second that a backup or verification reads at most; 0: no limit. Default 0.
+    pub backup_rate_limit: u64,
+    /// The limiter of backups and verifications, in place of `backup_rate_limit`. Default `None`.
+    pub backup_rate_limiter: Option<Arc<RateLimiter>>,
+    /// Bytes a second that a restore reads at most; 0: no limit. Default 0.
+    pub restore_rate_limit: u64,
+    /// The limiter of restores, in place of `restore_rate_limit`. Default `None`.
+    pub restore_rate_limiter: Option<Arc<RateLimiter>>,
+    /// Bytes copied between two calls of `CreateBackupOptions::progress_callback`. Default 4 MiB.
+    pub callback_trigger_interval_size: u64,
+}
+
+impl BackupEngineOptions {
+    /// Backups in this directory of the real file system.
+    pub fn new(backup_dir: impl Into<PathBuf>) -> BackupEngineOptions {
+        BackupEngineOptions {
+            backup_dir: backup_dir.into(),
+            env: Env::default(),
+            destroy_old_data: false,
+            backup_rate_limit: 0,
+            backup_rate_limiter: None,
+            restore_rate_limit: 0,
+            restore_rate_limiter: None,
+            callback_trigger_interval_size: 4 << 20,
+        }
+    }
+}
+
+esker_base::setters! {
+    BackupEngineOptions {
+        backup_dir: PathBuf;
+        env: Env;
+        destroy_old_data: bool;
+        backup_rate_limit: u64;
+        optional backup_rate_limiter: Arc<RateLimiter>;
+        restore_rate_limit: u64;
+        optional restore_rate_limiter: Arc<RateLimiter>;
+        callback_trigger_interval_size: u64;
+    }
+}
+
+/// Options of one backup.
+///
+/// ```
+/// use esker::CreateBackupOptions;
+///
+/// let options = CreateBackupOptions::default()
+///     .flush_before_backup(true)
+///     .progress_callback(|| println!("4 MiB more"));
+/// # Ok::<_, esker::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct CreateBackupOptions {
+    /// Flush memtables first; otherwise the WALs are copied. Default false.
+    pub flush_before_backup: bool,
+    /// Called after each `callback_trigger_interval_size` bytes that are copied, by the thread that
+    /// makes the backup. Default `None`.
+    pub progress_callback: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl fmt::Debug for CreateBackupOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CreateBackupOptions")
+            .field("flush_before_backup", &self.flush_before_backup)
+            .field("progress_callback", &self.progress_callback.is_some())
+            .finish()
+    }
+}
+
+impl CreateBackupOptions {
+    /// Sets `flush_before_backup`.
+    #[must_use]
+    pub fn flush_before_backup(mut self, value: bool) -> Self {
+        self.flush_before_backup = value;
+        self
+    }
+
+    /// Sets `progress_callback`.
+    #[must_use]
+    pub fn progress_callback(mut self, callback: impl Fn() + Send + Sync + 'static) -> Self {
+        self.progress_callback = Some(Arc::new(callback));
+        self
+    }
+}
