@@ -172,7 +172,10 @@ mod version;
 mod wal;
 mod write;
 
-pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo, BackupStopper, CreateBackupOptions};
+pub use backup::{
+    BackupEngine, BackupEngineOptions, BackupInfo, BackupStopper, CreateBackupOptions, ExcludeFilesCallback,
+    RestoreOptions,
+};
 pub use db::{
     AttributeGroup, BatchArg, CoalescingIterator, ColumnFamilyDescriptor, ColumnFamilyHandle, Db,
     FileIngestionHandle, GetOutput, IngestExternalFileArg, OpenMode, QuarantinedTable, WalIterator,

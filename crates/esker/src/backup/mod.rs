@@ -36,7 +36,7 @@ use esker_format::file_name::{FileType, descriptor_file_name, parse_file_name};
 use esker_format::properties::TableProperties;
 use esker_table::TableReader;
 use meta::{BackupFile, BackupMeta};
-pub use options::{BackupEngineOptions, CreateBackupOptions};
+pub use options::{BackupEngineOptions, CreateBackupOptions, ExcludeFilesCallback, RestoreOptions};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use transfer::Transfer;
@@ -71,6 +71,8 @@ pub struct BackupInfo {
     pub number_files: usize,
     /// The metadata that the program gave.
     pub app_metadata: Vec<u8>,
+    /// Names of the files that `exclude_files_callback` left out, below a backup directory.
+    pub excluded_files: Vec<String>,
 }
 
 /// Makes, checks, restores and deletes backups. Only one engine may have a directory open.
@@ -208,6 +210,7 @@ impl BackupEngine {
             size: meta.files.iter().map(|f| f.bytes).sum(),
             number_files: meta.files.len(),
             app_metadata: meta.app_metadata.clone(),
+            excluded_files: meta.excluded.clone(),
         };
         self.backups.iter().map(info).collect()
     }
@@ -257,9 +260,11 @@ impl BackupEngine {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `ShutdownInProgress`: the database was closed · `NotSupported`: it is read-only · `IoError`:
-    /// the next garbage collection deletes the copied files · `Incomplete`: it was stopped · the
-    /// error of the flush · the background error in force.
+    /// `ShutdownInProgress`: the database was closed · `NotSupported`: it is read-only, or
+    /// `schema_version` is above 2 · `InvalidArgument`: `schema_version` is below 1, or below 2
+    /// with `exclude_files_callback` · `IoError`: the next garbage collection deletes the copied
+    /// files · `Incomplete`: it was stopped · the error of the flush · the background error in
+    /// force.
     pub fn create_new_backup_with_options(
         &mut self,
         db: &Db,
@@ -268,6 +273,7 @@ impl BackupEngine {
     ) -> Result<u32> {
         self.check_process()?;
         self.backing_up(options).check_stopped()?;
+        self.check_schema(options)?;
         let id = self.backups.keys().chain(self.corrupt.keys()).max().map_or(1, |last| last + 1);
         let private = self.dir.join(PRIVATE).join(id.to_string());
         remove_dir(self.fs(), &private)?;
@@ -284,7 +290,7 @@ impl BackupEngine {
         let dir = self.dir.join(META);
         let staging = dir.join(format!(".{id}.tmp"));
         let mut file = self.fs().new_writable_file(&staging)?;
-        file.append(&meta.encode())?;
+        file.append(&meta.encode(self.options.schema_version))?;
         file.fsync()?;
         file.close()?;
         self.fs().rename(&staging, &dir.join(id.to_string()))?;
@@ -296,15 +302,18 @@ impl BackupEngine {
     fn copy_all(&self, db: &Db, id: u32, options: &CreateBackupOptions) -> Result<BackupMeta> {
         let transfer = self.backing_up(options);
         let cut = db.live_cut(if options.flush_before_backup { 0 } else { u64::MAX })?;
-        let known: HashMap<&str, &BackupFile> =
-            self.backups.values().flat_map(|m| &m.files).map(|f| (f.name.as_str(), f)).collect();
+        let known = self.files_by_name();
         let mut meta = BackupMeta { sequence: cut.last_sequence.0, ..BackupMeta::default() };
         let is_direct = db.engine().options.use_direct_reads;
         for path in cut.tables.iter().chain(&cut.blobs) {
             db.engine().check_open()?;
             let number = path.file_name().and_then(|name| parse_file_name(&name.to_string_lossy()));
             let recorded = number.and_then(|(_, number)| cut.checksums.get(&number));
-            meta.files.push(self.share(&transfer, (path, is_direct), &known, recorded)?);
+            let exclude = options.exclude_files_callback.as_ref();
+            match self.share(&transfer, (path, is_direct), &known, recorded, exclude)? {
+                Shared::There(file) => meta.files.push(file),
+                Shared::LeftOut(name) => meta.excluded.push(name),
+            }
         }
         let private = format!("{PRIVATE}/{id}");
         let mut keep = |from: &Path, bytes: u64| -> Result<()> {
@@ -352,14 +361,15 @@ impl BackupEngine {
 
     /// Copies a table or blob file into the backups, unless it is there. Compares its checksum with
     /// the recorded one, if both are of the same kind. `is_direct`: reads the file past the page
-    /// cache, as the database does.
+    /// cache, as the database does. `exclude` may leave it out.
     fn share(
         &self,
         transfer: &Transfer<'_>,
         (path, is_direct): (&Path, bool),
         known: &HashMap<&str, &BackupFile>,
         recorded: Option<&(Vec<u8>, String)>,
-    ) -> Result<BackupFile> {
+        exclude: Option<&ExcludeFilesCallback>,
+    ) -> Result<Shared> {
         let file_name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (path, bytes) = under_either_name(path, |p| Ok((p.to_owned(), self.fs().file_size(p)?)))?;
         let path = path.as_path();
@@ -386,13 +396,16 @@ impl BackupEngine {
             && self.fs().file_exists(&target)?
             && self.fs().file_size(&target)? == bytes
         {
-            return Ok(BackupFile { name, crc: file.crc, bytes });
+            return Ok(Shared::There(BackupFile { name, crc: file.crc, bytes }));
+        }
+        if exclude.is_some_and(|exclude| exclude(&name)) {
+            return Ok(Shared::LeftOut(name));
         }
         let staging = self.dir.join(SHARED).join(format!(".{file_name}.tmp"));
         let crc = transfer.copy(path, is_direct, &staging, bytes)?;
         check_recorded(recorded, crc, path)?;
         self.fs().rename(&staging, &target)?;
-        Ok(BackupFile { name, crc, bytes })
+        Ok(Shared::There(BackupFile { name, crc, bytes }))
     }
 
     /// Whether the backed-up file `name` is the table with these properties, and not another of the
@@ -406,6 +419,25 @@ impl BackupEngine {
         there.and_then(|file| TableReader::properties_of(file, bytes)).is_ok_and(|there| {
             (&there.db_id, there.orig_file_number) == (&properties.db_id, properties.orig_file_number)
         })
+    }
+
+    /// The files of all backups.
+    fn files_by_name(&self) -> HashMap<&str, &BackupFile> {
+        self.backups.values().flat_map(|meta| &meta.files).map(|file| (file.name.as_str(), file)).collect()
+    }
+
+    /// Checks that the schema of meta files is known and has what `options` needs.
+    /// # Errors
+    /// `InvalidArgument` or `NotSupported`.
+    fn check_schema(&self, options: &CreateBackupOptions) -> Result<()> {
+        match self.options.schema_version {
+            ..1 => Err(Error::invalid_argument("schema_version must be at least 1")),
+            1 if options.exclude_files_callback.is_some() => {
+                Err(Error::invalid_argument("exclude_files_callback needs schema_version 2"))
+            }
+            1 | 2 => Ok(()),
+            later => Err(Error::not_supported(format!("schema_version {later}"))),
+        }
     }
 
     fn get(&self, id: u32) -> Result<&BackupMeta> {
@@ -439,15 +471,52 @@ impl BackupEngine {
     /// Makes `db_dir` the database of backup `id`; WALs go to `wal_dir`. Deletes a database in
     /// these directories first, which must not be open.
     /// # Errors
-    /// `NotFound` · `Corruption` naming a file whose contents are not those backed up · `IoError`.
-    /// The directory then has no `CURRENT`: it does not open as a database.
+    /// `NotFound` · `InvalidArgument`: no backup of this engine has a file that this one leaves
+    /// out; nothing is changed · `Corruption` naming a file whose contents are not those backed up
+    /// · `IoError`. After the last two the directory has no `CURRENT`: it does not open as a
+    /// database.
     pub fn restore_db_from_backup(
         &self,
         id: u32,
         db_dir: impl AsRef<Path>,
         wal_dir: impl AsRef<Path>,
     ) -> Result<()> {
-        let (fs, meta) = (self.fs(), self.get(id)?);
+        self.restore_db_from_backup_with(&RestoreOptions::default(), id, db_dir, wal_dir)
+    }
+
+    /// [`BackupEngine::restore_db_from_backup`] with options.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.join("db"))?;
+    /// use esker::{BackupEngine, BackupEngineOptions, CreateBackupOptions, RestoreOptions};
+    ///
+    /// db.put("esker", "gravel")?;
+    /// let mut whole = BackupEngine::open(&BackupEngineOptions::new(dir.join("whole")))?;
+    /// whole.create_new_backup(&db, true)?;
+    ///
+    /// let mut small = BackupEngine::open(&BackupEngineOptions::new(dir.join("small")).schema_version(2))?;
+    /// let without_tables = CreateBackupOptions::default().exclude_files_callback(|_| true);
+    /// let id = small.create_new_backup_with_options(&db, &without_tables, &[])?;
+    ///
+    /// let options = RestoreOptions::default().alternate_dirs([&whole]);
+    /// small.restore_db_from_backup_with(&options, id, dir.join("restored"), dir.join("restored"))?;
+    /// assert!(esker::Db::open_default(dir.join("restored"))?.contains_key("esker")?);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `NotFound` · `InvalidArgument`: neither this engine nor one of `alternate_dirs` has a file
+    /// that the backup leaves out; nothing is changed · `Corruption` naming a file whose contents
+    /// are not those backed up · `IoError`. After the last two the directory has no `CURRENT`: it
+    /// does not open as a database.
+    pub fn restore_db_from_backup_with(
+        &self,
+        options: &RestoreOptions<'_>,
+        id: u32,
+        db_dir: impl AsRef<Path>,
+        wal_dir: impl AsRef<Path>,
+    ) -> Result<()> {
+        let (fs, files) = (self.fs(), self.files_to_restore(self.get(id)?, options)?);
         let transfer = self.transfer(self.options.restore_rate_limiter.as_deref());
         let (db_dir, wal_dir) = (fs.absolute_path(db_dir.as_ref())?, fs.absolute_path(wal_dir.as_ref())?);
         for dir in [&db_dir, &wal_dir] {
@@ -464,8 +533,8 @@ impl BackupEngine {
         }
         // `CURRENT`, which makes the directory a database, comes last.
         let (current, others): (Vec<_>, Vec<_>) =
-            meta.files.iter().partition(|f| f.name.ends_with("/CURRENT"));
-        for (file, is_last) in
+            files.into_iter().partition(|(_, f)| f.name.ends_with("/CURRENT"));
+        for ((engine, file), is_last) in
             others.into_iter().map(|f| (f, false)).chain(current.into_iter().map(|f| (f, true)))
         {
             if is_last {
@@ -475,12 +544,39 @@ impl BackupEngine {
             let name = restored_name(&file.name);
             let dir = if name.ends_with(".log") { &wal_dir } else { &db_dir };
             let target = dir.join(&name);
-            let crc = transfer.copy(&self.dir.join(&file.name), false, &target, file.bytes)?;
-            check(file.crc, crc, &self.dir.join(&file.name))?;
+            let source = engine.dir.join(&file.name);
+            let crc = transfer.copy_from(engine.fs(), &source, false, &target, file.bytes)?;
+            check(file.crc, crc, &source)?;
         }
         sync_both(fs, &db_dir, &wal_dir)?;
         drop(lock);
         Ok(())
+    }
+
+    /// The files of a backup with the engines that have them, excluded files too.
+    /// # Errors
+    /// `InvalidArgument`: no engine has an excluded file.
+    fn files_to_restore<'a>(
+        &'a self,
+        meta: &'a BackupMeta,
+        options: &RestoreOptions<'a>,
+    ) -> Result<Vec<(&'a BackupEngine, &'a BackupFile)>> {
+        let mut files: Vec<_> = meta.files.iter().map(|file| (self, file)).collect();
+        if meta.excluded.is_empty() {
+            return Ok(files);
+        }
+        let engines: Vec<_> = [self].into_iter().chain(options.alternate_dirs.iter().copied()).collect();
+        let known: Vec<_> = engines.iter().map(|engine| (*engine, engine.files_by_name())).collect();
+        for name in &meta.excluded {
+            let found = known.iter().find_map(|(engine, files)| Some((*engine, *files.get(name.as_str())?)));
+            files.push(found.ok_or_else(|| {
+                let others = options.alternate_dirs.len();
+                Error::invalid_argument(format!(
+                    "Excluded file {name} is neither in this backup directory nor in {others} others"
+                ))
+            })?);
+        }
+        Ok(files)
     }
 
     /// Restores the newest backup.
@@ -553,6 +649,14 @@ impl BackupEngine {
         }
         Ok(())
     }
+}
+
+/// A table or blob file for a backup.
+enum Shared {
+    /// It is in the directory.
+    There(BackupFile),
+    /// The callback left it out.
+    LeftOut(String),
 }
 
 /// The options, with limiters for the rates.

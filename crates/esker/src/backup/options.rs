@@ -2,6 +2,7 @@
 //!
 //! In: values by RocksDB's names, and callbacks. Out: the structs that `BackupEngine` reads.
 
+use super::BackupEngine;
 use esker_base::sync::Arc;
 use esker_env::{Env, RateLimiter};
 use std::fmt;
@@ -34,6 +35,9 @@ pub struct BackupEngineOptions {
     pub restore_rate_limiter: Option<Arc<RateLimiter>>,
     /// Bytes copied between two calls of `CreateBackupOptions::progress_callback`. Default 4 MiB.
     pub callback_trigger_interval_size: u64,
+    /// The schema of the backups' meta files: 1, or 2, which `exclude_files_callback` needs. Every
+    /// RocksDB reads both; 7.10 is the first that reads a backup without some files. Default 1.
+    pub schema_version: i32,
 }
 
 impl BackupEngineOptions {
@@ -48,6 +52,7 @@ impl BackupEngineOptions {
             restore_rate_limit: 0,
             restore_rate_limiter: None,
             callback_trigger_interval_size: 4 << 20,
+            schema_version: 1,
         }
     }
 }
@@ -62,8 +67,12 @@ esker_base::setters! {
         restore_rate_limit: u64;
         optional restore_rate_limiter: Arc<RateLimiter>;
         callback_trigger_interval_size: u64;
+        schema_version: i32;
     }
 }
+
+/// Says whether a backup leaves out the file of this name below the backup directory.
+pub type ExcludeFilesCallback = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Options of one backup.
 ///
@@ -82,6 +91,10 @@ pub struct CreateBackupOptions {
     /// Called after each `callback_trigger_interval_size` bytes that are copied, by the thread that
     /// makes the backup. Default `None`.
     pub progress_callback: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// Called with the name, below the backup directory, of each table and blob file that the
+    /// directory does not have yet. True leaves the file out: a restore needs another engine that
+    /// has it, in [`RestoreOptions::alternate_dirs`]. Needs `schema_version` 2. Default `None`.
+    pub exclude_files_callback: Option<ExcludeFilesCallback>,
 }
 
 impl fmt::Debug for CreateBackupOptions {
@@ -89,6 +102,7 @@ impl fmt::Debug for CreateBackupOptions {
         f.debug_struct("CreateBackupOptions")
             .field("flush_before_backup", &self.flush_before_backup)
             .field("progress_callback", &self.progress_callback.is_some())
+            .field("exclude_files_callback", &self.exclude_files_callback.is_some())
             .finish()
     }
 }
@@ -105,6 +119,31 @@ impl CreateBackupOptions {
     #[must_use]
     pub fn progress_callback(mut self, callback: impl Fn() + Send + Sync + 'static) -> Self {
         self.progress_callback = Some(Arc::new(callback));
+        self
+    }
+
+    /// Sets `exclude_files_callback`.
+    #[must_use]
+    pub fn exclude_files_callback(mut self, callback: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.exclude_files_callback = Some(Arc::new(callback));
+        self
+    }
+}
+
+/// Options of a restore.
+#[derive(Clone, Default, Debug)]
+#[non_exhaustive]
+pub struct RestoreOptions<'a> {
+    /// Engines of other directories, which are searched in this order for files that the backup
+    /// leaves out. Default none.
+    pub alternate_dirs: Vec<&'a BackupEngine>,
+}
+
+impl<'a> RestoreOptions<'a> {
+    /// Sets `alternate_dirs`.
+    #[must_use]
+    pub fn alternate_dirs(mut self, engines: impl IntoIterator<Item = &'a BackupEngine>) -> Self {
+        self.alternate_dirs = engines.into_iter().collect();
         self
     }
 }

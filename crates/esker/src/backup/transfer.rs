@@ -58,7 +58,21 @@ impl<'a> Transfer<'a> {
     /// # Errors
     /// Those of [`checksum`](Self::checksum).
     pub(super) fn copy(&self, from: &Path, is_direct: bool, to: &Path, bytes: u64) -> Result<u32> {
-        let source = self.fs.open_sequential(from, is_direct)?;
+        self.copy_from(self.fs, from, is_direct, to, bytes)
+    }
+
+    /// [`copy`](Self::copy) of a file in the file system `source`.
+    /// # Errors
+    /// Those of [`checksum`](Self::checksum).
+    pub(super) fn copy_from(
+        &self,
+        source: &dyn FileSystem,
+        from: &Path,
+        is_direct: bool,
+        to: &Path,
+        bytes: u64,
+    ) -> Result<u32> {
+        let source = source.open_sequential(from, is_direct)?;
         let mut target = self.fs.new_writable_file(to)?;
         let mut crc = 0;
         read_chunks(source, from, bytes, |chunk| {

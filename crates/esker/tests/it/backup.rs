@@ -4,7 +4,8 @@ use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions, RateLimiter, RateLimiterMode};
 use esker::{
-    BackupEngine, BackupEngineOptions, CreateBackupOptions, Db, Env, ErrorKind, Options, SstFileWriter,
+    BackupEngine, BackupEngineOptions, CreateBackupOptions, Db, Env, ErrorKind, Options, RestoreOptions,
+    SstFileWriter,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -358,4 +359,81 @@ fn destroy_old_data_deletes_every_backup_at_open() {
     assert!(engine.backup_infos().is_empty() && engine.corrupted_backups().is_empty());
     assert!(fs.children(Path::new("/backups/shared_checksum")).unwrap().is_empty());
     assert_eq!(engine.create_new_backup(&db, true).unwrap(), 1);
+}
+
+#[test]
+fn files_that_a_callback_leaves_out_come_from_other_backups_at_a_restore() {
+    let fs = Arc::new(MemFs::new());
+    let open = |fs: &Arc<MemFs>, dir: &str| {
+        let options = BackupEngineOptions::new(dir).env(Env::with_fs(fs.clone())).schema_version(2);
+        BackupEngine::open(&options).unwrap()
+    };
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    write(&db, 0);
+    open(&fs, "/whole").create_new_backup(&db, true).unwrap();
+    // The other backups may be in another file system.
+    let others = Arc::new(MemFs::new());
+    drop(open(&others, "/whole"));
+    others.create_dir_if_missing(Path::new("/whole/private/1")).unwrap();
+    for dir in ["/whole/meta", "/whole/private/1", "/whole/shared_checksum"].map(Path::new) {
+        for path in fs.children(dir).unwrap().iter().map(|name| dir.join(name)) {
+            let mut bytes = vec![0; fs.file_size(&path).unwrap() as usize];
+            assert_eq!(fs.new_sequential_file(&path).unwrap().read(&mut bytes).unwrap(), bytes.len());
+            let mut copy = others.new_writable_file(&path).unwrap();
+            copy.append(&bytes).unwrap();
+            copy.close().unwrap();
+        }
+    }
+    let (mut backups, whole) = (open(&fs, "/backups"), open(&others, "/whole"));
+    let without = CreateBackupOptions::default()
+        .flush_before_backup(true)
+        .exclude_files_callback(|name| name.starts_with("shared_checksum/") && name.ends_with(".sst"));
+    backups.create_new_backup_with_options(&db, &without, b"").unwrap();
+    assert_eq!(shared_files(&fs), 0);
+    drop(backups);
+    let mut backups = open(&fs, "/backups");
+    let info = &backups.backup_infos()[0];
+    assert_eq!((info.number_files, info.excluded_files.len()), (4, 1));
+    backups.verify_backup(1, true).unwrap();
+
+    // A restore without the file changes nothing: not even the database that is there.
+    db.close().unwrap();
+    let refused = backups.restore_db_from_backup(1, "/db", "/db").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert!(refused.message().contains(&info.excluded_files[0]), "{refused}");
+    let restored = RestoreOptions::default().alternate_dirs([&whole]);
+    backups.restore_db_from_backup_with(&restored, 1, "/from-others", "/from-others").unwrap();
+    assert!(holds(&Db::open(&options(&fs), "/from-others").unwrap(), 0));
+
+    // A later backup of this engine has the file, and one that excludes it shares it.
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    assert!(holds(&db, 0));
+    backups.create_new_backup(&db, true).unwrap();
+    backups.create_new_backup_with_options(&db, &without, b"").unwrap();
+    assert!(backups.backup_infos()[2].excluded_files.is_empty());
+    for id in 1..=3 {
+        let target = format!("/restored-{id}");
+        backups.restore_db_from_backup(id, &target, &target).unwrap();
+        assert!(holds(&Db::open(&options(&fs), &target).unwrap(), 0), "backup {id}");
+    }
+}
+
+#[test]
+fn a_schema_of_meta_files_that_is_unknown_or_too_old_is_refused() {
+    let fs = Arc::new(MemFs::new());
+    let db = Db::open(&options(&fs), "/db").unwrap();
+    let excluding = CreateBackupOptions::default().exclude_files_callback(|_| true);
+    let plain = CreateBackupOptions::default();
+    for (schema, options, kind) in [
+        (0, &plain, Some(ErrorKind::InvalidArgument)),
+        (1, &excluding, Some(ErrorKind::InvalidArgument)),
+        (1, &plain, None),
+        (2, &excluding, None),
+        (3, &plain, Some(ErrorKind::NotSupported)),
+    ] {
+        let env = Env::with_fs(fs.clone());
+        let made = BackupEngineOptions::new("/backups").env(env).schema_version(schema);
+        let made = BackupEngine::open(&made).unwrap().create_new_backup_with_options(&db, options, b"");
+        assert_eq!(made.err().map(|error| error.kind()), kind, "schema {schema}");
+    }
 }

@@ -184,7 +184,8 @@ const NOT_CALLED: [(&str, &str, &str); 28] = [
     (
         "other forms of those that are called; esker/tests/it/backup.rs",
         "BackupEngine",
-        "create_new_backup_with_metadata create_new_backup_with_options delete_backup garbage_collect restore_db_from_backup",
+        "create_new_backup_with_metadata create_new_backup_with_options delete_backup garbage_collect restore_db_from_backup \
+         restore_db_from_backup_with",
     ),
 ];
 
