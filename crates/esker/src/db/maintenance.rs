@@ -29,7 +29,8 @@ impl Db {
         self.flush_opt(&FlushOptions::default(), &[&self.default_column_family()])
     }
 
-    /// Flushes the memtables of these families (of all, under `atomic_flush`).
+    /// Flushes the memtables of these families (of all, under `atomic_flush`). With
+    /// `force_atomic_flush` all of their tables outlive a crash, or none.
     /// # Errors
     /// The background error in force, or the flush's error · `ShutdownInProgress` · `NotSupported`
     /// when read-only.
@@ -44,7 +45,11 @@ impl Db {
             self.inner.write_path.wait_for_flush_room(&ids)?;
         }
         let write_path = &self.inner.write_path;
-        write_path.flush(&ids, FlushReason::ManualFlush, options.wait)?;
+        if options.force_atomic_flush {
+            write_path.flush_atomically(&ids, FlushReason::ManualFlush, options.wait)?;
+        } else {
+            write_path.flush(&ids, FlushReason::ManualFlush, options.wait)?;
+        }
         if options.wait && options.listener_wait {
             write_path.wait_for_flush_listeners(&ids)?;
         }

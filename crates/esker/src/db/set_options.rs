@@ -51,7 +51,7 @@ impl Db {
             publish_super_version(engine, &mut state, family.id());
             // The memtables that wait for a flush may be enough for it now, or even enough to stop
             // writers.
-            queue_flushes(engine, &mut state, &[family.id()], FlushReason::WriteBufferFull);
+            queue_flushes(engine, &mut state, &[family.id()], FlushReason::WriteBufferFull, false);
             maybe_schedule(engine, &mut state);
         }
         engine.release_super_versions();

@@ -18,6 +18,7 @@ use esker_base::{ColumnFamilyId, Error, Result, Severity};
 use esker_env::timer::Repeating;
 use esker_memtable::Take;
 use std::any::Any;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
@@ -57,8 +58,24 @@ pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
 /// WAL has lost.
 fn flushes_that_may_begin(state: &DbState) -> usize {
     let recovers = |request: &&FlushRequest| request.reason == FlushReason::ErrorRecovery;
-    let queue = &state.flush_queue;
-    if state.background_error.wal_damaged { queue.iter().take_while(recovers).count() } else { queue.len() }
+    let queue = state.flush_queue.iter();
+    if state.background_error.wal_damaged {
+        queue.take_while(recovers).count()
+    } else {
+        queue.filter(|request| !waits_for_flush(state, request)).count()
+    }
+}
+
+/// Whether an atomic flush must wait: another flush has memtables of its families.
+fn waits_for_flush(state: &DbState, request: &FlushRequest) -> bool {
+    let is_flushing = |id| state.families.get(id).is_some_and(|family| family.flushing);
+    request.forced_atomic && request.families.iter().any(is_flushing)
+}
+
+/// Takes the next flush that may begin.
+pub(crate) fn take_flush(state: &mut DbState) -> Option<FlushRequest> {
+    let next = state.flush_queue.iter().position(|request| !waits_for_flush(state, request))?;
+    state.flush_queue.remove(next)
 }
 
 /// Runs purges of obsolete files. At most one purge is queued or runs, and a request during a run
@@ -296,39 +313,59 @@ impl JobLimits {
 
 /// Queues a flush for each family with enough waiting memtables. Under `atomic_flush`, and after an
 /// error, queues one flush for all families. After an error the WALs may lack unflushed entries of
-/// a family, so no family may be flushed alone.
+/// a family, so no family may be flushed alone. `forced_atomic`: one flush for these families, and
+/// for those in the queue's requests that have some of them.
 pub(crate) fn queue_flushes(
     engine: &Engine,
     state: &mut DbState,
     families: &[ColumnFamilyId],
     reason: FlushReason,
+    forced_atomic: bool,
 ) {
     let forced = !matches!(reason, FlushReason::WriteBufferFull | FlushReason::MemtableMaxRangeDeletions);
-    let together = engine.options.atomic_flush || reason == FlushReason::ErrorRecovery;
+    let together = engine.options.atomic_flush || reason == FlushReason::ErrorRecovery || forced_atomic;
     let mut families = families.to_vec();
     if reason == FlushReason::ErrorRecovery {
         // One flush for the requested families and for all in the queue.
         state.flush_queue.clear();
         state.families.values_mut().for_each(|family| family.flush_queued = false);
         families = state.families.keys().copied().collect();
+    } else if forced_atomic {
+        take_over_requests(state, &mut families);
     }
     let mut due = Vec::new();
     for id in &families {
         let Some(family) = state.family_mut(*id) else { continue };
         let enough = family.memtables.not_flushing() >= family.options.memtables_to_merge();
-        if (enough || forced || engine.options.atomic_flush)
-            && !family.flush_queued
-            && family.memtables.not_flushing() > 0
-        {
+        // An atomic flush also waits for memtables that another flush has: that one may fail.
+        let is_part = family.memtables.not_flushing() > 0 || forced_atomic && family.flushing;
+        if (enough || forced || engine.options.atomic_flush) && !family.flush_queued && is_part {
             family.flush_queued = true;
             due.push(*id);
         }
     }
     if together {
         if !due.is_empty() {
-            state.flush_queue.push_back(FlushRequest { families: due, reason });
+            state.flush_queue.push_back(FlushRequest { families: due, reason, forced_atomic });
         }
     } else {
-        state.flush_queue.extend(due.into_iter().map(|id| FlushRequest { families: vec![id], reason }));
+        let alone = |id| FlushRequest { families: vec![id], reason, forced_atomic };
+        state.flush_queue.extend(due.into_iter().map(alone));
+    }
+}
+
+/// Removes the requests that have some of `families` from the queue, and adds their other families.
+fn take_over_requests(state: &mut DbState, families: &mut Vec<ColumnFamilyId>) {
+    let (taken, left): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut state.flush_queue)
+        .into_iter()
+        .partition(|request| request.families.iter().any(|id| families.contains(id)));
+    state.flush_queue = left;
+    for id in taken.into_iter().flat_map(|request| request.families) {
+        if let Some(family) = state.family_mut(id) {
+            family.flush_queued = false;
+        }
+        if !families.contains(&id) {
+            families.push(id);
+        }
     }
 }

@@ -19,6 +19,9 @@ use std::collections::{BTreeSet, VecDeque};
 pub(crate) struct FlushRequest {
     pub(crate) families: Vec<ColumnFamilyId>,
     pub(crate) reason: FlushReason,
+    /// Whether all families are flushed, or none: `force_atomic_flush`. The job begins when no
+    /// other one flushes any of them.
+    pub(crate) forced_atomic: bool,
 }
 
 /// A manual compaction that waits for a slot, and its result.

@@ -25,7 +25,7 @@
 use super::build::{BuildTable, BuiltTable, TableBuildJob};
 use crate::cf::{ColumnFamily, FailedFlush};
 use crate::engine::{
-    DbState, Engine, ErrorReason, FlushRequest, contained, publish_super_versions, queue_flushes,
+    DbState, Engine, ErrorReason, FlushRequest, contained, publish_super_versions, queue_flushes, take_flush,
 };
 use crate::observe::FlushReason;
 use crate::options::ColumnFamilyOptions;
@@ -53,7 +53,7 @@ pub(crate) fn background_flush(engine: &Arc<Engine>) {
     let request = {
         let mut state = engine.state.lock();
         state.flushes_unbegun -= 1;
-        state.flush_queue.pop_front()
+        take_flush(&mut state)
     };
     let Some(request) = request else { return };
     let mut taken = Vec::new();
@@ -380,11 +380,11 @@ fn requeue(
     request: &FlushRequest,
     taken: impl Iterator<Item = ColumnFamilyId>,
 ) {
-    queue_flushes(engine, state, &request.families, request.reason);
+    queue_flushes(engine, state, &request.families, request.reason, request.forced_atomic);
     for id in taken {
         let wanted = state.family_mut(id).and_then(|family| family.flush_wanted.take());
         if let Some(reason) = wanted {
-            queue_flushes(engine, state, &[id], reason);
+            queue_flushes(engine, state, &[id], reason, false);
         }
     }
 }

@@ -111,11 +111,14 @@ pub struct FlushOptions {
     /// With `wait`: return when listeners were notified of the end of the flush, too. Do not set it
     /// in a listener, which would wait for itself. Default false.
     pub listener_wait: bool,
+    /// Flush the given families as one: after a crash all of them have their tables, or none. With
+    /// the database's `atomic_flush` every flush is like that. Default false.
+    pub force_atomic_flush: bool,
 }
 
 impl Default for FlushOptions {
     fn default() -> Self {
-        FlushOptions { wait: true, allow_write_stall: false, listener_wait: false }
+        FlushOptions { wait: true, allow_write_stall: false, listener_wait: false, force_atomic_flush: false }
     }
 }
 
@@ -124,6 +127,7 @@ esker_base::setters! {
         wait: bool;
         allow_write_stall: bool;
         listener_wait: bool;
+        force_atomic_flush: bool;
     }
 }
 

@@ -21,7 +21,26 @@ impl WritePath {
         let failed_before = self.begin_flush(reason)?;
         self.switch_memtables(&leader, families, reason)?;
         drop(leader);
-        let newest = self.queue_sealed(families, reason);
+        let newest = self.queue_sealed(families, reason, false);
+        self.engine.tell_manual_flush(families, reason);
+        if wait { self.wait_for_flush(&newest, failed_before, reason) } else { Ok(()) }
+    }
+
+    /// [`WritePath::flush`] of all `families` or none: `force_atomic_flush`.
+    /// # Errors
+    /// The background error in force, or the flush's error · `ShutdownInProgress`.
+    pub(crate) fn flush_atomically(
+        &self,
+        families: &[ColumnFamilyId],
+        reason: FlushReason,
+        wait: bool,
+    ) -> Result<()> {
+        let leader = self.lead_alone_urgently();
+        let failed_before = self.begin_flush(reason)?;
+        self.switch_memtables_then(&leader, families, |_, _| ())?;
+        // Queued before another leader switches memtables: their flush could begin alone.
+        let newest = self.queue_sealed(families, reason, true);
+        drop(leader);
         self.engine.tell_manual_flush(families, reason);
         if wait { self.wait_for_flush(&newest, failed_before, reason) } else { Ok(()) }
     }
@@ -37,7 +56,7 @@ impl WritePath {
     ) -> Result<()> {
         let failed_before = self.begin_flush(reason)?;
         self.switch_memtables(leader, families, reason)?;
-        let newest = self.queue_sealed(families, reason);
+        let newest = self.queue_sealed(families, reason, false);
         self.wait_for_flush(&newest, failed_before, reason)
     }
 
@@ -54,8 +73,13 @@ impl WritePath {
     }
 
     /// Queues the sealed memtables of these families; returns the newest waiting memtable of each
-    /// family that has one.
-    pub(super) fn queue_sealed(&self, families: &[ColumnFamilyId], reason: FlushReason) -> Vec<Sealed> {
+    /// family that has one. `forced_atomic`: one flush for all of them.
+    pub(super) fn queue_sealed(
+        &self,
+        families: &[ColumnFamilyId],
+        reason: FlushReason,
+        forced_atomic: bool,
+    ) -> Vec<Sealed> {
         let engine = &self.engine;
         let mut state = engine.state.lock();
         // Earlier memtables that still wait are part of the request.
@@ -64,7 +88,7 @@ impl WritePath {
         } else {
             families.to_vec()
         };
-        queue_flushes(engine, &mut state, &all, reason);
+        queue_flushes(engine, &mut state, &all, reason, forced_atomic);
         maybe_schedule(engine, &mut state);
         all.iter().filter_map(|id| newest_waiting(&state, *id)).collect()
     }

@@ -87,7 +87,7 @@ impl WritePath {
                 self.switch_memtables(leader, &holding_back, FlushReason::WalFull)?;
                 // Some of these families have immutable memtables only, which wait for
                 // `min_write_buffer_number_to_merge`.
-                self.queue_sealed(&holding_back, FlushReason::WalFull);
+                self.queue_sealed(&holding_back, FlushReason::WalFull, false);
             }
             engine.record_wal_check();
         }
@@ -167,7 +167,7 @@ impl WritePath {
             state.families.values().filter(waits).map(|f| f.cf.id).collect()
         };
         if !waiting.is_empty() {
-            self.queue_sealed(&waiting, FlushReason::WriteBufferManager);
+            self.queue_sealed(&waiting, FlushReason::WriteBufferManager, false);
         }
     }
 

@@ -25,9 +25,26 @@ impl WritePath {
     /// `IoError` if the new WAL could not be made; the error is in force for writes from then on.
     pub(super) fn switch_memtables(
         &self,
-        _leader: &Leader<'_>,
+        leader: &Leader<'_>,
         families: &[ColumnFamilyId],
         reason: FlushReason,
+    ) -> Result<()> {
+        let engine = &self.engine;
+        self.switch_memtables_then(leader, families, |state, switched| {
+            queue_flushes(engine, state, switched, reason, false);
+            maybe_schedule(engine, state);
+        })
+    }
+
+    /// [`WritePath::switch_memtables`] that calls `queue` in place of queueing a flush, with the
+    /// families that have a new memtable.
+    /// # Errors
+    /// `IoError` if the new WAL could not be made; the error is in force for writes from then on.
+    pub(super) fn switch_memtables_then(
+        &self,
+        _leader: &Leader<'_>,
+        families: &[ColumnFamilyId],
+        queue: impl FnOnce(&mut DbState, &[ColumnFamilyId]),
     ) -> Result<()> {
         let engine = &self.engine;
         let families = families_to_switch(engine, families);
@@ -57,8 +74,7 @@ impl WritePath {
         forget_old_wals(&mut state, log_number);
         engine.update_wal_bytes_limit(&state);
         publish_super_versions(engine, &mut state, &families);
-        queue_flushes(engine, &mut state, &families, reason);
-        maybe_schedule(engine, &mut state);
+        queue(&mut state, &families);
         drop(state);
         engine.hand_over_super_versions();
         for (cf, mem) in sealed {
