@@ -9,10 +9,12 @@
 //!     database whose newest OPTIONS file has any other. With `compatible_with` 11.10 it may hold
 //!     the names that came with that release, too.
 //!  2. Loading never fails for an unknown name; it fails for a known name with an invalid value.
+//!     `LoadedOptions::check_names` refuses unknown names for callers that want it.
 //!  3. Objects that are not built in are listed in `ColumnFamilyOptions::unresolved`, and opening
 //!     is refused until the caller has set them.
 //!  4. A file appears under its name complete and durable, or not at all.
 
+use super::former;
 use super::sst_partitioner::SstPartitionerFactoryRef;
 use super::table::OptionStruct;
 use super::target::FORMAT_VERSIONS_LOADED;
@@ -33,6 +35,9 @@ pub const OPTIONS_FILES_KEPT: usize = 2;
 const MAX_FILE_BYTES: u64 = 64 << 20;
 /// The version in a saved file: the oldest RocksDB that the file is meant for.
 const WRITTEN_FOR_VERSION: &str = "7.8.3";
+
+/// The RocksDB release whose files have no unknown names.
+const KNOWN_RELEASE: [u32; 3] = [11, 8, 1];
 
 /// Options that are always written: RocksDB's tools need them to read the database correctly.
 const ALWAYS_WRITTEN: &[&str] =
@@ -117,6 +122,9 @@ pub struct LoadedOptions {
     /// Entries that Esker ignores, as (section, name, value): options of other versions, or options
     /// that are not built.
     pub ignored: Vec<(String, String, String)>,
+    /// Names that neither Esker nor RocksDB 11 knows, as (section, name). A field of an option is
+    /// `OPTION.FIELD`.
+    pub unknown: Vec<(String, String)>,
     /// The RocksDB version that wrote the file, if it says so.
     pub rocksdb_version: Option<String>,
 }
@@ -126,6 +134,37 @@ impl LoadedOptions {
     pub fn family(&self, name: &str) -> Option<&ColumnFamilyOptions> {
         self.families.iter().find(|(n, _)| n == name).map(|(_, options)| options)
     }
+
+    /// Checks the names of the file as RocksDB does when it loads one. A file of a later RocksDB
+    /// than 11.8.1 may have unknown names if `ignore_unknown_options` is set. In any other file an
+    /// unknown name is an error.
+    ///
+    /// ```
+    /// use esker::options::parse_options;
+    ///
+    /// let text = "[Version]\n rocksdb_version=12.0.0\n options_file_version=1.1\n\
+    ///     [DBOptions]\n from_the_future=1\n[CFOptions \"default\"]\n";
+    /// let loaded = parse_options(text.as_bytes())?;
+    /// assert!(loaded.check_names(true).is_ok());
+    /// assert!(loaded.check_names(false).is_err());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: names the section and the option.
+    pub fn check_names(&self, ignore_unknown_options: bool) -> Result<()> {
+        let Some((section, name)) = self.unknown.first() else { return Ok(()) };
+        let release = self.rocksdb_version.as_deref().map(release).unwrap_or_default();
+        if ignore_unknown_options && release > KNOWN_RELEASE {
+            return Ok(());
+        }
+        Err(Error::invalid_argument(format!("OPTIONS file, [{section}]: {name}: no such option")))
+    }
+}
+
+/// The numbers of a release, `major.minor.patch`; 0 for parts that are missing or no numbers.
+fn release(text: &str) -> [u32; 3] {
+    let mut numbers = text.split('.').map(|number| number.parse().unwrap_or(0));
+    [(); 3].map(|()| numbers.next().unwrap_or(0))
 }
 
 /// Reads the text of an OPTIONS file.
@@ -137,17 +176,20 @@ pub fn parse_options(text: &[u8]) -> Result<LoadedOptions> {
         db: DbOptions::default(),
         families: Vec::new(),
         ignored: Vec::new(),
+        unknown: Vec::new(),
         rocksdb_version: file.version().and_then(|v| v.raw("rocksdb_version")).map(str::to_owned),
     };
     for section in &file.sections {
         match &section.kind {
             SectionKind::Version => {}
             SectionKind::DbOptions => {
-                load_section(&mut loaded.db, section, "DBOptions", &mut loaded.ignored)?
+                let mut options = std::mem::take(&mut loaded.db);
+                load_section(&mut options, section, "DBOptions", &mut loaded)?;
+                loaded.db = options;
             }
             SectionKind::CfOptions(name) => {
                 let mut options = ColumnFamilyOptions::default();
-                load_family(&mut options, section, name, &mut loaded.ignored)?;
+                load_family(&mut options, section, name, &mut loaded)?;
                 loaded.families.push((name.clone(), options));
             }
             SectionKind::TableOptions { factory, family } => {
@@ -158,50 +200,54 @@ pub fn parse_options(text: &[u8]) -> Result<LoadedOptions> {
     Ok(loaded)
 }
 
-type Ignored = Vec<(String, String, String)>;
-
-/// Sets every known option of `section`; the others are ignored.
+/// Sets every known option of `section`; `loaded` lists the others.
 fn load_section<T: OptionStruct>(
     options: &mut T,
     section: &OptionsSection,
     title: &str,
-    ignored: &mut Ignored,
+    loaded: &mut LoadedOptions,
 ) -> Result<()> {
     for (name, raw) in &section.entries {
+        if T::find(name).is_none() && !former::is_ignored(T::NAME, name) {
+            loaded.unknown.push((title.to_owned(), name.clone()));
+        }
         if T::find(name).is_some_and(|option| option.text.is_none()) && is_null(object_name(raw)) {
             continue;
         }
         if T::find(name).is_none_or(|option| option.text.is_none()) || !is_kept(name, raw) {
-            ignored.push((title.to_owned(), name.clone(), raw.clone()));
+            loaded.ignored.push((title.to_owned(), name.clone(), raw.clone()));
             continue;
         }
-        set_from_file(options, name, raw).map_err(|e| e.at(format_args!("OPTIONS file, [{title}]")))?;
+        let set = set_from_file(options, name, raw);
+        let unknown = set.map_err(|e| e.at(format_args!("OPTIONS file, [{title}]")))?;
+        loaded.unknown.extend(unknown.into_iter().map(|field| (title.to_owned(), format!("{name}.{field}"))));
     }
     Ok(())
 }
 
 /// Sets an option from a file's value. A value in braces keeps its escapes for its own fields; any
-/// other is unescaped here. Unknown fields, of other versions, are left out.
-fn set_from_file<T: OptionStruct>(options: &mut T, name: &str, raw: &str) -> Result<()> {
+/// other is unescaped here. Unknown fields, of other versions, are left out and returned.
+fn set_from_file<T: OptionStruct>(options: &mut T, name: &str, raw: &str) -> Result<Vec<String>> {
     let text = esker_format::options_file::unescape(raw);
     match options.set_text(name, &text) {
         Err(e) if e.kind() == ErrorKind::NotFound => {}
-        set => return set,
+        set => return set.map(|()| Vec::new()),
     }
+    let mut unknown = Vec::new();
     for (field, value) in split_map(&text)? {
         match options.set_text(name, &format!("{{{field}={value};}}")) {
-            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) if e.kind() == ErrorKind::NotFound => unknown.push(field.to_owned()),
             set => set?,
         }
     }
-    Ok(())
+    Ok(unknown)
 }
 
 fn load_family(
     options: &mut ColumnFamilyOptions,
     section: &OptionsSection,
     family: &str,
-    ignored: &mut Ignored,
+    loaded: &mut LoadedOptions,
 ) -> Result<()> {
     let title = format!("CFOptions \"{family}\"");
     let mut rest = OptionsSection::new(section.kind.clone());
@@ -211,7 +257,7 @@ fn load_family(
             continue;
         }
         if !is_kept(name, raw) {
-            ignored.push((title.clone(), name.clone(), raw.clone()));
+            loaded.ignored.push((title.clone(), name.clone(), raw.clone()));
             continue;
         }
         let is_object = matches!(name.as_str(), "comparator" | "merge_operator" | "prefix_extractor");
@@ -221,7 +267,7 @@ fn load_family(
             rest.push(name, raw.clone());
         }
     }
-    load_section(options, &rest, &title, ignored)
+    load_section(options, &rest, &title, loaded)
 }
 
 fn load_table(
@@ -231,18 +277,21 @@ fn load_table(
     family: &str,
 ) -> Result<()> {
     let title = format!("TableOptions/{factory} \"{family}\"");
-    let Some((_, options)) = loaded.families.iter_mut().find(|(name, _)| name == family) else {
+    let Some(at) = loaded.families.iter().position(|(name, _)| name == family) else {
         return Err(Error::invalid_argument(format!("OPTIONS file, [{title}]: no such column family")));
     };
     if factory != "BlockBasedTable" {
-        options.unresolved.push(("table_factory".to_owned(), factory.to_owned()));
+        loaded.families[at].1.unresolved.push(("table_factory".to_owned(), factory.to_owned()));
         return Ok(());
     }
     let (known, unknown): (Vec<_>, Vec<_>) =
         section.entries.iter().cloned().partition(|(name, raw)| is_kept(name, raw));
     loaded.ignored.extend(unknown.into_iter().map(|(name, raw)| (title.clone(), name, raw)));
     let section = OptionsSection { kind: section.kind.clone(), entries: known };
-    load_section(&mut options.table, &section, &title, &mut loaded.ignored)
+    let mut table = loaded.families[at].1.table.clone();
+    load_section(&mut table, &section, &title, loaded)?;
+    loaded.families[at].1.table = table;
+    Ok(())
 }
 
 /// Whether an option of another program's OPTIONS file is kept. Options that the default

@@ -444,3 +444,34 @@ fn options_of_rocksdb_11_12_are_read_kept_and_written_for_it() {
     assert!(SINCE_11_10.iter().all(|name| saved.contains(name)), "{saved}");
     check(&parse_options(saved.as_bytes()).unwrap());
 }
+
+#[test]
+fn names_that_no_release_knows_are_refused_unless_a_later_release_wrote_them() {
+    for (section, expected) in [
+        ("[DBOptions]\n brand_new=1\n[CFOptions \"default\"]\n", "[DBOptions]: brand_new"),
+        ("[DBOptions]\n[CFOptions \"default\"]\n brand_new=1\n", "[CFOptions \"default\"]: brand_new"),
+        (
+            "[DBOptions]\n[CFOptions \"default\"]\n compaction_options_fifo={brand_new=1;}\n",
+            "[CFOptions \"default\"]: compaction_options_fifo.brand_new",
+        ),
+        (
+            "[DBOptions]\n[CFOptions \"default\"]\n[TableOptions/BlockBasedTable \"default\"]\n brand_new=1\n",
+            "[TableOptions/BlockBasedTable \"default\"]: brand_new",
+        ),
+    ] {
+        for (release, is_later) in
+            [("7.8.3", false), ("11.8.1", false), ("11.8.2", true), ("11.10.0", true), ("12.0.0", true)]
+        {
+            let text = format!("[Version]\n rocksdb_version={release}\n options_file_version=1.1\n{section}");
+            let loaded = parse_options(text.as_bytes()).unwrap();
+            let error = loaded.check_names(false).unwrap_err();
+            assert!(error.message().contains(expected), "{error}");
+            assert_eq!(loaded.check_names(true).is_ok(), is_later, "{release} {section}");
+        }
+    }
+    // Former names, names of objects, and options that are not built are known.
+    let text = "[Version]\n rocksdb_version=7.8.3\n options_file_version=1.1\n[DBOptions]\n \
+        disableDataSync=false\n wal_filter=nullptr\n[CFOptions \"default\"]\n \
+        purge_redundant_kvs_while_flush=true\n table_factory=BlockBasedTable\n memtable=SkipListFactory\n";
+    parse_options(text.as_bytes()).unwrap().check_names(false).unwrap();
+}
