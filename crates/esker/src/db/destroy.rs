@@ -28,7 +28,7 @@ pub fn destroy_db(options: &DbOptions, path: impl AsRef<Path>) -> Result<()> {
 /// use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, destroy_db_cf};
 /// # let dir = esker_testkit::TempDir::new("doc");
 ///
-/// let options = DbOptions::new().create_if_missing(true);
+/// let options = DbOptions::new().create_if_missing(true).create_missing_column_families(true);
 /// let cf_paths = vec![DbPath::new(dir.join("users"), u64::MAX)];
 /// let users = ColumnFamilyDescriptor::new("users", ColumnFamilyOptions::new().cf_paths(cf_paths));
 /// let families = [ColumnFamilyDescriptor::from("default"), users];

@@ -473,8 +473,7 @@ impl Opening {
         let known: HashSet<String> = known.into_iter().collect();
         let (present, missing): (Vec<_>, Vec<_>) =
             self.families.iter().cloned().partition(|f| known.contains(&f.name));
-        let may_create = self.mode == OpenMode::ReadWrite
-            && (self.options.create_missing_column_families || !existing && self.options.create_if_missing);
+        let may_create = self.mode == OpenMode::ReadWrite && self.options.create_missing_column_families;
         if let Some(first) = missing.first().filter(|_| !may_create) {
             return Err(Error::invalid_argument(format!(
                 "Column family not found: {}; set create_missing_column_families to create it",

@@ -81,7 +81,8 @@ option_struct! {
     pub struct DbOptions: "DBOptions" {
         /// Create the database if its directory has none. Default false. Fixed.
         create_if_missing: bool = false, fixed;
-        /// Create families named at open that do not exist. Default false. Fixed.
+        /// Create families named at open that do not exist, in a new database too. The family
+        /// `default` needs no option. Default false. Fixed.
         create_missing_column_families: bool = false, fixed;
         /// Fail to open a database that exists. Default false. Fixed.
         error_if_exists: bool = false, fixed;

@@ -4,7 +4,9 @@ use esker::compat::inspect;
 use esker::internals::base::FileNumber;
 use esker::internals::format::log::LogWriter;
 use esker::internals::format::version_edit::VersionEdit;
-use esker::{ColumnFamilyDescriptor, ColumnFamilyId, Db, ErrorKind, ImportColumnFamilyOptions, Options};
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyId, Db, DbOptions, ErrorKind, ImportColumnFamilyOptions, Options,
+};
 use esker_testkit::TempDir;
 use std::path::Path;
 
@@ -122,4 +124,26 @@ fn a_directory_that_has_such_families_opens_and_the_compat_report_names_them() {
     db.close().unwrap();
     drop(db);
     assert_eq!(inspect(&*options().db.env.fs, dir, dir).unwrap().notes, [""; 0]);
+}
+
+#[test]
+fn a_family_that_is_missing_is_created_only_if_the_option_says_so() {
+    for exists in [false, true] {
+        for if_missing in [false, true] {
+            for families in [false, true] {
+                let dir = TempDir::new("missing-families");
+                if exists {
+                    Db::open_default(dir.path()).unwrap();
+                }
+                let options =
+                    DbOptions::new().create_if_missing(if_missing).create_missing_column_families(families);
+                let opened = Db::open_cf(&options, dir.path(), ["default", "other"]);
+                let what = format!("exists {exists}, {if_missing}, {families}");
+                assert_eq!(opened.is_ok(), families && (exists || if_missing), "{what}");
+                if let Err(error) = opened {
+                    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{what}: {error}");
+                }
+            }
+        }
+    }
 }
