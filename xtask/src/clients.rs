@@ -22,8 +22,9 @@ use std::process::{Command, Output};
 type Suite = (&'static str, fn(&Clients, &Path) -> Outcome);
 
 /// The suites that are no crates.
-const SUITES: [Suite; 6] = [
+const SUITES: [Suite; 7] = [
     ("ctypes", ctypes),
+    ("semantics", semantics),
     ("c_test", c_test),
     ("grocksdb", grocksdb),
     ("valgrind", memory_checks::valgrind),
@@ -32,7 +33,8 @@ const SUITES: [Suite; 6] = [
 ];
 
 /// The suites that CI runs at each landing. Together they take about five minutes.
-const DAILY: [&str; 6] = ["ctypes", "c_test", "grocksdb", "rocksdb-0.25", "rocksdb-0.24", "kvdb-rocksdb"];
+const DAILY: [&str; 7] =
+    ["ctypes", "semantics", "c_test", "grocksdb", "rocksdb-0.25", "rocksdb-0.24", "kvdb-rocksdb"];
 
 /// Number of phases of RocksDB 11.8.1's `c_test` that pass. The test stops at the first that fails.
 const C_TEST_PHASES: usize = 96;
@@ -84,8 +86,8 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> Outcome {
             Some((_, suite)) => suite(&clients, &kept)?,
             None => packages::run(&clients, packages::called(name), &kept)?,
         }
-        // Examples in documentation destroy their databases.
-        if !name.ends_with("-doc") {
+        // Examples in documentation destroy their databases, and `semantics` damages them.
+        if !name.ends_with("-doc") && *name != "semantics" {
             handed_over::check(&clients, name, &kept)?;
         }
     }
@@ -158,6 +160,30 @@ fn ctypes(clients: &Clients, kept: &Path) -> Outcome {
     let output = checked(Command::new("python3").arg(script).arg(library).arg(kept))?;
     print!("{}", String::from_utf8_lossy(&output.stdout));
     Ok(())
+}
+
+/// Cases in which a client could see a difference, on both libraries.
+/// # Errors
+/// The first line that differs.
+fn semantics(clients: &Clients, kept: &Path) -> Outcome {
+    let script = clients.root.join("crates/capi/tests/semantics.py");
+    let lines = |library: PathBuf, name: &str| {
+        let dir = fresh(&kept.join(name))?;
+        let output = checked(Command::new("python3").arg(&script).arg(library).arg(dir))?;
+        Ok::<_, String>(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let esker = lines(clients.esker.join("lib/librocksdb.so.11"), "esker")?;
+    let rocksdb = lines(clients.rocksdb("0.19.0")?.join("lib/librocksdb.so"), "rocksdb")?;
+    match esker.lines().zip(rocksdb.lines()).find(|(ours, theirs)| ours != theirs) {
+        Some((ours, theirs)) => Err(format!("semantics:\n  Esker    {ours}\n  RocksDB  {theirs}")),
+        None if esker.lines().count() != rocksdb.lines().count() => {
+            Err("semantics: the libraries give different numbers of lines".to_owned())
+        }
+        None => {
+            println!("semantics: {} lines are the same on both libraries", esker.lines().count());
+            Ok(())
+        }
+    }
 }
 
 /// Compiles RocksDB's own test of the C API as `name`, with `flags` and the header that

@@ -9,7 +9,7 @@ use crate::memory::{answer, attempt, bytes, destroy, give, lend, object, object_
 use crate::options::rocksdb_options_t;
 use esker::{
     BackupEngine, BackupEngineOptions, BackupInfo, BackupStopper, CreateBackupOptions, Db,
-    ImportColumnFamilyOptions, Result,
+    ExcludeFilesCallback, ImportColumnFamilyOptions, Result,
 };
 use libc::{c_char, c_int, c_uchar, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -434,13 +434,23 @@ pub unsafe extern "C" fn rocksdb_create_backup_options_set_progress_callback(
     });
 }
 
-/// Ignores the function: every file goes into every backup.
+/// Sets the function that says which tables and blob files a backup leaves out. Called from the
+/// thread that makes the backup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_create_backup_options_set_exclude_files_callback(
-    _options: *mut rocksdb_create_backup_options_t,
-    _state: *mut c_void,
-    _callback: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize) -> c_uchar>,
+    options: *mut rocksdb_create_backup_options_t,
+    state: *mut c_void,
+    callback: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize) -> c_uchar>,
 ) {
+    answer((), || {
+        let state = Kept(state);
+        object_mut(options)?.options.exclude_files_callback = callback.map(|callback| {
+            let call: ExcludeFilesCallback =
+                Arc::new(move |name| callback(state.get(), name.as_ptr().cast(), name.len()) != 0);
+            call
+        });
+        Ok(())
+    });
 }
 
 #[unsafe(no_mangle)]

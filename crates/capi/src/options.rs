@@ -596,12 +596,13 @@ pub unsafe extern "C" fn rocksdb_get_options_from_string(
 }
 
 /// Loads the options of the newest OPTIONS file of a directory. The caller owns the arrays and
-/// strings, and frees them by `rocksdb_load_latest_options_destroy` or one by one.
+/// strings, and frees them by `rocksdb_load_latest_options_destroy` or one by one. After an error
+/// the results are NULL and 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_load_latest_options(
     db_path: *const c_char,
     env: *mut rocksdb_env_t,
-    _ignore_unknown_options: bool,
+    ignore_unknown_options: bool,
     cache: *mut rocksdb_cache_t,
     db_options: *mut *mut rocksdb_options_t,
     count: *mut usize,
@@ -609,9 +610,14 @@ pub unsafe extern "C" fn rocksdb_load_latest_options(
     family_options: *mut *mut *mut rocksdb_options_t,
     errptr: *mut *mut c_char,
 ) {
+    put(db_options, std::ptr::null_mut());
+    put(count, 0);
+    put(names, std::ptr::null_mut());
+    put(family_options, std::ptr::null_mut());
     attempt(errptr, (), || {
         let env = env.as_ref().map_or_else(Env::default, |env| env.env.clone());
         let mut loaded = load_latest_options_from(env.fs.as_ref(), path(db_path)?)?;
+        loaded.check_names(ignore_unknown_options)?;
         loaded.db.env = env;
         let give_family = |(_, family): &(String, ColumnFamilyOptions)| {
             let mut options = rocksdb_options_t { cf: family.clone(), ..rocksdb_options_t::new() };
