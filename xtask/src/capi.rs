@@ -183,7 +183,7 @@ pub(crate) fn install_built(root: &Path, built: &Path, prefix: &Path) -> Result<
     }
     fs::write(include.join("c.h"), c_header(&union())).map_err(error)?;
     fs::write(include.join("version.h"), VERSION_H).map_err(error)?;
-    fs::write(lib.join("pkgconfig/rocksdb.pc"), pkg_config(prefix)).map_err(error)?;
+    fs::write(lib.join("pkgconfig/rocksdb.pc"), pkg_config(prefix, "11.8.1")).map_err(error)?;
     println!("installed {} below {} (from {})", file, prefix.display(), root.display());
     Ok(())
 }
@@ -191,10 +191,11 @@ pub(crate) fn install_built(root: &Path, built: &Path, prefix: &Path) -> Result<
 const VERSION_H: &str =
     "#pragma once\n#define ROCKSDB_MAJOR 11\n#define ROCKSDB_MINOR 8\n#define ROCKSDB_PATCH 1\n";
 
-fn pkg_config(prefix: &Path) -> String {
+/// The text of `rocksdb.pc` for RocksDB's C interface below `prefix`.
+pub(crate) fn pkg_config(prefix: &Path, version: &str) -> String {
     format!(
         "prefix={}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\nName: rocksdb\n\
-         Description: RocksDB's C interface on Esker\nVersion: 11.8.1\n\
+         Description: RocksDB's C interface\nVersion: {version}\n\
          Libs: -L${{libdir}} -lrocksdb\nCflags: -I${{includedir}}\n",
         prefix.display()
     )

@@ -11,7 +11,7 @@ mod handed_over;
 mod memory_checks;
 mod packages;
 
-use crate::capi::{fetched, install_built};
+use crate::capi::{fetched, install_built, pkg_config};
 use crate::commands::Outcome;
 use packages::PACKAGES;
 use std::fs;
@@ -132,7 +132,8 @@ impl Clients {
     /// version of `sys`.
     fn rocksdb(&self, sys: &str) -> Result<PathBuf, String> {
         let peers = std::env::var_os("ESKER_PEERS_DIR").map_or(self.root.join("target/peers"), PathBuf::from);
-        let peers = if sys == "0.19.0" { peers } else { peers.join("10.4.2") };
+        let (peers, version) =
+            if sys == "0.19.0" { (peers, "11.8.1") } else { (peers.join("10.4.2"), "10.4.2") };
         let library = peers.join("librocksdbjni-linux64.so");
         if !library.exists() {
             return Err(format!("{} is not there; run .ci/fetch-peers", library.display()));
@@ -144,11 +145,13 @@ impl Clients {
             }
             _ => Ok(()),
         };
-        fs::create_dir_all(prefix.join("lib")).map_err(|error| format!("{}: {error}", prefix.display()))?;
+        fs::create_dir_all(prefix.join("lib/pkgconfig"))
+            .map_err(|error| format!("{}: {error}", prefix.display()))?;
         link(&library, prefix.join("lib/librocksdb.so"))?;
         link(&library, prefix.join("lib/librocksdb.so.11"))?;
         let headers = fetched(&self.root, "librocksdb-sys", sys)?.join("rocksdb/include");
         link(&headers, prefix.join("include"))?;
+        write(&prefix.join("lib/pkgconfig/rocksdb.pc"), &pkg_config(&prefix, version))?;
         Ok(prefix)
     }
 }

@@ -138,6 +138,8 @@ pub(super) const PACKAGES: [Package; 14] = [
         name: "oxigraph",
         krate: "oxigraph",
         version: "0.5.13",
+        // It brings RocksDB 11.0.
+        sys: "0.19.0",
         shim: Some("oxrocksdb-sys"),
         fails: &[],
         ..OTHER
@@ -191,6 +193,8 @@ pub(super) fn command(clients: &Clients, package: &Package, kept: &Path) -> Resu
         };
         test.env("ROCKSDB_LIB_DIR", prefix.join("lib")).env("LD_LIBRARY_PATH", prefix.join("lib"));
         test.env("ROCKSDB_INCLUDE_DIR", prefix.join("include"));
+        // Oxigraph finds the library by pkg-config.
+        test.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
     }
     test.env("CARGO_TARGET_DIR", clients.dir.join(if shim.is_some() { "target" } else { "target-stock" }))
         .envs([("CARGO_PROFILE_DEV_DEBUG", "false"), ("CARGO_PROFILE_TEST_DEBUG", "false")])
