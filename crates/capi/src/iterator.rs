@@ -50,23 +50,58 @@ impl Cursor {
 
     #[inline]
     fn valid(&self) -> bool {
-        of_cursor!(self, it => it.valid(), _error => false)
+        match self {
+            Cursor::Db(it) => it.valid(),
+            other => other.valid_elsewhere(),
+        }
     }
 
     /// The key; empty if the cursor is not valid.
     #[inline]
     fn key(&self) -> &[u8] {
-        of_cursor!(self, it => if it.valid() { it.key() } else { &[] }, _error => &[])
+        match self {
+            Cursor::Db(it) if it.valid() => it.key(),
+            Cursor::Db(_) => &[],
+            other => other.key_elsewhere(),
+        }
     }
 
+    /// The value; empty if the cursor is not valid.
     #[inline]
     fn value(&self) -> &[u8] {
         match self {
             Cursor::Db(it) if it.valid() => it.value(),
+            Cursor::Db(_) => &[],
+            other => other.value_elsewhere(),
+        }
+    }
+
+    /// [`Cursor::valid`] of a cursor that is not over a plain database, out of line.
+    #[inline(never)]
+    fn valid_elsewhere(&self) -> bool {
+        of_cursor!(self, it => it.valid(), _error => false)
+    }
+
+    /// [`Cursor::key`] of a cursor that is not over a plain database, out of line.
+    #[inline(never)]
+    fn key_elsewhere(&self) -> &[u8] {
+        of_cursor!(self, it => if it.valid() { it.key() } else { &[] }, _error => &[])
+    }
+
+    /// [`Cursor::value`] of a cursor that is not over a plain database, out of line.
+    #[inline(never)]
+    fn value_elsewhere(&self) -> &[u8] {
+        match self {
             Cursor::Ttl(it) if it.valid() => it.value().unwrap_or_default(),
             Cursor::Txn(it) if it.valid() => it.value(),
             _ => &[],
         }
+    }
+
+    /// [`DbIterator::next`] of a cursor that is not over a plain database, out of line.
+    #[inline(never)]
+    fn next_elsewhere(&mut self) {
+        of_cursor!(self, it => it.next(), _error => ());
     }
 
     fn timestamp(&self) -> &[u8] {
@@ -192,7 +227,10 @@ pub unsafe extern "C" fn rocksdb_iter_seek_for_prev(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_iter_next(iterator: *mut rocksdb_iterator_t) {
-    step(iterator, |cursor| of_cursor!(cursor, it => it.next(), _error => ()));
+    step(iterator, |cursor| match cursor {
+        Cursor::Db(it) => it.next(),
+        other => other.next_elsewhere(),
+    });
 }
 
 #[unsafe(no_mangle)]

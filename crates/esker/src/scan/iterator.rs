@@ -113,6 +113,24 @@ enum Cursor {
     Gone,
 }
 
+/// Calls out of line: callers inline the calls of a plain cursor only.
+impl Cursor {
+    #[inline(never)]
+    fn valid(&self) -> bool {
+        each!(self, iter => iter.valid())
+    }
+
+    #[inline(never)]
+    fn key(&self) -> &[u8] {
+        each!(self, iter => iter.key())
+    }
+
+    #[inline(never)]
+    fn value(&self) -> &[u8] {
+        each!(self, iter => iter.value())
+    }
+}
+
 impl DbIterator {
     /// An iterator that plans to scan the ranges of `args`. It opens no file outside of them.
     /// # Errors
@@ -171,7 +189,10 @@ impl DbIterator {
     /// Whether the iterator is at an entry.
     #[inline]
     pub fn valid(&self) -> bool {
-        each!(&self.iter, iter => iter.valid())
+        match &self.iter {
+            Cursor::Plain(iter) => iter.valid(),
+            other => other.valid(),
+        }
     }
     /// Moves to the first key within the bounds.
     pub fn seek_to_first(&mut self) {
@@ -269,7 +290,10 @@ impl DbIterator {
     /// If the iterator is not valid, in debug builds.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        each!(&self.iter, iter => iter.key())
+        match &self.iter {
+            Cursor::Plain(iter) => iter.key(),
+            other => other.key(),
+        }
     }
     /// The value here; lives until the next move.
     ///
@@ -277,7 +301,10 @@ impl DbIterator {
     /// If the iterator is not valid, in debug builds.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        each!(&self.iter, iter => iter.value())
+        match &self.iter {
+            Cursor::Plain(iter) => iter.value(),
+            other => other.value(),
+        }
     }
     /// Name and value of each column here, by name. An entity has several columns; a plain value
     /// has one without a name. They live until the next move.
