@@ -7,7 +7,8 @@ use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::rocksdb_t;
 use crate::field::Object;
 use crate::memory::{
-    answer, bytes, bytes_or_none, destroy, give, lend, object, object_mut, put, text, to_c_bytes, to_c_string,
+    answer, bytes, bytes_or_none, destroy, give, lend, object, object_mut, put, take, text, to_c_bytes,
+    to_c_string,
 };
 use esker::comparator::Comparator;
 use esker::observe::{ColumnFamilyMetaData, LevelMetaData, SstFileMetaData};
@@ -68,14 +69,15 @@ pub unsafe extern "C" fn rocksdb_livefiles_destroy(files: *const rocksdb_livefil
     destroy(files.cast_mut());
 }
 
-/// Adds a copy of `file`.
+/// Moves `file` to the end of the list. The object is the library's then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_livefiles_add(
     files: *mut rocksdb_livefiles_t,
     file: *mut rocksdb_livefile_t,
 ) {
     answer((), || {
-        object_mut(files)?.files.push(object(file)?.clone());
+        let files = object_mut(files)?;
+        files.files.push(*take(file)?);
         Ok(())
     });
 }
@@ -279,7 +281,8 @@ pub unsafe extern "C" fn rocksdb_export_import_files_metadata_set_files(
     files: *mut rocksdb_livefiles_t,
 ) {
     answer((), || {
-        object_mut(metadata)?.files = object(files)?.files.clone();
+        let metadata = object_mut(metadata)?;
+        metadata.files = take(files)?.files;
         Ok(())
     });
 }

@@ -193,6 +193,13 @@ pub(crate) fn give<T>(object: T) -> *mut T {
     Box::into_raw(Box::new(object))
 }
 
+/// Takes back an object that `give` made: the caller gave it to the library.
+/// # Errors
+/// `InvalidArgument` for NULL.
+pub(crate) unsafe fn take<T>(pointer: *mut T) -> Result<Box<T>> {
+    if pointer.is_null() { Err(null::<T>()) } else { Ok(Box::from_raw(pointer)) }
+}
+
 /// Destroys an object that `give` made. NULL has no effect.
 pub(crate) unsafe fn destroy<T>(pointer: *mut T) {
     if !pointer.is_null() {
