@@ -34,7 +34,10 @@ const WORDS: &[&str] = &[
     "--json", "--quiet", "--warm", "--rows=", "--reverse", "--benchmarks=", "--num=", "--help", "--version",
     "/db", "/copy", "/out", "default", "second", "key0007", "key0040", "value", "0x", "0x6b657930303037",
     "zstd", "raw", "7.8", "10.x", "000", ".sst", ".log", "/MANIFEST-", "rocksdb.stats",
-    "rocksdb.levelstats", "rocksdb.", "18446744073709551615", "-1", "0.5",
+    "rocksdb.levelstats", "rocksdb.", "18446744073709551615", "-1", "0.5", "query",
+    "reduce_levels", "change_compaction_style", "update_manifest", "dump_live_files",
+    "unsafe_remove_sst_file", "blob_dump", "--timestamp", "--start_time=", "--bucket=", "--new_levels=",
+    "--count_delim=", "--update_temperatures",
 ];
 
 /// The exit codes that `esker-tools` documents.

@@ -6,11 +6,11 @@
 //! database's directory.
 
 use crate::failure::{CommandOutcome, Failure};
-use crate::host::Host;
+use crate::host::{Host, read_file};
 use clap::Args;
-use esker::internals::env::{FileSystem, replace_file};
+use esker::internals::env::replace_file;
 use esker::options::{CompactionServiceOptionsOverride, OpenAndCompactOptions};
-use esker::{Db, Result, builtin};
+use esker::{Db, builtin};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -28,14 +28,15 @@ pub(crate) struct WorkerOptions {
     /// Directory for tables; made if it is missing
     #[arg(long)]
     output: PathBuf,
-    /// Delete the tables that an earlier worker has left in the output directory
-    #[arg(long)]
+    /// Record progress in the output directory, and go on where an earlier worker of the same job
+    /// has ended there
+    #[arg(long, alias = "allow_resumption")]
     allow_resumption: bool,
     /// An option that the OPTIONS file has otherwise, as NAME=VALUE; may be repeated
     #[arg(long = "option", value_parser = name_and_value)]
     options: Vec<(String, String)>,
     /// The merge operator: one of RocksDB's stock operators
-    #[arg(long)]
+    #[arg(long, alias = "merge_operator")]
     merge_operator: Option<String>,
 }
 
@@ -52,7 +53,7 @@ pub(crate) fn run(options: &WorkerOptions, host: &Host) -> CommandOutcome {
         overrides.merge_operator =
             Some(operator.ok_or_else(|| Failure::new(format_args!("{name} is no stock merge operator")))?);
     }
-    let job = read(host.fs(), &options.job)?;
+    let job = read_file(host.fs(), &options.job)?;
     let how = OpenAndCompactOptions::default().allow_resumption(options.allow_resumption);
     let result = Db::open_and_compact(&how, &options.db, &options.output, &job, &overrides)?;
     replace_file(host.fs(), &temporary(&options.result), &options.result, &result, true)?;
@@ -61,15 +62,4 @@ pub(crate) fn run(options: &WorkerOptions, host: &Host) -> CommandOutcome {
 
 fn temporary(path: &Path) -> PathBuf {
     path.with_extension("dbtmp")
-}
-
-fn read(fs: &dyn FileSystem, path: &Path) -> Result<Vec<u8>> {
-    let mut file = fs.new_sequential_file(path)?;
-    let (mut bytes, mut piece) = (Vec::new(), vec![0; 64 << 10]);
-    loop {
-        match file.read(&mut piece)? {
-            0 => return Ok(bytes),
-            n => bytes.extend_from_slice(piece.get(..n).unwrap_or_default()),
-        }
-    }
 }

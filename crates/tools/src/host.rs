@@ -2,7 +2,7 @@
 
 use esker::internals::env::FileSystem;
 use esker::options::load_latest_options_from;
-use esker::{DbOptions, Env};
+use esker::{DbOptions, Env, Result};
 use std::fmt;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ type Sink = Arc<dyn Fn() -> Stream>;
 /// The surroundings of a command: the machine, or a simulation in memory.
 pub struct Host {
     env: Env,
+    is_machine: bool,
     /// The encrypted files, if there are keys.
     #[cfg(feature = "encryption")]
     encrypted: Option<esker::encryption::EncryptedFs>,
@@ -36,6 +37,7 @@ impl Host {
     pub fn machine() -> Host {
         Host {
             env: Env::default(),
+            is_machine: true,
             #[cfg(feature = "encryption")]
             encrypted: None,
             input: Arc::new(|| Box::new(std::io::stdin().lock())),
@@ -50,6 +52,7 @@ impl Host {
         let input: Arc<[u8]> = input.into();
         Host {
             env,
+            is_machine: false,
             #[cfg(feature = "encryption")]
             encrypted: None,
             input: Arc::new(move || Box::new(std::io::Cursor::new(Arc::clone(&input)))),
@@ -63,6 +66,7 @@ impl Host {
     pub(crate) fn with_encrypted(&self, fs: esker::encryption::EncryptedFs) -> Host {
         Host {
             env: Env { fs: Arc::new(fs.clone()), ..self.env() },
+            is_machine: self.is_machine,
             encrypted: Some(fs),
             input: self.input.clone(),
             output: self.output.clone(),
@@ -96,6 +100,11 @@ impl Host {
         said.filter(|wal_dir| self.fs().file_exists(wal_dir).unwrap_or(false))
     }
 
+    /// Whether the streams are those of this process.
+    pub(crate) fn is_machine(&self) -> bool {
+        self.is_machine
+    }
+
     pub(crate) fn input(&self) -> Box<dyn BufRead> {
         (self.input)()
     }
@@ -106,5 +115,17 @@ impl Host {
 
     pub(crate) fn errors(&self) -> Stream {
         (self.errors)()
+    }
+}
+
+/// The whole content of a file.
+pub(crate) fn read_file(fs: &dyn FileSystem, path: &Path) -> Result<Vec<u8>> {
+    let mut file = fs.new_sequential_file(path)?;
+    let (mut bytes, mut piece) = (Vec::new(), vec![0; 64 << 10]);
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(bytes),
+            n => bytes.extend_from_slice(piece.get(..n).unwrap_or_default()),
+        }
     }
 }

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod blob_dump;
 mod compaction_worker;
 mod compare;
 mod compat;
@@ -31,10 +32,12 @@ mod ldb;
 #[cfg(feature = "benchmarks")]
 mod lock_bench;
 mod manifest;
+mod recompress;
 mod sst_dump;
 mod table_text;
 mod text;
 mod verify;
+mod write_stress;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -65,6 +68,9 @@ enum Command {
     /// Shows a real database at work: load, read, scan, delete a range, kill -9, recover; and
     /// checks every answer
     Demo(demo::DemoArguments),
+    /// Prints the records of a blob file, as RocksDB's blob_dump
+    #[command(name = "blob_dump")]
+    BlobDump(blob_dump::BlobDumpOptions),
     /// Runs a job of a compaction service: RocksDB's OpenAndCompact, as a process
     #[command(name = "compaction_worker")]
     CompactionWorker(compaction_worker::WorkerOptions),
@@ -105,6 +111,9 @@ enum Command {
     /// Checks a database: every file, every checksum, every key order, the MANIFEST against the
     /// directory
     Verify(verify::VerifyOptions),
+    /// Writes beside iterators that hold files for long, as RocksDB's write_stress
+    #[command(name = "write_stress")]
+    WriteStress(write_stress::WriteStressOptions),
     /// Writes until it is killed; `demo` starts it
     #[command(hide = true)]
     DemoVictim(demo::DemoArguments),
@@ -137,7 +146,8 @@ impl CommandLine {
     pub fn keeps_to_its_host(&self) -> bool {
         matches!(
             self.command,
-            Command::CompactionWorker(_)
+            Command::BlobDump(_)
+                | Command::CompactionWorker(_)
                 | Command::Compare(_)
                 | Command::Compat(_)
                 | Command::Explain(_)
@@ -150,7 +160,11 @@ impl CommandLine {
     /// Whether the command changes no file.
     pub fn only_reads(&self) -> bool {
         match &self.command {
-            Command::Compare(_) | Command::Compat(_) | Command::Explain(_) | Command::Verify(_) => true,
+            Command::BlobDump(_)
+            | Command::Compare(_)
+            | Command::Compat(_)
+            | Command::Explain(_)
+            | Command::Verify(_) => true,
             Command::Ldb(options) => options.only_reads(),
             Command::SstDump(options) => options.only_reads(),
             _ => false,
@@ -176,6 +190,7 @@ impl CommandLine {
         };
         let outcome = match &self.command {
             Command::Demo(options) => demo::run(options),
+            Command::BlobDump(options) => blob_dump::run(options, host),
             Command::CompactionWorker(options) => compaction_worker::run(options, host),
             Command::Compare(options) => compare::run(options, host),
             Command::Compat(options) => compat::run(options, host),
@@ -193,6 +208,7 @@ impl CommandLine {
             Command::LockBench(arguments) => lock_bench::run(arguments, host),
             Command::SstDump(options) => sst_dump::run(options, host),
             Command::Verify(options) => verify::run(options, host),
+            Command::WriteStress(options) => write_stress::run(options, host),
             Command::DemoVictim(options) => demo::run_victim(options),
         };
         let (code, why) = match outcome {

@@ -11,6 +11,7 @@
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::{Host, Stream};
+use crate::recompress::{RecompressFlags, Trials};
 use crate::table_text::{append_raw_dump, properties_text};
 use crate::text::{EntryForm, append_entry, before_all_versions, hex, is_at_or_behind, parse_hex};
 use clap::{Args, ValueEnum};
@@ -63,6 +64,8 @@ pub(crate) struct SstDumpOptions {
     /// Print sums over all files at the end
     #[arg(long)]
     show_summary: bool,
+    #[command(flatten)]
+    recompress: RecompressFlags,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -75,6 +78,8 @@ enum Command {
     Raw,
     /// Check all blocks, their checksums, the order of keys, the filter
     Verify,
+    /// Say how large the table is under other codecs
+    Recompress,
     /// Say whether the file is a table
     Identify,
     /// Run no command; obey other flags
@@ -109,6 +114,10 @@ fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> Com
     let paths = table_files(fs, &options.file)?;
     let is_directory = paths.first().is_some_and(|p| *p != options.file);
     let range = Range::new(options)?;
+    let trials = options.recompress.trials()?;
+    if let Some(flag) = options.recompress.given().filter(|_| options.command != Command::Recompress) {
+        return Err(Failure::new(format_args!("{flag} needs --command=recompress")));
+    }
     let mut left = options.read_num.unwrap_or(u64::MAX);
     let (mut valid, mut damage, mut summary) = (Vec::new(), None, Summary::default());
     let mut announced = false;
@@ -134,7 +143,7 @@ fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> Com
                 hex(range.to.as_deref().unwrap_or_default())
             )?;
         }
-        let done = process(options, &range, fs, (&reader, path), &mut left, out)?;
+        let done = process(options, (&range, &trials), fs, (&reader, path), &mut left, out)?;
         if let Err(error) = done {
             damage.get_or_insert(Failure::new(format_args!("{}: {error}", path.display())));
         }
@@ -155,7 +164,7 @@ fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> Com
 /// this table.
 fn process(
     options: &SstDumpOptions,
-    range: &Range,
+    (range, trials): (&Range, &Trials),
     fs: &dyn FileSystem,
     (reader, path): (&Arc<TableReader>, &Path),
     left: &mut u64,
@@ -171,6 +180,7 @@ fn process(
             Ok(verified)
         }
         Command::Raw => raw(fs, reader, path, out),
+        Command::Recompress => trials.print(reader, out),
         Command::Identify | Command::None => Ok(Ok(())),
     }
 }

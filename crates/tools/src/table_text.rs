@@ -30,6 +30,11 @@ pub(crate) fn properties_text(reader: &TableReader, rule: &str) -> String {
     text
 }
 
+/// The built-in properties in the form of `ldb dump`: a line for each.
+pub(crate) fn properties_lines(reader: &TableReader) -> String {
+    properties(reader).into_iter().map(|(name, value)| format!("{name}={value}\n")).collect()
+}
+
 /// Built-in properties that RocksDB prints among the user's.
 fn own_properties(p: &TableProperties) -> Vec<(String, String)> {
     let flag = |on: bool| hex(if on { b"1" } else { b"0" });
@@ -105,6 +110,9 @@ fn properties(reader: &TableReader) -> Vec<(String, String)> {
         ("creation time", p.creation_time.to_string()),
         ("time stamp of earliest key", p.oldest_key_time.to_string()),
         ("file creation time", p.file_creation_time.to_string()),
+    ]);
+    all.extend(creation_level(p));
+    all.extend([
         ("slow compression estimated data size", p.slow_compression_estimated_data_size.to_string()),
         ("fast compression estimated data size", p.fast_compression_estimated_data_size.to_string()),
         ("DB identity", p.db_id.clone()),
@@ -119,6 +127,19 @@ fn properties(reader: &TableReader) -> Vec<(String, String)> {
         ("Sequence number to time mapping", String::new()),
     ]);
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The level for which a table was made, if the table records it: RocksDB does so from 11.10 on.
+fn creation_level(p: &TableProperties) -> Vec<(&'static str, String)> {
+    let (level, bottommost) = match (p.lsm_info_at_creation >> 8 & 3, p.lsm_info_at_creation & 0xFF) {
+        (0, _) => return Vec::new(),
+        (3, _) => ("N/A".to_owned(), "N/A"),
+        (kind, level) => {
+            let level = if level == 0xFF { "unknown".to_owned() } else { level.to_string() };
+            (level, if kind == 2 { "true" } else { "false" })
+        }
+    };
+    vec![("level at creation", level), ("bottommost at creation", bottommost.to_owned())]
 }
 
 fn column_family_id(p: &TableProperties) -> String {

@@ -1,6 +1,7 @@
 //! Converts keys and values to the text form of RocksDB's tools, and back.
 
 use crate::failure::{CommandOutcome, Failure};
+use esker::internals::env::system::local_time;
 use esker::internals::format::blob::{BlobIndex, BlobLocation};
 use esker::internals::format::compression::CompressionType;
 use esker::internals::format::key::{
@@ -110,6 +111,21 @@ pub(crate) fn append_prefixed(bytes: &[u8], is_hex: bool, out: &mut Vec<u8>) {
     append_bytes(bytes, is_hex, out);
 }
 
+/// A point in time in Unix seconds, in the local zone and C's words: `Thu Nov 26 17:04:12 2026`.
+pub(crate) fn local_time_text(seconds: u64) -> String {
+    const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    /// Days of the week from January 1 to the first of each month, in a year that begins in March.
+    const MONTH_SHIFTS: [i32; 12] = [0, 3, 2, 5, 0, 3, 5, 1, 4, 6, 2, 4];
+    let t = local_time(seconds);
+    let month = (t.month - 1).rem_euclid(12) as usize;
+    let year = if t.month < 3 { t.year - 1 } else { t.year };
+    let weekday = (year + year / 4 - year / 100 + year / 400 + MONTH_SHIFTS[month] + t.day).rem_euclid(7);
+    let (day, month) = (DAYS[weekday as usize], MONTHS[month]);
+    format!("{day} {month} {:2} {:02}:{:02}:{:02} {}", t.day, t.hour, t.minute, t.second, t.year)
+}
+
 /// A table's unique id in RocksDB's form.
 pub(crate) fn public_unique_id_text(internal: [u64; 2]) -> String {
     let halves = public_unique_id(internal).map(|word| hex(&word.to_le_bytes()));
@@ -126,6 +142,16 @@ mod tests {
         assert_eq!(parse_hex("0x00ff0A", "key").unwrap(), [0, 0xFF, 0x0A]);
         for bad in ["00ff", "0x0", "0xzz"] {
             parse_hex(bad, "key").unwrap_err();
+        }
+    }
+
+    #[test]
+    fn times_have_their_day_of_the_week() {
+        // Noon, so that the day is the same in most zones.
+        for (seconds, day) in
+            [(43_200, "Thu Jan  1"), (951_825_600, "Tue Feb 29"), (1_795_694_400, "Thu Nov 26")]
+        {
+            assert!(local_time_text(seconds).starts_with(day), "{}", local_time_text(seconds));
         }
     }
 

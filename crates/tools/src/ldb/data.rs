@@ -2,6 +2,7 @@
 
 use super::Out;
 use super::session::Session;
+use super::times::{self, TimeFlags};
 use crate::failure::{CommandOutcome, Failure};
 use crate::text::append_prefixed;
 use clap::Args;
@@ -23,12 +24,8 @@ pub(super) struct ScanOptions {
     /// Print keys only
     #[arg(long)]
     no_value: bool,
-    /// With --ttl: only values written at this time or later (Unix seconds)
-    #[arg(long, default_value_t = 0)]
-    start_time: u32,
-    /// With --ttl: only values written before this time (Unix seconds)
-    #[arg(long, default_value_t = u32::MAX)]
-    end_time: u32,
+    #[command(flatten)]
+    times: TimeFlags,
 }
 
 pub(super) fn get(session: &Session, key: &str, out: &mut Out) -> CommandOutcome {
@@ -97,16 +94,19 @@ fn write(
 }
 
 /// Splits a value of a database with TTL into the user's value and the time of its write.
-pub(super) fn without_time(stored: &[u8]) -> CommandOutcome<(&[u8], u32)> {
+pub(super) fn without_time(stored: &[u8]) -> CommandOutcome<(&[u8], i32)> {
     match stored.split_last_chunk::<4>() {
-        Some((value, time)) => Ok((value, u32::from_le_bytes(*time))),
+        Some((value, time)) => Ok((value, i32::from_le_bytes(*time))),
         None => Err(Failure::new("Corruption: Error: value's length less than timestamp's")),
     }
 }
 
 pub(super) fn scan(session: &Session, options: &ScanOptions, out: &mut Out) -> CommandOutcome {
     let (from, to) = (session.parse_bound(options.from.as_ref())?, session.parse_bound(options.to.as_ref())?);
-    let times = options.start_time..options.end_time;
+    let times = options.times.times(session)?;
+    if times.are_printed {
+        writeln!(out, "Scanning key-values from {}", times.text())?;
+    }
     let opened = session.open_for_read_only()?;
     let read = ReadOptions { iterate_upper_bound: to, total_order_seek: true, ..ReadOptions::default() };
     let mut iter = opened.db.iter_opt(read, &opened.family)?;
@@ -116,20 +116,23 @@ pub(super) fn scan(session: &Session, options: &ScanOptions, out: &mut Out) -> C
     }
     let mut left = options.max_keys.unwrap_or(u64::MAX);
     let mut line = Vec::new();
-    while let Some((key, mut value)) = iter.item() {
-        if left == 0 {
-            break;
-        }
+    while let Some((key, mut value)) = iter.item()
+        && left > 0
+    {
+        line.clear();
         if session.has_ttl() {
             let (plain, time) = without_time(value)?;
             value = plain;
-            if !times.contains(&time) {
+            if !times.range.contains(&time) {
                 iter.next();
                 continue;
             }
+            if times.are_printed {
+                line.extend_from_slice(times::text(time).as_bytes());
+                line.push(b' ');
+            }
         }
         left -= 1;
-        line.clear();
         append_prefixed(key, session.key_hex(), &mut line);
         if !options.no_value {
             line.extend_from_slice(b" : ");

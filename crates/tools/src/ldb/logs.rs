@@ -48,15 +48,25 @@ pub(super) struct ManifestDumpOptions {
 }
 
 pub(super) fn dump_wal(options: &DumpWalOptions, host: &Host, out: &mut Out) -> CommandOutcome {
-    let path = &options.walfile;
+    dump_wal_file(&options.walfile, options.header, options.print_value, host, out)
+}
+
+/// Prints the batches of the WAL at `path`, with a line of column names if `header` is set.
+pub(super) fn dump_wal_file(
+    path: &Path,
+    header: bool,
+    print_value: bool,
+    host: &Host,
+    out: &mut Out,
+) -> CommandOutcome {
     let fs = host.fs();
     let file = fs
         .new_sequential_file(path)
         .map_err(|e| Failure::new(format_args!("Failed to open WAL file {e}")))?;
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     let number = parse_file_name(name).map_or(0, |(_, number)| number.0);
-    if options.header {
-        let values = if options.print_value { " : value " } else { "" };
+    if header {
+        let values = if print_value { " : value " } else { "" };
         writeln!(out, "Sequence,Count,ByteSize,Physical Offset,Key(s){values}")?;
     }
     let mut log = LogReader::new(ManifestFileSource(file), number);
@@ -68,7 +78,7 @@ pub(super) fn dump_wal(options: &DumpWalOptions, host: &Host, out: &mut Out) -> 
                 let batch = WriteBatchView::parse(&record).map_err(|e| e.at(format_args!("offset {offset}")));
                 let batch = batch.map_err(|e| e.at(path.display()))?;
                 row.clear();
-                append_row(&batch, offset, options.print_value, &mut row)?;
+                append_row(&batch, offset, print_value, &mut row)?;
                 writeln!(out, "{row}")?;
             }
             LogEvent::End => break,
@@ -133,21 +143,32 @@ pub(super) fn manifest_dump(
         Some(path) => path.clone(),
         None => the_manifest(fs, db_path(common)?)?,
     };
-    if options.verbose {
+    dump_manifest_file(&path, options.verbose, common.hex, host, out)
+}
+
+/// Prints the state at the end of the MANIFEST at `path`; with `verbose` each edit, too.
+pub(super) fn dump_manifest_file(
+    path: &Path,
+    verbose: bool,
+    is_hex: bool,
+    host: &Host,
+    out: &mut Out,
+) -> CommandOutcome {
+    if verbose {
         writeln!(out, "Processing Manifest file {}", path.display())?;
     }
     let mut edits = Vec::new();
-    let state = ManifestState::read(fs, &path, &mut |edit| {
-        if options.verbose {
-            edits.extend_from_slice(&edit_text(edit, common.hex));
+    let state = ManifestState::read(host.fs(), path, &mut |edit| {
+        if verbose {
+            edits.extend_from_slice(&edit_text(edit, is_hex));
         }
         Ok(())
     });
     out.write_all(&edits)?;
     let state =
         state.map_err(|e| Failure::new(format_args!("Error in processing file {} {e}", path.display())))?;
-    out.write_all(&state.to_text(common.hex))?;
-    if options.verbose {
+    out.write_all(&state.to_text(is_hex))?;
+    if verbose {
         writeln!(out, "Processing Manifest file {} done", path.display())?;
     }
     Ok(())

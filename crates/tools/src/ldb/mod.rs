@@ -14,9 +14,16 @@ mod dump;
 #[cfg(feature = "encryption")]
 mod encryption;
 mod files;
+mod levels;
 mod logs;
+mod offline;
+mod query;
 mod repair;
 mod session;
+#[cfg(feature = "shell")]
+mod shell;
+mod single_file;
+mod times;
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::{Host, Stream};
@@ -130,10 +137,12 @@ enum Command {
     Deleterange { begin: String, end: String },
     /// Prints keys and values in order
     Scan(data::ScanOptions),
-    /// Prints and counts keys and values, in order
+    /// Prints and counts keys and values, in order; with --path a single file
     Dump(dump::DumpOptions),
     /// Prints all internal entries: every version of every key
     Idump(dump::IdumpOptions),
+    /// Starts a shell that reads and writes the column family; its command help lists the others
+    Query,
     /// Prints the batches in a WAL file
     DumpWal(logs::DumpWalOptions),
     /// Prints the contents of a MANIFEST
@@ -170,6 +179,16 @@ enum Command {
         #[arg(long)]
         sort_by_filename: bool,
     },
+    /// Prints the MANIFEST, all live tables and blob files, and the WALs
+    DumpLiveFiles(single_file::LiveFilesOptions),
+    /// Compacts the column family into fewer levels
+    ReduceLevels(levels::ReduceLevelsOptions),
+    /// Compacts a column family of level compaction into one table, for universal compaction
+    ChangeCompactionStyle(levels::ChangeStyleOptions),
+    /// Records changed facts about tables in the MANIFEST of a closed database
+    UpdateManifest(offline::UpdateManifestOptions),
+    /// Removes a table, and with it its entries, from a closed database
+    UnsafeRemoveSstFile { number: Option<String> },
     /// Prints the range deletions in the tables of the column family
     ListFileRangeDeletes {
         /// Most range deletions to print
@@ -230,6 +249,7 @@ impl LdbOptions {
                 | Command::Scan(_)
                 | Command::Dump(_)
                 | Command::Idump(_)
+                | Command::DumpLiveFiles(_)
                 | Command::DumpWal(_)
                 | Command::ManifestDump(_)
                 | Command::FileChecksumDump { .. }
@@ -252,6 +272,11 @@ fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> C
             return logs::file_checksum_dump(common, path.as_deref(), host, out);
         }
         Command::ListColumnFamilies => return admin::list_column_families(common, host, out),
+        Command::Dump(options) => {
+            if let Some(done) = dump::dump_file(common, options, host, out) {
+                return done;
+            }
+        }
         Command::Restore(options) => return admin::restore(common, options, host, out),
         Command::Repair(flags) => return repair::repair(common, flags, host, out),
         #[cfg(feature = "encryption")]
@@ -271,6 +296,16 @@ fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> C
         Command::Deleterange { begin, end } => data::deleterange(&session, begin, end, out),
         Command::Scan(options) => data::scan(&session, options, out),
         Command::Dump(options) => dump::dump(&session, options, out),
+        Command::Query => query::query(&session, host, out),
+        Command::DumpLiveFiles(options) => single_file::dump_live_files(&session, options, host, out),
+        Command::ReduceLevels(options) => levels::reduce_levels(&mut session, options, out),
+        Command::ChangeCompactionStyle(options) => {
+            levels::change_compaction_style(&mut session, options, out)
+        }
+        Command::UpdateManifest(options) => offline::update_manifest(&session, options, host, out),
+        Command::UnsafeRemoveSstFile { number } => {
+            offline::unsafe_remove_sst_file(&session, number.as_ref(), host)
+        }
         Command::Idump(options) => dump::idump(&session, options, out),
         Command::Load(options) => files::load(&session, options, host, out),
         Command::WriteExternSst { output_sst_path } => {

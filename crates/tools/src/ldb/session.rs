@@ -9,9 +9,9 @@ use crate::failure::{CommandOutcome, Failure};
 use crate::host::{Host, Stream};
 use crate::text::parse_hex;
 use esker::compat::{Downgrade, downgrade};
-use esker::internals::format::file_name::current_file_name;
+use esker::internals::format::file_name::{FilePaths, current_file_name};
 use esker::internals::table::FilterPolicy;
-use esker::internals::version::{ListedFamily, VersionSet};
+use esker::internals::version::{FamilyDescriptor, ListedFamily, VersionSet};
 use esker::merge_operator::MergeOperator;
 use esker::options::{DbPath, LoadedOptions, TargetVersion, load_latest_options_from};
 use esker::{
@@ -56,8 +56,12 @@ pub(super) struct Session {
     errors: RefCell<Stream>,
     common: Common,
     path: PathBuf,
+    /// Whether the directory has a database.
+    exists: bool,
     pub(super) options: DbOptions,
     families: Vec<ColumnFamilyDescriptor>,
+    /// The families before [`Session::change_family`].
+    unchanged: Option<Vec<ColumnFamilyDescriptor>>,
 }
 
 /// An open database, and the family of `--column_family`.
@@ -117,7 +121,7 @@ impl Session {
             })
             .collect::<CommandOutcome<Vec<_>>>()?;
         let errors = RefCell::new(host.errors());
-        Ok(Session { errors, common: common.clone(), path, options, families })
+        Ok(Session { errors, common: common.clone(), path, exists, options, families, unchanged: None })
     }
 
     /// Whether `--ttl` is given.
@@ -127,6 +131,7 @@ impl Session {
 
     /// Opens the database with a TTL with which values never expire.
     pub(super) fn open_with_ttl(&self, mode: OpenMode) -> CommandOutcome<(DbWithTtl, ColumnFamilyHandle)> {
+        self.check_existence(mode)?;
         let ttls = vec![0; self.families.len()];
         let db = DbWithTtl::open(&self.options_for(mode), &self.path, self.families_for(mode), &ttls, mode)?;
         let name = &self.common.column_family;
@@ -146,7 +151,18 @@ impl Session {
         self.open_as(OpenMode::ReadOnly)
     }
 
+    /// Refuses a database to write that neither exists nor is to be created: an open would leave
+    /// its LOCK and its LOG in an existing directory.
+    fn check_existence(&self, mode: OpenMode) -> CommandOutcome {
+        if mode == OpenMode::ReadOnly || self.exists || self.options.create_if_missing {
+            return Ok(());
+        }
+        let what = format!("{}: does not exist (create_if_missing is false)", self.path.display());
+        Err(esker::Error::invalid_argument(what).into())
+    }
+
     fn open_as(&self, mode: OpenMode) -> CommandOutcome<Opened> {
+        self.check_existence(mode)?;
         let db = match &self.common.secondary_path {
             None => Db::open_with(&self.options_for(mode), &self.path, self.families_for(mode), mode)?,
             Some(dir) => {
@@ -160,6 +176,12 @@ impl Session {
             .column_family(name)
             .ok_or_else(|| Failure::new(format_args!("Non-existing column family {name}")))?;
         Ok(Opened { db, family })
+    }
+
+    /// Says on standard error that a command has succeeded, as RocksDB's tool does for some
+    /// commands.
+    pub(super) fn tell(&self, what: &str) -> CommandOutcome {
+        Ok(writeln!(self.errors.borrow_mut(), "{what}")?)
     }
 
     /// Tells on standard error which records of WALs the open has lost.
@@ -196,6 +218,44 @@ impl Session {
     /// The families of the MANIFEST, with their options.
     pub(super) fn families(&self) -> &[ColumnFamilyDescriptor] {
         &self.families
+    }
+
+    /// The families of the MANIFEST, as a reader of the MANIFEST needs them.
+    pub(super) fn families_for_manifest(&self) -> Vec<FamilyDescriptor> {
+        let describe = |family: &ColumnFamilyDescriptor| {
+            let own = &family.options.cf_paths;
+            let paths = if own.is_empty() { &self.options.db_paths } else { own };
+            FamilyDescriptor {
+                comparator: family.options.comparator.clone(),
+                num_levels: usize::try_from(family.options.num_levels).unwrap_or(1),
+                persist_user_defined_timestamps: family.options.persist_user_defined_timestamps,
+                paths: Some(FilePaths::new(paths.iter().map(|path| path.path.clone()), &self.path)),
+                ..FamilyDescriptor::new(family.name.clone())
+            }
+        };
+        self.families.iter().map(describe).collect()
+    }
+
+    /// The options of the family of `--column_family`.
+    pub(super) fn family_options(&self) -> CommandOutcome<&ColumnFamilyOptions> {
+        let name = &self.common.column_family;
+        let family = self.families.iter().find(|family| family.name == *name);
+        let missing = || Failure::new(format_args!("Non-existing column family {name}"));
+        family.map(|family| &family.options).ok_or_else(missing)
+    }
+
+    /// Changes the options of the family of `--column_family` for the opens that follow.
+    pub(super) fn change_family(&mut self, change: impl FnOnce(&mut ColumnFamilyOptions)) {
+        self.unchanged.get_or_insert_with(|| self.families.clone());
+        let name = &self.common.column_family;
+        if let Some(family) = self.families.iter_mut().find(|family| family.name == *name) {
+            change(&mut family.options);
+        }
+    }
+
+    /// Takes changes of [`Session::change_family`] back.
+    pub(super) fn restore_family(&mut self) {
+        self.families = self.unchanged.take().unwrap_or_else(|| std::mem::take(&mut self.families));
     }
 
     pub(super) fn path(&self) -> &Path {

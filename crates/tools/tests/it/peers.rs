@@ -2,7 +2,7 @@
 //! codes must be equal. Skipped where the tools are not installed; `ESKER_REQUIRE_PEERS=1` makes
 //! that a failure.
 
-use crate::run::{Done, copy, esker, files, golden, ldb, peer, sample};
+use crate::run::{Done, copy, esker, files, golden, ldb, ldb_with_input, peer, sample};
 use esker_testkit::TempDir;
 use std::path::{Path, PathBuf};
 
@@ -61,6 +61,21 @@ const LDB: &[&[&str]] = &[
     &["idump", "--hex"],
     &["idump", "--count_only"],
     &["idump", "--from=a3", "--to=d"],
+    &["idump", "--count_delim=2"],
+    &["dump", "--count_delim"],
+    &["dump", "--count_delim=2"],
+    &["dump", "--count_delim=1", "--count_only"],
+    &["dump_live_files"],
+    &["reduce_levels"],
+    &["reduce_levels", "--new_levels=1"],
+    &["change_compaction_style"],
+    &["change_compaction_style", "--old_compaction_style=0", "--new_compaction_style=0"],
+    &["change_compaction_style", "--old_compaction_style=1", "--new_compaction_style=0"],
+    &["update_manifest"],
+    &["update_manifest", "--update_temperatures"],
+    &["unsafe_remove_sst_file"],
+    &["unsafe_remove_sst_file", "nope"],
+    &["unsafe_remove_sst_file", "777777"],
     &["list_column_families"],
     &["create_column_family", "new"],
     &["create_column_family", "cf1"],
@@ -115,6 +130,80 @@ fn ldb_prints_what_rocksdbs_prints_of_rocksdbs_database() {
     }
 }
 
+#[test]
+fn single_files_are_dumped_as_by_rocksdbs() {
+    let temp = TempDir::new("peers-files");
+    let Some(db) = rocksdb_sample(&temp) else { return };
+    let blobs = golden("v7_8_blob");
+    let mut seen = 0;
+    for (db, suffix) in [(&db, ".sst"), (&db, ".log"), (&db, ""), (&blobs, ".blob")] {
+        let names = files(db, suffix).into_iter().map(|file| file.file_name().unwrap().to_owned());
+        let wanted =
+            |name: &std::ffi::OsString| !suffix.is_empty() || name.to_str().unwrap().starts_with("MANIFEST");
+        for name in names.filter(wanted) {
+            // RocksDB's tool prints no decompressed values of a blob file without compression.
+            for flags in [&[][..], &["--hex"]] {
+                let arguments = |path: &Path| {
+                    let flag = format!("--path={}", path.join(&name).display());
+                    ["dump".to_owned(), flag]
+                        .into_iter()
+                        .chain(flags.iter().map(|f| (*f).to_owned()))
+                        .collect()
+                };
+                let Some((theirs, ours)) = both(db, "ldb", &arguments) else { return };
+                assert_eq!(ours, theirs, "{name:?} {flags:?}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen >= 10, "{seen}");
+}
+
+#[test]
+fn times_and_buckets_of_values_are_those_of_rocksdbs() {
+    let temp = TempDir::new("peers-ttl");
+    let db = temp.join("ttl");
+    let flag = format!("--db={}", db.display());
+    // RocksDB 7.8.3's tool fails after each command with `--ttl`, which it carries out.
+    let make = [&flag, "--create_if_missing", "--ttl", "batchput", "a", "1", "b", "2"];
+    if peer("ldb", &make).is_none() {
+        return;
+    }
+    for command in [
+        &["dump", "--ttl", "--timestamp"][..],
+        &["dump", "--ttl", "--bucket=100000000"],
+        &["dump", "--ttl", "--bucket=100000000", "--count_only"],
+        &["dump", "--ttl", "--start_time=1700000000", "--end_time=1700000050", "--bucket=20"],
+        &["dump", "--ttl", "--start_time=1400000000", "--end_time=1400000000"],
+        &["dump", "--ttl", "--count_delim=x", "--timestamp"],
+        &["scan", "--ttl", "--timestamp"],
+        &["scan", "--ttl", "--timestamp", "--no_value", "--end_time=1400000000"],
+    ] {
+        let arguments = |path: &Path| {
+            let flag = format!("--db={}", path.display());
+            std::iter::once(flag).chain(command.iter().map(|a| (*a).to_owned())).collect()
+        };
+        let Some((theirs, ours)) = both(&db, "ldb", &arguments) else { return };
+        assert_eq!((ours.code, ours.out), (Some(0), theirs.out), "{command:?}: {}", ours.err);
+    }
+}
+
+#[test]
+fn the_shell_answers_as_rocksdbs() {
+    let temp = TempDir::new("peers-query");
+    let Some(db) = rocksdb_sample(&temp) else { return };
+    let commands = "get a1\nput a1 new\nget a1\ndelete a3\nput a b c\nfoo\nget\nget zz\n";
+    let flag = format!("--db={}", db.display());
+    let copy_path = temp.join("query");
+    copy(&db, &copy_path);
+    // RocksDB's shell ends at the first key that it does not find, and prints nothing for empty
+    // lines.
+    let theirs = crate::run::with_input("ldb", &[&flag, "query"], commands).out;
+    let ours = ldb_with_input(&copy_path, &["query"], commands).ok();
+    assert_eq!(ours, theirs);
+    assert_eq!(ldb(&copy_path, &["scan"]), ldb(&db, &["scan"]));
+}
+
 /// `text` without the line that has an address in memory.
 fn without_address(text: &str) -> String {
     text.lines().filter(|l| !l.starts_with("options.env is ")).map(|l| l.to_owned() + "\n").collect()
@@ -145,6 +234,36 @@ fn sst_dump_prints_what_rocksdbs_prints() {
                 assert_eq!((ours.code, ours.out), (theirs.code, without_address(&theirs.out)), "{command:?}");
             }
         }
+    }
+}
+
+#[test]
+fn recompressed_sizes_have_the_lines_of_rocksdbs_tool() {
+    let temp = TempDir::new("peers-recompress");
+    let Some(db) = rocksdb_sample(&temp) else { return };
+    let name = files(&db, ".sst").remove(0).file_name().unwrap().to_str().unwrap().to_owned();
+    let types = "--compression_types=kNoCompression,kSnappyCompression,kLZ4Compression,kZSTD";
+    for flags in [
+        &[types][..],
+        &["--compression_types=kZSTD", "--compression_level_from=1", "--compression_level_to=2"],
+    ] {
+        let arguments = |path: &Path| {
+            let flag = format!("--file={}", path.join(&name).display());
+            let fixed = [flag, "--command=recompress".to_owned()].into_iter();
+            fixed.chain(flags.iter().map(|f| (*f).to_owned())).collect()
+        };
+        let Some((theirs, ours)) = both(&db, "sst_dump", &arguments) else { return };
+        // Sizes, times and what a codec saves depend on the engine.
+        let masked = |text: &str| -> Vec<String> {
+            let line = |line: &str| line.split_once(" Size: ").map_or(line, |(head, _)| head).to_owned();
+            without_address(text).lines().map(line).collect()
+        };
+        assert_eq!((ours.code, masked(&ours.out)), (theirs.code, masked(&theirs.out)));
+        let words = |text: &str| -> String {
+            let letters = text.lines().rfind(|line| line.contains(" Size: ")).unwrap().chars();
+            letters.filter(|c| c.is_alphabetic() || *c == ':' || *c == '(').collect()
+        };
+        assert_eq!(words(&ours.out), words(&theirs.out));
     }
 }
 

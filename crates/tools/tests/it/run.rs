@@ -47,14 +47,19 @@ pub(crate) fn ldb(db: &Path, arguments: &[&str]) -> Done {
 
 /// As [`ldb`], with `input` on standard input.
 pub(crate) fn ldb_with_input(db: &Path, arguments: &[&str], input: impl AsRef<[u8]>) -> Done {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
-        .args(["ldb", &format!("--db={}", db.display())])
+    let flag = format!("--db={}", db.display());
+    with_input(env!("CARGO_BIN_EXE_esker"), &[&["ldb", &flag], arguments].concat(), input)
+}
+
+/// Runs a program with `input` on standard input.
+pub(crate) fn with_input(program: &str, arguments: &[&str], input: impl AsRef<[u8]>) -> Done {
+    let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("the binary runs");
+        .expect("the program runs");
     child.stdin.take().expect("piped").write_all(input.as_ref()).expect("read");
     Done::from(child.wait_with_output().expect("ends"))
 }

@@ -97,3 +97,37 @@ fn properties_of_external_tables_are_shown() {
     let shown = esker(&["sst_dump", &file, "--command=none", "--show_properties"]).ok();
     assert!(shown.contains("  # rocksdb.external_sst_file.version: 0x02000000\n"), "{shown}");
 }
+
+#[test]
+fn tables_of_11_12_tell_their_level_at_creation() {
+    let table = files(&golden("v11_12_fv8"), ".sst").remove(0);
+    let shown = esker(&["sst_dump", &format!("--file={}", table.display()), "--show_properties"]).ok();
+    assert!(
+        shown.contains("\n  level at creation: ") && shown.contains("\n  bottommost at creation: "),
+        "{shown}"
+    );
+}
+
+#[test]
+fn flags_of_a_recompression_are_checked() {
+    let temp = TempDir::new("sst-dump-recompress");
+    let table = files(&sample(&temp), ".sst").remove(0);
+    let file = format!("--file={}", table.display());
+    let run = |more: &[&str]| esker(&[&["sst_dump", &file], more].concat());
+    let levels = ["--compression_level_from=1", "--compression_level_to=3"];
+    let all =
+        ["--command=recompress", "--compression_types=kZSTD", "--set_block_size=1000", levels[0], levels[1]];
+    let told = run(&all).ok();
+    assert_eq!(told.lines().filter(|line| line.starts_with("Compression level: ")).count(), 3, "{told}");
+    assert!(told.contains("\nBlock Size: 1000\nCompression: kZSTD"), "{told}");
+    for (flags, named) in [
+        (&["--command=recompress", "--compression_types=kBest"][..], "kBest"),
+        (&["--command=recompress", levels[0], levels[1]], "--compression_types"),
+        (&["--command=recompress", "--set_block_size=0"], "--set_block_size"),
+        (&["--compression_types=kZSTD"], "--compression_types"),
+    ] {
+        let told = run(flags).failed();
+        assert!(told.contains(named), "{told}");
+    }
+    assert_eq!(run(&["--command=recompress", levels[0]]).code, Some(2));
+}

@@ -1,0 +1,218 @@
+//! `ldb query`: a shell that reads and writes one family.
+//!
+//! In: a command a line, on standard input. Out: the answers that RocksDB 7.8.3's `ldb query`
+//! prints. On a terminal the shell has a prompt, a history for the session, and completion of
+//! commands (feature `shell`).
+//!
+//! Beside RocksDB's commands it has `count`, which RocksDB has from release 9 on, and `scan`.
+
+use super::Out;
+use super::data::without_time;
+use super::session::Session;
+use crate::failure::{CommandOutcome, Failure};
+use crate::host::Host;
+use crate::text::append_prefixed;
+use esker::{ColumnFamilyHandle, Db, DbWithTtl, OpenMode, ReadOptions, WriteBatch};
+use std::io::{BufRead, Write};
+
+/// The commands and their arguments, as `help` prints them.
+const HELP: &str = "get <key>\nput <key> <value>\ndelete <key>\ncount [--from=<start_key>] [--to=<end_key>]\n\
+                    scan [--from=<start_key>] [--to=<end_key>] [--max_keys=<N>]\n";
+
+/// The first words of commands, for completion.
+#[cfg(feature = "shell")]
+pub(super) const WORDS: [&str; 6] = ["count", "delete", "get", "help", "put", "scan"];
+
+/// The database of the shell.
+enum Subject {
+    Plain(Db),
+    Ttl(DbWithTtl),
+}
+
+struct Shell<'a> {
+    session: &'a Session,
+    subject: Subject,
+    family: ColumnFamilyHandle,
+}
+
+/// A range of keys to count or to print.
+#[derive(Default)]
+struct Extent {
+    from: Option<Vec<u8>>,
+    to: Option<Vec<u8>>,
+    most: Option<u64>,
+}
+
+/// Runs the commands on standard input until it ends.
+/// # Errors
+/// The first error of the database. A command that cannot be understood is answered, and the next
+/// one runs.
+pub(super) fn query(session: &Session, host: &Host, out: &mut Out) -> CommandOutcome {
+    let shell = Shell::open(session)?;
+    #[cfg(feature = "shell")]
+    let done = match super::shell::terminal(host)? {
+        Some(mut terminal) => terminal.each_line(&mut |line| shell.run_line(line, out)),
+        None => shell.run_all(host, out),
+    };
+    #[cfg(not(feature = "shell"))]
+    let done = shell.run_all(host, out);
+    let closed = shell.db().close();
+    done.and(closed.map_err(Failure::from))
+}
+
+impl<'a> Shell<'a> {
+    fn open(session: &'a Session) -> CommandOutcome<Shell<'a>> {
+        if session.has_ttl() {
+            let (db, family) = session.open_with_ttl(OpenMode::ReadWrite)?;
+            return Ok(Shell { session, subject: Subject::Ttl(db), family });
+        }
+        let opened = session.open()?;
+        Ok(Shell { session, subject: Subject::Plain(opened.db), family: opened.family })
+    }
+
+    fn db(&self) -> &Db {
+        match &self.subject {
+            Subject::Plain(db) => db,
+            Subject::Ttl(db) => db.base_db(),
+        }
+    }
+
+    fn run_all(&self, host: &Host, out: &mut Out) -> CommandOutcome {
+        let (mut input, mut line) = (host.input(), Vec::new());
+        while input.read_until(b'\n', &mut line)? > 0 {
+            let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(&line)).into_owned();
+            self.run_line(&text, out)?;
+            line.clear();
+        }
+        Ok(())
+    }
+
+    /// Runs one command, and prints its answer at once.
+    fn run_line(&self, line: &str, out: &mut Out) -> CommandOutcome {
+        let words: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
+        let done = match words.as_slice() {
+            [] => Ok(()),
+            ["help"] => Ok(out.write_all(HELP.as_bytes())?),
+            ["get", key] => self.get(key, out),
+            ["put", key, value] => self.put(key, value, out),
+            ["delete", key] => self.delete(key, out),
+            ["count", flags @ ..] => self.count(flags, out),
+            ["scan", flags @ ..] => self.scan(flags, out),
+            _ => Ok(writeln!(out, "Unknown command {line}")?),
+        };
+        match done {
+            // The next command may still be right.
+            Err(Failure::Told(why)) if self.is_sound() => writeln!(out, "Failed: {why}")?,
+            done => done?,
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Whether the database still takes writes.
+    fn is_sound(&self) -> bool {
+        self.db().property("rocksdb.background-errors").is_none_or(|count| count == "0")
+    }
+
+    fn get(&self, key: &str, out: &mut Out) -> CommandOutcome {
+        let (bytes, options) = (self.session.parse_key(key)?, ReadOptions::default());
+        let found = match &self.subject {
+            Subject::Plain(db) => db.get_opt(&options, &self.family, &bytes)?,
+            Subject::Ttl(db) => db.get_opt(&options, &self.family, &bytes)?,
+        };
+        let Some(value) = found else { return Ok(writeln!(out, "Not found {key}")?) };
+        self.print_entry(&bytes, b" ==> ", &value, out)
+    }
+
+    fn put(&self, key: &str, value: &str, out: &mut Out) -> CommandOutcome {
+        let (key_bytes, value_bytes) = (self.session.parse_key(key)?, self.session.parse_value(value)?);
+        let mut batch = WriteBatch::new();
+        batch.put_cf(self.family.id(), &key_bytes, &value_bytes)?;
+        self.write(batch)?;
+        Ok(writeln!(out, "Successfully put {key} {value}")?)
+    }
+
+    fn delete(&self, key: &str, out: &mut Out) -> CommandOutcome {
+        let mut batch = WriteBatch::new();
+        batch.delete_cf(self.family.id(), &self.session.parse_key(key)?)?;
+        self.write(batch)?;
+        Ok(writeln!(out, "Successfully deleted {key}")?)
+    }
+
+    fn write(&self, mut batch: WriteBatch) -> CommandOutcome {
+        match &self.subject {
+            Subject::Plain(db) => db.write(&mut batch)?,
+            Subject::Ttl(db) => db.write(&batch)?,
+        }
+        Ok(())
+    }
+
+    fn count(&self, flags: &[&str], out: &mut Out) -> CommandOutcome {
+        let Some(extent) = self.extent(flags, &["from", "to"])? else {
+            return Ok(writeln!(out, "count gets invalid arguments")?);
+        };
+        let mut count = 0u64;
+        self.for_each(&extent, &mut |_, _| {
+            count += 1;
+            Ok(())
+        })?;
+        Ok(writeln!(out, "{count}")?)
+    }
+
+    fn scan(&self, flags: &[&str], out: &mut Out) -> CommandOutcome {
+        let Some(extent) = self.extent(flags, &["from", "to", "max_keys"])? else {
+            return Ok(writeln!(out, "scan gets invalid arguments")?);
+        };
+        self.for_each(&extent, &mut |key, value| self.print_entry(key, b" ==> ", value, out))
+    }
+
+    /// The range that `flags` give; `None` if there is another flag than those of `known`.
+    fn extent(&self, flags: &[&str], known: &[&str]) -> CommandOutcome<Option<Extent>> {
+        let mut extent = Extent::default();
+        for flag in flags {
+            let parts = flag.strip_prefix("--").and_then(|flag| flag.split_once('='));
+            match parts.filter(|(name, _)| known.contains(name)) {
+                Some(("from", key)) => extent.from = Some(self.session.parse_key(key)?),
+                Some(("to", key)) => extent.to = Some(self.session.parse_key(key)?),
+                Some((_, number)) if number.parse::<u64>().is_ok() => extent.most = number.parse().ok(),
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(extent))
+    }
+
+    fn for_each(
+        &self,
+        extent: &Extent,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> CommandOutcome,
+    ) -> CommandOutcome {
+        let options = ReadOptions {
+            iterate_upper_bound: extent.to.clone(),
+            total_order_seek: true,
+            ..ReadOptions::default()
+        };
+        let mut iter = self.db().iter_opt(options, &self.family)?;
+        match &extent.from {
+            Some(key) => iter.seek(key),
+            None => iter.seek_to_first(),
+        }
+        let mut left = extent.most.unwrap_or(u64::MAX);
+        while let Some((key, value)) = iter.item()
+            && left > 0
+        {
+            let value = if self.session.has_ttl() { without_time(value)?.0 } else { value };
+            visit(key, value)?;
+            left -= 1;
+            iter.next();
+        }
+        Ok(iter.status()?)
+    }
+
+    fn print_entry(&self, key: &[u8], between: &[u8], value: &[u8], out: &mut Out) -> CommandOutcome {
+        let mut line = Vec::new();
+        append_prefixed(key, self.session.key_hex(), &mut line);
+        line.extend_from_slice(between);
+        append_prefixed(value, self.session.value_hex(), &mut line);
+        line.push(b'\n');
+        Ok(out.write_all(&line)?)
+    }
+}
