@@ -15,6 +15,7 @@
 #![warn(missing_docs)]
 
 mod blob_dump;
+mod block_cache_trace_analyzer;
 mod compaction_worker;
 mod compare;
 mod compat;
@@ -36,6 +37,7 @@ mod recompress;
 mod sst_dump;
 mod table_text;
 mod text;
+mod trace_analyzer;
 mod verify;
 mod write_stress;
 
@@ -71,6 +73,9 @@ enum Command {
     /// Prints the records of a blob file, as RocksDB's blob_dump
     #[command(name = "blob_dump")]
     BlobDump(blob_dump::BlobDumpOptions),
+    /// Analyzes a trace of the block cache, as RocksDB's block_cache_trace_analyzer
+    #[command(name = "block_cache_trace_analyzer")]
+    BlockCacheTraceAnalyzer(block_cache_trace_analyzer::CacheAnalyzerOptions),
     /// Runs a job of a compaction service: RocksDB's OpenAndCompact, as a process
     #[command(name = "compaction_worker")]
     CompactionWorker(compaction_worker::WorkerOptions),
@@ -108,6 +113,9 @@ enum Command {
     /// Looks into table files, like RocksDB's sst_dump
     #[command(name = "sst_dump")]
     SstDump(sst_dump::SstDumpOptions),
+    /// Analyzes a trace of queries, as RocksDB's trace_analyzer
+    #[command(name = "trace_analyzer")]
+    TraceAnalyzer(trace_analyzer::AnalyzerOptions),
     /// Checks a database: every file, every checksum, every key order, the MANIFEST against the
     /// directory
     Verify(verify::VerifyOptions),
@@ -147,12 +155,14 @@ impl CommandLine {
         matches!(
             self.command,
             Command::BlobDump(_)
+                | Command::BlockCacheTraceAnalyzer(_)
                 | Command::CompactionWorker(_)
                 | Command::Compare(_)
                 | Command::Compat(_)
                 | Command::Explain(_)
                 | Command::Ldb(_)
                 | Command::SstDump(_)
+                | Command::TraceAnalyzer(_)
                 | Command::Verify(_)
         )
     }
@@ -191,6 +201,7 @@ impl CommandLine {
         let outcome = match &self.command {
             Command::Demo(options) => demo::run(options),
             Command::BlobDump(options) => blob_dump::run(options, host),
+            Command::BlockCacheTraceAnalyzer(options) => block_cache_trace_analyzer::run(options, host),
             Command::CompactionWorker(options) => compaction_worker::run(options, host),
             Command::Compare(options) => compare::run(options, host),
             Command::Compat(options) => compat::run(options, host),
@@ -207,6 +218,7 @@ impl CommandLine {
             #[cfg(feature = "benchmarks")]
             Command::LockBench(arguments) => lock_bench::run(arguments, host),
             Command::SstDump(options) => sst_dump::run(options, host),
+            Command::TraceAnalyzer(options) => trace_analyzer::run(options, host),
             Command::Verify(options) => verify::run(options, host),
             Command::WriteStress(options) => write_stress::run(options, host),
             Command::DemoVictim(options) => demo::run_victim(options),

@@ -21,5 +21,6 @@ mod peers;
 mod run;
 mod salvage;
 mod sst_dump;
+mod traces;
 mod verify;
 mod write_stress;
