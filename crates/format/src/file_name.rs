@@ -42,8 +42,8 @@ pub enum FileType {
     Descriptor,
     /// `CURRENT`, which names the current MANIFEST.
     Current,
-    /// A temporary file: `NNNNNN.dbtmp` or `OPTIONS-NNNNNN.dbtmp`. An open deletes those that a
-    /// crash left.
+    /// A temporary file: `NNNNNN.dbtmp`, `OPTIONS-NNNNNN.dbtmp` or `COMPACTION_PROGRESS-N.dbtmp`.
+    /// An open deletes those that a crash left.
     Temp,
     /// The info log: `LOG` with number 0, or `LOG.old.<microseconds>` with the microseconds as
     /// number.
@@ -54,7 +54,7 @@ pub enum FileType {
     Identity,
     /// An OPTIONS file: `OPTIONS-NNNNNN`.
     Options,
-    /// RocksDB's record of a compaction that it can resume: `COMPACTION_PROGRESS-NNNNNN`.
+    /// A record of a compaction that can be resumed: `COMPACTION_PROGRESS-N`.
     CompactionProgress,
 }
 
@@ -82,7 +82,9 @@ fn parse_numbered(name: &str) -> Option<(FileType, u64)> {
     for (prefix, file_type) in PREFIXES {
         let Some(rest) = name.strip_prefix(prefix) else { continue };
         return match rest.strip_suffix(".dbtmp") {
-            Some(digits) if file_type == FileType::Options => Some((FileType::Temp, decimal(digits)?)),
+            Some(digits) if matches!(file_type, FileType::Options | FileType::CompactionProgress) => {
+                Some((FileType::Temp, decimal(digits)?))
+            }
             _ => Some((file_type, decimal(rest)?)),
         };
     }
@@ -126,6 +128,16 @@ pub fn leveldb_table_file_name(dir: &Path, number: FileNumber) -> PathBuf {
 /// The path of `NNNNNN.blob`.
 pub fn blob_file_name(dir: &Path, number: FileNumber) -> PathBuf {
     numbered(dir, number, "blob")
+}
+
+/// The path of `COMPACTION_PROGRESS-N`. RocksDB numbers these files by microseconds since 1970.
+pub fn compaction_progress_file_name(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("COMPACTION_PROGRESS-{number}"))
+}
+
+/// The path of `COMPACTION_PROGRESS-N.dbtmp`.
+pub fn temp_compaction_progress_file_name(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("COMPACTION_PROGRESS-{number}.dbtmp"))
 }
 
 /// The path of `NNNNNN.dbtmp`.

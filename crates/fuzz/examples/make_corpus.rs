@@ -211,6 +211,7 @@ fn by_hand(corpus: &mut Corpus) {
     for index in [&b"\x01\x07\x20\x40\x04"[..], b"\x02\x09\x07\x20\x40\x00", b"\x00\x09value"] {
         corpus.add("blob_index", index);
     }
+    corpus.add("compaction_progress", b"\x8A\x40\x0F\x02\x09k\x01\x07\0\0\0\0\0\0\x03\x01\x05\x01");
     corpus.add(
         "compaction_service",
         b"\x01\0\0\0cf_name=64;snapshots=3:9;input_files=3030303030312E737374;output_level=6;db_id=;\

@@ -302,7 +302,7 @@ fn run_subjobs(
             elsewhere: None,
         };
         let by_worker = if remote { remote::run(&context, (&start, &end)) } else { None };
-        by_worker.unwrap_or_else(|| subjob::run(&context, start, end))
+        by_worker.unwrap_or_else(|| subjob::run(&context, start, end, None, None))
     };
     let ranges: Vec<_> = starts.into_iter().zip(ends).collect();
     let next = AtomicUsize::new(0);

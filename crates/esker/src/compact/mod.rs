@@ -7,7 +7,8 @@
 //! range · `output.rs` writes files, `cut.rs` ends them · `damage.rs` finds damaged inputs ·
 //! `manual.rs` is `compact_range` and `compact_files`, `refit.rs` the former's `change_level` ·
 //! `delete_files.rs` is `delete_files_in_ranges` · `remote.rs` gives work to the compaction
-//! service, `remote/accept.rs` takes its tables in, `remote/worker.rs` is the other side.
+//! service, `remote/accept.rs` takes its tables in, `remote/worker.rs` is the other side,
+//! `remote/progress.rs` lets another worker resume it.
 //!
 //! Source: RocksDB `db/compaction/compaction_job.cc`, `db/db_impl/db_impl_compaction_flush.cc`.
 
@@ -27,4 +28,4 @@ pub(crate) use manual::{
     ManualRange, check_may_run, compact_files, compact_range, disable_manual_compaction,
     enable_manual_compaction, suggest_compact_range,
 };
-pub(crate) use remote::{RemoteJob, run_for_another};
+pub(crate) use remote::{RemoteJob, Resumption, run_for_another};

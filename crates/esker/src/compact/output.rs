@@ -10,8 +10,8 @@
 
 use super::cut::OutputCutter;
 use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput, check_space_limit, type_of};
-use crate::merge::CompactionIterator;
 use crate::merge::compaction_iter::BlobTally;
+use crate::merge::{CompactionIterator, CompactionIteratorStats};
 use crate::options::{
     ColumnFamilyOptions, CompressionOptions, PartitionerRequest, SstPartitioner, SstPartitionerContext,
 };
@@ -26,6 +26,19 @@ use esker_format::key;
 use esker_format::version_edit::FileMetaData;
 use esker_format::wide_column::stored::for_each_blob;
 use esker_table::blob::BlobReader;
+
+/// A destination for the places at which a compaction could go on.
+pub(super) trait ProgressLog {
+    /// Records that `finished` has all entries before the user key `next`, which `stats` counts.
+    /// # Errors
+    /// `IoError`.
+    fn record(
+        &mut self,
+        next: &[u8],
+        stats: &CompactionIteratorStats,
+        finished: &[FileMetaData],
+    ) -> Result<()>;
+}
 
 /// The files of one subcompaction's output.
 pub(super) struct Outputs<'a> {
@@ -60,6 +73,8 @@ pub(super) struct Outputs<'a> {
     pub(super) blobs_read: u64,
     /// Numbers of all files, finished or not: a failed job deletes them.
     pub(super) created: Vec<FileNumber>,
+    /// Gets each place between two files, if the compaction is resumable.
+    pub(super) progress: Option<&'a mut dyn ProgressLog>,
 }
 
 impl<'a> Outputs<'a> {
@@ -102,6 +117,7 @@ impl<'a> Outputs<'a> {
             blob_bytes_read: 0,
             blobs_read: 0,
             created: Vec::new(),
+            progress: None,
         }
     }
 
@@ -231,6 +247,11 @@ impl<'a> Outputs<'a> {
                 check_space_limit(self.context.options)?;
                 self.long_deleted_runs.extend(table.long_deleted_runs);
             }
+        }
+        if let (Some(progress), Some(next)) = (&mut self.progress, &next)
+            && let Some(stats) = entries.stats_before_key()
+        {
+            progress.record(next, stats, &self.finished)?;
         }
         self.cut = next;
         Ok(())

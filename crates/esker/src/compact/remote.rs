@@ -3,7 +3,8 @@
 //! In: a plan, one key range. Out: the worker's tables, checked and in the database's directory; or
 //! none, and this process compacts the range.
 //!
-//! Files: `accept.rs` takes a worker's tables in · `worker.rs` runs a job for another process.
+//! Files: `accept.rs` takes a worker's tables in · `worker.rs` runs a job for another process ·
+//! `progress.rs` lets another worker resume it.
 //!
 //! Source: RocksDB `db/compaction/compaction_service_job.cc`.
 //!
@@ -12,8 +13,10 @@
 //!  2. A result that is refused leaves no file in the database's directories.
 
 mod accept;
+mod progress;
 mod worker;
 
+pub(crate) use progress::{ResumePoint, Resumption};
 pub(crate) use worker::{RemoteJob, run_for_another};
 
 use super::subjob::{SubjobContext, SubjobResult};

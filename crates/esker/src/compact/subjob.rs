@@ -2,7 +2,8 @@
 //!
 //! In: the plan's input files, restricted to `[start, end)`. Out: finished output files.
 
-use super::output::Outputs;
+use super::output::{Outputs, ProgressLog};
+use super::remote::{ResumePoint, Resumption};
 use crate::cf::ColumnFamily;
 use crate::engine::{Engine, SubcompactionReport, contained};
 use crate::files::OutputContext;
@@ -76,8 +77,15 @@ pub(super) struct SubjobResult {
     pub(super) result: Option<esker_base::Error>,
 }
 
-/// Compacts the user keys from `start` (inclusive) to `end` (exclusive).
-pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Option<Vec<u8>>) -> SubjobResult {
+/// Compacts the user keys from `start` (inclusive) to `end` (exclusive). Records finished files in
+/// `progress`. The result begins with the files and counts of `resumed`, which end at `start`.
+pub(super) fn run(
+    context: &SubjobContext<'_>,
+    start: Option<Vec<u8>>,
+    end: Option<Vec<u8>>,
+    progress: Option<&mut Resumption<'_>>,
+    resumed: Option<ResumePoint>,
+) -> SubjobResult {
     let _calls = called_by(TableReaderCaller::Compaction, None);
     let (engine, plan) = (context.engine, context.plan);
     let compression = output_compression(plan, context.options);
@@ -87,6 +95,12 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
         ..engine.output_context(context.cf, context.db_options, context.options, context.job, IoPriority::Low)
     };
     let mut outputs = Outputs::new(output_context, context.plan, &engine.numbers, compression);
+    outputs.progress = progress.map(|progress| progress as &mut dyn ProgressLog);
+    let mut before = CompactionIteratorStats::default();
+    if let Some(resumed) = resumed {
+        outputs.finished = resumed.files;
+        before = resumed.stats;
+    }
     let keeps_young = may_be_recent(context);
     let mut stats = CompactionIteratorStats::default();
     let mut blobs_in = BlobTally::default();
@@ -103,6 +117,7 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
         engine.tell_subcompaction_begin(&tell);
         write_all(context, &mut outputs, &mut stats, &mut blobs_in, keeps_young, (start, end))
     });
+    stats += before;
     let created = std::mem::take(&mut outputs.created);
     let (blob_files, created_blobs) = (outputs.blobs.finished, outputs.blobs.created);
     let (files, blobs_out) = (outputs.finished, outputs.blobs_out);
@@ -183,6 +198,9 @@ fn write_all(
     }
     let merged: Box<dyn InternalIterator> = merge_children(&icmp, children);
     let mut entries = CompactionIterator::new(icmp.clone(), merged, options);
+    if outputs.progress.is_some() {
+        entries.mark_keys();
+    }
     entries.seek_to_first();
     while entries.valid() {
         if context.cf.is_dropped() {

@@ -6,7 +6,7 @@
 //! Source: RocksDB `DB::OpenAndCompact`.
 
 use super::{ColumnFamilyDescriptor, Db, identity};
-use crate::compact::{RemoteJob, run_for_another};
+use crate::compact::{RemoteJob, Resumption, run_for_another};
 use crate::db::family_tables;
 use crate::options::table::OptionStruct;
 use crate::options::{
@@ -42,7 +42,7 @@ impl Db {
     /// that the family does not have; or `output_directory` has tables · `NotSupported`: the job
     /// has an unknown version · `Incomplete(ManualCompactionPaused)`: `canceled` is set · those of
     /// [`Db::open_cf_as_secondary`], of the OPTIONS file and of the compaction. After an error the
-    /// worker's tables are deleted.
+    /// worker's tables are deleted, apart from those that `allow_resumption` keeps.
     pub fn open_and_compact(
         options: &OpenAndCompactOptions,
         path: impl AsRef<Path>,
@@ -51,14 +51,18 @@ impl Db {
         overrides: &CompactionServiceOptionsOverride,
     ) -> Result<Vec<u8>> {
         let canceled: Arc<AtomicBool> = options.canceled.clone().unwrap_or_default();
-        let input = CompactionServiceInput::parse(input)?;
+        let (bytes, input) = (input, CompactionServiceInput::parse(input)?);
         let fs = overrides.env.fs.as_ref();
         let (path, output) = (fs.absolute_path(path.as_ref())?, fs.absolute_path(output_directory.as_ref())?);
         let work = || {
             if canceled.load(Ordering::Acquire) {
                 return Err(paused());
             }
-            make_room(fs, &output, options.allow_resumption)?;
+            fs.create_dir_if_missing(&output)?;
+            let resumption = match options.allow_resumption {
+                true => Some(Resumption::prepare(fs, &output, bytes)?),
+                false => check_room(fs, &output).map(|()| None)?,
+            };
             let (db_options, families) = options_of(fs, &path, &input, overrides)?;
             let watch = StopWatch::start(
                 overrides.statistics.as_deref(),
@@ -67,7 +71,7 @@ impl Db {
             );
             let db = Db::open_for_job(&db_options, &path, &output, families)?;
             drop(watch);
-            let done = db.compact_for_another(&output, &input, canceled.clone());
+            let done = db.compact_for_another(&output, &input, canceled.clone(), resumption);
             done.and_then(|result| db.close().map(|()| result.to_bytes()))
         };
         work().map_err(|e| if canceled.load(Ordering::Acquire) { paused() } else { e })
@@ -78,6 +82,7 @@ impl Db {
         output: &Path,
         input: &CompactionServiceInput,
         canceled: Arc<AtomicBool>,
+        mut resumption: Option<Resumption<'_>>,
     ) -> Result<esker_format::compaction_service::CompactionServiceResult> {
         let engine = self.engine();
         let is_known = identity::load(engine.fs().as_ref(), &engine.path)?.is_some();
@@ -91,7 +96,8 @@ impl Db {
         let descriptor = ColumnFamilyDescriptor::new(&input.cf_name, self.options_cf(&family));
         let open_files = OpenFiles::new(Some(OPEN_OUTPUTS));
         let outputs = family_tables(&engine.options, FilePaths::one(output), &descriptor, &open_files);
-        run_for_another(engine, &RemoteJob { input, cf: &family.cf, outputs: &outputs, canceled })
+        let job = RemoteJob { input, cf: &family.cf, outputs: &outputs, canceled };
+        run_for_another(engine, &job, resumption.as_mut())
     }
 }
 
@@ -99,22 +105,18 @@ fn paused() -> Error {
     Error::incomplete("").with_subcode(SubCode::ManualCompactionPaused)
 }
 
-/// Ensures that the worker's directory has no table, because a result lists all tables in it. With
-/// `deletes`, deletes the tables of an earlier worker.
+/// Ensures that the worker's directory has no table, because a result lists all tables in it.
 /// # Errors
-/// `InvalidArgument`: the directory has tables, and `deletes` is false · `IoError`.
-fn make_room(fs: &dyn FileSystem, output: &Path, deletes: bool) -> Result<()> {
-    fs.create_dir_if_missing(output)?;
+/// `InvalidArgument`: the directory has tables · `IoError`.
+fn check_room(fs: &dyn FileSystem, output: &Path) -> Result<()> {
     let is_table = |name: &String| matches!(parse_file_name(name), Some((FileType::Table, _)));
-    for name in fs.children(output)?.into_iter().filter(is_table) {
-        let path = output.join(name);
-        if !deletes {
+    match fs.children(output)?.into_iter().find(is_table) {
+        None => Ok(()),
+        Some(name) => {
             let what = "the output directory of a remote compaction must have no tables";
-            return Err(Error::invalid_argument(what).at(path.display()));
+            Err(Error::invalid_argument(what).at(output.join(name).display()))
         }
-        fs.delete_file(&path)?;
     }
-    Ok(())
 }
 
 /// The options of the job's OPTIONS file with the worker's objects, and the families to open.

@@ -26,11 +26,13 @@
 mod blobs;
 mod history;
 mod merge;
+mod stats;
 mod timed;
 
 pub(crate) use blobs::BlobTally;
 pub(crate) use history::clipped;
 use history::{KeyHistory, is_carried_through};
+pub(crate) use stats::CompactionIteratorStats;
 
 use super::MergeOperands;
 use super::range_del::{RangeDelAggregator, stripe};
@@ -141,61 +143,6 @@ impl fmt::Debug for CompactionIteratorOptions {
     }
 }
 
-/// Counts of entries by outcome. In brackets: RocksDB's `CompactionIterationStats`.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct CompactionIteratorStats {
-    /// Entries read (`num_input_records`).
-    pub records_in: u64,
-    /// Point deletions among them (`num_input_deletion_records`).
-    pub deletions_in: u64,
-    /// Bytes of the entries' internal keys.
-    pub key_bytes_in: u64,
-    /// Bytes of the entries' values.
-    pub value_bytes_in: u64,
-    /// Entries that were output.
-    pub records_out: u64,
-    /// Entries behind a newer one of the same user key.
-    pub older_out: u64,
-    /// Entries hidden by a newer version (`num_record_drop_hidden`).
-    pub dropped_hidden: u64,
-    /// Deletions with nothing left to delete (`num_record_drop_obsolete`).
-    pub dropped_obsolete: u64,
-    /// Entries hidden by a range tombstone (`num_record_drop_range_del`).
-    pub dropped_range_del: u64,
-    /// Entries removed by the filter (`num_record_drop_user`).
-    pub dropped_by_filter: u64,
-    /// Entries removed by the filter in a way after which older versions may reappear.
-    pub may_reappear: u64,
-    /// Deletions dropped above the bottommost level (`num_optimized_del_drop_obsolete`).
-    pub optimized_deletions: u64,
-    /// Single deletions that met something else than one value (`num_single_del_mismatch`).
-    pub single_deletion_mismatches: u64,
-    /// Merge operands that were combined into another entry.
-    pub operands_merged: u64,
-    /// Refusals of the merge operator, after which the operands were kept.
-    pub merge_failures: u64,
-}
-
-impl std::ops::AddAssign for CompactionIteratorStats {
-    fn add_assign(&mut self, other: CompactionIteratorStats) {
-        self.records_in += other.records_in;
-        self.deletions_in += other.deletions_in;
-        self.key_bytes_in += other.key_bytes_in;
-        self.value_bytes_in += other.value_bytes_in;
-        self.records_out += other.records_out;
-        self.older_out += other.older_out;
-        self.dropped_hidden += other.dropped_hidden;
-        self.dropped_obsolete += other.dropped_obsolete;
-        self.dropped_range_del += other.dropped_range_del;
-        self.dropped_by_filter += other.dropped_by_filter;
-        self.may_reappear += other.may_reappear;
-        self.optimized_deletions += other.optimized_deletions;
-        self.single_deletion_mismatches += other.single_deletion_mismatches;
-        self.operands_merged += other.operands_merged;
-        self.merge_failures += other.merge_failures;
-    }
-}
-
 /// The location of the output's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
@@ -270,6 +217,8 @@ pub(crate) struct CompactionIterator<I = Box<dyn InternalIterator>> {
     operands: MergeOperands,
     operand_sequences: Vec<SequenceNumber>,
     stats: CompactionIteratorStats,
+    /// Counts of the entries before the current user key; `None` if nobody asks for them.
+    before_key: Option<Box<CompactionIteratorStats>>,
     /// References to blob files by the entries read so far.
     blobs_in: BlobTally,
     status: Result<()>,
@@ -315,6 +264,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             operands: MergeOperands::new(),
             operand_sequences: Vec::new(),
             stats: CompactionIteratorStats::default(),
+            before_key: None,
             blobs_in: BlobTally::default(),
             status: Ok(()),
         }
@@ -375,6 +325,17 @@ impl<I: InternalIterator> CompactionIterator<I> {
     /// Counts of the entries so far.
     pub(crate) fn stats(&self) -> &CompactionIteratorStats {
         &self.stats
+    }
+
+    /// Keeps the counts at the beginning of each user key, for [`Self::stats_before_key`].
+    pub(crate) fn mark_keys(&mut self) {
+        self.before_key = Some(Box::default());
+    }
+
+    /// Counts of the entries before the current user key. `None`: the counts are not kept, or a
+    /// decision of the filter before this key also concerns it, so no other cursor can begin here.
+    pub(crate) fn stats_before_key(&self) -> Option<&CompactionIteratorStats> {
+        self.before_key.as_deref().filter(|_| self.skip_until.is_none())
     }
 
     /// References to blob files by the entries read so far.
@@ -477,6 +438,9 @@ impl<I: InternalIterator> CompactionIterator<I> {
             self.closed = None;
             self.last_used = None;
             self.shown = false;
+            if let Some(before) = &mut self.before_key {
+                **before = self.stats;
+            }
         } else if self.is_there_twice(sequence, value_type) {
             self.stats.dropped_hidden += 1;
             self.consume();

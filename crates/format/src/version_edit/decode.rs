@@ -1,6 +1,6 @@
 //! Decodes version edits.
 
-use super::encode::{BLOB_ITEMS_END, file_tag, tag};
+use super::encode::{BLOB_ITEMS_END, NO_LEVEL, file_tag, tag};
 use super::{BlobFileAddition, BlobFileGarbage, FileMetaData, VersionEdit};
 use crate::file_name::MAX_PATHS;
 use crate::key::TRAILER_BYTES;
@@ -134,6 +134,20 @@ impl VersionEdit {
             file.file_checksum = Some(checksum);
         }
         Ok(())
+    }
+}
+
+impl FileMetaData {
+    /// Parses [`FileMetaData::encode_without_level`].
+    /// # Errors
+    /// `Corruption` if it is something else, or cut off.
+    pub(crate) fn decode_without_level(bytes: &[u8]) -> Result<FileMetaData> {
+        let mut d = Decoder::new(bytes);
+        let head = (d.varint32()?, d.varint32()?);
+        if head != (tag::NEW_FILE4, NO_LEVEL) {
+            return Err(Error::corruption("it is no file without a level"));
+        }
+        VersionEdit::default().decode_file(tag::NEW_FILE4, &mut d)
     }
 }
 

@@ -60,6 +60,9 @@ pub(super) mod file_tag {
     pub(crate) const MUST_UNDERSTAND: u32 = 1 << 6;
 }
 
+/// The level -1 of a file that is in no level yet.
+pub(super) const NO_LEVEL: u32 = u32::MAX;
+
 /// Ends the items of a blob entry.
 pub(super) const BLOB_ITEMS_END: u32 = 0;
 
@@ -123,6 +126,17 @@ impl VersionEdit {
         if let Some(persisted) = self.persist_user_defined_timestamps {
             put_item(out, tag::PERSIST_USER_DEFINED_TIMESTAMPS, &[u8::from(persisted)]);
         }
+    }
+}
+
+impl FileMetaData {
+    /// The file as a version edit describes a new file, with the level -1.
+    pub(crate) fn encode_without_level(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_varint32(&mut out, tag::NEW_FILE4);
+        put_varint32(&mut out, NO_LEVEL);
+        encode_file(&mut out, self);
+        out
     }
 }
 

@@ -3,8 +3,10 @@
 use crate::run::esker;
 use esker::options::{
     CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus as Status,
-    CompactionServiceScheduleResponse, CompressionType,
+    CompactionServiceOptionsOverride, CompactionServiceScheduleResponse, CompressionType,
+    OpenAndCompactOptions,
 };
+use esker::stats::{Statistics, Ticker};
 use esker::{Db, Options};
 use esker_testkit::TempDir;
 use std::path::{Path, PathBuf};
@@ -87,9 +89,13 @@ impl CompactionService for Processes {
 }
 
 fn options(service: &Arc<Processes>) -> Options {
+    options_with(service.clone())
+}
+
+fn options_with(service: Arc<dyn CompactionService>) -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
-    options.db.compaction_service = Some(service.clone());
+    options.db.compaction_service = Some(service);
     options.cf.compression = CompressionType::None;
     options.cf.target_file_size_base = 8 << 10;
     options.cf.disable_auto_compactions = true;
@@ -163,4 +169,175 @@ fn a_worker_says_why_it_does_nothing() {
     assert!(run("job", &["--merge-operator", "mine"]).failed().contains("no stock merge operator"));
     assert_eq!(run("job", &["--option", "x"]).code, Some(2));
     assert!(!dir.join("result").exists());
+}
+
+/// Harm to the directory of a killed worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Harm {
+    None,
+    /// Another byte within the first record of the progress file.
+    FlippedProgress,
+    /// The progress file ends within a record.
+    CutProgress,
+    /// The progress file has no record.
+    EmptyProgress,
+    /// An output that the progress names is missing.
+    MissingOutput,
+    /// An output that the progress names is cut off.
+    CutOutput,
+    /// Another output has the name of one that the progress names.
+    ForeignOutput,
+    /// The directory is that of another job.
+    OtherJob,
+}
+
+/// A service that kills the first worker of a job with SIGKILL, and starts a second one.
+struct Resuming {
+    dir: PathBuf,
+    harm: Harm,
+    job: Mutex<(PathBuf, Vec<u8>)>,
+    installed: Mutex<Vec<Status>>,
+    log: Mutex<String>,
+}
+
+fn named(dir: &Path, part: &str) -> Vec<PathBuf> {
+    let paths = std::fs::read_dir(dir).into_iter().flatten().map(|entry| entry.expect("read").path());
+    let mut paths: Vec<_> = paths.filter(|path| path.to_string_lossy().contains(part)).collect();
+    paths.sort();
+    paths
+}
+
+impl Resuming {
+    fn worker(&self, job: &Path) -> Child {
+        let db = self.job.lock().expect("nothing panics under it").0.clone();
+        Command::new(env!("CARGO_BIN_EXE_esker"))
+            .args(["compaction_worker", "--allow_resumption", "--db"])
+            .arg(db)
+            .args(["--job".as_ref(), job, "--output".as_ref(), self.dir.join("out").as_path()])
+            .args(["--result".as_ref(), self.dir.join("result").as_path()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the binary runs")
+    }
+
+    /// Lets this process be the second worker, and looks at its statistics.
+    fn resume_here(&self, out: &Path, input: &[u8]) {
+        let statistics = Arc::new(Statistics::new());
+        let overrides = CompactionServiceOptionsOverride {
+            statistics: Some(statistics.clone()),
+            ..CompactionServiceOptionsOverride::default()
+        };
+        let how = OpenAndCompactOptions::default().allow_resumption(true);
+        let db = self.job.lock().expect("nothing panics under it").0.clone();
+        let result = Db::open_and_compact(&how, db, out, input, &overrides).expect("compacted");
+        std::fs::write(self.dir.join("result"), result).expect("written");
+        assert!(statistics.ticker_count(Ticker::RemoteCompactResumedBytes) > 0);
+    }
+
+    fn harm(&self) {
+        let out = self.dir.join("out");
+        let (progress, tables) = (named(&out, "COMPACTION_PROGRESS-").remove(0), named(&out, ".sst"));
+        let bytes = std::fs::read(&progress).expect("read");
+        match self.harm {
+            Harm::None | Harm::OtherJob => {}
+            Harm::FlippedProgress => crate::run::flip(&progress, 40),
+            Harm::CutProgress => std::fs::write(&progress, &bytes[..bytes.len() - 3]).expect("written"),
+            Harm::EmptyProgress => std::fs::write(&progress, b"").expect("written"),
+            Harm::MissingOutput => std::fs::remove_file(&tables[1]).expect("removed"),
+            Harm::CutOutput => {
+                let table = std::fs::read(&tables[1]).expect("read");
+                std::fs::write(&tables[1], &table[..table.len() - 1]).expect("written");
+            }
+            Harm::ForeignOutput => std::fs::rename(&tables[0], &tables[1]).expect("renamed"),
+        }
+    }
+}
+
+impl CompactionService for Resuming {
+    fn name(&self) -> &str {
+        "resuming"
+    }
+    fn schedule(&self, info: &CompactionServiceJobInfo, input: &[u8]) -> CompactionServiceScheduleResponse {
+        *self.job.lock().expect("nothing panics under it") = (PathBuf::from(&info.db_name), input.to_vec());
+        CompactionServiceScheduleResponse::scheduled("job".to_owned())
+    }
+    fn wait(&self, _: &str) -> (Status, Vec<u8>) {
+        let input = self.job.lock().expect("nothing panics under it").1.clone();
+        let (job, other, out) = (self.dir.join("job"), self.dir.join("other"), self.dir.join("out"));
+        std::fs::write(&job, &input).expect("written");
+        // The same work in other bytes: a snapshot more.
+        let text = String::from_utf8_lossy(&input).replace("snapshots=;", "snapshots=1;");
+        std::fs::write(&other, text).expect("written");
+        let mut first = self.worker(if self.harm == Harm::OtherJob { &other } else { &job });
+        while named(&out, ".sst").len() < 8 && first.try_wait().expect("a child").is_none() {
+            std::thread::yield_now();
+        }
+        first.kill().expect("a child");
+        first.wait().expect("a child");
+        assert!(!self.dir.join("result").exists(), "the worker was quicker than the signal");
+        self.harm();
+        if self.harm == Harm::CutProgress {
+            self.resume_here(&out, &input);
+        } else {
+            assert!(self.worker(&job).wait().expect("a child").success());
+        }
+        *self.log.lock().expect("nothing panics under it") =
+            std::fs::read_to_string(out.join("LOG")).expect("read");
+        (Status::Success, std::fs::read(self.dir.join("result")).expect("written"))
+    }
+    fn on_installation(&self, _: &str, status: Status) {
+        self.installed.lock().expect("nothing panics under it").push(status);
+    }
+}
+
+/// Compacts by a worker that is killed, with `harm`, and a second one. Returns the second one's
+/// LOG.
+fn compact_after_a_kill(harm: Harm) -> String {
+    let dir = TempDir::new("resumed_worker");
+    let service = Arc::new(Resuming {
+        dir: dir.path().to_owned(),
+        harm,
+        job: Mutex::default(),
+        installed: Mutex::default(),
+        log: Mutex::default(),
+    });
+    let mut options = options_with(service.clone());
+    options.cf.target_file_size_base = 32 << 10;
+    options.cf.write_buffer_size = 64 << 20;
+    let db = Db::open(&options, dir.join("db")).expect("opens");
+    for round in 0..2 {
+        for n in 0..20_000 {
+            db.put(format!("k{n:05}"), format!("v{round}-{n}-{}", "x".repeat(150))).expect("written");
+        }
+        db.delete_range("k00100", "k00200").expect("written");
+        db.flush().expect("flushed");
+    }
+    let before = contents(&db);
+    db.compact_range(None, None).expect("compacted");
+    assert_eq!(*service.installed.lock().expect("nothing panics under it"), [Status::Success], "{harm:?}");
+    assert!(contents(&db) == before, "{harm:?}");
+    assert!(db.live_files().iter().all(|file| file.level == 6), "{harm:?}");
+    db.close().expect("closes");
+    drop(db);
+    assert!(esker(&["verify", dir.join("db").to_str().unwrap()]).ok().contains("OK"), "{harm:?}");
+    service.log.lock().expect("nothing panics under it").clone()
+}
+
+#[test]
+fn another_worker_goes_on_where_a_killed_one_ended() {
+    for harm in [Harm::None, Harm::CutProgress] {
+        let log = compact_after_a_kill(harm);
+        assert!(log.contains("Resuming the compaction after "), "{harm:?}: {log}");
+    }
+}
+
+#[test]
+fn damaged_or_foreign_progress_costs_work_and_no_data() {
+    use Harm::{CutOutput, EmptyProgress, FlippedProgress, ForeignOutput, MissingOutput, OtherJob};
+    for harm in [FlippedProgress, EmptyProgress, MissingOutput, CutOutput, ForeignOutput, OtherJob] {
+        let log = compact_after_a_kill(harm);
+        assert!(!log.contains("Resuming the compaction after "), "{harm:?}: {log}");
+        assert_eq!(log.contains("begins anew"), harm != EmptyProgress, "{harm:?}: {log}");
+    }
 }

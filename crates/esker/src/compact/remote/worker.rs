@@ -5,11 +5,12 @@
 //! their description.
 
 use super::super::subjob::{self, SubjobContext, SubjobResult};
-use super::table_name;
+use super::{ResumePoint, Resumption, table_name};
 use crate::cf::ColumnFamily;
 use crate::engine::Engine;
 use crate::picker::CompactionPlan;
 use crate::picker::manual::pick_exactly;
+use esker_base::stats::{Ticker, record_tick};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{Error, FileNumber, Result};
@@ -37,8 +38,13 @@ pub(crate) struct RemoteJob<'a> {
 /// Runs the job on this thread.
 /// # Errors
 /// `InvalidArgument`: the job names tables that the family does not have · `ShutdownInProgress`:
-/// the job was cancelled · errors of the compaction. After an error the written tables are deleted.
-pub(crate) fn run_for_another(engine: &Engine, job: &RemoteJob<'_>) -> Result<CompactionServiceResult> {
+/// the job was cancelled · errors of the compaction. After an error the written tables are deleted,
+/// apart from those that `resumption` has recorded.
+pub(crate) fn run_for_another(
+    engine: &Engine,
+    job: &RemoteJob<'_>,
+    mut resumption: Option<&mut Resumption<'_>>,
+) -> Result<CompactionServiceResult> {
     let (input, cf) = (job.input, job.cf);
     let bounds = input.begin.iter().chain(&input.end);
     if bounds.into_iter().any(|key| key.len() < cf.icmp.timestamp_size()) {
@@ -68,13 +74,21 @@ pub(crate) fn run_for_another(engine: &Engine, job: &RemoteJob<'_>) -> Result<Co
         elsewhere: Some(job.outputs),
     };
     let start = engine.env.clock.monotonic_micros();
-    let mut done = subjob::run(&context, input.begin.clone(), input.end.clone());
+    let resumed = match resumption.as_deref_mut() {
+        Some(resumption) => resume(engine, job, resumption)?,
+        None => None,
+    };
+    let from = resumed.as_ref().map(|point| point.next.clone()).or_else(|| input.begin.clone());
+    // RocksDB does not resume families with user-defined timestamps either.
+    let progress = resumption.as_deref_mut().filter(|_| cf.icmp.timestamp_size() == 0);
+    let mut done = subjob::run(&context, from, input.end.clone(), progress, resumed);
     let outcome = match done.result.take() {
         None => engine.sync_directories([job.outputs.paths().first()].into_iter()),
         Some(error) => Err(error),
     };
     if let Err(error) = outcome {
-        for number in done.created {
+        let is_kept = |number: &FileNumber| resumption.as_deref().is_some_and(|kept| kept.has(*number));
+        for number in done.created.into_iter().filter(|number| !is_kept(number)) {
             job.outputs.evict(number);
             let path = job.outputs.paths().table(0, number);
             if let Err(e) = engine.fs().delete_file(&path) {
@@ -85,6 +99,28 @@ pub(crate) fn run_for_another(engine: &Engine, job: &RemoteJob<'_>) -> Result<Co
     }
     let micros = engine.env.clock.monotonic_micros().saturating_sub(start);
     describe(job, &plan, &done, micros)
+}
+
+/// Finds the place at which the job goes on, and says in LOG what happens.
+fn resume(
+    engine: &Engine,
+    job: &RemoteJob<'_>,
+    resumption: &mut Resumption<'_>,
+) -> Result<Option<ResumePoint>> {
+    let bounds = (job.input.begin.as_deref(), job.input.end.as_deref());
+    let point = resumption.begin(job.outputs, &job.cf.icmp, bounds, engine.env.clock.as_ref())?;
+    let (log, name) = (&engine.info_log, &job.cf.name);
+    if let Some(why) = resumption.refused() {
+        esker_base::info_log!(log, Warn, "[{name}] The compaction begins anew: {why}");
+    }
+    if let Some(point) = &point {
+        let (files, key) = (point.files.len(), point.next.escape_ascii());
+        esker_base::info_log!(log, Info, "[{name}] Resuming the compaction after {files} files at '{key}'");
+        point.files.iter().for_each(|file| engine.numbers.mark_used(file.number));
+        let bytes = point.files.iter().map(|file| file.file_size).sum();
+        record_tick(&engine.options.statistics, Ticker::RemoteCompactResumedBytes, bytes);
+    }
+    Ok(point)
 }
 
 /// The number in a table's name.
