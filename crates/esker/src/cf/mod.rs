@@ -15,7 +15,7 @@ mod write_stall;
 pub(crate) use column_family::{ColumnFamily, FailedFlush, FamilyState};
 pub(crate) use idle_cursors::IdleCursors;
 pub(crate) use memtables::{MemTableLimits, MemTables};
-pub(crate) use own_writes::OwnWrites;
+pub(crate) use own_writes::{OwnRuns, OwnWrites};
 pub(crate) use set::ColumnFamilySet;
 pub(crate) use super_version::SuperVersion;
 pub(crate) use write_stall::{StallInputs, WriteStall, is_pressed};

@@ -3,7 +3,8 @@
 //! Invariant: own writes have the numbers from [`OwnWrites::FIRST`] on, in their order, above every
 //! sequence number of the database. So the code that merges memtables and files merges them, too.
 
-use esker_base::sync::Arc;
+use crate::deleted_runs::DeletedRunMemory;
+use esker_base::sync::{Arc, Mutex};
 use esker_base::{Result, SequenceNumber};
 use esker_format::key::LookupKey;
 use esker_memtable::MemTable;
@@ -14,6 +15,35 @@ pub(crate) struct OwnWrites {
     pub(crate) mem: Arc<MemTable>,
     /// The number of the last own write that reads see.
     pub(crate) up_to: SequenceNumber,
+    /// The deleted runs that scans over `mem` remember.
+    pub(crate) runs: Arc<OwnRuns>,
+}
+
+/// The memory of deleted runs for scans that see a memtable of own writes over the database.
+#[derive(Default, Debug)]
+pub(crate) struct OwnRuns(Mutex<Option<OverDatabase>>);
+
+#[derive(Debug)]
+struct OverDatabase {
+    /// The memory of the super versions below.
+    base: Arc<DeletedRunMemory>,
+    memory: Arc<DeletedRunMemory>,
+}
+
+impl OwnRuns {
+    /// The memory for a scan over a super version whose own memory is `base`. It is a new one if
+    /// `base` has changed, because old entries may be visible again then.
+    pub(crate) fn over(&self, base: &Arc<DeletedRunMemory>) -> Arc<DeletedRunMemory> {
+        let mut current = self.0.lock();
+        match &*current {
+            Some(over) if Arc::ptr_eq(&over.base, base) => over.memory.clone(),
+            _ => {
+                let memory = Arc::new(base.for_own_writes());
+                *current = Some(OverDatabase { base: base.clone(), memory: memory.clone() });
+                memory
+            }
+        }
+    }
 }
 
 impl OwnWrites {

@@ -41,8 +41,9 @@ use esker_base::sync::epoch::{self, Swap};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{FileNumber, SequenceNumber};
 use esker_cache::{Reservation, Role};
-use esker_format::cursor::KnownDeletedRun;
-use esker_format::key::InternalKeyComparator;
+use esker_format::cursor::{InternalIterator, KnownDeletedRun};
+use esker_format::key::{self, InternalKeyComparator, seek_key};
+use esker_memtable::MemTable;
 use esker_table::{BlockCache, CachedBlock};
 use layers::{RememberedRun, RunLayers};
 
@@ -84,6 +85,12 @@ impl DeletedRunMemory {
         Arc::new(DeletedRunMemory::new(icmp.clone(), options.deleted_run_memory_threshold(), cache))
     }
 
+    /// A memory without ranges, with the same settings, for scans that also see the own writes of a
+    /// transaction. Nothing is charged for it, as nothing is for those writes.
+    pub(crate) fn for_own_writes(&self) -> DeletedRunMemory {
+        DeletedRunMemory::new(self.icmp.clone(), self.min_keys, None)
+    }
+
     /// A memory without ranges, with the same settings: for super versions after an ingestion has
     /// added old entries or a filter has uncovered them.
     pub(crate) fn fresh(&self) -> DeletedRunMemory {
@@ -95,17 +102,24 @@ impl DeletedRunMemory {
         if self.min_keys == 0 { u64::MAX } else { self.min_keys }
     }
 
-    /// Remembers that nothing in `[start, end)` is visible at `sequence`, by a scan that saw files
-    /// up to `newest_file`. Does nothing if another thread is adding, or the cache has no room.
+    /// Remembers that nothing in `[start, end)` is visible at the first sequence number, by a scan
+    /// that read the database at the second one and saw files up to `newest_file`. Does nothing if
+    /// another thread is adding, or the cache has no room.
     #[cold]
-    pub(crate) fn add(&self, start: &[u8], end: &[u8], sequence: SequenceNumber, newest_file: FileNumber) {
+    pub(crate) fn add(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        sequences: (SequenceNumber, SequenceNumber),
+        newest_file: FileNumber,
+    ) {
         let is_too_long = start.len() + end.len() > MAX_KEY_BYTES;
         if is_too_long || self.icmp.compare_user_keys(start, end).is_ge() {
             return;
         }
         let Some(mut charge) = self.adding.try_lock() else { return };
         let mut layers = RunLayers::clone(&self.layers.load_full());
-        layers.insert(&self.icmp, RememberedRun::new(start, end, sequence, newest_file));
+        layers.insert(&self.icmp, RememberedRun::new(start, end, sequences, newest_file));
         layers.shrink_to(MAX_BYTES);
         if self.charge(&mut charge, layers.bytes()) {
             self.layers.store(Arc::new(layers));
@@ -124,6 +138,14 @@ impl DeletedRunMemory {
         }
     }
 
+    /// Whether `mem` may have an entry in `[start, end)`, or hides others there.
+    pub(crate) fn has_entries(&self, mem: &Arc<MemTable>, start: &[u8], end: &[u8]) -> bool {
+        let mut iter = mem.iter();
+        iter.seek(&seek_key(start, SequenceNumber::MAX));
+        let is_before_end = |key: &[u8]| self.icmp.compare_user_keys(key::user_key(key), end).is_lt();
+        mem.num_range_deletes() > 0 || iter.valid() && is_before_end(iter.key())
+    }
+
     /// The range around `user_key` that takes a reader at `snapshot` farthest. `run_end` gets its
     /// end or, if not `forward`, its start.
     pub(crate) fn find<'a>(
@@ -137,7 +159,8 @@ impl DeletedRunMemory {
         let range = self.layers.load(&guard).find(&self.icmp, user_key, snapshot, forward)?;
         run_end.clear();
         run_end.extend_from_slice(range.run_end(forward));
-        Some(KnownDeletedRun { run_end, sequence: range.sequence, newest_file: range.newest_file })
+        let RememberedRun { sequence, base_sequence, newest_file, .. } = *range;
+        Some(KnownDeletedRun { run_end, sequence, base_sequence, newest_file })
     }
 }
 

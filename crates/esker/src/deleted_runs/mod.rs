@@ -17,4 +17,4 @@ mod skip;
 
 pub(crate) use memory::DeletedRunMemory;
 pub(crate) use queue::{PreScan, PreScanQueue, tables_between};
-pub(crate) use skip::{DeletedRunMemoryRef, DeletedRunTracker, Skip};
+pub(crate) use skip::{DeletedRunMemoryRef, DeletedRunTracker, OwnRunsRef, Skip};

@@ -20,8 +20,9 @@ use super::DeletedRunMemory;
 use esker_base::comparator::KeyOrder;
 use esker_base::sync::Arc;
 use esker_base::{FileNumber, SequenceNumber};
-use esker_format::cursor::{ScanIterator, SkipDistance};
+use esker_format::cursor::{KnownDeletedRun, ScanIterator, SkipDistance};
 use esker_format::key;
+use esker_memtable::MemTable;
 
 /// Entries that one call passes over before it tries to skip, unless fewer are enough to remember a
 /// range: a skip costs about as much as 20 steps.
@@ -36,6 +37,54 @@ const JOIN_AFTER: u64 = 8;
 pub(crate) struct DeletedRunMemoryRef {
     pub(crate) ranges: Arc<DeletedRunMemory>,
     pub(crate) newest_file: FileNumber,
+    /// Set if the cursor reads own writes of a transaction over the database.
+    pub(crate) own: Option<OwnRunsRef>,
+}
+
+/// The memory of runs that own writes have a part in.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnRunsRef {
+    pub(crate) ranges: Arc<DeletedRunMemory>,
+    /// The sequence number at which the cursor reads the database.
+    pub(crate) base_sequence: SequenceNumber,
+    /// The own writes.
+    pub(crate) mem: Arc<MemTable>,
+}
+
+impl DeletedRunMemoryRef {
+    /// The remembered run around `user_key`; `run_end` gets its end.
+    fn find<'a>(
+        &self,
+        user_key: &[u8],
+        sequence: SequenceNumber,
+        forward: bool,
+        run_end: &'a mut Vec<u8>,
+    ) -> Option<KnownDeletedRun<'a>> {
+        let mut find_in = |ranges: &DeletedRunMemory, sequence| {
+            let known = ranges.find(user_key, sequence, forward, run_end)?;
+            Some((known.sequence, known.base_sequence, known.newest_file))
+        };
+        let found = match &self.own {
+            // A run of the database is true for its part of the cursor; own writes are newer.
+            Some(own) => find_in(&own.ranges, sequence).or_else(|| find_in(&self.ranges, own.base_sequence)),
+            None => find_in(&self.ranges, sequence),
+        };
+        let (sequence, base_sequence, newest_file) = found?;
+        Some(KnownDeletedRun { run_end, sequence, base_sequence, newest_file })
+    }
+
+    /// Remembers that a cursor at `sequence` found nothing in `[start, end)`. If no own write lies
+    /// there, later transactions and other readers know the run, too.
+    fn add(&self, start: &[u8], end: &[u8], sequence: SequenceNumber) {
+        let (ranges, sequences) = match &self.own {
+            Some(own) if self.ranges.has_entries(&own.mem, start, end) => {
+                (&own.ranges, (sequence, own.base_sequence))
+            }
+            Some(own) => (&self.ranges, (own.base_sequence, own.base_sequence)),
+            None => (&self.ranges, (sequence, sequence)),
+        };
+        ranges.add(start, end, sequences, self.newest_file);
+    }
 }
 
 /// The deleted keys that one call has passed over.
@@ -106,7 +155,7 @@ impl DeletedRunTracker {
         esker_base::probe!("iter:skip");
         let known = from.memory.and_then(|memory| {
             let user_key = key::user_key(iter.key());
-            memory.ranges.find(user_key, from.sequence, from.forward, &mut self.known_end)
+            memory.find(user_key, from.sequence, from.forward, &mut self.known_end)
         });
         let skipped = iter.skip_deleted_run(from.sequence, from.forward, known.as_ref());
         self.skip_after = match skipped {
@@ -139,7 +188,7 @@ impl DeletedRunTracker {
         if order == KeyOrder::Bytewise {
             self.run_end.push(0);
         }
-        memory.ranges.add(&self.run_end, end, sequence, memory.newest_file);
+        memory.add(&self.run_end, end, sequence);
     }
 
     /// Remembers the deleted keys that a backward call has stepped over: from `start` on, or from
@@ -158,6 +207,6 @@ impl DeletedRunTracker {
         } else {
             start
         };
-        memory.ranges.add(start, &self.run_end, sequence, memory.newest_file);
+        memory.add(start, &self.run_end, sequence);
     }
 }

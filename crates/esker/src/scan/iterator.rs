@@ -42,6 +42,7 @@ use idle::take_idle;
 use planned::{PlannedRanges, check as check_ranges};
 pub(crate) use planned::{new_ahead, within_ranges};
 pub(crate) use runs::Runs;
+pub(super) use runs::children_of;
 use runs::memtables_by_prefix;
 use std::cmp::Ordering;
 pub(crate) use timestamped::{new_timestamped_iter, new_versions_iter};
@@ -697,10 +698,14 @@ fn sees_all(super_version: &SuperVersion, options: &ReadOptions) -> bool {
 }
 
 /// The memory of deleted runs, for a scan that sees every entry.
-fn deleted_run_memory(super_version: &SuperVersion, options: &ReadOptions) -> Option<DeletedRunMemoryRef> {
+pub(super) fn deleted_run_memory(
+    super_version: &SuperVersion,
+    options: &ReadOptions,
+) -> Option<DeletedRunMemoryRef> {
     sees_all(super_version, options).then(|| DeletedRunMemoryRef {
         ranges: super_version.deleted_run_memory.clone(),
         newest_file: super_version.newest_file,
+        own: None,
     })
 }
 

@@ -3,18 +3,23 @@
 //! In: a family and own writes as a memtable of their own. Out: a cursor that shows the family as
 //! if these were written.
 //!
-//! Invariant: entries of the database that the scan must not see are removed below the merge. Above
-//! it they would count as older than own writes, and so as visible.
+//! Invariants
+//!  1. Entries of the database that the scan must not see are removed below the merge. Above it
+//!     they would count as older than own writes, and so as visible.
+//!  2. Own writes are the newest run of one merge with the runs of the database. So a scan skips
+//!     deleted runs of all of them, and a queue that one transaction pops stays fast.
 
-use super::iterator::{check_tier, db_iter_options, internal_iterator};
+use super::iterator::{check_tier, children_of, db_iter_options, deleted_run_memory, internal_iterator};
 use super::{DbIter, KeepAlive};
 use crate::cf::{ColumnFamily, OwnWrites};
+use crate::deleted_runs::{DeletedRunMemoryRef, OwnRunsRef};
 use crate::instance::DbInner;
 use crate::merge::{MergeChild, RunTombstones, merge_children};
 use crate::options::ReadOptions;
 use esker_base::{Error, Result, SequenceNumber};
-use esker_format::cursor::{InternalIterator, ScanIterator, forward_cursor, plain_cursor};
+use esker_format::cursor::{InternalIterator, KnownDeletedRun, ScanIterator, forward_cursor, plain_cursor};
 use esker_format::key::{self, ParsedInternalKey, seek_key};
+use std::cmp::Ordering;
 
 /// `Db::iter_opt`, with `own` writes over the database's entries.
 /// # Errors
@@ -36,25 +41,34 @@ pub(crate) fn iter_over(
     options.snapshot.as_ref().map_or(Ok(()), |snapshot| db.check_own(snapshot))?;
     let (super_version, sequence) = db.pinned_read_point(cf, options, None);
     let statistics = db.engine.options.statistics.clone();
-    let base = internal_iterator(cf, &super_version, options, sequence)?;
+    let memory = deleted_run_memory(&super_version, options);
     let Some(own) = own else {
-        let iter_options = db_iter_options(cf, &super_version, options, sequence, statistics);
+        let base = internal_iterator(cf, &super_version, options, sequence)?;
+        let mut iter_options = db_iter_options(cf, &super_version, options, sequence, statistics);
+        iter_options.deleted_run_memory = memory;
         return Ok(DbIter::new(cf.icmp.clone(), base, iter_options, Some(super_version as KeepAlive)));
     };
     let tombstones = (!options.ignore_range_deletions && own.mem.num_range_deletes() > 0)
         .then(|| RunTombstones::of_memtable(cf.icmp.clone(), own.mem.range_tombstones(), own.up_to));
-    let children = vec![
-        MergeChild {
-            iter: Box::new(match options.ignore_range_deletions {
-                true => own.mem.iter_ignoring_range_deletions(),
-                false => own.mem.iter(),
-            }),
-            tombstones: tombstones.map(|tombstones| Box::new(tombstones) as Box<_>),
-        },
-        MergeChild::new(Box::new(VisibleOnly { iter: base, sequence })),
-    ];
+    let mut children = vec![MergeChild {
+        iter: Box::new(match options.ignore_range_deletions {
+            true => own.mem.iter_ignoring_range_deletions(),
+            false => own.mem.iter(),
+        }),
+        tombstones: tombstones.map(|tombstones| Box::new(tombstones) as Box<_>),
+    }];
+    let visible_only = |MergeChild { iter, tombstones }| {
+        let iter: Box<dyn ScanIterator> = Box::new(VisibleOnly { iter, sequence });
+        MergeChild { iter, tombstones }
+    };
+    children.extend(children_of(cf, &super_version, options, sequence)?.into_iter().map(visible_only));
     let merged = merge_children(&cf.icmp, children);
-    let iter_options = db_iter_options(cf, &super_version, options, own.up_to, statistics);
+    let mut iter_options = db_iter_options(cf, &super_version, options, own.up_to, statistics);
+    iter_options.deleted_run_memory = memory.map(|base| {
+        let ranges = own.runs.over(&base.ranges);
+        let own = OwnRunsRef { ranges, base_sequence: sequence, mem: own.mem.clone() };
+        DeletedRunMemoryRef { own: Some(own), ..base }
+    });
     Ok(DbIter::new(cf.icmp.clone(), merged, iter_options, Some(super_version as KeepAlive)))
 }
 
@@ -149,7 +163,20 @@ impl ScanIterator for VisibleOnly {
     forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, progress, continue_from, release);
     // Decoded entries ahead could be hidden here or be deletions, so this cursor decodes none.
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
-        advance, pass, deleted_run_end, was_seen, skip_deleted_run);
+        advance, pass, skip_deleted_run);
+
+    fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+        self.iter.deleted_run_end(snapshot.min(self.sequence), forward)
+    }
+    fn was_seen(&self, known: &KnownDeletedRun<'_>, forward: bool) -> bool {
+        // The numbers of own writes mean nothing in the database.
+        let in_database = KnownDeletedRun { sequence: known.base_sequence, ..*known };
+        match known.base_sequence.cmp(&self.sequence) {
+            Ordering::Less => self.iter.was_seen(&in_database, forward),
+            Ordering::Equal => true,
+            Ordering::Greater => false,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 //!     Iterators keep the old index.
 
 use super::iterator::TransactionIterator;
-use crate::cf::OwnWrites;
+use crate::cf::{OwnRuns, OwnWrites};
 use crate::db::batch_arg::sealed;
 use crate::db::{BatchArg, ColumnFamilyHandle, Db, WideColumns};
 use crate::merge::MergeOperands;
@@ -84,6 +84,7 @@ pub struct WriteBatchWithIndex {
 #[derive(Debug)]
 struct Index {
     mem: Arc<MemTable>,
+    runs: Arc<OwnRuns>,
     /// Bytes of a key's timestamp, which the index leaves out.
     timestamp_size: usize,
     /// Bytes of the batch that the index contains.
@@ -100,6 +101,7 @@ impl Index {
         };
         Index {
             mem: MemTable::new(icmp.without_timestamp(), options),
+            runs: Arc::default(),
             timestamp_size: icmp.timestamp_size(),
             bytes: 0,
             ops: 0,
@@ -528,7 +530,7 @@ impl WriteBatchWithIndex {
         }
         // The number of the last op: the read does not see ops that the index gets later.
         let up_to = SequenceNumber(OwnWrites::FIRST.0 + u64::from(index.ops) - 1);
-        Ok(Some(OwnWrites { mem: index.mem.clone(), up_to }))
+        Ok(Some(OwnWrites { mem: index.mem.clone(), up_to, runs: index.runs.clone() }))
     }
 }
 

@@ -8,6 +8,7 @@ mod entities;
 mod isolation;
 mod locking;
 mod optimistic;
+mod popped;
 mod timestamps;
 mod two_phase;
 

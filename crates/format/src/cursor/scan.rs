@@ -18,9 +18,20 @@ pub struct KnownDeletedRun<'a> {
     pub run_end: &'a [u8],
     /// The sequence number at which the scan read.
     pub sequence: SequenceNumber,
+    /// The sequence number at which the scan read the database. It is below `sequence` if the scan
+    /// also read unwritten operations of a transaction, which have numbers of their own.
+    pub base_sequence: SequenceNumber,
     /// The highest file number that the scan saw. A file with a higher number may hold newer
     /// entries, whatever its sequence numbers are.
     pub newest_file: FileNumber,
+}
+
+impl KnownDeletedRun<'_> {
+    /// Whether the scan saw everything that a reader at `snapshot` sees, without unwritten
+    /// operations.
+    pub fn was_found_at(&self, snapshot: SequenceNumber) -> bool {
+        self.sequence == snapshot && self.base_sequence == snapshot
+    }
 }
 
 /// Bytes that a scan has passed in one direction without a seek, across tables.
@@ -126,7 +137,7 @@ pub fn skip_alone<I: ScanIterator + ?Sized>(
     known: Option<&KnownDeletedRun<'_>>,
 ) -> SkipDistance {
     let mut target = Vec::new();
-    if let Some(known) = known.filter(|k| k.sequence == snapshot || iter.was_seen(k, forward)) {
+    if let Some(known) = known.filter(|k| k.was_found_at(snapshot) || iter.was_seen(k, forward)) {
         push_place(&mut target, known.run_end, true);
     } else if let Some(run_end) = iter.deleted_run_end(snapshot, forward)
         && !iter.key().starts_with(run_end)

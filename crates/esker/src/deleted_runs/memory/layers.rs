@@ -26,18 +26,25 @@ pub(super) struct RememberedRun {
     start: Box<[u8]>,
     end: Box<[u8]>,
     pub(super) sequence: SequenceNumber,
+    pub(super) base_sequence: SequenceNumber,
     pub(super) newest_file: FileNumber,
 }
 
 impl RememberedRun {
-    /// A range for readers at `sequence`. REQUIRES: `start` is before `end`.
+    /// A range for readers at `sequence` that read the database at `base_sequence`. REQUIRES:
+    /// `start` is before `end`.
     pub(super) fn new(
         start: &[u8],
         end: &[u8],
-        sequence: SequenceNumber,
+        (sequence, base_sequence): (SequenceNumber, SequenceNumber),
         newest_file: FileNumber,
     ) -> RememberedRun {
-        RememberedRun { start: start.into(), end: end.into(), sequence, newest_file }
+        RememberedRun { start: start.into(), end: end.into(), sequence, base_sequence, newest_file }
+    }
+
+    /// Orders ranges by the time of their scans.
+    fn found_at(&self) -> (SequenceNumber, SequenceNumber) {
+        (self.sequence, self.base_sequence)
     }
 
     /// The end at which a scan leaves the range.
@@ -157,7 +164,7 @@ impl RunLayers {
             let is_better = best.is_none_or(|best| {
                 let order = icmp.compare_user_keys(range.run_end(forward), best.run_end(forward));
                 let order = if forward { order } else { order.reverse() };
-                order.then(range.sequence.cmp(&best.sequence)).is_gt()
+                order.then(range.found_at().cmp(&best.found_at())).is_gt()
             });
             if is_better {
                 best = Some(range);
@@ -174,17 +181,17 @@ impl RunLayers {
     fn insert_at(&mut self, icmp: &InternalKeyComparator, at: usize, mut range: Arc<RememberedRun>) {
         let Some(layer) = self.layers.get(at) else { return };
         let overlapped = layer.overlapping(icmp, &range);
-        if overlapped.iter().any(|other| other.sequence > range.sequence) {
+        if overlapped.iter().any(|other| other.found_at() > range.found_at()) {
             return self.insert_at(icmp, at + 1, range);
         }
-        let sequence = range.sequence;
-        for same in overlapped.iter().filter(|other| other.sequence == sequence) {
+        let found_at = range.found_at();
+        for same in overlapped.iter().filter(|other| other.found_at() == found_at) {
             range = Arc::new(union(icmp, &range, same));
         }
         self.bytes += range.bytes();
         self.bytes -= overlapped.iter().map(|other| other.bytes()).sum::<usize>();
         self.layers[at].replace(icmp, range);
-        for older in overlapped.into_iter().filter(|other| other.sequence < sequence) {
+        for older in overlapped.into_iter().filter(|other| other.found_at() < found_at) {
             self.insert_at(icmp, at + 1, older);
         }
     }
@@ -200,11 +207,11 @@ impl RunLayers {
     }
 }
 
-/// Joins two overlapping ranges of one sequence number.
+/// Joins two overlapping ranges whose scans read at the same sequence numbers.
 fn union(icmp: &InternalKeyComparator, a: &RememberedRun, b: &RememberedRun) -> RememberedRun {
     let start = if icmp.compare_user_keys(&a.start, &b.start).is_le() { &a.start } else { &b.start };
     let end = if icmp.compare_user_keys(&a.end, &b.end).is_ge() { &a.end } else { &b.end };
     // Both scans saw the files up to the smaller number.
     let newest_file = a.newest_file.min(b.newest_file);
-    RememberedRun { start: start.clone(), end: end.clone(), sequence: a.sequence, newest_file }
+    RememberedRun::new(start, end, a.found_at(), newest_file)
 }

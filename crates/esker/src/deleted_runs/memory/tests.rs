@@ -1,11 +1,16 @@
 use super::*;
 
+/// A scan at this sequence number, without own writes.
+fn at(sequence: u64) -> (SequenceNumber, SequenceNumber) {
+    (SequenceNumber(sequence), SequenceNumber(sequence))
+}
+
 fn ranges(min_keys: u64) -> DeletedRunMemory {
     DeletedRunMemory::new(InternalKeyComparator::default(), min_keys, None)
 }
 
 fn add(ranges: &DeletedRunMemory, start: &str, end: &str, sequence: u64) {
-    ranges.add(start.as_bytes(), end.as_bytes(), SequenceNumber(sequence), FileNumber(sequence + 1000));
+    ranges.add(start.as_bytes(), end.as_bytes(), at(sequence), FileNumber(sequence + 1000));
 }
 
 /// Run end and sequence number.
@@ -58,7 +63,7 @@ fn ranges_of_one_point_in_time_that_overlap_are_joined() {
     let ranges = ranges(1);
     add(&ranges, "b", "d", 5);
     add(&ranges, "f", "h", 5);
-    ranges.add(b"c", b"g", SequenceNumber(5), FileNumber(7));
+    ranges.add(b"c", b"g", at(5), FileNumber(7));
     let mut run_end = Vec::new();
     let found = ranges.find(b"b", SequenceNumber(5), true, &mut run_end).unwrap();
     assert_eq!(

@@ -65,7 +65,7 @@ impl MergingIterator {
             if !is_inside {
                 continue;
             }
-            if known.sequence != snapshot && !iter.was_seen(known, forward) {
+            if !known.was_found_at(snapshot) && !iter.was_seen(known, forward) {
                 // Entries of newer children may hide the entries that stay here, so newer children
                 // stay, too.
                 break;

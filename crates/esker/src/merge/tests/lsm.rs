@@ -157,7 +157,7 @@ impl Lsm {
     /// The memory of deleted runs, for walks over all children.
     pub(super) fn deleted_run_memory(&self) -> DeletedRunMemoryRef {
         let newest_file = self.levels.iter().flatten().map(|f| f.number).max().unwrap_or(FileNumber(0));
-        DeletedRunMemoryRef { ranges: Arc::clone(&self.deleted_run_memory), newest_file }
+        DeletedRunMemoryRef { ranges: Arc::clone(&self.deleted_run_memory), newest_file, own: None }
     }
 
     /// Every sorted run, newest first, as `snapshot` sees its tombstones.

@@ -414,6 +414,31 @@ impl Exchange {
     }
 }
 
+/// The runs of a super version as children of a merge, newest first.
+/// # Errors
+/// Those of opening files of level 0.
+pub(in crate::scan) fn children_of(
+    cf: &ColumnFamily,
+    super_version: &SuperVersion,
+    options: &ReadOptions,
+    sequence: SequenceNumber,
+) -> Result<Vec<MergeChild>> {
+    let opening = Opening::new((cf, super_version), options, sequence, Default::default());
+    let mut children = Vec::new();
+    for_each_source(
+        cf,
+        super_version,
+        options,
+        sequence,
+        |_| false,
+        |source| {
+            children.push(opening.open(source)?);
+            Ok(())
+        },
+    )?;
+    Ok(children)
+}
+
 /// Calls `each` with the runs of `super_version` that a scan needs, newest first, except those that
 /// `is_kept` accepts. `is_kept` is called for each in turn, for files before they are compared with
 /// the bounds.
