@@ -169,8 +169,8 @@ pub(crate) fn sanitizers(root: &Path, minutes: u32) -> Outcome {
     thread(root, minutes)
 }
 
-/// Runs the campaign under AddressSanitizer. Also runs the tests of the block cache: their caches
-/// are small, so a cache soon frees a released value.
+/// Runs the campaign and the tests of the block cache under AddressSanitizer. These tests use small
+/// caches, which soon free a released value, so the sanitizer sees a later use of the value.
 fn address(root: &Path, minutes: u32) -> Outcome {
     let flags = "-Zsanitizer=address --cfg esker_asan";
     let build =

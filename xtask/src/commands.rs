@@ -172,8 +172,8 @@ fn modelled(root: &Path) -> Result<Vec<Modelled>, String> {
     Ok(of("loom", "loom_")?.chain(of("shuttle", "shuttle_")?).collect())
 }
 
-/// Runs the engine's tests on each kind of block cache, on a small cache, and on a small cache
-/// above a tier.
+/// Runs the engine's tests on each kind of block cache, on a small cache, and on a small cache with
+/// a secondary cache.
 pub(crate) fn caches(root: &Path) -> Outcome {
     const CACHES: [&str; 5] = [
         "{id=lru_cache;capacity=32M}",

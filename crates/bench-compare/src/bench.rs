@@ -180,7 +180,7 @@ pub(crate) fn load<E: RivalEngine>(
     load_behind(db, 0..count, seed, value_bytes, number)
 }
 
-/// [`load`] for a part of the keys. The values continue the values of the previous part.
+/// Puts the keys of `part` with the values that [`load`] of all keys would give them.
 pub(crate) fn load_behind<E: RivalEngine>(
     db: &E,
     part: Range<u64>,

@@ -223,7 +223,8 @@ fn parse_type(tokens: &mut Tokens) -> Option<Type> {
 struct Tokens {
     tokens: Vec<String>,
     at: usize,
-    /// Whether `const` ended the type that was read last.
+    /// Whether the type that was parsed last is itself constant; the target of a pointer does not
+    /// count.
     constant_before_name: bool,
 }
 

@@ -216,8 +216,8 @@ unsafe fn change_in(
     });
 }
 
-/// Defines four functions for each change: two for a batch, and two for a batch with an index. Of
-/// each two, one takes a family and the other uses the default family.
+/// Defines four functions for each change: two for a batch, and two for a batch with an index. In
+/// each pair, one function takes a family and the other uses the default family.
 macro_rules! changes {
     ($(
         fn $name:ident, fn $name_cf:ident, fn $name_wi:ident, fn $name_wi_cf:ident($($argument:ident: $ty:ty),*)

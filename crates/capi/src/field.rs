@@ -2,7 +2,8 @@
 //!
 //! In: an object, the name and the value of an option. Out: the field has the value. A value that
 //! the field cannot have is recorded (`Object::refuse`), and the next open of a database reports
-//! it. A held value belongs to an option that Esker lacks. Only the option's getter uses it.
+//! it. A held value has no field: Esker lacks the option, or the option's enumeration lacks the
+//! number. Only the option's getter uses a held value.
 
 use crate::memory::{answer, bytes, lend, object, object_mut};
 use esker::Result;

@@ -9,7 +9,7 @@ use esker::Db;
 use esker::internals::env::spawn;
 use std::sync::Arc;
 
-/// One read in this number asks for an absent key, on average.
+/// On average, one of every `ABSENT` reads asks for an absent key.
 const ABSENT: u64 = 10;
 const BATCH: usize = 100;
 
@@ -73,7 +73,7 @@ fn run(
     Ok(())
 }
 
-/// A random index, and true to read the record's key or false to read the absent key after it.
+/// A random index, and whether to read the record's key. False: read the absent key after it.
 fn next_index(rng: &mut fastrand::Rng, records: &Records) -> (u64, bool) {
     (rng.u64(..records.count()), rng.u64(..ABSENT) != 0)
 }

@@ -91,7 +91,7 @@ pub(crate) struct HistoriesArguments {
     /// same seed gives other histories.
     #[arg(long)]
     second_reader: Option<std::path::PathBuf>,
-    /// Let RocksDB read one crashed disk in this number.
+    /// Let RocksDB read every n-th crashed disk.
     #[arg(long, default_value_t = 4)]
     read_one_in: u64,
     /// Run each history twice, and compare the two runs (with `--cfg shuttle`).

@@ -14,8 +14,8 @@
 //!     Some circumstances make an open database unusable; then the error says why.
 //!  3. The database opens afterwards, and contains every acknowledged batch completely.
 //!
-//! The driver needs only the system's tools. Without the right to mount a file system or to change
-//! its user, the driver leaves some circumstances out. Its report names these.
+//! The driver needs only the system's tools. It leaves some circumstances out if it may not mount a
+//! file system or may not run a child as another user. Its report names these circumstances.
 
 mod child;
 mod circumstance;

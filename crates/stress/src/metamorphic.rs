@@ -123,7 +123,7 @@ impl fmt::Display for MetamorphicFailure {
     }
 }
 
-/// A list of operations and a set of options, with the parts of both that shrinking has kept.
+/// A list of operations and a set of options. Shrinking removes parts of both.
 #[derive(Clone, Debug)]
 struct Case {
     seed: u64,

@@ -18,7 +18,7 @@ type Sink = Arc<dyn Fn() -> Stream>;
 pub struct Host {
     env: Env,
     is_machine: bool,
-    /// The encrypted files, if there are keys.
+    /// The file system that encrypts; `None` if no encryption keys were given.
     #[cfg(feature = "encryption")]
     encrypted: Option<esker::encryption::EncryptedFs>,
     input: Source,

@@ -10,15 +10,16 @@
 //!  1. Memtables leave their list only after the MANIFEST that names their table is synced.
 //!  2. With several families, or with two-phase commit, all WALs before the current one are synced
 //!     before a flush is logged. Otherwise a power loss could lose writes of one family that are
-//!     older than a flushed write of another family. With two-phase commit, recovery also reads
-//!     WALs that it needs only for their prepared sections, and reads each of them to its end.
+//!     older than a flushed write of another family. Two-phase commit needs the sync even with one
+//!     family: recovery reads some old WALs only for their prepared sections, and these WALs must
+//!     be complete.
 //!  3. After a failure the memtables wait for another flush, and the engine has a background error.
 //!     The new tables are deleted, unless the MANIFEST may name them.
 //!  4. The flush that recovers from an error covers all families. While a WAL is damaged, no other
 //!     flush begins (`engine/jobs.rs`).
-//!  5. A family's log number (the first WAL that recovery replays for the family) passes no WAL
-//!     that is needed and not durable yet. If that WAL lost its end, recovery would find tables
-//!     that are newer than the WAL.
+//!  5. A family's log number is the number of the first WAL that recovery replays for the family.
+//!     No flush raises it above the number of a WAL that is needed and not durable yet. If that WAL
+//!     lost its end, recovery would find tables that are newer than the WAL.
 //!  6. The flush that recovers from an error leaves out the entries of failed writes, which were
 //!     never published.
 
@@ -167,9 +168,9 @@ impl Drop for Telling<'_> {
 fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     let mut state = engine.state.lock();
     let mut parts = Vec::new();
-    // Atomic flushes and recoveries take all families, because each switch of memtables takes all
-    // families. So the waiting memtables of all families end at the same write. After the
-    // request, another switch may have added memtables of families that the request does not name.
+    // Atomic flushes and recoveries take all families, even families that the request does not
+    // name: a switch after the request may have added memtables of these. Each switch takes all
+    // families, so the waiting memtables of all families end at the same write.
     let all = engine.options.atomic_flush || request.reason == FlushReason::ErrorRecovery;
     let families = if all { state.families.keys().copied().collect() } else { request.families.clone() };
     for id in &families {

@@ -30,7 +30,7 @@ pub(crate) struct PointRead<'a> {
     /// database.
     pub(crate) own: Option<&'a OwnWrites>,
     pub(crate) statistics: Option<&'a Statistics>,
-    /// Whether answers that are not lent are entities: [`ReadContext::entities`].
+    /// Whether the caller wants entities: [`ReadContext::entities`].
     pub(crate) entities: bool,
 }
 

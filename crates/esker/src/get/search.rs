@@ -41,8 +41,8 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) guard: Option<&'a Guard>,
     /// Whether a resumed read continues only if its missing block is available without a wait.
     pub(crate) if_resident: bool,
-    /// Whether an answer that is not lent is an entity ([`AnswerFinish::entity`]). A plain value is
-    /// lent as it is.
+    /// Whether the caller wants entities. The search then makes each answer an entity
+    /// ([`AnswerFinish::entity`]), except a plain value that it lends.
     pub(crate) entities: bool,
 }
 
@@ -73,7 +73,7 @@ impl<'a> ReadContext<'a> {
         BlobReads { source: self.tables.blobs(), options: self.options }
     }
 
-    /// The parameters of making an answer.
+    /// The parts needed to make the answer for `key`.
     #[inline]
     pub(crate) fn finish<'f>(&self, super_version: &'f SuperVersion, key: &'f LookupKey) -> AnswerFinish<'f>
     where

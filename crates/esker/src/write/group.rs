@@ -20,8 +20,8 @@ use esker_format::write_batch::WriteBatch;
 use std::ops::Range;
 
 /// Followers insert their own batches if these have at least this many bytes together. In a smaller
-/// group the leader inserts all batches, because waking the followers would take longer. Batches of
-/// the simulated machine are small, so its bound is lower.
+/// group the leader inserts all batches, because waking the followers would take longer. The
+/// simulated machine (`--cfg shuttle`) writes small batches, so its bound is lower.
 const PARALLEL_APPLY_BYTES: usize = if cfg!(shuttle) { 64 } else { 16 << 10 };
 
 /// Largest number of groups that a leader writes for others before it hands over leadership. The

@@ -57,8 +57,8 @@ pub(crate) struct WritePath {
     queue: WriteQueue,
     /// A weak reference to this object, for the write buffer manager.
     myself: Weak<WritePath>,
-    /// Whether a flush is queued or runs for the memory of other databases with the same write
-    /// buffer manager.
+    /// Whether a flush that another database requested has not ended yet. Both databases share one
+    /// write buffer manager.
     flush_asked: AtomicBool,
 }
 
