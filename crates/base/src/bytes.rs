@@ -241,9 +241,9 @@ impl PinnedBytes {
     ) -> PinnedBytes {
         let bytes = part(&owner);
         let (ptr, len) = (bytes.as_ptr(), bytes.len());
-        // `part` works for a borrow of any lifetime, so also for one that lasts as long as the
-        // result holds the owner. Until then nothing can move the referent or borrow it mutably, so
-        // the bytes stay in place and unchanged.
+        // `part` accepts a borrow of any lifetime, even one that lasts as long as the result holds
+        // the owner. During this time nothing can move the referent or borrow it mutably, so the
+        // bytes stay in place and unchanged.
         PinnedBytes { ptr, len, owner: Some(Owner::new(owner)) }
     }
 

@@ -59,8 +59,8 @@ pub trait CompactionFilterFactory: Send + Sync {
     fn name(&self) -> &str;
     /// Makes the filter of one (sub)compaction. `None`: no filter.
     fn create(&self, context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>>;
-    /// The user's filter and factory, if the engine replaced them by this factory for TTL. A later
-    /// open with these options uses them in place of this factory. Default: none.
+    /// For the factory that the engine uses for TTL: the user's filter and factory, which it
+    /// replaced. A later open with the same options takes both from here. Default: none.
     fn before(&self) -> Option<BeforeTtl> {
         None
     }

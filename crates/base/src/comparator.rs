@@ -42,12 +42,12 @@ pub trait Comparator: Send + Sync {
     fn compare_timestamp(&self, a: &[u8], b: &[u8]) -> Ordering {
         self.compare(b, a)
     }
-    /// The oldest possible timestamp. The default is the older of all zeros and all ones.
+    /// The oldest possible timestamp. Default: all bytes 0 or all bytes 0xFF, whichever is older.
     fn min_timestamp(&self) -> Vec<u8> {
         let [zeros, ones] = [0, 0xFF].map(|byte| vec![byte; self.timestamp_size()]);
         if self.compare_timestamp(&zeros, &ones).is_le() { zeros } else { ones }
     }
-    /// The newest possible timestamp. The default is the newer of all zeros and all ones.
+    /// The newest possible timestamp. Default: all bytes 0 or all bytes 0xFF, whichever is newer.
     fn max_timestamp(&self) -> Vec<u8> {
         let [zeros, ones] = [0, 0xFF].map(|byte| vec![byte; self.timestamp_size()]);
         if self.compare_timestamp(&zeros, &ones).is_le() { ones } else { zeros }

@@ -58,7 +58,7 @@ pub fn process_unique_identity() -> (u64, u64) {
     (*PROCESS.get_or_init(|| RandomState::new().hash_one("process")), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// [`process_unique_identity`] in a simulation: one seed gives the same identities.
+/// [`process_unique_identity`] in a simulation: the same seed gives the same identities.
 #[cfg(shuttle)]
 pub fn process_unique_identity() -> (u64, u64) {
     (1, SIMULATED.replace(SIMULATED.get() + 1))

@@ -7,7 +7,7 @@
 //! and three lists of entries, the pools:
 //!
 //! ```text
-//! evicted first                                                   used last
+//! evicted first                                               evicted last
 //!   [bottom: oldest … newest] [low: oldest … newest] [high: oldest … newest]
 //! ```
 //!

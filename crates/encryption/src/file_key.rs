@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// Fills `bytes` with random bytes from the system.
 /// # Errors
-/// `IoError` if the system has no such source.
+/// `IoError` if the system gives no random bytes.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<()> {
     SystemRandom::new().fill(bytes).map_err(|_| Error::io("the system gives no random bytes"))
 }

@@ -201,7 +201,8 @@ impl Core {
         Err(if has_magic { damaged_header(path) } else { not_encrypted(path) })
     }
 
-    /// Whether a conversion of the file's directory, with one of the keys, has begun and not ended.
+    /// Whether the file's directory has the marker of a conversion, made from one of the keys. The
+    /// marker stays until the conversion ends.
     fn is_converting(&self, path: &Path) -> Result<bool> {
         let marker = path.with_file_name(crate::CONVERSION_MARKER);
         if !self.inner.file_exists(&marker)? {

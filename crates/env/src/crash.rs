@@ -12,7 +12,7 @@
 //!    appends, overwrites and truncations survives too. The first lost operation may be torn.
 //!    Between the surviving bytes and the file's former end there may be nothing, zeros, garbage,
 //!    or some of the real pages with zeros between them. Some sectors of lost writes may survive
-//!    too, even over earlier bytes.
+//!    too, and may replace earlier bytes of the file.
 //!  - *Files appended in place*: after a power loss, zeros may follow the file's bytes, up to a
 //!    multiple of the file's block. After a kill, zeros always follow. A kill may tear an append in
 //!    progress: its first eight bytes are then zeros, and any of its other bytes may be there.

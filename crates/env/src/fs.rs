@@ -252,8 +252,8 @@ pub trait WritableFile: Send {
     ///
     /// Appends then need no `flush`. Until `truncate` or `close`, zeros may follow the appended
     /// bytes, up to the next multiple of `block` bytes. A kill may interrupt an append that lies
-    /// within one block. The file then has the whole append, or eight zeros in place of its first
-    /// eight bytes.
+    /// within one block. The file then has the whole append, or eight zeros in place of the
+    /// append's first eight bytes.
     fn append_in_place(&mut self, _block: u64) -> Result<()> {
         Ok(())
     }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Bytes of sequence number and type.
 pub const TRAILER_BYTES: usize = 8;
 
-/// The limit on the bytes of a user key and its value together. For a range deletion: of begin and
+/// The limit on the bytes of a user key and its value together, or of a range deletion's begin and
 /// end.
 ///
 /// Write batches check this limit, so no longer entry reaches a WAL. RocksDB computes the length of

@@ -134,8 +134,8 @@ pub struct VersionEdit {
     pub column_family_add: Option<String>,
     /// Whether the edit drops the family.
     pub column_family_drop: bool,
-    /// Number of edits of the same atomic group behind this one. The edits of a group take effect
-    /// together.
+    /// Number of edits of the same atomic group that follow this one. The edits of a group take
+    /// effect together.
     pub remaining_in_atomic_group: Option<u32>,
     /// History below this user timestamp may be dropped.
     pub full_history_ts_low: Option<Vec<u8>>,

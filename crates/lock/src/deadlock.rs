@@ -148,8 +148,8 @@ fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<SearchResult> {
         let blockers = match waiter.family.blockers(&waiter) {
             Some(blockers) => blockers,
             None if in_queue => return None,
-            // The request's owner does not wait any more. If it waits again, it searches for
-            // itself.
+            // The request's owner does not wait any more. If it waits again, it runs a search of
+            // its own.
             None => Vec::new(),
         };
         for blocker in blockers {

@@ -21,9 +21,9 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use std::collections::HashMap;
 
-/// The pause after an escalation that freed little, as a multiple of its duration. An escalation
-/// reads all locks, so it must not run for each request over the limit. During the pause these
-/// requests fail, unless released locks make room.
+/// The pause after an escalation that freed little, as a multiple of the escalation's duration. An
+/// escalation reads all locks, so it must not run for each request over the limit. During the pause
+/// these requests fail, unless released locks make room.
 const REST: u64 = 8;
 
 /// An escalation goes on until a part of the limit is free: the limit divided by this number.

@@ -41,7 +41,7 @@ pub(crate) struct LockShared {
     pub(crate) range_patience: u64,
     /// Whether any locker can expire.
     pub(crate) may_expire: AtomicBool,
-    // These fields are written by waiting lockers, or seldom.
+    // Lockers write these fields. Padding keeps the busiest ones in cache lines of their own.
     tickets: CachePadded<AtomicU64>,
     ids: CachePadded<AtomicU64>,
     bytes: CachePadded<AtomicI64>,

@@ -7,7 +7,7 @@
 //! |-----------|-------------------------------------|---------------------------------------------------|
 //! | Active    | takes and holds locks               | its own thread, to Committing; a thief, to Stolen |
 //! | Committing| its locks can no longer be stolen   | its own thread, to Active, with no locks left     |
-//! | Stolen    | an expired lock of it was taken     | its own thread, to Active, with no locks left     |
+//! | Stolen    | a thief took one of its locks       | its own thread, to Active, with no locks left     |
 //!
 //! Invariants
 //!  1. `Seat::waiting` is the owner's waiting request. It changes together with the queues of the
@@ -39,8 +39,8 @@ pub(crate) struct LockOwner {
     /// The next ticket at the time of the owner's first lock. Only the owner's thread writes this
     /// field, while it holds no lock.
     stamp: AtomicU64,
-    /// Whether escalation has joined locks of this owner since the owner last held no lock. The
-    /// owner's log is then incomplete.
+    /// Whether escalation has joined locks of this owner since its last `release_all`. The owner's
+    /// log is then incomplete.
     pub(crate) escalated: AtomicBool,
     pub(crate) seat: Mutex<Seat>,
     pub(crate) wake: Condvar,

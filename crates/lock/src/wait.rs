@@ -15,9 +15,9 @@
 //!
 //! Passing forms no cycle among lockers that lock in ascending order. Suppose that it did: a locker
 //! X waits for a request W, and W waits, through other lockers, for a lock of X. Each of these
-//! lockers waits above its own locks. So this lock of X lies in the span of W, or in the span of an
-//! earlier request V that blocks W. X took the lock after W arrived, so X passed W or V. But X is
-//! too young to pass W, and W is too young to pass V. So X can pass neither of them: a
+//! lockers, X too, waits above its own locks. So this lock of X lies in the span of W, or in the
+//! span of an earlier request V that blocks W. X took the lock after W arrived, so X passed W or V.
+//! But X is too young to pass W, and W is too young to pass V. So X can pass neither of them: a
 //! contradiction.
 //!
 //! Invariants

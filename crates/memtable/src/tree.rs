@@ -209,8 +209,8 @@ impl<const N: usize> Tree<N> {
 
     /// Does `visit_versions` for up to `G` targets, in any order. `visit` gets the target's index.
     ///
-    /// The searches for all targets go down together, level by level. So the nodes of a level come
-    /// from memory at the same time, and so do the records at the end.
+    /// The searches for all targets go down together, level by level. So the processor
+    /// fetches all nodes of a level at the same time, and then all records.
     pub(crate) fn visit_versions_of<'t, const G: usize>(
         &'t self,
         targets: &[Target<'_>],

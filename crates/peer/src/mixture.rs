@@ -75,8 +75,8 @@ impl Mixture {
         let theirs = match rng.u8(..8) {
             0 if !shared.contains("atomic_flush") => "enable_pipelined_write=true;",
             1 => "two_write_queues=true;",
-            // The `ldb` of 7.8.3 opens a database without this option. It aborts if the MANIFEST
-            // names WALs (`DBImpl::Recover`, read-only).
+            // With this option off, the `ldb` of 7.8.3 aborts if the MANIFEST names WALs
+            // (`DBImpl::Recover`, read-only).
             2 if level != TargetVersion::V7_8 => "track_and_verify_wals_in_manifest=true;",
             _ => "",
         };

@@ -332,7 +332,7 @@ impl TableIter {
     }
 
     /// Whether a seek may leave the cursor in place: cursor and walker are at the same block, and
-    /// no filter must be asked.
+    /// no filter has to be asked.
     fn may_stay(&self) -> bool {
         self.cursor.valid() && self.neighbour.is_none() && !self.options.prefix_filter_on_seek
     }

@@ -9,7 +9,7 @@
 //!  1. At the end of each insert the charge is at least the cache's usage. An insert charges the
 //!     second cache before its value enters the first one. Only growth of the cache's own table may
 //!     stay uncharged, if the second cache's strict limit leaves no room.
-//!  2. The charge changes in steps. Once less than three quarters of the charge are used, it
+//!  2. The charge changes in steps. Once less than three quarters of it are used, the charge
 //!     shrinks: at the next insert, change of the capacity, or call of `erase_unreferenced`.
 //!  3. The second cache evicts values under the lock of `charge`. The drop of such a value must not
 //!     insert into this cache.

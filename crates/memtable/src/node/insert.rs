@@ -163,8 +163,8 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
 }
 
 impl<'t, const N: usize> Node<N> {
-    /// Moves the slots from `at` on to the right, and puts `slot` at `at`. REQUIRES: the latch;
-    /// `link` is the current link, and the node is not full.
+    /// Moves slot `at` and all later slots one place to the right, and puts `slot` at `at`.
+    /// REQUIRES: the latch; `link` is the current link, and the node is not full.
     fn put(&'t self, at: usize, slot: (Slot<N>, SnapshotRange), link: Link<N>) {
         let count = link.count();
         let grown = Link::new(link.next(), count + 1).0;
