@@ -178,6 +178,8 @@ pub(crate) struct Engine {
     pub(crate) wal_bytes_limit: AtomicU64,
     /// WAL bytes at which a write leader checks again which families hold WALs back. Until then,
     /// the families that it found are being flushed, or a prepared transaction holds the WALs back.
+    /// A flush and a resolved section set this mark to zero. The limit is a mark of its own,
+    /// because its computation reads every family.
     pub(crate) wal_bytes_of_next_check: AtomicU64,
     pub(crate) counters: EngineCounters,
     /// Whether a memtable is full: the next leader switches it.
