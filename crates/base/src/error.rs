@@ -100,6 +100,8 @@ pub enum SubCode {
     MergeOperatorFailed,
     /// Manual compactions are disabled, or the caller cancelled this one.
     ManualCompactionPaused,
+    /// Compactions were aborted, and have not been resumed.
+    CompactionAborted,
     /// The file system accepts no more writes of this instance: it is fenced off.
     IoFenced,
 }
@@ -120,6 +122,7 @@ impl SubCode {
             SubCode::PathNotFound => "No such file or directory",
             SubCode::MergeOperatorFailed => "Merge operator failed",
             SubCode::ManualCompactionPaused => "Manual compaction paused",
+            SubCode::CompactionAborted => "All compactions aborted",
             SubCode::IoFenced => "IO fenced off",
         }
     }

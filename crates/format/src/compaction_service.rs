@@ -390,7 +390,7 @@ const KINDS: [ErrorKind; 15] = [
 ];
 
 /// RocksDB's numbers of sub-codes. Other sub-codes are not written.
-const SUB_CODES: [(u64, SubCode); 13] = [
+const SUB_CODES: [(u64, SubCode); 14] = [
     (0, SubCode::None),
     (1, SubCode::MutexTimeout),
     (2, SubCode::LockTimeout),
@@ -404,6 +404,7 @@ const SUB_CODES: [(u64, SubCode); 13] = [
     (11, SubCode::ManualCompactionPaused),
     (14, SubCode::IoFenced),
     (15, SubCode::MergeOperatorFailed),
+    (19, SubCode::CompactionAborted),
 ];
 
 fn parse_status(text: &str) -> Result<std::result::Result<(), Error>> {

@@ -140,6 +140,8 @@ pub(crate) struct FamilyState {
     pub(crate) failed_flush: Option<FailedFlush>,
     /// Whether the family is in the compaction queue.
     pub(crate) compaction_queued: bool,
+    /// Calls that abort the family's compactions, without their resuming calls.
+    pub(crate) compactions_aborted: usize,
     /// Tables to compact on request. The next version drops deleted tables from the set.
     pub(crate) suggested: BTreeSet<FileNumber>,
     pub(crate) stall: WriteStall,

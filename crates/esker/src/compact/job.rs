@@ -10,6 +10,7 @@
 //!  3. After a failure or cancellation the outputs are deleted and the version is unchanged.
 //!  4. Damaged inputs are quarantined; the rest of the database continues to work.
 
+use super::abort::compactions_aborted;
 use super::damage::{damaged_inputs, quarantine};
 use super::manual::manual_compaction_paused;
 use super::output::partitioner;
@@ -17,8 +18,8 @@ use super::remote;
 use super::subjob::{self, SubjobContext, SubjobResult};
 use crate::cf::ColumnFamily;
 use crate::engine::{
-    CompactionReport, DbState, Engine, ErrorReason, QueuedManualCompaction, contained, maybe_schedule,
-    publish_super_version,
+    AutomaticCompaction, CompactionReport, DbState, Engine, ErrorReason, QueuedManualCompaction, contained,
+    maybe_schedule, publish_super_version,
 };
 use crate::files::open_table::open_file;
 use crate::merge::CompactionIteratorStats;
@@ -55,13 +56,29 @@ struct Task {
 /// Runs the most urgent compaction there is, if there is one.
 pub(crate) fn background_compaction(engine: &Arc<Engine>) {
     let Some(mut task) = take_task(engine) else { return };
+    let registered = task.manual.is_none().then(|| Registered { engine, canceled: task.cancelled.clone() });
     let result = run(engine, &mut task);
     let manual = task.manual;
     // Drops the task before the caller sees the end of the job, so that no file stays on disk for
     // it.
     drop(task);
+    drop(registered);
     if let Some(id) = manual {
         report_end(engine, id, result);
+    }
+}
+
+/// An automatic compaction in the list of those that can be aborted.
+struct Registered<'a> {
+    engine: &'a Engine,
+    canceled: Arc<AtomicBool>,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        let mut state = self.engine.state.lock();
+        state.automatic_compactions.retain(|job| !Arc::ptr_eq(&job.canceled, &self.canceled));
+        self.engine.state_changed.notify_all();
     }
 }
 
@@ -155,6 +172,10 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
         return None;
     }
     while let Some(id) = state.compaction_queue.pop_front() {
+        if state.is_compaction_aborted(id) {
+            state.held_back.insert(id);
+            continue;
+        }
         let Some(family) = state.family_mut(id) else { continue };
         family.compaction_queued = false;
         if family.options.disable_auto_compactions {
@@ -174,7 +195,9 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
         // A further compaction of the family may be due at the same time.
         family.compaction_queued = true;
         state.compaction_queue.push_back(id);
-        let cancelled = engine.shutting_down.clone();
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let registered = AutomaticCompaction { family: id, canceled: cancelled.clone() };
+        state.automatic_compactions.push(registered);
         maybe_schedule(engine, &mut state);
         let installs = AtomicBool::new(false);
         let (manual, max_subcompactions) = (None, 0);
@@ -217,7 +240,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
         })?;
         install(engine, task, edit, &results, &snapshots)
     });
-    let outcome = outcome.map_err(|e| if is_paused(engine, task) { manual_compaction_paused() } else { e });
+    let outcome = outcome.map_err(|e| cancellation(engine, task).unwrap_or(e));
     if outcome.is_err() {
         esker_base::probe!("compaction:failed");
         let tables = results.iter().flat_map(|r| &r.created).copied();
@@ -254,9 +277,17 @@ fn keep_info(engine: &Engine, task: &Task, describe: impl FnOnce() -> Compaction
     }
 }
 
-/// Whether the manual compaction was cancelled, by its caller or by `disable_manual_compaction`.
-fn is_paused(engine: &Engine, task: &Task) -> bool {
-    task.manual.is_some() && task.cancelled.load(Ordering::Acquire) && !engine.is_shutting_down()
+/// The error of a compaction that was cancelled: aborted, or, if it is a manual one, cancelled by
+/// its caller or by `disable_manual_compaction`.
+fn cancellation(engine: &Engine, task: &Task) -> Option<Error> {
+    if !task.cancelled.load(Ordering::Acquire) || engine.is_shutting_down() {
+        return None;
+    }
+    if engine.state.lock().is_compaction_aborted(task.cf.id) {
+        record_tick(&engine.options.statistics, Ticker::CompactionAborted, 1);
+        return Some(compactions_aborted());
+    }
+    task.manual.is_some().then(manual_compaction_paused)
 }
 
 /// Runs all key ranges; again without the compaction service, if its workers have left entries of

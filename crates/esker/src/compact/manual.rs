@@ -3,6 +3,7 @@
 //!
 //! Source: RocksDB `DBImpl::CompactRangeInternal`, `RunManualCompaction`, `CompactFilesImpl`.
 
+use super::abort::compactions_aborted;
 use super::refit::refit_level;
 use super::subjob::read_pace;
 use crate::cf::ColumnFamily;
@@ -14,7 +15,7 @@ use crate::picker::CompactionPlan;
 use crate::picker::manual::{ManualCompaction as Steps, ManualStep, pick_files};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
-use esker_base::{Error, FileNumber, Result, SequenceNumber, SubCode};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
 
 /// The range to compact.
 pub(crate) struct ManualRange<'a> {
@@ -39,7 +40,8 @@ pub(crate) struct ManualRange<'a> {
 pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Result<()> {
     let canceled = range.options.canceled.as_ref();
     let exclusive = range.options.exclusive_manual_compaction;
-    let guard = if exclusive { Some(ExclusiveCompaction::acquire(engine, canceled)?) } else { None };
+    let guard =
+        if exclusive { Some(ExclusiveCompaction::acquire(engine, range.family.id, canceled)?) } else { None };
     let bottommost = range.options.bottommost_level_compaction;
     let next_file = engine.numbers.next_file_number();
     read_properties(engine, range);
@@ -55,7 +57,7 @@ pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Re
     let Some(level) = steps.arrived_at().filter(|_| range.options.change_level) else { return Ok(()) };
     // No other compaction may run or wait: its plan names files by level, and this step changes the
     // level.
-    let _guard = guard.map_or_else(|| ExclusiveCompaction::acquire(engine, canceled), Ok)?;
+    let _guard = guard.map_or_else(|| ExclusiveCompaction::acquire(engine, range.family.id, canceled), Ok)?;
     refit_level(engine, range.family, level, range.options.target_level)
 }
 
@@ -74,14 +76,19 @@ fn read_properties(engine: &Engine, range: &ManualRange<'_>) {
 
 /// Checks that a manual compaction may begin its next step.
 /// # Errors
-/// `ShutdownInProgress` · `Incomplete` with `ManualCompactionPaused`: manual compactions are
-/// disabled, or the caller has cancelled this one.
+/// `ShutdownInProgress` · `Incomplete` with `CompactionAborted`: the family's compactions are
+/// aborted; with `ManualCompactionPaused`: manual compactions are disabled, or the caller has
+/// cancelled this one.
 pub(crate) fn check_may_run(
     engine: &Engine,
     state: &DbState,
+    family: ColumnFamilyId,
     canceled: Option<&Arc<AtomicBool>>,
 ) -> Result<()> {
     engine.check_open()?;
+    if state.is_compaction_aborted(family) {
+        return Err(compactions_aborted());
+    }
     if state.manual_disabled > 0 || canceled.is_some_and(|flag| flag.load(Ordering::Acquire)) {
         return Err(manual_compaction_paused());
     }
@@ -151,10 +158,10 @@ pub(crate) fn compact_files(
     }
     let mut state = engine.state.lock();
     while state.exclusive_manual {
-        check_may_run(engine, &state, options.canceled.as_ref())?;
+        check_may_run(engine, &state, family.id, options.canceled.as_ref())?;
         engine.wait_for_change(&mut state);
     }
-    check_may_run(engine, &state, options.canceled.as_ref())?;
+    check_may_run(engine, &state, family.id, options.canceled.as_ref())?;
     if let Some(error) = state.background_error.current() {
         return Err(error.clone());
     }
@@ -192,9 +199,11 @@ fn queue(
     let running = state.family_mut(plan.column_family).map(|family| family.running.start(&plan));
     let id = state.next_manual_id;
     state.next_manual_id += 1;
+    let family = plan.column_family;
     let plan = Some(plan);
     let manual = QueuedManualCompaction {
         id,
+        family,
         running,
         plan,
         max_subcompactions,
@@ -215,11 +224,12 @@ impl<'a> ExclusiveCompaction<'a> {
     /// Waits for running and planned compactions.
     fn acquire(
         engine: &'a Arc<Engine>,
+        family: ColumnFamilyId,
         canceled: Option<&Arc<AtomicBool>>,
     ) -> Result<ExclusiveCompaction<'a>> {
         let mut state = engine.state.lock();
         while state.exclusive_manual {
-            check_may_run(engine, &state, canceled)?;
+            check_may_run(engine, &state, family, canceled)?;
             engine.wait_for_change(&mut state);
         }
         state.exclusive_manual = true;
@@ -228,7 +238,7 @@ impl<'a> ExclusiveCompaction<'a> {
         let mut state = engine.state.lock();
         let waits = |state: &DbState| state.manual_compactions.iter().any(|manual| manual.plan.is_some());
         while state.compactions_scheduled > 0 || waits(&state) {
-            check_may_run(engine, &state, canceled)?;
+            check_may_run(engine, &state, family, canceled)?;
             engine.wait_for_change(&mut state);
         }
         drop(state);
@@ -250,7 +260,7 @@ impl Drop for ExclusiveCompaction<'_> {
 fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) -> Result<Option<u64>> {
     let mut state = engine.state.lock();
     loop {
-        check_may_run(engine, &state, range.options.canceled.as_ref())?;
+        check_may_run(engine, &state, range.family.id, range.options.canceled.as_ref())?;
         if let Some(error) = state.background_error.current() {
             return Err(error.clone());
         }
@@ -301,7 +311,7 @@ fn wait(engine: &Engine, id: u64) -> Result<Ended> {
             return Ok((result, ended.info));
         }
         if state.manual_compactions[position].plan.is_some()
-            && let Err(e) = may_still_start(engine, &state, &state.manual_compactions[position].canceled)
+            && let Err(e) = may_still_start(engine, &state, &state.manual_compactions[position])
         {
             let withdrawn = state.manual_compactions.swap_remove(position);
             let family = withdrawn.plan.map(|plan| plan.column_family);
@@ -320,8 +330,8 @@ fn wait(engine: &Engine, id: u64) -> Result<Ended> {
 /// Checks that a queued compaction can still start.
 /// # Errors
 /// The database is closing, an error keeps compactions from starting, or it was cancelled.
-fn may_still_start(engine: &Engine, state: &DbState, canceled: &Arc<AtomicBool>) -> Result<()> {
-    check_may_run(engine, state, Some(canceled))?;
+fn may_still_start(engine: &Engine, state: &DbState, manual: &QueuedManualCompaction) -> Result<()> {
+    check_may_run(engine, state, manual.family, Some(&manual.canceled))?;
     match state.background_error.current() {
         Some(error) if state.background_error.stops_compactions() => Err(error.clone()),
         _ => Ok(()),

@@ -1,13 +1,15 @@
-//! `change_level` of `compact_range`: moves the files of a level to another one as they are.
+//! `change_level` of `compact_range`, and `promote_l0`: moves the files of a level to another one
+//! as they are.
 //!
 //! In: a level, and a target level or a request for the uppermost level that is large enough. Out:
 //! an edit, logged and in force. Levels in between must be empty, so that newer entries stay above
 //! older ones.
-//! Source: RocksDB `DBImpl::ReFitLevel`.
+//! Source: RocksDB `DBImpl::ReFitLevel`, `DBImpl::PromoteL0`.
 
 use crate::cf::ColumnFamily;
 use crate::engine::{Engine, maybe_schedule, publish_super_version};
 use crate::picker::score::LevelSizes;
+use crate::picker::{CompactionStyle, PickerOptions};
 use crate::version::{LogOptions, Version, VersionSet};
 use esker_base::sync::Arc;
 use esker_base::{Error, Result};
@@ -31,18 +33,60 @@ pub(super) fn refit_level(
     moved
 }
 
+/// Moves all files of level 0 to `target`. No flush and no compaction runs meanwhile.
+/// # Errors
+/// See `Db::promote_l0`.
+pub(crate) fn promote_l0(engine: &Arc<Engine>, family: &Arc<ColumnFamily>, target: i32) -> Result<()> {
+    let target = usize::try_from(target).ok().filter(|target| *target > 0);
+    let target = target.ok_or_else(|| Error::invalid_argument("Invalid target level"))?;
+    let quiet = Quiet::begin(engine)?;
+    let promote = || {
+        let mut manifest = engine.manifest.lock();
+        let (version, options) = present(engine, family, "promote_l0")?;
+        if options.compaction_style == CompactionStyle::Fifo {
+            return Err(Error::invalid_argument("promote_l0: FIFO compaction has level 0 only"));
+        }
+        check_promotion(&version, target)?;
+        log_move(engine, &mut manifest, &version, 0, target)
+    };
+    let moved = promote();
+    drop(quiet);
+    engine.release_super_versions();
+    engine.tell_stall_changes();
+    moved
+}
+
+fn check_promotion(version: &Version, target: usize) -> Result<()> {
+    if target >= version.num_levels() {
+        return Err(Error::invalid_argument("Target level does not exist"));
+    }
+    let icmp = version.icmp();
+    let mut files: Vec<_> = version.files(0).iter().collect();
+    files.sort_by(|a, b| icmp.compare(&a.largest, &b.largest));
+    if files.windows(2).any(|pair| icmp.compare(&pair[0].largest, &pair[1].smallest).is_ge()) {
+        return Err(Error::invalid_argument("L0 has overlapping files"));
+    }
+    match (1..=target).any(|level| version.num_files(level) > 0) {
+        true => Err(Error::invalid_argument("All levels up to target_level must be empty")),
+        false => Ok(()),
+    }
+}
+
+/// The family's version and the options that pickers read.
+fn present(engine: &Engine, family: &ColumnFamily, call: &str) -> Result<(Arc<Version>, PickerOptions)> {
+    let state = engine.state.lock();
+    if let Some(error) = state.background_error.current() {
+        return Err(error.clone());
+    }
+    let Some(of_family) = state.families.get(&family.id) else {
+        return Err(Error::column_family_dropped(format!("{call}: the family was dropped")));
+    };
+    Ok((of_family.version.clone(), of_family.compaction_options.clone()))
+}
+
 fn move_files(engine: &Arc<Engine>, family: &Arc<ColumnFamily>, level: usize, target: i32) -> Result<()> {
     let mut manifest = engine.manifest.lock();
-    let (version, options) = {
-        let state = engine.state.lock();
-        if let Some(error) = state.background_error.current() {
-            return Err(error.clone());
-        }
-        let Some(of_family) = state.families.get(&family.id) else {
-            return Err(Error::column_family_dropped("compact_range: the family was dropped"));
-        };
-        (of_family.version.clone(), of_family.compaction_options.clone())
-    };
+    let (version, options) = present(engine, family, "compact_range")?;
     let target = match usize::try_from(target) {
         Ok(target) => target,
         Err(_) => smallest_level_for(&version, level, &LevelSizes::new(&version, &options)),

@@ -390,6 +390,7 @@ pub(super) fn family_with(
         flush_wanted: None,
         failed_flush: None,
         compaction_queued: false,
+        compactions_aborted: 0,
         suggested: BTreeSet::new(),
         stall: WriteStall::default(),
         pending_compaction_bytes: 0,

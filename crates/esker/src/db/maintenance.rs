@@ -125,8 +125,8 @@ impl Db {
     ) -> Result<()> {
         let engine = self.engine();
         engine.check_writable()?;
-        check_may_run(engine, &engine.state.lock(), options.canceled.as_ref())?;
         family.check_live(self)?;
+        check_may_run(engine, &engine.state.lock(), family.id(), options.canceled.as_ref())?;
         if let (Some(begin), Some(end)) = (begin, end)
             && family.cf.icmp.without_timestamp().compare_user_keys(begin, end).is_gt()
         {
@@ -330,6 +330,55 @@ impl Db {
         }
     }
 
+    /// Aborts all compactions, automatic and manual, and waits until they have ended. New ones are
+    /// refused with `Incomplete(CompactionAborted)`, or wait, until an equal number of calls of
+    /// [`Db::resume_all_compactions`] follow. Outputs of aborted compactions are deleted. Flushes
+    /// go on, so writers stop at `level0_stop_writes_trigger`. RocksDB's `AbortAllCompactions`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.abort_all_compactions();
+    /// let refused = db.compact_range(None, None).unwrap_err();
+    /// assert_eq!(refused.subcode(), esker::SubCode::CompactionAborted);
+    /// db.resume_all_compactions();
+    /// db.compact_range(None, None)?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    pub fn abort_all_compactions(&self) {
+        if self.engine().owner.is_here() {
+            crate::compact::abort_compactions(self.engine(), None);
+        }
+    }
+
+    /// Undoes one [`Db::abort_all_compactions`]. Without one it does nothing.
+    pub fn resume_all_compactions(&self) {
+        if self.engine().owner.is_here() {
+            crate::compact::resume_compactions(self.engine(), None);
+        }
+    }
+
+    /// [`Db::abort_all_compactions`] for one family. Both kinds of calls are counted on their own:
+    /// the family's compactions go on when neither kind is in force. RocksDB's `AbortCompactions`.
+    /// # Errors
+    /// `InvalidArgument`: the family is one of another database · `ColumnFamilyDropped`.
+    pub fn abort_compactions(&self, family: &ColumnFamilyHandle) -> Result<()> {
+        self.engine().check_process()?;
+        family.check_live(self)?;
+        crate::compact::abort_compactions(self.engine(), Some(&family.cf));
+        Ok(())
+    }
+
+    /// Undoes one [`Db::abort_compactions`] of this family. Without one it does nothing.
+    /// # Errors
+    /// `InvalidArgument`: the family is one of another database · `ColumnFamilyDropped`.
+    pub fn resume_compactions(&self, family: &ColumnFamilyHandle) -> Result<()> {
+        self.engine().check_process()?;
+        family.check_live(self)?;
+        crate::compact::resume_compactions(self.engine(), Some(&family.cf));
+        Ok(())
+    }
+
     /// Stops new flushes, compactions and other background work on tables, and waits for running
     /// jobs. Calls nest.
     ///
@@ -484,6 +533,7 @@ impl Db {
 fn has_work(engine: &Engine, state: &DbState, purges: bool) -> bool {
     let is_due = !state.flush_queue.is_empty()
         || !state.compaction_queue.is_empty()
+        || state.has_held_back()
         || !state.pre_scans.is_empty()
         || state.manual_compactions.iter().any(|manual| manual.plan.is_some())
         || state.background_error.resuming;

@@ -11,13 +11,15 @@
 //!  3. Reads: `reads`, `metadata_reads`, `merge_operands`, `multi_get`, `scans`, `coalescing`,
 //!     `ranges`, `snapshots`, `own_writes`, `entities`, `explain`.
 //!  4. Writes: `writes` with `batch_arg`.
-//!  5. Maintenance: `maintenance` with `ingest`, `import`, `live_files`, `verify` and `history`;
+//!  5. Maintenance: `maintenance` with `clip`, `ingest`, `import`, `live_files`, `verify` and
+//!     `history`;
 //!     `set_options`, `resume`, `close`, `destroy`.
 //!  6. Observation: `properties`, `stats_dump`, `traces`, `updates` (the WAL, for users).
 //!  7. `compaction_timer`: compactions that become due with time.
 
 pub(crate) mod batch_arg;
 mod catch_up;
+mod clip;
 mod close;
 mod coalescing;
 mod column_family;

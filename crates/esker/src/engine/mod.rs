@@ -49,7 +49,7 @@ pub(crate) use secondary::{
     FollowedFamily, FollowedMemTable, PinnedSuperVersions, PrimaryFollower, Secondary,
 };
 pub(crate) use stall::StallState;
-pub(crate) use state::{DbState, FlushRequest, QueuedManualCompaction};
+pub(crate) use state::{AutomaticCompaction, DbState, FlushRequest, QueuedManualCompaction};
 pub(crate) use under_way::UnderWay;
 
 use crate::cf::{ColumnFamily, ColumnFamilySet};

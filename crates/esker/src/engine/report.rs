@@ -730,5 +730,6 @@ fn compaction_stats(report: &CompactionReport<'_>) -> CompactionStats {
 
 /// Whether a compaction was cancelled on request, and did not fail.
 fn is_aborted(status: &Result<()>, is_closing: bool) -> bool {
-    status.as_ref().err().is_some_and(|e| is_closing || e.subcode() == SubCode::ManualCompactionPaused)
+    let stopped = [SubCode::ManualCompactionPaused, SubCode::CompactionAborted];
+    status.as_ref().err().is_some_and(|e| is_closing || stopped.contains(&e.subcode()))
 }

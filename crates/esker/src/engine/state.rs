@@ -30,6 +30,7 @@ pub(crate) struct QueuedManualCompaction {
     pub(crate) id: u64,
     /// The id under which the inputs are marked.
     pub(crate) running: Option<RunningId>,
+    pub(crate) family: ColumnFamilyId,
     /// The plan, until the job takes it.
     pub(crate) plan: Option<CompactionPlan>,
     /// Threads; 0: as the option `max_subcompactions` says.
@@ -41,6 +42,14 @@ pub(crate) struct QueuedManualCompaction {
     pub(crate) info: Option<Box<CompactionJobInfo>>,
     /// The result: the written files.
     pub(crate) done: Option<Result<Vec<FileNumber>>>,
+}
+
+/// An automatic compaction that runs.
+#[derive(Debug)]
+pub(crate) struct AutomaticCompaction {
+    pub(crate) family: ColumnFamilyId,
+    /// Set to cancel the compaction.
+    pub(crate) canceled: Arc<AtomicBool>,
 }
 
 /// The families that have history. Guarded by the db mutex.
@@ -66,6 +75,11 @@ pub(crate) struct DbState {
     pub(crate) compaction_queue: VecDeque<ColumnFamilyId>,
     pub(crate) manual_compactions: Vec<QueuedManualCompaction>,
     pub(crate) next_manual_id: u64,
+    pub(crate) automatic_compactions: Vec<AutomaticCompaction>,
+    /// Calls that abort the compactions of all families, without their resuming calls.
+    pub(crate) compactions_aborted: usize,
+    /// Families that were due for a compaction while theirs were aborted. They count as queued.
+    pub(crate) held_back: BTreeSet<ColumnFamilyId>,
     /// Deleted runs that wait for a pre-scan.
     pub(crate) pre_scans: PreScanQueue,
     /// Whether an exclusive manual compaction waits or runs: no other compaction begins.
@@ -138,6 +152,33 @@ impl DbState {
     /// Cancels every manual compaction, queued or running.
     pub(crate) fn cancel_manual_compactions(&self) {
         self.manual_compactions.iter().for_each(|manual| manual.canceled.store(true, Ordering::Release));
+    }
+
+    /// Cancels every compaction of the family, or, with `None`, of all families.
+    pub(crate) fn cancel_compactions(&self, of: Option<ColumnFamilyId>) {
+        let manual = self.manual_compactions.iter().map(|manual| (manual.family, &manual.canceled));
+        let automatic = self.automatic_compactions.iter().map(|job| (job.family, &job.canceled));
+        let meant = manual.chain(automatic).filter(|(family, _)| of.is_none_or(|of| of == *family));
+        meant.for_each(|(_, canceled)| canceled.store(true, Ordering::Release));
+    }
+
+    /// Whether a compaction of the family, or, with `None`, of any family, is queued by a caller or
+    /// runs.
+    pub(crate) fn has_compactions(&self, of: Option<ColumnFamilyId>) -> bool {
+        let meant = |family: ColumnFamilyId| of.is_none_or(|of| of == family);
+        self.manual_compactions.iter().any(|manual| meant(manual.family))
+            || self.automatic_compactions.iter().any(|job| meant(job.family))
+    }
+
+    /// Whether the family's compactions are aborted until a call resumes them.
+    pub(crate) fn is_compaction_aborted(&self, family: ColumnFamilyId) -> bool {
+        self.compactions_aborted > 0
+            || self.families.get(&family).is_some_and(|family| family.compactions_aborted > 0)
+    }
+
+    /// Whether a family is held back that has not been dropped.
+    pub(crate) fn has_held_back(&self) -> bool {
+        self.held_back.iter().any(|id| self.families.get(id).is_some())
     }
 
     /// Whether no file may be deleted.

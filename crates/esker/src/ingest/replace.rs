@@ -94,8 +94,8 @@ impl ReplacedRange {
                 let what = "Atomic replace range overlaps with pending compaction";
                 return Err(Error::invalid_argument(what));
             }
-            let overlapping = version.files(level).iter().filter(|file| self.overlaps(file));
-            files.extend(overlapping.map(|file| (level, file.clone())));
+            let overlapping = version.overlapping(level, Some(first), Some(last)).into_iter();
+            files.extend(overlapping.map(|file| (level, file)));
         }
         match files.iter().find(|(_, file)| !self.contains(file)) {
             Some((_, file)) => {
@@ -104,15 +104,6 @@ impl ReplacedRange {
             }
             None => Ok(files),
         }
-    }
-
-    fn overlaps(&self, file: &FileMeta) -> bool {
-        let icmp = &self.cf.icmp;
-        self.range.as_ref().is_none_or(|(first, last)| {
-            let end = icmp.compare_plain_keys(file.largest_user_key(), first);
-            let ends_before = end.is_lt() || end.is_eq() && file.largest_is_exclusive();
-            !ends_before && icmp.compare_plain_keys(file.smallest_user_key(), last).is_le()
-        })
     }
 
     fn contains(&self, file: &FileMeta) -> bool {

@@ -80,7 +80,7 @@ impl DbInner {
         // Set under the lock that waiters hold while they check, so that no waiter misses it.
         let state = engine.state.lock();
         engine.shutting_down.store(true, Ordering::Release);
-        state.cancel_manual_compactions();
+        state.cancel_compactions(None);
         drop(state);
         engine.state_changed.notify_all();
         if let Some(service) = &engine.options.compaction_service {

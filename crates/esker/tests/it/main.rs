@@ -1,6 +1,7 @@
 //! The engine from outside, through its public API, on memory and simulated file systems.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod aborted;
 mod aging;
 mod atomic_flush;
 mod auto_resume;
@@ -16,6 +17,7 @@ mod cache_tiers;
 mod called_off;
 mod changed_super_versions;
 mod checkpoint;
+mod clip;
 mod clocks;
 mod closing;
 mod coalescing;

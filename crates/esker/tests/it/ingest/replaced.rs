@@ -1,6 +1,7 @@
 //! Ingested files that replace a range of keys (`atomic_replace_range`).
 
 use super::{Model, apply, contents, file, key, options};
+use esker::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem as _};
 use esker::{
     ColumnFamilyHandle, Db, Env, ErrorKind, IngestExternalFileArg, IngestExternalFileOptions, Options,
@@ -9,6 +10,7 @@ use esker::{
 use esker_testkit::seed;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn replacing() -> IngestExternalFileOptions {
     IngestExternalFileOptions { snapshot_consistency: false, ..IngestExternalFileOptions::default() }
@@ -139,38 +141,60 @@ fn ranges_that_do_not_fit_are_refused_and_change_nothing() {
     assert_eq!(contents(&db, &ReadOptions::new(), "default"), Model::from([(key(12), "new".into())]));
 }
 
+/// A filter that waits in its first call.
+#[derive(Default)]
+struct Gate {
+    begun: AtomicBool,
+    open: AtomicBool,
+}
+
+impl CompactionFilter for Gate {
+    fn name(&self) -> &str {
+        "Gate"
+    }
+
+    fn filter(&self, _level: usize, _key: &[u8], _value: &[u8]) -> FilterDecision {
+        if !self.begun.swap(true, Ordering::SeqCst) {
+            until(&self.open);
+        }
+        FilterDecision::Keep
+    }
+}
+
+fn until(flag: &AtomicBool) {
+    while !flag.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+}
+
 /// A compaction that runs may write what the range is to lose.
 #[test]
 fn a_range_under_compaction_is_refused_and_taken_afterwards() {
-    use esker::internals::base::probe::Probes;
-    let options = options();
-    let db = Arc::new(Db::open(&options, "/db").unwrap());
+    let gate = Arc::new(Gate::default());
+    let mut options = options();
+    options.cf.compaction_filter = Some(gate.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
     for value in ["one", "two"] {
         db.put(key(1), value).unwrap();
         db.put(key(2), value).unwrap();
         db.flush().unwrap();
     }
     let path = file(&options, "/file", &[1], "new", None);
-    let probes = Probes::new();
-    let (beside, taken) = (db.clone(), Arc::new(std::sync::Mutex::new(Vec::new())));
-    let (found, options_path) = (taken.clone(), path.clone());
-    let (this, dir) = (std::thread::current().id(), PathBuf::from("/db"));
-    probes.on("compaction:begun", move |_| {
-        if beside.path() != dir || std::thread::current().id() == this || !found.lock().unwrap().is_empty() {
-            return;
+    std::thread::scope(|scope| {
+        let compaction = scope.spawn(|| db.compact_range(None, None));
+        until(&gate.begun);
+        for (range, text) in [
+            (Some((1, 2)), "Atomic replace range overlaps with pending compaction"),
+            (None, "Atomic replace range (full) overlaps with pending compaction"),
+        ] {
+            let e = replace(&db, &family, vec![path.clone()], range).unwrap_err();
+            assert!(e.kind() == ErrorKind::InvalidArgument && e.to_string().contains(text), "{e}");
         }
-        let family = beside.default_column_family();
-        for range in [Some((1, 2)), None] {
-            let done = replace(&beside, &family, vec![options_path.clone()], range);
-            found.lock().unwrap().push(done.map_err(|e| e.to_string()));
-        }
+        gate.open.store(true, Ordering::SeqCst);
+        compaction.join().unwrap().unwrap();
     });
-    db.compact_range(None, None).unwrap();
-    drop(probes);
-    let texts: Vec<String> = taken.lock().unwrap().iter().map(|done| done.clone().unwrap_err()).collect();
-    assert!(texts[0].contains("Atomic replace range overlaps with pending compaction"), "{texts:?}");
-    assert!(texts[1].contains("Atomic replace range (full) overlaps with pending compaction"), "{texts:?}");
-    replace(&db, &db.default_column_family(), vec![path], None).unwrap();
+    replace(&db, &family, vec![path], None).unwrap();
     assert_eq!(contents(&db, &ReadOptions::new(), "default"), Model::from([(key(1), "new".into())]));
 }
 

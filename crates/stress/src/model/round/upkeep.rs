@@ -95,12 +95,32 @@ impl Round {
         let chosen: Vec<FileNumber> =
             of_family.filter(|_| self.rng.u8(..3) == 0).map(|file| file.file.file_number).collect();
         let level = self.rng.usize(..7);
+        match self.rng.u8(..16) {
+            0 | 1 => return self.promote_l0(family, level),
+            2 | 3 => {
+                // Running work is cancelled, and due work begins anew.
+                self.db().abort_all_compactions();
+                self.db().resume_all_compactions();
+            }
+            _ => {}
+        }
         let options = CompactionOptions { max_subcompactions: self.rng.u32(..3), ..Default::default() };
         let done = self.db().compact_files(&options, &self.handles[family], &chosen, level);
         self.note(Event::Other(format!("compact {chosen:?} of '{name}' into level {level}: {done:?}")));
         match done {
             Err(error) if is_refusal(&error) => Ok(()),
             done => done.map(drop).map_err(refused(format!("compact_files of '{name}'"))),
+        }
+    }
+
+    /// Moves the files of level 0 down, if they and the levels below allow it.
+    fn promote_l0(&mut self, family: usize, level: usize) -> Done {
+        let name = self.specs[family].name;
+        let done = self.db().promote_l0(&self.handles[family], level as i32);
+        self.note(Event::Other(format!("promote level 0 of '{name}' to {level}: {done:?}")));
+        match done {
+            Err(error) if is_refusal(&error) => Ok(()),
+            done => done.map_err(refused(format!("promote_l0 of '{name}'"))),
         }
     }
 
