@@ -2,6 +2,7 @@
 //!
 //! Semantics are those of RocksDB's `CompactionFilter`.
 
+use crate::error::{Error, Result};
 use crate::types::ColumnFamilyId;
 use std::fmt;
 use std::sync::Arc;
@@ -15,8 +16,11 @@ pub enum FilterDecision {
     Remove,
     /// Replace the entry by a single deletion.
     Purge,
-    /// Replace the value by this one.
+    /// Replace the value by this one. An entity becomes a plain value.
     ChangeValue(Vec<u8>),
+    /// Replace the value by an entity of these columns, names and values: RocksDB's
+    /// `kChangeWideColumnEntity`. The compaction fails if a name occurs twice.
+    ChangeEntity(Vec<(Vec<u8>, Vec<u8>)>),
     /// Drop this entry and all following entries before this user key. No deletions replace them,
     /// so older versions may reappear. In families with timestamps the user key ends with a
     /// timestamp.
@@ -38,6 +42,44 @@ pub trait CompactionFilter: Send + Sync {
     fn filter_merge_operand(&self, _level: usize, _key: &[u8], _operand: &[u8]) -> FilterDecision {
         FilterDecision::Keep
     }
+    /// Decides about an entity: RocksDB's `FilterV3` and `FilterV4`. Columns in blob files are read
+    /// when the filter asks for their values. Default: keep, unread.
+    fn filter_entity(&self, _level: usize, _key: &[u8], _columns: &mut dyn EntityColumns) -> FilterDecision {
+        FilterDecision::Keep
+    }
+    /// Decides about a value in a blob file by its key, unread: RocksDB's `FilterBlobByKey`.
+    /// `None`: the key does not decide, and [`filter`](CompactionFilter::filter) gets the value.
+    /// Default `None`.
+    fn filter_blob_by_key(&self, _level: usize, _key: &[u8]) -> Option<FilterDecision> {
+        None
+    }
+}
+
+/// The columns of an entity, for a filter; in the order of their names.
+///
+/// If the entity is damaged, or a value cannot be read, the compaction fails whatever the filter
+/// decides. A damaged entity has no columns.
+pub trait EntityColumns {
+    /// Number of columns.
+    fn len(&self) -> usize;
+    /// Whether there are no columns.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The name of a column; `None` if there are fewer columns.
+    fn name(&self, index: usize) -> Option<&[u8]>;
+    /// Whether the value of the column is in a blob file.
+    fn is_blob(&self, index: usize) -> bool;
+    /// The value of a column. Reads a value from its blob file once.
+    /// # Errors
+    /// `InvalidArgument`: there is no such column · errors of reading the blob file.
+    fn value(&mut self, index: usize) -> Result<&[u8]>;
+}
+
+/// The error of [`EntityColumns::value`] for a column that does not exist.
+#[cold]
+pub fn no_such_column(index: usize, len: usize) -> Error {
+    Error::invalid_argument(format!("an entity of {len} columns has no column {index}"))
 }
 
 /// Facts about a compaction, for the factory of its filter.
@@ -49,14 +91,56 @@ pub struct CompactionFilterContext {
     pub is_manual_compaction: bool,
     /// The family.
     pub column_family_id: ColumnFamilyId,
-    /// Whether the job is a flush.
-    pub is_flush: bool,
+    /// The reason for the new tables.
+    pub reason: TableFileCreationReason,
+    /// The uppermost level of the inputs; `None` if they are memtables.
+    pub input_start_level: Option<usize>,
 }
 
-/// Makes one filter for each (sub)compaction.
+/// The reason for a new table file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum TableFileCreationReason {
+    /// A flush.
+    Flush,
+    /// A compaction.
+    Compaction,
+    /// Replay of the WAL at open.
+    Recovery,
+    /// A file written for later ingestion.
+    Misc,
+}
+
+impl TableFileCreationReason {
+    /// Every value, in RocksDB's order.
+    pub const ALL: &'static [TableFileCreationReason] = &[
+        TableFileCreationReason::Flush,
+        TableFileCreationReason::Compaction,
+        TableFileCreationReason::Recovery,
+        TableFileCreationReason::Misc,
+    ];
+
+    /// RocksDB's words for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            TableFileCreationReason::Flush => "flush",
+            TableFileCreationReason::Compaction => "compaction",
+            TableFileCreationReason::Recovery => "recovery",
+            TableFileCreationReason::Misc => "misc",
+        }
+    }
+}
+
+/// Makes one filter for each (sub)compaction, and on request for each flush.
 pub trait CompactionFilterFactory: Send + Sync {
     /// The factory's name, for logs and OPTIONS files.
     fn name(&self) -> &str;
+    /// Whether entries of tables that are written for this reason go to a filter. A filter of a
+    /// flush also sees entries that a recovery replays, if the factory says so. Default: those of
+    /// compactions only.
+    fn should_filter_table_file_creation(&self, reason: TableFileCreationReason) -> bool {
+        reason == TableFileCreationReason::Compaction
+    }
     /// Makes the filter of one (sub)compaction. `None`: no filter.
     fn create(&self, context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>>;
     /// For the factory that the engine uses for TTL: the user's filter and factory, which it

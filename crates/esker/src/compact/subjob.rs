@@ -19,7 +19,9 @@ use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions, Feature
 use crate::picker::score::scores;
 use crate::picker::{CompactionPlan, CompactionReason, PickerOptions, RunningCompactions};
 use crate::version::{FileMeta, Version};
-use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
+use esker_base::compaction_filter::{
+    CompactionFilter, CompactionFilterContext, EntityColumns, FilterDecision, TableFileCreationReason,
+};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, Severity};
@@ -325,12 +327,17 @@ fn make_filter(context: &SubjobContext<'_>) -> Option<Box<dyn CompactionFilter>>
     if let Some(filter) = &context.options.compaction_filter {
         return Some(Box::new(SharedFilter(filter.clone())));
     }
-    let factory = context.options.compaction_filter_factory.as_ref()?;
+    let (reason, factory) =
+        (TableFileCreationReason::Compaction, context.options.compaction_filter_factory.as_ref()?);
+    if !factory.should_filter_table_file_creation(reason) {
+        return None;
+    }
     factory.create(&CompactionFilterContext {
         is_full_compaction: context.plan.is_full,
         is_manual_compaction: context.plan.is_manual,
         column_family_id: context.cf.id,
-        is_flush: false,
+        reason,
+        input_start_level: Some(context.plan.start_level),
     })
 }
 
@@ -341,21 +348,17 @@ impl CompactionFilter for SharedFilter {
     fn name(&self) -> &str {
         self.0.name()
     }
-    fn filter(
-        &self,
-        level: usize,
-        key: &[u8],
-        value: &[u8],
-    ) -> esker_base::compaction_filter::FilterDecision {
+    fn filter(&self, level: usize, key: &[u8], value: &[u8]) -> FilterDecision {
         self.0.filter(level, key, value)
     }
-    fn filter_merge_operand(
-        &self,
-        level: usize,
-        key: &[u8],
-        operand: &[u8],
-    ) -> esker_base::compaction_filter::FilterDecision {
+    fn filter_merge_operand(&self, level: usize, key: &[u8], operand: &[u8]) -> FilterDecision {
         self.0.filter_merge_operand(level, key, operand)
+    }
+    fn filter_entity(&self, level: usize, key: &[u8], columns: &mut dyn EntityColumns) -> FilterDecision {
+        self.0.filter_entity(level, key, columns)
+    }
+    fn filter_blob_by_key(&self, level: usize, key: &[u8]) -> Option<FilterDecision> {
+        self.0.filter_blob_by_key(level, key)
     }
 }
 

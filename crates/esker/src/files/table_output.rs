@@ -64,6 +64,15 @@ impl OutputContext<'_> {
         self.tables.paths().table(self.path_id, number)
     }
 
+    /// The reason for the job's tables.
+    pub(crate) fn reason(&self) -> TableFileCreationReason {
+        match self.io_priority {
+            IoPriority::Low => TableFileCreationReason::Compaction,
+            _ if self.job_id == 0 => TableFileCreationReason::Recovery,
+            _ => TableFileCreationReason::Flush,
+        }
+    }
+
     fn time_sync(&self) -> StopWatch<'_> {
         let is_of_compaction = self.io_priority == IoPriority::Low;
         let histogram = if is_of_compaction {
@@ -570,11 +579,7 @@ fn brief(context: &OutputContext<'_>, number: FileNumber) -> TableFileCreationBr
         cf_name: context.column_family_name.to_owned(),
         file_path: context.table_path(number),
         job_id: context.job_id,
-        reason: match context.io_priority {
-            IoPriority::Low => TableFileCreationReason::Compaction,
-            _ if context.job_id == 0 => TableFileCreationReason::Recovery,
-            _ => TableFileCreationReason::Flush,
-        },
+        reason: context.reason(),
     }
 }
 

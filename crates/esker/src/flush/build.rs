@@ -12,6 +12,7 @@ use crate::merge::timestamps::{TimestampsDropped, at_oldest_timestamp, newest_ti
 use crate::merge::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
 use crate::options::Feature;
 use crate::version::Numbers;
+use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{FileNumber, Result, SequenceNumber, Severity};
@@ -48,6 +49,8 @@ pub(crate) struct BuiltTable {
     pub(crate) full_history_ts_low: Option<Vec<u8>>,
     /// Long runs of deleted keys in the table, which are still to be scanned.
     pub(crate) long_deleted_runs: Vec<LongDeletedRun>,
+    /// Whether a filter removed entries in a way after which older versions may reappear.
+    pub(crate) may_reappear: bool,
 }
 
 /// One table to build.
@@ -77,11 +80,11 @@ impl BuildTable<'_> {
             None => BlobOutput::none(self.output),
         };
         let result = contained("a flush", Severity::HardError, || self.write(job, &mut blobs));
-        if !matches!(result, Ok(Some(_))) {
+        if !matches!(result, Ok((Some(_), _))) {
             let cleaned = self.remove_table(job.number).and_then(|()| blobs.delete_all());
             cleaned.or_else(|e| if result.is_err() { Ok(()) } else { Err(e) })?;
         }
-        let table = result?;
+        let (table, may_reappear) = result?;
         let num_entries = table.as_ref().map_or(0, |table| table.num_entries);
         let (file, long_deleted_runs) = table.map(|table| (table.meta, table.long_deleted_runs)).unzip();
         Ok(BuiltTable {
@@ -90,6 +93,7 @@ impl BuildTable<'_> {
             long_deleted_runs: long_deleted_runs.unwrap_or_default(),
             blobs: blobs.finished,
             full_history_ts_low: self.history_left(job.memtables),
+            may_reappear,
         })
     }
 
@@ -113,13 +117,36 @@ impl BuildTable<'_> {
         if fs.file_exists(&path)? { fs.delete_file(&path) } else { Ok(()) }
     }
 
-    fn write(&self, job: &TableBuildJob<'_>, blobs: &mut BlobOutput<'_>) -> Result<Option<FinishedTable>> {
+    /// The filter for the entries, if the family's factory wants to filter them here.
+    fn filter(&self) -> Option<Box<dyn CompactionFilter>> {
+        let context = &self.output;
+        let factory = context.family_options.compaction_filter_factory.as_ref()?;
+        let reason = context.reason();
+        if !factory.should_filter_table_file_creation(reason) {
+            return None;
+        }
+        factory.create(&CompactionFilterContext {
+            is_full_compaction: false,
+            is_manual_compaction: false,
+            column_family_id: context.column_family,
+            reason,
+            input_start_level: None,
+        })
+    }
+
+    /// The table, if an entry is left for it, and whether older versions may reappear.
+    fn write(
+        &self,
+        job: &TableBuildJob<'_>,
+        blobs: &mut BlobOutput<'_>,
+    ) -> Result<(Option<FinishedTable>, bool)> {
         let context = &self.output;
         let options = context.family_options;
         let mut children = Vec::with_capacity(job.memtables.len());
         let mut keep = CompactionIteratorOptions::new(context.icmp, job.snapshots.to_vec());
         keep.merge_operator = options.merge_operator.clone();
         keep.blobs = Some(context.blob_reader());
+        keep.compaction_filter = self.filter();
         keep.cancelled = self.cancel.clone();
         keep.plain_timed_values = !context.options.compatible_with.reads(Feature::TimedPut);
         if context.options.allow_2pc {
@@ -182,12 +209,13 @@ impl BuildTable<'_> {
         for tombstone in entries.tombstones_for_output(None, None) {
             output.add_tombstone(&tombstone)?;
         }
+        let may_reappear = entries.stats().may_reappear > 0;
         if output.is_empty() {
             output.abandon();
-            return Ok(None);
+            return Ok((None, may_reappear));
         }
         output.set_older_versions(entries.stats().older_out);
         blobs.finish()?;
-        output.finish(context, job.epoch_number, 0).map(Some)
+        output.finish(context, job.epoch_number, 0).map(|table| (Some(table), may_reappear))
     }
 }

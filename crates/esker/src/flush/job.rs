@@ -284,6 +284,12 @@ fn install(
     }
     let mut changed = engine.trim_histories(&mut state);
     changed.extend(parts.iter().map(|part| part.cf.id));
+    for (part, _) in parts.iter().zip(files).filter(|(_, built)| built.may_reappear) {
+        if let Some(family) = state.family_mut(part.cf.id) {
+            // Versions in tables may reappear in deleted runs that scans remember.
+            family.deleted_run_memory = Arc::new(family.deleted_run_memory.fresh());
+        }
+    }
     publish_super_versions(engine, &mut state, &changed);
     for (part, built) in parts.iter().zip(files) {
         state.queue_pre_scans(part.cf.id, &built.long_deleted_runs);

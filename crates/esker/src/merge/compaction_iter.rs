@@ -24,6 +24,7 @@
 //!  2. `closed` is the stripe of the current user key whose head has been processed.
 
 mod blobs;
+mod entity;
 mod history;
 mod merge;
 mod stats;
@@ -36,6 +37,7 @@ pub(crate) use stats::CompactionIteratorStats;
 
 use super::MergeOperands;
 use super::range_del::{RangeDelAggregator, stripe};
+use entity::LazyEntity;
 use esker_base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::sync::Arc;
@@ -44,6 +46,7 @@ use esker_base::{Error, Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, append_internal_key, pack};
 use esker_format::range_del::RangeTombstone;
+use esker_format::wide_column::serialize;
 use esker_table::blob::BlobReader;
 use std::fmt;
 
@@ -499,7 +502,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
                     self.user_key.escape_ascii()
                 )));
             }
-            ValueType::WideColumnEntity => self.keep_entity(head)?,
+            ValueType::WideColumnEntity => self.filter_entity(head)?,
         }
         Ok(())
     }
@@ -589,8 +592,14 @@ impl<I: InternalIterator> CompactionIterator<I> {
     fn filter_blob(&mut self, head: Head) -> Result<()> {
         let decision = match (&self.options.compaction_filter, &self.options.blobs) {
             (Some(filter), Some(blobs)) if self.is_judged(head) => {
-                let value = blobs.reads().value(&self.user_key, self.input.value())?;
-                filter.filter(self.options.filter_level, &self.user_key, &value)
+                let level = self.options.filter_level;
+                match filter.filter_blob_by_key(level, &self.user_key) {
+                    Some(decision) => decision,
+                    None => {
+                        let value = blobs.reads().value(&self.user_key, self.input.value())?;
+                        filter.filter(level, &self.user_key, &value)
+                    }
+                }
             }
             _ => FilterDecision::Keep,
         };
@@ -603,6 +612,13 @@ impl<I: InternalIterator> CompactionIterator<I> {
             FilterDecision::ChangeValue(value) => {
                 self.changed = value;
                 self.show(head.sequence, ValueType::Value, Source::Changed);
+            }
+            FilterDecision::ChangeEntity(columns) => {
+                let columns: Vec<(&[u8], &[u8])> =
+                    columns.iter().map(|(name, value)| (&**name, &**value)).collect();
+                self.changed.clear();
+                serialize(&columns, &mut self.changed)?;
+                self.show(head.sequence, ValueType::WideColumnEntity, Source::Changed);
             }
             FilterDecision::Remove => {
                 self.stats.dropped_by_filter += 1;
@@ -626,6 +642,23 @@ impl<I: InternalIterator> CompactionIterator<I> {
             FilterDecision::RemoveAndSkipUntil(target) => self.remove_and_skip(head, target),
         }
         Ok(())
+    }
+
+    /// Outputs an entity, as the filter decides.
+    fn filter_entity(&mut self, head: Head) -> Result<()> {
+        let decision = match self.options.compaction_filter.as_ref().filter(|_| self.is_judged(head)) {
+            Some(filter) => {
+                let blobs = self.options.blobs.as_ref();
+                let mut columns = LazyEntity::new(&self.user_key, self.input.value(), blobs);
+                let decision = filter.filter_entity(self.options.filter_level, &self.user_key, &mut columns);
+                columns.into_error().map_or(Ok(decision), Err)?
+            }
+            None => FilterDecision::Keep,
+        };
+        match decision {
+            FilterDecision::Keep => self.keep_entity(head),
+            decision => self.carry_out(head, decision),
+        }
     }
 
     /// Outputs an entity; with `whole_entities`, fetches its columns from blob files.

@@ -11,9 +11,8 @@
 //!  2. A listener must not panic: a panic ends the background job that made the call.
 
 use super::compaction_stats::CompactionJobStats;
-use super::reason::{
-    BackgroundErrorReason, CompactionReason, FlushReason, TableFileCreationReason, WriteStallCondition,
-};
+use super::reason::{BackgroundErrorReason, CompactionReason, FlushReason, WriteStallCondition};
+use esker_base::compaction_filter::TableFileCreationReason;
 use esker_base::{ColumnFamilyId, Error, FileNumber, SequenceNumber};
 use esker_format::compression::CompressionType;
 use esker_format::properties::TableProperties;

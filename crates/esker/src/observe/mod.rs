@@ -17,6 +17,7 @@ mod stats_dump;
 
 pub use cache_stats::{CacheEntryStats, SecondaryStats};
 pub use compaction_stats::{CompactionJobStats, CompactionStats, LevelCompactionStats, WorkPriority};
+pub use esker_base::compaction_filter::TableFileCreationReason;
 pub use esker_format::file_name::FileType;
 pub use events::{Event, TableFileCreation};
 pub use explain::{Explanation, KeyRead, ReadSource, ReadStep, RunRead, ScanRead, SeenEntry};
@@ -33,7 +34,6 @@ pub use metadata::{
 };
 pub use properties::{Property, PropertyKind, parse_property};
 pub use reason::{
-    BackgroundErrorReason, CompactionReason, FlushReason, TableFileCreationReason, WriteStallCause,
-    WriteStallCondition,
+    BackgroundErrorReason, CompactionReason, FlushReason, WriteStallCause, WriteStallCondition,
 };
 pub use stats_dump::{BlobFileStats, CfStats, DbStats, IngestedFiles, LevelStats, StallCounts};

@@ -113,21 +113,6 @@ reasons! {
 }
 
 reasons! {
-    /// The reason for a new table file.
-    #[non_exhaustive]
-    pub enum TableFileCreationReason {
-        /// A flush.
-        Flush => "flush",
-        /// A compaction.
-        Compaction => "compaction",
-        /// Replay of the WAL at open.
-        Recovery => "recovery",
-        /// A file written for later ingestion.
-        Misc => "misc",
-    }
-}
-
-reasons! {
     /// The background work that failed.
     #[non_exhaustive]
     pub enum BackgroundErrorReason {

@@ -1,7 +1,10 @@
 //! Deleted runs are stepped through at most once, wherever the deletions and the hidden values lie.
 
 use esker::comparator::BytewiseComparator;
-use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
+use esker::internals::base::compaction_filter::{
+    CompactionFilter, CompactionFilterContext, CompactionFilterFactory, FilterDecision,
+    TableFileCreationReason,
+};
 use esker::internals::base::probe::Probes;
 use esker::internals::base::stats::{Statistics, Ticker};
 use esker::internals::env::mem::MemFs;
@@ -324,6 +327,44 @@ fn scans_find_again_what_a_compaction_filter_has_uncovered() {
     let found: Vec<String> = (0..KEYS).map(key).filter(|key| db.get(key).unwrap().is_some()).collect();
     assert!(found.len() > KEYS - 110, "deletions blocked the filter: {}", found.len());
     assert_eq!(scan(), found);
+}
+
+/// Filters flushes by [`SkipAll`].
+struct InFlushes;
+
+impl CompactionFilterFactory for InFlushes {
+    fn name(&self) -> &str {
+        "InFlushes"
+    }
+    fn should_filter_table_file_creation(&self, reason: TableFileCreationReason) -> bool {
+        reason == TableFileCreationReason::Flush
+    }
+    fn create(&self, _context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>> {
+        Some(Box::new(SkipAll))
+    }
+}
+
+#[test]
+fn scans_find_again_what_a_filter_of_a_flush_has_uncovered() {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.compaction_filter_factory = Some(Arc::new(InFlushes));
+    options.cf.disable_auto_compactions = true;
+    options.cf.deleted_run_memory_min_keys = 64;
+    let db = Db::open(&options, "/db").unwrap();
+    let scan = || db.iter().unwrap().into_iter().map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>();
+    (0..KEYS).for_each(|i| db.put(key(i), "value").unwrap());
+    db.compact_range(None, None).unwrap();
+    (1..KEYS - 1).for_each(|i| db.delete(key(i)).unwrap());
+    // Scans remember the deleted run, and skip it.
+    (0..3).for_each(|_| assert_eq!(scan().len(), 2));
+    db.put(key(100), "skip").unwrap();
+    assert_eq!(scan().len(), 3);
+    db.flush().unwrap();
+    let found: Vec<_> = (0..KEYS).map(key).filter(|key| db.get(key).unwrap().is_some()).collect();
+    assert_eq!(found.len(), KEYS - 99, "deletions blocked the filter");
+    assert_eq!(scan(), found.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
 }
 
 #[test]

@@ -36,6 +36,7 @@ mod failed_changes;
 mod failed_reads;
 mod family_names;
 mod filter_counts;
+mod filters;
 mod foreign_families;
 mod forks;
 mod hour_long_scan;

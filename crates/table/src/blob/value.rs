@@ -8,6 +8,7 @@
 use super::BlobSource;
 use crate::options::TableReadOptions;
 use esker_base::{PinnedBytes, Result};
+use esker_format::blob::BlobLocation;
 use esker_format::wide_column::stored::{StoredColumns, StoredValue, may_have_blobs};
 use esker_format::wide_column::{self, EncodedColumns};
 use std::sync::Arc;
@@ -48,6 +49,14 @@ impl BlobReads<'_> {
     #[cold]
     pub fn value(&self, user_key: &[u8], index: &[u8]) -> Result<PinnedBytes> {
         self.source.value(user_key, index, self.options)
+    }
+
+    /// The value of `user_key` at this place.
+    /// # Errors
+    /// As [`BlobReads::value`].
+    #[cold]
+    pub fn at(&self, user_key: &[u8], location: &BlobLocation) -> Result<PinnedBytes> {
+        self.source.at(user_key, location, self.options)
     }
 
     /// Reads the default column of an entity. `None` if the entity has none.
