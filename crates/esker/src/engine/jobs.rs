@@ -12,6 +12,7 @@ use crate::engine::{DbState, Engine, FlushRequest};
 use crate::observe::FlushReason;
 use crate::options::DbOptions;
 use crate::schedule::{Job, Scheduler};
+use esker_base::stats::{Ticker, record_tick};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, Mutex, OnceLock, Weak, epoch};
 use esker_base::{ColumnFamilyId, Error, Result, Severity};
@@ -347,6 +348,9 @@ pub(crate) fn queue_flushes(
     if together {
         if !due.is_empty() {
             state.flush_queue.push_back(FlushRequest { families: due, reason, forced_atomic });
+            if engine.options.atomic_flush || forced_atomic {
+                record_tick(&engine.options.statistics, atomic_flush_ticker(reason), 1);
+            }
         }
     } else {
         let alone = |id| FlushRequest { families: vec![id], reason, forced_atomic };
@@ -367,5 +371,15 @@ fn take_over_requests(state: &mut DbState, families: &mut Vec<ColumnFamilyId>) {
         if !families.contains(&id) {
             families.push(id);
         }
+    }
+}
+
+/// The ticker of an atomic flush that was requested for this reason.
+fn atomic_flush_ticker(reason: FlushReason) -> Ticker {
+    match reason {
+        FlushReason::WriteBufferFull => Ticker::AtomicFlushRequestReasonWriteBufferFull,
+        FlushReason::WriteBufferManager => Ticker::AtomicFlushRequestReasonWriteBufferManager,
+        FlushReason::MemtableMaxRangeDeletions => Ticker::AtomicFlushRequestReasonMemtableMaxRangeDeletions,
+        _ => Ticker::AtomicFlushRequestReasonOther,
     }
 }

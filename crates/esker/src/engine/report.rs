@@ -175,6 +175,19 @@ impl Engine {
         reason: FlushReason,
     ) {
         let sum = |of: fn(&MemTable) -> u64| memtables.iter().map(|m| of(m)).sum();
+        if let Some(statistics) = &self.options.statistics {
+            let memory: u64 = sum(|m| m.approximate_memory_usage() as u64);
+            statistics.record_in_histogram(Histogram::FlushMemtableMemoryBytes, memory);
+            statistics.record_in_histogram(Histogram::FlushMemtableTotalDataSize, sum(MemTable::data_size));
+            let of_reason = match reason {
+                FlushReason::WriteBufferFull => Some(Histogram::FlushWriteBufferFullMemtableMemoryBytes),
+                FlushReason::WriteBufferManager => {
+                    Some(Histogram::FlushWriteBufferManagerMemtableMemoryBytes)
+                }
+                _ => None,
+            };
+            of_reason.iter().for_each(|of_reason| statistics.record_in_histogram(*of_reason, memory));
+        }
         self.log_event(&Event::FlushStarted {
             job,
             num_memtables: memtables.len(),
@@ -449,6 +462,8 @@ impl Engine {
         record_tick(statistics, Ticker::CompactionKeyDropNewerEntry, report.iteration.dropped_hidden);
         record_tick(statistics, Ticker::CompactionKeyDropObsolete, report.iteration.dropped_obsolete);
         record_tick(statistics, Ticker::CompactionKeyDropRangeDel, report.iteration.dropped_range_del);
+        let optimized = report.iteration.optimized_deletions;
+        record_tick(statistics, Ticker::CompactionOptimizedDelDropObsolete, optimized);
         record_tick(statistics, Ticker::CompactionKeyDropUser, report.iteration.dropped_by_filter);
         report_time_to_histogram(statistics, Histogram::CompactionTime, report.micros);
         record_in_histogram(statistics, Histogram::NumSubcompactionsScheduled, report.subcompactions as u64);

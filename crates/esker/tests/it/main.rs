@@ -25,6 +25,7 @@ mod collectors;
 mod compact_range;
 mod compat;
 mod compressed_wals;
+mod counted;
 mod delete_files;
 mod deleted_runs;
 mod direct_io;
