@@ -180,7 +180,8 @@ pub(crate) fn load<E: RivalEngine>(
     load_behind(db, 0..count, seed, value_bytes, number)
 }
 
-/// Puts the keys of `part` with the values that [`load`] of all keys would give them.
+/// Puts the keys with the indexes in `part`. Each key gets the value that [`load`] with the same
+/// seed gives it.
 pub(crate) fn load_behind<E: RivalEngine>(
     db: &E,
     part: Range<u64>,

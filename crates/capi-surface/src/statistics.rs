@@ -5,8 +5,9 @@
 //! them.
 //!
 //! Invariant: each line of `statistics.txt` is a release, a kind, and a list of numbers. The list
-//! has an entry for each statistic of that release, in that release's order: the statistic's number
-//! in the newest release. `FIRST-LAST` stands for consecutive numbers, `x` for a removed statistic.
+//! has an entry for each statistic of that release, in that release's order. The entry is the
+//! statistic's number in the newest release. `FIRST-LAST` stands for consecutive numbers, `x` for a
+//! removed statistic.
 
 use crate::RELEASES;
 

@@ -122,8 +122,8 @@ pub(crate) struct ChangedFamily<'a> {
 
 impl ChangedFamily<'_> {
     /// `key` as the batch stores it. In a family with timestamps, zeros take the place of the
-    /// timestamp. Also records the facts to check, so call it only for a change
-    /// that the batch gets.
+    /// timestamp. Also records the facts to check, so call it only for a change that goes into the
+    /// batch.
     fn key<'k>(&mut self, key: impl Into<Cow<'k, [u8]>>) -> Cow<'k, [u8]> {
         let mut key = key.into();
         if let Some(database) = self.database {

@@ -519,8 +519,8 @@ pub unsafe extern "C" fn rocksdb_slicetransform_create(
     give(rocksdb_slicetransform_t { transform: Some(transform) })
 }
 
-/// `rocksdb_slicetransform_create` in the form of RocksDB 10, for the shims. Never calls
-/// `in_range`.
+/// `rocksdb_slicetransform_create` as RocksDB 8 to 10 declare it, under the name that the shim of
+/// RocksDB 10 links. Never calls `in_range`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v10_rocksdb_slicetransform_create(
     state: *mut c_void,
@@ -533,7 +533,7 @@ pub unsafe extern "C" fn esker_v10_rocksdb_slicetransform_create(
     rocksdb_slicetransform_create(state, destructor, transform, in_domain, name)
 }
 
-/// `rocksdb_slicetransform_create` in the form of RocksDB 8. RocksDB 10 has the same form.
+/// [`esker_v10_rocksdb_slicetransform_create`] under the name that the shims of RocksDB 8 link.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v8_rocksdb_slicetransform_create(
     state: *mut c_void,

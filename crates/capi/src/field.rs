@@ -2,8 +2,9 @@
 //!
 //! In: an object, the name and the value of an option. Out: the field has the value. A value that
 //! the field cannot have is recorded (`Object::refuse`), and the next open of a database reports
-//! it. A held value has no field: Esker lacks the option, or the option's enumeration lacks the
-//! number. Only the option's getter uses a held value.
+//! it. The value of an option that Esker lacks becomes a *held value*: the object keeps it, and
+//! only the option's getter uses it. A number that the enumeration of a hint lacks becomes a held
+//! value, too.
 
 use crate::memory::{answer, bytes, lend, object, object_mut};
 use esker::Result;

@@ -193,7 +193,7 @@ pub(crate) fn give<T>(object: T) -> *mut T {
     Box::into_raw(Box::new(object))
 }
 
-/// Takes back an object that `give` made: the caller gave it to the library.
+/// Takes back the ownership of an object that `give` made.
 /// # Errors
 /// `InvalidArgument` for NULL.
 pub(crate) unsafe fn take<T>(pointer: *mut T) -> Result<Box<T>> {

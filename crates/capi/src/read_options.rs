@@ -155,7 +155,7 @@ pub unsafe extern "C" fn rocksdb_readoptions_set_iter_start_ts(
     keep(options, Kept(timestamp, len), |options| &mut options.iter_start_ts);
 }
 
-/// Does nothing: RocksDB has removed managed iterators, and the option had no effect before.
+/// Does nothing: the option asked for managed iterators, which RocksDB has removed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_readoptions_set_managed(
     _options: *mut rocksdb_readoptions_t,

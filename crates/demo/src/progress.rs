@@ -63,7 +63,8 @@ impl Part {
         let now = SystemClock.monotonic_nanos();
         let due = self.redraw_nanos.load(Ordering::Relaxed);
         let next = now + REDRAW_NANOS;
-        // Several threads may find a drawing due. The one whose exchange succeeds draws.
+        // Several threads may see that the bar is due. Only the thread whose exchange succeeds
+        // draws it.
         if now >= due
             && self.redraw_nanos.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {

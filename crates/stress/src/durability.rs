@@ -53,8 +53,8 @@ pub(crate) struct FaultsArguments {
     /// Kinds of failure; by default all kinds.
     #[arg(long, value_enum, value_delimiter = ',')]
     kinds: Vec<faults::Fault>,
-    /// Let all trials run this variation of the script, so that each operation of the script fails
-    /// once. By default each trial runs another variation.
+    /// Let all trials run this variation of the scripted load, so that each operation of the load
+    /// fails once. By default the seed chooses a variation for each trial.
     #[arg(long)]
     script: Option<u64>,
     /// Let only the operation with this number fail. With `full-disk`: let the disk be full after
@@ -81,7 +81,7 @@ pub(crate) struct HistoriesArguments {
     /// Least number of crashes of each history.
     #[arg(long, default_value_t = 10)]
     crashes: u64,
-    /// Operations to leave out, as ranges without their ends: `3-40,77-78`.
+    /// Operations to leave out, as half-open ranges: `3-40,77-78` means 3 to 39, and 77.
     #[arg(long, value_delimiter = ',', value_parser = parse_range)]
     skip: Vec<(u64, u64)>,
     /// Let the disk crash only: no delays, errors or damaged reads.

@@ -37,7 +37,7 @@ use std::time::Duration;
 
 /// Writing threads of a child.
 pub(crate) const THREADS: u64 = 3;
-/// Longest time in which a child must begin, continue, or end.
+/// Time limit for a child to begin, to continue, or to end.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Parameters of a campaign.

@@ -7,7 +7,7 @@
 //!
 //! Writer `w` increments its number `n`. Each step is one batch: `w/a = n` and `w/log/<n mod 64> =
 //! n` in the first family, `w/b = n` and `merge(w/c, 1)` in the second family. Some batches begin
-//! with a range deletion of the log and `w/base = n`.
+//! with two more operations: a range deletion of the log, and `w/base = n`.
 //!
 //! Invariants that readers check
 //!  1. At each point in time `a`, `b` and `c` are equal, because batches are atomic across families

@@ -181,8 +181,8 @@ impl CommandLine {
         }
     }
 
-    /// Runs the command and returns the exit code. The code is 0 after success. It is also 0 if the
-    /// reader of the output has closed it. Otherwise a message is on standard error.
+    /// Runs the command and returns the exit code. The code is 0 after success, or if the reader of
+    /// the output has closed the output. Otherwise a message is on standard error.
     pub fn run(&self, host: &Host) -> u8 {
         #[cfg(feature = "encryption")]
         let encrypted;

@@ -40,10 +40,10 @@ pub(crate) struct SstDumpOptions {
     /// Decode blob indexes to text
     #[arg(long)]
     decode_blob_index: bool,
-    /// Key to start at; like --to it has no timestamp
+    /// Key to start at, without a timestamp
     #[arg(long)]
     from: Option<String>,
-    /// Key to stop before
+    /// Key to stop before, without a timestamp
     #[arg(long)]
     to: Option<String>,
     /// Read only keys with this prefix

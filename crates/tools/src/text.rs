@@ -111,12 +111,14 @@ pub(crate) fn append_prefixed(bytes: &[u8], is_hex: bool, out: &mut Vec<u8>) {
     append_bytes(bytes, is_hex, out);
 }
 
-/// A point in time in Unix seconds, in the local zone and C's words: `Thu Nov 26 17:04:12 2026`.
+/// A time in Unix seconds as text, in the local zone and in the form of C's `ctime`:
+/// `Thu Nov 26 17:04:12 2026`.
 pub(crate) fn local_time_text(seconds: u64) -> String {
     const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    /// Days of the week from January 1 to the first of each month, in a year that begins in March.
+    /// The term of each month in Sakamoto's formula for the day of the week. January and February
+    /// belong to the year before.
     const MONTH_SHIFTS: [i32; 12] = [0, 3, 2, 5, 0, 3, 5, 1, 4, 6, 2, 4];
     let t = local_time(seconds);
     let month = (t.month - 1).rem_euclid(12) as usize;

@@ -300,8 +300,8 @@ fn install(
 
 /// Raises the families' log numbers in the version set, up to the oldest WAL that each family
 /// needs. The next record of the MANIFEST then releases older WALs. Otherwise the next open would
-/// read these WALs again and report their damage. `leaving`: families that need no WAL from that
-/// record on.
+/// read these WALs again, and would report any damage in them. `leaving`: families that need no WAL
+/// from that record on.
 pub(crate) fn raise_log_numbers(
     engine: &Engine,
     manifest: &mut VersionSet,

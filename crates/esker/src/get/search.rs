@@ -145,7 +145,7 @@ impl<'a> PointSearch<'a> {
     }
 
     /// Searches `own` first: writes that are newer than the whole super version. `own_key` is the
-    /// key with the largest sequence number that is visible in `own`.
+    /// key at the newest sequence number of `own` that this read may see.
     pub(crate) fn over(mut self, own: &Arc<MemTable>, own_key: &LookupKey) -> PointSearch<'a> {
         let saver = &mut self.saver;
         if !self.context.ignore_range_deletions {

@@ -5,7 +5,8 @@
 //! memtables, not yet visible.
 //!
 //! Invariants
-//!  1. The i-th counted op has sequence number `first + i`. Ops of dropped families count, too.
+//!  1. Every op is counted, except log data and no-ops. The i-th counted op, from 0, has the
+//!     sequence number `first + i`. Ops of dropped families count, too.
 //!  2. No active memtable is replaced while a group is applied, because only a leader replaces
 //!     memtables.
 
@@ -98,7 +99,7 @@ pub(crate) struct ApplyEntry<'a> {
     pub(crate) value: &'a [u8],
 }
 
-/// The memtable entry of an op; `None` for ops that are not counted.
+/// The memtable entry of an op; `None` for log data and no-ops.
 /// # Errors
 /// `NotSupported`: an op of two-phase transactions.
 pub(crate) fn entry_of<'a>(op: &BatchOp<'a>) -> Result<Option<(ColumnFamilyId, ApplyEntry<'a>)>> {
@@ -138,8 +139,8 @@ impl<'g> Target<'g> {
         Target { engine, guard, last: None }
     }
 
-    /// Called after an insert. After a deletion, sets `deletions_sampled` if the memtable has
-    /// sampled deletions. Returns whether the memtable is full.
+    /// Called after each insert. If the entry is a point deletion and the memtable has sampled
+    /// deletions, sets `deletions_sampled`. Returns whether the memtable is full.
     #[inline]
     fn inserted(&self, mem: &MemTable, limits: MemTableLimits, value_type: ValueType) -> bool {
         if value_type.is_point_deletion() && mem.has_sampled_deletions() {

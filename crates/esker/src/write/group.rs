@@ -19,9 +19,9 @@ use esker_base::{Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use std::ops::Range;
 
-/// Followers insert their own batches if these have at least this many bytes together. In a smaller
-/// group the leader inserts all batches, because waking the followers would take longer. The
-/// simulated machine (`--cfg shuttle`) writes small batches, so its bound is lower.
+/// Followers insert their own batches if the sum of these batches' bytes is at least this bound. In
+/// a smaller group the leader inserts all batches, because waking the followers would take longer.
+/// The simulated machine (`--cfg shuttle`) writes small batches, so its bound is lower.
 const PARALLEL_APPLY_BYTES: usize = if cfg!(shuttle) { 64 } else { 16 << 10 };
 
 /// Largest number of groups that a leader writes for others before it hands over leadership. The

@@ -57,8 +57,8 @@ pub(crate) struct WritePath {
     queue: WriteQueue,
     /// A weak reference to this object, for the write buffer manager.
     myself: Weak<WritePath>,
-    /// Whether a flush that another database requested has not ended yet. Both databases share one
-    /// write buffer manager.
+    /// Whether a flush that another database requested is waiting or running. Both databases share
+    /// one write buffer manager.
     flush_asked: AtomicBool,
 }
 
@@ -163,7 +163,7 @@ impl WritePath {
     }
 
     /// [`lead_alone`](Self::lead_alone) for work that needs no room in the memtables and may make
-    /// room there. A stalled leader lends its leadership and writes later.
+    /// room there. A stalled leader lends its leadership to this caller and writes after it.
     pub(crate) fn lead_alone_urgently(&self) -> Leader<'_> {
         self.queue.lead_alone_urgently(|| self.wake_leader())
     }
