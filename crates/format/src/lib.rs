@@ -36,6 +36,7 @@ pub mod meta_index;
 pub mod options_file;
 pub mod properties;
 pub mod range_del;
+pub mod seqno_to_time;
 pub mod trace;
 pub mod trailer;
 pub mod unique_id;

@@ -664,6 +664,18 @@ impl TableBuilder {
         self.properties.user_collected_properties.extend(properties);
     }
 
+    /// Sets the property with the times of sequence numbers
+    /// ([`SeqnoToTimeMapping`](esker_format::seqno_to_time::SeqnoToTimeMapping)). Call it before
+    /// `finish`.
+    pub fn set_seqno_to_time_mapping(&mut self, encoded: Vec<u8>) {
+        self.properties.seqno_to_time_mapping = encoded;
+    }
+
+    /// The smallest and the largest sequence number so far; `None` without entries.
+    pub fn sequence_numbers(&self) -> Option<(SequenceNumber, SequenceNumber)> {
+        self.seqnos.map(|(low, high)| (SequenceNumber(low), SequenceNumber(high)))
+    }
+
     /// Estimates the file's size if the table ended now: `file_size`, plus the uncompressed bytes
     /// in memory.
     pub fn estimated_file_size(&self) -> u64 {

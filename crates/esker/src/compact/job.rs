@@ -14,6 +14,7 @@ use super::abort::compactions_aborted;
 use super::damage::{damaged_inputs, quarantine};
 use super::manual::manual_compaction_paused;
 use super::output::partitioner;
+use super::placement::Placement;
 use super::remote;
 use super::subjob::{self, SubjobContext, SubjobResult};
 use crate::cf::ColumnFamily;
@@ -229,8 +230,8 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
     let snapshots: Arc<[SequenceNumber]> = snapshots.into();
     let outcome = check_results(engine, task, &results).and_then(|()| {
         let mut edit = plan.edit();
-        let files = results.iter().flat_map(|r| r.files.iter());
-        edit.new_files = files.map(|f| (plan.output_level, f.clone())).collect();
+        edit.new_files =
+            results.iter().flat_map(|r| r.outputs(plan)).map(|(level, f)| (level, f.clone())).collect();
         edit.blob_file_additions = results.iter().flat_map(|r| r.blob_files.iter().cloned()).collect();
         edit.blob_file_garbages = blob_garbage(&results);
         let micros = engine.env.clock.monotonic_micros().saturating_sub(start);
@@ -252,7 +253,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
     engine.tell_compaction_end(&report, &outcome);
     keep_info(engine, task, || engine.compaction_info(&report, &outcome));
     engine.tell_stall_changes();
-    outcome.map(|()| results.iter().flat_map(|r| &r.files).map(|f| f.number).collect())
+    outcome.map(|()| results.iter().flat_map(|r| r.outputs(plan)).map(|(_, f)| f.number).collect())
 }
 
 /// Whether the family's partitioner lets the files move as they are.
@@ -319,6 +320,7 @@ fn run_subjobs(
     let mut ends: Vec<Option<Vec<u8>>> = cuts.into_iter().map(Some).collect();
     ends.push(None);
     let db_options = engine.db_options();
+    let placement = Placement::of(engine, &task.cf, &task.options, &task.plan, snapshots);
     let run_one = |number, start, end| {
         let context = SubjobContext {
             engine,
@@ -329,6 +331,7 @@ fn run_subjobs(
             options: &task.options,
             plan: &task.plan,
             snapshots,
+            placement: &placement,
             cancelled: &task.cancelled,
             elsewhere: None,
         };
@@ -414,7 +417,7 @@ fn check_results(engine: &Engine, task: &Task, results: &[SubjobResult]) -> Resu
     if task.cancelled.load(Ordering::Acquire) || task.cf.is_dropped() {
         return Err(Error::aborted("compaction cancelled"));
     }
-    let has_tables = results.iter().any(|r| !r.files.is_empty());
+    let has_tables = results.iter().any(|r| r.outputs(&task.plan).next().is_some());
     let has_blobs = results.iter().any(|r| !r.blob_files.is_empty());
     let paths = task.cf.tables.paths();
     let of_tables = has_tables.then(|| paths.directory(task.plan.output_path));
@@ -523,7 +526,7 @@ fn report<'a>(task: &'a Task, job: u64, results: &'a [SubjobResult], micros: u64
         job,
         cf: &task.cf,
         plan: &task.plan,
-        outputs: results.iter().flat_map(|r| &r.files).collect(),
+        outputs: results.iter().flat_map(|r| r.outputs(&task.plan)).collect(),
         blob_files: results.iter().flat_map(|r| &r.blob_files).collect(),
         blob_garbage: blob_garbage(results),
         blob_bytes_read: results.iter().map(|r| r.blob_bytes_read).sum(),

@@ -20,6 +20,7 @@ mod delete_files;
 mod job;
 mod manual;
 mod output;
+mod placement;
 mod refit;
 mod remote;
 mod subjob;

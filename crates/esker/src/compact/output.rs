@@ -9,6 +9,7 @@
 //!     tombstones of two files never overlap, and no covered key is lost.
 
 use super::cut::OutputCutter;
+use super::placement::YoungEntries;
 use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput, check_space_limit, type_of};
 use crate::merge::compaction_iter::BlobTally;
 use crate::merge::{CompactionIterator, CompactionIteratorStats};
@@ -40,6 +41,14 @@ pub(super) trait ProgressLog {
     ) -> Result<()>;
 }
 
+/// The sequence numbers of the outputs in one of two levels.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// Whether the outputs get the entries above `after`; otherwise they get the rest.
+    is_young: bool,
+    after: SequenceNumber,
+}
+
 /// The files of one subcompaction's output.
 pub(super) struct Outputs<'a> {
     context: OutputContext<'a>,
@@ -63,8 +72,10 @@ pub(super) struct Outputs<'a> {
     pub(super) finished: Vec<FileMetaData>,
     /// Deleted runs in the finished files that pre-scans should read.
     pub(super) long_deleted_runs: Vec<LongDeletedRun>,
-    /// Number of entries in finished files behind a newer entry of the same user key.
-    older_before: u64,
+    /// Number of entries of the current file behind a newer entry of the same user key.
+    older_versions: u64,
+    /// The part of a compaction that also writes the level above; `None`: all entries.
+    part: Option<Part>,
     /// References to blob files by the entries written so far.
     pub(super) blobs_out: BlobTally,
     /// Bytes of rewritten blob values.
@@ -112,13 +123,46 @@ impl<'a> Outputs<'a> {
             cut: None,
             finished: Vec::new(),
             long_deleted_runs: Vec::new(),
-            older_before: 0,
+            older_versions: 0,
+            part: None,
             blobs_out: BlobTally::default(),
             blob_bytes_read: 0,
             blobs_read: 0,
             created: Vec::new(),
             progress: None,
         }
+    }
+
+    /// The outputs of the level above the last one, for young entries.
+    pub(super) fn above(
+        context: OutputContext<'a>,
+        plan: &'a CompactionPlan,
+        numbers: &'a Numbers,
+        compression: (CompressionType, CompressionOptions),
+        young: &YoungEntries,
+    ) -> Outputs<'a> {
+        let mut outputs = Outputs::new(context, plan, numbers, compression);
+        outputs.table.level = young.level;
+        outputs.table.is_bottommost = false;
+        outputs.table.oldest_seconds = outputs.table.oldest_seconds.max(young.oldest_seconds);
+        outputs.part = Some(Part { is_young: true, after: young.after });
+        outputs
+    }
+
+    /// Leaves the range tombstones among the young entries to the level above.
+    pub(super) fn stay_below(&mut self, young: &YoungEntries) {
+        self.part = Some(Part { is_young: false, after: young.after });
+    }
+
+    /// Whether these are the outputs of the level above.
+    pub(super) fn is_proximal(&self) -> bool {
+        self.part.is_some_and(|part| part.is_young)
+    }
+
+    /// Whether an entry with this sequence number belongs to these outputs.
+    #[inline]
+    pub(super) fn takes(&self, sequence: SequenceNumber) -> bool {
+        self.part.is_none_or(|part| (sequence > part.after) == part.is_young)
     }
 
     /// Adds the current entry of `entries`. First ends the current file, if it should end before
@@ -138,6 +182,8 @@ impl<'a> Outputs<'a> {
                 let next = entries.user_key().to_vec();
                 self.finish_file(entries, Some(next))?;
             }
+        } else {
+            self.older_versions += 1;
         }
         let value_type = type_of(entries.key());
         if let Some(value_type @ (ValueType::BlobIndex | ValueType::WideColumnEntity)) = value_type {
@@ -228,17 +274,15 @@ impl<'a> Outputs<'a> {
         entries: &mut CompactionIterator,
         next: Option<Vec<u8>>,
     ) -> Result<()> {
-        let tombstones = entries.tombstones_for_output(self.cut.as_deref(), next.as_deref());
+        let mut tombstones = entries.tombstones_for_output(self.cut.as_deref(), next.as_deref());
+        tombstones.retain(|tombstone| self.takes(tombstone.seq));
         if self.current.is_some() || !tombstones.is_empty() {
             let file = self.open()?;
             for tombstone in &tombstones {
                 file.add_tombstone(tombstone)?;
             }
             let mut file = self.current.take().expect("the table was opened above");
-            // The current entry of `entries` goes into the next file; it is the first of its user
-            // key.
-            let older = entries.stats().older_out;
-            file.set_older_versions(older - std::mem::replace(&mut self.older_before, older));
+            file.set_older_versions(std::mem::take(&mut self.older_versions));
             if file.is_empty() {
                 file.abandon();
             } else {

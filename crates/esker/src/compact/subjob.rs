@@ -3,6 +3,7 @@
 //! In: the plan's input files, restricted to `[start, end)`. Out: finished output files.
 
 use super::output::{Outputs, ProgressLog};
+use super::placement::Placement;
 use super::remote::{ResumePoint, Resumption};
 use crate::cf::ColumnFamily;
 use crate::engine::{Engine, SubcompactionReport, contained};
@@ -47,6 +48,7 @@ pub(super) struct SubjobContext<'a> {
     pub(super) options: &'a ColumnFamilyOptions,
     pub(super) plan: &'a CompactionPlan,
     pub(super) snapshots: &'a [SequenceNumber],
+    pub(super) placement: &'a Placement,
     pub(super) cancelled: &'a Arc<AtomicBool>,
     /// The table cache of the output directory, if a worker writes outputs there. `None`: the
     /// family's own.
@@ -56,7 +58,10 @@ pub(super) struct SubjobContext<'a> {
 /// The result of a subcompaction.
 #[derive(Debug, Default)]
 pub(super) struct SubjobResult {
+    /// Tables of the output level.
     pub(super) files: Vec<FileMetaData>,
+    /// Tables of the level above, with young entries.
+    pub(super) proximal_files: Vec<FileMetaData>,
     /// Deleted runs in these files that pre-scans should visit.
     pub(super) long_deleted_runs: Vec<LongDeletedRun>,
     /// Output files whose older versions are kept for snapshots only, not for young entries or
@@ -79,6 +84,31 @@ pub(super) struct SubjobResult {
     pub(super) result: Option<esker_base::Error>,
 }
 
+impl SubjobResult {
+    /// The tables with their levels.
+    pub(super) fn outputs<'a>(
+        &'a self,
+        plan: &CompactionPlan,
+    ) -> impl Iterator<Item = (usize, &'a FileMetaData)> + use<'a> {
+        let (level, above) = (plan.output_level, plan.proximal.as_ref().map_or(0, |place| place.level));
+        let above = self.proximal_files.iter().map(move |file| (above, file));
+        above.chain(self.files.iter().map(move |file| (level, file)))
+    }
+
+    /// Takes the tables and the counts of finished outputs.
+    fn take(&mut self, outputs: Outputs<'_>) {
+        let files = if outputs.is_proximal() { &mut self.proximal_files } else { &mut self.files };
+        files.extend(outputs.finished);
+        self.long_deleted_runs.extend(outputs.long_deleted_runs);
+        self.created.extend(outputs.created);
+        self.blob_files.extend(outputs.blobs.finished);
+        self.created_blobs.extend(outputs.blobs.created);
+        self.blobs_out.merge(&outputs.blobs_out);
+        self.blob_bytes_read += outputs.blob_bytes_read;
+        self.blobs_read += outputs.blobs_read;
+    }
+}
+
 /// Compacts the user keys from `start` (inclusive) to `end` (exclusive). Records finished files in
 /// `progress`. The result begins with the files and counts of `resumed`, which end at `start`.
 pub(super) fn run(
@@ -91,21 +121,27 @@ pub(super) fn run(
     let _calls = called_by(TableReaderCaller::Compaction, None);
     let (engine, plan) = (context.engine, context.plan);
     let compression = output_compression(plan, context.options);
+    let times = (context.options.kept_seconds() > 0).then_some(&context.placement.times);
     let output_context = OutputContext {
+        times,
         path_id: plan.output_path,
         tables: context.elsewhere.unwrap_or(&context.cf.tables),
         ..engine.output_context(context.cf, context.db_options, context.options, context.job, IoPriority::Low)
     };
-    let mut outputs = Outputs::new(output_context, context.plan, &engine.numbers, compression);
+    let mut outputs = Outputs::new(output_context, plan, &engine.numbers, compression);
+    let mut above = context.placement.young.as_ref().map(|young| {
+        outputs.stay_below(young);
+        Outputs::above(output_context, plan, &engine.numbers, compression, young)
+    });
+    // Progress has tables of one level only.
+    let progress = progress.filter(|_| above.is_none());
     outputs.progress = progress.map(|progress| progress as &mut dyn ProgressLog);
     let mut before = CompactionIteratorStats::default();
     if let Some(resumed) = resumed {
         outputs.finished = resumed.files;
         before = resumed.stats;
     }
-    let keeps_young = may_be_recent(context);
-    let mut stats = CompactionIteratorStats::default();
-    let mut blobs_in = BlobTally::default();
+    let mut made = SubjobResult::default();
     let start_micros = engine.env.clock.monotonic_micros();
     let tell = SubcompactionReport {
         job: context.job,
@@ -117,32 +153,17 @@ pub(super) fn run(
     };
     let result = contained("a compaction", Severity::HardError, || {
         engine.tell_subcompaction_begin(&tell);
-        write_all(context, &mut outputs, &mut stats, &mut blobs_in, keeps_young, (start, end))
+        write_all(context, (&mut outputs, above.as_mut()), &mut made, (start, end))
     });
-    stats += before;
-    let created = std::mem::take(&mut outputs.created);
-    let (blob_files, created_blobs) = (outputs.blobs.finished, outputs.blobs.created);
-    let (files, blobs_out) = (outputs.finished, outputs.blobs_out);
-    let (blob_bytes_read, blobs_read) = (outputs.blob_bytes_read, outputs.blobs_read);
-    let kept_for_snapshots = kept_for_snapshots(context, &files);
-    let mut made = SubjobResult {
-        files,
-        kept_for_snapshots,
-        long_deleted_runs: outputs.long_deleted_runs,
-        created,
-        blob_files,
-        created_blobs,
-        stats,
-        blobs_in,
-        blobs_out,
-        blob_bytes_read,
-        blobs_read,
-        is_remote: false,
-        result: result.err(),
-    };
+    made.take(outputs);
+    above.into_iter().for_each(|outputs| made.take(outputs));
+    made.stats += before;
+    made.kept_for_snapshots = kept_for_snapshots(context, &made.files);
+    made.result = result.err();
     let micros = engine.env.clock.monotonic_micros().saturating_sub(start_micros);
     let told = contained("a compaction", Severity::HardError, || {
-        engine.tell_subcompaction_end(&tell, &made.stats, &made.files, micros, made.result.as_ref());
+        let files: Vec<_> = made.outputs(plan).map(|(_, file)| file).collect();
+        engine.tell_subcompaction_end(&tell, &made.stats, &files, micros, made.result.as_ref());
         Ok(())
     });
     made.result = made.result.or(told.err());
@@ -153,7 +174,7 @@ pub(super) fn run(
 pub(super) fn kept_for_snapshots(context: &SubjobContext<'_>, files: &[FileMetaData]) -> Vec<FileNumber> {
     let plan = context.plan;
     let is_last = plan.is_bottommost || plan.reason == CompactionReason::BottommostFiles;
-    if !is_last || may_be_recent(context) {
+    if !is_last || context.placement.zero_up_to < SequenceNumber::MAX {
         return Vec::new();
     }
     // A file with timestamps from `full_history_ts_low` on may also keep versions for reads at a
@@ -165,12 +186,10 @@ pub(super) fn kept_for_snapshots(context: &SubjobContext<'_>, files: &[FileMetaD
     files.iter().filter(is_old).map(|f| f.number).collect()
 }
 
-fn write_all(
+fn write_all<'a>(
     context: &SubjobContext<'_>,
-    outputs: &mut Outputs<'_>,
-    stats: &mut CompactionIteratorStats,
-    blobs_in: &mut BlobTally,
-    keeps_young: bool,
+    (outputs, mut above): (&mut Outputs<'a>, Option<&mut Outputs<'a>>),
+    made: &mut SubjobResult,
     (start, end): (Option<Vec<u8>>, Option<Vec<u8>>),
 ) -> Result<()> {
     let icmp = context.cf.icmp.clone();
@@ -189,7 +208,8 @@ fn write_all(
     options.stored_tombstones = stored_tombstones;
     options.plain_timed_values = !context.db_options.compatible_with.reads(Feature::TimedPut);
     options.whole_entities = !context.db_options.compatible_with.reads(Feature::EntityBlobs);
-    options.keep_sequence_numbers = options.keep_history || keeps_young;
+    let zero_up_to = context.placement.zero_up_to;
+    options.zero_up_to = if options.keep_history { SequenceNumber::ZERO } else { zero_up_to };
     options.key_not_exists_beyond_output_level = beyond_output_level(context.plan);
     options.range_dels = range_dels;
     options.lower_bound = start;
@@ -208,25 +228,22 @@ fn write_all(
         if context.cf.is_dropped() {
             return Err(Error::column_family_dropped("the family was dropped while it was compacted"));
         }
-        outputs.add(&mut entries)?;
+        match &mut above {
+            Some(above) if above.takes(SequenceNumber(key::trailer(entries.key()) >> 8)) => {
+                above.add(&mut entries)?
+            }
+            _ => outputs.add(&mut entries)?,
+        }
         entries.next();
     }
     entries.status()?;
-    *stats = *entries.stats();
-    blobs_in.clone_from(entries.blobs_in());
-    outputs.blobs.finish()?;
-    outputs.finish_file(&mut entries, None)
-}
-
-/// Whether an input may hold entries that `preserve_internal_time_seconds` protects. The creation
-/// time of a file bounds the age of its entries.
-fn may_be_recent(context: &SubjobContext<'_>) -> bool {
-    let seconds = context.options.preserve_internal_time_seconds;
-    let limit = context.engine.env.clock.now_seconds().saturating_sub(seconds);
-    // A file of unknown age, 0, may be young.
-    let is_young = |time: u64| time == 0 || time > limit;
-    let mut files = context.plan.inputs.iter().flat_map(|level| &level.files);
-    seconds > 0 && files.any(|file| is_young(file.file_creation_time))
+    made.stats = *entries.stats();
+    made.blobs_in.clone_from(entries.blobs_in());
+    for outputs in [Some(outputs), above].into_iter().flatten() {
+        outputs.blobs.finish()?;
+        outputs.finish_file(&mut entries, None)?;
+    }
+    Ok(())
 }
 
 /// Whether the family has user-defined timestamps in its tables.

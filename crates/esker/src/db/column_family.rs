@@ -4,6 +4,7 @@ use super::Db;
 use super::compaction_timer::family_is_there;
 use super::descriptor::{ColumnFamilyDescriptor, family_tables, make_consistent};
 use super::log_header::{FAMILIES_SHOWN, family_lines};
+use super::recorded_times::family_changed;
 use crate::cf::{ColumnFamily, FamilyState, MemTables, SuperVersion, WriteStall};
 use crate::deleted_runs::DeletedRunMemory;
 use crate::engine::{Engine, UnderWay, maybe_schedule, publish_super_versions};
@@ -191,6 +192,7 @@ impl Db {
         drop(lead);
         for descriptor in &descriptors {
             family_is_there(engine, &descriptor.options);
+            family_changed(engine, &descriptor.options);
         }
         Ok(made.into_iter().map(|cf| ColumnFamilyHandle { cf }).collect())
     }
@@ -297,6 +299,7 @@ impl Db {
         }
         drop(manifest);
         drop(lead);
+        dropped.iter().for_each(|family| family_changed(engine, &family.options));
         // The last holders of a family have its files deleted.
         drop(dropped);
         engine.purger.request();

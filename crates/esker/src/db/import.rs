@@ -2,6 +2,7 @@
 
 use super::column_family::show_families;
 use super::compaction_timer::family_is_there;
+use super::recorded_times::family_changed;
 use super::{ColumnFamilyHandle, Db};
 use crate::engine::{Engine, UnderWay};
 use crate::ingest::Import;
@@ -63,6 +64,7 @@ impl Db {
         drop(lead);
         engine.tell_stall_changes();
         family_is_there(engine, &descriptor.options);
+        family_changed(engine, &descriptor.options);
         self.inner.options_changed(1)?;
         if import_options.move_files {
             import.remove_sources();

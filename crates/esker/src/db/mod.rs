@@ -15,7 +15,7 @@
 //!     `history`;
 //!     `set_options`, `resume`, `close`, `destroy`.
 //!  6. Observation: `properties`, `stats_dump`, `traces`, `updates` (the WAL, for users).
-//!  7. `compaction_timer`: compactions that become due with time.
+//!  7. Timers: `compaction_timer` (compactions that become due with time), `recorded_times`.
 
 pub(crate) mod batch_arg;
 mod catch_up;
@@ -50,6 +50,7 @@ mod own_writes;
 mod properties;
 mod ranges;
 mod reads;
+mod recorded_times;
 mod recover;
 mod resume;
 mod scans;

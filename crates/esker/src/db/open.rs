@@ -8,20 +8,17 @@
 
 use super::catch_up::{first_replay, new_follower};
 use super::column_family::family_with;
-use super::compaction_timer::schedule_compaction_trigger;
 use super::descriptor::{ColumnFamilyDescriptor, family_tables, make_consistent};
 use super::holding::Holding;
 use super::leftovers::Leftovers;
 use super::open_tables::{OpenAllTables, table_capacity};
 use super::opening::OpenMode;
 use super::operands::FormerOperators;
+use super::recorded_times::{begin_numbers, record_times_before_creation};
 use super::recover::{BeforeManifest, RecoveredDb, Recovery, ReplayedFamily};
-use super::stats_dump::schedule_stats_dump;
 use super::{Db, identity, jobs, log_header};
 use crate::cf::{ColumnFamilySet, FamilyState};
-use crate::engine::{
-    DbState, Engine, EngineParts, PrimaryFollower, Secondary, begin_scrubbing, publish_super_versions,
-};
+use crate::engine::{DbState, Engine, EngineParts, PrimaryFollower, Secondary, publish_super_versions};
 use crate::files::{
     check_ours, is_data_file, move_to_lost, names_if_there, other_directories, take_directories,
 };
@@ -229,6 +226,7 @@ impl Opening {
         let mut recovered = self.recover_wals(&manifest, &present, &tables, &db_id, before_manifest)?;
         let follower = self.secondary.as_ref().map(|_| recovered.refused_operands());
         let mut wals = self.new_wals(&manifest, &recovered)?;
+        let kept_before = if existing { 0 } else { begin_numbers(&self.families, manifest.numbers()) };
         if !read_only {
             self.log_recovery(&mut manifest, &mut wals, &recovered)?;
             self.drop_identity_file()?;
@@ -251,6 +249,7 @@ impl Opening {
                 _last: ReleaseAll(self.options.env.clock.clone()),
             }),
         };
+        record_times_before_creation(db.engine(), kept_before);
         db.start(missing, notes_options)?;
         if let Some(dir) = unsynced_directory() {
             let what = "does not sync directories: a power loss may undo changes of names";
@@ -766,9 +765,6 @@ impl Db {
         purge_directory(engine)?;
         enable_auto_resume(&self.inner);
         jobs::start(engine);
-        schedule_stats_dump(engine);
-        schedule_compaction_trigger(engine);
-        begin_scrubbing(engine);
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 
 use super::compaction_timer::schedule_compaction_trigger;
 use super::open_tables::table_capacity;
+use super::recorded_times::schedule_recording;
 use super::stats_dump::schedule_stats_dump;
 use super::{ColumnFamilyHandle, Db};
 use crate::engine::{Engine, UnderWay, maybe_schedule, publish_super_version, queue_flushes};
@@ -58,6 +59,10 @@ impl Db {
         engine.tell_stall_changes();
         if changes.iter().any(|(name, _)| matches!(*name, "ttl" | "periodic_compaction_seconds")) {
             schedule_compaction_trigger(engine);
+        }
+        let keeps_times = ["preserve_internal_time_seconds", "preclude_last_level_data_seconds"];
+        if changes.iter().any(|(name, _)| keeps_times.contains(name)) {
+            schedule_recording(engine);
         }
         for (name, value) in changes {
             esker_base::info_log!(engine.info_log, Info, "[{}] SetOptions: {name}={value}", family.name());

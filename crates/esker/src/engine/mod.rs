@@ -32,6 +32,7 @@ mod secondary;
 mod space;
 mod stall;
 mod state;
+mod times;
 mod totals;
 mod traces;
 mod under_way;
@@ -213,6 +214,7 @@ pub(crate) struct Engine {
     pub(crate) recovery: AutoRecovery,
     /// The period in seconds, and the timer, of checks for compactions that are due by time.
     pub(crate) compaction_timer: Mutex<Option<(u64, Repeating)>>,
+    pub(crate) recording_timer: Mutex<Option<Repeating>>,
     pub(crate) unwritten_options: Mutex<UnwrittenOptions>,
     /// Directories for tables and blob files besides `path`, including those of dropped families.
     pub(crate) other_directories: Mutex<Vec<PathBuf>>,
@@ -327,6 +329,7 @@ impl Engine {
             info_log: &self.info_log,
             tables: &cf.tables,
             job_id,
+            times: None,
         }
     }
 

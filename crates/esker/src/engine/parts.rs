@@ -103,6 +103,7 @@ impl Engine {
             scrubber: Mutex::new(None),
             recovery: AutoRecovery::default(),
             compaction_timer: Mutex::new(None),
+            recording_timer: Mutex::new(None),
             unwritten_options: Mutex::new(UnwrittenOptions::default()),
             other_directories: Mutex::new(parts.other_directories),
             lock: Mutex::new(parts.lock),

@@ -37,7 +37,7 @@ pub(crate) struct CompactionReport<'a> {
     pub(crate) job: u64,
     pub(crate) cf: &'a ColumnFamily,
     pub(crate) plan: &'a CompactionPlan,
-    pub(crate) outputs: Vec<&'a FileMetaData>,
+    pub(crate) outputs: Vec<(usize, &'a FileMetaData)>,
     pub(crate) blob_files: Vec<&'a BlobFileAddition>,
     pub(crate) blob_garbage: Vec<BlobFileGarbage>,
     pub(crate) blob_bytes_read: u64,
@@ -357,7 +357,7 @@ impl Engine {
         &self,
         report: &SubcompactionReport<'_>,
         iteration: &CompactionIteratorStats,
-        outputs: &[FileMetaData],
+        outputs: &[&FileMetaData],
         micros: u64,
         error: Option<&Error>,
     ) {
@@ -489,7 +489,7 @@ impl Engine {
         status: &Result<()>,
     ) -> CompactionJobInfo {
         let plan = report.plan;
-        let output = |f: &&FileMetaData| report.cf.tables.paths().table(f.path_id, f.number);
+        let output = |(_, f): &(usize, &FileMetaData)| report.cf.tables.paths().table(f.path_id, f.number);
         let at_output_level = plan.input_files().filter(|(level, _)| *level == plan.output_level).count();
         CompactionJobInfo {
             cf_id: report.cf.id,
@@ -502,7 +502,7 @@ impl Engine {
             output_level: plan.output_level,
             input_file_infos: plan.input_files().map(|(level, f)| file_info(level, f)).collect(),
             input_files: plan.input_files().map(|(_, f)| f.path()).collect(),
-            output_file_infos: report.outputs.iter().map(|f| file_info(plan.output_level, f)).collect(),
+            output_file_infos: report.outputs.iter().map(|(level, f)| file_info(*level, f)).collect(),
             output_files: report.outputs.iter().map(output).collect(),
             compaction_reason: plan.reason,
             compression: report.compression,
@@ -517,7 +517,7 @@ impl Engine {
                 ..job_stats(
                     &report.iteration,
                     report.outputs.len() as u64,
-                    report.outputs.iter().map(|f| f.file_size).sum(),
+                    report.outputs.iter().map(|(_, f)| f.file_size).sum(),
                     report.micros,
                 )
             },
@@ -525,8 +525,8 @@ impl Engine {
             is_full_compaction: plan.is_full,
             is_manual_compaction: plan.is_manual,
             table_properties: self.properties_of_compaction(report, status),
-            smallest_output_key_prefix: key_prefix(report.outputs.first().map(|f| &f.smallest)),
-            largest_output_key_prefix: key_prefix(report.outputs.last().map(|f| &f.largest)),
+            smallest_output_key_prefix: key_prefix(report.outputs.first().map(|(_, f)| &f.smallest)),
+            largest_output_key_prefix: key_prefix(report.outputs.last().map(|(_, f)| &f.largest)),
             blob_compression_type: report.blob_compression,
             blob_file_addition_infos: report
                 .blob_files
@@ -548,8 +548,7 @@ impl Engine {
         status: &Result<()>,
     ) -> BTreeMap<PathBuf, TableProperties> {
         let inputs = report.plan.input_files().map(|(level, f)| (level, f.data()));
-        let outputs = report.outputs.iter().filter(|_| status.is_ok());
-        let outputs = outputs.map(|f| (report.plan.output_level, *f));
+        let outputs = report.outputs.iter().copied().filter(|_| status.is_ok());
         let path = |f: &FileMetaData| report.cf.tables.paths().table(f.path_id, f.number);
         inputs
             .chain(outputs)
@@ -729,7 +728,7 @@ fn compaction_stats(report: &CompactionReport<'_>) -> CompactionStats {
         micros: report.micros,
         bytes_read_non_output_levels: non_output_bytes,
         bytes_read_output_level: output_bytes,
-        bytes_written: report.outputs.iter().map(|f| f.file_size).sum(),
+        bytes_written: report.outputs.iter().map(|(_, f)| f.file_size).sum(),
         bytes_written_blob: report.blob_bytes_written(),
         bytes_read_blob: report.blob_bytes_read,
         num_input_files_in_non_output_levels: non_output_files,

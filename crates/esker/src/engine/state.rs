@@ -3,6 +3,7 @@
 use crate::cf::{FamilyState, SuperVersion};
 use crate::deleted_runs::PreScanQueue;
 use crate::engine::BackgroundError;
+use crate::engine::times::RecordedTimes;
 use crate::engine::totals::Totals;
 use crate::observe::{CompactionJobInfo, FlushReason, WriteStallInfo};
 use crate::picker::{CompactionPlan, RunningId};
@@ -66,6 +67,8 @@ pub(crate) struct DbState {
     /// Sums over all families.
     pub(crate) totals: Totals,
     pub(crate) histories: Histories,
+    /// The times of sequence numbers.
+    pub(crate) times: RecordedTimes,
 
     pub(crate) flush_queue: VecDeque<FlushRequest>,
     /// Count of flushes that failed with an error that a listener cleared.

@@ -26,6 +26,7 @@ use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::key::{self, InternalKeyComparator};
 use esker_format::properties::{OLDER_VERSIONS, SALVAGED_FROM};
 use esker_format::range_del::RangeTombstone;
+use esker_format::seqno_to_time::{MAX_PAIRS_PER_TABLE, SeqnoToTimeMapping};
 use esker_format::version_edit::FileMetaData;
 use esker_format::wide_column::stored::for_each_blob;
 use esker_table::blob::BlobReader;
@@ -56,6 +57,8 @@ pub(crate) struct OutputContext<'a> {
     pub(crate) tables: &'a TableCache,
     /// The flush or compaction, for events.
     pub(crate) job_id: u64,
+    /// The times of sequence numbers, if the family keeps times.
+    pub(crate) times: Option<&'a SeqnoToTimeMapping>,
 }
 
 impl OutputContext<'_> {
@@ -428,6 +431,7 @@ impl TableOutput {
         oldest_ancestor_time: u64,
     ) -> Result<(FileMetaData, TableFileInfo)> {
         let marked_for_compaction = self.finish_collectors()?;
+        self.store_times(context);
         let info = self.builder.finish()?;
         let mut file = self.builder.into_file();
         let watch = context.time_sync();
@@ -458,6 +462,17 @@ impl TableOutput {
             ..FileMetaData::default()
         };
         Ok((self.timestamps.describe(meta, &self.icmp), info))
+    }
+
+    /// Stores the times of the table's sequence numbers in its properties, if the family keeps
+    /// times.
+    fn store_times(&mut self, context: &OutputContext<'_>) {
+        let (Some(times), Some((low, high))) = (context.times, self.builder.sequence_numbers()) else {
+            return;
+        };
+        let mut times = times.within(low, high);
+        times.thin_out(MAX_PAIRS_PER_TABLE);
+        self.builder.set_seqno_to_time_mapping(times.encode());
     }
 
     /// Abandons the file, which the caller deletes.

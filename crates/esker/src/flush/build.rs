@@ -154,7 +154,9 @@ impl BuildTable<'_> {
         }
         let size = context.icmp.timestamp_size();
         keep.keep_history = size > 0 && options.persist_user_defined_timestamps;
-        keep.keep_sequence_numbers = keep.keep_history;
+        if keep.keep_history {
+            keep.zero_up_to = SequenceNumber::ZERO;
+        }
         for mem in job.memtables.iter().rev() {
             let drops_timestamps = size > 0 && !keep.keep_history;
             let is_whole = mem.largest_seqno() <= job.newest;

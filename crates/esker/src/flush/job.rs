@@ -28,6 +28,7 @@ use crate::cf::{ColumnFamily, FailedFlush};
 use crate::engine::{
     DbState, Engine, ErrorReason, FlushRequest, contained, publish_super_versions, queue_flushes, take_flush,
 };
+use crate::files::OutputContext;
 use crate::observe::FlushReason;
 use crate::options::ColumnFamilyOptions;
 use crate::version::{LogOptions, Version, VersionSet};
@@ -35,6 +36,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity};
 use esker_env::rate_limiter::IoPriority;
+use esker_format::seqno_to_time::SeqnoToTimeMapping;
 use esker_format::version_edit::VersionEdit;
 use esker_memtable::MemTable;
 use std::collections::HashSet;
@@ -47,6 +49,8 @@ struct Part {
     memtables: Vec<Arc<MemTable>>,
     number: FileNumber,
     epoch_number: u64,
+    /// The times of sequence numbers, if the family keeps times.
+    times: Option<Arc<SeqnoToTimeMapping>>,
 }
 
 /// Runs one waiting flush request, if there is one.
@@ -172,6 +176,7 @@ fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     // name: a switch after the request may have added memtables of these. Each switch takes all
     // families, so the waiting memtables of all families end at the same write.
     let all = engine.options.atomic_flush || request.reason == FlushReason::ErrorRecovery;
+    let times = state.times.samples().clone();
     let families = if all { state.families.keys().copied().collect() } else { request.families.clone() };
     for id in &families {
         let Some(family) = state.family_mut(*id) else { continue };
@@ -193,6 +198,7 @@ fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
             memtables: family.memtables.immutables.iter().map(|i| i.mem.clone()).collect(),
             number: engine.numbers.new_file_number(),
             epoch_number: family.epochs.fetch_add(1, Ordering::Relaxed),
+            times: (family.options.kept_seconds() > 0).then(|| times.clone()),
         });
     }
     parts
@@ -214,7 +220,10 @@ fn build_all(
     let db_options = engine.db_options();
     for part in parts {
         let build = BuildTable {
-            output: engine.output_context(&part.cf, &db_options, &part.options, job, IoPriority::High),
+            output: OutputContext {
+                times: part.times.as_deref(),
+                ..engine.output_context(&part.cf, &db_options, &part.options, job, IoPriority::High)
+            },
             cancel: None,
             numbers: Some(&engine.numbers),
         };

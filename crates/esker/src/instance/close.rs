@@ -94,7 +94,8 @@ impl DbInner {
         }
         let dump = engine.stats_dump_timer.lock().take();
         let look = engine.compaction_timer.lock().take();
-        drop((dump, look));
+        let record = engine.recording_timer.lock().take();
+        drop((dump, look, record));
         engine.purger.stop_looking();
         let scrubber = engine.scrubber.lock().take();
         drop(scrubber);

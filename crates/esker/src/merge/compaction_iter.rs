@@ -73,10 +73,10 @@ pub(crate) struct CompactionIteratorOptions {
     pub filter_ignores_snapshots: bool,
     /// Whether no deeper level has keys of the compaction's range; false for a flush.
     pub bottommost: bool,
-    /// Whether sequence numbers stay even if all snapshots see them.
-    pub keep_sequence_numbers: bool,
+    /// Larger sequence numbers stay even if all snapshots see them.
+    pub zero_up_to: SequenceNumber,
     /// Whether user keys end in timestamps for reads: versions are independent keys, and
-    /// range tombstones pass through unchanged. Needs `keep_sequence_numbers`.
+    /// range tombstones pass through unchanged. Needs a `zero_up_to` of 0.
     pub keep_history: bool,
     /// With `keep_history`: the oldest readable timestamp; `None`: no bound.
     pub full_history_ts_low: Option<Vec<u8>>,
@@ -115,7 +115,7 @@ impl CompactionIteratorOptions {
             filter_level: 0,
             filter_ignores_snapshots: false,
             bottommost: false,
-            keep_sequence_numbers: false,
+            zero_up_to: SequenceNumber::MAX,
             keep_history: false,
             full_history_ts_low: None,
             trim_ts: None,
@@ -512,7 +512,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         let visible_to_all = stripe(&self.options.snapshots, sequence) == 0;
         let holds_value =
             matches!(value_type, ValueType::Value | ValueType::BlobIndex | ValueType::WideColumnEntity);
-        let is_last = self.options.bottommost && !self.options.keep_sequence_numbers;
+        let is_last = self.options.bottommost && sequence <= self.options.zero_up_to;
         let zeroed = is_last && visible_to_all && holds_value;
         let sequence = if zeroed { SequenceNumber::ZERO } else { sequence };
         self.key.clear();

@@ -336,9 +336,14 @@ option_struct! {
         /// one of this and `ttl` counts. Mutable.
         periodic_compaction_seconds: u64 = CHOOSE_AT_OPEN, mutable;
         /// An entry younger than this many seconds keeps its sequence number in the last level,
-        /// too; 0: no such promise. An entry counts as old as its file: times of entries are not
-        /// stored. Default 0. Mutable.
+        /// too, and tables store the times of sequence numbers; 0: neither. An entry without a
+        /// recorded time counts as old as its file. Default 0. Mutable.
         preserve_internal_time_seconds: u64 = 0, mutable;
+        /// An entry younger than this many seconds stays above the last level, in the styles
+        /// `Level` and `Universal`; 0: it may go there at once. Times are recorded as for
+        /// `preserve_internal_time_seconds`. A universal compaction then leaves the last level out
+        /// when it computes the size amplification. Default 0. Mutable.
+        preclude_last_level_data_seconds: u64 = 0, mutable;
 
         /// Compression of tables. Default LZ4, which RocksDB 7.8 and 11 both read. Mutable.
         compression: CompressionType = CompressionType::Lz4, mutable;
@@ -468,8 +473,6 @@ option_struct! {
         bottommost_file_compaction_delay: u32 = 0, mutable;
         /// Accepted without effect: reads start no compactions. Default 0. Mutable.
         read_triggered_compaction_threshold: f64 = 0.0, mutable;
-        /// Accepted without effect: no tier is kept for young data. Default 0. Mutable.
-        preclude_last_level_data_seconds: u64 = 0, mutable;
         /// Accepted without effect: blocks of deleted tables age in the cache. Default 0. Mutable.
         uncache_aggressiveness: u32 = 0, mutable;
         /// Accepted without effect: no blocks are sampled. Default 0. Mutable.
@@ -520,6 +523,11 @@ option_struct! {
 }
 
 impl ColumnFamilyOptions {
+    /// Seconds for which the family keeps the times of its entries; 0: it keeps none.
+    pub(crate) fn kept_seconds(&self) -> u64 {
+        self.preserve_internal_time_seconds.max(self.preclude_last_level_data_seconds)
+    }
+
     /// An iterator that has stepped over this many deleted keys remembers the run; 0: never.
     pub(crate) fn deleted_run_memory_threshold(&self) -> u64 {
         match (self.deleted_run_memory_min_keys, u64::from(self.min_tombstones_for_range_conversion)) {

@@ -18,6 +18,7 @@ use super::inputs::{
 };
 use super::marked::{self, Marked};
 use super::plan::Draft;
+use super::proximal::stays_above;
 use super::score::{Scores, Weigher, multiply, scores};
 use super::{
     CompactionPlan, CompactionPri, CompactionReason, LevelFiles, NONE_SUGGESTED, PickerOptions,
@@ -247,6 +248,9 @@ impl Picker<'_> {
                 }
                 continue;
             }
+            if stays_above(self.version, self.context, level, &self.version.files(level)[index]) {
+                continue;
+            }
             let plan = self.pick_file(level, index, score);
             if plan.is_some() || round_robin {
                 return plan;
@@ -448,7 +452,8 @@ impl Picker<'_> {
             may_move: true,
             shrinks_at_bottom: false,
         };
-        Some(draft.finish(version, options, &self.scores.sizes))
+        let plan = draft.finish(version, options, &self.scores.sizes);
+        (!plan.is_blocked(running)).then_some(plan)
     }
 
     fn is_busy(&self, f: &FileMeta) -> bool {

@@ -389,6 +389,9 @@ pub(crate) fn pick_range(
         shrinks_at_bottom,
     };
     let plan = Box::new(draft.finish(version, options, &LevelSizes::new(version, options)));
+    if plan.is_blocked(running) {
+        return ManualPick::Conflict;
+    }
     ManualPick::Plan { plan, next_begin }
 }
 
@@ -527,7 +530,11 @@ pub(crate) fn pick_files(
         may_move: false,
         shrinks_at_bottom: false,
     };
-    Ok(draft.finish(version, options, &LevelSizes::new(version, options)))
+    let plan = draft.finish(version, options, &LevelSizes::new(version, options));
+    if plan.is_blocked(running) {
+        return Err(Error::aborted("a running compaction writes above the last level"));
+    }
+    Ok(plan)
 }
 
 /// Plans a job that another process has picked: exactly these files into `output_level`.

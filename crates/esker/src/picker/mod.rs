@@ -3,9 +3,9 @@
 //!
 //! Reading order: [`options`] (a family's options), [`running`] (running compactions), [`score`]
 //! (target size and urgency of each level), [`plan`] (the result), `inputs` (geometry of files),
-//! `priority` (the order of a level's files), `marked` (files due for other reasons than size),
-//! `garbage` (files whose compaction frees much), [`leveled`], `universal`, `fifo`, [`manual`] and
-//! [`whole_files`] (the ways to find a plan).
+//! `priority` (the order of a level's files), `proximal` (a second level for young entries),
+//! `marked` (files due for other reasons than size), `garbage` (files whose compaction frees much),
+//! [`leveled`], `universal`, `fifo`, [`manual`] and [`whole_files`] (the ways to find a plan).
 //!
 //! A job calls [`pick`] under the db mutex and registers the plan in the family's
 //! [`RunningCompactions`] under the same hold. It runs the plan, and removes it under the hold that
@@ -20,6 +20,7 @@ mod marked;
 pub(crate) mod options;
 pub(crate) mod plan;
 mod priority;
+mod proximal;
 pub(crate) mod running;
 pub(crate) mod score;
 mod universal;

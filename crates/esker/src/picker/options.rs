@@ -65,6 +65,8 @@ pub(crate) struct PickerOptions {
     pub ttl: u64,
     /// Age of a file, in seconds, at which it is rewritten; 0 = never.
     pub periodic_compaction_seconds: u64,
+    /// Seconds for which an entry stays above the last level; 0 = it may go there at once.
+    pub preclude_last_level_seconds: u64,
     /// Seconds after its writing in which a file of the last level is not rewritten when snapshots
     /// are released.
     pub bottommost_file_compaction_delay: u64,
@@ -109,9 +111,10 @@ impl From<&ColumnFamilyOptions> for PickerOptions {
             max_compaction_bytes: o.max_compaction_bytes,
             ttl: seconds(o.ttl),
             periodic_compaction_seconds: seconds(o.periodic_compaction_seconds),
+            preclude_last_level_seconds: o.preclude_last_level_data_seconds,
             // An earlier compaction could not set sequence numbers to 0, and the file would be due
             // again.
-            bottommost_file_compaction_delay: o.preserve_internal_time_seconds,
+            bottommost_file_compaction_delay: o.kept_seconds(),
             forced_blob_gc: (o.enable_blob_garbage_collection
                 && o.blob_garbage_collection_force_threshold < 1.0)
                 .then_some((o.blob_garbage_collection_age_cutoff, o.blob_garbage_collection_force_threshold)),

@@ -11,8 +11,9 @@
 
 use super::inputs::{bytes_of, overlap_range, range_of};
 use super::marked::may_exist_below;
+use super::proximal::ProximalOutput;
 use super::score::LevelSizes;
-use super::{CompactionPri, CompactionReason, CompactionStyle, PickerOptions};
+use super::{CompactionPri, CompactionReason, CompactionStyle, PickerOptions, RunningCompactions};
 use crate::version::{FileMeta, Version};
 use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
@@ -45,6 +46,8 @@ pub(crate) struct CompactionPlan {
     pub start_level: usize,
     /// The level of the outputs.
     pub output_level: usize,
+    /// The level above, if it gets the young entries.
+    pub proximal: Option<ProximalOutput>,
     /// The path id of the outputs.
     pub output_path: u32,
     /// The reason for the compaction.
@@ -88,6 +91,11 @@ impl CompactionPlan {
     /// Every input with its level.
     pub(crate) fn input_files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
         self.inputs.iter().flat_map(|l| l.files.iter().map(move |f| (l.level, f)))
+    }
+
+    /// Whether a running compaction writes where this one would keep young entries.
+    pub(super) fn is_blocked(&self, running: &RunningCompactions) -> bool {
+        self.proximal.as_ref().is_some_and(|place| place.is_blocked(running, self.version.icmp()))
     }
 
     /// Bytes of all inputs.
@@ -204,7 +212,9 @@ impl Draft {
         let output_path = output_path.unwrap_or_else(|| {
             options.output_path(output_level, inputs.iter().map(|l| bytes_of(&l.files)).sum())
         });
+        let proximal = ProximalOutput::of(version, options, &inputs, output_level);
         let is_trivial_move = may_move
+            && proximal.is_none()
             && are_in_path(&inputs, output_path)
             && !(is_bottommost && shrinks_at_bottom)
             && (start_level > 0 || level0_disjoint)
@@ -228,6 +238,7 @@ impl Draft {
             inputs,
             start_level,
             output_level,
+            proximal,
             output_path,
             reason,
             score,

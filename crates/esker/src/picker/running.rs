@@ -6,11 +6,13 @@
 //! Invariants
 //!  1. No file is an input of two running plans.
 //!  2. No two running plans write overlapping user-key ranges of one level below 0. A running
-//!     ingestion counts as a plan without inputs.
+//!     ingestion counts as a plan without inputs. A plan that keeps young entries writes into two
+//!     levels.
 //!  3. A damaged file counts as an input of a compaction that never ends: no entries are merged
 //!     past it.
 
 use super::CompactionPlan;
+use super::proximal::ProximalOutput;
 use crate::version::FileMeta;
 use esker_base::sync::Arc;
 use esker_base::{Error, FileNumber};
@@ -35,6 +37,8 @@ struct Running {
     output_level: usize,
     smallest: Vec<u8>,
     largest: Vec<u8>,
+    /// The range of a second level that the plan writes into.
+    proximal: Option<ProximalOutput>,
     files: Vec<FileNumber>,
     sorted_runs: usize,
 }
@@ -66,6 +70,7 @@ impl RunningCompactions {
             output_level: plan.output_level,
             smallest: plan.smallest_user_key.clone(),
             largest: plan.largest_user_key.clone(),
+            proximal: plan.proximal.clone(),
             files,
             sorted_runs: plan.inputs.iter().map(|of| if of.level == 0 { of.files.len() } else { 1 }).sum(),
         });
@@ -83,6 +88,7 @@ impl RunningCompactions {
             output_level: level,
             smallest: smallest.to_vec(),
             largest: largest.to_vec(),
+            proximal: None,
             files: Vec::new(),
             sorted_runs: 0,
         });
@@ -105,6 +111,7 @@ impl RunningCompactions {
             output_level: usize::MAX,
             smallest: Vec::new(),
             largest: Vec::new(),
+            proximal: None,
             files: files.iter().map(|(_, file)| file.number).collect(),
             sorted_runs: 0,
         });
@@ -192,10 +199,13 @@ impl RunningCompactions {
         largest: &[u8],
         icmp: &InternalKeyComparator,
     ) -> bool {
+        let overlaps = |first: &[u8], last: &[u8]| {
+            icmp.compare_plain_keys(first, largest).is_le() && icmp.compare_plain_keys(smallest, last).is_le()
+        };
         self.plans.iter().any(|p| {
-            p.output_level == level
-                && icmp.compare_plain_keys(&p.smallest, largest).is_le()
-                && icmp.compare_plain_keys(smallest, &p.largest).is_le()
+            let proximal = p.proximal.as_ref().filter(|place| place.level == level);
+            p.output_level == level && overlaps(&p.smallest, &p.largest)
+                || proximal.is_some_and(|place| overlaps(&place.smallest, &place.largest))
         })
     }
 }

@@ -66,7 +66,9 @@ fn dynamic_sizes(version: &Version, options: &PickerOptions) -> LevelSizes {
     let mut target = largest;
     for level in (first..num_levels - 1).rev() {
         target = (target as f64 / multiplier) as u64;
-        if sizes.lowest_unnecessary_level.is_none() && target <= base_min {
+        // The level above the last one keeps young entries.
+        let is_needed = options.preclude_last_level_seconds > 0 && level + 2 >= num_levels;
+        if sizes.lowest_unnecessary_level.is_none() && target <= base_min && !is_needed {
             sizes.lowest_unnecessary_level = Some(level);
         }
     }

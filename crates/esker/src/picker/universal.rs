@@ -16,6 +16,7 @@ use super::garbage;
 use super::inputs::is_written_into;
 use super::marked;
 use super::plan::{Draft, are_in_path};
+use super::proximal::stays_above;
 use super::score::{LevelSizes, Weigher};
 use super::{CompactionPlan, CompactionReason, LevelFiles, PickContext};
 use crate::options::CompactionStopStyle;
@@ -169,7 +170,13 @@ impl Picker<'_> {
     /// Plans a compaction of all runs if the newer runs together are too large in relation to the
     /// oldest.
     fn size_amplification(&self) -> Option<CompactionPlan> {
-        let last = self.runs.len().checked_sub(1)?;
+        let mut last = self.runs.len().checked_sub(1)?;
+        // The last level may be on cheap storage, so it does not count if it keeps old data only.
+        let keeps_young_above = self.context.options.preclude_last_level_seconds > 0;
+        let num_levels = self.version.num_levels();
+        if keeps_young_above && num_levels > 2 && last > 0 && self.runs[last].level == num_levels - 1 {
+            last -= 1;
+        }
         if self.runs[last].is_busy {
             return None;
         }
@@ -324,6 +331,22 @@ impl Picker<'_> {
         older == 0 || older.saturating_mul(100) < total.saturating_mul(percent)
     }
 
+    /// Whether a compaction for sizes would rewrite only the last level and files that stay above
+    /// it.
+    fn moves_nothing(&self, plan: &CompactionPlan) -> bool {
+        let last = self.version.num_levels() - 1;
+        let stays = |(level, f): (usize, &Arc<FileMeta>)| {
+            level == last || stays_above(self.version, self.context, level, f)
+        };
+        let is_for_sizes = matches!(
+            plan.reason,
+            CompactionReason::UniversalSizeAmplification
+                | CompactionReason::UniversalSizeRatio
+                | CompactionReason::UniversalSortedRunNum
+        );
+        plan.proximal.is_some() && is_for_sizes && plan.input_files().all(stays)
+    }
+
     fn plan(&self, picked: Range<usize>, reason: CompactionReason, compress: bool) -> Option<CompactionPlan> {
         self.plan_with(picked, reason, compress, false, None)
     }
@@ -375,8 +398,12 @@ impl Picker<'_> {
         };
         let mut plan = draft.finish(version, options, &LevelSizes::new(version, options));
         plan.never_compress = !compress;
+        if plan.is_blocked(self.context.running) || self.moves_nothing(&plan) {
+            return None;
+        }
         if options.universal.allow_trivial_move
             && may_move
+            && plan.proximal.is_none()
             && output_level > 0
             && are_in_path(&plan.inputs, plan.output_path)
             && is_disjoint(&plan)

@@ -276,6 +276,7 @@ impl Repair {
             info_log: &self.info_log,
             tables: &tables,
             job_id: 0,
+            times: None,
         };
         let (compression, compression_options) = options.compression_for(0, 1, false);
         let new = NewTable {

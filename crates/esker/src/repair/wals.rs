@@ -216,6 +216,7 @@ impl Repair {
             info_log: &self.info_log,
             tables: &replayed.tables,
             job_id: 0,
+            times: None,
         };
         let job = TableBuildJob {
             number: self.numbers.new_file_number(),

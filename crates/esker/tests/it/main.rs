@@ -93,6 +93,7 @@ mod sst_partitioner;
 mod storage_info;
 mod styles;
 mod table_filter;
+mod tiering;
 mod timestamps;
 mod traces;
 mod transactions;

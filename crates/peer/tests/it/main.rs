@@ -40,6 +40,7 @@ mod second_reader;
 mod secondary;
 mod sst_file_reader;
 mod tables;
+mod tiering;
 mod timed;
 mod timestamps;
 mod traces;

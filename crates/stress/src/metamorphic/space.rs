@@ -105,6 +105,7 @@ const FAMILY: &[Knob] = &[
         ],
     ),
     ("preserve_internal_time_seconds", &["0", "3600"]),
+    ("preclude_last_level_data_seconds", &["0", "1", "3600"]),
     (
         "compression",
         &["kNoCompression", "kSnappyCompression", "kLZ4Compression", "kZlibCompression", "kZSTD"],
@@ -247,7 +248,6 @@ const LEFT_ALONE: &[(&str, &str)] = &[
     ("prepopulate_blob_cache", "without effect: docs/compat/options.md"),
     ("bottommost_file_compaction_delay", "without effect: docs/compat/options.md"),
     ("read_triggered_compaction_threshold", "without effect: docs/compat/options.md"),
-    ("preclude_last_level_data_seconds", "without effect: docs/compat/options.md"),
     ("uncache_aggressiveness", "without effect: docs/compat/options.md"),
     ("sample_for_compression", "without effect: docs/compat/options.md"),
     ("last_level_temperature", "without effect: docs/compat/options.md"),

@@ -9,6 +9,7 @@ use super::super::subjob::{SubjobContext, SubjobResult, kept_for_snapshots};
 use super::{JobRange, entries_of};
 use crate::files::{copy_file, type_of};
 use crate::merge::CompactionIteratorStats;
+use crate::picker::CompactionPlan;
 use esker_base::stats::{Ticker, record_tick};
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_format::compaction_service::{CompactionServiceOutputFile, CompactionServiceResult};
@@ -39,7 +40,7 @@ pub(super) fn accept(
     }
     if let Some(manager) = &context.engine.options.sst_file_manager {
         let path = |f: &FileMetaData| context.cf.tables.paths().table(f.path_id, f.number);
-        done.files.iter().for_each(|f| manager.on_add_file(&path(f), f.file_size));
+        done.outputs(context.plan).for_each(|(_, f)| manager.on_add_file(&path(f), f.file_size));
     }
     done.kept_for_snapshots = kept_for_snapshots(context, &done.files);
     let stats = &result.stats;
@@ -93,19 +94,22 @@ fn take_files(
     for file in &result.output_files {
         let named = |e: Error| e.at(&file.file_name);
         let is_table = matches!(parse_file_name(&file.file_name), Some((FileType::Table, _)));
-        if !is_table || file.is_proximal_level_output {
+        let above = context.plan.proximal.as_ref().filter(|_| file.is_proximal_level_output);
+        if !is_table || file.is_proximal_level_output != above.is_some() {
             return Err(named(refused("it is no table of the output level")));
         }
+        let level = above.map_or(context.plan.output_level, |place| place.level);
         let (number, meta) = take_file(context, directory, file, done).map_err(named)?;
-        let range = Bounds { icmp: &context.cf.icmp, range, before: done.files.last() };
-        let reader =
-            context.cf.tables.reader(&TableFile { meta: &meta, level: Some(context.plan.output_level) });
+        let before = if above.is_some() { done.proximal_files.last() } else { done.files.last() };
+        let range = Bounds { icmp: &context.cf.icmp, range, before };
+        let reader = context.cf.tables.reader(&TableFile { meta: &meta, level: Some(level) });
         let (meta, points) = reader.and_then(|reader| checked(&range, &reader, meta)).map_err(named)?;
         check_in_plan(context, &meta).map_err(named)?;
         entries += points;
         debug_assert_eq!(meta.number, number, "the metadata has the file's own number");
-        done.files.push(meta);
+        if above.is_some() { done.proximal_files.push(meta) } else { done.files.push(meta) }
     }
+    check_young(context.plan, done)?;
     if entries != result.stats.num_output_records {
         let said = result.stats.num_output_records;
         return Err(refused(format!("its tables have {entries} entries, not {said}")));
@@ -295,6 +299,23 @@ fn check_in_plan(context: &SubjobContext<'_>, meta: &FileMetaData) -> Result<()>
     match starts.is_ge() && ends.is_le() {
         true => Ok(()),
         false => Err(refused("it has keys that the inputs do not have")),
+    }
+}
+
+/// Checks the tables for the level above the last one: their keys, and that each entry there is
+/// newer than all entries of the last level.
+fn check_young(plan: &CompactionPlan, done: &SubjobResult) -> Result<()> {
+    let Some(place) = &plan.proximal else { return Ok(()) };
+    let icmp = plan.version.icmp();
+    let old = done.files.iter().map(|f| f.largest_seqno).max().unwrap_or_default().max(place.keep_through);
+    let fits = |f: &FileMetaData| {
+        f.smallest_seqno > old
+            && icmp.compare_plain_keys(key::user_key(&f.smallest), &place.smallest).is_ge()
+            && icmp.compare_plain_keys(key::user_key(&f.largest), &place.largest).is_le()
+    };
+    match done.proximal_files.iter().all(fits) {
+        true => Ok(()),
+        false => Err(refused("a table for the level above the last one has other entries")),
     }
 }
 

@@ -4,6 +4,7 @@
 //! In: a job, and the database, opened as a secondary. Out: tables in the worker's directory, and
 //! their description.
 
+use super::super::placement::Placement;
 use super::super::subjob::{self, SubjobContext, SubjobResult};
 use super::{ResumePoint, Resumption, table_name};
 use crate::cf::ColumnFamily;
@@ -61,6 +62,7 @@ pub(crate) fn run_for_another(
         pick_exactly(&family.version, &family.compaction_options, &named, input.output_level)?
     };
     let db_options = engine.db_options();
+    let placement = Placement::of(engine, cf, options, &plan, &input.snapshots);
     let context = SubjobContext {
         engine,
         db_options: &db_options,
@@ -70,6 +72,7 @@ pub(crate) fn run_for_another(
         options,
         plan: &plan,
         snapshots: &input.snapshots,
+        placement: &placement,
         cancelled: &job.canceled,
         elsewhere: Some(job.outputs),
     };
@@ -137,10 +140,14 @@ fn describe(
     done: &SubjobResult,
     micros: u64,
 ) -> Result<CompactionServiceResult> {
-    let output_files = done.files.iter().map(|meta| describe_file(job.outputs, meta, plan.output_level));
+    let output_files = done.outputs(plan).map(|(level, meta)| {
+        let file = describe_file(job.outputs, meta, level)?;
+        Ok(CompactionServiceOutputFile { is_proximal_level_output: level != plan.output_level, ..file })
+    });
     let output_files = output_files.collect::<Result<Vec<_>>>()?;
     let at_output_level = plan.input_files().filter(|(level, _)| *level == plan.output_level).count();
-    let written = done.files.iter().map(|f| f.file_size).sum();
+    let written = done.outputs(plan).map(|(_, f)| f.file_size).sum();
+    let num_output_files = done.outputs(plan).count() as u64;
     let stats = &done.stats;
     Ok(CompactionServiceResult {
         status: Ok(()),
@@ -156,7 +163,7 @@ fn describe(
             num_input_files: plan.input_files().count() as u64,
             num_input_files_at_output_level: at_output_level as u64,
             num_output_records: stats.records_out,
-            num_output_files: done.files.len() as u64,
+            num_output_files,
             total_input_bytes: plan.input_bytes(),
             total_output_bytes: written,
             num_records_replaced: stats.dropped_hidden,
@@ -175,7 +182,7 @@ fn describe(
             micros,
             cpu_micros: micros,
             bytes_written: written,
-            num_output_files: done.files.len() as u64,
+            num_output_files,
             num_output_records: stats.records_out,
             count: 1,
             ..RemoteLevelCounts::default()

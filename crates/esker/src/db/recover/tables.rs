@@ -103,6 +103,7 @@ impl Recovery<'_> {
             info_log: self.info_log,
             tables: &self.tables[&family.id],
             job_id: 0,
+            times: None,
         };
         let job = TableBuildJob {
             number: sealed.number,

@@ -73,7 +73,7 @@ fn of_each_stripe_only_the_newest_version_is_kept() {
     assert_eq!(compacted(&lines, options(&[])), ["a@9 put 9", "b@3 put 3"]);
     // At the bottom, an entry that all snapshots see loses its sequence number.
     assert_eq!(compacted(&lines, bottommost(&[2, 5])), ["a@9 put 9", "a@5 put 5", "a@0 put 2", "b@3 put 3"]);
-    let kept = CompactionIteratorOptions { keep_sequence_numbers: true, ..bottommost(&[]) };
+    let kept = CompactionIteratorOptions { zero_up_to: SequenceNumber::ZERO, ..bottommost(&[]) };
     assert_eq!(compacted(&lines, kept), ["a@9 put 9", "b@3 put 3"]);
 }
 
@@ -199,7 +199,7 @@ fn an_entry_that_is_there_twice_is_taken_once() {
     let unmerged = CompactionIteratorOptions { merge_operator: None, ..options(&[]) };
     assert_eq!(compacted(&lines, unmerged), ["a@9 merge 9", "a@8 merge 8", "a@7 put 7"]);
     let history =
-        CompactionIteratorOptions { keep_history: true, keep_sequence_numbers: true, ..options(&[]) };
+        CompactionIteratorOptions { keep_history: true, zero_up_to: SequenceNumber::ZERO, ..options(&[]) };
     assert_eq!(compacted(&lines, history), ["a@9 merge 9", "a@8 merge 8", "a@7 put 7"]);
     // A repeated single deletion counts once: without a value it stays, and with its value both are
     // dropped.
@@ -250,7 +250,8 @@ fn other_values_pass_unchanged() {
 #[test]
 fn a_timed_value_gets_its_sequence_number_where_nothing_older_can_be_seen() {
     let timed = "a@9 timed z\u{3}\0\0\0\0\0\0\0";
-    let kept = |list: &[u64]| CompactionIteratorOptions { keep_sequence_numbers: true, ..bottommost(list) };
+    let kept =
+        |list: &[u64]| CompactionIteratorOptions { zero_up_to: SequenceNumber::ZERO, ..bottommost(list) };
     assert_eq!(compacted(&[timed, "a@5 put old"], kept(&[])), ["a@3 put z"]);
     // A snapshot sees the older version. With its preferred number, the newer one would be visible
     // there, too.

@@ -85,6 +85,7 @@ impl Tree {
             level0_file_num_compaction_trigger: 2 + rng.index(3),
             ttl: if rng.one_in(3) { 50 } else { 0 },
             periodic_compaction_seconds: if rng.one_in(4) { 80 } else { 0 },
+            preclude_last_level_seconds: if seed.is_multiple_of(3) { 20 } else { 0 },
             ..PickerOptions::default()
         };
         let levels = 2 + rng.index(6);
@@ -263,11 +264,22 @@ impl Tree {
                 assert!(!left_behind, "seed {seed} {plan:?} leaves {} on {level}", other.number);
             }
         }
+        let meet = |a: Written<'_>, b: Written<'_>| {
+            a.0 == b.0
+                && a.0 > 0
+                && icmp.compare_user_keys(a.1, b.2).is_le()
+                && icmp.compare_user_keys(b.1, a.2).is_le()
+        };
         for job in &self.jobs {
-            let apart = icmp.compare_user_keys(&job.plan.largest_user_key, &plan.smallest_user_key).is_lt()
-                || icmp.compare_user_keys(&plan.largest_user_key, &job.plan.smallest_user_key).is_lt();
-            let meet = job.plan.output_level == plan.output_level && plan.output_level > 0 && !apart;
-            assert!(!meet, "seed {seed} {plan:?} {:?}", job.plan);
+            let meets = written(plan).any(|a| written(&job.plan).any(|b| meet(a, b)));
+            assert!(!meets, "seed {seed} {plan:?} {:?}", job.plan);
+        }
+        if let Some(place) = &plan.proximal {
+            for other in plan.version.files(place.level).iter().filter(|f| !is_input(f)) {
+                let theirs = (place.level, other.smallest_user_key(), other.largest_user_key());
+                let ours = (place.level, &place.smallest[..], &place.largest[..]);
+                assert!(!meet(ours, theirs), "seed {seed} {plan:?} {other:?}");
+            }
         }
         if plan.is_bottommost {
             let below = plan.version.all_files().filter(|(l, f)| *l > plan.output_level && !is_input(f));
@@ -304,19 +316,18 @@ impl Tree {
         let mut last = None;
         let drop_one_in = 1 + self.rng.below(3);
         entries.retain(|&(k, _)| last.replace(k) != Some(k) || !self.rng.one_in(drop_one_in));
-        let mut cutter = crate::compact::cut::OutputCutter::new(plan);
-        let mut outputs: Vec<Vec<Entry>> = Vec::new();
-        for entry in entries {
-            let open = outputs.last().map(|o| o.len() as u64 * ENTRY_BYTES);
-            if cutter.should_stop_before(&internal(&entry), open) || outputs.is_empty() {
-                outputs.push(Vec::new());
-            }
-            outputs.last_mut().unwrap().push(entry);
-        }
+        // Some young entries stay above the last level.
+        let after = plan.proximal.as_ref().map(|p| p.keep_through.0.max(self.rng.below(self.sequence + 1)));
+        let (old, young) = entries.into_iter().partition(|(_, seq)| after.is_none_or(|after| *seq <= after));
         let mut edit = plan.edit();
-        for entries in outputs {
+        for entries in cut(plan, old) {
             let file = self.new_file(entries, plan.epoch_number(), plan.oldest_ancestor_time());
             edit.new_files.push((plan.output_level, file));
+        }
+        for entries in cut(plan, young) {
+            let ancestor = self.now - self.rng.below(40);
+            let file = self.new_file(entries, plan.epoch_number(), ancestor);
+            edit.new_files.push((plan.output_level - 1, file));
         }
         edit
     }
@@ -398,6 +409,7 @@ impl Tree {
         // end.
         self.oldest_snapshot = SequenceNumber::ZERO;
         (self.options.ttl, self.options.periodic_compaction_seconds) = (0, 0);
+        self.options.preclude_last_level_seconds = 0;
         for _ in 0..3000 {
             let picked = self.pick();
             if !self.jobs.is_empty() {
@@ -416,6 +428,28 @@ impl Tree {
         let s = scores(&self.version, &self.options, &self.running);
         panic!("seed {}: does not come to rest: {s:?}\n{}", self.seed, self.version);
     }
+}
+
+/// A level that a plan writes, and its first and last user key there.
+type Written<'a> = (usize, &'a [u8], &'a [u8]);
+
+fn written(plan: &CompactionPlan) -> impl Iterator<Item = Written<'_>> {
+    let above = plan.proximal.iter().map(|place| (place.level, &place.smallest[..], &place.largest[..]));
+    above.chain([(plan.output_level, &plan.smallest_user_key[..], &plan.largest_user_key[..])])
+}
+
+/// The entries, cut into the files of one level.
+fn cut(plan: &CompactionPlan, entries: Vec<Entry>) -> Vec<Vec<Entry>> {
+    let mut cutter = crate::compact::cut::OutputCutter::new(plan);
+    let mut outputs: Vec<Vec<Entry>> = Vec::new();
+    for entry in entries {
+        let open = outputs.last().map(|o| o.len() as u64 * ENTRY_BYTES);
+        if cutter.should_stop_before(&internal(&entry), open) || outputs.is_empty() {
+            outputs.push(Vec::new());
+        }
+        outputs.last_mut().unwrap().push(entry);
+    }
+    outputs
 }
 
 #[test]

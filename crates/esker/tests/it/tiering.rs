@@ -1,0 +1,193 @@
+//! Times of sequence numbers, and young entries above the last level.
+
+use crate::timestamps::rewrite;
+use esker::internals::env::MockClock;
+use esker::internals::env::mem::MemFs;
+use esker::internals::format::seqno_to_time::SeqnoToTimeMapping;
+use esker::options::CompactionStyle;
+use esker::{Db, Env, Options, SequenceNumber, SstFileReader};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time at which the clocks of these tests begin, in Unix seconds.
+const BEGIN: u64 = 1_000_000;
+
+/// A database on a machine whose clock the test moves.
+struct Scene {
+    clock: Arc<MockClock>,
+    options: Options,
+    db: Option<Db>,
+}
+
+impl Scene {
+    fn new(style: CompactionStyle, (preserve, preclude): (u64, u64)) -> Scene {
+        let clock = Arc::new(MockClock::new(BEGIN * 1_000_000));
+        let mut options = Options::default();
+        options.db.create_if_missing = true;
+        options.db.env = Env::new(Arc::new(MemFs::new()), clock.clone());
+        options.cf.compaction_style = style;
+        options.cf.preserve_internal_time_seconds = preserve;
+        options.cf.preclude_last_level_data_seconds = preclude;
+        let db = Some(Db::open(&options, "/db").unwrap());
+        Scene { clock, options, db }
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
+    }
+
+    fn reopen(&mut self) {
+        self.db = None;
+        self.db = Some(Db::open(&self.options, "/db").unwrap());
+    }
+
+    /// Writes keys from `first` on in a table, and records the time after `seconds` more.
+    fn write(&self, first: u32, count: u32, seconds: u64) {
+        for i in first..first + count {
+            self.db().put(format!("key{i:04}"), format!("value{i}")).unwrap();
+        }
+        self.pass(seconds);
+        self.db().flush().unwrap();
+    }
+
+    /// Moves the clock, and records the time as the timer does.
+    fn pass(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+        let preserve = self.options.cf.preserve_internal_time_seconds.to_string();
+        let changes = [("preserve_internal_time_seconds", preserve.as_str())];
+        self.db().set_options(&self.db().default_column_family(), &changes).unwrap();
+    }
+
+    /// The property of each table, oldest table first.
+    fn times(&self) -> Vec<String> {
+        let mut files = self.db().live_files();
+        files.sort_by_key(|f| f.file_number);
+        let time = |file: &esker::observe::LiveFileMetaData| {
+            let path = file.directory.join(&file.relative_filename);
+            let reader = SstFileReader::open(&self.options, path).unwrap();
+            let bytes = &reader.table_properties().seqno_to_time_mapping;
+            SeqnoToTimeMapping::from_samples(SeqnoToTimeMapping::decode(bytes).unwrap()).to_string()
+        };
+        files.iter().map(time).collect()
+    }
+
+    /// Number of entries in each level.
+    fn entries(&self) -> BTreeMap<usize, u64> {
+        let mut entries = BTreeMap::new();
+        self.db().live_files().iter().for_each(|f| *entries.entry(f.level).or_default() += f.num_entries);
+        entries
+    }
+
+    /// Checks that keys from 0 to `count` have their values.
+    fn check(&self, count: u32) {
+        for i in 0..count {
+            let value = self.db().get(format!("key{i:04}")).unwrap();
+            assert_eq!(value.as_deref(), Some(format!("value{i}").as_bytes()), "{i}");
+        }
+        assert_eq!(self.db().iter().unwrap().into_iter().count(), count as usize);
+    }
+}
+
+#[test]
+fn tables_store_the_times_of_their_sequence_numbers() {
+    let mut scene = Scene::new(CompactionStyle::Level, (100, 0));
+    scene.write(0, 10, 50);
+    assert_eq!(scene.times(), ["100->1000000,110->1000050,"]);
+    scene.write(5, 10, 30);
+    assert_eq!(scene.times()[1], "110->1000050,120->1000080,");
+    scene.db().compact_range(None, None).unwrap();
+    assert_eq!(scene.times(), ["100->1000000,110->1000050,120->1000080,"]);
+    scene.reopen();
+    scene.write(15, 1, 10);
+    assert_eq!(scene.times()[1], "120->1000080,121->1000090,");
+    scene.check(16);
+    // Without the option, no table gets times.
+    let plain = Scene::new(CompactionStyle::Level, (0, 0));
+    plain.write(0, 10, 50);
+    assert_eq!(plain.times(), [""]);
+    assert_eq!(plain.db().live_files()[0].largest_seqno, SequenceNumber(10));
+}
+
+#[test]
+fn only_young_entries_keep_their_sequence_numbers() {
+    let scene = Scene::new(CompactionStyle::Level, (100, 0));
+    scene.write(0, 10, 1);
+    scene.pass(60);
+    scene.write(10, 10, 1);
+    scene.pass(58);
+    rewrite(scene.db());
+    let files = scene.db().live_files();
+    assert_eq!(
+        (files[0].smallest_seqno, files[0].largest_seqno),
+        (SequenceNumber::ZERO, SequenceNumber(120))
+    );
+    scene.pass(100);
+    rewrite(scene.db());
+    assert_eq!(scene.db().live_files()[0].largest_seqno, SequenceNumber::ZERO);
+    scene.check(20);
+}
+
+#[test]
+fn young_entries_stay_above_the_last_level_until_they_are_old() {
+    for style in [CompactionStyle::Universal, CompactionStyle::Level] {
+        let mut scene = Scene::new(style, (0, 100));
+        scene.write(0, 10, 1);
+        scene.pass(60);
+        scene.write(10, 20, 1);
+        scene.pass(58);
+        rewrite(scene.db());
+        // The first number that may be young stays in the last level, as in RocksDB.
+        assert_eq!(scene.entries(), BTreeMap::from([(5, 19), (6, 11)]), "{style:?}");
+        scene.check(30);
+        scene.reopen();
+        scene.check(30);
+        scene.pass(100);
+        rewrite(scene.db());
+        assert_eq!(scene.entries(), BTreeMap::from([(6, 30)]), "{style:?}");
+        scene.check(30);
+    }
+}
+
+#[test]
+fn entries_that_a_snapshot_does_not_see_stay_above_the_last_level() {
+    let scene = Scene::new(CompactionStyle::Universal, (0, 100));
+    scene.write(0, 10, 1);
+    let snapshot = scene.db().snapshot();
+    scene.write(0, 5, 1);
+    scene.db().delete_range("key0007", "key0009").unwrap();
+    scene.pass(300);
+    scene.db().flush().unwrap();
+    rewrite(scene.db());
+    let entries = scene.entries();
+    assert_eq!((entries.get(&5), entries.get(&6)), (Some(&6), Some(&10)));
+    assert_eq!(scene.db().get("key0008").unwrap(), None);
+    assert_eq!(snapshot.get("key0008").unwrap().as_deref(), Some(&b"value8"[..]));
+    drop(snapshot);
+    rewrite(scene.db());
+    assert_eq!(scene.entries(), BTreeMap::from([(6, 8)]));
+}
+
+/// Files above the last level that no compaction can move must not be compacted again and again.
+#[test]
+fn young_files_above_the_last_level_rest() {
+    for style in [CompactionStyle::Universal, CompactionStyle::Level] {
+        let mut scene = Scene::new(style, (0, 1000));
+        scene.db = None;
+        scene.options.cf.level0_file_num_compaction_trigger = 2;
+        scene.options.cf.max_bytes_for_level_base = 1 << 10;
+        scene.options.cf.write_buffer_size = 64 << 10;
+        scene.reopen();
+        for round in 0..30 {
+            scene.write(round * 50, 50, 1);
+            scene.db().wait_for_background_work().unwrap();
+        }
+        let before = scene.db().live_files();
+        scene.db().wait_for_background_work().unwrap();
+        assert_eq!(scene.db().live_files(), before, "{style:?}");
+        scene.check(1500);
+        scene.pass(5000);
+        rewrite(scene.db());
+        assert_eq!(scene.entries(), BTreeMap::from([(6, 1500)]), "{style:?}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Times of sequence numbers beside RocksDB 11.8.1: each engine uses the times that the other
+//! recorded.
+
+use esker::options::CompactionStyle;
+use esker::{CompactRangeOptions, Db, Options, ReadOptions};
+use esker_peer::{Contents, FamilySpec, PeerOp, RocksDb, WriteFlags, require};
+use esker_testkit::TempDir;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+/// Entries of each age.
+const ENTRIES: u32 = 50;
+/// The period of the option, in seconds.
+const YOUNG: u64 = 10;
+
+fn esker(dir: &Path, style: CompactionStyle) -> Db {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.cf.compaction_style = style;
+    options.cf.disable_auto_compactions = true;
+    options.cf.preclude_last_level_data_seconds = YOUNG;
+    Db::open(&options, dir).expect("opens")
+}
+
+fn rocksdb(dir: &Path, style: CompactionStyle) -> RocksDb {
+    let style = if style == CompactionStyle::Level { "Level" } else { "Universal" };
+    let text = format!(
+        "disable_auto_compactions=true;preclude_last_level_data_seconds={YOUNG};\
+         compaction_style=kCompactionStyle{style};block_based_table_factory={{format_version=5}}"
+    );
+    RocksDb::open(dir, "create_if_missing=true", &[FamilySpec::new("default", text)]).expect("opens")
+}
+
+fn ops(first: u32) -> Vec<PeerOp> {
+    let op = |i: u32| PeerOp::Put {
+        family: "default".to_owned(),
+        key: format!("key{i:04}").into_bytes(),
+        value: vec![b'v'; 20],
+    };
+    (first..first + ENTRIES).map(op).collect()
+}
+
+/// Compacts everything, and returns the number of entries above the last level and in it.
+fn placed_by(engine: &str, dir: &Path, style: CompactionStyle) -> [u64; 2] {
+    if engine == "esker" {
+        let db = esker(dir, style);
+        db.compact_range_opt(&CompactRangeOptions::default(), &db.default_column_family(), None, None)
+            .expect("compacts");
+        db.close().expect("closes");
+    } else {
+        let db = rocksdb(dir, style);
+        db.compact("default");
+    }
+    let db = esker(dir, style);
+    let at = |level| db.live_files().iter().filter(|f| f.level == level).map(|f| f.num_entries).sum();
+    let contents = Contents::of(&db, &db.default_column_family(), &ReadOptions::default()).expect("read");
+    assert_eq!(contents.0.len(), 2 * ENTRIES as usize);
+    let placed = [at(5), at(6)];
+    db.close().expect("closes");
+    drop(db);
+    rocksdb(dir, style).contents("default", None).expect("read").assert_same(&contents, "RocksDB");
+    placed
+}
+
+#[test]
+fn either_engine_uses_the_times_that_the_other_recorded() {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return;
+    }
+    let styles = [CompactionStyle::Universal, CompactionStyle::Level];
+    let scenes = styles.iter().flat_map(|style| [("esker", *style), ("rocksdb", *style)]);
+    let scenes: Vec<_> = scenes
+        .flat_map(|(writer, style)| [(writer, "esker", style), (writer, "rocksdb", style)])
+        .map(|scene| (scene, TempDir::new("tiering")))
+        .collect();
+    // Esker's and RocksDB's timers sample the times of both ages.
+    let write = |first: u32| {
+        let open: Vec<_> = scenes
+            .iter()
+            .map(|((writer, _, style), dir)| match *writer {
+                "esker" => (Some(esker(dir.path(), *style)), None),
+                _ => (None, Some(rocksdb(dir.path(), *style))),
+            })
+            .collect();
+        for (esker, rocksdb) in &open {
+            if let Some(db) = esker {
+                esker_peer::model_ops::write_to_esker(db, &ops(first), &esker::WriteOptions::default())
+                    .unwrap();
+            }
+            if let Some(db) = rocksdb {
+                db.write(&ops(first), WriteFlags::default()).unwrap();
+            }
+        }
+        thread::sleep(Duration::from_millis(2500));
+        for (esker, rocksdb) in &open {
+            esker.iter().for_each(|db| db.flush().unwrap());
+            rocksdb.iter().for_each(|db| db.flush("default").unwrap());
+        }
+    };
+    write(0);
+    thread::sleep(Duration::from_secs(YOUNG));
+    write(ENTRIES);
+    for ((writer, compactor, style), dir) in &scenes {
+        let placed = placed_by(compactor, dir.path(), *style);
+        // The first number that may be young goes down with the old ones.
+        assert_eq!(placed, [49, 51], "{writer} wrote, {compactor} compacted, {style:?}");
+    }
+}
