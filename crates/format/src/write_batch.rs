@@ -21,10 +21,12 @@ mod op;
 mod protection;
 #[cfg(test)]
 mod tests;
+mod timed;
 mod timestamps;
 
 pub use op::{BatchOp, Ops, PrepareKind};
 pub use protection::BATCH_PROTECTION_BYTES;
+pub use timed::TimedValue;
 
 use crate::key::{MAX_ENTRY_BYTES, entry_too_long, fits_entry};
 use crate::wide_column;
@@ -47,8 +49,10 @@ pub struct BatchContent {
     pub single_delete: bool,
     /// Transaction markers other than no-ops.
     pub transaction_markers: bool,
-    /// Features that only some readers support: wide columns, blob indexes, timed puts.
+    /// Features that only some readers support: wide columns, blob indexes.
     pub extended: bool,
+    /// Timed puts.
+    pub timed: bool,
 }
 
 /// The bytes of an empty batch.
@@ -404,12 +408,7 @@ impl WriteBatch {
                 self.content.extended = true;
                 Ok(())
             }
-            BatchOp::TimedPut { family, key, value, write_unix_time } => {
-                let packed = [value, &write_unix_time.to_le_bytes()].concat();
-                self.op2(tag::TIMED_PUT, family, key, &packed)?;
-                self.content.extended = true;
-                Ok(())
-            }
+            BatchOp::TimedPut { family, key, value } => self.put_timed_value(family, key, value),
             BatchOp::LogData(blob) => self.put_log_data(blob),
             marker => self.put_marker(marker),
         }
@@ -733,9 +732,8 @@ impl BatchContent {
             BatchOp::Merge { .. } => self.merge = true,
             BatchOp::DeleteRange { .. } => self.delete_range = true,
             BatchOp::SingleDelete { .. } => self.single_delete = true,
-            BatchOp::PutEntity { .. } | BatchOp::BlobIndex { .. } | BatchOp::TimedPut { .. } => {
-                self.extended = true;
-            }
+            BatchOp::PutEntity { .. } | BatchOp::BlobIndex { .. } => self.extended = true,
+            BatchOp::TimedPut { .. } => self.timed = true,
             BatchOp::BeginPrepare(_)
             | BatchOp::EndPrepare { .. }
             | BatchOp::Commit { .. }
@@ -752,6 +750,7 @@ impl BatchContent {
             single_delete: self.single_delete | other.single_delete,
             transaction_markers: self.transaction_markers | other.transaction_markers,
             extended: self.extended | other.extended,
+            timed: self.timed | other.timed,
         }
     }
 }

@@ -17,8 +17,12 @@ pub fn run(data: &[u8]) {
             BatchOp::DeleteRange { family, begin, end } => again.delete_range_cf(family, begin, end),
             BatchOp::PutEntity { family, key, entity } => again.put_serialized_entity(family, key, entity),
             BatchOp::LogData(blob) => again.put_log_data(blob),
+            BatchOp::TimedPut { family, key, value } if value.write_unix_time() < u64::MAX => {
+                again.timed_put_cf(family, key, value.value(), value.write_unix_time())
+            }
+            op @ BatchOp::TimedPut { .. } => again.push(op),
             // Read only.
-            BatchOp::BlobIndex { .. } | BatchOp::TimedPut { .. } => return,
+            BatchOp::BlobIndex { .. } => return,
             marker => again.put_marker(marker),
         };
         added.unwrap();

@@ -9,6 +9,7 @@ use crate::cf::ColumnFamily;
 use crate::engine::{Engine, SubcompactionReport, contained};
 use crate::files::OutputContext;
 use crate::files::open_table::open_at_pace;
+use crate::merge::compaction_iter::timed::TimedValues;
 use crate::merge::compaction_iter::{BlobTally, KeyNotExistsBeyond, clipped};
 use crate::merge::range_del::FileBounds;
 use crate::merge::timestamps::{at_oldest_timestamp, stored_tombstones, with_timestamps};
@@ -206,7 +207,9 @@ fn write_all<'a>(
     options.full_history_ts_low = (options.keep_history && !low.is_empty()).then(|| low.to_vec());
     options.trim_ts.clone_from(&context.plan.trim_ts);
     options.stored_tombstones = stored_tombstones;
-    options.plain_timed_values = !context.db_options.compatible_with.reads(Feature::TimedPut);
+    if !context.db_options.compatible_with.reads(Feature::TimedPut) {
+        options.timed_values = TimedValues::Plain;
+    }
     options.whole_entities = !context.db_options.compatible_with.reads(Feature::EntityBlobs);
     let zero_up_to = context.placement.zero_up_to;
     options.zero_up_to = if options.keep_history { SequenceNumber::ZERO } else { zero_up_to };

@@ -2,7 +2,7 @@
 
 use super::{BatchArg, ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;
-use crate::options::WriteOptions;
+use crate::options::{Feature, WriteOptions};
 use crate::write::entry_of;
 use esker_base::sync::epoch;
 use esker_base::{ColumnFamilyId, Error, Result, ValueType};
@@ -547,8 +547,9 @@ impl Db {
     /// Checks families, ranges and timestamps of `batch`. `is_prepared`: its keys end in room for
     /// timestamps, which the commit fills in.
     fn check_families(&self, options: &WriteOptions, batch: &WriteBatch, is_prepared: bool) -> Result<()> {
-        if batch.content().transaction_markers {
-            return Err(Error::invalid_argument("markers of transactions are written by transactions only"));
+        let content = batch.content();
+        if content.transaction_markers | content.timed {
+            self.check_special(batch)?;
         }
         let engine = self.engine();
         let (mut last, mut stamped) = (None, None);
@@ -578,6 +579,26 @@ impl Db {
                     check_stamped(&cf.icmp, entry.value, is_prepared)?;
                 }
             }
+        }
+        Ok(())
+    }
+}
+
+impl Db {
+    /// Refuses markers of transactions, and timed puts that the target version or a family cannot
+    /// have.
+    #[cold]
+    fn check_special(&self, batch: &WriteBatch) -> Result<()> {
+        if batch.content().transaction_markers {
+            return Err(Error::invalid_argument("markers of transactions are written by transactions only"));
+        }
+        let engine = self.engine();
+        engine.options.compatible_with.require(Feature::TimedPut)?;
+        let timed = batch.iter().filter(|op| matches!(op, BatchOp::TimedPut { .. }));
+        let mut families = timed.filter_map(|op| engine.families.by_id(op.family()?));
+        if families.any(|cf| cf.icmp.timestamp_size() > 0) {
+            let what = "TimedPut is not supported in combination with user-defined timestamps.";
+            return Err(Error::not_supported(what));
         }
         Ok(())
     }

@@ -160,6 +160,8 @@ pub(crate) struct TableOutput {
     /// The oldest blob file that an entry refers to: the MANIFEST must say so, or the blob file
     /// could be deleted.
     oldest_blob_file: Option<FileNumber>,
+    /// The smallest preferred sequence number of a timed value.
+    smallest_preferred: SequenceNumber,
     timestamps: Timestamps,
     /// A summary of the added entries, if the table will be verified.
     written: Option<WrittenFile>,
@@ -276,6 +278,7 @@ impl TableOutput {
             builder,
             creation_seconds: now,
             oldest_blob_file: None,
+            smallest_preferred: SequenceNumber::MAX,
             timestamps: Timestamps { size, dropped, ..Timestamps::default() },
             written: context.verification().entries.then(WrittenFile::default),
             checksum,
@@ -331,8 +334,12 @@ impl TableOutput {
     #[inline]
     pub(crate) fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
         let value_type = type_of(internal_key);
-        if matches!(value_type, Some(ValueType::BlobIndex | ValueType::WideColumnEntity)) {
-            self.note_blobs(value_type, value)?;
+        if let Some(
+            value_type
+            @ (ValueType::BlobIndex | ValueType::WideColumnEntity | ValueType::ValuePreferredSeqno),
+        ) = value_type
+        {
+            self.note_contents(value_type, value)?;
         }
         if !self.collectors.is_empty() {
             self.collect(internal_key, value)?;
@@ -349,9 +356,14 @@ impl TableOutput {
         store(&mut self.builder, &mut self.written, internal_key, value)
     }
 
+    /// Records the blob files that a value refers to, and the preferred number of a timed value.
     #[cold]
-    fn note_blobs(&mut self, value_type: Option<ValueType>, value: &[u8]) -> Result<()> {
-        let Some(value_type) = value_type else { return Ok(()) };
+    fn note_contents(&mut self, value_type: ValueType, value: &[u8]) -> Result<()> {
+        if value_type == ValueType::ValuePreferredSeqno {
+            let preferred = value.last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+            self.smallest_preferred = self.smallest_preferred.min(SequenceNumber(preferred));
+            return Ok(());
+        }
         for_each_blob(value_type, value, &mut |location| {
             let oldest = self.oldest_blob_file.get_or_insert(location.file_number);
             *oldest = location.file_number.min(*oldest);
@@ -470,7 +482,7 @@ impl TableOutput {
         let (Some(times), Some((low, high))) = (context.times, self.builder.sequence_numbers()) else {
             return;
         };
-        let mut times = times.within(low, high);
+        let mut times = times.within(low.min(self.smallest_preferred), high);
         times.thin_out(MAX_PAIRS_PER_TABLE);
         self.builder.set_seqno_to_time_mapping(times.encode());
     }

@@ -8,6 +8,7 @@ mod published;
 
 use crate::engine::contained;
 use crate::files::{BlobOutput, FinishedTable, NewTable, OutputContext, TableOutput};
+use crate::merge::compaction_iter::timed::TimedValues;
 use crate::merge::timestamps::{TimestampsDropped, at_oldest_timestamp, newest_timestamp};
 use crate::merge::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
 use crate::options::Feature;
@@ -148,7 +149,11 @@ impl BuildTable<'_> {
         keep.blobs = Some(context.blob_reader());
         keep.compaction_filter = self.filter();
         keep.cancelled = self.cancel.clone();
-        keep.plain_timed_values = !context.options.compatible_with.reads(Feature::TimedPut);
+        let reads_timed = context.options.compatible_with.reads(Feature::TimedPut);
+        keep.timed_values = match context.times.filter(|_| reads_timed) {
+            Some(times) => TimedValues::Written(times.clone()),
+            None => TimedValues::Plain,
+        };
         if context.options.allow_2pc {
             keep.keep_conflicts();
         }

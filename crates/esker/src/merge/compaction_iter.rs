@@ -28,7 +28,7 @@ mod entity;
 mod history;
 mod merge;
 mod stats;
-mod timed;
+pub(crate) mod timed;
 
 pub(crate) use blobs::BlobTally;
 pub(crate) use history::clipped;
@@ -87,8 +87,8 @@ pub(crate) struct CompactionIteratorOptions {
     pub stored_tombstones: Vec<RangeTombstone>,
     /// Whether no deeper level can hold a key; always false for a flush.
     pub key_not_exists_beyond_output_level: KeyNotExistsBeyond,
-    /// Whether values lose their preferred sequence numbers, for readers that do not support them.
-    pub plain_timed_values: bool,
+    /// The meaning of the ends of timed values.
+    pub timed_values: timed::TimedValues,
     /// Whether entities get all columns in place, including columns from blob files. Needs `blobs`.
     pub whole_entities: bool,
     /// The range tombstones of all inputs, with the same snapshots.
@@ -120,7 +120,7 @@ impl CompactionIteratorOptions {
             full_history_ts_low: None,
             trim_ts: None,
             stored_tombstones: Vec::new(),
-            plain_timed_values: false,
+            timed_values: timed::TimedValues::Preferred,
             whole_entities: false,
             key_not_exists_beyond_output_level: Box::new(|_| false),
             lower_bound: None,

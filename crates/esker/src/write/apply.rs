@@ -120,9 +120,9 @@ pub(crate) fn entry_of<'a>(op: &BatchOp<'a>) -> Result<Option<(ColumnFamilyId, A
         BatchOp::BlobIndex { family, key, index } => entry(family, ValueType::BlobIndex, key, index),
         BatchOp::PutEntity { family, key, entity } => entry(family, ValueType::WideColumnEntity, key, entity),
         BatchOp::LogData(_) | BatchOp::Noop => Ok(None),
-        // Esker does not record which sequence number was written at which time. Without such
-        // records RocksDB, too, stores a plain value.
-        BatchOp::TimedPut { family, key, value, .. } => entry(family, ValueType::Value, key, value),
+        BatchOp::TimedPut { family, key, value } => {
+            entry(family, ValueType::ValuePreferredSeqno, key, value.packed())
+        }
         _ => Err(Error::not_supported("two-phase transactions")),
     }
 }

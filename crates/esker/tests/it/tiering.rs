@@ -4,8 +4,8 @@ use crate::timestamps::rewrite;
 use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
 use esker::internals::format::seqno_to_time::SeqnoToTimeMapping;
-use esker::options::CompactionStyle;
-use esker::{Db, Env, Options, SequenceNumber, SstFileReader};
+use esker::options::{CompactionStyle, TargetVersion};
+use esker::{Db, Env, ErrorKind, Options, SequenceNumber, SstFileReader, WriteBatch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -190,4 +190,82 @@ fn young_files_above_the_last_level_rest() {
         rewrite(scene.db());
         assert_eq!(scene.entries(), BTreeMap::from([(6, 1500)]), "{style:?}");
     }
+}
+
+fn timed(key: &str, value: &str, write_unix_time: u64) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.timed_put(key, value, write_unix_time).unwrap();
+    batch
+}
+
+#[test]
+fn a_timed_value_is_as_old_as_its_writer_says() {
+    let mut scene = Scene::new(CompactionStyle::Universal, (0, 1000));
+    scene.db = None;
+    scene.options.db.compatible_with = TargetVersion::V9;
+    scene.reopen();
+    scene.pass(10);
+    scene.db().write(timed("old", "1", BEGIN - 900)).unwrap();
+    scene.db().write(timed("young", "2", BEGIN + 5)).unwrap();
+    scene.db().write(timed("older than the database", "3", 7)).unwrap();
+    scene.db().put("plain", "4").unwrap();
+    let check = |scene: &Scene| {
+        let read = |key: &str| scene.db().get(key).unwrap().map(|value| value.to_vec());
+        let keys = ["old", "young", "older than the database", "plain"];
+        for (key, value) in keys.into_iter().zip(["1", "2", "3", "4"]) {
+            assert_eq!(read(key).as_deref(), Some(value.as_bytes()), "{key}");
+        }
+        assert_eq!(scene.db().iter().unwrap().into_iter().count(), 4);
+    };
+    check(&scene);
+    scene.pass(1);
+    scene.db().flush().unwrap();
+    check(&scene);
+    scene.pass(150);
+    rewrite(scene.db());
+    assert_eq!(scene.entries(), BTreeMap::from([(5, 2), (6, 2)]));
+    check(&scene);
+    scene.reopen();
+    check(&scene);
+}
+
+#[test]
+fn a_timed_value_of_a_wal_is_recovered() {
+    let mut scene = Scene::new(CompactionStyle::Level, (100, 0));
+    scene.db = None;
+    scene.options.db.compatible_with = TargetVersion::V9;
+    scene.reopen();
+    scene.db().write(timed("key", "value", BEGIN - 50)).unwrap();
+    scene.reopen();
+    assert_eq!(scene.db().get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    scene.db().flush().unwrap();
+    assert_eq!(scene.db().get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    // Without recorded times the value is a plain one.
+    scene.db = None;
+    scene.options.cf.preserve_internal_time_seconds = 0;
+    scene.reopen();
+    scene.db().write(timed("key", "again", BEGIN - 50)).unwrap();
+    scene.db().flush().unwrap();
+    rewrite(scene.db());
+    assert_eq!(scene.db().get("key").unwrap().as_deref(), Some(&b"again"[..]));
+    scene.db().write(timed("key", "now", u64::MAX)).unwrap();
+    assert_eq!(scene.db().get("key").unwrap().as_deref(), Some(&b"now"[..]));
+}
+
+#[test]
+fn timed_values_are_refused_where_they_cannot_be_read() {
+    let scene = Scene::new(CompactionStyle::Level, (100, 0));
+    let refused = scene.db().write(timed("key", "value", 7)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert!(refused.to_string().contains("timed_put"), "{refused}");
+    assert_eq!(scene.db().get("key").unwrap(), None);
+    let mut stamped = Options::default();
+    stamped.db.create_if_missing = true;
+    stamped.db.compatible_with = TargetVersion::V9;
+    stamped.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    stamped.cf.comparator = esker::comparator::by_name("leveldb.BytewiseComparator.u64ts").unwrap();
+    let db = Db::open(&stamped, "/stamped").unwrap();
+    let refused = db.write(timed("key12345678", "value", 7)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotSupported);
+    assert!(refused.to_string().contains("TimedPut"), "{refused}");
 }

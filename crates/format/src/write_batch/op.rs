@@ -1,5 +1,6 @@
 //! The operations of a write batch, one by one.
 
+use super::timed::TimedValue;
 use esker_base::coding::{Decoder, put_length_prefixed};
 use esker_base::{ColumnFamilyId, Error, Result};
 
@@ -122,16 +123,14 @@ pub enum BatchOp<'a> {
         /// The encoded columns.
         entity: &'a [u8],
     },
-    /// `key` becomes `value`, as if written at `write_unix_time`.
+    /// `key` becomes the value, as if written at its time.
     TimedPut {
         /// The family.
         family: ColumnFamilyId,
         /// The key.
         key: &'a [u8],
-        /// The value.
-        value: &'a [u8],
-        /// Seconds since 1970.
-        write_unix_time: u64,
+        /// The value and its time.
+        value: TimedValue<'a>,
     },
     /// Bytes for readers of the WAL; nothing is applied.
     LogData(&'a [u8]),
@@ -191,8 +190,8 @@ impl BatchOp<'_> {
             | BatchOp::Merge { key, operand: value, .. }
             | BatchOp::DeleteRange { begin: key, end: value, .. }
             | BatchOp::BlobIndex { key, index: value, .. }
-            | BatchOp::PutEntity { key, entity: value, .. }
-            | BatchOp::TimedPut { key, value, .. } => (key.len(), value.len()),
+            | BatchOp::PutEntity { key, entity: value, .. } => (key.len(), value.len()),
+            BatchOp::TimedPut { key, value, .. } => (key.len(), value.packed().len()),
             BatchOp::Delete { key, .. } | BatchOp::SingleDelete { key, .. } => (key.len(), 0),
             _ => (0, 0),
         }
@@ -263,17 +262,13 @@ pub(super) fn decode_op<'a>(d: &mut Decoder<'a>) -> Result<Decoded<'a>> {
         tag::PUT_ENTITY | tag::CF_PUT_ENTITY => {
             BatchOp::PutEntity { family, key: d.length_prefixed()?, entity: d.length_prefixed()? }
         }
-        tag::TIMED_PUT | tag::CF_TIMED_PUT => timed_put(family, d.length_prefixed()?, d.length_prefixed()?)?,
+        tag::TIMED_PUT | tag::CF_TIMED_PUT => {
+            let key = d.length_prefixed()?;
+            BatchOp::TimedPut { family, key, value: TimedValue::parse(d.length_prefixed()?)? }
+        }
         _ => return Ok(Decoded { op: decode_uncounted(code, d)?, is_counted: false }),
     };
     Ok(Decoded { op, is_counted: true })
-}
-
-fn timed_put<'a>(family: ColumnFamilyId, key: &'a [u8], packed: &'a [u8]) -> Result<BatchOp<'a>> {
-    let Some((value, time)) = packed.split_last_chunk::<8>() else {
-        return Err(Error::corruption("timed put without its write time"));
-    };
-    Ok(BatchOp::TimedPut { family, key, value, write_unix_time: u64::from_le_bytes(*time) })
 }
 
 fn decode_uncounted<'a>(code: u8, d: &mut Decoder<'a>) -> Result<BatchOp<'a>> {

@@ -94,10 +94,6 @@ impl WriteBatch {
     /// Records the checksum of an op that was just added.
     #[cold]
     pub(super) fn protect_op(&mut self, short_tag: u8, family: ColumnFamilyId, key: &[u8], value: &[u8]) {
-        let value = match value.split_last_chunk::<8>() {
-            Some((value, _time)) if short_tag == tag::TIMED_PUT => value,
-            _ => value,
-        };
         if let (Some(checksums), Some(kind)) = (&mut self.checksums, kind_of(short_tag)) {
             checksums.push(EntryChecksum::of(kind, key, value).with_family(family));
         }
@@ -119,7 +115,8 @@ impl WriteBatch {
 /// The kind of memtable entry that the tag of a counted op makes.
 fn kind_of(short_tag: u8) -> Option<ValueType> {
     Some(match short_tag {
-        tag::PUT | tag::TIMED_PUT => ValueType::Value,
+        tag::PUT => ValueType::Value,
+        tag::TIMED_PUT => ValueType::ValuePreferredSeqno,
         tag::DELETE => ValueType::Deletion,
         tag::SINGLE_DELETE => ValueType::SingleDeletion,
         tag::MERGE => ValueType::Merge,
@@ -133,9 +130,8 @@ fn kind_of(short_tag: u8) -> Option<ValueType> {
 /// The checksum of a counted op; `None` for other ops.
 fn checksum(op: &BatchOp<'_>) -> Option<EntryChecksum> {
     let (kind, key, value) = match *op {
-        BatchOp::Put { key, value, .. } | BatchOp::TimedPut { key, value, .. } => {
-            (ValueType::Value, key, value)
-        }
+        BatchOp::Put { key, value, .. } => (ValueType::Value, key, value),
+        BatchOp::TimedPut { key, value, .. } => (ValueType::ValuePreferredSeqno, key, value.packed()),
         BatchOp::Delete { key, .. } => (ValueType::Deletion, key, &[][..]),
         BatchOp::SingleDelete { key, .. } => (ValueType::SingleDeletion, key, &[][..]),
         BatchOp::Merge { key, operand, .. } => (ValueType::Merge, key, operand),

@@ -142,8 +142,7 @@ fn every_tag_is_decoded() {
     cases.extend(pair(0x18, 0x19, [k, time].concat(), |family| BatchOp::TimedPut {
         family,
         key: b"key",
-        value: b"val",
-        write_unix_time: 7,
+        value: TimedValue::parse(b"val\x07\0\0\0\0\0\0\0").unwrap(),
     }));
     for (bytes, expected) in cases {
         let count = u32::from(expected.is_counted());

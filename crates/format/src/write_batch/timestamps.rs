@@ -109,8 +109,7 @@ mod tests {
             batch.delete_range_cf(family, key(b"a"), key(b"b")).unwrap();
             batch.put_entity_cf(family, key(b"entity"), &[(b"a", b"1")]).unwrap();
             batch.push(BatchOp::BlobIndex { family, key: &key(b"blob"), index: b"index" }).unwrap();
-            let timed = BatchOp::TimedPut { family, key: &key(b"timed"), value: b"v", write_unix_time: 17 };
-            batch.push(timed).unwrap();
+            batch.timed_put_cf(family, key(b"timed"), b"v", 17).unwrap();
         }
         batch
     }

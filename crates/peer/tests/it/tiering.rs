@@ -1,13 +1,13 @@
 //! Times of sequence numbers beside RocksDB 11.8.1: each engine uses the times that the other
 //! recorded.
 
-use esker::options::CompactionStyle;
-use esker::{CompactRangeOptions, Db, Options, ReadOptions};
+use esker::options::{CompactionStyle, TargetVersion};
+use esker::{CompactRangeOptions, Db, Options, ReadOptions, WriteBatch};
 use esker_peer::{Contents, FamilySpec, PeerOp, RocksDb, WriteFlags, require};
 use esker_testkit::TempDir;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Entries of each age.
 const ENTRIES: u32 = 50;
@@ -105,5 +105,43 @@ fn either_engine_uses_the_times_that_the_other_recorded() {
         let placed = placed_by(compactor, dir.path(), *style);
         // The first number that may be young goes down with the old ones.
         assert_eq!(placed, [49, 51], "{writer} wrote, {compactor} compacted, {style:?}");
+    }
+}
+
+/// RocksDB reads Esker's timed values in a WAL and in tables.
+#[test]
+fn rocksdb_reads_timed_values_that_esker_wrote() {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return;
+    }
+    let dir = TempDir::new("timed-put");
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.compatible_with = TargetVersion::V11;
+    options.cf.compaction_style = CompactionStyle::Universal;
+    options.cf.preclude_last_level_data_seconds = 10_000;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    for round in 0..2_u64 {
+        let db = Db::open(&options, dir.path()).unwrap();
+        for i in 0..100_u64 {
+            let mut batch = WriteBatch::new();
+            batch.timed_put(format!("key{i:03}"), format!("{round} {i}"), now - i * 200).unwrap();
+            db.write(batch).unwrap();
+        }
+        let contents = Contents::of(&db, &db.default_column_family(), &ReadOptions::default()).unwrap();
+        assert_eq!(contents.0.len(), 100);
+        if round == 1 {
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+        let theirs = rocksdb(dir.path(), CompactionStyle::Universal);
+        theirs.contents("default", None).unwrap().assert_same(&contents, "RocksDB");
+        theirs.compact("default");
+        theirs.contents("default", None).unwrap().assert_same(&contents, "RocksDB, compacted");
+        drop(theirs);
+        let db = Db::open(&options, dir.path()).unwrap();
+        let again = Contents::of(&db, &db.default_column_family(), &ReadOptions::default()).unwrap();
+        again.assert_same(&contents, "Esker");
+        db.close().unwrap();
     }
 }

@@ -114,7 +114,7 @@ fn append_op(op: &BatchOp<'_>, values: bool, row: &mut String) -> std::fmt::Resu
         BatchOp::Put { family, key, value } => entry("PUT", family, key, Some(value)),
         BatchOp::Merge { family, key, operand } => entry("MERGE", family, key, Some(operand)),
         BatchOp::PutEntity { family, key, entity } => entry("PUT_ENTITY", family, key, Some(entity)),
-        BatchOp::TimedPut { family, key, value, .. } => entry("TIMED_PUT", family, key, Some(value)),
+        BatchOp::TimedPut { family, key, value, .. } => entry("TIMED_PUT", family, key, Some(value.value())),
         BatchOp::BlobIndex { family, key, index } => entry("PUT_BLOB_INDEX", family, key, Some(index)),
         BatchOp::Delete { family, key } => entry("DELETE", family, key, None),
         BatchOp::SingleDelete { family, key } => entry("SINGLE_DELETE", family, key, None),

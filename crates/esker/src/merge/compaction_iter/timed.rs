@@ -1,10 +1,24 @@
 //! Values with a preferred sequence number in a flush or compaction.
 //!
-//! In: the input at such a value. Out: a plain value with that number, or the unchanged value.
+//! In: the input at such a value. Out: a plain value with that number, or a value with the number.
+//! The values of memtables have the time of their write in place of the number.
 
 use super::{CompactionIterator, Head, Source};
 use esker_base::{Error, Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
+use esker_format::seqno_to_time::SeqnoToTimeMapping;
+
+/// The meaning of the last eight bytes of the inputs' timed values.
+#[derive(Debug)]
+pub(crate) enum TimedValues {
+    /// The preferred sequence number, which stays.
+    Preferred,
+    /// Anything: values become plain ones, because readers do not know timed ones or because no
+    /// times are recorded.
+    Plain,
+    /// The time of the write, of which the samples make a preferred sequence number.
+    Written(SeqnoToTimeMapping),
+}
 
 impl<I: InternalIterator> CompactionIterator<I> {
     /// Outputs a value with a preferred, older sequence number. The value gets that number if all
@@ -26,13 +40,23 @@ impl<I: InternalIterator> CompactionIterator<I> {
     /// Outputs a value under its own sequence number, with its preferred number if readers support
     /// it.
     pub(super) fn keep_timed_value(&mut self, head: Head) -> Result<()> {
-        if self.options.plain_timed_values {
-            let (value, _) = split_timed_value(self.input.value(), &self.user_key)?;
-            self.changed.clear();
-            self.changed.extend_from_slice(&self.input.value()[..value]);
-            self.show(head.sequence, ValueType::Value, Source::Changed);
-        } else {
-            self.show(head.sequence, head.value_type, Source::Input);
+        let (value, time) = split_timed_value(self.input.value(), &self.user_key)?;
+        let preferred = match &self.options.timed_values {
+            TimedValues::Preferred => {
+                self.show(head.sequence, head.value_type, Source::Input);
+                return Ok(());
+            }
+            TimedValues::Plain => None,
+            TimedValues::Written(times) => Some(times.seqno_at(time.0)).filter(|n| *n < head.sequence),
+        };
+        self.changed.clear();
+        self.changed.extend_from_slice(&self.input.value()[..value]);
+        match preferred {
+            Some(preferred) => {
+                self.changed.extend_from_slice(&preferred.0.to_le_bytes());
+                self.show(head.sequence, head.value_type, Source::Changed);
+            }
+            None => self.show(head.sequence, ValueType::Value, Source::Changed),
         }
         Ok(())
     }

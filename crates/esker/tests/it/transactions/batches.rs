@@ -3,7 +3,7 @@
 use super::{open, options};
 use esker::comparator::ReverseBytewiseComparator;
 use esker::{
-    BatchOp, ColumnFamilyId, ErrorKind, OptimisticTransactionDb, ReadOptions, TransactionOptions, WriteBatch,
+    ColumnFamilyId, ErrorKind, OptimisticTransactionDb, ReadOptions, TransactionOptions, WriteBatch,
     WriteBatchWithIndex, WriteOptions,
 };
 use std::sync::Arc;
@@ -81,8 +81,7 @@ fn ops_that_a_transaction_cannot_hold_are_refused_by_name() {
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
     assert_eq!(txn.get("before").unwrap().unwrap(), b"1");
     let mut timed = WriteBatch::new();
-    let (family, key) = (ColumnFamilyId::DEFAULT, b"a");
-    timed.push(BatchOp::TimedPut { family, key, value: b"1", write_unix_time: 7 }).unwrap();
+    timed.timed_put(b"a", b"1", 7).unwrap();
     let refused = txn.rebuild_from_write_batch(&timed).unwrap_err().to_string();
     assert!(refused.contains("TimedPut"), "{refused}");
 }

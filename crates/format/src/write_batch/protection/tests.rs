@@ -13,8 +13,7 @@ fn fill(batch: &mut WriteBatch) {
         batch.delete_range_cf(family, b"a", b"b").unwrap();
         batch.put_entity_cf(family, b"entity", &[(b"a", b"1"), (b"b", b"2")]).unwrap();
         batch.push(BatchOp::BlobIndex { family, key: b"blob", index: b"index" }).unwrap();
-        let timed = BatchOp::TimedPut { family, key: b"timed", value: b"value", write_unix_time: 17 };
-        batch.push(timed).unwrap();
+        batch.timed_put_cf(family, b"timed", b"value", 17).unwrap();
         batch.push(BatchOp::Put { family, key: b"", value: b"" }).unwrap();
     }
 }
