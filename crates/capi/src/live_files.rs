@@ -160,6 +160,7 @@ pub unsafe extern "C" fn rocksdb_livefile_create() -> *mut rocksdb_livefile_t {
         file_creation_time: 0,
         epoch_number: 0,
         file_checksum: None,
+        temperature: esker::options::Temperature::Unknown,
     };
     give(rocksdb_livefile_t::new(LiveFileMetaData { column_family_name: String::new(), level: 0, file }))
 }

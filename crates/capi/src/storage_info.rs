@@ -117,7 +117,7 @@ figures! {
     fn rocksdb_livefiles_storage_info_file_number -> u64, 0, |it| it.info.file_number.0;
     fn rocksdb_livefiles_storage_info_file_type -> c_int, 0, |it| number(it.info.file_type);
     fn rocksdb_livefiles_storage_info_size -> u64, 0, |it| it.info.size;
-    fn rocksdb_livefiles_storage_info_temperature -> c_int, 0, |_it| 0;
+    fn rocksdb_livefiles_storage_info_temperature -> c_int, 0, |it| it.info.temperature as c_int;
     fn rocksdb_livefiles_storage_info_file_checksum -> *const c_char, std::ptr::null(), |it| it.checksum.as_ptr();
     fn rocksdb_livefiles_storage_info_file_checksum_func_name -> *const c_char, std::ptr::null(),
         |it| it.checksum_function.as_ptr();

@@ -8,7 +8,7 @@
 use super::KeepFiles;
 use crate::db::{Db, LiveCut};
 use crate::observe::{FileType, LiveFileStorageInfo};
-use crate::options::LiveFilesStorageInfoOptions;
+use crate::options::{LiveFilesStorageInfoOptions, Temperature};
 use esker_base::{FileNumber, Result};
 use esker_format::file_name;
 use std::path::Path;
@@ -49,6 +49,7 @@ impl Db {
             file_checksum: unknown(),
             replacement_contents: Vec::new(),
             trim_to_size: false,
+            temperature: Temperature::Unknown,
         };
         let mut files = Vec::new();
         let tables = cut.tables.iter().map(|path| (path, FileType::Table));
@@ -58,6 +59,7 @@ impl Db {
             if let (Some(known), Some(checksum)) = (cut.checksums.get(&number), &mut file.file_checksum) {
                 checksum.clone_from(known);
             }
+            file.temperature = cut.temperatures.get(&number).copied().unwrap_or_default();
             files.push(file);
         }
         let (manifest, bytes) = cut.manifest;

@@ -114,6 +114,9 @@ impl<'a> Outputs<'a> {
                 level: plan.output_level,
                 is_bottommost: plan.is_bottommost,
                 target_file_size: plan.target_file_size,
+                temperature: context
+                    .family_options
+                    .temperature_of(plan.output_level, plan.version.num_levels()),
             },
             epoch_number: inputs().map(|f| f.epoch_number).min().unwrap_or(0),
             current: None,
@@ -144,6 +147,7 @@ impl<'a> Outputs<'a> {
         let mut outputs = Outputs::new(context, plan, numbers, compression);
         outputs.table.level = young.level;
         outputs.table.is_bottommost = false;
+        outputs.table.temperature = context.family_options.default_write_temperature;
         outputs.table.oldest_seconds = outputs.table.oldest_seconds.max(young.oldest_seconds);
         outputs.part = Some(Part { is_young: true, after: young.after });
         outputs

@@ -9,6 +9,7 @@ use crate::files::open_table::open_file;
 use crate::observe::{
     BlobMetaData, ColumnFamilyMetaData, FlushReason, LevelMetaData, LiveFileMetaData, SstFileMetaData,
 };
+use crate::options::Temperature;
 use crate::version::blob_meta::BlobFileMeta;
 use crate::version::manifest::copy_in_one_path;
 use crate::version::{FileMeta, LogOptions, Version};
@@ -30,6 +31,8 @@ pub(crate) struct LiveCut {
     pub(crate) sizes: BTreeMap<FileNumber, u64>,
     /// Checksum and function name of each table and blob file that has a checksum.
     pub(crate) checksums: BTreeMap<FileNumber, (Vec<u8>, String)>,
+    /// Temperatures of tables; others are unknown.
+    pub(crate) temperatures: BTreeMap<FileNumber, Temperature>,
     /// Number and bytes of the MANIFEST.
     pub(crate) manifest: (FileNumber, u64),
     /// Whether the MANIFEST may name paths besides the first.
@@ -178,6 +181,7 @@ impl Cut {
             blobs: sorted(blobs.collect()),
             sizes,
             checksums,
+            temperatures: versions.iter().flat_map(|version| temperatures(version)).collect(),
             manifest,
             has_several_paths,
             wals: wals.map(|(n, bytes)| (file_name::wal_file_name(&engine.wal_dir, n), bytes)).collect(),
@@ -259,6 +263,12 @@ impl Db {
 }
 
 /// Checksum and function name of each file that has a checksum.
+/// The known temperatures of a version's tables.
+fn temperatures(version: &Version) -> impl Iterator<Item = (FileNumber, Temperature)> + '_ {
+    let known = version.all_files().filter(|(_, file)| file.temperature != 0);
+    known.map(|(_, file)| (file.number, Temperature::from_code(file.temperature)))
+}
+
 fn add_checksums(version: &Version, checksums: &mut BTreeMap<FileNumber, (Vec<u8>, String)>) {
     let tables = version.all_files().filter_map(|(_, f)| Some((f.number, f.file_checksum.clone()?)));
     checksums.extend(tables);
@@ -314,5 +324,6 @@ fn describe(engine: &Engine, cf: &ColumnFamily, file: &FileMeta) -> SstFileMetaD
         file_creation_time: file.file_creation_time,
         epoch_number: file.epoch_number,
         file_checksum: file.file_checksum.clone(),
+        temperature: Temperature::from_code(file.temperature),
     }
 }

@@ -12,7 +12,7 @@ use super::written::{Verification, WrittenFile};
 use crate::observe::{
     Event, TableFileCreation, TableFileCreationBriefInfo, TableFileCreationInfo, TableFileCreationReason,
 };
-use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions};
+use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions, Temperature};
 use esker_base::logger::InfoLog;
 use esker_base::stats::Histogram;
 use esker_base::sync::Arc;
@@ -148,12 +148,15 @@ pub(crate) struct NewTable {
     pub(crate) is_bottommost: bool,
     /// The size to aim at, in bytes; 0: no limit.
     pub(crate) target_file_size: u64,
+    /// The temperature, for the MANIFEST.
+    pub(crate) temperature: Temperature,
 }
 
 /// A table that is being written.
 pub(crate) struct TableOutput {
     pub(crate) number: FileNumber,
     level: usize,
+    temperature: Temperature,
     icmp: InternalKeyComparator,
     builder: TableBuilder,
     creation_seconds: u64,
@@ -274,6 +277,7 @@ impl TableOutput {
         Ok(TableOutput {
             number,
             level: table.level,
+            temperature: table.temperature,
             icmp: context.icmp.clone(),
             builder,
             creation_seconds: now,
@@ -470,6 +474,7 @@ impl TableOutput {
             oldest_blob_file_number: self.oldest_blob_file,
             unique_id: info.unique_id,
             tail_size: info.tail_size,
+            temperature: self.temperature as u8,
             marked_for_compaction,
             ..FileMetaData::default()
         };

@@ -205,6 +205,7 @@ impl BuildTable<'_> {
             level: 0,
             is_bottommost: false,
             target_file_size: 0,
+            temperature: options.default_write_temperature,
         };
         let mut output = TableOutput::create(context, &table)?;
         entries.seek_to_first();

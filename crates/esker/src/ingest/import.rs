@@ -160,6 +160,7 @@ impl<'a> Import<'a> {
                 file_creation_time: file.file_creation_time,
                 epoch_number: file.epoch_number,
                 file_checksum: file.file_checksum.clone(),
+                temperature: file.temperature as u8,
                 unique_id: unique_id(
                     &properties.db_id,
                     &properties.db_session_id,

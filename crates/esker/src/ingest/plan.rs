@@ -69,7 +69,12 @@ pub(super) fn plan(
         }
         (file.sequence, file.level) = (sequence, at.level);
         let epoch_number = family.epochs.fetch_add(1, Ordering::Relaxed);
-        let metadata = file.metadata(sequence, epoch_number, now);
+        let mut metadata = file.metadata(sequence, epoch_number, now);
+        if !file.options.move_files && !file.options.link_files {
+            // RocksDB knows the level of a copy only if it must be the last one.
+            let level = if file.options.fail_if_not_bottommost_level { at.level } else { 0 };
+            metadata.temperature = family.options.temperature_of(level, family.version.num_levels()) as u8;
+        }
         edit_of(&mut edits, file.cf.id).new_files.push((at.level, metadata));
     }
     for edit in edits.values_mut() {

@@ -3,6 +3,7 @@
 //!
 //! Source of the fields: RocksDB `include/rocksdb/metadata.h`.
 
+use super::Temperature;
 use esker_base::{FileNumber, SequenceNumber};
 use esker_format::file_name::FileType;
 use std::ops::Deref;
@@ -47,6 +48,8 @@ pub struct SstFileMetaData {
     pub epoch_number: u64,
     /// Checksum of the whole file and its function's name, if one was made.
     pub file_checksum: Option<(Vec<u8>, String)>,
+    /// Its temperature.
+    pub temperature: Temperature,
 }
 
 esker_base::debug_with_text!(SstFileMetaData {
@@ -68,6 +71,7 @@ esker_base::debug_with_text!(SstFileMetaData {
     file_creation_time,
     epoch_number,
     file_checksum,
+    temperature,
 });
 
 /// One table file with its family and level. The file's own fields are reached through `Deref`.
@@ -175,6 +179,8 @@ pub struct LiveFileStorageInfo {
     pub replacement_contents: Vec<u8>,
     /// Whether the file may grow: a copy takes the first `size` bytes, and must not be a link.
     pub trim_to_size: bool,
+    /// Temperature of a table; otherwise `Unknown`.
+    pub temperature: Temperature,
 }
 
 /// The place of a WAL file.

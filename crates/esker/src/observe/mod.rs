@@ -14,6 +14,7 @@ mod metadata;
 mod properties;
 mod reason;
 mod stats_dump;
+mod temperature;
 
 pub use cache_stats::{CacheEntryStats, SecondaryStats};
 pub use compaction_stats::{CompactionJobStats, CompactionStats, LevelCompactionStats, WorkPriority};
@@ -37,3 +38,4 @@ pub use reason::{
     BackgroundErrorReason, CompactionReason, FlushReason, WriteStallCause, WriteStallCondition,
 };
 pub use stats_dump::{BlobFileStats, CfStats, DbStats, IngestedFiles, LevelStats, StallCounts};
+pub use temperature::Temperature;

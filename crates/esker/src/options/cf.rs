@@ -480,12 +480,13 @@ option_struct! {
         /// Accepted without effect: an ingestion with `ingest_behind` is refused. Default false.
         /// Fixed.
         cf_allow_ingest_behind: bool = false, fixed;
-        /// Accepted without effect: file systems take no hint of temperature. Default `Unknown`.
-        /// Mutable.
+        /// The temperature of tables that compactions write into the last level, as the MANIFEST
+        /// stores it; `Unknown`: `default_write_temperature`. FIFO sets it to `Unknown`. Default
+        /// `Unknown`. Mutable.
         last_level_temperature: Temperature = Temperature::Unknown, mutable;
-        /// Accepted without effect: see `last_level_temperature`. Default `Unknown`. Mutable.
+        /// The temperature of all other new tables. Default `Unknown`. Mutable.
         default_write_temperature: Temperature = Temperature::Unknown, mutable;
-        /// Accepted without effect: see `last_level_temperature`. Default `Unknown`. Fixed.
+        /// Accepted without effect: reads are not counted by temperature. Default `Unknown`. Fixed.
         default_temperature: Temperature = Temperature::Unknown, fixed;
 
         /// Esker's own: a table lists its deleted runs of at least this many entries in a block
@@ -523,6 +524,15 @@ option_struct! {
 }
 
 impl ColumnFamilyOptions {
+    /// The temperature of a table that a job writes into `level`.
+    pub(crate) fn temperature_of(&self, level: usize, num_levels: usize) -> Temperature {
+        match self.last_level_temperature {
+            Temperature::Unknown => self.default_write_temperature,
+            last if level + 1 == num_levels && level > 0 => last,
+            _ => self.default_write_temperature,
+        }
+    }
+
     /// Seconds for which the family keeps the times of its entries; 0: it keeps none.
     pub(crate) fn kept_seconds(&self) -> u64 {
         self.preserve_internal_time_seconds.max(self.preclude_last_level_data_seconds)

@@ -1,29 +1,24 @@
-//! Enums of options that Esker accepts without effect: temperatures, cache tiers, kinds of
-//! memtables.
+//! Texts of temperatures, and enums of options that Esker accepts without effect: cache tiers,
+//! kinds of memtables.
 //!
 //! In: RocksDB's names and numbers. Out: values that options hold and print. Source: RocksDB
 //! `include/rocksdb/types.h`, `include/rocksdb/advanced_options.h`, `memtable/`.
 
+pub use crate::observe::Temperature;
+
 use super::value::{OptionValue, object_name, option_enum};
 use esker_base::{Error, Result};
 
-option_enum! {
-    /// Expected time until data is read again, as a hint to file systems. Without effect.
-    #[derive(Default)]
-    pub enum Temperature {
-        /// No hint.
-        #[default]
-        Unknown = 0, "kUnknown";
-        /// Read again at once.
-        Hot = 4, "kHot";
-        /// Read again soon.
-        Warm = 8, "kWarm";
-        /// Read again some day.
-        Cool = 10, "kCool";
-        /// Read again rarely.
-        Cold = 12, "kCold";
-        /// Perhaps never read again.
-        Ice = 16, "kIce";
+impl OptionValue for Temperature {
+    fn parse(text: &str) -> Result<Temperature> {
+        let named = Temperature::ALL.into_iter().find(|temperature| temperature.as_str() == text.trim());
+        named.ok_or_else(|| {
+            let names = Temperature::ALL.map(Temperature::as_str).join(" ");
+            Error::invalid_argument(format!("'{text}' is none of {names}"))
+        })
+    }
+    fn print(&self) -> String {
+        self.as_str().to_owned()
     }
 }
 

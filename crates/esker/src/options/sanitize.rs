@@ -10,7 +10,9 @@
 //!     the engine.
 
 use super::value::{OptionValue, object_name};
-use super::{CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionStyle, DbOptions, Options, WalRecoveryMode};
+use super::{
+    CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionStyle, DbOptions, Options, Temperature, WalRecoveryMode,
+};
 use esker_base::comparator::Comparator;
 use esker_base::entry_checksum::PROTECTION_BYTES;
 use esker_base::{Error, Result};
@@ -268,6 +270,10 @@ impl ColumnFamilyOptions {
             let why = "only has a meaning for levels";
             let field = &mut self.level_compaction_dynamic_level_bytes;
             changes.set("level_compaction_dynamic_level_bytes", field, false, why);
+        }
+        if self.compaction_style == CompactionStyle::Fifo {
+            let (field, unknown) = (&mut self.last_level_temperature, Temperature::Unknown);
+            changes.set("last_level_temperature", field, unknown, "FIFO has one level");
         }
         if self.cf_paths.len() > 1 {
             let why = "the path of a level follows from static level sizes";

@@ -287,6 +287,7 @@ impl Repair {
             level: 0,
             is_bottommost: false,
             target_file_size: 0,
+            temperature: options.default_write_temperature,
         };
         let mut output = None;
         if !self.how.dry_run {

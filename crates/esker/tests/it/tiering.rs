@@ -4,7 +4,7 @@ use crate::timestamps::rewrite;
 use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
 use esker::internals::format::seqno_to_time::SeqnoToTimeMapping;
-use esker::options::{CompactionStyle, TargetVersion};
+use esker::options::{CompactionStyle, TargetVersion, Temperature};
 use esker::{Db, Env, ErrorKind, Options, SequenceNumber, SstFileReader, WriteBatch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -268,4 +268,36 @@ fn timed_values_are_refused_where_they_cannot_be_read() {
     let refused = db.write(timed("key12345678", "value", 7)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotSupported);
     assert!(refused.to_string().contains("TimedPut"), "{refused}");
+}
+
+#[test]
+fn tables_have_the_temperature_of_their_level() {
+    let mut scene = Scene::new(CompactionStyle::Universal, (0, 100));
+    scene.db = None;
+    scene.options.cf.last_level_temperature = Temperature::Cold;
+    scene.options.cf.default_write_temperature = Temperature::Warm;
+    scene.reopen();
+    scene.write(0, 10, 1);
+    let temperatures = |scene: &Scene| -> BTreeMap<usize, Temperature> {
+        scene.db().live_files().iter().map(|f| (f.level, f.temperature)).collect()
+    };
+    assert_eq!(temperatures(&scene), BTreeMap::from([(0, Temperature::Warm)]));
+    scene.pass(60);
+    scene.write(10, 20, 1);
+    scene.pass(58);
+    rewrite(scene.db());
+    let both = BTreeMap::from([(5, Temperature::Warm), (6, Temperature::Cold)]);
+    assert_eq!(temperatures(&scene), both);
+    scene.reopen();
+    assert_eq!(temperatures(&scene), both);
+    let size = |code: u8| {
+        let name = format!("rocksdb.live-sst-files-size-at-temperature{code}");
+        scene.db().property(&name).unwrap().parse::<u64>().unwrap()
+    };
+    assert!(size(8) > 0 && size(12) > 0 && size(0) == 0);
+    scene.db = None;
+    scene.options.cf.compaction_style = CompactionStyle::Fifo;
+    let fifo = Options { cf: scene.options.cf.clone(), db: scene.options.db.clone() };
+    let db = Db::open(&fifo, "/fifo").unwrap();
+    assert_eq!(db.options_cf(&db.default_column_family()).last_level_temperature, Temperature::Unknown);
 }

@@ -106,6 +106,8 @@ const FAMILY: &[Knob] = &[
     ),
     ("preserve_internal_time_seconds", &["0", "3600"]),
     ("preclude_last_level_data_seconds", &["0", "1", "3600"]),
+    ("last_level_temperature", &["kUnknown", "kCold"]),
+    ("default_write_temperature", &["kUnknown", "kHot"]),
     (
         "compression",
         &["kNoCompression", "kSnappyCompression", "kLZ4Compression", "kZlibCompression", "kZSTD"],
@@ -250,8 +252,6 @@ const LEFT_ALONE: &[(&str, &str)] = &[
     ("read_triggered_compaction_threshold", "without effect: docs/compat/options.md"),
     ("uncache_aggressiveness", "without effect: docs/compat/options.md"),
     ("sample_for_compression", "without effect: docs/compat/options.md"),
-    ("last_level_temperature", "without effect: docs/compat/options.md"),
-    ("default_write_temperature", "without effect: docs/compat/options.md"),
     ("default_temperature", "without effect: docs/compat/options.md"),
     ("index_block_search_type", "without effect: docs/compat/options.md"),
     ("uniform_cv_threshold", "without effect: docs/compat/options.md"),
