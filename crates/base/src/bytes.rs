@@ -241,9 +241,9 @@ impl PinnedBytes {
     ) -> PinnedBytes {
         let bytes = part(&owner);
         let (ptr, len) = (bytes.as_ptr(), bytes.len());
-        // `part` accepts a borrow of any lifetime, even one that lasts as long as the result holds
-        // the owner. During this time nothing can move the referent or borrow it mutably, so the
-        // bytes stay in place and unchanged.
+        // `part` works for a borrow of any lifetime, so `bytes` are valid for as long as the
+        // referent stays in place. The result holds the owner: until it is dropped, nothing can
+        // move the referent or borrow it mutably.
         PinnedBytes { ptr, len, owner: Some(Owner::new(owner)) }
     }
 

@@ -143,8 +143,8 @@ pub trait CompactionFilterFactory: Send + Sync {
     }
     /// Makes the filter of one (sub)compaction. `None`: no filter.
     fn create(&self, context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>>;
-    /// For the factory that the engine uses for TTL: the user's filter and factory, which it
-    /// replaced. A later open with the same options takes both from here. Default: none.
+    /// The user's filter and factory, if this factory replaced them for TTL. A later open with the
+    /// same options takes both from here. Default: `None`.
     fn before(&self) -> Option<BeforeTtl> {
         None
     }

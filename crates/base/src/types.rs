@@ -60,13 +60,13 @@ pub enum ValueType {
     DeletionWithTimestamp = 0x14,
     /// The value is a set of named columns.
     WideColumnEntity = 0x16,
-    /// A value of `TimedPut`. Behind the value stands the sequence number that the entry is to get.
+    /// A value of `TimedPut`. The last 8 bytes are its preferred write time or sequence number.
     ValuePreferredSeqno = 0x18,
 }
 
 impl ValueType {
-    /// The type in seek keys: the largest one. A seek key then sorts before every entry of its user
-    /// key with the same sequence number.
+    /// The type in seek keys: the largest one. A seek key is then the first of all keys with its
+    /// user key and sequence number.
     pub const SEEK: ValueType = ValueType::ValuePreferredSeqno;
 
     /// The type in shortened separators of an index: the largest that both RocksDB 7.8 and 11 know.

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | evicted | the evicting thread, under no lock | [`SecondaryCache::insert`]: the tier stores the value at its second eviction, so a scan stores nothing |
 //! | missed | the reader | [`SecondaryCache::lookup`] starts, [`Lookup::wait`] or [`wait_all`] ends it |
-//! | promoted | the reader | the cache parses and inserts the value; the tier drops its copy if the cache had the value before |
+//! | promoted | the reader | the cache parses and inserts the value; the tier may drop its copy if the cache evicted the value recently |
 //!
 //! Invariants
 //!  1. A lookup reaches a tier only after a miss in the cache above, so a hit costs the same

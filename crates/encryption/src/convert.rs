@@ -34,8 +34,8 @@ pub struct ConversionReport {
     pub changed: u64,
     /// Files that needed no change.
     pub kept: u64,
-    /// Changed files that have further hard links. Encryption and decryption do not change the file
-    /// behind the other links. A new master key does.
+    /// Changed files that have further hard links. After an encryption or decryption, those links
+    /// still lead to the unchanged file. A change of the master key changes the file for all links.
     pub linked: u64,
 }
 

@@ -1,8 +1,8 @@
 //! A file system in memory that tracks the possible states after a crash.
 //!
 //! In: the calls of an engine. Out: [`CrashFs::crash_clone`] makes a file system in a state that a
-//! crash at this point could leave. [`CrashChoices`] selects the state. Other threads may run
-//! meanwhile.
+//! crash at this point could leave. [`CrashChoices`] selects the state. Other threads may use
+//! the file system during the call.
 //!
 //! The model
 //!  - *Killed process*: flushed bytes and all names survive. Bytes that a writable file still

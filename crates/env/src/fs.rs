@@ -96,9 +96,9 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     /// Opens these directories and returns a file system that resolves paths below them from their
     /// handles.
     ///
-    /// A handle stays valid when its directory is renamed or replaced. After `LOCK` was locked,
-    /// changes in the directories fail if the file `LOCK` was removed or replaced. Returns `None`
-    /// if the file system has no handles of directories.
+    /// A handle stays valid when its directory is renamed or replaced. Once the caller has locked
+    /// the file `LOCK`, changes in the directories fail if that file is removed or replaced.
+    /// Returns `None` if the file system has no handles of directories.
     /// # Errors
     /// `IoError` naming the directory that cannot be opened.
     fn hold_directories(&self, _paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {

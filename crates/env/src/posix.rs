@@ -137,8 +137,8 @@ fn try_open(at: &At<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     with_descriptor(|| open().and_then(above_standard_streams))
 }
 
-/// Moves the descriptor above those of standard input, output and error. A process that has closed
-/// one of these gets its number for the next file, and a later print would overwrite the file.
+/// Moves the descriptor above those of standard input, output and error. If a process has closed
+/// one of these, the next file gets that number, and a later print would overwrite the file.
 fn above_standard_streams(fd: OwnedFd) -> Result<OwnedFd, Errno> {
     const FIRST_ABOVE: i32 = 3;
     if fd.as_raw_fd() >= FIRST_ABOVE { Ok(fd) } else { rustix::io::fcntl_dupfd_cloexec(&fd, FIRST_ABOVE) }

@@ -25,8 +25,8 @@ pub const TRAILER_BYTES: usize = 8;
 /// end.
 ///
 /// Write batches check this limit, so no longer entry reaches a WAL. RocksDB computes the length of
-/// a memtable entry in 32 bits. The entry also holds two lengths, a trailer and a checksum: at most
-/// 64 bytes.
+/// a memtable entry in 32 bits. Besides key and value, the entry holds two lengths, a trailer and a
+/// checksum: at most 64 bytes.
 pub const MAX_ENTRY_BYTES: usize = u32::MAX as usize - 64;
 
 /// Whether a key and a value of these lengths fit into one entry.

@@ -18,8 +18,7 @@
 //!
 //! [`LogWriter`] makes the bytes. [`LogReader`] classifies every part of a log ([`LogEvent`]),
 //! damage included. [`crate::wal_recovery`] and [`next_strict`] decide which damage they tolerate.
-//! While a writer still appends to a log, a reader keeps the place that it has reached as a
-//! [`LogMark`].
+//! A [`LogMark`] is the place that a reader has reached in a log to which a writer still appends.
 
 mod compressed;
 mod reader;

@@ -58,7 +58,8 @@ fn argument(bytes: &[u8]) -> Vec<u8> {
 /// Names of files in memory are UTF-8, so the caller has replaced other bytes in the arguments.
 fn is_pointed_at(path: &Path, arguments: &[Vec<u8>]) -> bool {
     path.ancestors().any(|above| match above.as_os_str().as_encoded_bytes() {
-        // The root is above every path, so an argument must name exactly the root.
+        // The root is above every path. Only an argument that ends in `/`, or in an empty path
+        // behind `=`, names the root.
         b"/" | b"" => arguments.iter().any(|argument| argument.ends_with(b"/") || argument.ends_with(b"=")),
         above => arguments.iter().any(|argument| argument.windows(above.len() - 1).any(|part| part == &above[1..])),
     })

@@ -1,6 +1,6 @@
 //! Reads and ingests files with changed blocks under right checksums.
 //!
-//! Laws: a read, an ingestion and a compaction end, whatever the order of keys. If verification
+//! Laws: each read, ingestion and compaction ends, whatever the order of keys. If verification
 //! finds no error in the file, all three show the same entries, and RocksDB reads the same entries.
 
 use crate::blocks::{self, FuzzBlock, CHANGE};

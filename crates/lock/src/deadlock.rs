@@ -10,10 +10,10 @@
 //!
 //! Edges can change between two reads: a blocker may release its lock and wait again for another
 //! one. So the search reads each edge of a cycle a second time, and then checks that each request
-//! still waits. A waiting locker releases nothing, so all edges existed at one time. A queued
-//! request may represent earlier requests
-//! ([`LatchedLeaf::blockers`](crate::leaf::LatchedLeaf::blockers)). If such a request is withdrawn
-//! during the search, the search starts again.
+//! still waits. A waiting locker releases nothing, so all edges existed at one time. In the search,
+//! a queued request may stand for all requests before it
+//! ([`LatchedLeaf::blockers`](crate::leaf::LatchedLeaf::blockers)). So the search starts again if a
+//! request that it found in a queue has left the queue.
 //!
 //! Source of the contract (victim, depth, report): RocksDB `utilities/transactions/lock/point`. In
 //! RocksDB, the depth limits the number of transactions that a search visits. Here it limits the

@@ -482,8 +482,8 @@ impl Locker {
             self.owner.escalated.store(false, Ordering::Release);
             bytes += self.families.iter().map(|family| family.sweep(id)).sum::<i64>();
         }
-        // Each held lock has a reference to its owner. If references are left, a comparator with
-        // changing answers has hidden some locks.
+        // Each held lock has a reference to its owner. If references are left, an inconsistent
+        // comparator has hidden some locks.
         if Arc::strong_count(&self.owner) > 1 {
             let unstable = self.families.iter().filter(|family| family.has_custom_order());
             bytes += unstable.map(|family| family.purge(id)).sum::<i64>();

@@ -137,8 +137,8 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<LockShared>,
     pub(crate) families: Mutex<BTreeMap<ColumnFamilyId, Arc<LockFamily>>>,
     pub(crate) barrier: Mutex<Option<EscalationBarrier>>,
-    /// The lock of the escalating thread. If the last escalation freed little, the value is the
-    /// earliest time of the next one.
+    /// A thread that escalates holds this lock. If the last escalation freed little, the value is
+    /// the earliest time of the next one.
     pub(crate) making_room: Mutex<u64>,
 }
 

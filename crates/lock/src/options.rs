@@ -55,10 +55,10 @@ pub struct LockManagerOptions {
     pub max_lock_memory: usize,
     /// Number of recent deadlocks that the manager remembers. Default: 5, as in RocksDB.
     pub max_num_deadlocks: usize,
-    /// Limits how long new lockers pass a waiting range request: until other requests have drawn
-    /// this number of tickets after it. Each request that waits, or passes, draws a ticket. With 0,
-    /// a range that waits for one key keeps new lockers from all its other keys. A locker whose
-    /// first lock is older than the range request always passes. Default: 256.
+    /// Number of tickets after which new lockers no longer pass a waiting range request. Each later
+    /// request that waits, or passes, draws a ticket. With 0, a range that waits for one key keeps
+    /// new lockers from all its other keys. A locker whose first lock is older than the range
+    /// request always passes. Default: 256.
     pub range_patience: u64,
 }
 

@@ -14,11 +14,12 @@
 //! waits were for such ranges.) The number of passes is finite, so no request starves.
 //!
 //! Passing forms no cycle among lockers that lock in ascending order. Suppose that it did: a locker
-//! X waits for a request W, and W waits, through other lockers, for a lock of X. Each of these
-//! lockers, X too, waits above its own locks. So this lock of X lies in the span of W, or in the
-//! span of an earlier request V that blocks W. X took the lock after W arrived, so X passed W or V.
-//! But X is too young to pass W, and W is too young to pass V. So X can pass neither of them: a
-//! contradiction.
+//! X waits for a request W, and W waits, through other lockers, for a lock L of X. Each locker
+//! waits above its own locks, so the waits ascend from W to L, and on to the request of X. That
+//! request overlaps W. So L lies in the span of W, or in the span of an earlier request V that
+//! blocks W. X waits for W, so X is too young to pass W, and took L after W arrived. To take L, X
+//! passed W or V. It could not pass W. And W, which is older than X, is too young to pass V, so X
+//! is too: a contradiction.
 //!
 //! Invariants
 //!  1. A queue is sorted by ticket. A request is in the queues of all leaves that its span touches,
@@ -64,8 +65,8 @@ impl Waiter {
         LockRequest { owner: &self.owner, stamp: self.stamp, span: self.span.as_span(), mode: self.mode }
     }
 
-    /// False if the request was granted, withdrawn or refused. A comparator with changing answers
-    /// may leave a settled request in a queue.
+    /// False if the request was granted, withdrawn or refused. An inconsistent comparator may leave
+    /// a settled request in a queue.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.owner.seat.lock().waiting.as_ref().is_some_and(|waiting| waiting.ticket == self.ticket)
     }

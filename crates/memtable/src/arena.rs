@@ -145,9 +145,9 @@ impl Arena {
     /// Makes the arena report its blocks to `budget`. The owner reports their release when it drops
     /// the arena.
     ///
-    /// The first block counts as soon as there is a second one. Each family always has an active
-    /// memtable, so a flush frees no first block. If first blocks counted, thousands of idle
-    /// families could exceed the budget for ever, and each write would cause a flush.
+    /// The first block counts as soon as there is a second one. If first blocks counted, thousands
+    /// of idle families could exceed the budget for ever, and each write would cause a flush. The
+    /// flush would not help: it replaces the memtable by a new one, with a first block.
     pub(crate) fn counted_by(mut self, budget: Option<Arc<dyn MemoryBudget>>) -> Arena {
         self.budget = budget;
         self

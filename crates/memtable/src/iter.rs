@@ -27,7 +27,7 @@ pub struct MemTableIter {
     /// The key and value of the record at `at`; of an earlier record if the cursor is not valid.
     key: *const [u8],
     value: *const [u8],
-    /// The value of the record that the last `prev_key_leaving` left.
+    /// The value of the record at which the last call of `prev_key_leaving` began.
     left: *const [u8],
     valid: bool,
     /// Whether the memtable's [`Checks`](crate::Checks) are on.

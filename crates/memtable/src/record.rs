@@ -141,8 +141,8 @@ impl<'a> Record<'a> {
         // SAFETY: by invariant 2, `at` lies within the record's header: callers stop at the last
         // byte of a varint.
         let ptr = unsafe { self.ptr.as_ptr().add(at) };
-        // SAFETY: the byte lies within the record, and nothing writes to a record that has an
-        // address (invariant 1).
+        // SAFETY: the byte lies within the record, and nothing writes to a complete record
+        // (invariant 1).
         unsafe { ptr.read() }
     }
 

@@ -93,9 +93,9 @@ impl<const N: usize> Tree<N> {
         root.level() == 0 && root.is_untouched()
     }
 
-    /// Searches `target` down to this level. Returns the node that contains `target`, or a node
-    /// left of that one. If not `inclusive`, the search is for the position directly before
-    /// `target`. REQUIRES: the root has at least this level.
+    /// Searches for `target`, from the root down to this level. Returns the node that contains
+    /// `target`, or a node left of that one. If not `inclusive`, the search is for the position
+    /// directly before `target`. REQUIRES: the root has at least this level.
     #[inline]
     pub(crate) fn find(&self, level: u8, target: &Target<'_>, inclusive: bool) -> &Node<N> {
         self.find_past(level, target, inclusive, |_| {})

@@ -138,9 +138,9 @@ impl TableReader {
         Ok(())
     }
 
-    /// The largest sequence number that an entry in the file may have: the bound in the MANIFEST,
-    /// on which reads rely. A read could miss a newer entry, or show it although a deletion covers
-    /// it. In a file with a global sequence number all stored numbers are 0.
+    /// The largest sequence number that an entry in the file may have: the bound in the MANIFEST.
+    /// Reads rely on the bound: they could miss an entry with a larger number, or show it although
+    /// a deletion covers it. In a file with a global sequence number all stored numbers are 0.
     fn newest_stored(&self) -> SequenceNumber {
         match self.options.largest_seqno {
             _ if self.global_seqno().is_some() => SequenceNumber::ZERO,

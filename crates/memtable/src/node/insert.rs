@@ -144,8 +144,8 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
     }
 
     /// Number of slots that a full node keeps, and whether the new slot goes to the new node. While
-    /// keys arrive in ascending or descending order, the node splits at the new slot. The next keys
-    /// then leave full nodes behind.
+    /// keys arrive in ascending or descending order, the node splits at the new slot. Nodes that
+    /// such keys have passed are then full.
     fn split_point(&self, link: Link<N>) -> (usize, bool) {
         let at = self.at;
         let run = (N / 8).max(2) as u8;

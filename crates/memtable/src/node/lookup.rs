@@ -102,7 +102,7 @@ impl<'t, const N: usize> Node<N> {
             let link = self.load_link();
             let count = link.count();
             // A head lower than the target's belongs to a record before the target. So the guess is
-            // right if its slot's head is not lower, but the head of the slot before is lower.
+            // right if it is the first slot whose head is at least the target's.
             let is_right = guess < count
                 && self.head::<false>(guess) >= head
                 && (guess == 0 || self.head::<false>(guess - 1) < head);
@@ -110,8 +110,8 @@ impl<'t, const N: usize> Node<N> {
             guess = usize::MAX;
             if at < count && self.head::<false>(at) == head {
                 let record = self.record::<false>(at);
-                // The record before this one stays before the target (invariant 1). So this record
-                // is the first one, unless another thread has inserted one between the two.
+                // The record in the slot before stays before the target (invariant 1). So this
+                // record was the first one when it was read. A later insert does not matter.
                 if !is_before(icmp, record, target, false) {
                     if self.load_link().next() == link.next() {
                         return Here::First(record);
@@ -123,8 +123,8 @@ impl<'t, const N: usize> Node<N> {
             if at < count {
                 let behind = self.head::<false>(at);
                 if behind > head {
-                    // Heads are sorted and only move right. So no slot has had the target's head
-                    // since the search began.
+                    // Heads are sorted, and a head moves only to the right. So no record with the
+                    // target's head was in the leaf when the search began.
                     if self.load_link().next() == link.next() {
                         return Here::Absent(Gap::before(behind));
                     }
