@@ -55,9 +55,9 @@ pub(crate) fn scans(root: &Path, minutes: u32) -> Outcome {
     simulated(root, &["sim-scans", "--seconds", &seconds(minutes)])
 }
 
-/// Compares twenty million lock requests with the reference, three times: in one thread, in real
-/// threads, and in threads that a scheduler orders. Then runs a test of all operations at once for
-/// `minutes`.
+/// Compares the answers to twenty million lock requests with those of a reference lock manager,
+/// three times: in one thread, in real threads, and in threads that a scheduler orders. Then runs a
+/// test of all operations at once for `minutes`.
 pub(crate) fn locks(root: &Path, minutes: u32) -> Outcome {
     let cargo = ["test", "--profile", "stress", "-p", "esker-lock"];
     let agrees = |filter| [&cargo[..], &["--lib", "--", "--nocapture", filter]].concat();

@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 const DIRECTORY: &str = "crates/stress/mutants";
 /// The environment variable that names the bug.
 const VARIABLE: &str = "ESKER_MUTANT";
-/// Duration of a campaign without a bug. This run must pass; so a failure with a bug is due to the
-/// bug.
+/// Duration of the control run: each campaign runs first without a bug and must pass. A failure
+/// with a bug is then due to the bug.
 const CONTROL: Duration = Duration::from_secs(30);
 
 /// The module of `base` from which mutated code reads the chosen bug.

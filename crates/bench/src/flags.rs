@@ -1,8 +1,8 @@
 //! `db_bench`'s command line.
 //!
-//! In: arguments in gflags' forms. `-flag` and `--flag` mean true, `-noflag` means false,
-//! `-flag=value` and `-flag value` set other types. Out: [`Flags`], or an error for the first
-//! argument that is not supported.
+//! In: arguments in gflags' forms. `-flag` sets a boolean flag to true, `-noflag` to false, and
+//! `-flag=value` to `value`. `-flag=value` and `-flag value` set a flag of another type. Two dashes
+//! mean the same as one. Out: [`Flags`], or an error for the first argument that is not supported.
 //!
 //! Invariants
 //!  1. No argument is ignored. An unknown, unsupported or misplaced argument is an error. A word

@@ -1,8 +1,9 @@
 //! Keys in the form of RocksDB's `db_bench`, and their orders.
 //!
-//! A key is its number, 8 bytes in big-endian order, then '0' characters up to `key_size` bytes. A
-//! shorter key has the last bytes of the number. With `keys_per_prefix`, the key begins with the
-//! number of its prefix, in the same form, `prefix_size` bytes long.
+//! A key is its number, 8 bytes in big-endian order, then '0' characters up to `key_size` bytes. If
+//! `key_size` is less than 8, the key has only the last bytes of the number. With
+//! `keys_per_prefix`, the key begins with the number of its prefix, in the same form, `prefix_size`
+//! bytes long.
 
 use crate::flags::Flags;
 use crate::random::Random64;

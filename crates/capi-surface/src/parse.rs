@@ -223,8 +223,8 @@ fn parse_type(tokens: &mut Tokens) -> Option<Type> {
 struct Tokens {
     tokens: Vec<String>,
     at: usize,
-    /// Whether the type that was parsed last is itself constant; the target of a pointer does not
-    /// count.
+    /// Whether the last parsed type is constant. For a pointer: whether the pointer is constant,
+    /// not its target.
     constant_before_name: bool,
 }
 

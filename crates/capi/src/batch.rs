@@ -50,7 +50,7 @@ impl rocksdb_writebatch_t {
 /// keys lack timestamps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BatchChecks {
-    /// The database of the handles in the changes. `None`: no change came with a handle.
+    /// The database of the family handles that came with changes. `None`: no change came with one.
     /// `DatabaseNumber::NONE`: the handles belong to several databases.
     database: Option<DatabaseNumber>,
     /// Size of a timestamp in the default family, in bytes, for calls without a handle.

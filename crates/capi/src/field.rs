@@ -3,8 +3,8 @@
 //! In: an object, the name and the value of an option. Out: the field has the value. A value that
 //! the field cannot have is recorded (`Object::refuse`), and the next open of a database reports
 //! it. The value of an option that Esker lacks becomes a *held value*: the object keeps it, and
-//! only the option's getter uses it. A number that the enumeration of a hint lacks becomes a held
-//! value, too.
+//! only the option's getter uses it. Some options with an enumeration are *hints*, marked `?` in
+//! `accessors.txt`. For a hint, a number that the enumeration lacks becomes a held value, too.
 
 use crate::memory::{answer, bytes, lend, object, object_mut};
 use esker::Result;
@@ -91,8 +91,8 @@ pub(crate) unsafe fn held<O: Object, C: HeldValue>(pointer: *const O, name: &'st
     bits.map_or(default, C::from_bits)
 }
 
-/// Sets a hint: an option whose type is an enumeration. A number that the enumeration lacks becomes
-/// a held value, and the hint gets its default.
+/// Sets a hint. A number that the hint's enumeration lacks becomes a held value, and the hint gets
+/// its default.
 pub(crate) unsafe fn set_hint<O: Object, C: HeldValue + Copy, F: Field<C> + Default>(
     pointer: *mut O,
     name: &'static str,

@@ -1,8 +1,8 @@
 //! Kills a process in the middle of its writes (`kill -9`). Every acknowledged write must survive.
 //!
 //! After each kill three facts are checked for each writer thread. Every reported write is there
-//! with its value. Behind the reported writes there may be unreported ones, without a gap. Both
-//! keys of each batch are there, or neither key is.
+//! with its value. Unreported writes may follow the reported ones, but without a gap. Both keys of
+//! each batch are there, or neither key is.
 
 use crate::failure::{DemoFailure, DemoOutcome};
 use crate::victim::{VictimWrites, WRITERS};

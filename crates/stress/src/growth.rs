@@ -2,8 +2,8 @@
 //!
 //! In: sizes. Out: a [`GrowthReport`], or all cells of the table in `docs/growth.md` whose work
 //! grows faster than the page allows. A cell combines an operation (`operations`) with an axis
-//! (`axes`). The operation runs on databases in which the axis has made n, 2n, 4n of something. Its
-//! work is counted without a clock (`work`).
+//! (`axes`), which is a kind of thing such as files or snapshots. The operation runs on databases
+//! with n, 2n and 4n of these things. Its work is counted without a clock (`work`).
 //!
 //! The program must install the counting allocator, as `esker-growth` does, and must run nothing
 //! else meanwhile.

@@ -11,9 +11,9 @@
 //!
 //! A cycle is one crash, made as in the campaign [`crate::crash`], with small loads. After a crash,
 //! the database is opened from the crashed disk, and its contents are compared; some openings crash
-//! again. With `trouble`, operations on the disk are slow by the simulated clock. Some crashed
-//! disks then fail, are full, or return wrong bytes while the database is opened and read.
-//! Afterwards the database is opened once more, without faults.
+//! again. With `trouble`, disk operations of some loads take simulated time. Some crashed disks
+//! then fail, are full, or return wrong bytes while the database is opened and read. Afterwards the
+//! database is opened once more, without faults.
 //!
 //! The seed decides options, writes, file operations, the order of threads, faults of the disk, and
 //! the clock. It also decides which parts of file operations survive a crash. The seed does not

@@ -52,7 +52,7 @@ enum Read {
         /// Go from the end of each range to its start
         #[arg(long)]
         reverse: bool,
-        /// Most bytes to read ahead at once; 0 for the default
+        /// Largest number of bytes to read ahead at once; 0 for the default
         #[arg(long, default_value_t = 0)]
         max_prefetch_size: u64,
     },
@@ -64,7 +64,7 @@ enum Read {
         /// Key to stop before
         #[arg(long)]
         to: Option<String>,
-        /// Most rows to scan
+        /// Largest number of rows to scan
         #[arg(long, default_value_t = 1000)]
         rows: u64,
         /// Go from the end to the start

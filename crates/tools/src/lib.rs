@@ -119,7 +119,7 @@ enum Command {
     /// Checks a database: every file, every checksum, every key order, the MANIFEST against the
     /// directory
     Verify(verify::VerifyOptions),
-    /// Writes beside iterators that hold files for long, as RocksDB's write_stress
+    /// Writes while iterators hold files for a long time, like RocksDB's write_stress
     #[command(name = "write_stress")]
     WriteStress(write_stress::WriteStressOptions),
     /// Writes until it is killed; `demo` starts it
@@ -150,7 +150,7 @@ impl CommandLine {
     }
 
     /// Whether the command uses only its [`Host`]. Benchmarks, the demonstration and the stress
-    /// tests do not: they start threads or processes and use real files, whatever the host is.
+    /// tests start threads or processes, and use real files with every host.
     pub fn keeps_to_its_host(&self) -> bool {
         matches!(
             self.command,

@@ -20,7 +20,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of the hexadecimal text `0x…`. Error messages call the text `what`.
+/// The bytes of the hexadecimal text `0x…`. `what` is the name of the text in error messages.
 pub(crate) fn parse_hex(text: &str, what: &str) -> CommandOutcome<Vec<u8>> {
     let wrong = |why: &str| Failure::new(format_args!("Invalid hex input {what} '{text}': {why}"));
     let digits = text.strip_prefix("0x").ok_or_else(|| wrong("must start with 0x"))?;

@@ -67,8 +67,8 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     violations
 }
 
-/// Every path `a::b` behind `root`, with its line. A list in braces gives only the first name of
-/// each path. Comments do not count.
+/// Every path `a::b` behind `root`, with its line. For the paths of a list in braces: only `a`.
+/// Comments do not count.
 fn named_modules(text: &str, root: &str) -> Vec<(usize, String)> {
     let mut named = Vec::new();
     let code: Vec<&str> = text.lines().map(|l| l.split("//").next().unwrap_or_default()).collect();

@@ -173,8 +173,8 @@ fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     let mut state = engine.state.lock();
     let mut parts = Vec::new();
     // Atomic flushes and recoveries take all families, even families that the request does not
-    // name: a switch after the request may have added memtables of these. Each switch takes all
-    // families, so the waiting memtables of all families end at the same write.
+    // name: a switch after the request may have added memtables of these families. Each switch
+    // takes all families, so the waiting memtables of all families end at the same write.
     let all = engine.options.atomic_flush || request.reason == FlushReason::ErrorRecovery;
     let times = state.times.samples().clone();
     let families = if all { state.families.keys().copied().collect() } else { request.families.clone() };
@@ -295,7 +295,8 @@ fn install(
     changed.extend(parts.iter().map(|part| part.cf.id));
     for (part, _) in parts.iter().zip(files).filter(|(_, built)| built.may_reappear) {
         if let Some(family) = state.family_mut(part.cf.id) {
-            // Versions in tables may reappear in deleted runs that scans remember.
+            // A filter removed entries, so older versions in tables may become visible, perhaps in
+            // deleted runs that scans remember. The new memory has no runs.
             family.deleted_run_memory = Arc::new(family.deleted_run_memory.fresh());
         }
     }
@@ -310,7 +311,7 @@ fn install(
 /// Raises the families' log numbers in the version set, up to the oldest WAL that each family
 /// needs. The next record of the MANIFEST then releases older WALs. Otherwise the next open would
 /// read these WALs again, and would report any damage in them. `leaving`: families that need no WAL
-/// from that record on.
+/// after the next record of the MANIFEST.
 pub(crate) fn raise_log_numbers(
     engine: &Engine,
     manifest: &mut VersionSet,

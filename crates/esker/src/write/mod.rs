@@ -57,8 +57,8 @@ pub(crate) struct WritePath {
     queue: WriteQueue,
     /// A weak reference to this object, for the write buffer manager.
     myself: Weak<WritePath>,
-    /// Whether a flush that another database requested is waiting or running. Both databases share
-    /// one write buffer manager.
+    /// Whether another database with the same write buffer manager has requested a flush that has
+    /// not ended.
     flush_asked: AtomicBool,
 }
 
