@@ -180,7 +180,7 @@ unsafe fn release_part(raw: *const ()) {
     unsafe { release_parts(raw.cast::<Shared>().cast_mut(), 1) };
 }
 
-/// Releases `count` counts.
+/// Releases several counts at once.
 /// # Safety
 /// `shared` came from `Parts::of`, and the caller gives up `count` counts of it.
 unsafe fn release_parts(shared: *mut Shared, count: usize) {

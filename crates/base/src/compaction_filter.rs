@@ -18,12 +18,12 @@ pub enum FilterDecision {
     Purge,
     /// Replace the value by this one. An entity becomes a plain value.
     ChangeValue(Vec<u8>),
-    /// Replace the value by an entity of these columns, names and values: RocksDB's
+    /// Replace the value by an entity. Each pair is the name and the value of a column. RocksDB's
     /// `kChangeWideColumnEntity`. The compaction fails if a name occurs twice.
     ChangeEntity(Vec<(Vec<u8>, Vec<u8>)>),
-    /// Drop this entry and all following entries before this user key. No deletions replace them,
-    /// so older versions may reappear. In families with timestamps the user key ends with a
-    /// timestamp.
+    /// Drop this entry, and all following entries up to, not including, the given user key. No
+    /// deletions replace them, so older versions may reappear. In families with timestamps the user
+    /// key ends with a timestamp.
     RemoveAndSkipUntil(Vec<u8>),
 }
 
@@ -135,9 +135,8 @@ impl TableFileCreationReason {
 pub trait CompactionFilterFactory: Send + Sync {
     /// The factory's name, for logs and OPTIONS files.
     fn name(&self) -> &str;
-    /// Whether entries of tables that are written for this reason go to a filter. A filter of a
-    /// flush also sees entries that a recovery replays, if the factory says so. Default: those of
-    /// compactions only.
+    /// Whether a filter gets the entries of tables that are written for this reason. Default: only
+    /// for [`TableFileCreationReason::Compaction`].
     fn should_filter_table_file_creation(&self, reason: TableFileCreationReason) -> bool {
         reason == TableFileCreationReason::Compaction
     }

@@ -38,7 +38,8 @@ pub trait Comparator: Send + Sync {
     }
     /// The order of timestamps: `Less` if `a` is older than `b`. RocksDB's `CompareTimestamp`.
     ///
-    /// Must agree with `compare`. The default gives `compare` two versions of the empty key.
+    /// Must agree with `compare`. The default takes `a` and `b` as user keys that consist of a
+    /// timestamp only, and compares them.
     fn compare_timestamp(&self, a: &[u8], b: &[u8]) -> Ordering {
         self.compare(b, a)
     }
@@ -82,8 +83,8 @@ pub enum KeyOrder {
 /// Returns up to 8 bytes of `key`, from `from` on, as a big-endian integer. Missing bytes are
 /// zeros.
 ///
-/// The code does not copy the bytes into an array first: a load that covers several recent, smaller
-/// stores stalls the processor.
+/// The code does not copy the bytes into an array first. The copy would consist of several small
+/// stores, and a load that covers them all stalls the processor.
 /// # Panics
 /// If the key is shorter than `from`.
 #[inline]

@@ -102,7 +102,7 @@ pub enum SubCode {
     ManualCompactionPaused,
     /// Compactions were aborted, and have not been resumed.
     CompactionAborted,
-    /// The file system accepts no more writes of this instance: it is fenced off.
+    /// This instance is fenced off: the file system accepts no more of its writes.
     IoFenced,
 }
 

@@ -60,7 +60,8 @@ pub enum ValueType {
     DeletionWithTimestamp = 0x14,
     /// The value is a set of named columns.
     WideColumnEntity = 0x16,
-    /// A value of `TimedPut`. The last 8 bytes are its preferred write time or sequence number.
+    /// A value of `TimedPut`. Its last 8 bytes are the preferred write time in a WAL or memtable,
+    /// and the preferred sequence number in a table.
     ValuePreferredSeqno = 0x18,
 }
 

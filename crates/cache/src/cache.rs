@@ -335,8 +335,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         total.unwrap_or_else(|| self.ledger().capacity())
     }
 
-    /// Changes the capacity: that of the cache, or the one that cache and tier share. Evicts values
-    /// that no longer fit.
+    /// Changes the capacity. If cache and tier share one capacity, changes the shared one. Evicts
+    /// values that no longer fit.
     pub fn set_capacity(&self, capacity: usize) {
         if let Some(sampler) = &self.sampler {
             sampler.reset(capacity);

@@ -6,10 +6,10 @@
 //!
 //! | operation | shared words it writes |
 //! |---|---|
-//! | a hit under a guard | nothing; one word of a bucket while the entry's clock is not full |
+//! | a hit under a guard | one word of a bucket, until the entry's clock (a counter of uses) is at its maximum; then nothing |
 //! | a hit with a handle | the entry's state, once to take and once to release |
 //! | a miss | nothing |
-//! | an insert | usage, occupancy, the free slots, one bucket, an old bucket for the evicted entry, the hand |
+//! | an insert | usage, occupancy, the free slots, the entry's bucket, the buckets of evicted entries, the hand |
 //!
 //! There is one table without shards. Operations take no locks, so shards would not help. Without
 //! shards, a small cache with large filters can use its whole capacity.
@@ -97,8 +97,8 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
         let is_refused = self.table.is_deferred_full();
         if is_refused && !self.home.ledger.is_strict() {
-            // An eviction would not help: the memory of the evicted entry would wait for guards as
-            // well.
+            // Too much memory of evicted entries waits for guards. An eviction would not help: the
+            // memory of its entry would wait too.
             self.home.ledger.charge(about.charge);
         } else if let Err(error) = self.charge(about.charge) {
             return Err(Rejected { value, error });
@@ -136,8 +136,8 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
             let capacity = self.home.ledger.capacity();
             if excess > 0 && charge <= capacity {
                 // Make room for the next charges as well. The thread then writes each shared word
-                // once for all evicted entries. One bucket, fetched once from another processor's
-                // cache, may give several entries.
+                // once for all evicted entries. It also fetches a bucket once, often from another
+                // processor's cache, and may evict several of the bucket's entries.
                 let more = charge.saturating_mul(SPARE_CHARGES);
                 let more = if more <= capacity / SPARE_SHARE { more } else { 0 };
                 self.table.evict(excess + more, self.effort_cap);

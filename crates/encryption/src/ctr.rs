@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! file   := prefix:4096 content
-//! prefix := counter:u64 at 0, initial vector at the second block, otherwise any bytes
-//! key stream block i := cipher(initial vector with counter + i as its first 8 bytes)
+//! prefix := counter:u64 at 0, initialization vector (IV) at the second block, otherwise any bytes
+//! key stream block i := cipher(IV with counter + i as its first 8 bytes)
 //! ```
 //!
 //! Content offset `x` is file offset `4096 + x`. Blocks are counted from the front of the file. All

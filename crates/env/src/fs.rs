@@ -104,8 +104,9 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn hold_directories(&self, _paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {
         Ok(None)
     }
-    /// Adds directories to a file system that [`FileSystem::hold_directories`] made. Without effect
-    /// on others. Each new directory costs a descriptor until the file system is dropped.
+    /// Adds directories to a file system that [`FileSystem::hold_directories`] made. Does nothing
+    /// on other file systems. Each new directory costs a descriptor until the file system is
+    /// dropped.
     /// # Errors
     /// `IoError` naming the directory that cannot be opened.
     fn hold_also(&self, _paths: &[&Path]) -> Result<()> {

@@ -15,8 +15,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Words for bytes from 128 on: byte 128 + i of an argument stands for word i, so that a fuzzer
-/// need not spell words. A byte beyond the list stands for itself.
+/// Words that a fuzzer need not spell. In an argument, a byte with the value 128 + i stands for
+/// word i. A byte beyond the list stands for itself.
 const WORDS: &[&str] = &[
     "ldb", "sst_dump", "verify", "compat", "explain", "compare", "db_bench", "cache_bench", "lock_bench",
     "db_stress", "db_crashtest", "demo", "get", "put", "batchput", "delete", "deleterange", "scan", "dump",

@@ -1,7 +1,8 @@
 //! Reads and ingests files with changed blocks under right checksums.
 //!
 //! Laws: each read, ingestion and compaction ends, whatever the order of keys. If verification
-//! finds no error in the file, all three show the same entries, and RocksDB reads the same entries.
+//! finds no error in the file, its entries are the same before the ingestion, after it, and after
+//! the compaction. RocksDB then reads the same entries as Esker.
 
 use crate::blocks::{self, FuzzBlock, CHANGE};
 use crate::oracle::{OracleAnswer, ask};

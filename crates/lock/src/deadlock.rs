@@ -3,7 +3,7 @@
 //! In: a request that was just queued. Out: the cycle that the request closed, if it closed one.
 //! The search then withdraws the request.
 //!
-//! A locker enters the queues first and searches then. One search runs at a time. So the whole
+//! A locker first enters the queues, and then searches. One search runs at a time. So the whole
 //! cycle is in the queues when the last of its lockers searches. The first searcher that finds the
 //! cycle withdraws its own request. So each cycle costs one victim: the locker that closed it. The
 //! search reads the edges (which locker waits for which) from the leaves of all families.

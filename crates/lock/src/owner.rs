@@ -52,8 +52,8 @@ pub(crate) struct Seat {
     pub(crate) waiting: Option<Arc<Waiter>>,
     pub(crate) outcome: Option<WaitOutcome>,
     pub(crate) is_cancelled: bool,
-    /// Whether the time at which a blocking lock expires has changed. The owner then computes its
-    /// deadline again.
+    /// Whether a blocking lock has got a new time of expiry. The owner then computes its deadline
+    /// again.
     pub(crate) is_nudged: bool,
 }
 

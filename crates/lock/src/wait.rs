@@ -8,18 +8,20 @@
 //! first lock. If this stamp is at most the request's ticket, the owner passes the request.)
 //! Without this exception, an owner would wait for requests that wait for the owner's own locks.
 //!
-//! Younger owners pass a waiting *range* as well, until `range_patience` tickets were drawn after
-//! the range's ticket. Each pass draws a ticket. Without these passes, a range that waits for one
-//! slow holder would block all its other keys. (With 40 threads on two processors, two of three
-//! waits were for such ranges.) The number of passes is finite, so no request starves.
+//! A younger owner passes a waiting *range* as well, if fewer than `range_patience` tickets were
+//! drawn between the range's ticket and the owner's first lock. Each pass draws a ticket. Without
+//! these passes, a range that waits for one slow holder would block all its other keys. (With 40
+//! threads on two processors, two of three waits were for such ranges.) The number of passes is
+//! finite, so no request starves.
 //!
-//! Passing forms no cycle among lockers that lock in ascending order. Suppose that it did: a locker
-//! X waits for a request W, and W waits, through other lockers, for a lock L of X. Each locker
-//! waits above its own locks, so the waits ascend from W to L, and on to the request of X. That
-//! request overlaps W. So L lies in the span of W, or in the span of an earlier request V that
-//! blocks W. X waits for W, so X is too young to pass W, and took L after W arrived. To take L, X
-//! passed W or V. It could not pass W. And W, which is older than X, is too young to pass V, so X
-//! is too: a contradiction.
+//! Passing forms no cycle among lockers that lock in ascending order. Suppose that there is one: a
+//! locker X waits for a request W, and W waits, through other lockers, for a lock L of X. Each
+//! locker requests keys above its own locks. So the keys ascend from W, through the locks and
+//! requests of the other lockers, to L and to the request of X. The request of X overlaps W. So L
+//! lies in the span of W, or in the span of an earlier request V that blocks W. X waits for W, so X
+//! is too young to pass W, and took L after W arrived. To take L, X must have passed W or V. X
+//! could not pass W. X could not pass V either: X is younger than the owner of W, and that owner is
+//! too young to pass V. This is a contradiction.
 //!
 //! Invariants
 //!  1. A queue is sorted by ticket. A request is in the queues of all leaves that its span touches,

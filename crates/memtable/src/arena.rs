@@ -145,9 +145,9 @@ impl Arena {
     /// Makes the arena report its blocks to `budget`. The owner reports their release when it drops
     /// the arena.
     ///
-    /// The first block counts as soon as there is a second one. If first blocks counted, thousands
-    /// of idle families could exceed the budget for ever, and each write would cause a flush. The
-    /// flush would not help: it replaces the memtable by a new one, with a first block.
+    /// The first block does not count while it is the only one. Otherwise thousands of idle
+    /// families could exceed the budget for ever, and each write would cause a flush. The flush
+    /// would not help: it replaces the memtable by a new one, which has a first block too.
     pub(crate) fn counted_by(mut self, budget: Option<Arc<dyn MemoryBudget>>) -> Arena {
         self.budget = budget;
         self

@@ -207,7 +207,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Does `visit_versions` for up to `G` targets, in any order. `visit` gets the target's index.
+    /// Does `visit_versions` for each of up to `G` targets, which need not be sorted. `visit` gets
+    /// the target's index.
     ///
     /// The searches for all targets go down together, level by level. So the processor
     /// fetches all nodes of a level at the same time, and then all records.

@@ -126,8 +126,8 @@ impl TableFilter {
     }
 }
 
-/// Finds the filter partition for `place`: the first one whose separator is at or after `place`.
-/// Otherwise the last partition.
+/// Finds the filter partition for `place`: the first one whose separator is at or after `place`. If
+/// there is none, the last partition.
 fn partition_of(
     top: &CachedBlock,
     shape: IndexShape,

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //!  1. If the iterator is valid, `cursor` is at an entry of `block`, and the index walker is at the
-//!     handle of `block`. With `neighbour`, the walker is one block further, or at the end of the
-//!     index.
+//!     handle of `block`. If `neighbour` is set, the walker is one block further, or at the end
+//!     of the index.
 //!  2. A step within a block allocates nothing. A step to the next block allocates only a reference
 //!     to that block.
 //!  3. If the iterator is not valid and has no `error`, it has passed an end of the table, or the
@@ -54,11 +54,11 @@ pub struct TableIter {
     neighbour: Option<Neighbour>,
     /// The block behind the neighbour.
     far_neighbour: FarNeighbour,
-    /// The range of the block's bytes that holds the value lent by the last `prev_key_leaving`.
+    /// The value that the last `prev_key_leaving` lent, as a range of the block's bytes.
     left: Range<usize>,
     /// The sequence number that an ingestion gave to all entries, if it gave one.
     global_seqno: Option<SequenceNumber>,
-    /// The current key with `global_seqno` in it, if there is one.
+    /// The current key with `global_seqno` as its sequence number, if `global_seqno` is set.
     shown_key: Vec<u8>,
     upper_bound: Option<Vec<u8>>,
     /// The caller needs only keys that have the same prefix as this user key. `None`: the caller

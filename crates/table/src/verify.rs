@@ -1,9 +1,9 @@
 //! Checks a whole table.
 //!
-//! In: an open table. Out: nothing, or the first error. Compares the checksums of all blocks, the
+//! In: an open table. Out: nothing, or the first error. Checks the checksums of all blocks, the
 //! order of keys, restart points, separators, the filter, and the counts in the properties. Also
 //! checks sequence numbers against the MANIFEST, and that each value of a timed put
-//! (`ValuePreferredSeqno`) has its write time.
+//! (`ValuePreferredSeqno`) ends with a preferred sequence number.
 
 use crate::block_source::{BlockKind, BlockRef, CachedBlock};
 use crate::index_walker::IndexWalker;
@@ -197,7 +197,7 @@ impl TableReader {
 }
 
 /// Checks that the internal key is well-formed and not newer than `newest`. Also checks that the
-/// value of a timed put is long enough for its write time.
+/// value of a timed put is long enough for its preferred sequence number.
 pub(crate) fn check_entry(internal_key: &[u8], value: &[u8], newest: SequenceNumber) -> Result<()> {
     let entry = ParsedInternalKey::parse(internal_key)?;
     if entry.sequence > newest {
@@ -205,7 +205,7 @@ pub(crate) fn check_entry(internal_key: &[u8], value: &[u8], newest: SequenceNum
     }
     if entry.value_type == ValueType::ValuePreferredSeqno && value.len() < size_of::<u64>() {
         return Err(Error::corruption(format!(
-            "the timed value of '{}' is shorter than its time",
+            "the timed value of '{}' is shorter than its sequence number",
             internal_key.escape_ascii()
         )));
     }

@@ -128,7 +128,7 @@ impl TableBuilder {
     /// `InvalidArgument` or `NotSupported` naming the option that the builder cannot honour.
     pub fn new(mut options: TableBuilderOptions, file: Box<dyn WritableFile>) -> Result<TableBuilder> {
         if options.compression == CompressionType::ZstdNotFinal {
-            // Both names mean the same bytes, but RocksDB 11 lacks the old one.
+            // `ZstdNotFinal` is an older code for the same bytes. RocksDB 11 does not know it.
             options.compression = CompressionType::Zstd;
         }
         setup::check_options(&options)?;

@@ -73,7 +73,7 @@ impl<V: Send + Sync + 'static> ChargedCache<V> {
     /// Charges for the cache's usage. Ignores an error of a strict limit: the bytes are in use
     /// already.
     pub(super) fn fit(&self, ledger: &Ledger) {
-        // The second cache never refuses a smaller charge. After a refused larger one, the next
+        // The second cache never refuses a smaller charge. If it refuses a larger charge, the next
         // insert tries again.
         self.change(ledger).ok();
     }

@@ -144,8 +144,8 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
     }
 
     /// Number of slots that a full node keeps, and whether the new slot goes to the new node. While
-    /// keys arrive in ascending or descending order, the node splits at the new slot. Nodes that
-    /// such keys have passed are then full.
+    /// keys arrive in ascending or descending order, the node splits at the new slot. So ascending
+    /// or descending keys leave full nodes behind.
     fn split_point(&self, link: Link<N>) -> (usize, bool) {
         let at = self.at;
         let run = (N / 8).max(2) as u8;
@@ -290,7 +290,7 @@ impl<'t, const N: usize> Node<N> {
         if order == KeyOrder::Custom {
             return &[];
         }
-        // A single key needs a second one for a common prefix: its left neighbour.
+        // If there is a single key, takes the common prefix with its left neighbour.
         let other = match slots {
             [_, .., last] => last.record,
             _ if keep > 0 => self.load(keep - 1).record,
