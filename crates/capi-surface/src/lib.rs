@@ -147,8 +147,9 @@ pub fn union() -> Vec<Item> {
 /// release's `librocksdb-sys`.
 ///
 /// A function that has changed since that release is linked as `esker_vN_NAME`. N is the release's
-/// major number, or `8_1` if 8.10 has another form. A function has changed if its declaration, the
-/// numbers of its statistics, or the defaults of its options have changed.
+/// major number. For a function of 8.1 that has another form in 8.10, N is `8_1`. A function has
+/// changed if its declaration, the numbers of its statistics, or the defaults of its options have
+/// changed.
 pub fn shim_bindings(at: usize) -> String {
     let newest = union();
     let items = release(at);

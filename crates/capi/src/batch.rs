@@ -1,8 +1,8 @@
 //! `rocksdb_writebatch_t`: changes that are written together.
 //!
 //! In: changes, or a batch in RocksDB's encoding. Out: a batch, or calls of the client's functions
-//! with its changes. A change that would exceed the batch's limit of bytes is lost without an
-//! error, as in RocksDB's C API.
+//! with the batch's changes. A change that would exceed the batch's limit of bytes is lost without
+//! an error, as in RocksDB's C API.
 //!
 //! In a family with timestamps, zeros take the place of a timestamp that the caller leaves out.
 //! Such a batch can be written only after `rocksdb_writebatch_update_timestamps`.
@@ -50,7 +50,7 @@ impl rocksdb_writebatch_t {
 /// keys lack timestamps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BatchChecks {
-    /// The database of the family handles that came with changes. `None`: no change came with one.
+    /// The database of the family handles that changes named. `None`: no change named a handle.
     /// `DatabaseNumber::NONE`: the handles belong to several databases.
     database: Option<DatabaseNumber>,
     /// Size of a timestamp in the default family, in bytes, for calls without a handle.
@@ -60,7 +60,7 @@ pub(crate) struct BatchChecks {
 }
 
 impl BatchChecks {
-    /// The family of a change; the default family without a handle.
+    /// The family of a change: the handle's family, or the default family if there is no handle.
     pub(crate) unsafe fn target(
         &mut self,
         column_family: Option<*mut rocksdb_column_family_handle_t>,

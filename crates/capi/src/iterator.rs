@@ -76,19 +76,19 @@ impl Cursor {
         }
     }
 
-    /// [`Cursor::valid`] of a cursor that is not over a plain database, out of line.
+    /// [`Cursor::valid`] for all cursors except [`Cursor::Db`]. Not inlined.
     #[inline(never)]
     fn valid_elsewhere(&self) -> bool {
         of_cursor!(self, it => it.valid(), _error => false)
     }
 
-    /// [`Cursor::key`] of a cursor that is not over a plain database, out of line.
+    /// [`Cursor::key`] for all cursors except [`Cursor::Db`]. Not inlined.
     #[inline(never)]
     fn key_elsewhere(&self) -> &[u8] {
         of_cursor!(self, it => if it.valid() { it.key() } else { &[] }, _error => &[])
     }
 
-    /// [`Cursor::value`] of a cursor that is not over a plain database, out of line.
+    /// [`Cursor::value`] for all cursors except [`Cursor::Db`]. Not inlined.
     #[inline(never)]
     fn value_elsewhere(&self) -> &[u8] {
         match self {
@@ -98,7 +98,7 @@ impl Cursor {
         }
     }
 
-    /// [`DbIterator::next`] of a cursor that is not over a plain database, out of line.
+    /// [`DbIterator::next`] for all cursors except [`Cursor::Db`]. Not inlined.
     #[inline(never)]
     fn next_elsewhere(&mut self) {
         of_cursor!(self, it => it.next(), _error => ());

@@ -131,8 +131,8 @@ fn check_thread(db: &Db, round: u32, thread: u32, acknowledged: u64) -> DemoOutc
     Ok(first)
 }
 
-/// Counts the first (`half` 0) or second (`half` 1) keys of a thread's batches. Checks that their
-/// sequence numbers begin with 0 and have no gap, and checks each value.
+/// Counts the first (`half` 0) or second (`half` 1) keys of a thread's batches. Checks that the
+/// batches in the database are numbered from 0 without a gap, and checks each value.
 fn count_half(db: &Db, round: u32, thread: u32, half: u8) -> DemoOutcome<u64> {
     let prefix = VictimWrites::prefix(round, thread, half);
     let mut limit = prefix.clone();

@@ -73,8 +73,7 @@ fn run(
     Ok(())
 }
 
-/// A random index, and the key to read: true for the record's key, false for the absent key after
-/// it.
+/// A random index, and whether to read the record's key. If not, the absent key after it is read.
 fn next_index(rng: &mut fastrand::Rng, records: &Records) -> (u64, bool) {
     (rng.u64(..records.count()), rng.u64(..ABSENT) != 0)
 }

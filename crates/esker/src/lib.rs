@@ -232,8 +232,8 @@ mod pages {
     struct MovingFromRocksDb;
 }
 
-/// Items for tools and tests that look inside database files: the crates below, and parts of the
-/// engine. Any release may change these items.
+/// Items for tools and tests that look inside database files: the crates on which this crate is
+/// built, and parts of the engine. Any release may change these items.
 #[doc(hidden)]
 pub mod internals {
     pub use esker_base as base;

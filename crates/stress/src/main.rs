@@ -13,8 +13,8 @@ use std::process::ExitCode;
 /// Long campaigns against Esker.
 #[derive(Parser)]
 struct Arguments {
-    /// Print how often the campaign ran through each probe: a marked rare path of the engine. Fail
-    /// if the campaign missed a probe that it must reach.
+    /// Print how often the campaign ran through each probe. A probe marks a rare path of the
+    /// engine. Fail if the campaign missed a probe that it must reach.
     #[arg(long, global = true)]
     probes: bool,
     #[command(subcommand)]

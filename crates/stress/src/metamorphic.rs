@@ -5,8 +5,8 @@
 //! the fewest operations and options that still fail, and names the command that repeats it.
 //! Options come from the whole space that the engine accepts (`space.rs`). Each reopening within a
 //! list draws new options. Operations, options and answers depend on the seeds only, but the times
-//! of flushes and compactions do not. So a rare failure does not come back in every run, and is
-//! shrunk less.
+//! of flushes and compactions do not. So a rare failure does not come back in every run, and
+//! shrinking removes fewer of its operations and options.
 //!
 //! Reading order: `ops` (operations and answers), `space` (options), `run` (one list under one set
 //! of options), `reduce` (shrinks a failure).

@@ -101,7 +101,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether the campaign is still below its least numbers, as on a busy machine.
+    /// Whether a count is still below its bound, [`LEAST`] or [`LEAST_MAINTENANCE`].
     fn has_done_little(&self) -> bool {
         let batches: u64 = self.done.iter().map(|n| n.load(Ordering::Relaxed)).sum();
         let checks = self.checks.load(Ordering::Relaxed);

@@ -10,7 +10,7 @@
 //!
 //! Each subcommand is a module that starts with its options. Subcommands share `host`, `failure`,
 //! `text`, `table_text` and `manifest`. Tests use this crate as a library: they run a
-//! [`CommandLine`] on a [`Host`], without a process for each.
+//! [`CommandLine`] on a [`Host`], and start no process.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -178,7 +178,7 @@ impl<'a> Verifier<'a> {
     }
 
     /// Records a problem with a file, or only a note if the database's owner has deleted the file
-    /// since.
+    /// during the check.
     fn problem_with(
         &mut self,
         number: FileNumber,
@@ -190,7 +190,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Whether the database's owner has deleted the file since. If so, records a note.
+    /// Whether the database's owner has deleted the file during the check. If so, records a note.
     fn was_deleted(&mut self, number: FileNumber, is_needed: fn(&ManifestState, FileNumber) -> bool) -> bool {
         let is_gone = self.read_manifest().is_ok_and(|(_, now)| !is_needed(&now, number));
         if is_gone {

@@ -67,7 +67,7 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     violations
 }
 
-/// Every path `a::b` behind `root`, with its line. For the paths of a list in braces: only `a`.
+/// Every path `a::b` that follows `root`, with its line. A path inside braces gives only `a`.
 /// Comments do not count.
 fn named_modules(text: &str, root: &str) -> Vec<(usize, String)> {
     let mut named = Vec::new();

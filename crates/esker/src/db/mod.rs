@@ -1,6 +1,6 @@
 //! The public face of an open database: [`Db`] and its column families.
 //!
-//! In: the user's calls. Out: calls into the rooms behind: `write` for writes, `get` and `scan` for
+//! In: the user's calls. Out: calls of the rooms below: `write` for writes, `get` and `scan` for
 //! reads, `flush`, `compact` and `ingest` for maintenance. No room below uses this room.
 //!
 //! Reading order:

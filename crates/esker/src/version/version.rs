@@ -133,8 +133,8 @@ impl Version {
         self.covered_before.iter().chain(self.covered_now.get().into_iter().flatten())
     }
 
-    /// The covered files whose tombstones a reader at `oldest` sees. Cost: two binary searches, and
-    /// a step for each of these files.
+    /// The files whose entries are all deleted for a reader at `oldest`, by range tombstones. Cost:
+    /// two binary searches, and a step for each of these files.
     pub(crate) fn covered_up_to(&self, oldest: SequenceNumber) -> impl Iterator<Item = &Arc<FileMeta>> {
         let now = self.covered_now.get().map_or(&[][..], |found| found);
         [&self.covered_before[..], now].into_iter().flat_map(move |files| {
@@ -143,8 +143,8 @@ impl Version {
         })
     }
 
-    /// The lowest sequence number above `oldest` at which a reader sees the tombstones of another
-    /// covered file.
+    /// The lowest sequence number above `oldest` at which [`Version::covered_up_to`] returns more
+    /// files; `None` if there is no such number.
     pub(crate) fn next_covered(&self, oldest: SequenceNumber) -> Option<SequenceNumber> {
         let now = self.covered_now.get().map_or(&[][..], |found| found);
         let next = |files: &[Arc<FileMeta>]| {

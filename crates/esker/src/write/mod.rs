@@ -182,7 +182,7 @@ impl WritePath {
             return (own.batch, Err(e));
         }
         let limit = if own.urgent && !self.has_room() {
-            0 // no followers: they need room
+            0 // No followers, because their batches would need room.
         } else {
             usize::try_from(self.engine.options.max_write_batch_group_size_bytes).unwrap_or(usize::MAX)
         };

@@ -56,7 +56,7 @@ impl<I: ScanIterator> DbIter<I> {
         if self.iter.valid() { Ok(()) } else { self.iter.status() }
     }
 
-    /// Moves backward to the last visible key, from the inner cursor's position.
+    /// Moves backward from the inner cursor's position to the nearest visible key.
     pub(super) fn find_prev(&mut self) {
         // `run_end` gets the key from which this call started: see `deleted_runs/skip.rs`,
         // invariant 2.
