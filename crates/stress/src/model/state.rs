@@ -69,7 +69,9 @@ impl ModelState {
         let Some(versions) = &mut self.versions else { return };
         for index in keys {
             let (slot, of_key) = (&self.slots[index], &versions[index]);
-            if of_key.last().and_then(|(_, value)| value.as_ref()) != slot.as_ref() {
+            let was_there = of_key.last().is_some_and(|(_, value)| value.is_some());
+            // A write of the value that was there is a version, too.
+            if slot.is_some() || was_there {
                 Rc::make_mut(&mut Rc::make_mut(versions)[index]).push((time, slot.clone()));
             }
         }
@@ -105,5 +107,20 @@ impl ModelState {
 
     pub(crate) fn len(&self) -> usize {
         self.slots.iter().flatten().count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_of_the_value_that_was_there_has_its_own_timestamp() {
+        let mut state = ModelState::stamped(1);
+        for time in [3, 7] {
+            state.put(0, b"value");
+            state.note_versions(time, 0..1);
+        }
+        assert_eq!([2, 3, 6, 7].map(|time| state.time_of(0, time)), [None, Some(3), Some(3), Some(7)]);
     }
 }
