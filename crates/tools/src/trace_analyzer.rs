@@ -273,9 +273,8 @@ fn take_batch(
     }
     for op in batch.iter() {
         let (kind, family, key, value) = match op {
-            BatchOp::Put { family, key, value } | BatchOp::TimedPut { family, key, value, .. } => {
-                (QueryKind::Put, family, key, value)
-            }
+            BatchOp::Put { family, key, value } => (QueryKind::Put, family, key, value),
+            BatchOp::TimedPut { family, key, value } => (QueryKind::Put, family, key, value.value()),
             BatchOp::PutEntity { family, key, entity } => (QueryKind::PutEntity, family, key, entity),
             BatchOp::Merge { family, key, operand } => (QueryKind::Merge, family, key, operand),
             BatchOp::Delete { family, key } => (QueryKind::Delete, family, key, &[][..]),
