@@ -73,7 +73,8 @@ fn run(
     Ok(())
 }
 
-/// A random index, and whether to read the record's key. If not, the absent key after it is read.
+/// Draws an index, and whether to read the record's key (true) or the absent key that follows it
+/// (false).
 fn next_index(rng: &mut fastrand::Rng, records: &Records) -> (u64, bool) {
     (rng.u64(..records.count()), rng.u64(..ABSENT) != 0)
 }

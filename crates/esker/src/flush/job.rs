@@ -355,8 +355,9 @@ pub(crate) fn oldest_section_without(
     oldest_section_of(engine, &engine.state.lock(), &|_| 0, leaving)
 }
 
-/// The oldest WAL with a prepared section that is still needed after two changes: the oldest
-/// `flushed(family)` memtables of each family are in tables, and the families `leaving` are gone.
+/// The oldest WAL with a prepared section that is still needed after two changes. First, the oldest
+/// memtables of each family, `flushed(family)` in number, are in tables. Second, the families
+/// `leaving` are gone.
 fn oldest_section_of(
     engine: &Engine,
     state: &DbState,

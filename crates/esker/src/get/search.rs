@@ -41,8 +41,8 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) guard: Option<&'a Guard>,
     /// Whether a resumed read continues only if its missing block is available without a wait.
     pub(crate) if_resident: bool,
-    /// Whether the caller wants entities. The search then makes each answer an entity
-    /// ([`AnswerFinish::entity`]), except a plain value that it lends.
+    /// Whether the caller wants entities. The search then turns each answer into an entity
+    /// ([`AnswerFinish::entity`]). Only a plain value that is lent stays as it is.
     pub(crate) entities: bool,
 }
 

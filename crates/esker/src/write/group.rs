@@ -5,8 +5,8 @@
 //! its batch and the group's result.
 //!
 //! Invariants
-//!  1. `publish` comes after every batch of the group is in the memtables, including batches that
-//!     followers insert.
+//!  1. `publish` is called only after the memtables have every batch of the group, including the
+//!     batches that followers insert.
 //!  2. A leader writes groups for other writers only after its own group has ended. It never waits
 //!     for room for these groups.
 //!  3. An error of one member fails the whole group, because the members share one record and are
