@@ -259,7 +259,8 @@ impl EncryptedRandomAccessFile {
         matches!(self.opened.get(), Some(Opened::Clear))
     }
 
-    /// The range of the underlying file that has this content, if the writer never flushed.
+    /// Estimates the range of the underlying file that has this content. The result is right if the
+    /// writer never flushed. Callers pass it on as a hint.
     fn physical(&self, offset: u64, bytes: u64) -> (u64, u64) {
         if self.is_clear() {
             return (offset, bytes);

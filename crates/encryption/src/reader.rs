@@ -374,9 +374,9 @@ impl FrameReader {
         self.key.open(&mut frame).is_some()
     }
 
-    /// Finds the place where a read continues if there is no authentic frame at `at`. A second read
-    /// may find the frame at the same place. Otherwise a read of a log continues at the next
-    /// authentic frame. `None` at the end of a log.
+    /// Finds the place where a read continues if there is no authentic frame at `at`. Reads the
+    /// page again. If the frame is there now, the result is `at`. Otherwise a read of a log
+    /// continues at the next authentic frame. `None` at the end of a log.
     /// # Errors
     /// `Corruption` if the file is no log.
     #[cold]

@@ -50,8 +50,8 @@ impl CrashFs {
 
     /// Makes a file system in a state that a crash at this point could leave.
     ///
-    /// Original and copy share no later changes, and all locks of the copy are free. Data that
-    /// survives a power loss also survives the next crash. Cheap: the two share bytes until one
+    /// Original and copy share no later changes, and all locks of the copy are free. In a copy made
+    /// by a power loss, all data and names count as synced. Cheap: the two share bytes until one
     /// side changes them.
     pub fn crash_clone(&self, choices: &CrashChoices) -> CrashFs {
         let mut draws = Draws::new(choices);

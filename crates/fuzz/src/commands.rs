@@ -55,7 +55,8 @@ fn argument(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Whether an argument names the path or a directory above it. Relative paths begin at the root.
-/// Names of files in memory are UTF-8, so the caller has replaced other bytes in the arguments.
+/// `MemFs` replaces bytes of a path that are not UTF-8. The caller has replaced these bytes in
+/// `arguments` too.
 fn is_pointed_at(path: &Path, arguments: &[Vec<u8>]) -> bool {
     path.ancestors().any(|above| match above.as_os_str().as_encoded_bytes() {
         // The root is above every path. Only an argument that ends in `/`, or in an empty path

@@ -98,8 +98,8 @@ struct Node {
     waiter: Arc<Waiter>,
     from: usize,
     depth: usize,
-    /// Whether the search reached this request as an earlier request in the queue of `from`. Such a
-    /// request may represent others.
+    /// True: this request stands before the request of node `from` in a queue, and may represent
+    /// further requests there. False: a lock of this request's owner blocks the request of `from`.
     in_queue: bool,
 }
 

@@ -5,8 +5,9 @@
 //! costs more than most steps.
 //!
 //! In: a working directory, and lines on standard input. Before each line `step`, the parent writes
-//! a [`PeerStep`] into the file `task` of that directory. Out: lines on standard output. At
-//! `through`, the file `told` has the contents of the database before and after the step.
+//! a [`PeerStep`] into the file `task` of that directory. Out: lines on standard output. When the
+//! process prints the line `through`, the step is done. The file `told` then has the contents of
+//! the database before and after the step.
 //!
 //!   parent:  step                    …                          close
 //!   peer process:          through | error HEX   closed | error HEX

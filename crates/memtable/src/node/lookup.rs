@@ -110,8 +110,8 @@ impl<'t, const N: usize> Node<N> {
             guess = usize::MAX;
             if at < count && self.head::<false>(at) == head {
                 let record = self.record::<false>(at);
-                // The record in the slot before stays before the target (invariant 1). So this
-                // record was the first one when it was read. A later insert does not matter.
+                // The slots before `at` stay before the target, also during an insert (invariant
+                // 1). So this record was the first one when it was read.
                 if !is_before(icmp, record, target, false) {
                     if self.load_link().next() == link.next() {
                         return Here::First(record);
@@ -123,8 +123,9 @@ impl<'t, const N: usize> Node<N> {
             if at < count {
                 let behind = self.head::<false>(at);
                 if behind > head {
-                    // Heads are sorted, and a head moves only to the right. So no record with the
-                    // target's head was in the leaf when the search began.
+                    // All slots before `at` lie before the target, and slot `at` has a larger head.
+                    // Records are sorted, and move only to the right. So when the search began, no
+                    // record at or behind the target had the target's head.
                     if self.load_link().next() == link.next() {
                         return Here::Absent(Gap::before(behind));
                     }
