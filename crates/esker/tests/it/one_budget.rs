@@ -127,10 +127,9 @@ fn all_that_a_blob_cache_uses_is_charged() {
     assert!(charged() < 200 << 10, "{}", charged());
     db.close().unwrap();
     drop((db, other, options));
-    let weak = Arc::downgrade(&blobs);
     drop(blobs);
-    wait_for(|| weak.strong_count() == 0);
-    assert_eq!(charged(), 0);
+    // The last reader may be in another thread.
+    wait_for(|| charged() == 0);
 }
 
 #[test]
