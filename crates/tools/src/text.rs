@@ -9,6 +9,7 @@ use esker::internals::format::key::{
 };
 use esker::internals::format::unique_id::public_unique_id;
 use esker::{SequenceNumber, ValueType};
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Upper-case hexadecimal digits.
@@ -30,6 +31,14 @@ pub(crate) fn parse_hex(text: &str, what: &str) -> CommandOutcome<Vec<u8>> {
         return Err(wrong("an odd number of digits"));
     }
     Ok(nibbles.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
+}
+
+/// The bytes of a key or a value: those of `text`, or those that `text` has in hexadecimal form.
+pub(crate) fn parse_bytes<'a>(text: &'a [u8], is_hex: bool, what: &str) -> CommandOutcome<Cow<'a, [u8]>> {
+    match is_hex {
+        true => parse_hex(&String::from_utf8_lossy(text), what).map(Cow::Owned),
+        false => Ok(Cow::Borrowed(text)),
+    }
 }
 
 /// The internal key that sorts before all versions of `user_key`, a key without a timestamp.

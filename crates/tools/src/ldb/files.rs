@@ -7,13 +7,12 @@ use super::Out;
 use super::session::{Opened, Session};
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
-use crate::text::parse_hex;
+use crate::text::parse_bytes;
 use clap::Args;
 use esker::{
     CompactRangeOptions, FlushOptions, IngestExternalFileOptions, OpenMode, Options, SstFileWriter,
     WriteBatch, WriteOptions,
 };
-use std::borrow::Cow;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 
@@ -66,8 +65,8 @@ fn read_entries(
             Some(at) => {
                 let (key, value) = (&text[..at], &text[at + DELIMITER.len()..]);
                 take(
-                    &bytes_of(key, session.key_hex(), "key")?,
-                    &bytes_of(value, session.value_hex(), "value")?,
+                    &parse_bytes(key, session.key_hex(), "key")?,
+                    &parse_bytes(value, session.value_hex(), "value")?,
                 )?;
             }
             None if NO_ENTRIES.iter().any(|start| text.starts_with(start)) => {}
@@ -76,14 +75,6 @@ fn read_entries(
         line.clear();
     }
     Ok(bad_lines)
-}
-
-/// Decodes the key or the value of a line.
-fn bytes_of<'a>(part: &'a [u8], is_hex: bool, what: &str) -> CommandOutcome<Cow<'a, [u8]>> {
-    if !is_hex {
-        return Ok(Cow::Borrowed(part));
-    }
-    parse_hex(&String::from_utf8_lossy(part), what).map(Cow::Owned)
 }
 
 fn tell_bad_lines(bad_lines: u64, out: &mut Out) -> CommandOutcome {

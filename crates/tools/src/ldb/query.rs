@@ -51,7 +51,7 @@ pub(super) fn query(session: &Session, host: &Host, out: &mut Out) -> CommandOut
     let shell = Shell::open(session)?;
     #[cfg(feature = "shell")]
     let done = match super::shell::terminal(host)? {
-        Some(mut terminal) => terminal.each_line(&mut |line| shell.run_line(line, out)),
+        Some(mut terminal) => terminal.each_line(&mut |line| shell.run_line(line.as_bytes(), out)),
         None => shell.run_all(host, out),
     };
     #[cfg(not(feature = "shell"))]
@@ -80,25 +80,25 @@ impl<'a> Shell<'a> {
     fn run_all(&self, host: &Host, out: &mut Out) -> CommandOutcome {
         let (mut input, mut line) = (host.input(), Vec::new());
         while input.read_until(b'\n', &mut line)? > 0 {
-            let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(&line)).into_owned();
-            self.run_line(&text, out)?;
+            self.run_line(line.strip_suffix(b"\n").unwrap_or(&line), out)?;
             line.clear();
         }
         Ok(())
     }
 
-    /// Runs one command, and prints its answer at once.
-    fn run_line(&self, line: &str, out: &mut Out) -> CommandOutcome {
-        let words: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
+    /// Runs one command, and prints its answer at once. Keys and values may have bytes that are not
+    /// UTF-8, since the shell prints raw bytes.
+    fn run_line(&self, line: &[u8], out: &mut Out) -> CommandOutcome {
+        let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
         let done = match words.as_slice() {
             [] => Ok(()),
-            ["help"] => Ok(out.write_all(HELP.as_bytes())?),
-            ["get", key] => self.get(key, out),
-            ["put", key, value] => self.put(key, value, out),
-            ["delete", key] => self.delete(key, out),
-            ["count", flags @ ..] => self.count(flags, out),
-            ["scan", flags @ ..] => self.scan(flags, out),
-            _ => Ok(writeln!(out, "Unknown command {line}")?),
+            [b"help"] => Ok(out.write_all(HELP.as_bytes())?),
+            [b"get", key] => self.get(key, out),
+            [b"put", key, value] => self.put(key, value, out),
+            [b"delete", key] => self.delete(key, out),
+            [b"count", flags @ ..] => self.count(flags, out),
+            [b"scan", flags @ ..] => self.scan(flags, out),
+            _ => tell(out, &[b"Unknown command ", line]),
         };
         match done {
             // The next command may still be right.
@@ -113,29 +113,29 @@ impl<'a> Shell<'a> {
         self.db().property("rocksdb.background-errors").is_none_or(|count| count == "0")
     }
 
-    fn get(&self, key: &str, out: &mut Out) -> CommandOutcome {
+    fn get(&self, key: &[u8], out: &mut Out) -> CommandOutcome {
         let (bytes, options) = (self.session.parse_key(key)?, ReadOptions::default());
         let found = match &self.subject {
             Subject::Plain(db) => db.get_opt(&options, &self.family, &bytes)?,
             Subject::Ttl(db) => db.get_opt(&options, &self.family, &bytes)?,
         };
-        let Some(value) = found else { return Ok(writeln!(out, "Not found {key}")?) };
+        let Some(value) = found else { return tell(out, &[b"Not found ", key]) };
         self.print_entry(&bytes, b" ==> ", &value, out)
     }
 
-    fn put(&self, key: &str, value: &str, out: &mut Out) -> CommandOutcome {
+    fn put(&self, key: &[u8], value: &[u8], out: &mut Out) -> CommandOutcome {
         let (key_bytes, value_bytes) = (self.session.parse_key(key)?, self.session.parse_value(value)?);
         let mut batch = WriteBatch::new();
         batch.put_cf(self.family.id(), &key_bytes, &value_bytes)?;
         self.write(batch)?;
-        Ok(writeln!(out, "Successfully put {key} {value}")?)
+        tell(out, &[b"Successfully put ", key, b" ", value])
     }
 
-    fn delete(&self, key: &str, out: &mut Out) -> CommandOutcome {
+    fn delete(&self, key: &[u8], out: &mut Out) -> CommandOutcome {
         let mut batch = WriteBatch::new();
         batch.delete_cf(self.family.id(), &self.session.parse_key(key)?)?;
         self.write(batch)?;
-        Ok(writeln!(out, "Successfully deleted {key}")?)
+        tell(out, &[b"Successfully deleted ", key])
     }
 
     fn write(&self, mut batch: WriteBatch) -> CommandOutcome {
@@ -146,8 +146,8 @@ impl<'a> Shell<'a> {
         Ok(())
     }
 
-    fn count(&self, flags: &[&str], out: &mut Out) -> CommandOutcome {
-        let Some(extent) = self.extent(flags, &["from", "to"])? else {
+    fn count(&self, flags: &[&[u8]], out: &mut Out) -> CommandOutcome {
+        let Some(extent) = self.extent(flags, &[b"--from", b"--to"])? else {
             return Ok(writeln!(out, "count gets invalid arguments")?);
         };
         let mut count = 0u64;
@@ -158,22 +158,25 @@ impl<'a> Shell<'a> {
         Ok(writeln!(out, "{count}")?)
     }
 
-    fn scan(&self, flags: &[&str], out: &mut Out) -> CommandOutcome {
-        let Some(extent) = self.extent(flags, &["from", "to", "max_keys"])? else {
+    fn scan(&self, flags: &[&[u8]], out: &mut Out) -> CommandOutcome {
+        let Some(extent) = self.extent(flags, &[b"--from", b"--to", b"--max_keys"])? else {
             return Ok(writeln!(out, "scan gets invalid arguments")?);
         };
         self.for_each(&extent, &mut |key, value| self.print_entry(key, b" ==> ", value, out))
     }
 
     /// The range that `flags` give; `None` if there is another flag than those of `known`.
-    fn extent(&self, flags: &[&str], known: &[&str]) -> CommandOutcome<Option<Extent>> {
+    fn extent(&self, flags: &[&[u8]], known: &[&[u8]]) -> CommandOutcome<Option<Extent>> {
         let mut extent = Extent::default();
         for flag in flags {
-            let parts = flag.strip_prefix("--").and_then(|flag| flag.split_once('='));
-            match parts.filter(|(name, _)| known.contains(name)) {
-                Some(("from", key)) => extent.from = Some(self.session.parse_key(key)?),
-                Some(("to", key)) => extent.to = Some(self.session.parse_key(key)?),
-                Some((_, number)) if number.parse::<u64>().is_ok() => extent.most = number.parse().ok(),
+            let Some(at) = flag.iter().position(|byte| *byte == b'=') else { return Ok(None) };
+            let (name, value) = (&flag[..at], &flag[at + 1..]);
+            let number = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            match name {
+                _ if !known.contains(&name) => return Ok(None),
+                b"--from" => extent.from = Some(self.session.parse_key(value)?),
+                b"--to" => extent.to = Some(self.session.parse_key(value)?),
+                _ if number.is_some() => extent.most = number,
                 _ => return Ok(None),
             }
         }
@@ -215,4 +218,10 @@ impl<'a> Shell<'a> {
         line.push(b'\n');
         Ok(out.write_all(&line)?)
     }
+}
+
+/// Prints a line of these parts.
+fn tell(out: &mut Out, parts: &[&[u8]]) -> CommandOutcome {
+    out.write_all(&parts.concat())?;
+    Ok(out.write_all(b"\n")?)
 }

@@ -7,7 +7,7 @@
 use super::Common;
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::{Host, Stream};
-use crate::text::parse_hex;
+use crate::text::parse_bytes;
 use esker::compat::{Downgrade, downgrade};
 use esker::internals::format::file_name::{FilePaths, current_file_name};
 use esker::internals::table::FilterPolicy;
@@ -275,12 +275,12 @@ impl Session {
         self.common.hex || self.common.value_hex
     }
 
-    pub(super) fn parse_key(&self, text: &str) -> CommandOutcome<Vec<u8>> {
-        if self.key_hex() { parse_hex(text, "key") } else { Ok(text.as_bytes().to_vec()) }
+    pub(super) fn parse_key(&self, text: impl AsRef<[u8]>) -> CommandOutcome<Vec<u8>> {
+        Ok(parse_bytes(text.as_ref(), self.key_hex(), "key")?.into_owned())
     }
 
-    pub(super) fn parse_value(&self, text: &str) -> CommandOutcome<Vec<u8>> {
-        if self.value_hex() { parse_hex(text, "value") } else { Ok(text.as_bytes().to_vec()) }
+    pub(super) fn parse_value(&self, text: impl AsRef<[u8]>) -> CommandOutcome<Vec<u8>> {
+        Ok(parse_bytes(text.as_ref(), self.value_hex(), "value")?.into_owned())
     }
 
     /// Parses an optional bound of a range.

@@ -177,6 +177,18 @@ fn the_shell_counts_and_scans_and_goes_on_after_a_mistake() {
 }
 
 #[test]
+fn the_shell_keeps_bytes_that_are_not_utf8() {
+    let temp = TempDir::new("ldb-query-bytes");
+    let db = temp.join("db");
+    ldb(&db, &["--create_if_missing", "--hex", "batchput", "0x6BFE", "0x31", "0x6BEFBFBD", "0x32"]).ok();
+    let input = b"put k\xFF v\xFE\ndelete k\xFE\ncount --from=k\xF0\nget k\xF1\n";
+    let told = ldb_with_input(&db, &["query"], input).ok();
+    assert!(told.starts_with("Successfully put k") && told.ends_with("\n1\nNot found k\u{FFFD}\n"), "{told}");
+    // U+FFFD, which stands for such bytes in text, is a key of its own.
+    assert_eq!(ldb(&db, &["--hex", "scan"]).ok(), "0x6BEFBFBD : 0x32\n0x6BFF : 0x76FE\n");
+}
+
+#[test]
 fn blob_files_are_printed_and_damage_is_named() {
     let temp = TempDir::new("blob-dump");
     let db = temp.join("db");

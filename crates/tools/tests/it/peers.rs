@@ -192,7 +192,7 @@ fn times_and_buckets_of_values_are_those_of_rocksdbs() {
 fn the_shell_answers_as_rocksdbs() {
     let temp = TempDir::new("peers-query");
     let Some(db) = rocksdb_sample(&temp) else { return };
-    let commands = "get a1\nput a1 new\nget a1\ndelete a3\nput a b c\nfoo\nget\nget zz\n";
+    let commands = b"get a1\nput a1 new\nget a1\ndelete a3\nput a\xFF \xFE\nput a b c\nfoo\nget\nget zz\n";
     let flag = format!("--db={}", db.display());
     let copy_path = temp.join("query");
     copy(&db, &copy_path);
@@ -201,7 +201,7 @@ fn the_shell_answers_as_rocksdbs() {
     let theirs = crate::run::with_input("ldb", &[&flag, "query"], commands).out;
     let ours = ldb_with_input(&copy_path, &["query"], commands).ok();
     assert_eq!(ours, theirs);
-    assert_eq!(ldb(&copy_path, &["scan"]), ldb(&db, &["scan"]));
+    assert_eq!(ldb(&copy_path, &["scan", "--hex"]), ldb(&db, &["scan", "--hex"]));
 }
 
 /// `text` without the line that has an address in memory.
