@@ -76,7 +76,7 @@ pub(super) fn text(time: i32) -> String {
 pub(super) struct Buckets {
     range: Range<i32>,
     size: i32,
-    counts: BTreeMap<i32, u64>,
+    counts: BTreeMap<i64, u64>,
 }
 
 impl Buckets {
@@ -89,7 +89,9 @@ impl Buckets {
 
     /// Counts an entry, whose time must lie in the range.
     pub(super) fn count(&mut self, time: i32) {
-        *self.counts.entry((time - self.range.start) / self.size).or_default() += 1;
+        // The range may have more seconds than an `i32` holds.
+        let bucket = (i64::from(time) - i64::from(self.range.start)) / i64::from(self.size);
+        *self.counts.entry(bucket).or_default() += 1;
     }
 
     pub(super) fn print(&self, out: &mut dyn Write) -> CommandOutcome {
@@ -116,6 +118,19 @@ mod tests {
         for size in [-1, 0, 100, 101] {
             assert!(Buckets::new(&times(0..100), size).is_none(), "{size}");
         }
+    }
+
+    #[test]
+    fn a_range_of_all_times_has_each_of_them_in_its_bucket() {
+        let mut buckets = Buckets::new(&times(i32::MIN..i32::MAX), 1 << 30).unwrap();
+        for time in [i32::MIN, -1, 0, i32::MAX - 1] {
+            buckets.count(time);
+        }
+        assert_eq!(buckets.counts, BTreeMap::from([(0, 1), (1, 1), (2, 1), (3, 1)]));
+        let mut printed = Vec::new();
+        buckets.print(&mut printed).unwrap();
+        let printed = String::from_utf8(printed).unwrap();
+        assert!(printed.lines().count() == 4 && printed.lines().all(|l| l.ends_with(" : 1")), "{printed}");
     }
 
     #[test]

@@ -227,6 +227,8 @@ fn values_with_times_are_shown_without_them() {
     assert_eq!(ldb(&db, &["get", "b", "--ttl"]).ok(), "2\n");
     assert_eq!(ldb(&db, &["scan", "--ttl"]).ok(), "a : 1\nb : 2\nc : 3\n");
     assert_eq!(ldb(&db, &["scan", "--ttl", "--end_time=1400000000"]).ok(), "");
+    let wide = ldb(&db, &["dump", "--ttl", "--start_time=-2147483648", "--bucket=2000000000"]).ok();
+    assert!(wide.matches("Keys in range ").count() == 3 && wide.contains(" : 3\n"), "{wide}");
     assert_eq!(ldb(&db, &["dump", "--ttl"]).ok(), "a ==> 1\nb ==> 2\nc ==> 3\nKeys in range: 3\n");
     // Without `--ttl` the same values are read with their times.
     assert_eq!(
