@@ -116,6 +116,10 @@ pub(crate) struct AnalyzerOptions {
 
 type Out = BufWriter<Stream>;
 
+/// The largest distance of a record's time from that of the trace's header. Reports have a line
+/// for each second, so a forged time must not choose their length.
+const MAX_DISTANCE_MICROS: u64 = 366 * 24 * 3600 * 1_000_000;
+
 /// Number of records of a trace by kind.
 #[derive(Default)]
 struct Records {
@@ -125,7 +129,31 @@ struct Records {
     seeks: u64,
     seeks_for_prev: u64,
     multi_gets: u64,
+    /// Time of the trace's header.
+    began_at: u64,
     ended_at: u64,
+    /// Offset of the next record.
+    offset: u64,
+}
+
+impl Records {
+    fn new(began_at: u64, header_bytes: usize) -> Records {
+        Records { began_at, offset: header_bytes as u64, ..Records::default() }
+    }
+
+    /// Counts a record.
+    /// # Errors
+    /// `Corruption` naming the offset if the record's time is no time of this trace.
+    fn add(&mut self, time: u64, bytes: usize) -> Result<()> {
+        if time.abs_diff(self.began_at) > MAX_DISTANCE_MICROS {
+            let what = "the record's time is more than 366 days from the trace's beginning";
+            return Err(Error::corruption(what).at(format_args!("offset {}", self.offset)));
+        }
+        self.all += 1;
+        self.ended_at = time;
+        self.offset += bytes as u64;
+        Ok(())
+    }
 }
 
 pub(crate) fn run(options: &AnalyzerOptions, host: &Host) -> CommandOutcome {
@@ -133,11 +161,11 @@ pub(crate) fn run(options: &AnalyzerOptions, host: &Host) -> CommandOutcome {
     let mut reader = new_file_trace_reader(&host.env(), &options.trace_path)?;
     let here = |e: Error| Failure::new(e.at(options.trace_path.display()));
     let header = reader.read()?.ok_or_else(|| here(Error::incomplete("the trace is empty")))?;
-    let header = TraceFrame::decode(&header).map_err(here)?;
-    let version = parse_query_header(&header).map_err(here)?;
+    let frame = TraceFrame::decode(&header).map_err(here)?;
+    let version = parse_query_header(&frame).map_err(here)?;
     let mut reports = Reports::new(options, host)?;
     let mut queries = Queries::new(options, sample);
-    let mut records = Records::default();
+    let mut records = Records::new(frame.timestamp, header.len());
     let read = read_all(reader.as_mut(), version, &mut records, &mut queries, &mut reports)?;
     if let Err(error) = read {
         let error = here(error);
@@ -213,8 +241,9 @@ fn read_all(
             Ok(decoded) => decoded,
             Err(error) => return Ok(Err(error)),
         };
-        records.all += 1;
-        records.ended_at = frame.timestamp;
+        if let Err(error) = records.add(frame.timestamp, record.len()) {
+            return Ok(Err(error));
+        }
         // Records of later kinds are counted only.
         let Some(query) = query else { continue };
         if let Err(error) = take(frame.timestamp, &query, records, queries, reports)? {

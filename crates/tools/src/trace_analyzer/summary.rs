@@ -3,6 +3,7 @@
 use super::stats::{FamilyStats, Queries, QueryKind};
 use super::{AnalyzerOptions, Out, Records, key_text};
 use crate::failure::CommandOutcome;
+use std::collections::BTreeMap;
 use std::io::Write;
 
 const RULE: &str = "*********************************************************";
@@ -15,8 +16,12 @@ pub(super) fn print(
     out: &mut Out,
 ) -> CommandOutcome {
     let peak_and_average = |is_meant: &dyn Fn(QueryKind) -> bool| {
-        let counts = (0..seconds).map(|second| queries.in_second(second, |kind, _| is_meant(kind)));
-        let (peak, sum) = counts.fold((0, 0), |(peak, sum), count| (count.max(peak), sum + count));
+        let mut counts = BTreeMap::<u64, u64>::new();
+        for (_, _, stats) in queries.each().filter(|(kind, ..)| is_meant(*kind)) {
+            let by_second = stats.by_second.range(..seconds);
+            by_second.for_each(|(second, count)| *counts.entry(*second).or_default() += count);
+        }
+        let (peak, sum) = (counts.values().max().copied().unwrap_or(0), counts.values().sum::<u64>());
         (peak, if seconds == 0 { 0.0 } else { sum as f64 / seconds as f64 })
     };
     let enabled = || QueryKind::ALL.into_iter().filter(|kind| queries.is_enabled(*kind));

@@ -228,6 +228,36 @@ fn miss_ratios_are_written_for_caches_of_several_kinds_and_sizes() {
     assert!(lines[1..].iter().all(|line| line[5] == lines[1][5]), "{curve}");
 }
 
+/// Reports with a line for each second would be without end.
+#[test]
+fn a_forged_time_is_damage_before_a_report_is_made() {
+    let temp = TempDir::new("trace-time");
+    let (path, dir) = (temp.join("queries"), temp.join("reports"));
+    std::fs::create_dir(&dir).unwrap();
+    let get = |key| Query::Get { family: esker::ColumnFamilyId(0), key };
+    let analyze = |more: &[&str]| {
+        let flags = [format!("--trace_path={}", path.display()), format!("--output_dir={}", dir.display())];
+        esker(&[&["trace_analyzer", &flags[0], &flags[1], "--analyze_get"], more].concat())
+    };
+    let year = 366 * 24 * 3600;
+    for second in [year + 1, (1 << 63) / SECOND] {
+        trace(&path, &[(0, get(b"a")), (second, get(b"b")), (2, get(b"c"))]);
+        let time = ((second + 1) * SECOND).to_le_bytes();
+        let bytes = std::fs::read(&path).unwrap();
+        let offset = bytes.windows(time.len()).position(|part| part == time).unwrap();
+        // This report has no line for each second, so that the test ends without the check too.
+        let told = analyze(&["--output_key_distribution"]).failed();
+        let place = format!("{}: offset {offset}: ", path.display());
+        assert!(told.contains(&place) && told.contains("366 days"), "{told}");
+        assert_eq!(files(&dir, ""), Vec::<PathBuf>::new(), "{told}");
+    }
+    let tried = analyze(&["--output_qps_stats", "--output_key_stats", "--try_process_corrupted_trace"]);
+    assert!(tried.err.contains("Warning") && tried.ok().contains("Total_gets: 1 "));
+    trace(&path, &[(0, get(b"a")), (year, get(b"b")), (2, get(b"c"))]);
+    let printed = analyze(&["--output_key_distribution"]).ok();
+    assert!(printed.contains("Total_gets: 3 "), "{printed}");
+}
+
 #[test]
 fn bad_traces_and_flags_are_named_before_a_file_is_made() {
     let temp = TempDir::new("trace-bad");
