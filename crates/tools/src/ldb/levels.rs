@@ -82,28 +82,40 @@ pub(super) fn reduce_levels(
     }
     session.change_family(|family| family.disable_auto_compactions = true);
     let opened = session.open()?;
-    writeln!(out, "Compacting the db...")?;
-    let compacted = compact_to_level(&opened, levels - 1, false);
+    let told = writeln!(out, "Compacting the db...").map_err(Failure::from);
+    let compacted = told.and_then(|()| compact_to_level(&opened, levels - 1, false));
     finish(session, opened, compacted, |family| family.num_levels = levels)
 }
 
 /// Closes the database and opens it once more with its own options, so that its OPTIONS file has
 /// them again; with `change` if the work was `done`. That open also proves that the change suits
-/// the files.
+/// the files: a refused change is taken back.
+/// # Errors
+/// The first one, of the work, the close and the opens in this order.
 fn finish(
     session: &mut Session,
     opened: Opened,
     done: CommandOutcome,
     change: impl FnOnce(&mut ColumnFamilyOptions),
 ) -> CommandOutcome {
-    opened.db.close()?;
+    let closed = opened.db.close().map_err(Failure::from);
     drop(opened);
     session.restore_family();
+    let mut done = done.and(closed);
     if done.is_ok() {
         session.change_family(change);
+        done = write_options(session);
+        if done.is_ok() {
+            return done;
+        }
+        session.restore_family();
     }
-    session.open()?.db.close()?;
-    done
+    done.and(write_options(session))
+}
+
+/// Opens and closes the database, which writes its options into a new OPTIONS file.
+fn write_options(session: &Session) -> CommandOutcome {
+    Ok(session.open()?.db.close()?)
 }
 
 /// Checks that the change is one from level to universal compaction.
@@ -145,13 +157,18 @@ pub(super) fn change_compaction_style(
         family.sst_partitioner_factory = None;
     });
     let opened = session.open()?;
-    writeln!(out, "files per level before compaction: {}", list(&files_per_level(&opened)))?;
-    let compacted = compact_to_level(&opened, 0, true).and_then(|()| {
-        let files = files_per_level(&opened);
-        check_one_file(&files)?;
-        Ok(writeln!(out, "files per level after compaction: {}", list(&files))?)
-    });
+    let compacted = compact_into_one_file(&opened, out);
     finish(session, opened, compacted, |family| family.compaction_style = CompactionStyle::Universal)
+}
+
+/// Compacts the family into one file in level 0, and prints the files of each level before and
+/// after.
+fn compact_into_one_file(opened: &Opened, out: &mut Out) -> CommandOutcome {
+    writeln!(out, "files per level before compaction: {}", list(&files_per_level(opened)))?;
+    compact_to_level(opened, 0, true)?;
+    let files = files_per_level(opened);
+    check_one_file(&files)?;
+    Ok(writeln!(out, "files per level after compaction: {}", list(&files))?)
 }
 
 fn list(files: &[usize]) -> String {
@@ -169,4 +186,39 @@ fn check_one_file(files: &[usize]) -> CommandOutcome {
             "Number of db files at level {level} after compaction is {count}, not {expected}."
         )))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Host;
+    use crate::ldb::Common;
+    use esker::Env;
+    use esker::internals::env::{FaultFs, FaultRule, MemFs, OpKind};
+    use esker::options::load_latest_options_from;
+    use esker::{FlushOptions, WriteOptions};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_options_come_back_after_a_failed_compaction_whose_close_fails_too() {
+        let fs = FaultFs::new(Arc::new(MemFs::new()));
+        let host = Host::unheard(Env::with_fs(Arc::new(fs.clone())), Vec::new());
+        let common = Common {
+            db: Some("/db".into()),
+            column_family: "default".to_owned(),
+            create_if_missing: true,
+            ..Common::default()
+        };
+        let mut session = Session::new(&common, &host).unwrap();
+        session.change_family(|family| family.disable_auto_compactions = true);
+        let opened = session.open().unwrap();
+        opened.db.put_opt(&WriteOptions::default().disable_wal(true), &opened.family, "k", "v").unwrap();
+        fs.add_rule(FaultRule::fail(&[OpKind::Append]).on_name(".sst").forever());
+        opened.db.flush_opt(&FlushOptions::default(), &[&opened.family]).unwrap_err();
+        let failed = finish(&mut session, opened, Err(Failure::new("the compaction")), |_| unreachable!());
+        assert!(matches!(&failed, Err(Failure::Told(why)) if why == "the compaction"), "{failed:?}");
+        let options = load_latest_options_from(&fs, Path::new("/db")).unwrap();
+        assert!(!options.family("default").unwrap().disable_auto_compactions);
+    }
 }

@@ -3,7 +3,7 @@
 use crate::run::{copy, files, golden, ldb, ldb_with_input, peer, sample};
 use esker::{Db, Options};
 use esker_testkit::TempDir;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn levels(db: &Path) -> String {
     let listed = ldb(db, &["list_live_files_metadata", "--sort_by_filename"]).ok();
@@ -11,15 +11,19 @@ fn levels(db: &Path) -> String {
     levels.collect()
 }
 
+/// The newest OPTIONS file.
+fn options_file(db: &Path) -> PathBuf {
+    files(db, "").into_iter().rfind(|file| file.to_str().unwrap().contains("OPTIONS-")).unwrap()
+}
+
 /// The line of an option in the newest OPTIONS file, which lacks defaults.
 fn options_line(db: &Path, name: &str) -> Option<String> {
-    let newest = files(db, "").into_iter().rfind(|file| file.to_str().unwrap().contains("OPTIONS-")).unwrap();
-    let text = std::fs::read_to_string(newest).unwrap();
+    let text = std::fs::read_to_string(options_file(db)).unwrap();
     text.lines().find(|line| line.trim().starts_with(name)).map(|line| line.trim().to_owned())
 }
 
 /// A database with tables in levels 0 and 6.
-fn two_levels(temp: &TempDir) -> std::path::PathBuf {
+fn two_levels(temp: &TempDir) -> PathBuf {
     let db = temp.join("db");
     ldb(&db, &["--create_if_missing", "batchput", "a", "1", "b", "2", "c", "3"]).ok();
     ldb(&db, &["compact"]).ok();
@@ -65,6 +69,28 @@ fn level_compaction_becomes_universal() {
     if let Some(theirs) = peer("ldb", &[&format!("--db={}", db.display()), "scan"]) {
         assert_eq!(theirs.ok(), before);
     }
+}
+
+#[test]
+fn a_change_that_the_open_refuses_is_taken_back() {
+    let temp = TempDir::new("ldb-style-refused");
+    let db = temp.join("db");
+    ldb(&db, &["--create_if_missing", "put", "a", "1"]).ok();
+    ldb(&db, &["compact"]).ok();
+    // Only the universal style has to obey this option.
+    let newest = options_file(&db);
+    let text = std::fs::read_to_string(&newest).unwrap();
+    let family = "[CFOptions \"default\"]\n";
+    assert!(text.contains(family), "{text}");
+    let more = format!("{family}  compaction_options_universal={{max_read_amp=1;}}\n");
+    std::fs::write(&newest, text.replace(family, &more)).unwrap();
+    let change = ["change_compaction_style", "--old_compaction_style=0", "--new_compaction_style=1"];
+    let told = ldb(&db, &change).failed();
+    assert!(told.contains("compaction_options_universal"), "{told}");
+    for name in ["disable_auto_compactions", "target_file_size_base", "compaction_style"] {
+        assert_eq!(options_line(&db, name), None, "{name}");
+    }
+    assert_eq!(ldb(&db, &["scan"]).ok(), "a : 1\n");
 }
 
 #[test]
@@ -123,7 +149,7 @@ fn directories_without_a_database_stay_empty() {
     ] {
         let told = ldb(&empty, command).failed();
         assert!(told.contains(empty.to_str().unwrap()), "{told}");
-        assert_eq!(files(&empty, ""), Vec::<std::path::PathBuf>::new(), "{command:?}");
+        assert_eq!(files(&empty, ""), Vec::<PathBuf>::new(), "{command:?}");
     }
 }
 
