@@ -218,11 +218,11 @@ fn queue(
 }
 
 /// A guard: while it lives, no other compaction of the database runs or is planned.
-struct ExclusiveCompaction<'a>(&'a Arc<Engine>);
+pub(super) struct ExclusiveCompaction<'a>(&'a Arc<Engine>);
 
 impl<'a> ExclusiveCompaction<'a> {
     /// Waits for running and planned compactions.
-    fn acquire(
+    pub(super) fn acquire(
         engine: &'a Arc<Engine>,
         family: ColumnFamilyId,
         canceled: Option<&Arc<AtomicBool>>,

@@ -6,6 +6,7 @@
 //! older ones.
 //! Source: RocksDB `DBImpl::ReFitLevel`, `DBImpl::PromoteL0`.
 
+use super::manual::ExclusiveCompaction;
 use crate::cf::ColumnFamily;
 use crate::engine::{Engine, maybe_schedule, publish_super_version};
 use crate::picker::score::LevelSizes;
@@ -33,12 +34,14 @@ pub(super) fn refit_level(
     moved
 }
 
-/// Moves all files of level 0 to `target`. No flush and no compaction runs meanwhile.
+/// Moves all files of level 0 to `target`. No flush and no compaction runs meanwhile, and no manual
+/// compaction has a plan, which names files by level.
 /// # Errors
 /// See `Db::promote_l0`.
 pub(crate) fn promote_l0(engine: &Arc<Engine>, family: &Arc<ColumnFamily>, target: i32) -> Result<()> {
     let target = usize::try_from(target).ok().filter(|target| *target > 0);
     let target = target.ok_or_else(|| Error::invalid_argument("Invalid target level"))?;
+    let exclusive = ExclusiveCompaction::acquire(engine, family.id, None)?;
     let quiet = Quiet::begin(engine)?;
     let promote = || {
         let mut manifest = engine.manifest.lock();
@@ -51,6 +54,7 @@ pub(crate) fn promote_l0(engine: &Arc<Engine>, family: &Arc<ColumnFamily>, targe
     };
     let moved = promote();
     drop(quiet);
+    drop(exclusive);
     engine.release_super_versions();
     engine.tell_stall_changes();
     moved

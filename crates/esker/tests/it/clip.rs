@@ -135,3 +135,30 @@ fn tables_of_level_0_move_if_they_and_the_levels_allow_it() {
     db.compact_range(None, None).unwrap();
     assert_eq!(contents(&db).len(), 31);
 }
+
+/// A manual compaction's plan names files by their levels, so no promotion may come between.
+#[test]
+fn a_promotion_waits_for_planned_compactions() {
+    let options = options();
+    let db = Db::open(&options, "/db").unwrap();
+    for n in 0..2 {
+        db.put(key(n), "value").unwrap();
+        db.flush().unwrap();
+    }
+    db.pause_background_work();
+    std::thread::scope(|scope| {
+        let compaction = scope.spawn(|| db.compact_range(None, None));
+        // The plan is queued while background work rests.
+        options.db.env.clock.sleep(std::time::Duration::from_millis(50));
+        let promotion = scope.spawn(|| db.promote_l0(&db.default_column_family(), 6));
+        options.db.env.clock.sleep(std::time::Duration::from_millis(50));
+        db.continue_background_work().unwrap();
+        compaction.join().unwrap().unwrap();
+        // The compaction may have filled a level on the way: then the promotion is refused.
+        let promoted = promotion.join().unwrap().map_err(|e| e.kind());
+        assert!(matches!(promoted, Ok(()) | Err(ErrorKind::InvalidArgument)), "{promoted:?}");
+    });
+    db.put("after", "value").unwrap();
+    db.flush().unwrap();
+    assert_eq!(contents(&db).len(), 3);
+}
