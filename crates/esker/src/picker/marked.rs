@@ -6,6 +6,7 @@
 //! Source: RocksDB `db/version_set.cc` (`ComputeFilesMarkedForCompaction` and its siblings).
 
 use super::PickContext;
+use super::proximal::stays_above;
 use crate::version::{FileMeta, Level, Version};
 use esker_base::sync::Arc;
 use esker_base::{FileNumber, SequenceNumber};
@@ -28,7 +29,7 @@ fn select<'a>(
 }
 
 /// Files marked by their writer or suggested by the user, except in the last level that has files,
-/// which has no level below.
+/// which has no level below, and except files that would stay where they are.
 pub(super) fn for_compaction<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
@@ -42,6 +43,7 @@ pub(super) fn for_compaction<'a>(
         move |level, l| (level < last || level == 0) && !(l.marked().is_empty() && suggested.is_empty()),
         move |f| f.marked_for_compaction || suggested.contains(&f.number),
     )
+    .filter(|(level, file)| !stays_above(version, context, *level, file))
 }
 
 /// Files with no data below them whose entries are all older than every snapshot. Rewriting them
@@ -130,7 +132,8 @@ pub(super) fn may_exist_below(version: &Version, level: usize, smallest: &[u8], 
     })
 }
 
-/// Files with data older than `ttl`, except in the last possible level.
+/// Files with data older than `ttl`, except in the last possible level, and except files that would
+/// stay above it.
 pub(super) fn expired<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
@@ -145,6 +148,7 @@ pub(super) fn expired<'a>(
         move |level, l| level < last && l.oldest_ancestor_time().is_some_and(|oldest| oldest < limit),
         move |f| f.oldest_ancestor_time > 0 && f.oldest_ancestor_time < limit,
     )
+    .filter(|(level, file)| !stays_above(version, context, *level, file))
 }
 
 /// Files that were written longer ago than `periodic_compaction_seconds`.

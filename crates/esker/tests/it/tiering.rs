@@ -177,14 +177,21 @@ fn young_files_above_the_last_level_rest() {
         scene.options.cf.level0_file_num_compaction_trigger = 2;
         scene.options.cf.max_bytes_for_level_base = 1 << 10;
         scene.options.cf.write_buffer_size = 64 << 10;
+        // Files that are due by their age, too, would stay where they are.
+        scene.options.cf.ttl = 100;
         scene.reopen();
         for round in 0..30 {
             scene.write(round * 50, 50, 1);
             scene.db().wait_for_background_work().unwrap();
         }
-        let before = scene.db().live_files();
-        scene.db().wait_for_background_work().unwrap();
-        assert_eq!(scene.db().live_files(), before, "{style:?}");
+        for seconds in [0, 200] {
+            scene.pass(seconds);
+            scene.db().wait_for_background_work().unwrap();
+            let before = scene.db().live_files();
+            scene.pass(0);
+            scene.db().wait_for_background_work().unwrap();
+            assert_eq!(scene.db().live_files(), before, "{style:?}, {seconds} seconds later");
+        }
         scene.check(1500);
         scene.pass(5000);
         rewrite(scene.db());
