@@ -55,14 +55,18 @@ struct Part {
 
 /// Runs one waiting flush request, if there is one.
 pub(crate) fn background_flush(engine: &Arc<Engine>) {
-    let request = {
+    let (request, parts) = {
         let mut state = engine.state.lock();
         state.flushes_unbegun -= 1;
-        take_flush(&mut state)
+        let Some(request) = take_flush(&mut state) else { return };
+        // Under the same lock: a flush of given families as one finds each of them either in a
+        // request or being flushed.
+        let parts = take_parts(engine, &mut state, &request);
+        (request, parts)
     };
-    let Some(request) = request else { return };
-    let mut taken = Vec::new();
-    if let Err(e) = contained("a flush", Severity::FatalError, || flush(engine, &request, &mut taken)) {
+    let taken: Vec<Taken> =
+        parts.iter().filter_map(|part| Some((part.cf.id, part.memtables.last()?.id()))).collect();
+    if let Err(e) = contained("a flush", Severity::FatalError, || flush(engine, &request, &parts)) {
         fail(engine, &request, &taken, &e);
     }
 }
@@ -104,17 +108,15 @@ fn go_on(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &
     }
 }
 
-/// Flushes the waiting memtables of the request's families together.
+/// Flushes the parts together.
 /// # Errors
 /// The first error; the memtables then stay.
-fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -> Result<()> {
-    let parts = take_parts(engine, request);
-    taken.extend(parts.iter().filter_map(|part| Some((part.cf.id, part.memtables.last()?.id()))));
+fn flush(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part]) -> Result<()> {
     if parts.is_empty() {
         return Ok(());
     }
     let (job, start) = (engine.next_job_id(), engine.env.clock.monotonic_micros());
-    for part in &parts {
+    for part in parts {
         engine.tell_flush_begin(job, &part.cf, &part.memtables, request.reason);
     }
     let mut files = Vec::new();
@@ -123,17 +125,17 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
     } else {
         SequenceNumber::MAX
     };
-    let built = build_all(engine, job, &parts, newest, &mut files);
+    let built = build_all(engine, job, parts, newest, &mut files);
     if built.is_ok() {
         // Checked before the memtables are released, so that callers that wait for the release see
         // the error.
         engine.stop_at_space_limit();
     }
-    let dropped = match built.and_then(|()| install(engine, job, request, &parts, &files)) {
+    let dropped = match built.and_then(|()| install(engine, job, request, parts, &files)) {
         Ok(dropped) => dropped,
         Err(e) => {
             discard(engine, parts.iter().zip(&files));
-            give_back(engine, &parts);
+            give_back(engine, parts);
             return Err(e);
         }
     };
@@ -169,8 +171,7 @@ impl Drop for Telling<'_> {
     }
 }
 
-fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
-    let mut state = engine.state.lock();
+fn take_parts(engine: &Engine, state: &mut DbState, request: &FlushRequest) -> Vec<Part> {
     let mut parts = Vec::new();
     // Atomic flushes and recoveries take all families, even families that the request does not
     // name: a switch after the request may have added memtables of these families. Each switch
