@@ -281,7 +281,9 @@ fn keep_info(engine: &Engine, task: &Task, describe: impl FnOnce() -> Compaction
 /// The error of a compaction that was cancelled: aborted, or, if it is a manual one, cancelled by
 /// its caller or by `disable_manual_compaction`.
 fn cancellation(engine: &Engine, task: &Task) -> Option<Error> {
-    if !task.cancelled.load(Ordering::Acquire) || engine.is_shutting_down() {
+    // An installation is not cancelled: its errors are its own.
+    let installs = task.installs.load(Ordering::Relaxed);
+    if !task.cancelled.load(Ordering::Acquire) || installs || engine.is_shutting_down() {
         return None;
     }
     if engine.state.lock().is_compaction_aborted(task.cf.id) {
@@ -489,7 +491,8 @@ fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) ->
     if result.is_err() {
         release(&mut state, task.cf.id, task.running);
     }
-    let cancelled = task.cancelled.load(Ordering::Acquire) || task.cf.is_dropped();
+    let may_be_cancelled = !task.installs.load(Ordering::Relaxed) || engine.is_shutting_down();
+    let cancelled = task.cancelled.load(Ordering::Acquire) && may_be_cancelled || task.cf.is_dropped();
     if !damaged.is_empty() && !cancelled {
         quarantine(engine, &mut state, task.cf.id, &damaged);
         drop(state);
