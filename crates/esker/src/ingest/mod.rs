@@ -147,29 +147,31 @@ impl Ingestion {
     /// # Errors
     /// See `Db::commit_file_ingestion_handles`; nothing is ingested then.
     pub(crate) fn commit(
-        mut self,
+        self,
         engine: &Arc<Engine>,
         write_path: &WritePath,
         under_way: UnderWay<'_>,
     ) -> Result<()> {
+        // After an error the copies are deleted before a close may end: the last one drops first.
+        let (under_way, mut ingestion) = (under_way, self);
         let start = engine.start_timing();
         // Flushes most of the overlap before writers have to wait.
-        let overlapped = families_with_overlap(&self);
+        let overlapped = families_with_overlap(&ingestion);
         if !overlapped.is_empty() {
-            check_blocking_flush(&self, &overlapped)?;
+            check_blocking_flush(&ingestion, &overlapped)?;
             write_path.flush(&overlapped, FlushReason::ExternalFileIngestion, true)?;
         }
         esker_base::probe!("ingest:prepared");
         let lead = write_path.lead_alone();
         engine.check_open()?;
-        install(engine, write_path, &lead, &mut self)?;
+        install(engine, write_path, &lead, &mut ingestion)?;
         drop(lead);
         drop(under_way);
         engine.end_timing(Histogram::IngestExternalFileRunTime, start);
         if !engine.options.listeners.is_empty() {
-            self.files.iter().for_each(|file| engine.tell_ingested(&file.info()));
+            ingestion.files.iter().for_each(|file| engine.tell_ingested(&file.info()));
         }
-        for file in self.files.iter().filter(|file| file.options.move_files) {
+        for file in ingestion.files.iter().filter(|file| file.options.move_files) {
             // The database has the file under a name of its own, so a failure is only logged.
             if let Err(e) = engine.fs().delete_file(&file.source) {
                 esker_base::info_log!(engine.info_log, Warn, "Could not remove an ingested file: {e}");
