@@ -126,11 +126,6 @@ impl Db {
             return Entries::new(Err(Error::invalid_argument(what)), span);
         }
         span.bound(&mut options);
-        if options.pin_data {
-            // `Entries` opens a second cursor to read from the back. With `pin_data`, both need a
-            // snapshot to read the same point in time.
-            options.snapshot.get_or_insert_with(|| self.snapshot());
-        }
         Entries::new(self.iter_opt(options, family), span)
     }
 

@@ -710,16 +710,17 @@ pub(super) fn deleted_run_memory(
 }
 
 impl DbInner {
-    /// Holds an iterator's point in time, if the user gave no snapshot and the iterator may leave
-    /// its super version. On a secondary it holds the super version, too.
+    /// Holds an iterator's point in time, if the user gave no snapshot: the iterator may leave its
+    /// super version, and others may be opened beside it. On a secondary it holds the super
+    /// version, too.
     fn hold_for_iterator(self: &Arc<Self>, options: &ReadOptions, cf: &ColumnFamily) -> Option<Snapshot> {
         if options.snapshot.is_some() {
             return None;
         }
-        if self.engine.secondary.is_some() {
-            return Some(self.hold_family(cf));
-        }
-        (!options.pin_data).then(|| self.hold_now(Holder::Iterator))
+        Some(match self.engine.secondary {
+            Some(_) => self.hold_family(cf),
+            None => self.hold_now(Holder::Iterator),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use esker::internals::env::{mem::MemFs, thread_pool};
 use esker::{ColumnFamilyOptions, Db, Env, Options, ReadOptions, WriteBatch};
+use esker_testkit::TempDir;
 use std::sync::Arc;
 
 #[test]
@@ -40,4 +41,19 @@ fn multi_get_over_families_sees_whole_batches_though_memtables_are_switched() {
         assert_eq!(numbers[0], numbers[1]);
     }
     writer.join().unwrap();
+}
+
+/// The cursor that reads from the back is opened later than the other one.
+#[test]
+fn both_ends_of_an_iterator_read_one_point_in_time() {
+    for pin_data in [false, true] {
+        let dir = TempDir::new("both-ends");
+        let db = Db::open_default(dir.path()).unwrap();
+        db.put("a", "1").unwrap();
+        let read = ReadOptions { pin_data, ..ReadOptions::new() };
+        let iter = db.iter_opt(read, &db.default_column_family()).unwrap();
+        db.put("b", "2").unwrap();
+        let keys: Vec<_> = iter.into_iter().rev().map(|entry| entry.unwrap().0.to_vec()).collect();
+        assert_eq!(keys, [b"a"], "pin_data {pin_data}");
+    }
 }
