@@ -385,6 +385,9 @@ impl Opening {
         }
         if !existing {
             // Checked before the new database has its first file.
+            let creates = self.options.create_missing_column_families;
+            let missing = self.families.iter().find(|family| family.name != "default" && !creates);
+            missing.map_or(Ok(()), |family| Err(family_not_found(&family.name)))?;
             self.families.iter().try_for_each(|family| check_family_name(&family.name))?;
             self.check_for_remains(fs.as_ref())?;
         }
@@ -474,10 +477,7 @@ impl Opening {
             self.families.iter().cloned().partition(|f| known.contains(&f.name));
         let may_create = self.mode == OpenMode::ReadWrite && self.options.create_missing_column_families;
         if let Some(first) = missing.first().filter(|_| !may_create) {
-            return Err(Error::invalid_argument(format!(
-                "Column family not found: {}; set create_missing_column_families to create it",
-                first.name
-            )));
+            return Err(family_not_found(&first.name));
         }
         missing.iter().try_for_each(|family| check_family_name(&family.name))?;
         Ok((present, missing))
@@ -788,6 +788,11 @@ fn remains(file: &Path) -> Error {
          makes one of what is left, destroy_db removes it",
     )
     .at(file.display())
+}
+
+fn family_not_found(name: &str) -> Error {
+    let what = format!("Column family not found: {name}; set create_missing_column_families to create it");
+    Error::invalid_argument(what)
 }
 
 fn does_not_exist(path: &Path) -> Error {

@@ -143,6 +143,9 @@ fn a_family_that_is_missing_is_created_only_if_the_option_says_so() {
                 if let Err(error) = opened {
                     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{what}: {error}");
                 }
+                // A refused opening makes no database.
+                let is_there = exists || if_missing && families;
+                assert_eq!(dir.path().join("CURRENT").exists(), is_there, "{what}");
             }
         }
     }
