@@ -134,14 +134,19 @@ fn open(operation: &str, at: &At<'_>, flags: OFlags) -> Result<OwnedFd> {
 fn try_open(at: &At<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
     let open = || retry_on_intr(|| rustix::fs::openat(at.dir, at.name, flags | OFlags::CLOEXEC, mode));
-    with_descriptor(|| open().and_then(above_standard_streams))
+    // Two waits for a descriptor: a file that was made is not opened again as a new one.
+    let fd = with_descriptor(open)?;
+    above_standard_streams(fd)
 }
 
 /// Moves the descriptor above those of standard input, output and error. If a process has closed
 /// one of these, the next file gets that number, and a later print would overwrite the file.
 fn above_standard_streams(fd: OwnedFd) -> Result<OwnedFd, Errno> {
     const FIRST_ABOVE: i32 = 3;
-    if fd.as_raw_fd() >= FIRST_ABOVE { Ok(fd) } else { rustix::io::fcntl_dupfd_cloexec(&fd, FIRST_ABOVE) }
+    match fd.as_raw_fd() {
+        FIRST_ABOVE.. => Ok(fd),
+        _ => with_descriptor(|| rustix::io::fcntl_dupfd_cloexec(&fd, FIRST_ABOVE)),
+    }
 }
 
 /// Makes a directory and its parents.
