@@ -262,13 +262,13 @@ impl Db {
     }
 }
 
-/// Checksum and function name of each file that has a checksum.
 /// The known temperatures of a version's tables.
 fn temperatures(version: &Version) -> impl Iterator<Item = (FileNumber, Temperature)> + '_ {
     let known = version.all_files().filter(|(_, file)| file.temperature != 0);
     known.map(|(_, file)| (file.number, Temperature::from_code(file.temperature)))
 }
 
+/// Checksum and function name of each file that has a checksum.
 fn add_checksums(version: &Version, checksums: &mut BTreeMap<FileNumber, (Vec<u8>, String)>) {
     let tables = version.all_files().filter_map(|(_, f)| Some((f.number, f.file_checksum.clone()?)));
     checksums.extend(tables);
