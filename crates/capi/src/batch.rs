@@ -5,7 +5,7 @@
 //! an error, as in RocksDB's C API.
 //!
 //! In a family with timestamps, zeros take the place of a timestamp that the caller leaves out.
-//! Such a batch can be written only after `rocksdb_writebatch_update_timestamps`.
+//! A batch with these zeros can be written only after `rocksdb_writebatch_update_timestamps`.
 
 use crate::batch_index::rocksdb_writebatch_wi_t;
 use crate::column_family::rocksdb_column_family_handle_t;

@@ -163,7 +163,7 @@ pub struct IngestExternalFileOptions {
     pub fail_if_not_bottommost_level: bool,
     /// Take tables that a database wrote, with their sequence numbers. Default false.
     ///
-    /// Such files may overlap each other, but not the database. Of files with a common key, the
+    /// The files may overlap each other, but not the database. Of files with a common key, the
     /// caller names the one with the older entries first: deeper levels before upper ones, and in
     /// level 0 older files before newer ones. `allow_global_seqno` has no effect. Each file is read
     /// once more, to find its sequence numbers and to refuse values that are in blob files. A

@@ -37,7 +37,7 @@ impl Round {
         families.truncate(if self.rng.bool() { 1 } else { self.rng.usize(1..=MOST_FAMILIES) });
         let files = self.write_files(&families)?;
         let mut options = self.ingest_options();
-        // Such files must not have the same key with the same sequence number, here 0.
+        // Two files that keep their numbers, here 0, must not have one key with the same number.
         options.allow_db_generated_files &= files.paths.iter().all(|(_, paths)| paths.len() == 1);
         let text = format!("ingest {:?} with {options:?}", files.writes);
         let done = self.take_in(&files, &options);
