@@ -1,4 +1,4 @@
-//! `cargo xtask check|test|long|compare|instructions|guide|tidy`: the daily commands.
+//! `cargo xtask check|test|long|cluster|compare|instructions|guide|tidy`: the daily commands.
 //!
 //! In: a command and its flags. Out: the output of the tools that the command runs; exit code 1 if
 //! a tool failed.
@@ -13,6 +13,7 @@
 mod campaigns;
 mod capi;
 mod clients;
+mod cluster;
 mod commands;
 mod instructions;
 mod mutants;
@@ -39,9 +40,11 @@ cargo xtask long locks         the lock manager against a reference, and half an
 cargo xtask long hostile       real processes under limits, on full disks, in directories that are moved, twenty minutes
 cargo xtask long growth        how work grows with what lies in a database, against docs/growth.md, ten minutes
 cargo xtask long clients [NAME]suites of RocksDB's clients, unchanged, on the C API ('all', or 'rocksdb' before names)
+cargo xtask long clusters      distributed engines of others on Esker, with kills and full disks, fifteen minutes
 cargo xtask long mutants [NAME]mutants, one after the other: each campaign finds its own within ten minutes
 cargo xtask long compat        500 mixtures and 50 chains between Esker and RocksDB, every fixture damaged in every way
 cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each
+cargo xtask cluster ENGINE     a distributed engine of others on Esker: cometbft (--help: all flags)
 cargo xtask compare [FLAGS]    Esker beside RocksDB, fjall, redb and LMDB (--quick: ten minutes; --help: all flags)
 cargo xtask instructions       instructions per operation; fails on over 3% more than recorded (--record writes them)
 cargo xtask guide              the guide as a book in target/guide (installs mdBook into target/tools once)
@@ -74,11 +77,13 @@ fn main() -> ExitCode {
         ["long", "growth"] => campaigns::growth(&root),
         ["long", "sanitizers"] => campaigns::sanitizers(&root, 5),
         ["long", "clients", names @ ..] => clients::run(&root, names),
+        ["long", "clusters"] => cluster::long(&root),
         ["long", "mutants", names @ ..] => mutants::run_all(&root, names, 10),
         ["long", minutes] => match minutes.parse() {
             Ok(minutes) => commands::long(&root, minutes),
             Err(_) => Err(format!("'{minutes}' is not a number of minutes")),
         },
+        ["cluster", args @ ..] => cluster::run(&root, args),
         ["compare", flags @ ..] => commands::compare(&root, flags),
         ["instructions"] => instructions::check(&root, false),
         ["instructions", "--record"] => instructions::check(&root, true),
