@@ -10,7 +10,6 @@ use crate::engine::{Engine, maybe_schedule, queue_if_due};
 use crate::options::{CHOOSE_AT_OPEN, ColumnFamilyOptions};
 use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
-use std::time::Duration;
 
 /// The longest time between two checks, in seconds: RocksDB's default of
 /// `max_compaction_trigger_wakeup_seconds`.
@@ -22,8 +21,7 @@ const DIVISOR: u64 = 5;
 pub(super) fn family_is_there(engine: &Arc<Engine>, options: &ColumnFamilyOptions) {
     let Some(shortest) = shortest_interval(options) else { return };
     let period = period_for(engine, shortest);
-    let is_seldomer = engine.compaction_timer.lock().as_ref().is_none_or(|(current, _)| *current > period);
-    if is_seldomer {
+    if engine.compaction_trigger.period().is_none_or(|current| current > period) {
         schedule_compaction_trigger(engine);
     }
 }
@@ -39,24 +37,21 @@ fn period_for(engine: &Engine, shortest: u64) -> u64 {
 
 /// Starts, changes or stops the periodic check, as the options in force say.
 pub(super) fn schedule_compaction_trigger(engine: &Arc<Engine>) {
-    // The old timer's work may wait for this lock, so the timer is dropped after the lock's
-    // release.
-    let old = engine.compaction_timer.lock().take();
-    drop(old);
-    let shortest = {
-        let state = engine.state.lock();
-        state.families.values().filter_map(|f| shortest_interval(&f.options)).min()
+    let period = || {
+        let shortest = {
+            let state = engine.state.lock();
+            state.families.values().filter_map(|f| shortest_interval(&f.options)).min()
+        };
+        shortest.filter(|_| !engine.is_shutting_down()).map(|shortest| period_for(engine, shortest))
     };
-    let Some(shortest) = shortest.filter(|_| !engine.is_shutting_down()) else { return };
-    let period = period_for(engine, shortest);
-    let weak = Arc::downgrade(engine);
-    let look = move || {
-        if let Some(engine) = weak.upgrade() {
-            queue_due_families(&engine);
-        }
-    };
-    let repeating = engine.env.timer.repeat(Duration::from_secs(period), look);
-    *engine.compaction_timer.lock() = Some((period, repeating));
+    engine.compaction_trigger.reschedule(period, |period| {
+        let weak = Arc::downgrade(engine);
+        engine.env.timer.repeat(period, move || {
+            if let Some(engine) = weak.upgrade() {
+                queue_due_families(&engine);
+            }
+        })
+    });
 }
 
 /// The shortest time after which an entry of the family may be due; `None` if none ever is.

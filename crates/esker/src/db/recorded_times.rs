@@ -10,7 +10,6 @@ use crate::version::Numbers;
 use esker_base::SequenceNumber;
 use esker_base::sync::Arc;
 use esker_format::seqno_to_time::{MAX_PAIRS_PER_TABLE, SeqnoToTimeMapping};
-use std::time::Duration;
 
 /// The first sequence number of a new database whose families keep times. The numbers before it
 /// stand for times before the creation. RocksDB's number.
@@ -18,19 +17,18 @@ const FIRST_OF_NEW_DATABASE: SequenceNumber = SequenceNumber(MAX_PAIRS_PER_TABLE
 
 /// Records a sample, and starts, changes or stops the timer, as the options in force say.
 pub(super) fn schedule_recording(engine: &Arc<Engine>) {
-    // The old timer's work may wait for this lock, so the timer is dropped after the lock's
-    // release.
-    let old = engine.recording_timer.lock().take();
-    drop(old);
-    let seconds = engine.record_time(&mut engine.state.lock());
-    let Some(seconds) = seconds.filter(|_| !engine.is_shutting_down()) else { return };
-    let weak = Arc::downgrade(engine);
-    let record = move || {
-        if let Some(engine) = weak.upgrade() {
-            engine.record_time(&mut engine.state.lock());
-        }
+    let period = || {
+        let seconds = engine.record_time(&mut engine.state.lock());
+        seconds.filter(|_| !engine.is_shutting_down())
     };
-    *engine.recording_timer.lock() = Some(engine.env.timer.repeat(Duration::from_secs(seconds), record));
+    engine.time_recording.reschedule(period, |period| {
+        let weak = Arc::downgrade(engine);
+        engine.env.timer.repeat(period, move || {
+            if let Some(engine) = weak.upgrade() {
+                engine.record_time(&mut engine.state.lock());
+            }
+        })
+    });
 }
 
 /// Does so if the options of a new or former family keep times.

@@ -12,26 +12,21 @@ use crate::options::ColumnFamilyOptions;
 use crate::picker::score::scores;
 use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
-use std::time::Duration;
 
 /// Starts, changes or stops the periodic dump, as the options in force say.
 pub(super) fn schedule_stats_dump(engine: &Arc<Engine>) {
-    let seconds = engine.db_options().stats_dump_period_sec;
-    // The old timer's work may wait for this lock, so the timer is dropped after the lock's
-    // release.
-    let old = engine.stats_dump_timer.lock().take();
-    drop(old);
-    if seconds == 0 || engine.is_shutting_down() {
-        return;
-    }
-    let weak = Arc::downgrade(engine);
-    let dump = move || {
-        if let Some(engine) = weak.upgrade() {
-            dump_stats(&engine);
-        }
+    let period = || {
+        let seconds = u64::from(engine.db_options().stats_dump_period_sec);
+        Some(seconds).filter(|seconds| *seconds > 0 && !engine.is_shutting_down())
     };
-    let repeating = engine.env.timer.repeat(Duration::from_secs(u64::from(seconds)), dump);
-    *engine.stats_dump_timer.lock() = Some(repeating);
+    engine.stats_dump.reschedule(period, |period| {
+        let weak = Arc::downgrade(engine);
+        engine.env.timer.repeat(period, move || {
+            if let Some(engine) = weak.upgrade() {
+                dump_stats(&engine);
+            }
+        })
+    });
 }
 
 /// The text of `rocksdb.dbstats`.

@@ -6,7 +6,7 @@
 //! Reading order: `state` (the fields under the db mutex, with `totals` and `history`), this file,
 //! `install` (publishes a job's result), `secondary` (the state of an engine that follows a
 //! primary), `jobs` (starts jobs), `stall`, `covered`, `background_error`, `scrub`, `space`;
-//! `traces`, `report`, `counters`, `under_way` and `parts` help them.
+//! `traces`, `report`, `counters`, `under_way`, `periodic_work` and `parts` help them.
 //!
 //! Locks, in the order in which they may be taken (docs/locking.md): write lead → manifest → state
 //! → wals → small ones. MANIFEST and table I/O never happens under `state`.
@@ -26,6 +26,7 @@ mod history;
 mod install;
 mod jobs;
 mod parts;
+mod periodic_work;
 mod report;
 mod scrub;
 mod secondary;
@@ -43,6 +44,7 @@ pub(crate) use counters::{CommittedGroup, EngineCounters, StatsDump};
 pub(crate) use install::{forget_shares, publish_super_version, publish_super_versions, queue_if_due};
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes, take_flush};
 pub(crate) use parts::EngineParts;
+use periodic_work::PeriodicWork;
 pub(crate) use report::{CompactionReport, SubcompactionReport};
 pub use scrub::ScrubState;
 pub(crate) use scrub::{Scrubber, begin_scrubbing};
@@ -207,14 +209,14 @@ pub(crate) struct Engine {
     pub(crate) prepared: Mutex<PreparedSections>,
     /// The last periodic dump of statistics, for the intervals of the next.
     pub(crate) last_stats_dump: Mutex<StatsDump>,
-    pub(crate) stats_dump_timer: Mutex<Option<Repeating>>,
+    pub(crate) stats_dump: PeriodicWork,
     /// Reads all tables in the background, if the options request it.
     pub(crate) scrubber: Mutex<Option<Scrubber>>,
     /// Resumes the database automatically after a transient error.
     pub(crate) recovery: AutoRecovery,
-    /// The period in seconds, and the timer, of checks for compactions that are due by time.
-    pub(crate) compaction_timer: Mutex<Option<(u64, Repeating)>>,
-    pub(crate) recording_timer: Mutex<Option<Repeating>>,
+    /// Checks for compactions that are due by time.
+    pub(crate) compaction_trigger: PeriodicWork,
+    pub(crate) time_recording: PeriodicWork,
     pub(crate) unwritten_options: Mutex<UnwrittenOptions>,
     /// Directories for tables and blob files besides `path`, including those of dropped families.
     pub(crate) other_directories: Mutex<Vec<PathBuf>>,

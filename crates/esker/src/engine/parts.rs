@@ -1,7 +1,7 @@
 //! Makes an [`Engine`] from the result of recovery.
 
 use super::{
-    AutoRecovery, DbState, Engine, EngineCounters, Purger, Secondary, StallState, StatsDump,
+    AutoRecovery, DbState, Engine, EngineCounters, PeriodicWork, Purger, Secondary, StallState, StatsDump,
     UnwrittenOptions, rank,
 };
 use crate::cf::ColumnFamilySet;
@@ -99,11 +99,11 @@ impl Engine {
             snapshot_threshold: AtomicU64::new(u64::MAX),
             prepared: Mutex::new(parts.prepared),
             last_stats_dump: Mutex::new(StatsDump::default()),
-            stats_dump_timer: Mutex::new(None),
+            stats_dump: PeriodicWork::default(),
             scrubber: Mutex::new(None),
             recovery: AutoRecovery::default(),
-            compaction_timer: Mutex::new(None),
-            recording_timer: Mutex::new(None),
+            compaction_trigger: PeriodicWork::default(),
+            time_recording: PeriodicWork::default(),
             unwritten_options: Mutex::new(UnwrittenOptions::default()),
             other_directories: Mutex::new(parts.other_directories),
             lock: Mutex::new(parts.lock),

@@ -92,10 +92,9 @@ impl DbInner {
                 esker_base::info_log!(engine.info_log, Warn, "Jobs may go on: {e}");
             }
         }
-        let dump = engine.stats_dump_timer.lock().take();
-        let look = engine.compaction_timer.lock().take();
-        let record = engine.recording_timer.lock().take();
-        drop((dump, look, record));
+        engine.stats_dump.stop();
+        engine.compaction_trigger.stop();
+        engine.time_recording.stop();
         engine.purger.stop_looking();
         let scrubber = engine.scrubber.lock().take();
         drop(scrubber);
