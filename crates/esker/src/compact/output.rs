@@ -76,6 +76,8 @@ pub(super) struct Outputs<'a> {
     older_versions: u64,
     /// The part of a compaction that also writes the level above; `None`: all entries.
     part: Option<Part>,
+    /// The last user key, if these outputs have a part.
+    key_of_part: Option<Vec<u8>>,
     /// References to blob files by the entries written so far.
     pub(super) blobs_out: BlobTally,
     /// Bytes of rewritten blob values.
@@ -128,6 +130,7 @@ impl<'a> Outputs<'a> {
             long_deleted_runs: Vec::new(),
             older_versions: 0,
             part: None,
+            key_of_part: None,
             blobs_out: BlobTally::default(),
             blob_bytes_read: 0,
             blobs_read: 0,
@@ -172,7 +175,7 @@ impl<'a> Outputs<'a> {
     /// Adds the current entry of `entries`. First ends the current file, if it should end before
     /// that entry.
     pub(super) fn add(&mut self, entries: &mut CompactionIterator) -> Result<()> {
-        if entries.is_first_of_user_key() {
+        if self.begins_user_key(entries) {
             let bytes = self.current.as_ref().map(TableOutput::estimated_bytes);
             // An output in level 0 is one sorted run, so it stays one file.
             let is_full =
@@ -203,6 +206,22 @@ impl<'a> Outputs<'a> {
         self.open()?;
         let table = self.current.as_mut().expect("the table was opened above");
         self.blobs.add(table, entries.key(), entries.value())
+    }
+
+    /// Whether the current entry is the first of its user key in these outputs. Beside outputs for
+    /// young entries, the first entry of a key may have gone to the other level.
+    #[inline]
+    fn begins_user_key(&mut self, entries: &CompactionIterator) -> bool {
+        if self.part.is_none() {
+            return entries.is_first_of_user_key();
+        }
+        let icmp = self.context.icmp;
+        let is_another = |last: &Vec<u8>| icmp.compare_plain_keys(entries.user_key(), last).is_ne();
+        let is_first = self.key_of_part.as_ref().is_none_or(is_another);
+        if is_first {
+            entries.user_key().clone_into(self.key_of_part.get_or_insert_default());
+        }
+        is_first
     }
 
     /// Whether the partitioner ends the open file before `user_key`, the next user key.

@@ -4,7 +4,7 @@ use crate::timestamps::rewrite;
 use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
 use esker::internals::format::seqno_to_time::SeqnoToTimeMapping;
-use esker::options::{CompactionStyle, TargetVersion, Temperature};
+use esker::options::{CompactionStyle, CompressionType, TargetVersion, Temperature};
 use esker::{Db, Env, ErrorKind, Options, SequenceNumber, SstFileReader, WriteBatch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -166,6 +166,31 @@ fn entries_that_a_snapshot_does_not_see_stay_above_the_last_level() {
     drop(snapshot);
     rewrite(scene.db());
     assert_eq!(scene.entries(), BTreeMap::from([(6, 8)]));
+}
+
+#[test]
+fn each_level_of_a_compaction_with_two_has_files_of_the_target_size() {
+    let mut scene = Scene::new(CompactionStyle::Universal, (0, 10_000));
+    scene.options.cf.target_file_size_base = 64 << 10;
+    scene.options.cf.compression = CompressionType::None;
+    scene.options.cf.num_levels = 6;
+    scene.reopen();
+    let write = |filling: &str| {
+        for i in 0..1000 {
+            scene.db().put(format!("key{i:04}"), filling.repeat(1000)).unwrap();
+        }
+        scene.pass(20_000);
+        scene.db().flush().unwrap();
+    };
+    write("a");
+    let snapshot = scene.db().snapshot();
+    write("b");
+    rewrite(scene.db());
+    assert_eq!(scene.entries(), BTreeMap::from([(4, 1000), (5, 1000)]));
+    let files = scene.db().live_files();
+    let of_level = |level| files.iter().filter(|f| f.level == level).count();
+    assert!(of_level(4) > 5 && of_level(5) > 5, "{} and {} files", of_level(4), of_level(5));
+    drop(snapshot);
 }
 
 /// Files above the last level that no compaction can move must not be compacted again and again.
