@@ -1,8 +1,8 @@
 //! Compactions that become due with time, in databases without writes.
 //!
-//! In: `ttl` and `periodic_compaction_seconds` of the families. Out: families queued for
-//! compaction, late by at most a fifth of the shortest of these times. In a family that is written
-//! to, each flush and compaction checks this anyway.
+//! In: `ttl`, `periodic_compaction_seconds` and `file_temperature_age_thresholds` of the families.
+//! Out: families queued for compaction, late by at most a fifth of the shortest of these times. In
+//! a family that is written to, each flush and compaction checks this anyway.
 //!
 //! Source: RocksDB `DBImpl::TriggerPeriodicCompaction`, `ComputeTriggerCompactionPeriod`.
 
@@ -56,8 +56,9 @@ pub(super) fn schedule_compaction_trigger(engine: &Arc<Engine>) {
 
 /// The shortest time after which an entry of the family may be due; `None` if none ever is.
 fn shortest_interval(options: &ColumnFamilyOptions) -> Option<u64> {
+    let ages = options.compaction_options_fifo.file_temperature_age_thresholds.iter().map(|step| step.age);
     let times = [options.ttl, options.periodic_compaction_seconds];
-    times.into_iter().filter(|seconds| *seconds > 0 && *seconds < CHOOSE_AT_OPEN).min()
+    times.into_iter().chain(ages).filter(|seconds| *seconds > 0 && *seconds < CHOOSE_AT_OPEN).min()
 }
 
 fn queue_due_families(engine: &Arc<Engine>) {

@@ -405,7 +405,7 @@ impl Engine {
         with_outputs: bool,
         status: &Result<()>,
     ) -> CompactionJobInfo {
-        let files = || plan.input_files().filter(|(level, _)| *level != plan.output_level).map(|(_, f)| f);
+        let files = || plan.moved_files().map(|(_, f)| f);
         let moved = files().count() as u64;
         let mut info = self.compaction_info(&nothing_done_yet(job, cf, plan), status);
         info.stats = CompactionJobStats {
@@ -428,6 +428,9 @@ impl Engine {
             files: plan.input_files().count(),
             total_files_size: plan.input_bytes(),
         });
+        if plan.new_temperature.is_some() {
+            record_tick(&self.options.statistics, Ticker::FifoChangeTemperatureCompactions, 1);
+        }
         let mut state = self.state.lock();
         if let Some(family) = state.family_mut(plan.column_family) {
             family.compaction_stats.add_moved(plan.output_level, plan.input_bytes());

@@ -117,7 +117,9 @@ pub use sst_partitioner::{
     PartitionerRequest, SstPartitioner, SstPartitionerContext, SstPartitionerFactory,
     SstPartitionerFactoryRef, SstPartitionerFixedPrefixFactory,
 };
-pub use styles::{CompactionOptionsFifo, CompactionOptionsUniversal, CompactionStopStyle};
+pub use styles::{
+    CompactionOptionsFifo, CompactionOptionsUniversal, CompactionStopStyle, FileTemperatureAge,
+};
 pub use table::{OptionInfo, OptionKind, OptionStruct};
 pub use target::{Feature, Release};
 pub use wal_filter::{WalFilter, WalFilterDecision, WalFilterRecord, WalFilterRef};

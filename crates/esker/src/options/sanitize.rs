@@ -403,6 +403,7 @@ impl ColumnFamilyOptions {
             let why = "max_read_amp must be -1, 0, or at least level0_file_num_compaction_trigger";
             return Err(invalid("compaction_options_universal", why));
         }
+        self.validate_temperature_ages()?;
         if self.compaction_filter.is_some() && self.compaction_filter_factory.is_some() {
             return Err(invalid("compaction_filter_factory", "compaction_filter is set too: give only one"));
         }
@@ -418,6 +419,22 @@ impl ColumnFamilyOptions {
         self.validate_compression()?;
         self.validate_unbuilt()?;
         self.validate_table()
+    }
+
+    fn validate_temperature_ages(&self) -> Result<()> {
+        let ages = &self.compaction_options_fifo.file_temperature_age_thresholds;
+        let why = if ages.is_empty() {
+            return Ok(());
+        } else if self.compaction_style != CompactionStyle::Fifo {
+            "only FIFO compaction has it"
+        } else if self.num_levels > 1 {
+            "only families with num_levels = 1 can have it"
+        } else if !ages.is_sorted_by(|a, b| a.age < b.age) {
+            "the ages must increase"
+        } else {
+            return Ok(());
+        };
+        Err(refused("file_temperature_age_thresholds", why))
     }
 
     /// Options for features that are not built.

@@ -4,9 +4,11 @@
 //! Source of names, defaults and text forms: RocksDB `include/rocksdb/universal_compaction.h`,
 //! `include/rocksdb/advanced_options.h`, `options/cf_options.cc`.
 
+use super::hints::Temperature;
 use super::log::{LogLine, log_fields};
 use super::value::{OptionValue, no_such_field, option_enum, split_map};
 use esker_base::Result;
+use esker_format::options_file::split_list;
 
 option_enum! {
     /// The rule by which universal compaction stops adding runs to the picked ones.
@@ -83,8 +85,17 @@ esker_base::setters! {
     }
 }
 
+/// A temperature that tables get at an age.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FileTemperatureAge {
+    /// The temperature.
+    pub temperature: Temperature,
+    /// Seconds since the newest key of the table was written.
+    pub age: u64,
+}
+
 /// Options of FIFO compaction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompactionOptionsFifo {
     /// Bytes of all tables at which the oldest are deleted. Default 1 GiB.
     pub max_table_files_size: u64,
@@ -98,6 +109,10 @@ pub struct CompactionOptionsFifo {
     /// largest merged file has a size of which `level0_file_num_compaction_trigger` files, with
     /// their blobs, fill `max_data_files_size`. Not saved in OPTIONS files. Default false.
     pub use_kv_ratio_compaction: bool,
+    /// Ages at which tables get other temperatures, in increasing order; only with one level. A
+    /// change of temperature is an edit of the MANIFEST. As soon as some age is set, each look for
+    /// a compaction visits the family's tables. Not saved in OPTIONS files. Default: none.
+    pub file_temperature_age_thresholds: Vec<FileTemperatureAge>,
 }
 
 impl Default for CompactionOptionsFifo {
@@ -107,6 +122,7 @@ impl Default for CompactionOptionsFifo {
             allow_compaction: false,
             max_data_files_size: 0,
             use_kv_ratio_compaction: false,
+            file_temperature_age_thresholds: Vec::new(),
         }
     }
 }
@@ -117,12 +133,13 @@ esker_base::setters! {
         allow_compaction: bool;
         max_data_files_size: u64;
         use_kv_ratio_compaction: bool;
+        file_temperature_age_thresholds: Vec<FileTemperatureAge>;
     }
 }
 
 /// Sets fields of a copy of `current` by name, and returns it.
-fn updated<T: Copy>(current: &T, text: &str, set: fn(&mut T, &str, &str) -> Result<()>) -> Result<T> {
-    let mut changed = *current;
+fn updated<T: Clone>(current: &T, text: &str, set: fn(&mut T, &str, &str) -> Result<()>) -> Result<T> {
+    let mut changed = current.clone();
     for (name, value) in split_map(text)? {
         set(&mut changed, name, value).map_err(|e| e.at(name))?;
     }
@@ -192,15 +209,36 @@ fn set_fifo(o: &mut CompactionOptionsFifo, name: &str, text: &str) -> Result<()>
         "allow_compaction" => o.allow_compaction = OptionValue::parse(text)?,
         "max_data_files_size" => o.max_data_files_size = OptionValue::parse(text)?,
         "use_kv_ratio_compaction" => o.use_kv_ratio_compaction = OptionValue::parse(text)?,
-        // In Esker `ttl` is an option of the family, and there are no storage temperatures.
+        "file_temperature_age_thresholds" => o.file_temperature_age_thresholds = temperature_ages(text)?,
+        // In Esker `ttl` is an option of the family, and a change of temperature copies nothing.
+        // RocksDB ignores `age_for_warm`, too.
         "ttl"
         | "age_for_warm"
-        | "file_temperature_age_thresholds"
         | "allow_trivial_copy_when_change_temperature"
         | "trivial_copy_buffer_size" => {}
         _ => return Err(no_such_field("FIFO compaction")),
     }
     Ok(())
+}
+
+/// Parses `{{temperature=kWarm;age=60}:{temperature=kCold;age=3600}}`, with or without the outer
+/// braces.
+fn temperature_ages(text: &str) -> Result<Vec<FileTemperatureAge>> {
+    let text = text.trim();
+    let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+    let list = inner.filter(|inner| inner.is_empty() || inner.trim_start().starts_with('{')).unwrap_or(text);
+    split_list(list, ':')?.into_iter().map(temperature_age).collect()
+}
+
+fn temperature_age(text: &str) -> Result<FileTemperatureAge> {
+    updated(&FileTemperatureAge::default(), text, |pair, name, text| {
+        match name {
+            "temperature" => pair.temperature = OptionValue::parse(text)?,
+            "age" => pair.age = OptionValue::parse(text)?,
+            _ => return Err(no_such_field("file_temperature_age_thresholds")),
+        }
+        Ok(())
+    })
 }
 
 impl OptionValue for CompactionOptionsFifo {

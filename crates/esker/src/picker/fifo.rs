@@ -1,17 +1,18 @@
 //! Picks compactions of the FIFO style: the oldest files are deleted.
 //!
 //! In: a version and the running compactions. Out: a plan that deletes files, or (with
-//! `allow_compaction`) merges small ones of level 0.
+//! `allow_compaction`) merges small ones of level 0, or gives a file another temperature.
 //! Source: RocksDB `db/compaction/compaction_picker_fifo.cc`.
 //!
 //! Reasons, in this order: files older than `ttl`, if deleting them is enough; more bytes than
-//! `max_table_files_size`, or with blob files than `max_data_files_size`; many small files. In a
-//! database that had another style before, the files of the deepest level are deleted first, by
-//! key.
+//! `max_table_files_size`, or with blob files than `max_data_files_size`; many small files; a file
+//! that reached an age of `file_temperature_age_thresholds`. In a database that had another style
+//! before, the files of the deepest level are deleted first, by key.
 
 use super::plan::Draft;
 use super::score::LevelSizes;
 use super::{CompactionPlan, CompactionReason, LevelFiles, PickContext, PickerOptions};
+use crate::observe::Temperature;
 use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
 
@@ -48,6 +49,7 @@ pub(super) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> 
     limited_bytes(version, options) > limit(options)
         || options.fifo.allow_compaction && version.num_files(0) >= options.level0_file_num_compaction_trigger
         || version.num_files(0).checked_sub(1).is_some_and(|last| is_expired(version.files(0), last, context))
+        || next_change(version, context).is_some()
 }
 
 /// The files to delete or merge, if no running compaction reads level 0.
@@ -58,22 +60,28 @@ pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<
     expired(version, context)
         .or_else(|| too_large(version, context))
         .or_else(|| small_files(version, context))
+        .or_else(|| changed_temperature(version, context))
 }
 
 /// Whether all keys of file `index` of level 0 are older than `ttl`.
 fn is_expired(level0: &[Arc<FileMeta>], index: usize, context: &PickContext<'_>) -> bool {
     let ttl = context.options.ttl;
     let Some(limit) = context.now_seconds.checked_sub(ttl).filter(|_| ttl > 0) else { return false };
+    let newest = newest_key_time(level0, index);
+    newest > 0 && newest < limit
+}
+
+/// A time, in Unix seconds, at which all keys of file `index` of level 0 were written; 0: unknown.
+fn newest_key_time(level0: &[Arc<FileMeta>], index: usize) -> u64 {
     let file = &level0[index];
     // A file's keys are at least as old as the file itself; the oldest ancestor's time says nothing
     // about the youngest keys of a merged file. They are also at least as old as the first key of
     // the next newer file. That is a better bound for a file that was written long after its keys.
     let newer = index.checked_sub(1).map(|newer| level0[newer].oldest_ancestor_time).filter(|time| *time > 0);
-    let newest = match file.file_creation_time {
+    match file.file_creation_time {
         0 => file.oldest_ancestor_time,
         time => newer.map_or(time, |newer| newer.min(time)),
-    };
-    newest > 0 && newest < limit
+    }
 }
 
 fn expired(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
@@ -208,6 +216,35 @@ fn next_step(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compac
         }
         None
     })
+}
+
+/// The oldest file whose temperature is not that of its age, with the right temperature.
+fn next_change(version: &Version, context: &PickContext<'_>) -> Option<(usize, Temperature)> {
+    let ages = &context.options.fifo.file_temperature_age_thresholds;
+    if ages.is_empty() || version.num_levels() > 1 {
+        return None;
+    }
+    let level0 = version.files(0);
+    for index in (0..level0.len()).rev() {
+        let newest = newest_key_time(level0, index);
+        let age = context.now_seconds.saturating_sub(newest);
+        match ages.iter().rev().find(|step| newest > 0 && age >= step.age) {
+            Some(step) if level0[index].temperature != step.temperature as u8 => {
+                return Some((index, step.temperature));
+            }
+            // A younger file has no age of the list either.
+            None if newest > 0 => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn changed_temperature(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
+    let (index, temperature) = next_change(version, context)?;
+    let files = vec![Arc::clone(&version.files(0)[index])];
+    let plan = plan(version, context, 0, files, CompactionReason::ChangeTemperature);
+    Some(CompactionPlan { is_trivial_move: true, new_temperature: Some(temperature), ..plan })
 }
 
 fn deletion(

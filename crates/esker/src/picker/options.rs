@@ -94,7 +94,7 @@ impl From<&ColumnFamilyOptions> for PickerOptions {
         PickerOptions {
             compaction_style: o.compaction_style,
             universal: o.compaction_options_universal,
-            fifo: o.compaction_options_fifo,
+            fifo: o.compaction_options_fifo.clone(),
             write_buffer_size: o.write_buffer_size as u64,
             level0_stop_writes_trigger: o.level0_stop(),
             compaction_pri: o.compaction_pri,

@@ -14,11 +14,12 @@ use super::marked::may_exist_below;
 use super::proximal::ProximalOutput;
 use super::score::LevelSizes;
 use super::{CompactionPri, CompactionReason, CompactionStyle, PickerOptions, RunningCompactions};
+use crate::observe::Temperature;
 use crate::version::{FileMeta, Version};
 use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
 use esker_format::key::{self};
-use esker_format::version_edit::VersionEdit;
+use esker_format::version_edit::{FileMetaData, VersionEdit};
 use std::fmt;
 
 /// Files of one level.
@@ -66,6 +67,8 @@ pub(crate) struct CompactionPlan {
     pub max_compaction_bytes: u64,
     /// Whether only an edit moves the files to the output level, without a rewrite.
     pub is_trivial_move: bool,
+    /// The temperature that the inputs get where they are; such a plan is a trivial move.
+    pub new_temperature: Option<Temperature>,
     /// Whether the plan only deletes its input files.
     pub is_deletion: bool,
     /// Whether outputs stay uncompressed, against the options.
@@ -91,6 +94,12 @@ impl CompactionPlan {
     /// Every input with its level.
     pub(crate) fn input_files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
         self.inputs.iter().flat_map(|l| l.files.iter().map(move |f| (l.level, f)))
+    }
+
+    /// The files that a trivial move changes.
+    pub(crate) fn moved_files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
+        let all = self.new_temperature.is_some();
+        self.input_files().filter(move |(level, _)| all || *level != self.output_level)
     }
 
     /// Whether a running compaction writes where this one would keep young entries.
@@ -129,9 +138,12 @@ impl CompactionPlan {
     pub(crate) fn trivial_move_edit(&self) -> VersionEdit {
         debug_assert!(self.is_trivial_move, "files have to be rewritten");
         let mut edit = self.edit();
-        edit.deleted_files.retain(|(level, _)| *level != self.output_level);
-        let moved = self.input_files().filter(|(level, _)| *level != self.output_level);
-        edit.new_files = moved.map(|(_, f)| (self.output_level, f.data().clone())).collect();
+        edit.deleted_files = self.moved_files().map(|(level, f)| (level, f.number)).collect();
+        let moved = |f: &FileMeta| {
+            let temperature = self.new_temperature.map_or(f.temperature, |new| new as u8);
+            (self.output_level, FileMetaData { temperature, ..f.data().clone() })
+        };
+        edit.new_files = self.moved_files().map(|(_, f)| moved(f)).collect();
         edit
     }
 }
@@ -247,6 +259,7 @@ impl Draft {
             max_output_file_size: target_file_size.saturating_mul(if can_end_later { 2 } else { 1 }),
             max_compaction_bytes: options.max_compaction_bytes(),
             is_trivial_move,
+            new_temperature: None,
             is_deletion: false,
             never_compress: false,
             trim_ts: None,

@@ -4,8 +4,9 @@
 use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
 use esker::observe::{CompactionJobInfo, CompactionReason, EventListener};
-use esker::options::{CompactRangeOptions, CompactionStyle};
-use esker::{Db, Env, Options};
+use esker::options::{CompactRangeOptions, CompactionStyle, Temperature, cf_options_from_string};
+use esker::stats::{Statistics, Ticker};
+use esker::{Db, Env, FileNumber, Options, Result};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -153,6 +154,67 @@ fn fifo_deletes_files_whose_time_is_over() {
     db.wait_for_background_work().unwrap();
     assert_eq!(files(&db)[0], 1);
     assert_eq!((db.get("key001").unwrap(), db.get("later").unwrap().as_deref()), (None, Some(&b"two"[..])));
+}
+
+#[test]
+fn fifo_gives_files_the_temperature_of_their_age() {
+    let aging = Aging::new(CompactionStyle::Fifo, 0, 0);
+    let mut options = aging.options.clone();
+    options.cf.num_levels = 1;
+    let text = "compaction_options_fifo={file_temperature_age_thresholds={{temperature=kWarm;age=3600}:{temperature=kCold;age=36000}}}";
+    options.cf = cf_options_from_string(&options.cf, text).unwrap();
+    let statistics = Arc::new(Statistics::new());
+    options.db.statistics = Some(statistics.clone());
+    let db = Db::open(&options, "/db").unwrap();
+    let temperatures = |db: &Db| -> Vec<Temperature> {
+        let mut files = db.live_files();
+        files.sort_by_key(|f| f.file_number);
+        files.iter().map(|f| f.temperature).collect()
+    };
+    use Temperature::{Cold, Unknown, Warm};
+    put_and_flush(&db, "one");
+    aging.wait(2 * HOUR);
+    assert_eq!(aging.next(), CompactionReason::ChangeTemperature);
+    db.wait_for_background_work().unwrap();
+    assert_eq!(temperatures(&db), [Warm]);
+    put_and_flush(&db, "two");
+    let numbers: Vec<FileNumber> = db.live_files().iter().map(|f| f.file_number).collect();
+    aging.wait(9 * HOUR);
+    assert_eq!([(); 2].map(|()| aging.next()), [CompactionReason::ChangeTemperature; 2]);
+    db.wait_for_background_work().unwrap();
+    assert_eq!(temperatures(&db), [Cold, Warm]);
+    assert_eq!(statistics.ticker_count(Ticker::FifoChangeTemperatureCompactions), 3);
+    put_and_flush(&db, "three");
+    assert_eq!(temperatures(&db), [Cold, Warm, Unknown]);
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(temperatures(&db), [Cold, Warm, Unknown]);
+    assert!(numbers.iter().all(|number| db.live_files().iter().any(|f| f.file_number == *number)));
+    assert_eq!(db.get("key001").unwrap().as_deref(), Some(&b"three"[..]));
+}
+
+#[test]
+fn ages_of_temperatures_are_refused_where_they_have_no_meaning() {
+    let refused = |style, levels, ages: &str| -> Result<()> {
+        let mut options = Options { db: Aging::new(style, 0, 0).options.db, ..Options::default() };
+        options.cf.compaction_style = style;
+        options.cf.num_levels = levels;
+        let text = format!("compaction_options_fifo={{file_temperature_age_thresholds={ages}}}");
+        options.cf = cf_options_from_string(&options.cf, &text)?;
+        Db::open(&options, "/db").map(drop)
+    };
+    let (one, two) = ("{temperature=kCold;age=9}", "{{temperature=kWarm;age=9}:{temperature=kCold;age=8}}");
+    for (style, levels, ages, why) in [
+        (CompactionStyle::Level, 7, one, "only FIFO"),
+        (CompactionStyle::Fifo, 2, one, "num_levels = 1"),
+        (CompactionStyle::Fifo, 1, two, "must increase"),
+        (CompactionStyle::Fifo, 1, "{{temperature=tepid;age=9}}", "tepid"),
+        (CompactionStyle::Fifo, 1, "{{colour=red}}", "file_temperature_age_thresholds"),
+    ] {
+        let error = refused(style, levels, ages).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    refused(CompactionStyle::Fifo, 1, one).unwrap();
 }
 
 #[test]

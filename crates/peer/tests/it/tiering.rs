@@ -1,7 +1,7 @@
 //! Times of sequence numbers beside RocksDB 11.8.1: each engine uses the times that the other
 //! recorded.
 
-use esker::options::{CompactionStyle, TargetVersion};
+use esker::options::{CompactionStyle, TargetVersion, cf_options_from_string};
 use esker::{CompactRangeOptions, Db, Options, ReadOptions, WriteBatch};
 use esker_peer::{Contents, FamilySpec, PeerOp, RocksDb, WriteFlags, require};
 use esker_testkit::TempDir;
@@ -143,5 +143,61 @@ fn rocksdb_reads_timed_values_that_esker_wrote() {
         let again = Contents::of(&db, &db.default_column_family(), &ReadOptions::default()).unwrap();
         again.assert_same(&contents, "Esker");
         db.close().unwrap();
+    }
+}
+
+/// The temperatures that FIFO gives to old files are the same, and each engine reads those of the
+/// other.
+#[test]
+fn either_engine_gives_old_files_their_temperature() {
+    if require("librocksdb 11.8", RocksDb::available()).is_none() {
+        return;
+    }
+    let of_fifo = "compaction_options_fifo={file_temperature_age_thresholds=\
+                   {{temperature=kWarm;age=1}:{temperature=kCold;age=10000}}}";
+    let write = |db: &Db, first: u32| {
+        esker_peer::model_ops::write_to_esker(db, &ops(first), &esker::WriteOptions::default()).unwrap();
+        db.flush().unwrap();
+    };
+    let open_rocksdb = |dir: &Path| {
+        let text = format!(
+            "compaction_style=kCompactionStyleFIFO;num_levels=1;{of_fifo};\
+             block_based_table_factory={{format_version=5}}"
+        );
+        RocksDb::open(dir, "create_if_missing=true", &[FamilySpec::new("default", text)]).expect("opens")
+    };
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.cf.compaction_style = CompactionStyle::Fifo;
+    options.cf.num_levels = 1;
+    let plain = options.clone();
+    options.cf = cf_options_from_string(&options.cf, of_fifo).unwrap();
+    for changer in ["esker", "rocksdb"] {
+        let dir = TempDir::new("fifo-temperature");
+        let db = Db::open(&plain, dir.path()).unwrap();
+        write(&db, 0);
+        thread::sleep(Duration::from_millis(2100));
+        write(&db, ENTRIES);
+        let contents = Contents::of(&db, &db.default_column_family(), &ReadOptions::default()).unwrap();
+        db.close().unwrap();
+        drop(db);
+        let warm = "rocksdb.live-sst-files-size-at-temperature8";
+        let is_warm = |size: Option<String>| size.unwrap().parse::<u64>().unwrap() > 0;
+        let in_time = || (0..100).inspect(|_| thread::sleep(Duration::from_millis(100)));
+        if changer == "esker" {
+            let db = Db::open(&options, dir.path()).unwrap();
+            assert!(in_time().any(|_| is_warm(db.property(warm))), "Esker changes the temperature");
+            db.close().unwrap();
+        } else {
+            let db = open_rocksdb(dir.path());
+            assert!(in_time().any(|_| is_warm(db.property("default", warm))), "RocksDB changes it");
+        }
+        let db = Db::open(&plain, dir.path()).unwrap();
+        assert!(is_warm(db.property(warm)), "Esker reads the temperature that {changer} gave");
+        db.close().unwrap();
+        drop(db);
+        let theirs = open_rocksdb(dir.path());
+        assert!(is_warm(theirs.property("default", warm)), "RocksDB reads what {changer} gave");
+        theirs.contents("default", None).unwrap().assert_same(&contents, "RocksDB");
     }
 }
