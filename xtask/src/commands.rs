@@ -86,6 +86,8 @@ fn touched_packages(root: &Path) -> Result<Option<BTreeSet<String>>, String> {
     for file in files.lines() {
         let mut parts = file.split('/');
         match (parts.next(), parts.next()) {
+            // A workspace of its own, with a command of its own.
+            (Some("crates"), Some("python")) => continue,
             (Some("crates"), Some(dir)) => packages.insert(package_name(dir)),
             (Some("xtask"), _) => packages.insert("xtask".to_owned()),
             (Some("docs" | "fixtures" | "fuzz"), _) => continue,

@@ -1,4 +1,4 @@
-//! `cargo xtask check|test|long|cluster|compare|instructions|guide|tidy`: the daily commands.
+//! `cargo xtask check|test|long|cluster|compare|instructions|guide|python|tidy`: daily commands.
 //!
 //! In: a command and its flags. Out: the output of the tools that the command runs; exit code 1 if
 //! a tool failed.
@@ -17,6 +17,7 @@ mod cluster;
 mod commands;
 mod instructions;
 mod mutants;
+mod python;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -41,6 +42,7 @@ cargo xtask long hostile       real processes under limits, on full disks, in di
 cargo xtask long growth        how work grows with what lies in a database, against docs/growth.md, ten minutes
 cargo xtask long clients [NAME]suites of RocksDB's clients, unchanged, on the C API ('all', or 'rocksdb' before names)
 cargo xtask long clusters      distributed engines of others on Esker, with kills and full disks, fifteen minutes
+cargo xtask long python        the Python package with many examples of each property, and as a wheel
 cargo xtask long mutants [NAME]mutants, one after the other: each campaign finds its own within ten minutes
 cargo xtask long compat        500 mixtures and 50 chains between Esker and RocksDB, every fixture damaged in every way
 cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each
@@ -50,6 +52,7 @@ cargo xtask instructions       instructions per operation; fails on over 3% more
 cargo xtask guide              the guide as a book in target/guide (installs mdBook into target/tools once)
 cargo xtask capi-surface       records the declarations of RocksDB's headers (--check: compares them)
 cargo xtask install-capi DIR   librocksdb.so.11, its header and rocksdb.pc below DIR
+cargo xtask python [wheel]     the Python package: builds it, checks its types, runs its tests (wheel: makes one)
 cargo xtask tidy               rules that no compiler knows";
 
 fn main() -> ExitCode {
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         ["long", "hostile"] => campaigns::hostile(&root),
         ["long", "growth"] => campaigns::growth(&root),
         ["long", "sanitizers"] => campaigns::sanitizers(&root, 5),
+        ["long", "python"] => python::long(&root),
         ["long", "clients", names @ ..] => clients::run(&root, names),
         ["long", "clusters"] => cluster::long(&root),
         ["long", "mutants", names @ ..] => mutants::run_all(&root, names, 10),
@@ -91,6 +95,8 @@ fn main() -> ExitCode {
         ["capi-surface"] => capi::surface(&root, false),
         ["capi-surface", "--check"] => capi::surface(&root, true),
         ["install-capi", prefix] => capi::install(&root, Path::new(prefix)),
+        ["python"] => python::test(&root, 25),
+        ["python", "wheel"] => python::wheel(&root),
         ["tidy"] => tidy::run(&root),
         _ => Err(USAGE.to_owned()),
     };

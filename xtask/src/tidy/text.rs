@@ -19,12 +19,12 @@ const HOMES: &[(&str, &[&str], &str)] = &[
     ),
     (
         concat!("std::sync::", "atomic"),
-        &["crates/base/src/sync", "crates/capi/", "crates/testkit/", "xtask/", "fuzz/"],
+        &["crates/base/src/sync", "crates/capi/", "crates/python/", "crates/testkit/", "xtask/", "fuzz/"],
         "atomics come from esker_base::sync, so that model checkers can drive them",
     ),
     (
         concat!("std::sync::", "Mutex"),
-        &["crates/base/src/sync", "crates/testkit/", "xtask/", "fuzz/"],
+        &["crates/base/src/sync", "crates/python/", "crates/testkit/", "xtask/", "fuzz/"],
         "locks come from esker_base::sync, so that model checkers can drive them",
     ),
 ];

@@ -1,0 +1,138 @@
+//! Calls of the engine without the GIL.
+//!
+//! In: work for the engine. Out: its result, with errors as exceptions.
+
+use crate::error;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::cell::{Cell, RefCell};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Number of forks between the first process and this one.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Whether this thread waits for the engine on behalf of Python code.
+    static IN_CALL: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread runs a callback in Python for the engine.
+    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+    /// The exception of a callback, which becomes the cause of the call's exception.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Counts forks from now on, so that children can refuse calls.
+pub(crate) fn watch_forks(py: Python<'_>) -> PyResult<()> {
+    #[pyfunction]
+    fn after_fork() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    }
+    let keywords = PyDict::new(py);
+    keywords.set_item("after_in_child", pyo3::wrap_pyfunction!(after_fork, py)?)?;
+    py.import("os")?.call_method("register_at_fork", (), Some(&keywords)).map(drop)
+}
+
+/// The process as [`check_place`] compares it.
+pub(crate) fn process() -> u64 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Checks that the caller is in the process that made the object, and in no callback.
+pub(crate) fn check_place(made_in: u64) -> PyResult<()> {
+    if made_in != process() {
+        return Err(error::not_supported(
+            "the database was opened before a fork, and a forked child cannot use it; open it in the child \
+             after the parent has closed it, or open it with mode=\"r\"",
+        ));
+    }
+    if IN_CALLBACK.get() {
+        return Err(PyRuntimeError::new_err(
+            "a merge operator, compaction filter or comparator must not call the database",
+        ));
+    }
+    Ok(())
+}
+
+/// Runs `work` of the engine without the GIL.
+pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> esker::Result<T> + Send) -> PyResult<T> {
+    py.detach(|| on_behalf(work)).map_err(|error| error::exception(py, &error))
+}
+
+/// Runs `work` of the engine without the GIL. The work has no error.
+pub(crate) fn run_infallible<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    py.detach(|| on_behalf(work))
+}
+
+/// Marks this thread for the time of `work`, so that callbacks leave their exceptions for it.
+fn on_behalf<T>(work: impl FnOnce() -> T) -> T {
+    let before = IN_CALL.replace(true);
+    let result = work();
+    IN_CALL.set(before);
+    result
+}
+
+/// Runs a callback in Python for the engine, with the GIL. `None` after an exception. The call
+/// under which it runs has the exception as its cause; without a call, `sys.unraisablehook` gets
+/// it.
+pub(crate) fn callback<T>(
+    function: &Py<PyAny>,
+    body: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<T>,
+) -> Option<T> {
+    Python::try_attach(|py| {
+        let function = function.bind(py);
+        let before = IN_CALLBACK.replace(true);
+        let result = body(py, function);
+        IN_CALLBACK.set(before);
+        match result {
+            Ok(value) => Some(value),
+            Err(raised) => {
+                if IN_CALL.get() {
+                    RAISED.set(Some(raised));
+                } else {
+                    raised.write_unraisable(py, Some(function));
+                }
+                None
+            }
+        }
+    })
+    .flatten()
+}
+
+/// The exception that a callback of this thread has raised since the last call.
+pub(crate) fn take_raised() -> Option<PyErr> {
+    RAISED.take()
+}
+
+/// A handle of the engine. Its drop runs without the GIL.
+pub(crate) struct EngineHandle<T: Send>(Option<T>);
+
+impl<T: Send> EngineHandle<T> {
+    pub(crate) fn new(value: T) -> EngineHandle<T> {
+        EngineHandle(Some(value))
+    }
+}
+
+impl<T: Send> Deref for EngineHandle<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("a handle is empty only while it is dropped")
+    }
+}
+
+impl<T: Send> DerefMut for EngineHandle<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().expect("a handle is empty only while it is dropped")
+    }
+}
+
+impl<T: Send> Drop for EngineHandle<T> {
+    fn drop(&mut self) {
+        let mut value = self.0.take();
+        // Without an interpreter, or while it ends, there is no GIL to give up.
+        Python::try_attach(|py| {
+            let value = value.take();
+            py.detach(|| drop(value));
+        });
+    }
+}

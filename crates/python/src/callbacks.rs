@@ -1,0 +1,167 @@
+//! Merge operators, compaction filters and comparators in Python.
+//!
+//! In: objects of `esker/_plugins.py`, which have a name and functions. Out: the engine's traits.
+//! Functions run with the GIL, on the thread of the call or on a background thread.
+//!
+//! An exception of a merge operator makes the read or compaction fail. After an exception of a
+//! filter the entry stays. An exception of a comparator has no order to give: the engine goes on in
+//! byte order, and the database refuses all further calls ([`Failure`]).
+
+use crate::call;
+use esker::compaction_filter::{CompactionFilter, FilterDecision};
+use esker::comparator::Comparator;
+use esker::merge_operator::MergeOperator;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{self, AtomicBool};
+
+/// Says that a comparator has raised, so the order in memory may be wrong.
+#[derive(Default)]
+pub(crate) struct ComparatorFailure(AtomicBool);
+
+impl ComparatorFailure {
+    /// Whether a comparator has raised.
+    pub(crate) fn has_happened(&self) -> bool {
+        self.0.load(atomic::Ordering::Relaxed)
+    }
+}
+
+fn name_of(plugin: &Bound<'_, PyAny>) -> PyResult<String> {
+    plugin.getattr("name")?.extract()
+}
+
+/// The function `name` of `plugin`; `None` if it is `None`.
+fn function_of(plugin: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<Py<PyAny>>> {
+    let function = plugin.getattr(name)?;
+    Ok(if function.is_none() { None } else { Some(function.unbind()) })
+}
+
+fn required(plugin: &Bound<'_, PyAny>, name: &str) -> PyResult<Py<PyAny>> {
+    function_of(plugin, name)?.ok_or_else(|| PyTypeError::new_err(format!("{name} is None")))
+}
+
+fn bytes_of(result: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    Ok(result.extract::<crate::args::BytesArg<'_>>()?.get().to_vec())
+}
+
+/// A merge operator in Python.
+pub(crate) struct PyMergeOperator {
+    name: String,
+    full_merge: Py<PyAny>,
+    partial_merge: Option<Py<PyAny>>,
+}
+
+impl PyMergeOperator {
+    pub(crate) fn new(plugin: &Bound<'_, PyAny>) -> PyResult<PyMergeOperator> {
+        Ok(PyMergeOperator {
+            name: name_of(plugin)?,
+            full_merge: required(plugin, "full_merge")?,
+            partial_merge: function_of(plugin, "partial_merge")?,
+        })
+    }
+}
+
+impl MergeOperator for PyMergeOperator {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        call::callback(&self.full_merge, |py, function| {
+            let existing = existing.map(|value| PyBytes::new(py, value));
+            let operands = PyList::new(py, operands.iter().map(|operand| PyBytes::new(py, operand)))?;
+            bytes_of(&function.call1((PyBytes::new(py, key), existing, operands))?)
+        })
+    }
+
+    fn partial_merge(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        let function = self.partial_merge.as_ref()?;
+        let merged = call::callback(function, |py, function| {
+            let [key, left, right] = [key, left, right].map(|bytes| PyBytes::new(py, bytes));
+            let merged = function.call1((key, left, right))?;
+            if merged.is_none() { Ok(None) } else { bytes_of(&merged).map(Some) }
+        });
+        merged.flatten()
+    }
+}
+
+/// A compaction filter in Python.
+pub(crate) struct PyCompactionFilter {
+    name: String,
+    filter: Py<PyAny>,
+}
+
+impl PyCompactionFilter {
+    pub(crate) fn new(plugin: &Bound<'_, PyAny>) -> PyResult<PyCompactionFilter> {
+        Ok(PyCompactionFilter { name: name_of(plugin)?, filter: required(plugin, "filter")? })
+    }
+}
+
+/// The decision that a filter's answer means: `None` keeps, `esker.REMOVE` removes, bytes replace
+/// the value, and `esker.RemoveUntil(key)` removes and skips to a key.
+fn decision(answer: &Bound<'_, PyAny>) -> PyResult<FilterDecision> {
+    if answer.is_none() {
+        return Ok(FilterDecision::Keep);
+    }
+    let plugins = answer.py().import("esker._plugins")?;
+    if answer.is(plugins.getattr("REMOVE")?) {
+        return Ok(FilterDecision::Remove);
+    }
+    if answer.is_instance(&plugins.getattr("RemoveUntil")?)? {
+        return Ok(FilterDecision::RemoveAndSkipUntil(bytes_of(&answer.getattr("key")?)?));
+    }
+    bytes_of(answer).map(FilterDecision::ChangeValue).map_err(|_| {
+        PyTypeError::new_err("a compaction filter returns None, esker.REMOVE, esker.RemoveUntil or new bytes")
+    })
+}
+
+impl CompactionFilter for PyCompactionFilter {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn filter(&self, level: usize, key: &[u8], value: &[u8]) -> FilterDecision {
+        let decided = call::callback(&self.filter, |py, function| {
+            let arguments = (level, PyBytes::new(py, key), PyBytes::new(py, value));
+            decision(&function.call1(arguments)?)
+        });
+        decided.unwrap_or(FilterDecision::Keep)
+    }
+}
+
+/// A comparator in Python.
+pub(crate) struct PyComparator {
+    name: String,
+    compare: Py<PyAny>,
+    failure: Arc<ComparatorFailure>,
+}
+
+impl PyComparator {
+    pub(crate) fn new(plugin: &Bound<'_, PyAny>, failure: Arc<ComparatorFailure>) -> PyResult<PyComparator> {
+        Ok(PyComparator { name: name_of(plugin)?, compare: required(plugin, "compare")?, failure })
+    }
+}
+
+impl Comparator for PyComparator {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        // The engine relies on the equality of equal bytes.
+        if a == b {
+            return Ordering::Equal;
+        }
+        let order = call::callback(&self.compare, |py, function| {
+            let arguments = PyTuple::new(py, [PyBytes::new(py, a), PyBytes::new(py, b)])?;
+            Ok(function.call1(arguments)?.extract::<i64>()?.cmp(&0))
+        });
+        order.unwrap_or_else(|| {
+            self.failure.0.store(true, atomic::Ordering::Relaxed);
+            a.cmp(b)
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! The native module `esker._esker`: Esker's public Rust API as Python classes.
+//!
+//! In: calls of the Python package `esker` (`python/esker`). Out: Python objects and exceptions.
+//!
+//! Invariants
+//!  1. A call of the engine that may wait, take a lock of the engine or end a handle runs without
+//!     the GIL (`call.rs`). A callback in Python takes the GIL while it may hold locks of the
+//!     engine, so the other order would be a deadlock.
+//!  2. No thread waits for a mutex of this module while it holds the GIL, unless each holder of the
+//!     mutex holds the GIL, too.
+//!  3. No engine calls come from a forked child, from inside a callback, or after a close.
+//!
+//! Reading order: `call`, `error`, `args` (what each method uses), `options`, `callbacks`, `shared`
+//! (an open database), `reader` → `writer` → `family` → `db` (a class each), `scan`, `value`,
+//! `snapshot`, `batch`, `transaction`, `backup`.
+
+#![warn(missing_docs)]
+
+mod args;
+mod backup;
+mod batch;
+mod call;
+mod callbacks;
+mod db;
+mod error;
+mod family;
+mod observe;
+mod options;
+mod reader;
+mod scan;
+mod shared;
+mod snapshot;
+mod transaction;
+mod value;
+mod writer;
+
+use pyo3::prelude::*;
+
+/// The native part of the package `esker`.
+#[pymodule]
+#[pyo3(name = "_esker")]
+fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<reader::PyReader>()?;
+    module.add_class::<writer::PyWriter>()?;
+    module.add_class::<family::PyColumnFamily>()?;
+    module.add_class::<db::PyDb>()?;
+    module.add_class::<snapshot::PySnapshot>()?;
+    module.add_class::<transaction::PyTransaction>()?;
+    module.add_class::<batch::PyWriteBatch>()?;
+    module.add_class::<scan::PyEntries>()?;
+    module.add_class::<value::PyPinnedValue>()?;
+    module.add_class::<options::PyBlockCache>()?;
+    module.add_class::<backup::PyBackupEngine>()?;
+    module.add_function(wrap_pyfunction!(db::list_column_families, module)?)?;
+    module.add_function(wrap_pyfunction!(db::destroy, module)?)?;
+    module.add_function(wrap_pyfunction!(db::repair, module)?)?;
+    let at_exit = wrap_pyfunction!(shared::close_all, module)?;
+    module.py().import("atexit")?.call_method1("register", (at_exit,))?;
+    call::watch_forks(module.py())
+}

@@ -1,0 +1,174 @@
+//! An open database, which all objects made from it share.
+//!
+//! In: a database of one of three kinds. Out: checks before each call, writes that respect the
+//! locks of transactions, and a close at the interpreter's exit.
+
+use crate::call::{self, EngineHandle};
+use crate::callbacks::ComparatorFailure;
+use crate::error;
+use esker::{
+    ColumnFamilyHandle, Db, ErrorKind, OptimisticTransactionDb, Result, TransactionDb, WriteBatch,
+    WriteOptions,
+};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+/// A database with or without transactions.
+pub(crate) enum OpenKind {
+    Plain(Db),
+    Pessimistic(TransactionDb),
+    Optimistic(OptimisticTransactionDb),
+}
+
+/// An open database.
+pub(crate) struct OpenDb {
+    kind: EngineHandle<OpenKind>,
+    pub(crate) path: PathBuf,
+    made_in: u64,
+    is_closed: AtomicBool,
+    /// The failure of a comparator in Python.
+    failure: Arc<ComparatorFailure>,
+}
+
+/// Open databases. Each holder of the mutex holds the GIL.
+static OPEN: Mutex<Vec<Weak<OpenDb>>> = Mutex::new(Vec::new());
+
+impl OpenDb {
+    pub(crate) fn new(kind: OpenKind, path: PathBuf, failure: Arc<ComparatorFailure>) -> Arc<OpenDb> {
+        let shared = Arc::new(OpenDb {
+            kind: EngineHandle::new(kind),
+            path,
+            made_in: call::process(),
+            is_closed: AtomicBool::new(false),
+            failure,
+        });
+        if let Ok(mut open) = OPEN.lock() {
+            open.retain(|weak| weak.strong_count() > 0);
+            open.push(Arc::downgrade(&shared));
+        }
+        shared
+    }
+
+    /// Checks that the database is open, and that this thread may call it.
+    #[inline]
+    pub(crate) fn check(&self) -> PyResult<()> {
+        call::check_place(self.made_in)?;
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(error::closed(format!("the database {} is closed", self.path.display())));
+        }
+        if self.failure.has_happened() {
+            return Err(error::of_kind(
+                ErrorKind::Aborted,
+                "the comparator has raised, so the order of keys in memory may be wrong; close the database \
+                 and open it again",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether [`Shared::close`] was called.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// The place where comparators in Python note their failure.
+    pub(crate) fn failure(&self) -> &Arc<ComparatorFailure> {
+        &self.failure
+    }
+
+    pub(crate) fn kind(&self) -> &OpenKind {
+        &self.kind
+    }
+
+    /// The database below the transactions.
+    #[inline]
+    pub(crate) fn db(&self) -> &Db {
+        match &*self.kind {
+            OpenKind::Plain(db) => db,
+            OpenKind::Pessimistic(db) => db.db(),
+            OpenKind::Optimistic(db) => db.db(),
+        }
+    }
+
+    /// Closes the database once.
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        call::check_place(self.made_in)?;
+        if self.is_closed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        call::run(py, || self.db().close())
+    }
+
+    pub(crate) fn put(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        (key, value): (&[u8], &[u8]),
+    ) -> Result<()> {
+        match &*self.kind {
+            OpenKind::Pessimistic(db) => db.put_opt(options, family, key, value),
+            _ => self.db().put_opt(options, family, key, value),
+        }
+    }
+
+    pub(crate) fn delete(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+    ) -> Result<()> {
+        match &*self.kind {
+            OpenKind::Pessimistic(db) => db.delete_opt(options, family, key),
+            _ => self.db().delete_opt(options, family, key),
+        }
+    }
+
+    pub(crate) fn merge(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        (key, operand): (&[u8], &[u8]),
+    ) -> Result<()> {
+        match &*self.kind {
+            OpenKind::Pessimistic(db) => db.merge_opt(options, family, key, operand),
+            _ => self.db().merge_opt(options, family, key, operand),
+        }
+    }
+
+    pub(crate) fn delete_range(
+        &self,
+        options: &WriteOptions,
+        family: &ColumnFamilyHandle,
+        (begin, end): (&[u8], &[u8]),
+    ) -> Result<()> {
+        match &*self.kind {
+            OpenKind::Pessimistic(db) => db.delete_range_opt(options, family, begin, end),
+            _ => self.db().delete_range_opt(options, family, begin, end),
+        }
+    }
+
+    pub(crate) fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
+        match &*self.kind {
+            OpenKind::Pessimistic(db) => db.write_opt(options, batch),
+            _ => self.db().write_opt(options, batch),
+        }
+    }
+}
+
+/// Closes all open databases, at the interpreter's exit. Background threads may need the
+/// interpreter for callbacks, so they end while it still runs.
+#[pyfunction]
+pub(crate) fn close_all(py: Python<'_>) {
+    let open = OPEN.lock().map(|mut open| std::mem::take(&mut *open)).unwrap_or_default();
+    for shared in open.iter().filter_map(Weak::upgrade) {
+        // A forked child leaves the parent's database alone.
+        if shared.made_in != call::process() {
+            continue;
+        }
+        if let Err(raised) = shared.close(py) {
+            raised.write_unraisable(py, None);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+"""Processes: forks, the interpreter's exit, threads, garbage."""
+
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import weakref
+
+import pytest
+
+import esker
+
+
+def run(program: str, *args: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(program), *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def test_a_forked_child_is_refused_and_the_parent_goes_on(path):
+    output = run(
+        """
+        import esker, os, sys
+        db = esker.open(sys.argv[1], transactions="pessimistic")
+        db.update([(b"%d" % n, b"v") for n in range(100)])
+        txn, snapshot, items, batch = db.transaction(), db.snapshot(), db.items(), db.batch()
+        txn[b"a"] = b"1"
+        next(items)
+        child = os.fork()
+        if child == 0:
+            for call in (lambda: db[b"1"], lambda: db.put(b"1", b""), lambda: txn.commit(), lambda: txn[b"a"],
+                         lambda: snapshot[b"1"], lambda: next(items), lambda: db.items(), lambda: batch.write(),
+                         lambda: db.close(), lambda: db.flush(), lambda: batch.put(b"", b"")):
+                try:
+                    call()
+                    os._exit(1)
+                except esker.NotSupported as refused:
+                    assert "fork" in str(refused)
+            del txn, snapshot, items, batch, db
+            sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        txn.commit()
+        assert db[b"a"] == b"1" and len(list(db)) == 101
+        db.close()
+        print("parent ended")
+        """,
+        path,
+    )
+    assert output == "parent ended\n"
+
+
+def test_a_child_may_open_what_the_parent_has_closed(path):
+    output = run(
+        """
+        import esker, multiprocessing, sys
+        def child(path):
+            with esker.open(path) as db:
+                db[b"child"] = b"1"
+        with esker.open(sys.argv[1]) as db:
+            db[b"parent"] = b"1"
+        process = multiprocessing.get_context("fork").Process(target=child, args=(sys.argv[1],))
+        process.start(); process.join()
+        with esker.open(sys.argv[1]) as db:
+            print(sorted(db), process.exitcode)
+        """,
+        path,
+    )
+    assert output == "[b'child', b'parent'] 0\n"
+
+
+def test_the_interpreter_exits_with_open_databases_iterators_and_callbacks(path):
+    output = run(
+        """
+        import esker, sys
+        add = esker.MergeOperator.associative("add", lambda a, b: b"%d" % (int(a) + int(b)))
+        keep = esker.CompactionFilter("keep", lambda level, key, value: None)
+        db = esker.open(sys.argv[1], merge_operator=add, compaction_filter=keep, write_buffer_size=64 << 10)
+        for n in range(20_000):
+            db.merge(b"%d" % (n % 3), b"1")
+        items, snapshot, batch, pinned = db.items(), db.snapshot(), db.batch(), db.get_pinned(b"1")
+        db.put(b"unlogged", b"1", disable_wal=True)
+        next(items)
+        view = memoryview(pinned)
+        """,
+        path,
+    )
+    assert output == ""
+    add = esker.MergeOperator.associative("add", lambda a, b: b"%d" % (int(a) + int(b)))
+    with esker.open(path, merge_operator=add) as db:
+        assert db[b"unlogged"] == b"1"
+        assert sum(int(db[b"%d" % n]) for n in range(3)) == 20_000
+
+
+def test_the_interpreter_exits_while_threads_use_the_database(path):
+    output = run(
+        """
+        import esker, sys, threading, time
+        db = esker.open(sys.argv[1])
+        def work():
+            try:
+                while True:
+                    db[b"a"] = b"1"
+                    list(db.items())
+            except esker.Closed:
+                pass
+        for _ in range(4):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.3)
+        """,
+        path,
+    )
+    assert output == ""
+
+
+def test_dropped_databases_close(path):
+    db = esker.open(path)
+    db[b"a"] = b"1"
+    items = db.items()
+    gone = weakref.ref(db)
+    del db
+    assert gone() is None
+    assert next(items) == (b"a", b"1")
+    del items
+    with esker.open(path) as db:
+        assert db[b"a"] == b"1"
+
+
+def test_calls_run_without_the_gil(path):
+    with esker.open(path, transactions="pessimistic") as db:
+        holder = db.transaction()
+        holder[b"a"] = b""
+        ticks, stop = [], threading.Event()
+
+        def tick():
+            while not stop.is_set():
+                ticks.append(time.monotonic())
+                time.sleep(0.005)
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        with pytest.raises(esker.LockTimeout):
+            with db.transaction(lock_timeout=300) as waiter:
+                waiter[b"a"] = b""
+        stop.set()
+        thread.join()
+        assert len(ticks) > 10
+
+
+def test_readers_and_writers_of_many_threads_agree(path):
+    with esker.open(path, write_buffer_size=64 << 10) as db:
+        failures = []
+
+        def write(n):
+            for i in range(300):
+                with db.batch() as batch:
+                    batch[b"left-%d" % n] = b"%d" % i
+                    batch[b"right-%d" % n] = b"%d" % i
+
+        def read():
+            for _ in range(300):
+                rows = dict(db.items())
+                for n in range(2):
+                    if rows.get(b"left-%d" % n) != rows.get(b"right-%d" % n):
+                        failures.append(rows)
+
+        threads = [threading.Thread(target=write, args=(n,)) for n in range(2)]
+        threads += [threading.Thread(target=read) for _ in range(2)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        assert not failures
+
+
+def test_one_iterator_serves_many_threads_each_row_once(db):
+    db.update([(b"%06d" % n, b"") for n in range(20_000)])
+    keys, taken = db.keys(), [[] for _ in range(4)]
+    threads = [threading.Thread(target=lambda mine=mine: mine.extend(keys)) for mine in taken]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert sorted(sum(taken, [])) == [b"%06d" % n for n in range(20_000)]
