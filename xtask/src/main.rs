@@ -16,6 +16,7 @@ mod clients;
 mod cluster;
 mod commands;
 mod instructions;
+mod jvm;
 mod mutants;
 mod python;
 mod tidy;
@@ -43,6 +44,7 @@ cargo xtask long growth        how work grows with what lies in a database, agai
 cargo xtask long clients [NAME]suites of RocksDB's clients, unchanged, on the C API ('all', or 'rocksdb' before names)
 cargo xtask long clusters      distributed engines of others on Esker, with kills and full disks, fifteen minutes
 cargo xtask long python        the Python package with many examples of each property, and as a wheel
+cargo xtask long jvm           a Java program on Esker and on RocksDB's library, for four releases of RocksJava
 cargo xtask long mutants [NAME]mutants, one after the other: each campaign finds its own within ten minutes
 cargo xtask long compat        500 mixtures and 50 chains between Esker and RocksDB, every fixture damaged in every way
 cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each
@@ -82,6 +84,8 @@ fn main() -> ExitCode {
         ["long", "python"] => python::long(&root),
         ["long", "clients", names @ ..] => clients::run(&root, names),
         ["long", "clusters"] => cluster::long(&root),
+        ["long", "jvm"] => jvm::run(&root, false),
+        ["long", "jvm", "record"] => jvm::run(&root, true),
         ["long", "mutants", names @ ..] => mutants::run_all(&root, names, 10),
         ["long", minutes] => match minutes.parse() {
             Ok(minutes) => commands::long(&root, minutes),

@@ -19,7 +19,15 @@ const HOMES: &[(&str, &[&str], &str)] = &[
     ),
     (
         concat!("std::sync::", "atomic"),
-        &["crates/base/src/sync", "crates/capi/", "crates/python/", "crates/testkit/", "xtask/", "fuzz/"],
+        &[
+            "crates/base/src/sync",
+            "crates/capi/",
+            "crates/python/",
+            "crates/rocksdbjni/",
+            "crates/testkit/",
+            "xtask/",
+            "fuzz/",
+        ],
         "atomics come from esker_base::sync, so that model checkers can drive them",
     ),
     (

@@ -1,0 +1,202 @@
+//! Backups, tables that Java writes, and their ingestion.
+
+use crate::border::{JavaInput, NativeResult};
+use crate::db::{Database, Family, path};
+use crate::handle::{NativeHandle, give};
+use crate::jni::{JavaEnv, Reference, int, long, reference};
+use crate::objects::Limiter;
+use crate::options::{AllSettings, Call};
+use esker::{BackupEngine, BackupEngineOptions, IngestExternalFileOptions, SstFileWriter};
+
+/// `BackupEngineOptions`.
+#[derive(Clone, Debug)]
+pub(crate) struct BackupOptions {
+    pub(crate) options: BackupEngineOptions,
+    pub(crate) held: crate::field::HeldNumbers,
+}
+
+/// An engine of backups.
+#[derive(Debug)]
+pub(crate) struct Backups(BackupEngine);
+
+/// A writer of a table.
+#[derive(Debug)]
+pub(crate) struct TableWriter(SstFileWriter);
+
+pub(crate) fn new_backup_options(env: &JavaEnv<'_>, directory: Reference) -> NativeResult<i64> {
+    let options = BackupEngineOptions::new(path(env, directory)?);
+    Ok(give(BackupOptions { options, held: crate::field::HeldNumbers::new() }))
+}
+
+pub(crate) fn backup_dir(env: &JavaEnv<'_>, options: NativeHandle<BackupOptions>) -> NativeResult<Reference> {
+    env.new_text(&options.get()?.options.backup_dir.to_string_lossy())
+}
+
+pub(crate) fn set_backup_limiter(
+    options: NativeHandle<BackupOptions>,
+    limiter: NativeHandle<Limiter>,
+) -> NativeResult<()> {
+    options.get_mut()?.options.backup_rate_limiter = Some(limiter.get()?.0.clone());
+    Ok(())
+}
+
+pub(crate) fn set_restore_limiter(
+    options: NativeHandle<BackupOptions>,
+    limiter: NativeHandle<Limiter>,
+) -> NativeResult<()> {
+    options.get_mut()?.options.restore_rate_limiter = Some(limiter.get()?.0.clone());
+    Ok(())
+}
+
+pub(crate) fn open_backups(options: NativeHandle<BackupOptions>) -> NativeResult<i64> {
+    Ok(give(Backups(BackupEngine::open(&options.get()?.options)?)))
+}
+
+pub(crate) fn create_backup(
+    backups: NativeHandle<Backups>,
+    db: NativeHandle<Database>,
+    metadata: &str,
+    flushes: bool,
+) -> NativeResult<()> {
+    backups.get_mut()?.0.create_new_backup_with_metadata(&db.get()?.db, metadata.as_bytes(), flushes)?;
+    Ok(())
+}
+
+/// A list of `BackupInfo`.
+pub(crate) fn backup_infos(env: &JavaEnv<'_>, backups: NativeHandle<Backups>) -> NativeResult<Reference> {
+    let list = env.new_object("java/util/ArrayList", "()V", &[])?;
+    let add = env.method(env.class_of(list)?, "add", "(Ljava/lang/Object;)Z")?;
+    for info in backups.get()?.0.backup_infos() {
+        let metadata = if info.app_metadata.is_empty() {
+            Reference::NULL
+        } else {
+            env.new_text(&String::from_utf8_lossy(&info.app_metadata))?
+        };
+        let arguments = [
+            int(info.backup_id.cast_signed()),
+            long(info.timestamp.cast_signed()),
+            long(info.size.cast_signed()),
+            int(i32::try_from(info.number_files).unwrap_or(i32::MAX)),
+            reference(metadata),
+        ];
+        let made = env.new_object("org/rocksdb/BackupInfo", "(IJJILjava/lang/String;)V", &arguments)?;
+        env.call_bool(list, add, &[reference(made)])?;
+        env.forget(made);
+    }
+    Ok(list)
+}
+
+pub(crate) fn corrupted_backups(
+    env: &JavaEnv<'_>,
+    backups: NativeHandle<Backups>,
+) -> NativeResult<Reference> {
+    let ids: Vec<i32> = backups.get()?.0.corrupted_backups().into_iter().map(u32::cast_signed).collect();
+    env.new_ints(&ids)
+}
+
+pub(crate) fn delete_backup(backups: NativeHandle<Backups>, id: i32) -> NativeResult<()> {
+    Ok(backups.get_mut()?.0.delete_backup(id.cast_unsigned())?)
+}
+
+pub(crate) fn purge_backups(backups: NativeHandle<Backups>, kept: i32) -> NativeResult<()> {
+    Ok(backups.get_mut()?.0.purge_old_backups(usize::try_from(kept).unwrap_or(0))?)
+}
+
+pub(crate) fn collect_garbage(backups: NativeHandle<Backups>) -> NativeResult<()> {
+    Ok(backups.get_mut()?.0.garbage_collect()?)
+}
+
+pub(crate) fn restore(
+    env: &JavaEnv<'_>,
+    backups: NativeHandle<Backups>,
+    id: i32,
+    directory: Reference,
+    wal_directory: Reference,
+) -> NativeResult<()> {
+    let (directory, wal_directory) = (path(env, directory)?, path(env, wal_directory)?);
+    Ok(backups.get()?.0.restore_db_from_backup(id.cast_unsigned(), directory, wal_directory)?)
+}
+
+pub(crate) fn restore_latest(
+    env: &JavaEnv<'_>,
+    backups: NativeHandle<Backups>,
+    directory: Reference,
+    wal_directory: Reference,
+) -> NativeResult<()> {
+    let (directory, wal_directory) = (path(env, directory)?, path(env, wal_directory)?);
+    Ok(backups.get()?.0.restore_db_from_latest_backup(directory, wal_directory)?)
+}
+
+pub(crate) fn new_ingest_options(
+    move_files: bool,
+    snapshot_consistency: bool,
+    allow_global_seqno: bool,
+    allow_blocking_flush: bool,
+) -> NativeResult<i64> {
+    let options = IngestExternalFileOptions {
+        move_files,
+        snapshot_consistency,
+        allow_global_seqno,
+        allow_blocking_flush,
+        ..IngestExternalFileOptions::default()
+    };
+    Ok(give(Call { options, ..Call::default() }))
+}
+
+pub(crate) fn ingest(
+    env: &JavaEnv<'_>,
+    db: NativeHandle<Database>,
+    family: NativeHandle<Family>,
+    files: Reference,
+    options: NativeHandle<Call<IngestExternalFileOptions>>,
+) -> NativeResult<()> {
+    let (db, files) = (db.get()?, env.texts(files)?);
+    Ok(db.db.ingest_external_file_opt(&options.get()?.options, db.family(family), &files)?)
+}
+
+pub(crate) fn new_writer(options: NativeHandle<AllSettings>) -> NativeResult<i64> {
+    Ok(give(TableWriter(SstFileWriter::new(&options.get()?.options()))))
+}
+
+pub(crate) fn open_writer(
+    env: &JavaEnv<'_>,
+    writer: NativeHandle<TableWriter>,
+    file: Reference,
+) -> NativeResult<()> {
+    Ok(writer.get_mut()?.0.open(path(env, file)?)?)
+}
+
+pub(crate) fn writer_put(
+    env: &JavaEnv<'_>,
+    writer: NativeHandle<TableWriter>,
+    key: JavaInput,
+    value: JavaInput,
+) -> NativeResult<()> {
+    Ok(writer.get_mut()?.0.put(key.read(env)?, value.read(env)?)?)
+}
+
+pub(crate) fn writer_merge(
+    env: &JavaEnv<'_>,
+    writer: NativeHandle<TableWriter>,
+    key: JavaInput,
+    operand: JavaInput,
+) -> NativeResult<()> {
+    Ok(writer.get_mut()?.0.merge(key.read(env)?, operand.read(env)?)?)
+}
+
+pub(crate) fn writer_delete(
+    env: &JavaEnv<'_>,
+    writer: NativeHandle<TableWriter>,
+    key: JavaInput,
+) -> NativeResult<()> {
+    Ok(writer.get_mut()?.0.delete(key.read(env)?)?)
+}
+
+pub(crate) fn writer_finish(writer: NativeHandle<TableWriter>) -> NativeResult<()> {
+    writer.get_mut()?.0.finish()?;
+    Ok(())
+}
+
+pub(crate) fn writer_size(writer: NativeHandle<TableWriter>) -> NativeResult<i64> {
+    Ok(writer.get()?.0.file_size().cast_signed())
+}

@@ -1,0 +1,49 @@
+//! RocksJava's native library on Esker: `librocksdbjni.so`, for Java programs that run unchanged.
+//!
+//! In: calls of the native methods of RocksJava's classes, of the releases in `natives.txt`. Out:
+//! calls of Esker's public Rust API. A JVM takes this library instead of the one in RocksJava's jar
+//! if `-Djava.library.path` names its directory.
+//!
+//! `build.rs` makes one function for each native: `built.txt` says what it calls, option accessors
+//! come from `accessors.txt` of `capi`, and all others throw "Not implemented: NAME".
+//! docs/compat/java.md lists them.
+//!
+//! Invariants
+//!  1. No panic and no error leaves a native except as a Java exception (`border.rs`).
+//!  2. `unsafe` is in `jni.rs`, `handle.rs`, `border.rs` and the generated functions: all other
+//!     modules get typed arguments.
+//!  3. A Java object is the only owner of its handle. The engine shares objects that it uses
+//!     longer.
+//!
+//! Source of names, numbers and ownership: RocksJava's classes in the jars of these releases.
+#![warn(missing_docs)]
+#![allow(unreachable_pub, reason = "the JVM is the only caller")]
+
+mod batch;
+mod border;
+mod callbacks;
+mod db;
+mod field;
+mod files;
+mod handle;
+mod iterator;
+mod jni;
+mod objects;
+mod options;
+mod reads;
+mod release;
+mod statistics;
+#[cfg(test)]
+mod tests;
+mod writes;
+
+/// The functions that the JVM looks up.
+mod natives {
+    use crate::border::{direct, head, into_array, into_direct, range, whole};
+    use crate::handle::none;
+    use crate::{
+        batch, callbacks, db, files, iterator, objects, options, reads, release, statistics, writes,
+    };
+    use esker::{BatchOp, OpenMode};
+    include!(concat!(env!("OUT_DIR"), "/natives.rs"));
+}

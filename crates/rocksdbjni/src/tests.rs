@@ -1,0 +1,270 @@
+//! Tests that need no JVM: the table of natives, and conversions.
+
+use crate::border::status_texts;
+use crate::field::JavaField;
+use crate::handle::{NativeHandle, dispose, give, none};
+use crate::options::{Call, CfSettings};
+use esker::options::{CompactionPri, CompressionType};
+use esker::{Error, ErrorKind, SubCode};
+use std::collections::BTreeSet;
+
+/// Each native with its descriptor, its symbol, and whether it is built.
+const NATIVES: &[(&str, &str, bool)] = &include!(concat!(env!("OUT_DIR"), "/table.rs"));
+
+/// Natives that Kafka Streams 4.3.1, Flink 2.0.0 and RheaKV 1.3.15 called in runs of jobs, without
+/// the suffix `Jni`.
+const CALLED_BY_ENGINES: [&str; 108] = [
+    "BlockBasedTableConfig.newTableFactoryHandle",
+    "BloomFilter.createNewBloomFilter",
+    "Checkpoint.createCheckpoint",
+    "Checkpoint.disposeInternal",
+    "Checkpoint.newCheckpoint",
+    "ColumnFamilyHandle.disposeInternal",
+    "ColumnFamilyHandle.getDescriptor",
+    "ColumnFamilyHandle.getName",
+    "ColumnFamilyOptions.arenaBlockSize",
+    "ColumnFamilyOptions.copyColumnFamilyOptions",
+    "ColumnFamilyOptions.disposeInternal",
+    "ColumnFamilyOptions.newColumnFamilyOptions",
+    "ColumnFamilyOptions.optimizeLevelStyleCompaction",
+    "ColumnFamilyOptions.setCompactionStyle",
+    "ColumnFamilyOptions.setCompressionPerLevel",
+    "ColumnFamilyOptions.setCompressionType",
+    "ColumnFamilyOptions.setForceConsistencyChecks",
+    "ColumnFamilyOptions.setLevel0FileNumCompactionTrigger",
+    "ColumnFamilyOptions.setLevel0SlowdownWritesTrigger",
+    "ColumnFamilyOptions.setLevel0StopWritesTrigger",
+    "ColumnFamilyOptions.setLevelCompactionDynamicLevelBytes",
+    "ColumnFamilyOptions.setMaxBytesForLevelBase",
+    "ColumnFamilyOptions.setMaxWriteBufferNumber",
+    "ColumnFamilyOptions.setMemtablePrefixBloomSizeRatio",
+    "ColumnFamilyOptions.setMergeOperator",
+    "ColumnFamilyOptions.setMergeOperatorName",
+    "ColumnFamilyOptions.setMinWriteBufferNumberToMerge",
+    "ColumnFamilyOptions.setOptimizeFiltersForHits",
+    "ColumnFamilyOptions.setTableFactory",
+    "ColumnFamilyOptions.setTargetFileSizeBase",
+    "ColumnFamilyOptions.setWriteBufferSize",
+    "ColumnFamilyOptions.useFixedLengthPrefixExtractor",
+    "ColumnFamilyOptions.writeBufferSize",
+    "DBOptions.copyDBOptions",
+    "DBOptions.disposeInternal",
+    "DBOptions.newDBOptions",
+    "DBOptions.setAtomicFlush",
+    "DBOptions.setAvoidFlushDuringShutdown",
+    "DBOptions.setCreateIfMissing",
+    "DBOptions.setCreateMissingColumnFamilies",
+    "DBOptions.setEnv",
+    "DBOptions.setErrorIfExists",
+    "DBOptions.setIncreaseParallelism",
+    "DBOptions.setInfoLogLevel",
+    "DBOptions.setKeepLogFileNum",
+    "DBOptions.setMaxBackgroundJobs",
+    "DBOptions.setMaxLogFileSize",
+    "DBOptions.setMaxOpenFiles",
+    "DBOptions.setMaxTotalWalSize",
+    "DBOptions.setStatistics",
+    "DBOptions.setStatsDumpPeriodSec",
+    "DBOptions.setUseFsync",
+    "DBOptions.setWriteBufferManager",
+    "DBOptions.statistics",
+    "Env.getDefaultEnvInternal",
+    "Filter.disposeInternal",
+    "FlushOptions.disposeInternal",
+    "FlushOptions.newFlushOptions",
+    "FlushOptions.setWaitForFlush",
+    "LRUCache.disposeInternal",
+    "LRUCache.newLRUCache",
+    "Options.disposeInternal",
+    "Options.newOptions",
+    "ReadOptions.disposeInternal",
+    "ReadOptions.newReadOptions",
+    "ReadOptions.setTotalOrderSeek",
+    "RocksDB.closeDatabase",
+    "RocksDB.createColumnFamilies",
+    "RocksDB.createColumnFamily",
+    "RocksDB.delete",
+    "RocksDB.destroyDB",
+    "RocksDB.disposeInternal",
+    "RocksDB.get",
+    "RocksDB.getDefaultColumnFamily",
+    "RocksDB.getLongProperty",
+    "RocksDB.iterator",
+    "RocksDB.iteratorCF",
+    "RocksDB.listColumnFamilies",
+    "RocksDB.merge",
+    "RocksDB.open",
+    "RocksDB.put",
+    "RocksDB.version",
+    "RocksDB.write0",
+    "RocksIterator.disposeInternal",
+    "RocksIterator.isValid0",
+    "RocksIterator.key0",
+    "RocksIterator.next0",
+    "RocksIterator.prev0",
+    "RocksIterator.seek0",
+    "RocksIterator.seekToFirst0",
+    "RocksIterator.seekToLast0",
+    "RocksIterator.status0",
+    "RocksIterator.value0",
+    "Statistics.disposeInternal",
+    "Statistics.newStatistics",
+    "StringAppendOperator.newSharedStringAppendOperator",
+    "WriteBatch.clear0",
+    "WriteBatch.count0",
+    "WriteBatch.disposeInternal",
+    "WriteBatch.getDataSize",
+    "WriteBatch.newWriteBatch",
+    "WriteBatch.put",
+    "WriteBufferManager.disposeInternal",
+    "WriteBufferManager.newWriteBufferManager",
+    "WriteOptions.disposeInternal",
+    "WriteOptions.newWriteOptions",
+    "WriteOptions.setDisableWAL",
+    "WriteOptions.setSync",
+];
+
+/// The native's class and method, without the suffix that release 10 added.
+fn name_of(native: &str) -> &str {
+    let name = native.split('(').next().unwrap();
+    name.strip_suffix("Jni").unwrap_or(name)
+}
+
+#[test]
+fn every_native_that_the_engines_call_is_built() {
+    for wanted in CALLED_BY_ENGINES {
+        let overloads: Vec<_> = NATIVES.iter().filter(|native| name_of(native.0) == wanted).collect();
+        assert!(!overloads.is_empty(), "no release has {wanted}");
+        for (native, _, is_built) in overloads {
+            assert!(is_built, "{native} is not built");
+        }
+    }
+}
+
+#[test]
+fn symbols_are_those_of_the_jni_specification() {
+    let symbol = |wanted: &str| NATIVES.iter().find(|native| native.0 == wanted).unwrap().1;
+    assert_eq!(symbol("RocksDB.get(J[BII)[B"), "Java_org_rocksdb_RocksDB_get__J_3BII");
+    assert_eq!(symbol("RocksDB.version()I"), "Java_org_rocksdb_RocksDB_version__");
+    assert_eq!(
+        symbol("OptimisticTransactionDB.beginTransaction_withOld(JJJ)J"),
+        "Java_org_rocksdb_OptimisticTransactionDB_beginTransaction_1withOld__JJJ"
+    );
+    assert_eq!(
+        symbol("WriteBatch$Handler.createNewHandler0()J"),
+        "Java_org_rocksdb_WriteBatch_00024Handler_createNewHandler0__"
+    );
+    assert_eq!(
+        symbol("RocksDB.open(JLjava/lang/String;[[B[J)[J"),
+        "Java_org_rocksdb_RocksDB_open__JLjava_lang_String_2_3_3B_3J"
+    );
+    let symbols: BTreeSet<&str> = NATIVES.iter().map(|native| native.1).collect();
+    assert_eq!(symbols.len(), NATIVES.len(), "two natives share a symbol");
+}
+
+/// The lists of docs/compat/java.md: natives that are built, and those that are not.
+fn lists() -> String {
+    let mut text = String::new();
+    for (title, built) in [("Built", true), ("Not built", false)] {
+        let natives: BTreeSet<&str> =
+            NATIVES.iter().filter(|native| native.2 == built).map(|native| name_of(native.0)).collect();
+        text.push_str(&format!("## {title}\n\n```text\n"));
+        let mut line = String::new();
+        let mut class = "";
+        for (this_class, method) in natives.iter().filter_map(|native| native.split_once('.')) {
+            let word =
+                if this_class == class { method.to_owned() } else { format!("{this_class}: {method}") };
+            if this_class != class || line.len() + word.len() >= 100 {
+                text.push_str(&line);
+                text.push_str(if line.is_empty() { "" } else { "\n" });
+                line = if this_class == class { format!("  {word}") } else { word };
+                class = this_class;
+            } else {
+                line.push_str(&format!(" {word}"));
+            }
+        }
+        text.push_str(&format!("{line}\n```\n\n"));
+    }
+    text.trim_end().to_owned() + "\n"
+}
+
+#[test]
+fn the_page_lists_the_natives_that_are_built_and_those_that_are_not() {
+    let page = include_str!("../../../docs/compat/java.md");
+    let at = page.find("## Built").expect("the page has the lists");
+    let wanted = lists();
+    if page[at..] != wanted {
+        println!("{wanted}");
+    }
+    assert!(page[at..] == wanted, "docs/compat/java.md must end with the lists that this test prints");
+}
+
+#[test]
+fn errors_have_the_numbers_of_rocksjavas_status() {
+    let parts = status_texts(&Error::busy("locked").with_subcode(SubCode::LockTimeout));
+    assert_eq!((parts.code, parts.subcode, parts.state.as_str()), (11, 2, "locked"));
+    let parts = status_texts(&Error::io("full").with_subcode(SubCode::NoSpace));
+    assert_eq!((parts.code, parts.subcode), (5, 4));
+    // RocksJava has no number for it.
+    let parts = status_texts(&Error::new(ErrorKind::ColumnFamilyDropped, ""));
+    assert_eq!((parts.code, parts.subcode), (0x7F, 0));
+}
+
+#[test]
+fn numbers_wrap_around_as_in_rocksjava() {
+    let mut bytes = 0_u64;
+    JavaField::<i64>::store(&mut bytes, -1).unwrap();
+    assert_eq!(bytes, u64::MAX);
+    assert_eq!(JavaField::<i64>::load(&bytes), -1);
+}
+
+#[test]
+fn a_compression_that_is_turned_off_has_rocksjavas_number() {
+    let mut bottommost = Some(CompressionType::Lz4);
+    bottommost.store(0x7F).unwrap();
+    assert_eq!(bottommost, None);
+    assert_eq!(bottommost.load(), 0x7F);
+    bottommost.store(7).unwrap();
+    assert_eq!(bottommost, Some(CompressionType::Zstd));
+    assert!(bottommost.store(0x33).is_err());
+}
+
+/// A handle as a native gets it.
+fn handle<T>(object: T) -> NativeHandle<T> {
+    // SAFETY: the number is new, and this test alone uses it.
+    unsafe { NativeHandle::new(give(object)) }
+}
+
+#[test]
+fn a_setter_and_its_getter_agree() {
+    let options = handle(CfSettings::default());
+    crate::field::set(options, "setTtl", 77_i64, |object: &mut CfSettings| &mut object.cf.ttl).unwrap();
+    let ttl: i64 = crate::field::get(options, |object: &CfSettings| &object.cf.ttl).unwrap();
+    assert_eq!(ttl, 77);
+    let wrong = crate::field::set(options, "setCompactionPriority", 99_i8, |object: &mut CfSettings| {
+        &mut object.cf.compaction_pri
+    });
+    assert!(wrong.is_err());
+    let priority: i8 = crate::field::get(options, |object: &CfSettings| &object.cf.compaction_pri).unwrap();
+    assert_eq!(priority, CompactionPri::MinOverlappingRatio as i8);
+    dispose(options).unwrap();
+}
+
+#[test]
+fn a_held_value_comes_back_and_has_a_default() {
+    let options = handle(Call::<esker::WriteOptions>::default());
+    let held = || crate::field::held::<_, i64>(options, "x", 5.0, |object| &object.held).unwrap();
+    assert_eq!(held(), 5);
+    crate::field::hold(options, "x", -9_i64, |object| &mut object.held).unwrap();
+    assert_eq!(held(), -9);
+    dispose(options).unwrap();
+}
+
+#[test]
+fn the_handle_0_is_an_error_and_not_an_object() {
+    let options: NativeHandle<CfSettings> = none();
+    assert!(options.get().is_err());
+    assert!(options.get_mut().is_err());
+    assert!(options.find().is_none());
+    dispose(options).unwrap();
+}
