@@ -466,7 +466,7 @@ pub unsafe extern "C" fn rocksdb_options_set_fifo_compaction_options(
     fifo: *mut rocksdb_fifo_compaction_options_t,
 ) {
     change(options, |options| {
-        options.cf.compaction_options_fifo = object(fifo)?.options;
+        options.cf.compaction_options_fifo = object(fifo)?.options.clone();
         Ok(())
     });
 }

@@ -284,7 +284,7 @@ pub(crate) fn set_fifo<T: HasCf>(
     object: NativeHandle<T>,
     options: NativeHandle<Call<CompactionOptionsFifo>>,
 ) -> NativeResult<()> {
-    object.get_mut()?.cf().compaction_options_fifo = options.get()?.options;
+    object.get_mut()?.cf().compaction_options_fifo = options.get()?.options.clone();
     Ok(())
 }
 
