@@ -7,14 +7,16 @@
 
 mod cometbft;
 mod http;
+mod openraft;
 mod process;
 
+use crate::clients;
 use crate::commands::Outcome;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Engines, and the commands that run them.
-const ENGINES: [(&str, Command); 1] = [("cometbft", cometbft::run)];
+const ENGINES: [(&str, Command); 2] = [("cometbft", cometbft::run), ("openraft", openraft::run)];
 
 /// Runs an engine with the flags behind its name.
 type Command = fn(&Path, &[&str]) -> Outcome;
@@ -28,10 +30,12 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
     command(root, flags)
 }
 
-/// Runs all clusters, one after the other.
+/// Runs all clusters, one after the other, and the suite of openraft's store.
 pub(crate) fn long(root: &Path) -> Outcome {
     cometbft::run(root, &[])?;
-    cometbft::run(root, &["--handover"])
+    cometbft::run(root, &["--handover"])?;
+    openraft::run(root, &[])?;
+    clients::run(root, &["openraft-rocksstore"])
 }
 
 /// The directory in which engines are built, locked until the second value is dropped.

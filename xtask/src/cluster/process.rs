@@ -5,6 +5,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -67,8 +68,30 @@ impl ClusterProcess {
 
     /// Whether the process has not ended.
     pub(super) fn is_running(&mut self) -> Result<bool, String> {
+        Ok(self.success()?.is_none())
+    }
+
+    /// Checks that the process runs.
+    /// # Errors
+    /// It has ended: the error has the end of its log.
+    pub(super) fn expect_running(&mut self) -> Result<(), String> {
+        if self.is_running()? {
+            Ok(())
+        } else {
+            Err(format!("{} has ended:\n{}", self.name, self.end_of_log()))
+        }
+    }
+
+    /// Whether the process ended with success; `None` while it runs.
+    pub(super) fn success(&mut self) -> Result<Option<bool>, String> {
         let status = self.child.try_wait().map_err(|error| format!("{}: {error}", self.name))?;
-        Ok(status.is_none())
+        Ok(status.map(|status| status.success()))
+    }
+
+    /// Writes a line to the process's standard input.
+    pub(super) fn tell(&mut self, line: &str) -> Result<(), String> {
+        let input = self.child.stdin.as_mut().expect("it is a pipe from the start on");
+        writeln!(input, "{line}").map_err(|error| format!("{}: {error}", self.name))
     }
 
     /// Whether the process has mapped the file `library`.

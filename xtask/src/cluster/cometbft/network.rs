@@ -272,11 +272,10 @@ impl Validator {
     /// # Errors
     /// It has ended: the error has the end of its log.
     fn expect_running(&mut self) -> Result<(), String> {
-        let Some(process) = &mut self.process else { return Err(format!("{} does not run", self.name)) };
-        if process.is_running()? {
-            return Ok(());
+        match &mut self.process {
+            Some(process) => process.expect_running(),
+            None => Err(format!("{} does not run", self.name)),
         }
-        Err(format!("{} has ended:\n{}", self.name, process.end_of_log()))
     }
 }
 
