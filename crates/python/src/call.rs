@@ -13,9 +13,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Number of forks between the first process and this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
+/// The state of a thread. Calls do not nest, since callbacks may not call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Outside,
+    InCall,
+    /// In a call, and a callback has raised.
+    HasRaised,
+}
+
 thread_local! {
     /// Whether this thread waits for the engine on behalf of Python code.
-    static IN_CALL: Cell<bool> = const { Cell::new(false) };
+    static STATE: Cell<State> = const { Cell::new(State::Outside) };
     /// Whether this thread runs a callback in Python for the engine.
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
     /// The exception of a callback, which becomes the cause of the call's exception.
@@ -55,42 +64,67 @@ pub(crate) fn check_place(made_in: u64) -> PyResult<()> {
 }
 
 /// Runs `work` of the engine without the GIL.
+#[inline]
 pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> esker::Result<T> + Send) -> PyResult<T> {
-    py.detach(|| on_behalf(work)).map_err(|error| error::exception(py, &error))
+    let (result, has_raised) = py.detach(|| on_behalf(work));
+    match result {
+        Ok(value) => {
+            if has_raised {
+                report_raised(py);
+            }
+            Ok(value)
+        }
+        Err(error) => Err(error::exception(py, &error)),
+    }
 }
 
 /// Runs `work` of the engine without the GIL. The work has no error.
 pub(crate) fn run_infallible<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
-    py.detach(|| on_behalf(work))
-}
-
-/// Marks this thread for the time of `work`, so that callbacks leave their exceptions for it.
-fn on_behalf<T>(work: impl FnOnce() -> T) -> T {
-    let before = IN_CALL.replace(true);
-    let result = work();
-    IN_CALL.set(before);
+    let (result, has_raised) = py.detach(|| on_behalf(work));
+    if has_raised {
+        report_raised(py);
+    }
     result
 }
 
-/// Runs a callback in Python for the engine, with the GIL. `None` after an exception. The call
+/// Marks this thread for the time of `work`, so that callbacks leave their exceptions for it.
+/// Returns whether one did.
+#[inline]
+fn on_behalf<T>(work: impl FnOnce() -> T) -> (T, bool) {
+    STATE.set(State::InCall);
+    let result = work();
+    (result, STATE.replace(State::Outside) == State::HasRaised)
+}
+
+/// Hands the exception of a callback to `sys.unraisablehook`: its call has succeeded.
+#[cold]
+fn report_raised(py: Python<'_>) {
+    if let Some(raised) = take_raised() {
+        raised.write_unraisable(py, None);
+    }
+}
+
+/// Runs a callback in Python for the engine, with the GIL. `None` after an exception, or without a
+/// function. The call
 /// under which it runs has the exception as its cause; without a call, `sys.unraisablehook` gets
 /// it.
 pub(crate) fn callback<T>(
-    function: &Py<PyAny>,
+    function: impl for<'py> FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>,
     body: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<T>,
 ) -> Option<T> {
     Python::try_attach(|py| {
-        let function = function.bind(py);
+        let function = &function(py)?;
         let before = IN_CALLBACK.replace(true);
         let result = body(py, function);
         IN_CALLBACK.set(before);
         match result {
             Ok(value) => Some(value),
             Err(raised) => {
-                if IN_CALL.get() {
-                    RAISED.set(Some(raised));
-                } else {
+                if STATE.get() == State::Outside {
                     raised.write_unraisable(py, Some(function));
+                } else {
+                    RAISED.set(Some(raised));
+                    STATE.set(State::HasRaised);
                 }
                 None
             }

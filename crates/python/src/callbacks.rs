@@ -11,12 +11,75 @@ use crate::call;
 use esker::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::comparator::Comparator;
 use esker::merge_operator::MergeOperator;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::cmp::Ordering;
-use std::sync::Arc;
 use std::sync::atomic::{self, AtomicBool};
+use std::sync::{Arc, Mutex};
+
+/// A function of a merge operator or filter, until the garbage collector takes it. The engine owns
+/// the function; [`PyReader`](crate::reader::PyReader) shows it to the collector. Holders of the mutex
+/// hold the GIL.
+pub(crate) struct Callback(Mutex<Option<Py<PyAny>>>);
+
+impl Callback {
+    fn new(function: Py<PyAny>) -> Arc<Callback> {
+        Arc::new(Callback(Mutex::new(Some(function))))
+    }
+
+    /// Runs the function for the engine: [`call::callback`]. `None` after the collector took it.
+    fn run<T>(
+        &self,
+        body: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<T>,
+    ) -> Option<T> {
+        call::callback(
+            |py| self.0.lock().ok()?.as_ref().map(|function| function.clone_ref(py).into_bound(py)),
+            body,
+        )
+    }
+
+    /// Shows the function to the garbage collector.
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.0.try_lock().map_or(Ok(()), |function| visit.call(&*function))
+    }
+
+    /// Gives up the function.
+    fn clear(&self) {
+        let function = self.0.lock().map(|mut function| function.take());
+        drop(function);
+    }
+}
+
+/// The plug-ins in Python of a database.
+#[derive(Clone, Default)]
+pub(crate) struct Plugins {
+    pub(crate) failure: Arc<ComparatorFailure>,
+    /// Each holder of the mutex holds the GIL.
+    callbacks: Arc<Mutex<Vec<Arc<Callback>>>>,
+}
+
+impl Plugins {
+    /// Notes functions that the engine owns from now on.
+    pub(crate) fn note(&self, functions: impl Iterator<Item = Arc<Callback>>) {
+        if let Ok(mut callbacks) = self.callbacks.lock() {
+            callbacks.extend(functions);
+        }
+    }
+
+    /// Shows the functions to the garbage collector.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Ok(callbacks) = self.callbacks.try_lock() else { return Ok(()) };
+        callbacks.iter().try_for_each(|callback| callback.traverse(visit))
+    }
+
+    /// Gives up the functions. Merges fail afterwards, and filters keep all entries.
+    pub(crate) fn clear(&self) {
+        let callbacks = self.callbacks.lock().map(|mut callbacks| std::mem::take(&mut *callbacks));
+        callbacks.unwrap_or_default().iter().for_each(|callback| callback.clear());
+    }
+}
 
 /// Says that a comparator has raised, so the order in memory may be wrong.
 #[derive(Default)]
@@ -29,8 +92,16 @@ impl ComparatorFailure {
     }
 }
 
+/// The name of `plugin`, which OPTIONS files can hold.
 fn name_of(plugin: &Bound<'_, PyAny>) -> PyResult<String> {
-    plugin.getattr("name")?.extract()
+    let name: String = plugin.getattr("name")?.extract()?;
+    let is_plain = |c: char| !c.is_control() && !"{};=\\#\"".contains(c);
+    if name.is_empty() || name == "nullptr" || name.trim() != name || !name.chars().all(is_plain) {
+        return Err(PyValueError::new_err(format!(
+            "the name {name:?} cannot stand in an OPTIONS file: use letters, digits, dots and spaces between them"
+        )));
+    }
+    Ok(name)
 }
 
 /// The function `name` of `plugin`; `None` if it is `None`.
@@ -50,17 +121,24 @@ fn bytes_of(result: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 /// A merge operator in Python.
 pub(crate) struct PyMergeOperator {
     name: String,
-    full_merge: Py<PyAny>,
-    partial_merge: Option<Py<PyAny>>,
+    full_merge: Arc<Callback>,
+    partial_merge: Option<Arc<Callback>>,
 }
 
 impl PyMergeOperator {
     pub(crate) fn new(plugin: &Bound<'_, PyAny>) -> PyResult<PyMergeOperator> {
         Ok(PyMergeOperator {
             name: name_of(plugin)?,
-            full_merge: required(plugin, "full_merge")?,
-            partial_merge: function_of(plugin, "partial_merge")?,
+            full_merge: Callback::new(required(plugin, "full_merge")?),
+            partial_merge: function_of(plugin, "partial_merge")?.map(Callback::new),
         })
+    }
+}
+
+impl PyMergeOperator {
+    /// The functions, for the garbage collector.
+    pub(crate) fn callbacks(&self) -> impl Iterator<Item = Arc<Callback>> {
+        [Some(&self.full_merge), self.partial_merge.as_ref()].into_iter().flatten().cloned()
     }
 }
 
@@ -70,7 +148,7 @@ impl MergeOperator for PyMergeOperator {
     }
 
     fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
-        call::callback(&self.full_merge, |py, function| {
+        self.full_merge.run(|py, function| {
             let existing = existing.map(|value| PyBytes::new(py, value));
             let operands = PyList::new(py, operands.iter().map(|operand| PyBytes::new(py, operand)))?;
             bytes_of(&function.call1((PyBytes::new(py, key), existing, operands))?)
@@ -78,8 +156,7 @@ impl MergeOperator for PyMergeOperator {
     }
 
     fn partial_merge(&self, key: &[u8], left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
-        let function = self.partial_merge.as_ref()?;
-        let merged = call::callback(function, |py, function| {
+        let merged = self.partial_merge.as_ref()?.run(|py, function| {
             let [key, left, right] = [key, left, right].map(|bytes| PyBytes::new(py, bytes));
             let merged = function.call1((key, left, right))?;
             if merged.is_none() { Ok(None) } else { bytes_of(&merged).map(Some) }
@@ -91,12 +168,12 @@ impl MergeOperator for PyMergeOperator {
 /// A compaction filter in Python.
 pub(crate) struct PyCompactionFilter {
     name: String,
-    filter: Py<PyAny>,
+    filter: Arc<Callback>,
 }
 
 impl PyCompactionFilter {
     pub(crate) fn new(plugin: &Bound<'_, PyAny>) -> PyResult<PyCompactionFilter> {
-        Ok(PyCompactionFilter { name: name_of(plugin)?, filter: required(plugin, "filter")? })
+        Ok(PyCompactionFilter { name: name_of(plugin)?, filter: Callback::new(required(plugin, "filter")?) })
     }
 }
 
@@ -118,13 +195,20 @@ fn decision(answer: &Bound<'_, PyAny>) -> PyResult<FilterDecision> {
     })
 }
 
+impl PyCompactionFilter {
+    /// The function, for the garbage collector.
+    pub(crate) fn callbacks(&self) -> impl Iterator<Item = Arc<Callback>> {
+        [self.filter.clone()].into_iter()
+    }
+}
+
 impl CompactionFilter for PyCompactionFilter {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn filter(&self, level: usize, key: &[u8], value: &[u8]) -> FilterDecision {
-        let decided = call::callback(&self.filter, |py, function| {
+        let decided = self.filter.run(|py, function| {
             let arguments = (level, PyBytes::new(py, key), PyBytes::new(py, value));
             decision(&function.call1(arguments)?)
         });
@@ -155,10 +239,13 @@ impl Comparator for PyComparator {
         if a == b {
             return Ordering::Equal;
         }
-        let order = call::callback(&self.compare, |py, function| {
-            let arguments = PyTuple::new(py, [PyBytes::new(py, a), PyBytes::new(py, b)])?;
-            Ok(function.call1(arguments)?.extract::<i64>()?.cmp(&0))
-        });
+        let order = call::callback(
+            |py| Some(self.compare.bind(py).clone()),
+            |py, function| {
+                let arguments = PyTuple::new(py, [PyBytes::new(py, a), PyBytes::new(py, b)])?;
+                Ok(function.call1(arguments)?.extract::<i64>()?.cmp(&0))
+            },
+        );
         order.unwrap_or_else(|| {
             self.failure.0.store(true, atomic::Ordering::Relaxed);
             a.cmp(b)

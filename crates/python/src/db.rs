@@ -190,7 +190,7 @@ impl PyDb {
         let families = families_to_open(py, &given, &path, families)?;
         let options = given.options.db.clone();
         let kind = call::run(py, || mode.open(&options, &path, families))?;
-        let shared = OpenDb::new(kind, path, given.failure);
+        let shared = OpenDb::new(kind, path, given.plugins);
         let family = shared.db().default_column_family();
         let reader = PyReader::new(shared, family, View::Live);
         Ok(PyColumnFamily::of(reader).add_subclass(PyDb))
@@ -245,7 +245,7 @@ impl PyDb {
             call::run_infallible(py, || shared.db().options_cf(&shared.db().default_column_family()));
         for (option, value) in options.into_iter().flatten() {
             let option: String = option.extract()?;
-            options::set_family_option(&mut of_family, &option, &value, shared.failure())?;
+            options::set_family_option(&mut of_family, &option, &value, shared.plugins())?;
         }
         let created = call::run(py, || match shared.kind() {
             OpenKind::Pessimistic(db) => db.create_column_family(name, &of_family),

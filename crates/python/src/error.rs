@@ -4,6 +4,7 @@
 
 use crate::call;
 use esker::{Error, ErrorKind, SubCode};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
@@ -11,7 +12,8 @@ use pyo3::types::PyDict;
 /// `make(kind, sub-code, message, severity, retryable)` of `esker/_errors.py`.
 static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// The exception for `error`. The exception of a callback becomes its cause.
+/// The exception for `error`. The exception of a callback becomes its cause. If the callback was
+/// interrupted, its exception is the result.
 #[cold]
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let parts = (
@@ -30,8 +32,11 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     match made {
         Ok(made) => {
             let exception = PyErr::from_value(made);
-            if let Some(cause) = call::take_raised() {
-                exception.set_cause(py, Some(cause));
+            match call::take_raised() {
+                // An interrupt or an exit goes on to the caller.
+                Some(cause) if !cause.is_instance_of::<PyException>(py) => return cause,
+                Some(cause) => exception.set_cause(py, Some(cause)),
+                None => {}
             }
             exception
         }

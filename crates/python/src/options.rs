@@ -4,7 +4,7 @@
 //! RocksDB's text for it: `True` is `true`, a dict `{a=1;b=2}`, a list `a:b`. Merge operators,
 //! compaction filters, comparators and block caches are objects.
 
-use crate::callbacks::{ComparatorFailure, PyCompactionFilter, PyComparator, PyMergeOperator};
+use crate::callbacks::{Plugins, PyCompactionFilter, PyComparator, PyMergeOperator};
 use crate::error;
 use esker::options::table::OptionStruct;
 use esker::options::{
@@ -12,7 +12,7 @@ use esker::options::{
     load_latest_options, load_options_file, options_from_string,
 };
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, Env, Options};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyMapping, PyString};
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub(crate) struct Given {
     loaded: Option<LoadedOptions>,
     /// Keyword arguments for every family.
     keywords: Vec<(String, Py<PyAny>)>,
-    pub(crate) failure: Arc<ComparatorFailure>,
+    pub(crate) plugins: Plugins,
 }
 
 impl Given {
@@ -74,7 +74,7 @@ impl Given {
         let keywords = keywords.map(|keywords| keywords.iter()).into_iter().flatten();
         let keywords = keywords.map(|(name, value)| Ok((name.extract()?, value.unbind())));
         let keywords = keywords.collect::<PyResult<Vec<_>>>()?;
-        let mut given = Given { options, loaded, keywords, failure: Arc::default() };
+        let mut given = Given { options, loaded, keywords, plugins: Plugins::default() };
         for (name, value) in
             given.keywords.iter().map(|(name, value)| (name.clone(), value.clone_ref(py))).collect::<Vec<_>>()
         {
@@ -99,7 +99,7 @@ impl Given {
         if DbOptions::find(name).is_some() {
             return self.options.db.set_text(name, &text_of(value)?).map_err(|e| error::exception(py, &e));
         }
-        set_family_option(&mut self.options.cf, name, value, &self.failure)
+        set_family_option(&mut self.options.cf, name, value, &self.plugins)
     }
 
     /// The options of the family called `name`: those of the OPTIONS file, then the keyword
@@ -114,14 +114,14 @@ impl Given {
             Some(of_file) if name != "default" => {
                 let mut options = of_file.clone();
                 for (name, value) in self.keywords.iter().filter(|(name, _)| is_family_option(name)) {
-                    set_family_option(&mut options, name, value.bind(py), &self.failure)?;
+                    set_family_option(&mut options, name, value.bind(py), &self.plugins)?;
                 }
                 options
             }
             _ => self.options.cf.clone(),
         };
         for (name, value) in own.into_iter().flatten() {
-            set_family_option(&mut options, &name.extract::<String>()?, &value, &self.failure)?;
+            set_family_option(&mut options, &name.extract::<String>()?, &value, &self.plugins)?;
         }
         Ok(options)
     }
@@ -158,22 +158,25 @@ pub(crate) fn set_family_option(
     options: &mut ColumnFamilyOptions,
     name: &str,
     value: &Bound<'_, PyAny>,
-    failure: &Arc<ComparatorFailure>,
+    plugins: &Plugins,
 ) -> PyResult<()> {
     let py = value.py();
     let is_object = !value.is_instance_of::<PyString>() && !value.is_none();
     match name {
         "merge_operator" if is_object => {
-            options.merge_operator =
-                Some(Arc::new(PyMergeOperator::new(value).map_err(|e| wants(name, e, py))?));
+            let operator = PyMergeOperator::new(value).map_err(|e| wants(name, e, py))?;
+            plugins.note(operator.callbacks());
+            options.merge_operator = Some(Arc::new(operator));
         }
         "compaction_filter" if is_object => {
-            options.compaction_filter =
-                Some(Arc::new(PyCompactionFilter::new(value).map_err(|e| wants(name, e, py))?));
+            let filter = PyCompactionFilter::new(value).map_err(|e| wants(name, e, py))?;
+            plugins.note(filter.callbacks());
+            options.compaction_filter = Some(Arc::new(filter));
         }
         "comparator" if is_object => {
-            options.comparator =
-                Arc::new(PyComparator::new(value, failure.clone()).map_err(|e| wants(name, e, py))?);
+            let failure = plugins.failure.clone();
+            let comparator = PyComparator::new(value, failure).map_err(|e| wants(name, e, py))?;
+            options.comparator = Arc::new(comparator);
         }
         "block_cache" if value.is_instance_of::<PyBlockCache>() => {
             options.table.block_cache = Some(value.cast::<PyBlockCache>()?.get().0.clone());
@@ -197,6 +200,9 @@ pub(crate) fn set_family_option(
 
 /// Says what kind of object an option takes.
 fn wants(name: &str, raised: PyErr, py: Python<'_>) -> PyErr {
+    if raised.is_instance_of::<PyValueError>(py) {
+        return raised;
+    }
     let class = match name {
         "merge_operator" => "esker.MergeOperator(name, full_merge)",
         "compaction_filter" => "esker.CompactionFilter(name, filter)",

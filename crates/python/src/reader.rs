@@ -11,6 +11,7 @@ use crate::transaction::TransactionCell;
 use crate::value::PyPinnedValue;
 use esker::{ColumnFamilyHandle, PinnedBytes, ReadOptions};
 use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySlice};
 use std::sync::{Arc, LazyLock};
@@ -121,18 +122,15 @@ impl PyReader {
         let keys: Vec<&[u8]> = keys.iter().map(BytesArg::get).collect();
         let (db, family) = (self.shared.db(), &*self.family);
         let values = match &self.view {
-            View::Live => call::run_infallible(py, || db.multi_get_opt(&LIVE, family, &keys)),
+            View::Live => call::run(py, || db.multi_get_opt(&LIVE, family, &keys).into_iter().collect()),
             View::Snapshot(cell) => {
                 let options = cell.options()?;
-                call::run_infallible(py, || db.multi_get_opt(&options, family, &keys))
+                call::run(py, || db.multi_get_opt(&options, family, &keys).into_iter().collect())
             }
-            View::Transaction(cell) => cell.run(py, |txn| Ok(txn.multi_get(family, &keys)))?,
+            View::Transaction(cell) => cell.run(py, |txn| txn.multi_get(family, &keys).into_iter().collect()),
         };
-        let values = values.into_iter().map(|value| match value {
-            Ok(value) => Ok(value.map(|value| PyBytes::new(py, &value))),
-            Err(error) => Err(crate::error::exception(py, &error)),
-        });
-        PyList::new(py, values.collect::<PyResult<Vec<_>>>()?)
+        let values: Vec<Option<PinnedBytes>> = values?;
+        PyList::new(py, values.iter().map(|value| value.as_ref().map(|value| PyBytes::new(py, value))))
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -198,6 +196,24 @@ impl PyReader {
     ) -> PyResult<PyEntries> {
         let span = RowRange::new(&self.family, start, end, prefix)?;
         self.entries(py, &span, Want { keys: false, values: true, reverse, pinned }, read_options)
+    }
+
+    /// Shows the functions that the engine calls to the garbage collector, if this is the last
+    /// object of its database. While there are others, the collector may not end the database.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match Arc::strong_count(&self.shared) {
+            1 => self.shared.plugins().traverse(&visit),
+            _ => Ok(()),
+        }
+    }
+
+    /// Breaks a cycle through a function that the engine calls: closes the database, and gives up
+    /// its functions.
+    fn __clear__(&self) {
+        if Arc::strong_count(&self.shared) == 1 {
+            Python::attach(|py| drop(self.shared.close(py)));
+            self.shared.plugins().clear();
+        }
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<PyEntries> {

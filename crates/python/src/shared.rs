@@ -4,7 +4,7 @@
 //! locks of transactions, and a close at the interpreter's exit.
 
 use crate::call::{self, EngineHandle};
-use crate::callbacks::ComparatorFailure;
+use crate::callbacks::Plugins;
 use crate::error;
 use esker::{
     ColumnFamilyHandle, Db, ErrorKind, OptimisticTransactionDb, Result, TransactionDb, WriteBatch,
@@ -28,21 +28,21 @@ pub(crate) struct OpenDb {
     pub(crate) path: PathBuf,
     made_in: u64,
     is_closed: AtomicBool,
-    /// The failure of a comparator in Python.
-    failure: Arc<ComparatorFailure>,
+    /// Functions in Python that the engine calls.
+    plugins: Plugins,
 }
 
 /// Open databases. Each holder of the mutex holds the GIL.
 static OPEN: Mutex<Vec<Weak<OpenDb>>> = Mutex::new(Vec::new());
 
 impl OpenDb {
-    pub(crate) fn new(kind: OpenKind, path: PathBuf, failure: Arc<ComparatorFailure>) -> Arc<OpenDb> {
+    pub(crate) fn new(kind: OpenKind, path: PathBuf, plugins: Plugins) -> Arc<OpenDb> {
         let shared = Arc::new(OpenDb {
             kind: EngineHandle::new(kind),
             path,
             made_in: call::process(),
             is_closed: AtomicBool::new(false),
-            failure,
+            plugins,
         });
         if let Ok(mut open) = OPEN.lock() {
             open.retain(|weak| weak.strong_count() > 0);
@@ -58,7 +58,7 @@ impl OpenDb {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(error::closed(format!("the database {} is closed", self.path.display())));
         }
-        if self.failure.has_happened() {
+        if self.plugins.failure.has_happened() {
             return Err(error::of_kind(
                 ErrorKind::Aborted,
                 "the comparator has raised, so the order of keys in memory may be wrong; close the database \
@@ -73,9 +73,9 @@ impl OpenDb {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// The place where comparators in Python note their failure.
-    pub(crate) fn failure(&self) -> &Arc<ComparatorFailure> {
-        &self.failure
+    /// Functions in Python that the engine calls.
+    pub(crate) fn plugins(&self) -> &Plugins {
+        &self.plugins
     }
 
     pub(crate) fn kind(&self) -> &OpenKind {

@@ -133,6 +133,43 @@ def test_a_callback_must_not_call_the_database(path):
         assert "must not call" in str(raised.value.__cause__)
 
 
+def test_interrupts_and_exits_go_through_a_callback_to_the_caller(path):
+    for kind in (KeyboardInterrupt, SystemExit):
+
+        def stop(*_):
+            raise kind
+
+        with esker.open(path, merge_operator=esker.MergeOperator("stop", stop)) as db:
+            db.merge(b"a", b"1")
+            with pytest.raises(kind):
+                db[b"a"]
+
+
+def test_an_exception_of_a_call_that_succeeds_goes_to_the_hook_and_to_no_later_error(path, monkeypatch):
+    heard = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: heard.append(raised.exc_type))
+    with esker.open(path, comparator=esker.Comparator("raises", lambda *_: 1 / 0)) as db:
+        db[b"a"] = b""
+        db[b"b"] = b""
+    assert heard == [ZeroDivisionError]
+    with esker.open(path.parent / "other") as db, pytest.raises(esker.NotFound) as raised:
+        db.cf("nobody")
+    assert raised.value.__cause__ is None
+
+
+def test_names_that_an_options_file_cannot_hold_are_refused(path):
+    for name in ("", "nullptr", " a", "a\n", "a;b", "{a}", "a=b", "a\\b", "#a", 'a"b'):
+        with pytest.raises(ValueError, match="OPTIONS"):
+            esker.open(path, merge_operator=esker.MergeOperator(name, lambda *_: b""))
+    for name in ("a.b c-d_e", "Zähler", "a:b,c(d)[e]"):
+        order = esker.Comparator(name, lambda a, b: (a > b) - (a < b))
+        add = esker.MergeOperator(name, lambda *_: b"")
+        for _ in range(2):
+            with esker.open(path / name, comparator=order, merge_operator=add) as db:
+                db.merge(b"a", b"1")
+                db.flush()
+
+
 def test_callbacks_and_calls_of_many_threads_end(path):
     with esker.open(path, merge_operator=ADD, comparator=esker.Comparator("by number", by_number), write_buffer_size=64 << 10) as db:
 

@@ -133,6 +133,35 @@ def test_dropped_databases_close(path):
         assert db[b"a"] == b"1"
 
 
+def test_the_collector_closes_a_database_in_a_cycle(path):
+    class App:
+        def __init__(self):
+            operator = esker.MergeOperator("app", self.merge)
+            keep = esker.CompactionFilter("app", self.keep)
+            self.db = esker.open(path, merge_operator=operator, compaction_filter=keep)
+
+        def merge(self, key, existing, operands):
+            return b"".join(operands)
+
+        def keep(self, level, key, value):
+            return None
+
+    app = App()
+    app.db.merge(b"a", b"1")
+    items = app.db.items()
+    gone = weakref.ref(app)
+    del app
+    gc.collect()
+    # The iterator still reads the database.
+    assert gone() is not None and list(items) == [(b"a", b"1")]
+    del items
+    gc.collect()
+    assert gone() is None
+    app = App()
+    assert app.db[b"a"] == b"1"
+    app.db.close()
+
+
 def test_calls_run_without_the_gil(path):
     with esker.open(path, transactions="pessimistic") as db:
         holder = db.transaction()
