@@ -376,7 +376,7 @@ unsafe fn over(
                 Cursor::Failed(Error::not_supported("a batch over an iterator with TTL or of a transaction"))
             }
         };
-        Ok(give(rocksdb_iterator_t { cursor }))
+        Ok(rocksdb_iterator_t::give(cursor))
     })
 }
 

@@ -1,11 +1,16 @@
 //! `rocksdb_iterator_t`: one C type for the iterators of databases, transactions and batches.
 //!
-//! In: moves. Out: keys and values that live until the next move. If an iterator cannot be made,
-//! the caller gets an iterator that is not valid and has the error as its status.
+//! In: moves. Out: keys and values that live until the next move. If an iterator cannot be made, or
+//! a move panics, the iterator is not valid and has the error as its status.
+//!
+//! Invariant: a key in `rocksdb_iterator_t::key` is the present key of the cursor, and the cursor
+//! is valid. Moves and refreshes set it.
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
-use crate::memory::{answer, attempt, bytes, destroy, give, lend, object, object_mut, put_at, slice};
+use crate::memory::{
+    answer, attempt, bytes, destroy, give, guarded, lend, object, object_mut, put_at, slice,
+};
 use crate::read_options::rocksdb_readoptions_t;
 use esker::txn::TransactionIterator;
 use esker::{DbIterator, Error, Result, TtlIterator};
@@ -16,6 +21,71 @@ use libc::{c_char, c_uchar};
 pub struct rocksdb_iterator_t {
     /// The iterator behind the C type.
     pub(crate) cursor: Cursor,
+    /// The first byte of the key, if the cursor is [`Cursor::Db`] and valid; else NULL. Clients ask
+    /// for validity and key at every step, and find them here.
+    key: *const u8,
+    /// The length of the key at `key`.
+    key_len: usize,
+}
+
+impl rocksdb_iterator_t {
+    /// Moves an iterator over `cursor` to the heap. The caller owns the returned pointer.
+    pub(crate) fn give(cursor: Cursor) -> *mut rocksdb_iterator_t {
+        give(rocksdb_iterator_t { cursor, key: std::ptr::null(), key_len: 0 })
+    }
+
+    /// Calls `change`, and then notes the key of the cursor.
+    #[inline]
+    fn change(&mut self, change: impl FnOnce(&mut Cursor)) {
+        self.key = std::ptr::null();
+        let changed = guarded(|| {
+            change(&mut self.cursor);
+            if let Cursor::Db(it) = &self.cursor
+                && it.valid()
+            {
+                let key = it.key();
+                (self.key, self.key_len) = (key.as_ptr(), key.len());
+            }
+        });
+        if let Err(panic) = changed {
+            self.fail(panic);
+        }
+    }
+
+    /// Gives up the cursor, which a panic has left in an unknown state.
+    #[cold]
+    fn fail(&mut self, panic: Error) {
+        let cursor = std::mem::replace(&mut self.cursor, Cursor::Failed(panic));
+        answer((), || {
+            drop(cursor);
+            Ok(())
+        });
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        !self.key.is_null() || self.cursor.valid()
+    }
+
+    /// The key; empty if the iterator is not valid.
+    #[inline]
+    fn key(&self) -> &[u8] {
+        if self.key.is_null() {
+            return self.cursor.key();
+        }
+        // SAFETY: by the file's invariant the cursor lends these bytes until its next move, which
+        // needs a mutable reference to `self`.
+        unsafe { std::slice::from_raw_parts(self.key, self.key_len) }
+    }
+
+    /// The value; empty if the iterator is not valid.
+    #[inline]
+    fn value(&self) -> &[u8] {
+        match &self.cursor {
+            Cursor::Db(it) if !self.key.is_null() => it.value(),
+            other => other.value_elsewhere(),
+        }
+    }
 }
 
 /// The kinds of cursors behind the C type.
@@ -48,47 +118,20 @@ impl Cursor {
         made.map_or_else(Cursor::Failed, |iterator| Cursor::Txn(Box::new(iterator)))
     }
 
-    #[inline]
-    fn valid(&self) -> bool {
-        match self {
-            Cursor::Db(it) => it.valid(),
-            other => other.valid_elsewhere(),
-        }
-    }
-
-    /// The key; empty if the cursor is not valid.
-    #[inline]
-    fn key(&self) -> &[u8] {
-        match self {
-            Cursor::Db(it) if it.valid() => it.key(),
-            Cursor::Db(_) => &[],
-            other => other.key_elsewhere(),
-        }
-    }
-
-    /// The value; empty if the cursor is not valid.
-    #[inline]
-    fn value(&self) -> &[u8] {
-        match self {
-            Cursor::Db(it) if it.valid() => it.value(),
-            Cursor::Db(_) => &[],
-            other => other.value_elsewhere(),
-        }
-    }
-
-    /// [`Cursor::valid`] for all cursors except [`Cursor::Db`]. Not inlined.
+    /// Whether the cursor is valid. Not inlined: iterators over a database know it already.
     #[inline(never)]
-    fn valid_elsewhere(&self) -> bool {
+    fn valid(&self) -> bool {
         of_cursor!(self, it => it.valid(), _error => false)
     }
 
-    /// [`Cursor::key`] for all cursors except [`Cursor::Db`]. Not inlined.
+    /// The key; empty if the cursor is not valid. Not inlined, like [`Cursor::valid`].
     #[inline(never)]
-    fn key_elsewhere(&self) -> &[u8] {
+    fn key(&self) -> &[u8] {
         of_cursor!(self, it => if it.valid() { it.key() } else { &[] }, _error => &[])
     }
 
-    /// [`Cursor::value`] for all cursors except [`Cursor::Db`]. Not inlined.
+    /// The value; empty if the cursor is not valid, or is [`Cursor::Db`], whose value
+    /// `rocksdb_iterator_t` takes itself. Not inlined, like [`Cursor::valid`].
     #[inline(never)]
     fn value_elsewhere(&self) -> &[u8] {
         match self {
@@ -101,7 +144,12 @@ impl Cursor {
     /// [`DbIterator::next`] for all cursors except [`Cursor::Db`]. Not inlined.
     #[inline(never)]
     fn next_elsewhere(&mut self) {
-        of_cursor!(self, it => it.next(), _error => ());
+        match self {
+            Cursor::Ttl(it) => it.next(),
+            Cursor::Txn(it) => it.next(),
+            // With a second call here, the compiler would not inline the first one.
+            Cursor::Db(_) | Cursor::Failed(_) => {}
+        }
     }
 
     fn timestamp(&self) -> &[u8] {
@@ -124,7 +172,7 @@ pub unsafe extern "C" fn rocksdb_create_iterator(
     answer(std::ptr::null_mut(), || {
         let db = object(db)?;
         let cursor = db.iter(object(options)?.for_iterator(), &db.default);
-        Ok(give(rocksdb_iterator_t { cursor }))
+        Ok(rocksdb_iterator_t::give(cursor))
     })
 }
 
@@ -136,7 +184,7 @@ pub unsafe extern "C" fn rocksdb_create_iterator_cf(
 ) -> *mut rocksdb_iterator_t {
     answer(std::ptr::null_mut(), || {
         let cursor = object(db)?.iter(object(options)?.for_iterator(), family(column_family)?);
-        Ok(give(rocksdb_iterator_t { cursor }))
+        Ok(rocksdb_iterator_t::give(cursor))
     })
 }
 
@@ -162,7 +210,7 @@ pub unsafe extern "C" fn rocksdb_create_iterators(
             }
         }
         for (at, cursor) in made.into_iter().enumerate() {
-            put_at(iterators, at, give(rocksdb_iterator_t { cursor }));
+            put_at(iterators, at, rocksdb_iterator_t::give(cursor));
         }
         Ok(())
     });
@@ -175,7 +223,7 @@ pub unsafe extern "C" fn rocksdb_iter_destroy(iterator: *mut rocksdb_iterator_t)
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_iter_valid(iterator: *const rocksdb_iterator_t) -> c_uchar {
-    iterator.as_ref().is_some_and(|iterator| iterator.cursor.valid()).into()
+    iterator.as_ref().is_some_and(rocksdb_iterator_t::valid).into()
 }
 
 /// Moves the cursor to `key`. If `key` is an error, the iterator keeps that error and never becomes
@@ -187,12 +235,12 @@ unsafe fn seek(iterator: *mut rocksdb_iterator_t, key: Result<&[u8]>, seek: impl
     });
 }
 
-/// Moves the cursor. Catches a panic, and ignores a NULL iterator.
-unsafe fn step(iterator: *mut rocksdb_iterator_t, step: impl FnOnce(&mut Cursor)) {
-    answer((), || {
-        step(&mut object_mut(iterator)?.cursor);
-        Ok(())
-    });
+/// Moves the cursor. A panic becomes the iterator's error; a NULL iterator is ignored.
+#[inline]
+pub(crate) unsafe fn step(iterator: *mut rocksdb_iterator_t, step: impl FnOnce(&mut Cursor)) {
+    if let Some(iterator) = iterator.as_mut() {
+        iterator.change(step);
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -243,7 +291,7 @@ pub unsafe extern "C" fn rocksdb_iter_key(
     iterator: *const rocksdb_iterator_t,
     len: *mut usize,
 ) -> *const c_char {
-    iterator.as_ref().map_or(std::ptr::null(), |iterator| lend(iterator.cursor.key(), len))
+    iterator.as_ref().map_or(std::ptr::null(), |iterator| lend(iterator.key(), len))
 }
 
 #[unsafe(no_mangle)]
@@ -251,7 +299,7 @@ pub unsafe extern "C" fn rocksdb_iter_value(
     iterator: *const rocksdb_iterator_t,
     len: *mut usize,
 ) -> *const c_char {
-    iterator.as_ref().map_or(std::ptr::null(), |iterator| lend(iterator.cursor.value(), len))
+    iterator.as_ref().map_or(std::ptr::null(), |iterator| lend(iterator.value(), len))
 }
 
 #[unsafe(no_mangle)]
@@ -280,12 +328,12 @@ impl rocksdb_slice_t {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_iter_key_slice(iterator: *const rocksdb_iterator_t) -> rocksdb_slice_t {
-    rocksdb_slice_t::of(iterator.as_ref().map_or(&[], |iterator| iterator.cursor.key()))
+    rocksdb_slice_t::of(iterator.as_ref().map_or(&[], rocksdb_iterator_t::key))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_iter_value_slice(iterator: *const rocksdb_iterator_t) -> rocksdb_slice_t {
-    rocksdb_slice_t::of(iterator.as_ref().map_or(&[], |iterator| iterator.cursor.value()))
+    rocksdb_slice_t::of(iterator.as_ref().map_or(&[], rocksdb_iterator_t::value))
 }
 
 #[unsafe(no_mangle)]
@@ -313,9 +361,16 @@ pub unsafe extern "C" fn rocksdb_iter_get_error(
 /// the next seek.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_iter_refresh(iterator: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
-    attempt(errptr, (), || match &mut object_mut(iterator.cast_mut())?.cursor {
-        Cursor::Db(it) => it.refresh(),
-        Cursor::Failed(error) => Err(error.clone()),
-        _ => Err(Error::not_supported("Refresh() is not supported")),
+    attempt(errptr, (), || {
+        let iterator = object_mut(iterator.cast_mut())?;
+        let mut refreshed = Ok(());
+        iterator.change(|cursor| {
+            refreshed = match cursor {
+                Cursor::Db(it) => it.refresh(),
+                Cursor::Failed(error) => Err(error.clone()),
+                _ => Err(Error::not_supported("Refresh() is not supported")),
+            };
+        });
+        refreshed.and_then(|()| iterator.cursor.status())
     });
 }

@@ -29,6 +29,14 @@ pub(crate) fn outcome<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
 }
 
+/// Runs `call`.
+/// # Errors
+/// A panic.
+#[inline]
+pub(crate) fn guarded(call: impl FnOnce()) -> Result<()> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| panicked(panic.as_ref()))
+}
+
 /// Runs `call`, for a function without `errptr`. Returns `failed` after an error or a panic.
 pub(crate) fn answer<T>(failed: T, call: impl FnOnce() -> Result<T>) -> T {
     catch_unwind(AssertUnwindSafe(call)).ok().and_then(Result::ok).unwrap_or(failed)
@@ -95,12 +103,14 @@ pub(crate) unsafe fn to_c_array<T: Copy>(values: &[T]) -> *mut T {
 }
 
 /// A pointer to `bytes`. Stores the number of bytes in `len`.
+#[inline]
 pub(crate) unsafe fn lend(bytes: &[u8], len: *mut usize) -> *const c_char {
     put(len, bytes.len());
     bytes.as_ptr().cast()
 }
 
 /// Writes `value` to `place`, unless `place` is NULL.
+#[inline]
 pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
     if !place.is_null() {
         place.write(value);

@@ -1,5 +1,6 @@
 //! The declared signatures, and what a C program does first.
 
+mod iterators;
 mod metadata;
 mod remote_compaction;
 mod transactions;

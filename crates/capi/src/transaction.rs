@@ -504,7 +504,7 @@ unsafe fn iterator(
         let txn = object(txn)?;
         let (options, family) = (object(options)?.for_iterator(), txn.family(column_family)?);
         let made = of_kind!(&txn.kind, transaction => transaction.iter_opt(&options, family));
-        Ok(give(rocksdb_iterator_t { cursor: Cursor::of_transaction(made) }))
+        Ok(rocksdb_iterator_t::give(Cursor::of_transaction(made)))
     })
 }
 
