@@ -22,25 +22,43 @@ pub struct rocksdb_writebatch_t {
     /// The changes.
     pub(crate) batch: WriteBatch,
     checks: BatchChecks,
+    /// Bytes from the client that are no batch. `batch` is empty then.
+    malformed: Option<Malformed>,
+}
+
+/// Bytes that are no batch.
+#[derive(Clone, Debug)]
+struct Malformed {
+    rep: Vec<u8>,
+    /// The error of a write.
+    error: Error,
 }
 
 impl rocksdb_writebatch_t {
     pub(crate) fn new(batch: WriteBatch) -> rocksdb_writebatch_t {
-        rocksdb_writebatch_t { batch, checks: BatchChecks::default() }
+        rocksdb_writebatch_t { batch, checks: BatchChecks::default(), malformed: None }
+    }
+
+    fn check_form(&self) -> Result<()> {
+        self.malformed.as_ref().map_or(Ok(()), |malformed| Err(malformed.error.clone()))
     }
 
     /// Returns the changes if they can be written to this database.
     /// # Errors
-    /// `InvalidArgument`: some keys lack timestamps, or a family belongs to another database.
+    /// `InvalidArgument`: some keys lack timestamps, or a family belongs to another database ·
+    /// `Corruption`: the batch was made from bytes that are none.
     pub(crate) fn writable(&mut self, database: DatabaseNumber) -> Result<&mut WriteBatch> {
+        self.check_form()?;
         self.checks.check(database)?;
         Ok(&mut self.batch)
     }
 
     /// Returns the changes if their families belong to this database.
     /// # Errors
-    /// `InvalidArgument`: a family belongs to another database.
+    /// `InvalidArgument`: a family belongs to another database · `Corruption`: the batch was made
+    /// from bytes that are none.
     pub(crate) fn of_database(&self, database: DatabaseNumber) -> Result<&WriteBatch> {
+        self.check_form()?;
         self.checks.check_families(database)?;
         Ok(&self.batch)
     }
@@ -143,14 +161,22 @@ pub unsafe extern "C" fn rocksdb_writebatch_create() -> *mut rocksdb_writebatch_
     give(rocksdb_writebatch_t::new(WriteBatch::new()))
 }
 
-/// A batch from RocksDB's encoding; NULL if the bytes are not a batch.
+/// A batch from RocksDB's encoding. If the bytes are no batch, a write of the result fails. NULL if
+/// `rep` is NULL with a length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_create_from(
     rep: *const c_char,
     len: usize,
 ) -> *mut rocksdb_writebatch_t {
     answer(std::ptr::null_mut(), || {
-        Ok(give(rocksdb_writebatch_t::new(WriteBatch::from_bytes(bytes(rep, len)?.to_vec())?)))
+        let rep = bytes(rep, len)?.to_vec();
+        Ok(give(match WriteBatch::from_bytes(rep.clone()) {
+            Ok(batch) => rocksdb_writebatch_t::new(batch),
+            Err(error) => rocksdb_writebatch_t {
+                malformed: Some(Malformed { rep, error }),
+                ..rocksdb_writebatch_t::new(WriteBatch::new())
+            },
+        }))
     })
 }
 
@@ -167,7 +193,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_create_with_params(
         batch.protect(if protection_bytes_per_key == 0 { 0 } else { 8 })?;
         batch.set_max_bytes(max_bytes);
         let checks = BatchChecks { of_default: default_cf_ts_sz, ..BatchChecks::default() };
-        Ok(give(rocksdb_writebatch_t { batch, checks }))
+        Ok(give(rocksdb_writebatch_t { checks, ..rocksdb_writebatch_t::new(batch) }))
     })
 }
 
@@ -181,14 +207,24 @@ pub unsafe extern "C" fn rocksdb_writebatch_clear(batch: *mut rocksdb_writebatch
     answer((), || {
         let object = object_mut(batch)?;
         object.batch.clear();
-        object.checks = BatchChecks::default();
+        (object.checks, object.malformed) = (BatchChecks::default(), None);
         Ok(())
     });
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_count(batch: *mut rocksdb_writebatch_t) -> c_int {
-    answer(0, || Ok(c_int::try_from(object(batch)?.batch.count()).unwrap_or(c_int::MAX)))
+    answer(0, || {
+        let object = object(batch)?;
+        // As in RocksDB, the count of malformed bytes is what they say.
+        Ok(match object.malformed.as_ref().map(|malformed| malformed.rep.get(8..12)) {
+            None => c_int::try_from(object.batch.count()).unwrap_or(c_int::MAX),
+            Some(field) => {
+                let field = field.and_then(|field| field.try_into().ok()).unwrap_or_default();
+                c_int::from_le_bytes(field)
+            }
+        })
+    })
 }
 
 unsafe fn change(batch: *mut rocksdb_writebatch_t, change: impl FnOnce(&mut WriteBatch) -> Result<()>) {
@@ -522,7 +558,11 @@ pub unsafe extern "C" fn rocksdb_writebatch_data(
     batch: *mut rocksdb_writebatch_t,
     len: *mut usize,
 ) -> *const c_char {
-    answer(std::ptr::null(), || Ok(lend(object(batch)?.batch.data(), len)))
+    answer(std::ptr::null(), || {
+        let object = object(batch)?;
+        let malformed = object.malformed.as_ref().map(|malformed| malformed.rep.as_slice());
+        Ok(lend(malformed.unwrap_or_else(|| object.batch.data()), len))
+    })
 }
 
 #[unsafe(no_mangle)]

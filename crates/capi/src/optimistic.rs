@@ -9,7 +9,7 @@ use crate::field::{Held, Object};
 use crate::maintenance::{rocksdb_property_int, rocksdb_property_value};
 use crate::memory::{answer, attempt, destroy, give, object, path};
 use crate::options::rocksdb_options_t;
-use crate::transaction::{begin, rocksdb_transaction_t};
+use crate::transaction::{Optimistic, begin, rocksdb_transaction_t};
 use crate::write_options::rocksdb_writeoptions_t;
 use crate::writes::rocksdb_write;
 use esker::{OptimisticTransactionDb, OptimisticTransactionOptions};
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn rocksdb_optimistictransaction_begin(
     begin(old, || {
         let db = object(db)?;
         let (write, options) = (&object(write_options)?.options, &object(options)?.options);
-        Ok((db.db.begin_transaction_opt(write, options), &db.base))
+        Ok((Optimistic::begin(&db.db, write, options), &db.base))
     })
 }
 

@@ -226,7 +226,7 @@ pub unsafe extern "C" fn rocksdb_options_set_block_based_table_factory(
         let table = object(table)?;
         options.refused.extend(table.refused.iter().cloned());
         options.refused.extend(crate::user_defined_index::refusal(table));
-        options.cf.table = table.table.clone();
+        options.cf.table = table.raised();
         Ok(())
     });
 }
@@ -616,7 +616,14 @@ pub unsafe extern "C" fn rocksdb_load_latest_options(
     put(family_options, std::ptr::null_mut());
     attempt(errptr, (), || {
         let env = env.as_ref().map_or_else(Env::default, |env| env.env.clone());
-        let mut loaded = load_latest_options_from(env.fs.as_ref(), path(db_path)?)?;
+        let db_path = path(db_path)?;
+        // As in RocksDB, a directory that cannot be listed has no options. Clients take `NotFound`
+        // for a new database.
+        let is_listed = |error: Error| match env.fs.children(db_path) {
+            Ok(_) => error,
+            Err(_) => Error::not_found(error.message()),
+        };
+        let mut loaded = load_latest_options_from(env.fs.as_ref(), db_path).map_err(is_listed)?;
         loaded.check_names(ignore_unknown_options)?;
         loaded.db.env = env;
         let give_family = |(_, family): &(String, ColumnFamilyOptions)| {

@@ -8,7 +8,7 @@ use crate::env::rocksdb_ratelimiter_t;
 use crate::field::{Held, Object};
 use crate::memory::{answer, attempt, bytes, destroy, give, object, object_mut, path, put, slice};
 use crate::options::rocksdb_options_t;
-use esker::{ColumnFamilyHandle, IngestExternalFileOptions, Result, SstFileWriter};
+use esker::{ColumnFamilyHandle, Error, IngestExternalFileOptions, Options, Result, SstFileWriter};
 use libc::c_char;
 
 /// Options of files. They have no effect: the options of the database decide.
@@ -45,6 +45,26 @@ pub unsafe extern "C" fn rocksdb_envoptions_set_rate_limiter(
 #[derive(Debug)]
 pub struct rocksdb_sstfilewriter_t {
     writer: SstFileWriter,
+    /// Bytes of a timestamp, which the comparator tells; 0 for none.
+    timestamp_size: usize,
+}
+
+impl rocksdb_sstfilewriter_t {
+    fn new(options: &Options) -> rocksdb_sstfilewriter_t {
+        let timestamp_size = options.cf.comparator.timestamp_size();
+        rocksdb_sstfilewriter_t { writer: SstFileWriter::new(options), timestamp_size }
+    }
+
+    /// The writer, for a call that gives a timestamp of `size` bytes, or none (0).
+    /// # Errors
+    /// `InvalidArgument`: keys have timestamps of another size.
+    fn with_timestamp(&mut self, size: usize) -> Result<&mut SstFileWriter> {
+        if size == self.timestamp_size {
+            return Ok(&mut self.writer);
+        }
+        let why = format!("a timestamp of {size} bytes, where keys have {} bytes", self.timestamp_size);
+        Err(Error::invalid_argument(why))
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -52,9 +72,7 @@ pub unsafe extern "C" fn rocksdb_sstfilewriter_create(
     _env: *const rocksdb_envoptions_t,
     options: *const rocksdb_options_t,
 ) -> *mut rocksdb_sstfilewriter_t {
-    answer(std::ptr::null_mut(), || {
-        Ok(give(rocksdb_sstfilewriter_t { writer: SstFileWriter::new(&object(options)?.checked()?) }))
-    })
+    answer(std::ptr::null_mut(), || Ok(give(rocksdb_sstfilewriter_t::new(&object(options)?.checked()?))))
 }
 
 #[unsafe(no_mangle)]
@@ -66,7 +84,7 @@ pub unsafe extern "C" fn rocksdb_sstfilewriter_create_with_comparator(
     answer(std::ptr::null_mut(), || {
         let mut options = object(options)?.checked()?;
         options.cf.comparator = object(comparator)?.comparator.clone();
-        Ok(give(rocksdb_sstfilewriter_t { writer: SstFileWriter::new(&options) }))
+        Ok(give(rocksdb_sstfilewriter_t::new(&options)))
     })
 }
 
@@ -75,46 +93,61 @@ pub unsafe extern "C" fn rocksdb_sstfilewriter_destroy(writer: *mut rocksdb_sstf
     destroy(writer);
 }
 
-/// Calls the writer.
-unsafe fn write(
-    writer: *mut rocksdb_sstfilewriter_t,
-    errptr: *mut *mut c_char,
-    write: impl FnOnce(&mut SstFileWriter) -> Result<()>,
-) {
-    attempt(errptr, (), || write(&mut object_mut(writer)?.writer));
-}
-
 /// Defines functions of a writer.
 macro_rules! writes {
-    ($(fn $name:ident($($argument:ident: $ty:ty),*) |$writer:ident| $call:expr;)*) => {$(
+    ($(fn $name:ident($($argument:ident: $ty:ty),*) |$object:ident| $call:expr;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             writer: *mut rocksdb_sstfilewriter_t,
             $($argument: $ty,)*
             errptr: *mut *mut c_char,
         ) {
-            write(writer, errptr, |$writer| $call);
+            attempt(errptr, (), || {
+                let $object = object_mut(writer)?;
+                $call
+            });
         }
     )*};
 }
 
 writes! {
-    fn rocksdb_sstfilewriter_open(name: *const c_char) |writer| writer.open(path(name)?);
+    fn rocksdb_sstfilewriter_open(name: *const c_char) |object| object.writer.open(path(name)?);
     fn rocksdb_sstfilewriter_add(key: *const c_char, key_len: usize, value: *const c_char, value_len: usize)
-        |writer| writer.put(bytes(key, key_len)?, bytes(value, value_len)?);
+        |object| {
+            let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
+            object.with_timestamp(0)?.put(key, value)
+        };
     fn rocksdb_sstfilewriter_put(key: *const c_char, key_len: usize, value: *const c_char, value_len: usize)
-        |writer| writer.put(bytes(key, key_len)?, bytes(value, value_len)?);
+        |object| {
+            let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
+            object.with_timestamp(0)?.put(key, value)
+        };
     fn rocksdb_sstfilewriter_put_with_ts(
         key: *const c_char, key_len: usize, ts: *const c_char, ts_len: usize, value: *const c_char, value_len: usize
-    ) |writer| writer.put(timestamped(key, key_len, ts, ts_len)?, bytes(value, value_len)?);
+    ) |object| {
+        let (key, value) = (timestamped(key, key_len, ts, ts_len)?, bytes(value, value_len)?);
+        object.with_timestamp(ts_len)?.put(key, value)
+    };
     fn rocksdb_sstfilewriter_merge(key: *const c_char, key_len: usize, value: *const c_char, value_len: usize)
-        |writer| writer.merge(bytes(key, key_len)?, bytes(value, value_len)?);
-    fn rocksdb_sstfilewriter_delete(key: *const c_char, key_len: usize) |writer| writer.delete(bytes(key, key_len)?);
+        |object| {
+            let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
+            object.with_timestamp(0)?.merge(key, value)
+        };
+    fn rocksdb_sstfilewriter_delete(key: *const c_char, key_len: usize) |object| {
+        let key = bytes(key, key_len)?;
+        object.with_timestamp(0)?.delete(key)
+    };
     fn rocksdb_sstfilewriter_delete_with_ts(key: *const c_char, key_len: usize, ts: *const c_char, ts_len: usize)
-        |writer| writer.delete(timestamped(key, key_len, ts, ts_len)?);
+        |object| {
+            let key = timestamped(key, key_len, ts, ts_len)?;
+            object.with_timestamp(ts_len)?.delete(key)
+        };
     fn rocksdb_sstfilewriter_delete_range(begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize)
-        |writer| writer.delete_range(bytes(begin, begin_len)?, bytes(end, end_len)?);
-    fn rocksdb_sstfilewriter_finish() |writer| writer.finish().map(drop);
+        |object| {
+            let (begin, end) = (bytes(begin, begin_len)?, bytes(end, end_len)?);
+            object.with_timestamp(0)?.delete_range(begin, end)
+        };
+    fn rocksdb_sstfilewriter_finish() |object| object.writer.finish().map(drop);
 }
 
 #[unsafe(no_mangle)]

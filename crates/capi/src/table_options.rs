@@ -29,6 +29,18 @@ impl Object for rocksdb_block_based_table_options_t {
 }
 
 impl rocksdb_block_based_table_options_t {
+    /// The options, with the least values that RocksDB puts in place of smaller ones.
+    pub(crate) fn raised(&self) -> BlockBasedTableOptions {
+        let mut table = self.table.clone();
+        table.format_version = table.format_version.max(2);
+        // With 0, RocksDB writes blocks of one entry.
+        table.block_size = table.block_size.max(1);
+        for interval in [&mut table.block_restart_interval, &mut table.index_block_restart_interval] {
+            *interval = (*interval).max(1);
+        }
+        table
+    }
+
     /// RocksDB 11.8's defaults.
     pub(crate) fn new() -> rocksdb_block_based_table_options_t {
         let mut options = rocksdb_block_based_table_options_t::default();

@@ -1,5 +1,6 @@
 //! The declared signatures, and what a C program does first.
 
+mod as_rocksdb;
 mod iterators;
 mod metadata;
 mod remote_compaction;

@@ -16,10 +16,11 @@ use crate::reads::{copy_found, rocksdb_pinnableslice_t};
 use crate::snapshot::rocksdb_snapshot_t;
 use esker::txn::LockMode;
 use esker::{
-    ColumnFamilyHandle, Error, OptimisticTransaction, PinnedBytes, Result, Snapshot, Transaction,
-    WriteBatchWithIndex,
+    ColumnFamilyHandle, Error, OptimisticTransaction, OptimisticTransactionDb, OptimisticTransactionOptions,
+    PinnedBytes, Result, Snapshot, Transaction, WriteBatchWithIndex, WriteOptions,
 };
 use libc::{c_char, c_uchar};
+use std::ops::Deref;
 
 /// A transaction.
 #[derive(Debug)]
@@ -39,7 +40,45 @@ pub struct rocksdb_transaction_t {
 #[derive(Debug)]
 pub(crate) enum Kind {
     Locking(Transaction),
-    Optimistic(Box<OptimisticTransaction>),
+    Optimistic(Box<Optimistic>),
+}
+
+/// An optimistic transaction, and what begins it again. As in RocksDB, the transaction can be used
+/// again after its commit.
+#[derive(Debug)]
+pub(crate) struct Optimistic {
+    transaction: OptimisticTransaction,
+    db: OptimisticTransactionDb,
+    writes: WriteOptions,
+    options: OptimisticTransactionOptions,
+}
+
+impl Optimistic {
+    pub(crate) fn begin(
+        db: &OptimisticTransactionDb,
+        writes: &WriteOptions,
+        options: &OptimisticTransactionOptions,
+    ) -> Optimistic {
+        let transaction = db.begin_transaction_opt(writes, options);
+        Optimistic { transaction, db: db.clone(), writes: *writes, options: *options }
+    }
+
+    /// Commits the transaction, and begins the next one in its place.
+    /// # Errors
+    /// As [`OptimisticTransaction::commit`]; the transaction stays then.
+    fn commit(&mut self) -> Result<()> {
+        self.transaction.commit()?;
+        self.transaction = self.db.begin_transaction_opt(&self.writes, &self.options);
+        Ok(())
+    }
+}
+
+impl Deref for Optimistic {
+    type Target = OptimisticTransaction;
+
+    fn deref(&self) -> &OptimisticTransaction {
+        &self.transaction
+    }
 }
 
 impl From<Transaction> for Kind {
@@ -48,8 +87,8 @@ impl From<Transaction> for Kind {
     }
 }
 
-impl From<OptimisticTransaction> for Kind {
-    fn from(transaction: OptimisticTransaction) -> Kind {
+impl From<Optimistic> for Kind {
+    fn from(transaction: Optimistic) -> Kind {
         Kind::Optimistic(Box::new(transaction))
     }
 }
@@ -165,7 +204,7 @@ pub unsafe extern "C" fn rocksdb_transaction_commit(
     txn: *mut rocksdb_transaction_t,
     errptr: *mut *mut c_char,
 ) {
-    attempt(errptr, (), || of_kind!(&object(txn)?.kind, transaction => transaction.commit()));
+    attempt(errptr, (), || of_kind!(&mut object_mut(txn)?.kind, transaction => transaction.commit()));
 }
 
 #[unsafe(no_mangle)]

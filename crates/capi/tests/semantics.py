@@ -17,7 +17,11 @@ for name in (
     "options_create writeoptions_create readoptions_create flushoptions_create open "
     "open_column_families open_for_read_only_column_families list_column_families get_cf "
     "create_default_env cache_create_lru backup_engine_options_create backup_engine_open_opts "
-    "create_backup_options_create restore_options_create backup_engine_get_backup_info"
+    "create_backup_options_create restore_options_create backup_engine_get_backup_info "
+    "optimistictransactiondb_open optimistictransactiondb_get_base_db "
+    "optimistictransaction_options_create optimistictransaction_begin writebatch_create_from "
+    "writebatch_data envoptions_create sstfilewriter_create block_based_options_create "
+    "get_default_column_family_handle"
 ).split():
     getattr(lib, "rocksdb_" + name).restype = POINTER
 EXCLUDE = ctypes.CFUNCTYPE(ctypes.c_ubyte, POINTER, POINTER, SIZE)
@@ -252,7 +256,99 @@ def excluded_files():
     close(db, handles)
 
 
+def transactions_used_again():
+    """Optimistic transactions that are used after a commit, a conflict and a rollback."""
+    name = path("optimistic").encode()
+    db = call("optimistictransactiondb_open", options(create_if_missing=1), name)
+    base = made("optimistictransactiondb_get_base_db", db)
+    family = made("get_default_column_family_handle", base)
+    how = made("optimistictransaction_options_create")
+    begin = ["optimistictransaction_begin", db, made("writeoptions_create"), how, None]
+    txn, other = made(*begin), made(*begin)
+
+    def put_in(which, key):
+        return outcome(call, "transaction_put", which, key, SIZE(len(key)), b"v", SIZE(1))
+
+    def end(which, how_it_ends):
+        return outcome(call, "transaction_" + how_it_ends, which)
+
+    for key in (b"a", b"b"):
+        print("transaction: put, commit", put_in(txn, key), end(txn, "commit"), has(base, family, key))
+    print("transaction: rollback", end(txn, "rollback"), put_in(txn, b"c"), put_in(other, b"c"))
+    print("transaction: conflict", end(other, "commit"), end(txn, "commit"), end(txn, "commit"))
+    print("transaction: rollback", end(txn, "rollback"), put_in(txn, b"d"), end(txn, "commit"))
+    print("  found", [key for key in (b"a", b"b", b"c", b"d") if has(base, family, key)])
+    for which in (txn, other):
+        lib.rocksdb_transaction_destroy(which)
+    lib.rocksdb_column_family_handle_destroy(family)
+    lib.rocksdb_optimistictransactiondb_close_base_db(base)
+    lib.rocksdb_optimistictransactiondb_close(db)
+
+
+def bytes_of_batches():
+    """Batches that are made from bytes, each written to a database of its own."""
+    head = bytes(8)
+    cases = {
+        "none": b"",
+        "a short head": bytes(11),
+        "a head": bytes(12),
+        "a count without a change": head + b"\1\0\0\0",
+        "a put": head + b"\1\0\0\0\1\1k\1v",
+        "a put cut short": head + b"\1\0\0\0\1\1k\1",
+        "two puts counted as one": head + b"\1\0\0\0\1\1k\1v\1\1k\1w",
+        "an unknown tag": head + b"\1\0\0\0\x77\1k\1v",
+        "a count of minus one": head + b"\xff\xff\xff\xff\1\1k\1v",
+    }
+    for at, (case, rep) in enumerate(cases.items()):
+        db, handles = open_families(path(f"batch-{at}"), options(create_if_missing=1), ["default"])
+        batch = made("writebatch_create_from", rep, SIZE(len(rep)))
+        size = SIZE()
+        data = made("writebatch_data", batch, ctypes.byref(size))
+        kept = ctypes.string_at(data, size.value) == rep
+        count = lib.rocksdb_writebatch_count(batch) if len(rep) >= 12 else None
+        written = outcome(call, "write", db, made("writeoptions_create"), batch)
+        print(f"batch: {case}: kept {kept}, count {count}, {written}, has {has(db, handles[0], b'k')}")
+        lib.rocksdb_writebatch_destroy(batch)
+        close(db, handles)
+
+
+def timestamps_of_tables():
+    """Tables for ingestion whose keys have no timestamps."""
+    writer = made("sstfilewriter_create", made("envoptions_create"), options())
+    call("sstfilewriter_open", writer, path("table.sst").encode())
+    for key, timestamp in ((b"a", b""), (b"b", b"tst"), (b"c", b"tstststs")):
+        arguments = [key, SIZE(1), timestamp, SIZE(len(timestamp)), b"v", SIZE(1)]
+        print("table: timestamp", timestamp, outcome(call, "sstfilewriter_put_with_ts", writer, *arguments))
+        print("  without", outcome(call, "sstfilewriter_put", writer, key + b"0", SIZE(2), b"v", SIZE(1)))
+    lib.rocksdb_sstfilewriter_destroy(writer)
+
+
+def places_without_options():
+    """Options of directories that are missing, empty, or no directories."""
+    os.mkdir(path("empty"))
+    open(path("file"), "w").close()
+    for place in ("missing", "empty", "file"):
+        print("options of what is", place, load(path(place), False))
+
+
+def least_numbers():
+    """Numbers below the least that an option of tables can have."""
+    for option in ("block_size", "block_restart_interval", "index_block_restart_interval", "format_version"):
+        name = path("least-" + option)
+        table, db_options = made("block_based_options_create"), options(create_if_missing=1)
+        value = SIZE(0) if option == "block_size" else 0
+        getattr(lib, "rocksdb_block_based_options_set_" + option)(table, value)
+        lib.rocksdb_options_set_block_based_table_factory(db_options, table)
+        opened = outcome(lambda: close(call("open", db_options, name.encode()), []))
+        print("least:", option, opened)
+
+
 missing_families()
+transactions_used_again()
+bytes_of_batches()
+timestamps_of_tables()
+places_without_options()
+least_numbers()
 unknown_options()
 atomic_flushes()
 excluded_files()
