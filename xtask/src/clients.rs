@@ -7,12 +7,14 @@
 //! error if the other library reads such a database differently. Work files lie in
 //! `target/clients`.
 
+mod callers;
 mod handed_over;
 mod memory_checks;
 mod packages;
 
 use crate::capi::{fetched, install_built, pkg_config};
 use crate::commands::Outcome;
+pub(crate) use callers::write_table;
 use packages::PACKAGES;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -217,8 +219,10 @@ fn c_test_binary(clients: &Clients, name: &str, flags: &[&str]) -> Result<(PathB
 /// Runs RocksDB's own test of the C API.
 fn c_test(clients: &Clients, kept: &Path) -> Outcome {
     let (binary, source) = c_test_binary(clients, "c_test", &[])?;
-    let output = Command::new(&binary).env("TEST_TMPDIR", kept).output();
+    let [runner, arguments @ ..] = callers::reporting(clients, "c_test")?;
+    let output = Command::new(runner).args(arguments).arg(&binary).env("TEST_TMPDIR", kept).output();
     let output = output.map_err(|error| format!("{}: {error}", binary.display()))?;
+    callers::record(clients, "c_test")?;
     let text = said(&output);
     let begun = text.matches("=== Test").count();
     let phases = read(&source)?.matches("StartPhase(\"").count();
@@ -259,8 +263,10 @@ fn grocksdb_test(clients: &Clients, kept: &Path) -> Result<Command, String> {
 
 /// Runs grocksdb's suite.
 fn grocksdb(clients: &Clients, kept: &Path) -> Outcome {
-    let output = grocksdb_test(clients, kept)?.arg(".").output();
+    let runner = callers::reporting(clients, "grocksdb")?.join(" ");
+    let output = grocksdb_test(clients, kept)?.args(["-exec", &runner, "."]).output();
     let text = said(&output.map_err(|error| format!("go test: {error}"))?);
+    callers::record(clients, "grocksdb")?;
     let verdicts = |verdict: &str| -> Vec<String> {
         let names = text.lines().filter_map(|line| line.strip_prefix(verdict)?.split(' ').next());
         names.map(str::to_string).collect()

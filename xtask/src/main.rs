@@ -52,6 +52,7 @@ cargo xtask cluster ENGINE     a distributed engine of others on Esker: cometbft
 cargo xtask compare [FLAGS]    Esker beside RocksDB, fjall, redb and LMDB (--quick: ten minutes; --help: all flags)
 cargo xtask instructions       instructions per operation; fails on over 3% more than recorded (--record writes them)
 cargo xtask guide              the guide as a book in target/guide (installs mdBook into target/tools once)
+cargo xtask capi-callers       writes which suites call the functions of the C API into its page
 cargo xtask capi-surface       records the declarations of RocksDB's headers (--check: compares them)
 cargo xtask install-capi DIR   librocksdb.so.11, its header and rocksdb.pc below DIR
 cargo xtask python [wheel]     the Python package: builds it, checks its types, runs its tests (wheel: makes one)
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
         ["guide"] => commands::guide(&root),
         ["capi-surface"] => capi::surface(&root, false),
         ["capi-surface", "--check"] => capi::surface(&root, true),
+        ["capi-callers"] => clients::write_table(&root),
         ["install-capi", prefix] => capi::install(&root, Path::new(prefix)),
         ["python"] => python::test(&root, 25),
         ["python", "wheel"] => python::wheel(&root),
