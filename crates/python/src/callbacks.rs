@@ -20,8 +20,8 @@ use std::sync::atomic::{self, AtomicBool};
 use std::sync::{Arc, Mutex};
 
 /// A function of a merge operator or filter, until the garbage collector takes it. The engine owns
-/// the function; [`PyReader`](crate::reader::PyReader) shows it to the collector. Holders of the mutex
-/// hold the GIL.
+/// the function; [`PyReader`](crate::reader::PyReader) shows it to the collector. Holders of the
+/// mutex hold the GIL.
 pub(crate) struct Callback(Mutex<Option<Py<PyAny>>>);
 
 impl Callback {
