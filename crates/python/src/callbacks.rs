@@ -22,11 +22,11 @@ use std::sync::{Arc, Mutex};
 /// A function of a merge operator or filter, until the garbage collector takes it. The engine owns
 /// the function; [`PyReader`](crate::reader::PyReader) shows it to the collector. Holders of the
 /// mutex hold the GIL.
-pub(crate) struct Callback(Mutex<Option<Py<PyAny>>>);
+pub(crate) struct PythonFunction(Mutex<Option<Py<PyAny>>>);
 
-impl Callback {
-    fn new(function: Py<PyAny>) -> Arc<Callback> {
-        Arc::new(Callback(Mutex::new(Some(function))))
+impl PythonFunction {
+    fn new(function: Py<PyAny>) -> Arc<PythonFunction> {
+        Arc::new(PythonFunction(Mutex::new(Some(function))))
     }
 
     /// Runs the function for the engine: [`call::callback`]. `None` after the collector took it.
@@ -57,12 +57,12 @@ impl Callback {
 pub(crate) struct Plugins {
     pub(crate) failure: Arc<ComparatorFailure>,
     /// Each holder of the mutex holds the GIL.
-    callbacks: Arc<Mutex<Vec<Arc<Callback>>>>,
+    callbacks: Arc<Mutex<Vec<Arc<PythonFunction>>>>,
 }
 
 impl Plugins {
     /// Notes functions that the engine owns from now on.
-    pub(crate) fn note(&self, functions: impl Iterator<Item = Arc<Callback>>) {
+    pub(crate) fn note(&self, functions: impl Iterator<Item = Arc<PythonFunction>>) {
         if let Ok(mut callbacks) = self.callbacks.lock() {
             callbacks.extend(functions);
         }
@@ -121,23 +121,23 @@ fn bytes_of(result: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 /// A merge operator in Python.
 pub(crate) struct PyMergeOperator {
     name: String,
-    full_merge: Arc<Callback>,
-    partial_merge: Option<Arc<Callback>>,
+    full_merge: Arc<PythonFunction>,
+    partial_merge: Option<Arc<PythonFunction>>,
 }
 
 impl PyMergeOperator {
     pub(crate) fn new(plugin: &Bound<'_, PyAny>) -> PyResult<PyMergeOperator> {
         Ok(PyMergeOperator {
             name: name_of(plugin)?,
-            full_merge: Callback::new(required(plugin, "full_merge")?),
-            partial_merge: function_of(plugin, "partial_merge")?.map(Callback::new),
+            full_merge: PythonFunction::new(required(plugin, "full_merge")?),
+            partial_merge: function_of(plugin, "partial_merge")?.map(PythonFunction::new),
         })
     }
 }
 
 impl PyMergeOperator {
     /// The functions, for the garbage collector.
-    pub(crate) fn callbacks(&self) -> impl Iterator<Item = Arc<Callback>> {
+    pub(crate) fn callbacks(&self) -> impl Iterator<Item = Arc<PythonFunction>> {
         [Some(&self.full_merge), self.partial_merge.as_ref()].into_iter().flatten().cloned()
     }
 }
@@ -168,12 +168,15 @@ impl MergeOperator for PyMergeOperator {
 /// A compaction filter in Python.
 pub(crate) struct PyCompactionFilter {
     name: String,
-    filter: Arc<Callback>,
+    filter: Arc<PythonFunction>,
 }
 
 impl PyCompactionFilter {
     pub(crate) fn new(plugin: &Bound<'_, PyAny>) -> PyResult<PyCompactionFilter> {
-        Ok(PyCompactionFilter { name: name_of(plugin)?, filter: Callback::new(required(plugin, "filter")?) })
+        Ok(PyCompactionFilter {
+            name: name_of(plugin)?,
+            filter: PythonFunction::new(required(plugin, "filter")?),
+        })
     }
 }
 
@@ -197,7 +200,7 @@ fn decision(answer: &Bound<'_, PyAny>) -> PyResult<FilterDecision> {
 
 impl PyCompactionFilter {
     /// The function, for the garbage collector.
-    pub(crate) fn callbacks(&self) -> impl Iterator<Item = Arc<Callback>> {
+    pub(crate) fn callbacks(&self) -> impl Iterator<Item = Arc<PythonFunction>> {
         [self.filter.clone()].into_iter()
     }
 }
