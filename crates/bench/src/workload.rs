@@ -240,7 +240,7 @@ impl<'a, E: BenchEngine> Worker<'a, E> {
     /// Waits until the limiter permits `operations` more reads.
     fn limit_reads(&mut self, operations: u64) {
         if let Some(limiter) = &self.shared.read_limiter {
-            limiter.request(operations, IoPriority::High, IoKind::Read, self.clock);
+            limiter.request(operations, IoPriority::High, IoKind::Read, self.clock, None);
         }
     }
 
@@ -248,7 +248,7 @@ impl<'a, E: BenchEngine> Worker<'a, E> {
     #[inline]
     fn limit_writes(&mut self, bytes: u64) {
         if let Some(limiter) = &self.shared.write_limiter {
-            limiter.request(bytes, IoPriority::High, IoKind::Write, self.clock);
+            limiter.request(bytes, IoPriority::High, IoKind::Write, self.clock, None);
             self.stats.reset_last_op_time();
         }
     }

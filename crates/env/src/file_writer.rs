@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::fs::WritableFile;
 use crate::rate_limiter::{IoKind, IoPriority, RateLimiter};
 use esker_base::Result;
+use esker_base::stats::Statistics;
 use esker_base::sync::Arc;
 
 /// Bytes at the end of the file that a write-back leaves out.
@@ -26,18 +27,21 @@ pub struct PacedWritableFile {
     clock: Arc<dyn Clock>,
     bytes_per_sync: u64,
     range_synced: u64,
+    statistics: Option<Arc<Statistics>>,
 }
 
 impl PacedWritableFile {
-    /// Wraps `inner`. `bytes_per_sync` 0 leaves write-back to the kernel.
+    /// Wraps `inner`. `bytes_per_sync` 0 leaves write-back to the kernel. `statistics` counts the
+    /// requests to the limiter.
     pub fn new(
         inner: Box<dyn WritableFile>,
         limiter: Option<(Arc<RateLimiter>, IoPriority)>,
         clock: Arc<dyn Clock>,
         bytes_per_sync: u64,
+        statistics: Option<Arc<Statistics>>,
     ) -> PacedWritableFile {
         let range_synced = inner.file_size();
-        PacedWritableFile { inner, limiter, clock, bytes_per_sync, range_synced }
+        PacedWritableFile { inner, limiter, clock, bytes_per_sync, range_synced, statistics }
     }
 
     fn start_write_back(&mut self) -> Result<()> {
@@ -63,7 +67,13 @@ impl std::fmt::Debug for PacedWritableFile {
 impl WritableFile for PacedWritableFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         if let Some((limiter, priority)) = &self.limiter {
-            limiter.request(data.len() as u64, *priority, IoKind::Write, &*self.clock);
+            limiter.request(
+                data.len() as u64,
+                *priority,
+                IoKind::Write,
+                &*self.clock,
+                self.statistics.as_deref(),
+            );
         }
         self.inner.append(data)?;
         self.start_write_back()

@@ -19,6 +19,7 @@
 //!  3. No lock is held while the clock sleeps.
 
 use crate::clock::Clock;
+use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::fork::PerProcess;
 use esker_base::sync::process::atomic::AtomicU64;
@@ -165,15 +166,25 @@ impl RateLimiter {
     }
 
     /// Waits until `bytes` may be transferred. A request larger than a period's bytes is granted in
-    /// pieces.
-    pub fn request(&self, bytes: u64, priority: IoPriority, kind: IoKind, clock: &dyn Clock) {
+    /// pieces; `statistics` counts each piece.
+    pub fn request(
+        &self,
+        bytes: u64,
+        priority: IoPriority,
+        kind: IoKind,
+        clock: &dyn Clock,
+        statistics: Option<&Statistics>,
+    ) {
         if !self.limits(kind) {
             return;
         }
         let mut left = bytes;
         while left > 0 {
             let piece = left.min(self.single_burst_bytes());
-            self.request_piece(piece, priority, clock);
+            let wait = self.request_piece(piece, priority, clock);
+            if let Some(statistics) = statistics {
+                wait.count(statistics, kind, piece);
+            }
             left -= piece;
         }
     }
@@ -207,7 +218,7 @@ impl RateLimiter {
         priority.map_or_else(|| totals.iter().sum(), |p| totals[p as usize])
     }
 
-    fn request_piece(&self, bytes: u64, priority: IoPriority, clock: &dyn Clock) {
+    fn request_piece(&self, bytes: u64, priority: IoPriority, clock: &dyn Clock) -> Wait {
         let mut state = self.state().lock();
         if let Some(max) = self.auto_tuned_up_to {
             state.tune_if_due(clock.monotonic_nanos() / 1_000, self.refill_period_micros, max);
@@ -217,29 +228,37 @@ impl RateLimiter {
         if state.queues.iter().all(VecDeque::is_empty) && state.available >= bytes {
             state.available -= bytes;
             state.total_bytes[priority as usize] += bytes;
-            return;
+            return Wait::default();
         }
         let waiter = Arc::<Waiter>::default();
         let request = Request { bytes_left: bytes, waiter: Arc::clone(&waiter) };
         state.queues[priority as usize].push_back(request);
+        let mut wait = Wait::default();
+        let mut since = None;
         loop {
             if waiter.granted.load(Ordering::Relaxed) {
                 if !state.leader {
                     state.call_next();
                 }
-                return;
+                wait.micros = since.map(|since| (clock.monotonic_nanos() / 1_000).saturating_sub(since));
+                return wait;
+            }
+            let now = clock.monotonic_nanos() / 1_000;
+            let until_refill = state.next_refill_micros.saturating_sub(now);
+            if until_refill > 0 {
+                since.get_or_insert(now);
             }
             if state.leader {
                 waiter.changed.wait(&mut state);
                 continue;
             }
             state.leader = true;
-            let wait = state.next_refill_micros.saturating_sub(clock.monotonic_nanos() / 1_000);
-            if wait > 0 {
+            if until_refill > 0 {
                 state.drains += 1;
+                wait.drains += 1;
                 drop(state);
                 esker_base::probe!("rate_limiter:waited");
-                clock.sleep(Duration::from_micros(wait));
+                clock.sleep(Duration::from_micros(until_refill));
                 state = self.state().lock();
             }
             let now = clock.monotonic_nanos() / 1_000;
@@ -248,6 +267,45 @@ impl RateLimiter {
             }
             state.leader = false;
         }
+    }
+}
+
+/// The wait of one granted piece.
+#[derive(Default)]
+struct Wait {
+    /// Microseconds until it was granted; `None`: it did not wait.
+    micros: Option<u64>,
+    /// Number of refills for which it slept.
+    drains: u64,
+}
+
+impl Wait {
+    fn count(&self, statistics: &Statistics, kind: IoKind, bytes: u64) {
+        let [requests, of_bytes, delayed, total_wait] = match kind {
+            IoKind::Read => [
+                Ticker::RateLimiterRequestsRead,
+                Ticker::RateLimiterBytesRead,
+                Ticker::RateLimiterDelayedRequestsRead,
+                Ticker::RateLimiterTotalWaitMicrosRead,
+            ],
+            IoKind::Write => [
+                Ticker::RateLimiterRequestsWrite,
+                Ticker::RateLimiterBytesWrite,
+                Ticker::RateLimiterDelayedRequestsWrite,
+                Ticker::RateLimiterTotalWaitMicrosWrite,
+            ],
+        };
+        statistics.record_tick(requests, 1);
+        statistics.record_tick(of_bytes, bytes);
+        statistics.record_tick(Ticker::NumberRateLimiterDrains, self.drains);
+        let Some(micros) = self.micros else { return };
+        statistics.record_tick(delayed, 1);
+        statistics.record_tick(total_wait, micros);
+        let histogram = match kind {
+            IoKind::Read => Histogram::RateLimiterWaitMicrosRead,
+            IoKind::Write => Histogram::RateLimiterWaitMicrosWrite,
+        };
+        statistics.record_in_histogram(histogram, micros);
     }
 }
 

@@ -130,6 +130,14 @@ pub(crate) fn read_again(statistics: Option<&Arc<Statistics>>, helped: bool) {
     statistics.record_tick(Ticker::FileReadCorruptionRetrySuccessCount, u64::from(helped));
 }
 
+/// The footer of a table is damaged.
+#[cold]
+pub(crate) fn footer_is_damaged(statistics: Option<&Arc<Statistics>>) {
+    if let Some(statistics) = statistics {
+        statistics.record_tick(Ticker::SstFooterCorruptionCount, 1);
+    }
+}
+
 /// Counts a readahead that failed behind the requested block.
 pub(crate) fn readahead_failed(statistics: Option<&Arc<Statistics>>) {
     if let Some(statistics) = statistics {

@@ -18,7 +18,7 @@ use crate::trace::TracedTable;
 use esker_base::merge_operator::check_operands_of;
 use esker_base::prefix::{self, SliceTransformRef};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
-use esker_base::{Buffer, Error, Result, SequenceNumber};
+use esker_base::{Buffer, Error, ErrorKind, Result, SequenceNumber};
 use esker_cache::CachePriority;
 use esker_cache::key::process_unique_identity;
 use esker_env::RandomAccessFile;
@@ -49,8 +49,11 @@ impl TableReader {
     /// `InvalidArgument` if the table was written with another comparator; `IoError`.
     pub fn open(file: Arc<dyn RandomAccessFile>, options: TableReaderOptions) -> Result<Arc<TableReader>> {
         let path = file.path().to_owned();
-        let opened =
-            Tail::with_footer(&file, &options).and_then(|(tail, footer)| open_with(tail, footer, options));
+        let tail = Tail::with_footer(&file, &options);
+        if tail.as_ref().is_err_and(|e| e.kind() == ErrorKind::Corruption) {
+            counts::footer_is_damaged(options.statistics.as_ref());
+        }
+        let opened = tail.and_then(|(tail, footer)| open_with(tail, footer, options));
         opened.map(Arc::new).map_err(|e| in_file(e, &path))
     }
 

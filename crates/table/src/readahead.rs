@@ -8,6 +8,7 @@
 
 use crate::long_scan::LongScan;
 use crate::options::BlockBasedTableOptions;
+use esker_base::stats::Statistics;
 use esker_base::sync::atomic::{AtomicU32, Ordering};
 use esker_base::{Buffer, Result};
 use esker_env::rate_limiter::{IoKind, IoPriority, RateLimiter};
@@ -89,12 +90,14 @@ pub struct ReadPace {
     pub priority: IoPriority,
     /// The clock for waits.
     pub clock: Arc<dyn Clock>,
+    /// Counts the requests.
+    pub statistics: Option<Arc<Statistics>>,
 }
 
 impl ReadPace {
     /// Waits until this many bytes may be read.
     pub fn wait_for(&self, bytes: u64) {
-        self.limiter.request(bytes, self.priority, IoKind::Read, &*self.clock);
+        self.limiter.request(bytes, self.priority, IoKind::Read, &*self.clock, self.statistics.as_deref());
     }
 }
 

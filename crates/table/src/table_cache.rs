@@ -18,7 +18,7 @@ use crate::reader::TableReader;
 use crate::trace::{BlockCacheTracer, called_by};
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
-use esker_base::stats::{Statistics, Ticker, record_tick};
+use esker_base::stats::{Histogram, Statistics, Ticker, record_tick, report_time_to_histogram};
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use esker_base::{Error, FileNumber, Result, SubCode};
@@ -179,10 +179,19 @@ impl TableCache {
         options.tracer = Some((self.options.open_files.tracer().clone(), self.options.family_name.clone()));
         let _opening = called_by(TableReaderCaller::Prefetch, None);
         options.block_protection_bytes_per_key = self.block_protection.load(Ordering::Relaxed);
-        record_tick(&self.options.statistics, Ticker::NoFileOpens, 1);
-        let opened = self.open_file(meta).and_then(|file| TableReader::open(file, options));
+        let (statistics, clock) = (&self.options.statistics, &self.options.clock);
+        record_tick(statistics, Ticker::NoFileOpens, 1);
+        let opened = self.open_file(meta).and_then(|file| {
+            let begun = statistics.as_ref().map(|_| clock.monotonic_micros());
+            let opened = TableReader::open(file, options);
+            if let Some(begun) = begun {
+                let micros = clock.monotonic_micros().saturating_sub(begun);
+                report_time_to_histogram(statistics, Histogram::TableOpenIoMicros, micros);
+            }
+            opened
+        });
         if opened.is_err() {
-            record_tick(&self.options.statistics, Ticker::NoFileErrors, 1);
+            record_tick(statistics, Ticker::NoFileErrors, 1);
         }
         opened
     }

@@ -13,7 +13,7 @@ fn appends_wait_for_the_limiter() {
     let limiter = Arc::new(RateLimiter::new(1000, 100_000, 10, RateLimiterMode::WritesOnly));
     let inner = MemFs::new().new_writable_file(Path::new("/f")).unwrap();
     let mut file =
-        PacedWritableFile::new(inner, Some((limiter, IoPriority::Low)), Arc::clone(&clock) as _, 0);
+        PacedWritableFile::new(inner, Some((limiter, IoPriority::Low)), Arc::clone(&clock) as _, 0, None);
     file.append(&[0; 1000]).unwrap();
     assert_eq!(clock.slept(), Duration::from_millis(900));
     assert_eq!(file.file_size(), 1000);
@@ -23,7 +23,7 @@ fn appends_wait_for_the_limiter() {
 fn write_back_starts_behind_the_end_in_whole_pages() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
     let inner = fs.new_writable_file(Path::new("/f")).unwrap();
-    let mut file = PacedWritableFile::new(inner, None, Arc::new(MockClock::new(0)), 500_000);
+    let mut file = PacedWritableFile::new(inner, None, Arc::new(MockClock::new(0)), 500_000, None);
     fs.list_ops(true);
     for _ in 0..30 {
         file.append(&[0; 100_001]).unwrap();

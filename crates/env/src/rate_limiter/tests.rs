@@ -12,11 +12,11 @@ fn limiter(bytes_per_second: u64) -> RateLimiter {
 fn time_passes_as_the_rate_says() {
     // 1 MB/s in periods of 100 ms: 100,000 bytes each; the first comes at once.
     let (limiter, clock) = (limiter(1_000_000), MockClock::new(0));
-    limiter.request(100_000, IoPriority::Low, WRITE, &clock);
+    limiter.request(100_000, IoPriority::Low, WRITE, &clock, None);
     assert_eq!(clock.slept(), Duration::ZERO);
-    limiter.request(1, IoPriority::Low, WRITE, &clock);
+    limiter.request(1, IoPriority::Low, WRITE, &clock, None);
     assert_eq!(clock.slept(), Duration::from_millis(100));
-    limiter.request(2_000_000, IoPriority::Low, WRITE, &clock);
+    limiter.request(2_000_000, IoPriority::Low, WRITE, &clock, None);
     assert_eq!(clock.slept(), Duration::from_millis(2_100));
     assert_eq!(limiter.total_bytes_through(None), 2_100_001);
     assert_eq!(limiter.total_bytes_through(Some(IoPriority::Low)), 2_100_001);
@@ -25,14 +25,53 @@ fn time_passes_as_the_rate_says() {
 }
 
 #[test]
+fn statistics_count_requests_bytes_and_waits() {
+    let clock = MockClock::new(0);
+    for (mode, kind, [requests, bytes, delayed, micros], waits) in [
+        (
+            RateLimiterMode::WritesOnly,
+            IoKind::Write,
+            [
+                Ticker::RateLimiterRequestsWrite,
+                Ticker::RateLimiterBytesWrite,
+                Ticker::RateLimiterDelayedRequestsWrite,
+                Ticker::RateLimiterTotalWaitMicrosWrite,
+            ],
+            Histogram::RateLimiterWaitMicrosWrite,
+        ),
+        (
+            RateLimiterMode::ReadsOnly,
+            IoKind::Read,
+            [
+                Ticker::RateLimiterRequestsRead,
+                Ticker::RateLimiterBytesRead,
+                Ticker::RateLimiterDelayedRequestsRead,
+                Ticker::RateLimiterTotalWaitMicrosRead,
+            ],
+            Histogram::RateLimiterWaitMicrosRead,
+        ),
+    ] {
+        let (limiter, statistics) = (RateLimiter::new(1_000_000, 100_000, 10, mode), Statistics::new());
+        // The first piece is granted at once, each of the other two after a period.
+        limiter.request(250_000, IoPriority::Low, kind, &clock, Some(&statistics));
+        let other = if kind == IoKind::Read { IoKind::Write } else { IoKind::Read };
+        limiter.request(7, IoPriority::Low, other, &clock, Some(&statistics));
+        let counts = [requests, bytes, delayed, micros].map(|ticker| statistics.ticker_count(ticker));
+        assert_eq!(counts, [3, 250_000, 2, 200_000]);
+        assert_eq!(statistics.ticker_count(Ticker::NumberRateLimiterDrains), 2);
+        assert_eq!(statistics.histogram_data(waits).count, 2);
+    }
+}
+
+#[test]
 fn an_idle_limiter_saves_less_than_one_period_more() {
     let (limiter, clock) = (limiter(1_000_000), MockClock::new(0));
-    limiter.request(1, IoPriority::Low, WRITE, &clock);
+    limiter.request(1, IoPriority::Low, WRITE, &clock, None);
     clock.advance(Duration::from_secs(1000));
-    limiter.request(99_999, IoPriority::Low, WRITE, &clock);
-    limiter.request(100_000, IoPriority::Low, WRITE, &clock);
+    limiter.request(99_999, IoPriority::Low, WRITE, &clock, None);
+    limiter.request(100_000, IoPriority::Low, WRITE, &clock, None);
     assert_eq!(clock.slept(), Duration::ZERO, "the due period and unused bytes are granted at once");
-    limiter.request(1, IoPriority::Low, WRITE, &clock);
+    limiter.request(1, IoPriority::Low, WRITE, &clock, None);
     assert_eq!(clock.slept(), Duration::from_millis(100));
 }
 
@@ -41,7 +80,7 @@ fn the_rate_can_change_also_below_what_was_asked_for() {
     let (limiter, clock) = (limiter(1_000_000), MockClock::new(0));
     limiter.set_bytes_per_second(10_000);
     assert_eq!((limiter.bytes_per_second(), limiter.single_burst_bytes()), (10_000, 1_000));
-    limiter.request(10_000, IoPriority::High, WRITE, &clock);
+    limiter.request(10_000, IoPriority::High, WRITE, &clock, None);
     assert_eq!(clock.slept(), Duration::from_millis(900));
 }
 
@@ -50,7 +89,7 @@ fn an_auto_tuned_rate_follows_demand() {
     let limiter = RateLimiter::auto_tuned(1_000_000, 100_000, 10, RateLimiterMode::WritesOnly);
     let clock = MockClock::new(0);
     assert_eq!(limiter.bytes_per_second(), 500_000, "the rate begins at half");
-    let request = |bytes| limiter.request(bytes, IoPriority::Low, WRITE, &clock);
+    let request = |bytes| limiter.request(bytes, IoPriority::Low, WRITE, &clock, None);
     // Every period is drained, so the rate rises by 5 % after each 100 periods.
     while clock.slept() < Duration::from_millis(10_050) {
         request(10_000);
@@ -84,9 +123,9 @@ fn an_auto_tuned_rate_follows_demand() {
     request(1);
     assert_eq!(limiter.bytes_per_second(), 50_000, "without demand the rate falls to a twentieth");
     let fixed = RateLimiter::new(1_000, 1_000, 10, RateLimiterMode::AllIo);
-    fixed.request(100, IoPriority::Low, WRITE, &clock);
+    fixed.request(100, IoPriority::Low, WRITE, &clock, None);
     clock.advance(Duration::from_secs(3_600));
-    fixed.request(100, IoPriority::Low, WRITE, &clock);
+    fixed.request(100, IoPriority::Low, WRITE, &clock, None);
     assert_eq!((fixed.bytes_per_second(), fixed.mode()), (1_000, RateLimiterMode::AllIo));
 }
 
@@ -99,8 +138,8 @@ fn only_the_kinds_of_its_mode_wait() {
     ] {
         let (limiter, clock) = (RateLimiter::new(10, 100_000, 10, mode), MockClock::new(0));
         assert_eq!((limiter.limits(IoKind::Read), limiter.limits(IoKind::Write)), (read, write));
-        limiter.request(7, IoPriority::User, IoKind::Read, &clock);
-        limiter.request(7, IoPriority::User, IoKind::Write, &clock);
+        limiter.request(7, IoPriority::User, IoKind::Read, &clock, None);
+        limiter.request(7, IoPriority::User, IoKind::Write, &clock, None);
         let expected = 7 * (u64::from(read) + u64::from(write));
         assert_eq!(limiter.total_bytes_through(None), expected);
     }
@@ -149,7 +188,7 @@ fn many_threads_all_get_theirs_at_the_rate() {
                 let mut left = 100_000;
                 while left > 0 {
                     let bytes = rng.u64(1..50_000).min(left);
-                    limiter.request(bytes, priorities[i as usize % 4], WRITE, &SystemClock);
+                    limiter.request(bytes, priorities[i as usize % 4], WRITE, &SystemClock, None);
                     granted.fetch_add(bytes, Ordering::SeqCst);
                     left -= bytes;
                 }

@@ -300,7 +300,8 @@ impl BackupEngine {
     }
 
     fn copy_all(&self, db: &Db, id: u32, options: &CreateBackupOptions) -> Result<BackupMeta> {
-        let transfer = self.backing_up(options);
+        let mut transfer = self.backing_up(options);
+        transfer.statistics = db.engine().options.statistics.as_deref();
         let cut = db.live_cut(if options.flush_before_backup { 0 } else { u64::MAX })?;
         let known = self.files_by_name();
         let mut meta = BackupMeta { sequence: cut.last_sequence.0, ..BackupMeta::default() };

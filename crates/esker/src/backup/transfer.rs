@@ -1,6 +1,7 @@
 //! Bytes that a backup, a verification or a restore reads: paced, counted, and stopped on request.
 
 use crate::files::read_chunks;
+use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, Result, crc32c};
 use esker_env::{Clock, FileSystem, IoKind, IoPriority, RateLimiter};
@@ -15,6 +16,8 @@ pub(super) struct Transfer<'a> {
     pub(super) stopped: Option<&'a AtomicBool>,
     /// Called after each `interval` bytes that are copied.
     pub(super) progress: Option<&'a (dyn Fn() + Send + Sync)>,
+    /// Counts the bytes of a backup.
+    pub(super) statistics: Option<&'a Statistics>,
     interval: u64,
     /// Bytes copied since the last call.
     since: Cell<u64>,
@@ -28,7 +31,8 @@ impl<'a> Transfer<'a> {
         limiter: Option<&'a RateLimiter>,
         interval: u64,
     ) -> Transfer<'a> {
-        Transfer { fs, clock, limiter, stopped: None, progress: None, interval, since: Cell::new(0) }
+        let since = Cell::new(0);
+        Transfer { fs, clock, limiter, stopped: None, progress: None, statistics: None, interval, since }
     }
 
     /// Checks that the backup was not stopped.
@@ -79,6 +83,7 @@ impl<'a> Transfer<'a> {
             self.pace(chunk)?;
             crc = crc32c::extend(crc, chunk);
             target.append(chunk)?;
+            self.count(Ticker::BackupWriteBytes, chunk);
             self.tell(chunk);
             Ok(())
         })?;
@@ -91,9 +96,16 @@ impl<'a> Transfer<'a> {
         self.check_stopped()?;
         if let Some(limiter) = self.limiter {
             let kind = if limiter.limits(IoKind::Read) { IoKind::Read } else { IoKind::Write };
-            limiter.request(chunk.len() as u64, IoPriority::Low, kind, self.clock);
+            limiter.request(chunk.len() as u64, IoPriority::Low, kind, self.clock, self.statistics);
         }
+        self.count(Ticker::BackupReadBytes, chunk);
         Ok(())
+    }
+
+    fn count(&self, ticker: Ticker, chunk: &[u8]) {
+        if let Some(statistics) = self.statistics {
+            statistics.record_tick(ticker, chunk.len() as u64);
+        }
     }
 
     fn tell(&self, chunk: &[u8]) {

@@ -20,6 +20,7 @@ mod storage_info;
 use crate::db::{Db, LiveCut};
 use crate::engine::UnderWay;
 use crate::files::{copy_file, link_or_copy, under_either_name};
+use esker_base::stats::{Ticker, record_tick};
 use esker_base::sync::Arc;
 use esker_base::{Error, Result, SequenceNumber};
 use esker_env::FileSystem;
@@ -81,19 +82,27 @@ impl Db {
         Ok(cut.last_sequence)
     }
 
+    fn count_copy(&self, bytes: u64) {
+        let statistics = &self.engine().options.statistics;
+        record_tick(statistics, Ticker::CheckpointReadBytes, bytes);
+        record_tick(statistics, Ticker::CheckpointWriteBytes, bytes);
+    }
+
     fn fill(&self, fs: &Arc<dyn FileSystem>, staging: &Path, cut: &LiveCut) -> Result<()> {
         fs.create_dir_if_missing(staging)?;
         for file in cut.tables.iter().chain(&cut.blobs) {
             self.engine().check_open()?;
             let name = file.file_name().unwrap_or_default();
             let target = staging.join(name);
-            under_either_name(file, |file| link_or_copy(fs.as_ref(), file, &target))?;
+            self.count_copy(under_either_name(file, |file| link_or_copy(fs.as_ref(), file, &target))?);
         }
         for (wal, bytes) in &cut.wals {
             copy_file(fs.as_ref(), wal, &staging.join(wal.file_name().unwrap_or_default()), *bytes)?;
+            self.count_copy(*bytes);
         }
-        let (manifest, _) = cut.manifest;
+        let (manifest, bytes) = cut.manifest;
         cut.copy_manifest(fs, staging)?;
+        self.count_copy(bytes);
         self.inner.save_options_in(staging, cut.options_number)?;
         write_file(
             fs.as_ref(),

@@ -324,7 +324,8 @@ fn open_inputs(context: &SubjobContext<'_>) -> Result<Inputs> {
 pub(super) fn read_pace(options: &DbOptions) -> Option<ReadPace> {
     let limiter = options.rate_limiter.as_ref().filter(|limiter| limiter.limits(IoKind::Read))?;
     let clock = options.env.clock.clone();
-    Some(ReadPace { limiter: limiter.clone(), priority: IoPriority::Low, clock })
+    let (limiter, statistics) = (limiter.clone(), options.statistics.clone());
+    Some(ReadPace { limiter, priority: IoPriority::Low, clock, statistics })
 }
 
 /// Opens inputs for one sequential read: blocks bypass the cache, and readahead is long.

@@ -4,6 +4,7 @@ use super::Db;
 use crate::engine::{ScrubState, Scrubber};
 use crate::files::open_table::open_file;
 use crate::files::{under_either_name, verify_file_checksum};
+use esker_base::stats::{Ticker, record_tick};
 use esker_base::{Error, FileNumber, Result};
 use esker_format::trace::TableReaderCaller;
 use esker_table::trace::called_by;
@@ -95,12 +96,18 @@ impl Db {
             let super_version = family.pinned_super_version();
             for (_, file) in super_version.version.all_files() {
                 open_file(&family.tables, file)?.verify(&mut |_| true)?;
+                self.count_verified(file.file_size);
             }
-            for number in super_version.version.blob_files().keys() {
+            for (number, blob) in super_version.version.blob_files() {
                 family.tables.blobs().reader(*number)?.verify()?;
+                self.count_verified(blob.file_size());
             }
         }
         Ok(())
+    }
+
+    fn count_verified(&self, bytes: u64) {
+        record_tick(&self.engine().options.statistics, Ticker::VerifyChecksumReadBytes, bytes);
     }
 
     /// Reads the bytes of every live table and blob file of all families, and compares their
@@ -125,12 +132,14 @@ impl Db {
                 let verify =
                     |path: &_| verify_file_checksum(factory, fs, path, is_direct, (checksum, function));
                 under_either_name(&path, verify)?;
+                self.count_verified(file.file_size);
             }
             for (number, blob) in super_version.version.blob_files() {
                 let addition = &blob.addition;
                 let path = super_version.version.paths().blob(*number);
                 let expected = (addition.checksum_value.as_slice(), addition.checksum_method.as_str());
                 verify_file_checksum(factory, fs, &path, is_direct, expected)?;
+                self.count_verified(blob.file_size());
             }
         }
         Ok(())

@@ -219,7 +219,8 @@ fn check(engine: &Engine, tables: &TableCache, file: &Scrubbed, shared: &Shared,
         let more = bytes - std::mem::replace(&mut before, bytes);
         shared.state.lock().bytes += more;
         if let Some(limiter) = &engine.options.rate_limiter {
-            limiter.request(more, IoPriority::Low, IoKind::Read, clock);
+            let statistics = engine.options.statistics.as_deref();
+            limiter.request(more, IoPriority::Low, IoKind::Read, clock, statistics);
         }
         let due = begin.saturating_add(nanos_for(bytes));
         shared.wait(Duration::from_nanos(due.saturating_sub(clock.monotonic_nanos())));

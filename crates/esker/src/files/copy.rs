@@ -23,12 +23,16 @@ pub(crate) fn under_either_name<T>(path: &Path, act: impl Fn(&Path) -> Result<T>
 }
 
 /// Makes `to` a hard link to the file `from`, or a copy if the file system cannot link them.
+/// Returns the number of copied bytes.
 /// # Errors
 /// `IoError` · `Corruption` if the file ends before its size.
-pub(crate) fn link_or_copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn link_or_copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<u64> {
     match fs.link_file(from, to) {
-        Err(e) if e.kind() == ErrorKind::NotSupported => copy_file(fs, from, to, fs.file_size(from)?),
-        result => result,
+        Err(e) if e.kind() == ErrorKind::NotSupported => {
+            let bytes = fs.file_size(from)?;
+            copy_file(fs, from, to, bytes).map(|()| bytes)
+        }
+        linked => linked.map(|()| 0),
     }
 }
 

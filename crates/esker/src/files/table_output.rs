@@ -602,7 +602,8 @@ pub(super) fn create_paced(context: &OutputContext<'_>, path: &Path) -> Result<B
         return Ok(file);
     }
     let limiter = options.rate_limiter.clone().map(|limiter| (limiter, context.io_priority));
-    Ok(Box::new(PacedWritableFile::new(file, limiter, context.env.clock.clone(), bytes_per_sync)))
+    let (clock, statistics) = (context.env.clock.clone(), options.statistics.clone());
+    Ok(Box::new(PacedWritableFile::new(file, limiter, clock, bytes_per_sync, statistics)))
 }
 
 fn brief(context: &OutputContext<'_>, number: FileNumber) -> TableFileCreationBriefInfo {

@@ -1,8 +1,9 @@
 //! Tickers and histograms of flushes and compactions: each moves by the work that it counts.
 
 use esker::internals::env::mem::MemFs;
+use esker::options::FileChecksumGenCrc32cFactory;
 use esker::stats::{Histogram, Statistics, Ticker};
-use esker::{CompactionOptions, Db, Env, Options};
+use esker::{BackupEngine, BackupEngineOptions, CompactionOptions, Db, Env, Options};
 use std::sync::Arc;
 
 fn options() -> (Options, Arc<Statistics>) {
@@ -92,4 +93,55 @@ fn deletions_that_nothing_needs_are_counted() {
     assert_eq!(statistics.ticker_count(Ticker::CompactionOptimizedDelDropObsolete), 0);
     move_to(5);
     assert_eq!(statistics.ticker_count(Ticker::CompactionOptimizedDelDropObsolete), 1);
+}
+
+#[test]
+fn bytes_of_backups_checkpoints_and_verifications_are_counted() {
+    let (mut options, statistics) = options();
+    options.db.file_checksum_gen_factory = Some(Arc::new(FileChecksumGenCrc32cFactory));
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("key", vec![7; 5000]).unwrap();
+    db.flush().unwrap();
+    db.put("in the WAL", vec![7; 3000]).unwrap();
+    let table = db.live_files()[0].size;
+    let count = |ticker| statistics.ticker_count(ticker);
+    db.verify_checksum().unwrap();
+    assert_eq!(count(Ticker::VerifyChecksumReadBytes), table);
+    db.verify_file_checksums().unwrap();
+    assert_eq!(count(Ticker::VerifyChecksumReadBytes), 2 * table);
+
+    // The tables are linked; the WAL and the MANIFEST are copied.
+    db.create_checkpoint("/checkpoint", u64::MAX).unwrap();
+    let copied = count(Ticker::CheckpointWriteBytes);
+    assert!(copied > 3000 && copied < 3000 + table, "{copied}");
+    assert_eq!(count(Ticker::CheckpointReadBytes), copied);
+
+    let mut how = BackupEngineOptions::new("/backups");
+    how.env = options.db.env.clone();
+    let mut backups = BackupEngine::open(&how).unwrap();
+    backups.create_new_backup(&db, false).unwrap();
+    let (read, written) = (count(Ticker::BackupReadBytes), count(Ticker::BackupWriteBytes));
+    assert!(written > table + 3000 && read >= written, "{read} and {written}");
+}
+
+#[test]
+fn openings_of_tables_are_timed_and_damaged_footers_counted() {
+    let (options, statistics) = options();
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    assert_eq!(statistics.histogram_data(Histogram::TableOpenIoMicros).count, 1);
+    let table = db.live_files()[0].clone();
+    drop(db);
+    let (fs, path) = (&options.db.env.fs, table.directory.join(&table.relative_filename));
+    let mut bytes = vec![0; table.size as usize];
+    fs.new_random_access_file(&path).unwrap().read_at(0, &mut bytes).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    let mut file = fs.new_writable_file(&path).unwrap();
+    file.append(&bytes).unwrap();
+    file.close().unwrap();
+    assert!(Db::open(&options, "/db").and_then(|db| db.get("key")).is_err());
+    assert!(statistics.ticker_count(Ticker::SstFooterCorruptionCount) > 0);
 }
