@@ -134,7 +134,7 @@ fn load(network: &Network, time: Duration) -> Outcome {
                     }
                     match post(&node.rpc, &format!("[{}]", batch.join(","))) {
                         Ok(answer) if answer.contains("mempool is full") => {
-                            std::thread::sleep(Duration::from_millis(50));
+                            std::thread::sleep(Duration::from_millis(200));
                         }
                         Ok(answer) if answer.contains("\"code\":0") => {}
                         other => {
@@ -152,7 +152,7 @@ fn load(network: &Network, time: Duration) -> Outcome {
 
 /// Text of a transaction that compresses to about a half.
 fn filler(seed: usize) -> String {
-    let mut state = seed as u64 * 0x9E37_79B9_7F4A_7C15 + 1;
+    let mut state = (seed as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let digits = (0..TRANSACTION / 16).map(|_| {
         state ^= state << 13;
         state ^= state >> 7;
@@ -185,4 +185,16 @@ fn catch_up(network: &mut Network, library: &Library) -> Result<f64, String> {
     #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
     let height = height as f64;
     Ok(height / begin.elapsed().as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_has_its_own_filler() {
+        let fillers = [0, 1, 7, usize::MAX].map(filler);
+        assert!(fillers.iter().all(|text| text.len() == TRANSACTION / 16 * 16));
+        assert!(fillers.windows(2).all(|pair| pair[0] != pair[1]));
+    }
 }

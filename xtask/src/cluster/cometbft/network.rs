@@ -25,8 +25,8 @@ const CONFIG: [(&str, &str); 10] = [
     ("persistent_peers_max_dial_period", "\"1s\""),
     ("create_empty_blocks", "true"),
     ("max_request_batch_size", "0"),
-    ("size", "20000"),
-    ("cache_size", "40000"),
+    ("size", "500"),
+    ("cache_size", "10000"),
 ];
 
 /// A library that a node can load.
