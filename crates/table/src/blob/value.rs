@@ -53,7 +53,8 @@ impl BlobReads<'_> {
 
     /// The value of `user_key` at this place.
     /// # Errors
-    /// As [`BlobReads::value`].
+    /// `Corruption` or `IoError`, naming the file · `Incomplete`: the value is not cached, and
+    /// `read_tier` forbids I/O · `TimedOut`: the deadline for I/O has passed.
     #[cold]
     pub fn at(&self, user_key: &[u8], location: &BlobLocation) -> Result<PinnedBytes> {
         self.source.at(user_key, location, self.options)
@@ -61,7 +62,9 @@ impl BlobReads<'_> {
 
     /// Reads the default column of an entity. `None` if the entity has none.
     /// # Errors
-    /// `Corruption` if the entity is damaged; the errors of [`BlobSource::value`].
+    /// `Corruption`: the entity is damaged · `Corruption` or `IoError`, naming the blob file ·
+    /// `Incomplete`: a value is not cached, and `read_tier` forbids I/O · `TimedOut`: the deadline for
+    /// I/O has passed.
     #[cold]
     pub fn default_column(&self, user_key: &[u8], entity: &[u8]) -> Result<Option<PinnedBytes>> {
         if !may_have_blobs(entity) {
@@ -78,7 +81,9 @@ impl BlobReads<'_> {
     /// Returns the entity with the values of all its columns. `None` if no column of `entity` lies
     /// in a blob file.
     /// # Errors
-    /// `Corruption` if the entity is damaged; the errors of [`BlobSource::value`].
+    /// `Corruption`: the entity is damaged · `Corruption` or `IoError`, naming the blob file ·
+    /// `Incomplete`: a value is not cached, and `read_tier` forbids I/O · `TimedOut`: the deadline for
+    /// I/O has passed.
     #[cold]
     pub fn whole_entity(&self, user_key: &[u8], entity: &[u8]) -> Result<Option<Vec<u8>>> {
         if !may_have_blobs(entity) {

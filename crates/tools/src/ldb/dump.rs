@@ -49,7 +49,7 @@ pub(super) struct DumpOptions {
     extent: Extent,
     #[command(flatten)]
     times: TimeFlags,
-    /// With --ttl: print the number of entries for each so many seconds of write time
+    /// With --ttl: print the number of entries for each BUCKET seconds of write time
     #[arg(long)]
     bucket: Option<i32>,
     /// Print this table, WAL, MANIFEST or blob file, and no database
