@@ -152,6 +152,27 @@ pub(crate) struct NewTable {
     pub(crate) temperature: Temperature,
 }
 
+impl NewTable {
+    /// A table of level 0 in a family with these options.
+    pub(crate) fn of_level_0(
+        number: FileNumber,
+        options: &ColumnFamilyOptions,
+        oldest_seconds: u64,
+    ) -> NewTable {
+        let (compression, compression_options) = options.compression_for(0, 1, false);
+        NewTable {
+            number,
+            compression,
+            compression_options,
+            oldest_seconds,
+            level: 0,
+            is_bottommost: false,
+            target_file_size: 0,
+            temperature: options.default_write_temperature,
+        }
+    }
+}
+
 /// A table that is being written.
 pub(crate) struct TableOutput {
     pub(crate) number: FileNumber,

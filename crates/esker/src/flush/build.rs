@@ -142,71 +142,11 @@ impl BuildTable<'_> {
         blobs: &mut BlobOutput<'_>,
     ) -> Result<(Option<FinishedTable>, bool)> {
         let context = &self.output;
-        let options = context.family_options;
-        let mut children = Vec::with_capacity(job.memtables.len());
-        let mut keep = CompactionIteratorOptions::new(context.icmp, job.snapshots.to_vec());
-        keep.merge_operator = options.merge_operator.clone();
-        keep.blobs = Some(context.blob_reader());
-        keep.compaction_filter = self.filter();
-        keep.cancelled = self.cancel.clone();
-        let reads_timed = context.options.compatible_with.reads(Feature::TimedPut);
-        keep.timed_values = match context.times.filter(|_| reads_timed) {
-            Some(times) => TimedValues::Written(times.clone()),
-            None => TimedValues::Plain,
-        };
-        if context.options.allow_2pc {
-            keep.keep_conflicts();
-        }
-        let size = context.icmp.timestamp_size();
-        keep.keep_history = size > 0 && options.persist_user_defined_timestamps;
-        if keep.keep_history {
-            keep.zero_up_to = SequenceNumber::ZERO;
-        }
-        for mem in job.memtables.iter().rev() {
-            let drops_timestamps = size > 0 && !keep.keep_history;
-            let is_whole = mem.largest_seqno() <= job.newest;
-            let points: Box<dyn ScanIterator> = if is_whole {
-                Box::new(mem.iter())
-            } else {
-                Box::new(Published::new(mem.iter(), job.newest))
-            };
-            children.push(MergeChild::new(if drops_timestamps {
-                Box::new(TimestampsDropped::new(points, context.icmp))
-            } else {
-                points
-            }));
-            if mem.num_range_deletes() == 0 {
-                continue;
-            }
-            if is_whole && !keep.keep_history && !drops_timestamps {
-                mem.range_tombstones().iter().for_each(|set| keep.range_dels.add(set, None));
-                continue;
-            }
-            let mut stored = mem.stored_range_tombstones();
-            stored.retain(|tombstone| tombstone.seq <= job.newest);
-            if keep.keep_history {
-                keep.stored_tombstones.extend(stored);
-                continue;
-            }
-            if drops_timestamps {
-                stored = stored.into_iter().map(|t| at_oldest_timestamp(t, context.icmp)).collect();
-            }
-            let fragments = FragmentedRangeTombstones::build(stored, context.icmp);
-            keep.range_dels.add(&Arc::new(fragments), None);
-        }
+        let mut keep = self.rules(job);
+        let children = self.children(job, &mut keep);
         let mut entries =
             CompactionIterator::new(context.icmp.clone(), merge_children(context.icmp, children), keep);
-        let (compression, compression_options) = options.compression_for(0, 1, false);
-        let table = NewTable {
-            number: job.number,
-            compression,
-            compression_options,
-            oldest_seconds: 0,
-            level: 0,
-            is_bottommost: false,
-            target_file_size: 0,
-            temperature: options.default_write_temperature,
-        };
+        let table = NewTable::of_level_0(job.number, context.family_options, 0);
         let mut output = TableOutput::create(context, &table)?;
         entries.seek_to_first();
         while entries.valid() {
@@ -225,5 +165,68 @@ impl BuildTable<'_> {
         output.set_older_versions(entries.stats().older_out);
         blobs.finish()?;
         output.finish(context, job.epoch_number, 0).map(|table| (Some(table), may_reappear))
+    }
+
+    /// The rules by which entries stay, without range tombstones.
+    fn rules(&self, job: &TableBuildJob<'_>) -> CompactionIteratorOptions {
+        let context = &self.output;
+        let options = context.family_options;
+        let mut keep = CompactionIteratorOptions::new(context.icmp, job.snapshots.to_vec());
+        keep.merge_operator = options.merge_operator.clone();
+        keep.blobs = Some(context.blob_reader());
+        keep.compaction_filter = self.filter();
+        keep.cancelled = self.cancel.clone();
+        let reads_timed = context.options.compatible_with.reads(Feature::TimedPut);
+        keep.timed_values = match context.times.filter(|_| reads_timed) {
+            Some(times) => TimedValues::Written(times.clone()),
+            None => TimedValues::Plain,
+        };
+        if context.options.allow_2pc {
+            keep.keep_conflicts();
+        }
+        keep.keep_history = context.icmp.timestamp_size() > 0 && options.persist_user_defined_timestamps;
+        if keep.keep_history {
+            keep.zero_up_to = SequenceNumber::ZERO;
+        }
+        keep
+    }
+
+    /// A cursor over the entries of each memtable, newest first. The range tombstones go to `keep`.
+    fn children(&self, job: &TableBuildJob<'_>, keep: &mut CompactionIteratorOptions) -> Vec<MergeChild> {
+        let icmp = self.output.icmp;
+        let drops_timestamps = icmp.timestamp_size() > 0 && !keep.keep_history;
+        let mut children = Vec::with_capacity(job.memtables.len());
+        for mem in job.memtables.iter().rev() {
+            let is_whole = mem.largest_seqno() <= job.newest;
+            let points: Box<dyn ScanIterator> = if is_whole {
+                Box::new(mem.iter())
+            } else {
+                Box::new(Published::new(mem.iter(), job.newest))
+            };
+            children.push(MergeChild::new(if drops_timestamps {
+                Box::new(TimestampsDropped::new(points, icmp))
+            } else {
+                points
+            }));
+            if mem.num_range_deletes() == 0 {
+                continue;
+            }
+            if is_whole && !keep.keep_history && !drops_timestamps {
+                mem.range_tombstones().iter().for_each(|set| keep.range_dels.add(set, None));
+                continue;
+            }
+            let mut stored = mem.stored_range_tombstones();
+            stored.retain(|tombstone| tombstone.seq <= job.newest);
+            if keep.keep_history {
+                keep.stored_tombstones.extend(stored);
+                continue;
+            }
+            if drops_timestamps {
+                stored = stored.into_iter().map(|t| at_oldest_timestamp(t, icmp)).collect();
+            }
+            let fragments = FragmentedRangeTombstones::build(stored, icmp);
+            keep.range_dels.add(&Arc::new(fragments), None);
+        }
+        children
     }
 }

@@ -28,10 +28,11 @@ use esker_format::properties::{SALVAGED_FROM, TableProperties};
 use esker_format::range_del::RangeTombstone;
 use esker_format::version_edit::FileMetaData;
 use esker_format::wide_column::stored::{StoredColumns, StoredValue, for_each_blob};
+use esker_table::TableCache;
 use esker_table::blob::salvage_value;
 use esker_table::salvage::{SalvageOptions, SalvageReport, TableSalvage};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Keys that may be missing after a repair: user keys without timestamps, both bounds included.
 #[derive(Clone, Debug)]
@@ -255,48 +256,12 @@ impl Repair {
         with: &SalvageOptions,
         oldest_ancestor_time: u64,
     ) -> Result<SalvagedTable> {
-        let new_number = self.numbers.new_file_number();
-        let family = self.families.get_mut(&id).expect("its table names it");
-        let options = &family.descriptor.options;
+        let family = &self.families[&id];
         let directory = damaged.path.parent().unwrap_or(&damaged.path);
         let lost = FilePaths::one(directory.join(LOST));
         let tables = db::family_tables(&self.options, lost, &family.descriptor, &self.open_files);
-        let context = OutputContext {
-            env: &self.options.env,
-            options: &self.options,
-            family_options: options,
-            icmp,
-            database: &self.path,
-            path_id: 0,
-            column_family: id,
-            column_family_name: &family.descriptor.name,
-            db_id: &self.db_id,
-            session_id: &self.session_id,
-            io_priority: IoPriority::High,
-            info_log: &self.info_log,
-            tables: &tables,
-            job_id: 0,
-            times: None,
-        };
-        let (compression, compression_options) = options.compression_for(0, 1, false);
-        let new = NewTable {
-            number: new_number,
-            compression,
-            compression_options,
-            oldest_seconds: oldest_ancestor_time,
-            level: 0,
-            is_bottommost: false,
-            target_file_size: 0,
-            temperature: options.default_write_temperature,
-        };
-        let mut output = None;
-        if !self.how.dry_run {
-            self.fs.create_dir_if_missing(&directory.join(LOST))?;
-            output = Some(TableOutput::create(&context, &new)?);
-        }
-        if let Some(output) = &mut output {
-            output.set_salvaged_from(damaged.number);
-        }
+        let context = self.output_context((id, family), icmp, &tables);
+        let output = self.new_output(&context, damaged, oldest_ancestor_time)?;
         let pad = if table.lacks_timestamps(with) { icmp.min_timestamp() } else { &[] };
         let mut writing = Writing {
             output,
@@ -315,35 +280,95 @@ impl Repair {
             Ok(readable)
         });
         let Writing { output, tally, lost, values_lost, hides, .. } = writing;
-        let (finished, readable) = match (output, written) {
-            (Some(output), Ok(readable)) if !output.is_empty() => {
-                let mut meta = output.finish(&context, 0, oldest_ancestor_time)?.meta;
-                tables.evict(new_number);
-                let place = file_name::table_file_name(directory, new_number);
-                self.fs.rename(&context.table_path(new_number), &place)?;
-                meta.path_id = family.paths.id_of(directory).unwrap_or(0);
-                (Some(meta), readable)
+        let mut finished = None;
+        if let Some(output) = output {
+            if written.is_ok() && !output.is_empty() {
+                finished = Some(self.put_in_place(&context, output, directory, oldest_ancestor_time)?);
+            } else {
+                self.remove_output(&context, output)?;
             }
-            (output, written) => {
-                if let Some(output) = output {
-                    output.abandon();
-                    self.fs.delete_file(&context.table_path(new_number))?;
-                }
-                (None, written?)
-            }
-        };
+        }
         let mut salvaged = SalvagedTable {
             new_number: finished.as_ref().map(|meta| meta.number),
             column_family_name: family.descriptor.name.clone(),
             ..SalvagedTable::of(damaged.number)
         };
-        salvaged.take(readable, lost, values_lost);
+        salvaged.take(written?, lost, values_lost);
         salvaged.may_reappear |= hides;
-        if let Some(meta) = finished {
+        if let Some(mut meta) = finished {
+            let family = self.families.get_mut(&id).expect("its table names it");
+            meta.path_id = family.paths.id_of(directory).unwrap_or(0);
+            family.references.insert(meta.number, tally);
             family.tables.push(meta);
-            family.references.insert(new_number, tally);
         }
         Ok(salvaged)
+    }
+
+    /// The surroundings of a new table in `tables`, the cache of the directory `lost`.
+    fn output_context<'a>(
+        &'a self,
+        (id, family): (ColumnFamilyId, &'a Family),
+        icmp: &'a InternalKeyComparator,
+        tables: &'a Arc<TableCache>,
+    ) -> OutputContext<'a> {
+        OutputContext {
+            env: &self.options.env,
+            options: &self.options,
+            family_options: &family.descriptor.options,
+            icmp,
+            database: &self.path,
+            path_id: 0,
+            column_family: id,
+            column_family_name: &family.descriptor.name,
+            db_id: &self.db_id,
+            session_id: &self.session_id,
+            io_priority: IoPriority::High,
+            info_log: &self.info_log,
+            tables,
+            job_id: 0,
+            times: None,
+        }
+    }
+
+    /// The new table for a damaged one; `None` if nothing is to be changed.
+    fn new_output(
+        &self,
+        context: &OutputContext<'_>,
+        damaged: &DamagedTable,
+        oldest_ancestor_time: u64,
+    ) -> Result<Option<TableOutput>> {
+        let number = self.numbers.new_file_number();
+        if self.how.dry_run {
+            return Ok(None);
+        }
+        let directory = damaged.path.parent().unwrap_or(&damaged.path);
+        self.fs.create_dir_if_missing(&directory.join(LOST))?;
+        let new = NewTable::of_level_0(number, context.family_options, oldest_ancestor_time);
+        let mut output = TableOutput::create(context, &new)?;
+        output.set_salvaged_from(damaged.number);
+        Ok(Some(output))
+    }
+
+    /// Finishes a new table, and moves it from `lost` to `directory`.
+    fn put_in_place(
+        &self,
+        context: &OutputContext<'_>,
+        output: TableOutput,
+        directory: &Path,
+        oldest_ancestor_time: u64,
+    ) -> Result<FileMetaData> {
+        let meta = output.finish(context, 0, oldest_ancestor_time)?.meta;
+        context.tables.evict(meta.number);
+        let place = file_name::table_file_name(directory, meta.number);
+        self.fs.rename(&context.table_path(meta.number), &place)?;
+        Ok(meta)
+    }
+
+    /// Removes a new table that has no entries, or could not be written.
+    fn remove_output(&self, context: &OutputContext<'_>, output: TableOutput) -> Result<()> {
+        let path = context.table_path(output.number);
+        output.abandon();
+        self.fs.delete_file(&path)
     }
 
     /// Whether no version ever had the table: a MANIFEST that is readable to its end does not name
