@@ -40,7 +40,7 @@ const BLOCK_ENTRIES: u64 = 32;
 type Scenario = fn(u64) -> Result<()>;
 
 /// All scenarios and their names.
-pub(super) const ALL: [(&str, Scenario); 44] = [
+pub(super) const ALL: [(&str, Scenario); 43] = [
     ("get_memtable_hit", get_memtable_hit),
     ("get_cached_block_hit", get_cached_block_hit),
     ("get_filter_miss", get_filter_miss),
@@ -72,7 +72,6 @@ pub(super) const ALL: [(&str, Scenario); 44] = [
     ("iterator_seek_beside_flushes", iterator_seek_beside_flushes),
     ("iterator_made_and_sought", iterator_made_and_sought),
     ("iterator_refresh", iterator_refresh),
-    ("iterator_detach_and_next", iterator_detach_and_next),
     ("iterator_next_over_deleted", iterator_next_over_deleted),
     ("put_100_bytes", put_100_bytes),
     ("memtable_insert", memtable_insert),
@@ -453,19 +452,6 @@ fn iterator_refresh(count: u64) -> Result<()> {
     let db = db_in_tables()?;
     let mut iter = db.iter()?;
     warm_up_and_count(count, |_| iter.refresh())
-}
-
-/// Detaches an iterator and steps from the place that it kept.
-fn iterator_detach_and_next(count: u64) -> Result<()> {
-    let db = db_in_tables()?;
-    let mut iter = db.iter()?;
-    iter.seek_to_first();
-    warm_up_and_count(count, |_| {
-        iter.detach()?;
-        iter.next();
-        assert!(iter.valid());
-        Ok(())
-    })
 }
 
 /// Steps over all keys but the first and the last. They were put and deleted in the memtable.

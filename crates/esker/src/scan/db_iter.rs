@@ -245,26 +245,6 @@ impl<I: ScanIterator> DbIter<I> {
         self.keep_alive = Some(keep_alive);
     }
 
-    /// Stays in place with copies of key and value, and drops its sources: `close` empties the
-    /// inner cursor. The caller rebases the cursor before it moves it.
-    pub(crate) fn detach(&mut self, close: impl FnOnce(&mut I)) {
-        self.begin_call();
-        if self.valid && !matches!(self.value, Value::Buffer | Value::Entity { .. }) {
-            let value = self.value().to_vec();
-            self.end_run();
-            (self.buffer, self.value) = (value, Value::Buffer);
-        }
-        self.end_run();
-        self.left = LeftValue::default();
-        self.ahead = None;
-        // The scan counts as ended: a reader that detaches every few steps gets short runs.
-        self.run.begin();
-        self.eagerness.begin();
-        close(&mut self.iter);
-        self.keep_alive = None;
-        self.report();
-    }
-
     /// Prepares an idle cursor: releases everything except parts that the super version owns.
     /// [`refresh`](Self::refresh) makes it usable again. Returns whether it is worth keeping.
     pub(crate) fn release(&mut self) -> bool {

@@ -16,7 +16,6 @@ macro_rules! each {
     };
 }
 
-mod detach;
 mod idle;
 mod planned;
 mod runs;
@@ -50,6 +49,9 @@ pub(crate) use watch::{RunWatch, WatchedRun};
 
 /// A cursor over the keys of a family. It is not valid until a move positions it, nor after an
 /// error until the next seek. It may be sent to another thread, but not shared.
+///
+/// Between two moves it pins memtables and files. In place of an iterator that lies idle, keep a
+/// [`Snapshot`] and the last key: a new iterator that seeks there continues.
 ///
 /// ```
 /// # let dir = esker_testkit::TempDir::new("doc");
@@ -96,8 +98,6 @@ pub struct DbIterator {
 enum Watched {
     /// The iterator reads this super version until there is a newer one.
     SuperVersion(Arc<SuperVersion>),
-    /// The iterator holds no super version, and takes one when it is moved.
-    Detached,
     /// The iterator keeps one super version for life: with `pin_data`, timestamps, options that
     /// hide entries, or on a secondary.
     Stays,
@@ -206,9 +206,8 @@ impl DbIterator {
         let start = self.db.engine.start_timing();
         self.leave_ranges();
         self.catch_up();
-        if self.leave_old_super_version() {
-            each!(&mut self.iter, iter => iter.seek_to_first());
-        }
+        self.leave_old_super_version();
+        each!(&mut self.iter, iter => iter.seek_to_first());
         self.db.engine.end_timing(Histogram::DbSeek, start);
     }
     /// Moves to the last key within the bounds.
@@ -222,9 +221,8 @@ impl DbIterator {
         let start = self.db.engine.start_timing();
         self.leave_ranges();
         self.catch_up();
-        if self.leave_old_super_version() {
-            each!(&mut self.iter, iter => iter.seek_to_last());
-        }
+        self.leave_old_super_version();
+        each!(&mut self.iter, iter => iter.seek_to_last());
         self.db.engine.end_timing(Histogram::DbSeek, start);
     }
     /// Moves to the first key at or after `target`.
@@ -240,9 +238,8 @@ impl DbIterator {
             self.enter_range(target.as_ref(), false);
         }
         self.catch_up();
-        if self.leave_old_super_version() {
-            each!(&mut self.iter, iter => iter.seek(target.as_ref()));
-        }
+        self.leave_old_super_version();
+        each!(&mut self.iter, iter => iter.seek(target.as_ref()));
         self.db.engine.end_timing(Histogram::DbSeek, start);
     }
     /// Moves to the last key at or before `target`.
@@ -258,13 +255,12 @@ impl DbIterator {
             self.enter_range(target.as_ref(), true);
         }
         self.catch_up();
-        if self.leave_old_super_version() {
-            each!(&mut self.iter, iter => iter.seek_for_prev(target.as_ref()));
-        }
+        self.leave_old_super_version();
+        each!(&mut self.iter, iter => iter.seek_for_prev(target.as_ref()));
         self.db.engine.end_timing(Histogram::DbSeek, start);
     }
-    /// Moves to the next key. An iterator that is not valid stays where it is, also if it is
-    /// detached, was refreshed or follows new writes.
+    /// Moves to the next key. An iterator that is not valid stays where it is, also if it was
+    /// refreshed or follows new writes.
     #[inline]
     pub fn next(&mut self) {
         if self.options.tailing && self.follow(true) {
@@ -274,8 +270,8 @@ impl DbIterator {
             each!(&mut self.iter, iter => iter.next());
         }
     }
-    /// Moves to the previous key. An iterator that is not valid stays where it is, also if it is
-    /// detached, was refreshed or follows new writes.
+    /// Moves to the previous key. An iterator that is not valid stays where it is, also if it was
+    /// refreshed or follows new writes.
     #[inline]
     pub fn prev(&mut self) {
         if self.options.tailing && self.follow(false) {
@@ -519,12 +515,11 @@ impl DbIterator {
         false
     }
 
-    /// Whether the family has a newer super version, or the iterator is detached.
+    /// Whether the family has a newer super version.
     #[inline]
     fn is_outdated(&self) -> bool {
         match &self.watched {
             Watched::SuperVersion(super_version) => !self.cf.super_version.holds(super_version),
-            Watched::Detached => true,
             Watched::Stays => false,
         }
     }
@@ -559,32 +554,28 @@ impl DbIterator {
 
     /// Changes to the family's present super version before a seek, without keeping a place.
     #[inline]
-    fn leave_old_super_version(&mut self) -> bool {
+    fn leave_old_super_version(&mut self) {
         if self.is_outdated() {
             self.plain().forget_place();
             self.change_super_version();
         }
-        !self.is_detached()
     }
 
     /// Takes the family's present super version. If one of its files cannot be opened, stays with
-    /// the old one; a detached iterator fails.
+    /// the old one.
     #[cold]
     fn change_super_version(&mut self) {
         let super_version = self.cf.pinned_super_version();
         let Cursor::Plain(iter) = &self.iter else { return };
-        let prepared =
-            iter.inner().prepare(&self.cf, &super_version, self.opening_options(), iter.sequence());
-        let prepared = match (prepared, &self.watched) {
-            (Ok(prepared), _) => prepared,
-            (Err(error), Watched::Detached) => return self.plain().fail(error),
-            (Err(_), _) => return,
+        let Ok(prepared) =
+            iter.inner().prepare(&self.cf, &super_version, self.opening_options(), iter.sequence())
+        else {
+            return;
         };
         let memory = deleted_run_memory(&super_version, &self.options);
         self.plain().set_deleted_run_memory(memory);
-        let was_detached = matches!(self.watched, Watched::Detached);
         self.watched = Watched::SuperVersion(super_version.clone());
-        if prepared.is_empty() && !was_detached {
+        if prepared.is_empty() {
             // Only options differ, or a memtable that this iterator does not see.
             self.plain().keep(super_version);
             return;

@@ -656,7 +656,6 @@ fn an_iterator_does_not_see_a_file_that_came_after_it_though_snapshots_need_not_
     let between = file(&options, "/between", &[5], "new", None);
     let ingest = IngestExternalFileOptions { snapshot_consistency: false, ..Default::default() };
     db.ingest_external_file_opt(&ingest, &db.default_column_family(), &[between]).unwrap();
-    iter.detach().unwrap();
     iter.next();
     assert_eq!(iter.key(), key(9).as_bytes());
     iter.seek(key(5));

@@ -200,16 +200,11 @@ fn a_step_of_an_iterator_that_is_not_valid_leaves_it_so() {
 }
 
 #[test]
-fn a_step_from_nowhere_leads_nowhere_in_detached_and_refreshed_iterators_and_over_newer_super_versions() {
+fn a_step_from_nowhere_leads_nowhere_in_refreshed_iterators_and_over_newer_super_versions() {
     let db = Db::open(&options(), "/db").unwrap();
     fill(&db);
-    let ways: [DbWay<'_>; 6] = [
-        ("detached", &|iter| iter.detach().unwrap()),
+    let ways: [DbWay<'_>; 4] = [
         ("refreshed", &|iter| iter.refresh().unwrap()),
-        ("detached and refreshed", &|iter| {
-            iter.detach().unwrap();
-            iter.refresh().unwrap();
-        }),
         ("refreshed at a snapshot", &|iter| iter.refresh_at(&db.snapshot()).unwrap()),
         ("over a flushed memtable", &|_| {
             db.put(key(1), b"again").unwrap();

@@ -1,4 +1,4 @@
-//! Iterators of all kinds are moved, given planned ranges, detached and refreshed in any order,
+//! Iterators of all kinds are moved, given planned ranges and refreshed in any order,
 //! while what they read is written, flushed and compacted: each move leads where a model says.
 
 use crate::multi_get::options as small_options;
@@ -134,11 +134,6 @@ impl Used {
                 self.at = self.find(false, |key| key <= target.as_slice());
             }
             6 => {
-                if self.iter.detach().is_ok() {
-                    assert!(self.iter.is_detached());
-                }
-            }
-            7 => {
                 self.iter.refresh().unwrap();
                 self.options.snapshot = None;
                 self.model = model.clone();

@@ -338,10 +338,6 @@ impl Used {
                 self.at = self.find(false, |key| !self.before(&target, key));
             }
             8 => {
-                let done = self.iter.detach().is_ok();
-                self.moves.push(format!("detach {done}"));
-            }
-            9 => {
                 self.moves.push("refresh".into());
                 self.iter.refresh().unwrap();
                 self.options.snapshot = None;
@@ -394,7 +390,7 @@ impl Used {
             }
         }
         // It is unknown which of the filter's keys exist.
-        while self.iter.valid() && is_junk(self.iter.key()) && !self.iter.is_detached() {
+        while self.iter.valid() && is_junk(self.iter.key()) {
             if forward { self.iter.next() } else { self.iter.prev() }
         }
         self.check();

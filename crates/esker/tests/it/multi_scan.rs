@@ -117,14 +117,6 @@ fn check(
         }
         walk(&mut iter, args.reverse, &expected(range), rng);
         disturb(rng);
-        if rng.u8(..8) == 0 && iter.valid() && !iter.is_detached() && iter.detach().is_ok() {
-            let at = iter.key().to_vec();
-            iter.next();
-            if iter.valid() {
-                iter.prev();
-                assert_eq!(iter.item().map(|(k, _)| k), Some(at.as_slice()));
-            }
-        }
     }
     iter.seek_to_first();
     let first: &[u8] = if descending { &[0xFF; 40] } else { &[] };
@@ -415,4 +407,32 @@ fn planned_ranges_of_an_iterator_with_bounds_are_whole_beyond_these() {
         iter.next();
         assert!(!iter.valid());
     }
+}
+
+#[test]
+fn a_plan_whose_files_cannot_be_opened_is_refused_and_leaves_the_iterator_as_it_was() {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let mut options = options(fs.clone());
+    options.db.max_open_files = 20;
+    let db = Db::open(&options, "/db").unwrap();
+    for key in ["a", "x"] {
+        db.put(key, key).unwrap();
+        db.flush().unwrap();
+    }
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    let read = ReadOptions { iterate_upper_bound: Some(b"m".to_vec()), ..ReadOptions::default() };
+    let mut iter = db.iter_opt(read, &db.default_column_family()).unwrap();
+    iter.seek_to_first();
+    let mut beyond = MultiScanArgs::new();
+    beyond.insert("w", "z");
+    fs.add_rule(FaultRule::fail(&[OpKind::Open]));
+    assert_eq!(iter.prepare(&beyond).unwrap_err().kind(), ErrorKind::IoError);
+    fs.clear_rules();
+    assert_eq!(iter.item(), Some((&b"a"[..], &b"a"[..])));
+    iter.prepare(&beyond).unwrap();
+    iter.seek("w");
+    assert_eq!(iter.item(), Some((&b"x"[..], &b"x"[..])));
+    iter.next();
+    assert!(!iter.valid() && iter.status().is_ok());
 }

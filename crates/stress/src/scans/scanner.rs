@@ -41,7 +41,6 @@ struct Cursor {
     /// Indexes in the read point's list that lie within the bounds.
     range: std::ops::Range<usize>,
     by_prefix: bool,
-    pins_data: bool,
     prefix: Option<Vec<u8>>,
     /// An index in that list.
     at: Option<usize>,
@@ -88,12 +87,6 @@ impl Scanner<'_> {
             self.refresh(chosen)?;
         }
         let cursor = &mut self.cursors[chosen];
-        if (21..71).contains(&roll) && !cursor.pins_data {
-            cursor.iter.detach().map_err(|e| format!("detach: {e}"))?;
-            cursor.note("detach");
-            // The cursor must still show the same entry.
-            cursor.compare(self.round)?;
-        }
         // Long ways in one direction, and short ones.
         let (steps, forward) = ([1, 3, 30][self.rng.usize(..3)], self.rng.bool());
         for step in 0..steps {
@@ -124,7 +117,6 @@ impl Scanner<'_> {
             pin_data: rng.u8(..8) == 0,
             ..ReadOptions::default()
         };
-        let pins_data = options.pin_data;
         let handle = &round.handles[family];
         let (iter, point) = if rng.u8(..8) == 0 {
             // Makes an iterator without a snapshot of its own. Its point in time is taken while no
@@ -138,8 +130,7 @@ impl Scanner<'_> {
         };
         let iter = iter.map_err(|e| format!("iter_opt: {e}"))?;
         let (range, prefix, at, moves) = (0..0, None, None, Vec::new());
-        let mut cursor =
-            Cursor { iter, family, point, bounds, range, by_prefix, pins_data, prefix, at, moves };
+        let mut cursor = Cursor { iter, family, point, bounds, range, by_prefix, prefix, at, moves };
         cursor.limit(round);
         Ok(cursor)
     }

@@ -55,7 +55,7 @@ impl Default for Eagerness {
 }
 
 impl Eagerness {
-    /// Begins a new scan: the cursor was positioned, turned or detached.
+    /// Begins a new scan: the cursor was positioned or turned.
     #[inline]
     pub(super) fn begin(&mut self) {
         if self.so_far > 0 {

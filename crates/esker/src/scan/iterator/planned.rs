@@ -13,7 +13,7 @@
 //!  3. The cursor reads all files that overlap the bounds of the read options or any of the ranges.
 
 use super::runs::{PlanTarget, Runs, iterator_table_options};
-use super::{Cursor, DbIterator, Watched};
+use super::{Cursor, DbIterator, KeepAlive, Watched, deleted_run_memory};
 use crate::options::{MultiScanArgs, ReadOptions};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
@@ -142,8 +142,12 @@ impl DbIterator {
     /// `iterate_lower_bound` too. Any other positioning drops the plan.
     ///
     /// The iterator is then invalid until it is positioned. If all blocks are in the cache, the
-    /// call costs only a copy of the ranges. An iterator that cannot leave its super version (see
-    /// [`detach`](Self::detach)) gets the bounds but no readahead.
+    /// call costs only a copy of the ranges. If a range reaches beyond the iterator's bounds, the
+    /// call opens files as a new iterator does.
+    ///
+    /// An iterator that cannot leave its super version gets the bounds but no readahead: with
+    /// `pin_data`, `ignore_range_deletions`, `table_filter` or another `read_tier` than `ReadAll`,
+    /// in families with timestamps, and on a secondary.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -160,8 +164,9 @@ impl DbIterator {
     /// # Errors
     /// `InvalidArgument`: there are no ranges, or they overlap or do not ascend
     /// ([`Db::new_multi_scan`](crate::Db::new_multi_scan)); or a range reaches beyond the bounds of
-    /// an iterator that cannot leave its super version, which opens no further files. The iterator
-    /// is then unchanged.
+    /// an iterator that cannot leave its super version, which opens no further files · `Corruption`
+    /// and `IoError` from opening level-0 files · `Incomplete` and `TimedOut`: `read_tier` or
+    /// `deadline` stops the opening of a file. The iterator is then unchanged.
     pub fn prepare(&mut self, args: &MultiScanArgs) -> Result<()> {
         let db = self.db.clone();
         let statistics = db.engine.options.statistics.as_ref();
@@ -174,15 +179,25 @@ impl DbIterator {
                 "MultiScanArgs: a range reaches beyond the bounds of an iterator that stays at its files";
             return Err(Error::invalid_argument(what));
         }
+        let reopened = match (&self.iter, &around) {
+            // The ranges may need files that are not open.
+            (Cursor::Plain(iter), Some(around)) => {
+                let super_version = self.cf.pinned_super_version();
+                Some((Runs::new(&self.cf, &super_version, around, iter.sequence())?, super_version))
+            }
+            _ => None,
+        };
         self.leave_ranges();
+        if let Some((runs, super_version)) = reopened {
+            let memory = deleted_run_memory(&super_version, &self.options);
+            self.watched = Watched::SuperVersion(super_version.clone());
+            let iter = self.plain();
+            iter.set_deleted_run_memory(memory);
+            iter.refresh(iter.sequence(), Some(super_version as KeepAlive), |old| *old = runs);
+        }
         let mut planned = match &mut self.iter {
             Cursor::Plain(iter) if !stays => {
                 iter.forget_place();
-                if around.is_some() {
-                    // The ranges may need files that are not open.
-                    iter.detach(|runs| runs.detach());
-                    self.watched = Watched::Detached;
-                }
                 PlannedRanges::new(args, Some(iter.inner_mut()), &self.options, statistics)
             }
             Cursor::Plain(iter) => {
@@ -215,14 +230,13 @@ impl DbIterator {
     /// if there is no next range.
     pub(crate) fn enter_next_range(&mut self) -> bool {
         self.catch_up();
-        let is_there = self.leave_old_super_version();
+        self.leave_old_super_version();
         let Some(planned) = &mut self.planned else { return false };
         let reverse = planned.reverse;
         let Some((start, limit)) = planned.enter(planned.next, &self.options, &mut self.iter) else {
             return false;
         };
         match limit {
-            _ if !is_there => {}
             Some(limit) if reverse => each!(&mut self.iter, iter => iter.seek_for_prev(limit)),
             _ => each!(&mut self.iter, iter => iter.seek(start)),
         }

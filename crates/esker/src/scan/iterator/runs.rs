@@ -316,14 +316,6 @@ impl Runs {
         Ok(exchange)
     }
 
-    /// Closes all sources; the next exchange opens all anew.
-    pub(super) fn detach(&mut self) {
-        self.sources = Vec::new();
-        self.knows_files = false;
-        self.ahead.set_tables(None);
-        self.cursor = Cursor::Merged(MergingIterator::new(self.icmp.clone(), Vec::new()));
-    }
-
     /// Whether there are no ranges, and no blocks that were read ahead.
     #[cfg(test)]
     pub(super) fn has_nothing_ahead(&self) -> bool {
