@@ -54,7 +54,7 @@ struct Edit {
 }
 
 /// The outcome of a campaign.
-enum End {
+enum CampaignOutcome {
     Failed(Duration, String),
     Passed(Duration),
 }
@@ -73,7 +73,7 @@ pub(crate) fn run_all(root: &Path, names: &[&str], minutes: u64) -> Outcome {
     let machines: BTreeSet<_> = campaigns.iter().map(|campaign| Machine::of(campaign)).collect();
     machines.iter().try_for_each(|machine| machine.build(root))?;
     for campaign in campaigns {
-        if let End::Failed(_, why) = run_campaign(root, "", campaign, CONTROL)? {
+        if let CampaignOutcome::Failed(_, why) = run_campaign(root, "", campaign, CONTROL)? {
             return Err(format!("{} fails without any mutant: {why}", campaign.join(" ")));
         }
     }
@@ -82,10 +82,10 @@ pub(crate) fn run_all(root: &Path, names: &[&str], minutes: u64) -> Outcome {
     for mutant in chosen {
         let campaign = mutant.campaign.join(" ");
         match run_campaign(root, &mutant.name, &mutant.campaign, Duration::from_secs(60 * minutes))? {
-            End::Failed(after, why) => {
+            CampaignOutcome::Failed(after, why) => {
                 println!("| {} | {campaign} | {:.1} s | {why} |", mutant.what, after.as_secs_f64());
             }
-            End::Passed(after) => {
+            CampaignOutcome::Passed(after) => {
                 println!("| {} | {campaign} | **not** in {:.0} s | |", mutant.what, after.as_secs_f64());
                 missed.push(mutant.name.as_str());
             }
@@ -273,7 +273,12 @@ fn mutated(name: &str, text: String, mutants: &[Mutant]) -> Result<String, Strin
     Ok(text)
 }
 
-fn run_campaign(root: &Path, mutant: &str, campaign: &[String], limit: Duration) -> Result<End, String> {
+fn run_campaign(
+    root: &Path,
+    mutant: &str,
+    campaign: &[String],
+    limit: Duration,
+) -> Result<CampaignOutcome, String> {
     let log = place(root, "campaign.log");
     let file = std::fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
     let start = Instant::now();
@@ -286,21 +291,21 @@ fn run_campaign(root: &Path, mutant: &str, campaign: &[String], limit: Duration)
             Some(status) => break status,
             None if start.elapsed() >= limit => {
                 child.kill().and_then(|()| child.wait()).map_err(cannot)?;
-                return Ok(End::Passed(start.elapsed()));
+                return Ok(CampaignOutcome::Passed(start.elapsed()));
             }
             None => std::thread::sleep(Duration::from_millis(50)),
         }
     };
     if status.success() {
-        return Ok(End::Passed(start.elapsed()));
+        return Ok(CampaignOutcome::Passed(start.elapsed()));
     }
-    let said = read(&log)?;
+    let log_text = read(&log)?;
     // A campaign prints its progress before its report.
     let is_report =
         |line: &&str| line.contains("SEED=") || line.contains("divergence") || line.contains("panicked");
-    let why = said.lines().find(is_report).or(said.lines().last()).unwrap_or("nothing");
+    let why = log_text.lines().find(is_report).or(log_text.lines().last()).unwrap_or("nothing");
     let why: String = format!("{why} ({status})").chars().take(200).collect();
-    Ok(End::Failed(start.elapsed(), why.replace('|', "/")))
+    Ok(CampaignOutcome::Failed(start.elapsed(), why.replace('|', "/")))
 }
 
 fn read(path: &Path) -> Result<String, String> {

@@ -23,13 +23,13 @@ const LEAST_ACKNOWLEDGED: u64 = 2_000;
 /// Kills `kills` victims one after the other. Returns the number of keys that they wrote.
 pub(crate) fn run(stage: &mut Stage, path: &Path, kills: u32) -> DemoOutcome<u64> {
     let mut rng = fastrand::Rng::with_seed(stage.seed);
-    let (mut told, mut left) = (0, 0);
+    let (mut reported, mut left) = (0, 0);
     let part = stage.progress.begin("Killing a writing process", u64::from(kills) * 2);
     let mut recovery = Duration::ZERO;
     for round in 0..kills {
         let extra = Duration::from_millis(rng.u64(..400));
         let acknowledged = kill_one(stage, path, round, LEAST_TIME + extra)?;
-        told += acknowledged.iter().sum::<u64>();
+        reported += acknowledged.iter().sum::<u64>();
         part.advance(1);
         let opening = part.elapsed();
         let db = Db::open(&db_options()?, path)?;
@@ -42,9 +42,9 @@ pub(crate) fn run(stage: &mut Stage, path: &Path, kills: u32) -> DemoOutcome<u64
     }
     if kills > 0 {
         let what = format!("writes by {WRITERS} threads of a process, killed {kills} times");
-        stage.report.rate(what, told, 0, part.end());
+        stage.report.rate(what, reported, 0, part.end());
         stage.report.rate("recoveries from it (within the line above)", u64::from(kills), 0, recovery);
-        stage.report.verified(format!("acknowledged writes there after {kills} kill -9"), told);
+        stage.report.verified(format!("acknowledged writes there after {kills} kill -9"), reported);
         stage.report.verified("batches of killed processes whole, without holes", left / 2);
     }
     Ok(left)
@@ -62,17 +62,17 @@ fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> DemoOutco
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|e| DemoFailure::new(format_args!("cannot start the process to be killed: {e}")))?;
-    let told = listen(stage, &mut victim, time);
+    let reported = listen(stage, &mut victim, time);
     // If the victim ended by itself, `listen` has returned the error.
     victim.kill().ok();
     victim.wait().map_err(|e| DemoFailure::new(format_args!("waiting for the killed process: {e}")))?;
-    told
+    reported
 }
 
 /// Reads acknowledgements. Kills the victim once it has written for `time`, and reads the rest of
 /// the pipe.
 fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> DemoOutcome<Acknowledged> {
-    let mut told: Acknowledged = [0; WRITERS as usize];
+    let mut reported: Acknowledged = [0; WRITERS as usize];
     let mut lines = BufReader::new(victim.stdout.take().expect("standard output is a pipe"));
     let mut line = String::new();
     let mut writing = None;
@@ -84,9 +84,9 @@ fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> DemoOutcome<Ackn
             .map_err(|e| DemoFailure::new(format_args!("reading acknowledgements: {e}")))?;
         // The last line may lack its end. Such a line may be incomplete and does not count.
         let Some(whole) = line.strip_suffix('\n') else { break };
-        take(&mut told, whole)?;
+        take(&mut reported, whole)?;
         let part = writing.get_or_insert_with(|| stage.progress.begin("", 0));
-        if !killed && part.elapsed() >= time && told.iter().sum::<u64>() >= LEAST_ACKNOWLEDGED {
+        if !killed && part.elapsed() >= time && reported.iter().sum::<u64>() >= LEAST_ACKNOWLEDGED {
             victim.kill().map_err(|e| DemoFailure::new(format_args!("kill: {e}")))?;
             killed = true;
         }
@@ -96,17 +96,17 @@ fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> DemoOutcome<Ackn
             "VERIFICATION FAILED: the process that should be killed ended by itself",
         ));
     }
-    Ok(told)
+    Ok(reported)
 }
 
 /// Counts the write that `line` reports; each thread reports its writes in order.
-fn take(told: &mut Acknowledged, line: &str) -> DemoOutcome {
+fn take(reported: &mut Acknowledged, line: &str) -> DemoOutcome {
     let parsed = line
         .split_once(' ')
         .and_then(|(thread, sequence)| Some((thread.parse::<usize>().ok()?, sequence.parse::<u64>().ok()?)));
     match parsed {
-        Some((thread, sequence)) if told.get(thread) == Some(&sequence) => {
-            told[thread] += 1;
+        Some((thread, sequence)) if reported.get(thread) == Some(&sequence) => {
+            reported[thread] += 1;
             Ok(())
         }
         _ => Err(DemoFailure::new(format_args!("VERIFICATION FAILED: unexpected acknowledgement '{line}'"))),

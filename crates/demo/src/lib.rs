@@ -71,7 +71,7 @@ pub fn run(arguments: &[OsString]) -> Result<(), DemoFailure> {
         report: DemoReport::new(),
     };
     stage.progress.say(format_args!("Database in {}", place.path().display()));
-    match tell(&mut stage, &place, options.kills) {
+    match run_parts(&mut stage, &place, options.kills) {
         Ok(()) => {
             let printed = stage.report.print(&stage.records, place.path());
             place.leave()?;
@@ -101,7 +101,7 @@ fn unless_closed(printed: io::Result<()>) -> DemoOutcome {
 }
 
 /// Runs the story, part by part.
-fn tell(stage: &mut Stage, place: &DemoPlace, kills: u32) -> DemoOutcome {
+fn run_parts(stage: &mut Stage, place: &DemoPlace, kills: u32) -> DemoOutcome {
     let db = Db::open(&db_options()?, place.path())?;
     load::run(stage, &db)?;
     reads::point(stage, &db)?;

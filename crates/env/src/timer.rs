@@ -99,7 +99,7 @@ impl Timer {
     }
 
     /// Makes the thread read the clock again: for clocks that a test moves.
-    pub fn look(&self) {
+    pub fn read_clock_again(&self) {
         // The thread holds this lock from its read of the clock until it waits.
         let own = self.shared();
         let state = own.state.lock();

@@ -30,7 +30,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// Reads at any offsets and sizes, as a damaged blob index may name them. Also verifies the file.
-fn ask(reader: &BlobFileReader, data: &[u8]) {
+fn read_anywhere(reader: &BlobFileReader, data: &[u8]) {
     for (offset, size) in [(number(data, 0), number(data, 8)), (number(data, 3) & 0xFFF, number(data, 5) & 0xFFF)] {
         let compression = reader.header().compression;
         let location = BlobLocation { file_number: FileNumber(7), offset, size, compression };
@@ -63,7 +63,7 @@ fn damaged(data: &[u8]) {
     let at = usize::from(u16::from_le_bytes([at_low, at_high])) % bytes.len();
     bytes[at] ^= change;
     let Some(reader) = open(&bytes) else { return };
-    ask(&reader, data);
+    read_anywhere(&reader, data);
     let verified = reader.verify();
     for (offset, key, stored) in records {
         let size = stored.len() as u64;
@@ -88,6 +88,6 @@ pub fn run(data: &[u8]) {
         return damaged(data);
     }
     if let Some(reader) = open(data) {
-        ask(&reader, data);
+        read_anywhere(&reader, data);
     }
 }

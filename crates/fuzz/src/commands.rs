@@ -67,13 +67,13 @@ fn is_pointed_at(path: &Path, arguments: &[Vec<u8>]) -> bool {
 }
 
 fn check_changes(before: &Files, after: &Files, only_reads: bool, arguments: &[Vec<u8>]) {
-    let told = || -> Vec<_> { arguments.iter().map(|a| a.escape_ascii().to_string()).collect() };
+    let shown = || -> Vec<_> { arguments.iter().map(|a| a.escape_ascii().to_string()).collect() };
     let changed = |a: &Files, b: &Files| -> Vec<_> {
         a.iter().filter(|file| b.binary_search(file).is_err()).map(|file| file.0.clone()).collect()
     };
     for path in [changed(before, after), changed(after, before)].concat() {
-        assert!(!only_reads, "{:?} has changed {}", told(), path.display());
-        assert!(is_pointed_at(&path, arguments), "{:?} has changed {}", told(), path.display());
+        assert!(!only_reads, "{:?} has changed {}", shown(), path.display());
+        assert!(is_pointed_at(&path, arguments), "{:?} has changed {}", shown(), path.display());
     }
 }
 

@@ -119,21 +119,21 @@ pub fn serve() -> std::io::Result<()> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let (recovery, dir) = line.split_once(' ').unwrap_or_default();
-        let mut told = String::new();
+        let mut text = String::new();
         match contents(Path::new(dir), recovery) {
             Ok(families) => {
                 for (name, pairs) in families {
-                    told.push_str(&format!("{FAMILY}{name}\n"));
+                    text.push_str(&format!("{FAMILY}{name}\n"));
                     for (key, value) in pairs {
-                        told.push_str(&format!("{} {}\n", hex(&key), hex(&value)));
+                        text.push_str(&format!("{} {}\n", hex(&key), hex(&value)));
                     }
                 }
-                told.push_str(END);
+                text.push_str(END);
             }
-            Err(why) => told = format!("{REFUSED}{}", why.escape_default()),
+            Err(why) => text = format!("{REFUSED}{}", why.escape_default()),
         }
         let mut out = std::io::stdout().lock();
-        writeln!(out, "{told}")?;
+        writeln!(out, "{text}")?;
         out.flush()?;
     }
     Ok(())

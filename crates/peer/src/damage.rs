@@ -78,9 +78,9 @@ pub fn campaign(fixture: &Fixture, step: usize, repair_step: u64) -> DamageTally
         tally.cases += 1;
         let outcome = catch_unwind(AssertUnwindSafe(|| subject.check(&damage)));
         match outcome {
-            Ok(Ok(Seen::Error)) => tally.errors += 1,
-            Ok(Ok(Seen::Whole)) => tally.whole += 1,
-            Ok(Ok(Seen::Earlier)) => tally.earlier += 1,
+            Ok(Ok(DamageOutcome::Error)) => tally.errors += 1,
+            Ok(Ok(DamageOutcome::Whole)) => tally.whole += 1,
+            Ok(Ok(DamageOutcome::Earlier)) => tally.earlier += 1,
             Ok(Err(what)) => tally.findings.push(format!("{}: {damage:?}: {what}", fixture.name)),
             Err(_) => tally.findings.push(format!("{}: {damage:?}: PANIC", fixture.name)),
         }
@@ -99,7 +99,7 @@ pub fn campaign(fixture: &Fixture, step: usize, repair_step: u64) -> DamageTally
 }
 
 /// The outcome of a right case.
-enum Seen {
+enum DamageOutcome {
     Error,
     Whole,
     Earlier,
@@ -169,19 +169,21 @@ impl Subject {
         }
     }
 
-    fn check(&self, damage: &Damage) -> Result<Seen, String> {
+    fn check(&self, damage: &Damage) -> Result<DamageOutcome, String> {
         let files = damage.applied(&self.files);
         match self.read(&files) {
-            Ok(state) if state == self.whole => Ok(Seen::Whole),
-            Ok(_) if damage.is_blind() && !self.has_checksums => Ok(Seen::Whole),
-            Ok(state) if damage.is_of_log() && self.earlier.contains(&hash_of(&state)) => Ok(Seen::Earlier),
+            Ok(state) if state == self.whole => Ok(DamageOutcome::Whole),
+            Ok(_) if damage.is_blind() && !self.has_checksums => Ok(DamageOutcome::Whole),
+            Ok(state) if damage.is_of_log() && self.earlier.contains(&hash_of(&state)) => {
+                Ok(DamageOutcome::Earlier)
+            }
             Ok(state) if damage.may_leave_a_hole() => {
-                self.each_value_was_there(&state).map(|()| Seen::Earlier)
+                self.each_value_was_there(&state).map(|()| DamageOutcome::Earlier)
             }
             Ok(state) => Err(format!("reads as something else: {}", first_difference(&state, &self.whole))),
             // Without a checksum, a wrong byte is found only when it is used.
-            Err(e) if !self.has_checksums && e.kind() == ErrorKind::Corruption => Ok(Seen::Error),
-            Err(error) => named(&error, damage).map(|()| Seen::Error),
+            Err(e) if !self.has_checksums && e.kind() == ErrorKind::Corruption => Ok(DamageOutcome::Error),
+            Err(error) => named(&error, damage).map(|()| DamageOutcome::Error),
         }
     }
 

@@ -50,9 +50,9 @@ pub fn serve(work: &Path) -> Result<(), String> {
             (CLOSE, Some(peer_process)) => peer_process.close().map(|()| CLOSED),
             (line, _) => return Err(format!("'{line}' is not what was expected")),
         };
-        let said = result.map_or_else(|why| format!("{ERROR}{}", hex(why.as_bytes())), str::to_owned);
+        let answer = result.map_or_else(|why| format!("{ERROR}{}", hex(why.as_bytes())), str::to_owned);
         let mut out = std::io::stdout();
-        writeln!(out, "{said}").and_then(|()| out.flush()).map_err(|e| e.to_string())?;
+        writeln!(out, "{answer}").and_then(|()| out.flush()).map_err(|e| e.to_string())?;
     }
     Ok(())
 }

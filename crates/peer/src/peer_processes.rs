@@ -66,12 +66,12 @@ impl PeerProcesses {
 impl Process {
     fn start(program: &Path) -> Result<Process, String> {
         let work = TempDir::new("peer_process");
-        let said = File::create(work.join("said")).map_err(|e| e.to_string())?;
+        let errors = File::create(work.join("said")).map_err(|e| e.to_string())?;
         let mut child = Command::new(program)
             .arg(work.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(said)
+            .stderr(errors)
             .spawn()
             .map_err(|e| format!("{}: {e}", program.display()))?;
         let input = child.stdin.take().expect("piped");
@@ -82,8 +82,8 @@ impl Process {
     fn take_step(&mut self, step: &PeerStep) -> Result<StepContents, String> {
         std::fs::write(self.work.join("task"), step.print()).map_err(|e| e.to_string())?;
         self.ask(STEP, THROUGH)?;
-        let told = std::fs::read_to_string(self.work.join("told")).map_err(|e| e.to_string())?;
-        let found = parse_found(&told)?;
+        let answer = std::fs::read_to_string(self.work.join("told")).map_err(|e| e.to_string())?;
+        let found = parse_found(&answer)?;
         if !step.killed {
             self.ask(CLOSE, CLOSED)?;
         }
@@ -106,8 +106,8 @@ impl Process {
         // The process is dead, sent a wrong line or hangs. The signal makes sure that it ends.
         self.child.kill().map_err(|e| e.to_string())?;
         let status = self.child.wait().map_err(|e| e.to_string())?;
-        let said = std::fs::read(self.work.join("said")).unwrap_or_default();
-        Err(format!("asked to {what}, it ended: {status}: {}", String::from_utf8_lossy(&said).trim()))
+        let errors = std::fs::read(self.work.join("said")).unwrap_or_default();
+        Err(format!("asked to {what}, it ended: {status}: {}", String::from_utf8_lossy(&errors).trim()))
     }
 
     fn kill(mut self) -> Result<(), String> {

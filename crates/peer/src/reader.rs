@@ -19,9 +19,9 @@ use std::path::Path;
 /// Standard input or output are broken.
 pub fn serve() -> std::io::Result<()> {
     for line in std::io::stdin().lock().lines() {
-        let told = answer(&line?).unwrap_or_else(|why| format!("refused {}", why.escape_default()));
+        let text = answer(&line?).unwrap_or_else(|why| format!("refused {}", why.escape_default()));
         let mut out = std::io::stdout().lock();
-        writeln!(out, "{told}")?;
+        writeln!(out, "{text}")?;
         out.flush()?;
     }
     Ok(())
@@ -39,12 +39,12 @@ fn answer(question: &str) -> Result<String, String> {
     let families: Vec<FamilySpec> =
         names.iter().map(|name| FamilySpec::new(name.clone(), options(name))).collect();
     let db = RocksDb::open_for_read_only(dir, "", &families)?;
-    let mut told = String::new();
+    let mut text = String::new();
     for name in &names {
-        writeln!(told, "family {name}").map_err(|e| e.to_string())?;
+        writeln!(text, "family {name}").map_err(|e| e.to_string())?;
         for (key, value) in db.contents(name, None)?.0 {
-            writeln!(told, "{} {}", hex(&key), hex(&value)).map_err(|e| e.to_string())?;
+            writeln!(text, "{} {}", hex(&key), hex(&value)).map_err(|e| e.to_string())?;
         }
     }
-    Ok(told + ".")
+    Ok(text + ".")
 }

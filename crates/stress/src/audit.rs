@@ -156,9 +156,9 @@ fn look_at(subject: &AuditSubject<'_>) -> Result<Audited, String> {
             audited.entries += entries;
         }
         check_levels(&icmp, &files).map_err(|why| format!("'{}': {why}", family.name()))?;
-        let said = |why| format!("'{}': {why}", family.name());
-        blob_files.extend(check_blob_files(subject, family, &referred).map_err(said)?);
-        check_properties(subject, family, &files).map_err(said)?;
+        let named = |why| format!("'{}': {why}", family.name());
+        blob_files.extend(check_blob_files(subject, family, &referred).map_err(named)?);
+        check_properties(subject, family, &files).map_err(named)?;
         audited.blobs += referred.values().map(|(count, _)| count).sum::<u64>();
     }
     let tables = live.iter().map(|file| file.file_number).collect();
@@ -185,7 +185,7 @@ fn check_table(
     let mut options = TableReaderOptions::new(icmp.clone(), Arc::default(), size);
     options.largest_seqno = Some(file.largest_seqno);
     let reader = TableReader::open(fs.new_random_access_file(&path).map_err(text)?, options).map_err(text)?;
-    let mut seen = Seen::default();
+    let mut seen = TableContents::default();
     let mut iter = reader.iter(TableReadOptions { fill_cache: false, ..TableReadOptions::default() });
     iter.seek_to_first();
     let mut last: Option<Vec<u8>> = None;
@@ -207,7 +207,7 @@ fn check_table(
     seen.agrees_with(file)?;
     let properties = reader.properties();
     if (seen.entries, seen.deletions) != (properties.num_entries, properties.num_deletions) {
-        let Seen { entries, deletions, .. } = seen;
+        let TableContents { entries, deletions, .. } = seen;
         return Err(format!(
             "{entries} entries, {deletions} of them deletions; its properties say {} and {}",
             properties.num_entries, properties.num_deletions
@@ -224,7 +224,7 @@ fn check_table(
 
 /// The contents of a table.
 #[derive(Default)]
-struct Seen {
+struct TableContents {
     entries: u64,
     deletions: u64,
     /// The smallest and the largest sequence number.
@@ -233,7 +233,7 @@ struct Seen {
     blobs: Vec<(usize, BlobLocation)>,
 }
 
-impl Seen {
+impl TableContents {
     fn point(
         &mut self,
         icmp: &InternalKeyComparator,
@@ -289,9 +289,9 @@ impl Seen {
     }
 
     fn agrees_with(&self, file: &LiveFileMetaData) -> Result<(), String> {
-        let said = (file.smallest_seqno, file.largest_seqno);
-        if self.sequences != Some(said) {
-            return Err(format!("sequence numbers are {:?}, the MANIFEST says {said:?}", self.sequences));
+        let recorded = (file.smallest_seqno, file.largest_seqno);
+        if self.sequences != Some(recorded) {
+            return Err(format!("sequence numbers are {:?}, the MANIFEST says {recorded:?}", self.sequences));
         }
         if (self.entries, self.deletions) != (file.num_entries, file.num_deletions) {
             return Err(format!(
@@ -301,9 +301,9 @@ impl Seen {
         }
         let oldest = self.blobs.iter().map(|(_, location)| location.file_number).min();
         if oldest != file.oldest_blob_file_number {
-            let said = file.oldest_blob_file_number;
+            let recorded = file.oldest_blob_file_number;
             return Err(format!(
-                "the oldest blob file that it refers to is {oldest:?}, the MANIFEST says {said:?}"
+                "the oldest blob file that it refers to is {oldest:?}, the MANIFEST says {recorded:?}"
             ));
         }
         Ok(())

@@ -228,10 +228,10 @@ fn run_one(
     let mut next_base = None;
     for (i, point) in points.into_iter().enumerate() {
         let before: String = point.before.iter().map(|op| format!("\n  {op}")).collect();
-        let told = format!("{load}{before}\ncrash before {}, {:?}", point.op, point.choices);
+        let scene = format!("{load}{before}\ncrash before {}, {:?}", point.op, point.choices);
         *report.by_op.entry(point.op.split(' ').next().unwrap_or_default().to_owned()).or_default() += 1;
         let contents =
-            check(&load, &point, &history, &mut rng, report).map_err(|why| format!("{why}\n{told}"))?;
+            check(&load, &point, &history, &mut rng, report).map_err(|why| format!("{why}\n{scene}"))?;
         if let Some(contents) = contents.filter(|_| i == next) {
             // The opening has made the recovered state durable: the next crash must leave it.
             let disk = point.disk.crash_clone(&CrashChoices::random(rng.u64(..)));

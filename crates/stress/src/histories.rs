@@ -23,7 +23,7 @@
 
 use crate::crash::{Trace, choices_of, disk_clock, env_over, is_refusal};
 use crate::model;
-use crate::model::round::{End, Floor, PATH, Promises, Round};
+use crate::model::round::{Floor, PATH, Promises, Round, TroubleEnd};
 use crate::second_reader::{self, Agreed};
 use esker::internals::env::crash::CrashKind;
 use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, FaultOp, FaultSchedule, OpKind};
@@ -433,7 +433,7 @@ impl History {
                 self.fs.set_schedule(FaultSchedule::bad(armed.2, disk_clock()));
                 self.round.trouble_begins();
             }
-            if self.round.is_in_trouble() && (number == trouble.end || self.round.is_murky()) {
+            if self.round.is_in_trouble() && (number == trouble.end || self.round.has_many_refused_writes()) {
                 self.trouble_ends().map_err(|why| Failure { operation: number, why })?;
             }
             if !self.parameters.skip.iter().any(|range| range.contains(&number)) {
@@ -468,7 +468,7 @@ impl History {
         self.report.troubles += 1;
         self.report.errors += errors;
         // A crash that has come meanwhile is judged by its disk.
-        if end == End::Resumed || self.watch().crash.is_some() {
+        if end == TroubleEnd::Resumed || self.watch().crash.is_some() {
             return Ok(());
         }
         self.report.reopened += 1;
@@ -476,8 +476,8 @@ impl History {
         let floor = self.round.promises().at(CrashKind::ProcessKill);
         self.round.abandon();
         self.watch().crash = None;
-        let (env, told) = (env_over(self.fs.clone()), "opened again after trouble with the disk");
-        let lost = self.round.recover(env, floor, told).map_err(|(_, why)| format!("{why}\n{told}"))?;
+        let (env, scene) = (env_over(self.fs.clone()), "opened again after trouble with the disk");
+        let lost = self.round.recover(env, floor, scene).map_err(|(_, why)| format!("{why}\n{scene}"))?;
         self.report.lost += lost as u64;
         Ok(())
     }
@@ -526,19 +526,19 @@ impl History {
             self.report.in_openings += 1;
             self.count(&crash);
         }
-        let told = format!("crash before {}, {:?}", crash.op, crash.choices);
-        self.read_a_second_time(&crash.disk).map_err(|why| format!("{why}\n{told}"))?;
-        match self.recover(crash.disk, crash.floor, &told) {
+        let scene = format!("crash before {}, {:?}", crash.op, crash.choices);
+        self.read_a_second_time(&crash.disk).map_err(|why| format!("{why}\n{scene}"))?;
+        match self.recover(crash.disk, crash.floor, &scene) {
             Ok(lost) => self.report.lost += lost as u64,
             Err((true, why)) if is_refusal(&why, &crash.choices) => {
                 self.report.refused += 1;
                 let (disk, floor) = crash.killed;
                 let lost = self
-                    .recover(disk, floor, &format!("{told}; as if killed"))
-                    .map_err(|(_, why)| format!("{why}\n{told}"))?;
+                    .recover(disk, floor, &format!("{scene}; as if killed"))
+                    .map_err(|(_, why)| format!("{why}\n{scene}"))?;
                 self.report.lost += lost as u64;
             }
-            Err((_, why)) => return Err(format!("{why}\n{told}")),
+            Err((_, why)) => return Err(format!("{why}\n{scene}")),
         }
         Ok(())
     }
@@ -593,15 +593,15 @@ impl History {
         Some(Crash { disk, choices, floor, safe: first.safe, killed: (killed, first.floor), op })
     }
 
-    fn recover(&mut self, disk: CrashFs, floor: Floor, told: &str) -> Result<usize, (bool, String)> {
+    fn recover(&mut self, disk: CrashFs, floor: Floor, scene: &str) -> Result<usize, (bool, String)> {
         self.fs = FaultFs::new(Arc::new(disk.clone()));
         self.disk = disk;
         self.look_at_files();
         let env: Env = env_over(self.fs.clone());
         if self.parameters.trouble && self.rng.u8(..4) == 0 {
-            self.open_in_trouble(env.clone()).map_err(|why| (true, format!("{why}\n{told}")))?;
+            self.open_in_trouble(env.clone()).map_err(|why| (true, format!("{why}\n{scene}")))?;
         }
-        self.round.recover(env, floor, told)
+        self.round.recover(env, floor, scene)
     }
 
     /// Opens on a disk that makes trouble: the opening may be refused, and loses nothing.

@@ -81,10 +81,10 @@ pub fn run(parameters: &Kill9Parameters<'_>) -> Result<Kill9Report, String> {
         let must_speak = round + 1 == parameters.rounds && report.acknowledged == 0;
         kill_one(parameters, millis, must_speak, &mut acknowledged)
             .map_err(|e| format!("round {round}: {e}"))?;
-        let said = acknowledged.iter().sum::<u64>() - before;
+        let acknowledged_now = acknowledged.iter().sum::<u64>() - before;
         report.kills += 1;
-        report.silent += u32::from(said == 0);
-        report.acknowledged += said;
+        report.silent += u32::from(acknowledged_now == 0);
+        report.acknowledged += acknowledged_now;
         let found = verify(parameters.directory, &acknowledged).map_err(|e| {
             format!("kill9: seed {}, round {round}, killed after {millis} ms: {e}", parameters.seed)
         })?;

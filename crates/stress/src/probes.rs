@@ -94,13 +94,13 @@ pub fn check(campaign: &str) -> Result<String, String> {
 
 fn compare(campaign: &str, passes: &BTreeMap<String, u64>) -> Result<String, String> {
     let counts: Vec<String> = passes.iter().map(|(point, n)| format!("{point} {n}")).collect();
-    let told = format!("probes: {}", counts.join(", "));
+    let text = format!("probes: {}", counts.join(", "));
     let expected = EXPECTED.iter().find(|(name, _)| *name == campaign).map_or(&[][..], |(_, points)| points);
     let missed: Vec<&str> = expected.iter().copied().filter(|point| !passes.contains_key(*point)).collect();
     if missed.is_empty() {
-        return Ok(told);
+        return Ok(text);
     }
-    Err(format!("{campaign}: does not reach {} any more\n{told}", missed.join(", ")))
+    Err(format!("{campaign}: does not reach {} any more\n{text}", missed.join(", ")))
 }
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
     fn a_point_that_is_not_passed_is_named() {
         let (campaign, points) = EXPECTED[0];
         let all: BTreeMap<String, u64> = points.iter().map(|p| ((*p).to_owned(), 3)).collect();
-        assert!(compare(campaign, &all).is_ok_and(|told| told.contains(points[0])));
+        assert!(compare(campaign, &all).is_ok_and(|text| text.contains(points[0])));
         let mut fewer = all.clone();
         fewer.remove(points[0]);
         assert!(compare(campaign, &fewer).is_err_and(|why| why.contains(points[0])));

@@ -88,7 +88,7 @@ pub(crate) fn compare(
     let warnings = Arc::new(Warnings::default());
     match (ours(copy, dir, specs, &warnings), theirs) {
         (Ok(ours), Some(Ok(theirs))) => match same(&ours, &theirs) {
-            Err(_) if warnings.tell_of_a_hole() => Ok(Agreed::Hole),
+            Err(_) if warnings.name_a_hole() => Ok(Agreed::Hole),
             said => said.map(|()| Agreed::Same),
         },
         (Err(_), None | Some(Err(_))) => Ok(Agreed::Refused),
@@ -132,9 +132,9 @@ impl InfoLog for Warnings {
 
 impl Warnings {
     /// Whether replay stopped behind a WAL whose end was silently lost.
-    fn tell_of_a_hole(&self) -> bool {
-        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.iter().any(|line| line.contains("replay stops") && line.contains("its end is lost"))
+    fn name_a_hole(&self) -> bool {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().any(|line| line.contains("replay stops") && line.contains("its end is lost"))
     }
 }
 

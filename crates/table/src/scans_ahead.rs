@@ -198,7 +198,7 @@ impl fmt::Debug for ScansAhead {
 impl ScansAhead {
     /// Plans `ranges`, which ascend, and numbers them from 0. Without tables nothing is read.
     /// Returns a copy of the ranges, which uses the memory of earlier ranges if those are done.
-    pub fn tell(
+    pub fn plan(
         &self,
         ranges: &ScanRanges,
         options: AheadOptions,
@@ -346,14 +346,14 @@ impl ScansAhead {
         state.planned = planned;
         self.holds.store(!held.is_empty(), Ordering::Relaxed);
         let released = std::mem::replace(&mut state.held, held);
-        let told = &mut state.counts;
-        told.batches += 1;
-        told.ranges += (planned - first) as u64;
-        told.blocks_read += counts.blocks_read;
-        told.blocks_cached += counts.blocks_cached;
-        told.bytes_read += counts.bytes_read;
-        told.reads += counts.reads;
-        told.most_held_bytes = told.most_held_bytes.max(bytes);
+        let total = &mut state.counts;
+        total.batches += 1;
+        total.ranges += (planned - first) as u64;
+        total.blocks_read += counts.blocks_read;
+        total.blocks_cached += counts.blocks_cached;
+        total.bytes_read += counts.bytes_read;
+        total.reads += counts.reads;
+        total.most_held_bytes = total.most_held_bytes.max(bytes);
         drop(state);
         count_wasted(statistics.as_ref(), &released);
         true
@@ -498,31 +498,31 @@ impl TableReader {
 mod tests {
     use super::*;
 
-    fn tell(ahead: &ScansAhead, keys: &[&str]) -> Arc<ScanRanges> {
+    fn plan(ahead: &ScansAhead, keys: &[&str]) -> Arc<ScanRanges> {
         let mut ranges = ScanRanges::default();
         keys.iter().for_each(|key| ranges.push(key.as_bytes(), Some(b"z")));
-        ahead.tell(&ranges, AheadOptions::default(), None)
+        ahead.plan(&ranges, AheadOptions::default(), None)
     }
 
     #[test]
     fn new_ranges_take_the_memory_of_former_ranges_once_no_reader_has_these() {
         let ahead = ScansAhead::default();
         assert!(!ahead.is_planned());
-        let first = tell(&ahead, &["a", "b", "c"]);
+        let first = plan(&ahead, &["a", "b", "c"]);
         assert!(ahead.is_planned());
-        let second = tell(&ahead, &["d"]);
+        let second = plan(&ahead, &["d"]);
         assert_eq!((first.len(), first.get(2)), (3, Some((&b"c"[..], Some(&b"z"[..])))));
         assert_eq!((second.len(), second.get(0)), (1, Some((&b"d"[..], Some(&b"z"[..])))));
         let memory = Arc::as_ptr(&second);
         drop((first, second));
         ahead.forget();
         assert!(!ahead.is_planned());
-        let third = tell(&ahead, &["e", "f"]);
+        let third = plan(&ahead, &["e", "f"]);
         assert_eq!(Arc::as_ptr(&third), memory);
         assert_eq!((third.len(), third.get(2)), (2, None));
         let long = "k".repeat(KEPT_BYTES + 1);
         drop(third);
-        drop(tell(&ahead, &[&long]));
-        assert!(tell(&ahead, &["g"]).keys.capacity() < KEPT_BYTES);
+        drop(plan(&ahead, &[&long]));
+        assert!(plan(&ahead, &["g"]).keys.capacity() < KEPT_BYTES);
     }
 }

@@ -7,9 +7,9 @@
 /// Runs `test` with `rounds` seeds, which derive from the test's `name`. `SEED` and `ROUNDS`
 /// replace them. Prints the seed of a round that panics.
 pub fn for_each_seed(name: &str, rounds: u64, mut test: impl FnMut(u64, fastrand::Rng)) {
-    let told = number_in_environment("SEED");
-    let rounds = number_in_environment("ROUNDS").unwrap_or(if told.is_some() { 1 } else { rounds });
-    let first = told.unwrap_or_else(|| hash(name));
+    let given = number_in_environment("SEED");
+    let rounds = number_in_environment("ROUNDS").unwrap_or(if given.is_some() { 1 } else { rounds });
+    let first = given.unwrap_or_else(|| hash(name));
     for round in 0..rounds {
         run(name, first.wrapping_add(round), &mut test);
     }

@@ -79,13 +79,13 @@ pub(crate) fn run(options: &ExplainOptions, host: &Host) -> CommandOutcome {
     let family = db
         .column_family(name)
         .ok_or_else(|| Failure::new(format_args!("there is no column family '{name}'")))?;
-    let mut told = explain(options, &db, &family)?;
+    let mut report = explain(options, &db, &family)?;
     if options.warm {
-        told = explain(options, &db, &family)?;
+        report = explain(options, &db, &family)?;
     }
-    let text = if options.json { told.to_json() + "\n" } else { told.to_string() };
+    let text = if options.json { report.to_json() + "\n" } else { report.to_string() };
     host.output().write_all(text.as_bytes())?;
-    told.error().map_or(Ok(()), |error| Err(Failure::new(error)))
+    report.error().map_or(Ok(()), |error| Err(Failure::new(error)))
 }
 
 fn explain(options: &ExplainOptions, db: &Db, family: &ColumnFamilyHandle) -> CommandOutcome<Explanation> {

@@ -96,8 +96,8 @@ impl Host {
     /// The WAL directory in the OPTIONS file of the database in `dir`. As in RocksDB's `ldb`,
     /// `None` if that directory does not exist.
     pub(crate) fn wal_dir_of(&self, dir: &Path) -> Option<PathBuf> {
-        let said = load_latest_options_from(self.fs(), dir).ok()?.db.wal_dir;
-        said.filter(|wal_dir| self.fs().file_exists(wal_dir).unwrap_or(false))
+        let recorded = load_latest_options_from(self.fs(), dir).ok()?.db.wal_dir;
+        recorded.filter(|wal_dir| self.fs().file_exists(wal_dir).unwrap_or(false))
     }
 
     /// Whether the streams are those of this process.

@@ -594,16 +594,16 @@ impl<'a> Verifier<'a> {
     fn verify_blob_file(&self, number: FileNumber, blob: &BlobState) -> Result<()> {
         let path = self.blob_path(number);
         let reader = self.read_blob_file(&path)?;
-        let said = &blob.addition;
-        if reader.blob_count() != said.total_blob_count {
+        let recorded = &blob.addition;
+        if reader.blob_count() != recorded.total_blob_count {
             let found = reader.blob_count();
-            let what = format!("{found} values, the MANIFEST says {}", said.total_blob_count);
+            let what = format!("{found} values, the MANIFEST says {}", recorded.total_blob_count);
             return Err(Error::corruption(what).at(path.display()));
         }
-        if said.checksum_method.is_empty() {
+        if recorded.checksum_method.is_empty() {
             return Ok(());
         }
-        self.verify_file_checksum(&path, &said.checksum_value, &said.checksum_method)
+        self.verify_file_checksum(&path, &recorded.checksum_value, &recorded.checksum_method)
     }
 
     fn verify_options(&mut self) {

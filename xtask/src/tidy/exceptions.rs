@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_take_away_and_stale_ones_are_told() {
+    fn exceptions_take_away_and_stale_ones_are_reported() {
         let found = vec![violation("size", "a.rs"), violation("order", "a.rs:3"), violation("size", "b.rs")];
         let left = apply(found, "# why\nsize a.rs a table\norder a.rs x\nsize c.rs gone\nsize\n");
         let places: Vec<_> = left.iter().map(|v| (v.rule, v.path.as_str())).collect();

@@ -51,9 +51,9 @@ pub fn settle(attempts: u32, mut pause: impl FnMut()) -> bool {
 /// Defers a closure and waits until it has run, for at most `left` attempts.
 fn reach_release(left: &mut u32, pause: &mut impl FnMut()) -> bool {
     let settled = Arc::new(AtomicBool::new(false));
-    let told = settled.clone();
+    let flag = settled.clone();
     // SAFETY: the closure owns what it captures, and that is `Send`.
-    unsafe { pin().defer(move || told.store(true, Ordering::Release)) };
+    unsafe { pin().defer(move || flag.store(true, Ordering::Release)) };
     while *left > 0 {
         *left -= 1;
         collect();

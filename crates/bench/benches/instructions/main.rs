@@ -84,17 +84,17 @@ fn count(name: &str) -> Result<u64> {
         .env("LC_ALL", "C")
         .output()
         .map_err(|e| format!("valgrind: {e}; .ci/fetch-valgrind installs it"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let errors = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         return Err(format!(
-            "{name} under valgrind: {}\n{said}{}",
+            "{name} under valgrind: {}\n{errors}{}",
             output.status,
             String::from_utf8_lossy(&output.stdout)
         ));
     }
-    let collected = said.lines().filter_map(|line| line.split_once("Collected :")).next_back();
+    let collected = errors.lines().filter_map(|line| line.split_once("Collected :")).next_back();
     let collected = collected.and_then(|(_, count)| count.trim().parse().ok()).filter(|&count| count > 0);
-    collected.ok_or_else(|| format!("{name}: callgrind counted nothing; it said\n{said}"))
+    collected.ok_or_else(|| format!("{name}: callgrind counted nothing; it said\n{errors}"))
 }
 
 /// The path of valgrind. Looked up here, because the child gets no `PATH`.

@@ -55,8 +55,8 @@ fn multi_scans_go_through_their_ranges() {
     assert_eq!(after("fillseq,flush", "multiscan", &reverse), "4 operations; (multiscans:4)");
     for flag in ["--use_multiscan", "--nouse_multiscan", "--reverse_iterator"] {
         let flags = [flag, "--reads=3000", "--value_size=20000"];
-        let told = after("fillseq,flush", "multiscanrandom", &flags);
-        assert!(told.contains("rows_scanned:3") && told.contains("max_range_keys:52)"), "{flag}: {told}");
+        let text = after("fillseq,flush", "multiscanrandom", &flags);
+        assert!(text.contains("rows_scanned:3") && text.contains("max_range_keys:52)"), "{flag}: {text}");
     }
 }
 
@@ -247,7 +247,7 @@ fn a_duration_takes_the_place_of_counts() {
 }
 
 #[test]
-fn histograms_statistics_and_intervals_are_told() {
+fn histograms_statistics_and_intervals_are_reported() {
     let dir = TempDir::new("bench");
     let report = format!("--report_file={}", dir.join("report.csv").display());
     let flags = [

@@ -95,7 +95,7 @@ fn a_full_disk_ends_the_run_and_keeps_what_was_measured() {
 }
 
 #[test]
-fn a_benchmark_that_rocksdb_has_and_this_has_not_is_told_as_such() {
+fn a_benchmark_that_only_rocksdb_has_is_named_as_such() {
     let dir = TempDir::new("bench");
     let why = run(&dir, &["--benchmarks=fillseq,mixgraph"]).failed();
     assert_eq!(why, "benchmark 'mixgraph': RocksDB's db_bench has it, but it is not supported yet");

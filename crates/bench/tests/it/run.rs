@@ -12,9 +12,9 @@ use std::time::Duration;
 
 /// A stream that keeps the written bytes.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct SharedOutput(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Kept {
+impl Write for SharedOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -24,7 +24,7 @@ impl Write for Kept {
     }
 }
 
-impl Kept {
+impl SharedOutput {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
@@ -59,7 +59,7 @@ pub(crate) fn run_on_store<S: Store>(
 ) -> Ran {
     let arguments: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
     let Ok(BenchCommandLine::Run(flags)) = parse(&arguments) else { panic!("{arguments:?}") };
-    let (out, err) = (Kept::default(), Kept::default());
+    let (out, err) = (SharedOutput::default(), SharedOutput::default());
     let watched = Watched { kept: out.clone(), watch };
     let outcome = run_on(store, &flags, &SystemClock, &BenchOutput::new(watched, err.clone()));
     ended(outcome, &out, &err)
@@ -67,7 +67,7 @@ pub(crate) fn run_on_store<S: Store>(
 
 /// A stream that shows its text to the test.
 struct Watched<W> {
-    kept: Kept,
+    kept: SharedOutput,
     watch: W,
 }
 
@@ -82,12 +82,12 @@ impl<W: FnMut(&str)> Write for Watched<W> {
 }
 
 fn kept(run: impl FnOnce(&BenchOutput) -> Result<(), BenchStop>) -> Ran {
-    let (out, err) = (Kept::default(), Kept::default());
+    let (out, err) = (SharedOutput::default(), SharedOutput::default());
     let outcome = run(&BenchOutput::new(out.clone(), err.clone()));
     ended(outcome, &out, &err)
 }
 
-fn ended(outcome: Result<(), BenchStop>, out: &Kept, err: &Kept) -> Ran {
+fn ended(outcome: Result<(), BenchStop>, out: &SharedOutput, err: &SharedOutput) -> Ran {
     let failure = match outcome {
         Ok(()) => None,
         Err(BenchStop::Failed(why)) => Some(why),

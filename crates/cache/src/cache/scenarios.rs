@@ -173,8 +173,8 @@ fn scenario(cache_type: CacheType, is_tiered: bool) {
         let below: Arc<dyn SecondaryCache> = Arc::clone(&tier) as _;
         Cache::with_secondary(&options, below, saved, crate::tier::AdmissionPolicy::AllowAll)
     } else {
-        let told = Arc::clone(&counts);
-        let callback = Box::new(move |_| _ = told.evicted.fetch_add(1, Ordering::Relaxed));
+        let counters = Arc::clone(&counts);
+        let callback = Box::new(move |_| _ = counters.evicted.fetch_add(1, Ordering::Relaxed));
         Cache::with_eviction_callback(&options, callback)
     };
     let cache = Arc::new(cache.expect("the options are allowed"));

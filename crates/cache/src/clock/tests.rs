@@ -120,7 +120,7 @@ impl Drop for Witness {
 }
 
 #[test]
-fn a_long_sweep_tells_others_what_it_has_taken_so_far() {
+fn a_long_sweep_reports_what_it_has_taken_so_far() {
     let watched = Arc::new(Watched::default());
     let cache = watched.cache.get_or_init(|| {
         Cache::new(&options(CacheType::FixedHyperClock { estimated_entry_charge: 1 }, 30_000)).unwrap()

@@ -256,10 +256,10 @@ impl<V> LruShard<V> {
             // succeed and leave the eviction unreported.
             let is_killed = if self.limits.tells {
                 let last = slot.entry().erase_for_callback();
-                let told = last.map(|value| Evicted { value, was_hit: slot.has_hit });
-                let is_told = told.is_some();
-                garbage.evicted.extend(told);
-                is_told
+                let evicted = last.map(|value| Evicted { value, was_hit: slot.has_hit });
+                let was_evicted = evicted.is_some();
+                garbage.evicted.extend(evicted);
+                was_evicted
             } else {
                 slot.entry().erase_unpinned()
             };

@@ -8,14 +8,14 @@ use std::path::Path;
 const LOG: &str = "/000004.log";
 
 /// A log that is being written, and the length that must survive a crash.
-struct Written {
+struct LogInProgress {
     file: Box<dyn WritableFile>,
     content: Vec<u8>,
     flushed: usize,
     synced: usize,
 }
 
-impl Written {
+impl LogInProgress {
     fn step(&mut self, rng: &mut fastrand::Rng) {
         match rng.u8(..10) {
             0..6 => {
@@ -50,7 +50,7 @@ impl Written {
     }
 }
 
-fn check(disk: CrashFs, written: &Written, is_kill: bool, seed: u64) {
+fn check(disk: CrashFs, written: &LogInProgress, is_kill: bool, seed: u64) {
     let fs = encrypted(disk);
     if !fs.file_exists(Path::new(LOG)).unwrap() {
         assert_eq!(written.synced, 0);
@@ -82,7 +82,7 @@ fn campaign(in_place: bool) {
         if in_place {
             file.append_in_place(32 << 10).unwrap();
         }
-        let mut written = Written { file, content: Vec::new(), flushed: 0, synced: 0 };
+        let mut written = LogInProgress { file, content: Vec::new(), flushed: 0, synced: 0 };
         for step in 0..rng.usize(1..40) {
             written.step(&mut rng);
             if in_place && written.flushed < written.content.len() {

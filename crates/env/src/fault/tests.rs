@@ -179,7 +179,7 @@ fn under_schedule(seed: u64, make: fn(u64, Arc<dyn Clock>) -> FaultSchedule) -> 
     let fs = new_fs();
     fs.set_schedule(make(seed, clock.clone()));
     fs.list_ops(true);
-    let mut told = Vec::new();
+    let mut described = Vec::new();
     for number in 0..60 {
         let path = format!("/{number:06}.sst");
         let made = (|| {
@@ -192,13 +192,13 @@ fn under_schedule(seed: u64, make: fn(u64, Arc<dyn Clock>) -> FaultSchedule) -> 
             fs.delete_file(Path::new(&path))?;
             Ok(buf.to_vec())
         })();
-        told.push(made.map_or_else(
+        described.push(made.map_or_else(
             |e: Error| e.to_string(),
             |bytes| format!("{:?}", esker_base::crc32c::value(&bytes)),
         ));
     }
-    told.extend(fs.take_ops().iter().map(ToString::to_string));
-    (told, clock.monotonic_nanos())
+    described.extend(fs.take_ops().iter().map(ToString::to_string));
+    (described, clock.monotonic_nanos())
 }
 
 #[test]
@@ -209,11 +209,11 @@ fn the_same_seed_gives_the_same_faults_and_other_seeds_others() {
         for make in [FaultSchedule::bad, FaultSchedule::slow, FaultSchedule::bad_reads] {
             assert_eq!(under_schedule(seed, make), under_schedule(seed, make));
         }
-        let (told, nanos) = under_schedule(seed, FaultSchedule::bad);
+        let (described, nanos) = under_schedule(seed, FaultSchedule::bad);
         slow += u64::from(nanos > 0);
-        failed += u64::from(told[..60].iter().any(|t| t.contains("injected")));
-        full += u64::from(told[..60].iter().any(|t| t.contains("No space left")));
-        spoilt += u64::from(told[..60].iter().any(|t| !t.contains("injected") && *t != right));
+        failed += u64::from(described[..60].iter().any(|t| t.contains("injected")));
+        full += u64::from(described[..60].iter().any(|t| t.contains("No space left")));
+        spoilt += u64::from(described[..60].iter().any(|t| !t.contains("injected") && *t != right));
         assert!(under_schedule(seed, FaultSchedule::slow).0[..60].iter().all(|t| *t == right));
         let reads_only = under_schedule(seed, FaultSchedule::bad_reads).0;
         assert!(reads_only[..60].iter().all(|t| !t.contains("injected")));

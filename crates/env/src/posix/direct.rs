@@ -55,10 +55,10 @@ impl DirectFile {
 
 /// The file's alignment; `None` if it has no direct I/O.
 fn alignment_of(fd: &OwnedFd) -> Option<Alignment> {
-    let told = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-    match told {
-        Ok(told) if told.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
-            told_alignment(told.stx_dio_offset_align, told.stx_dio_mem_align)
+    let stat = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    match stat {
+        Ok(stat) if stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
+            reported_alignment(stat.stx_dio_offset_align, stat.stx_dio_mem_align)
         }
         _ => {
             let block = logical_block(fd).unwrap_or(PAGE_BYTES);
@@ -68,7 +68,7 @@ fn alignment_of(fd: &OwnedFd) -> Option<Alignment> {
 }
 
 /// The alignment that the kernel reports; zeros mean no direct I/O.
-fn told_alignment(block: u32, memory: u32) -> Option<Alignment> {
+fn reported_alignment(block: u32, memory: u32) -> Option<Alignment> {
     let (block, memory) = (usize::try_from(block).ok()?, usize::try_from(memory).ok()?);
     let is_answer = |n: usize| n.is_power_of_two() && n <= *BLOCK_BYTES.end();
     (is_answer(block) && is_answer(memory)).then(|| Alignment::new(block, memory))

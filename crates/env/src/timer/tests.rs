@@ -24,11 +24,11 @@ fn work_is_called_once_in_each_period() {
     let (tell, calls) = channel();
     let _repeating = timer.repeat(PERIOD, move || tell.send(()).unwrap());
     for _ in 0..3 {
-        timer.look();
+        timer.read_clock_again();
         assert!(calls.try_recv().is_err(), "the call does not come early");
         clock.advance(PERIOD);
         // The thread reads the clock after the call, so time may only move on when it is done.
-        timer.look();
+        timer.read_clock_again();
         wait(&calls);
         while timer.shared().state.lock().running.is_some() {
             std::thread::yield_now();
@@ -46,7 +46,7 @@ fn work_does_not_run_any_more_when_its_handle_is_dropped() {
     drop(repeating);
     assert!(calls.recv().is_err(), "the call's captures are dropped");
     clock.advance(PERIOD);
-    timer.look();
+    timer.read_clock_again();
     wait(&others);
 }
 
@@ -65,7 +65,7 @@ fn work_may_drop_its_own_handle_and_the_timer() {
     });
     give.send((timer.clone(), repeating)).unwrap();
     clock.advance(PERIOD);
-    timer.look();
+    timer.read_clock_again();
     drop(timer);
     wait(&calls);
     assert!(weak.upgrade().is_none());
@@ -82,7 +82,7 @@ fn work_that_panics_is_not_called_again_and_others_go_on() {
     });
     let _other = timer.repeat(PERIOD, move || told.send(()).unwrap());
     clock.advance(PERIOD);
-    timer.look();
+    timer.read_clock_again();
     wait(&calls);
     wait(&others);
     assert!(calls.recv().is_err(), "dropped");

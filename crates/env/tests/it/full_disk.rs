@@ -5,7 +5,7 @@ use esker_env::{FileSystem, PosixFileSystem};
 use std::path::Path;
 
 #[test]
-fn no_space_is_told_with_path_and_offset_and_the_size_stays_true() {
+fn no_space_is_reported_with_path_and_offset_and_the_size_stays_true() {
     let path = Path::new("/dev/full");
     if !path.exists() {
         return println!("no /dev/full here: skipped");

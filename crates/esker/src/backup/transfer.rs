@@ -84,7 +84,7 @@ impl<'a> Transfer<'a> {
             crc = crc32c::extend(crc, chunk);
             target.append(chunk)?;
             self.count(Ticker::BackupWriteBytes, chunk);
-            self.tell(chunk);
+            self.report_progress(chunk);
             Ok(())
         })?;
         target.fsync()?;
@@ -108,7 +108,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    fn tell(&self, chunk: &[u8]) {
+    fn report_progress(&self, chunk: &[u8]) {
         let Some(progress) = self.progress else { return };
         let mut since = self.since.get() + chunk.len() as u64;
         while since >= self.interval {

@@ -42,7 +42,7 @@ impl Drop for EndOfFamily {
     fn drop(&mut self) {
         // The super version waits with this thread, which may fall idle.
         epoch::pin().flush();
-        self.0.look_again();
+        self.0.search_again();
     }
 }
 

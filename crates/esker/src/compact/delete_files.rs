@@ -67,6 +67,6 @@ pub(crate) fn delete_files_in_ranges(
     drop((manifest, plan));
     engine.release_super_versions();
     engine.purger.request();
-    engine.tell_stall_changes();
+    engine.report_stall_changes();
     logged.map(|_| count)
 }

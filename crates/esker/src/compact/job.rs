@@ -213,18 +213,18 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
     let (job, start) = (engine.next_job_id(), engine.env.clock.monotonic_micros());
     if plan.is_trivial_move {
         esker_base::probe!("compaction:trivial_move");
-        engine.tell_trivial_move_begin(job, &task.cf, plan);
+        engine.report_trivial_move_begin(job, &task.cf, plan);
         let moved = install(engine, task, plan.trivial_move_edit(), &[], &Arc::default());
-        engine.tell_trivial_move_end(job, &task.cf, plan, &moved);
+        engine.report_trivial_move_end(job, &task.cf, plan, &moved);
         keep_info(engine, task, || engine.move_info(job, &task.cf, plan, true, &moved));
-        engine.tell_stall_changes();
+        engine.report_stall_changes();
         return moved.map(|()| Vec::new());
     }
     esker_base::probe!("compaction:begun");
     if matches!(plan.reason, CompactionReason::Ttl | CompactionReason::PeriodicCompaction) {
         esker_base::probe!("compaction:due_by_time");
     }
-    engine.tell_compaction_begin(job, &task.cf, plan);
+    engine.report_compaction_begin(job, &task.cf, plan);
     let snapshots = engine.snapshot_sequences();
     let results = if plan.is_deletion { Vec::new() } else { run_all(engine, task, job, &snapshots) };
     let snapshots: Arc<[SequenceNumber]> = snapshots.into();
@@ -236,7 +236,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
         edit.blob_file_garbages = blob_garbage(&results);
         let micros = engine.env.clock.monotonic_micros().saturating_sub(start);
         contained("a compaction", Severity::HardError, || {
-            engine.tell_compaction_pre_commit(&report(task, job, &results, micros));
+            engine.report_compaction_pre_commit(&report(task, job, &results, micros));
             Ok(())
         })?;
         install(engine, task, edit, &results, &snapshots)
@@ -250,9 +250,9 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
     }
     let micros = engine.env.clock.monotonic_micros().saturating_sub(start);
     let report = report(task, job, &results, micros);
-    engine.tell_compaction_end(&report, &outcome);
+    engine.report_compaction_end(&report, &outcome);
     keep_info(engine, task, || engine.compaction_info(&report, &outcome));
-    engine.tell_stall_changes();
+    engine.report_stall_changes();
     outcome.map(|()| results.iter().flat_map(|r| r.outputs(plan)).map(|(_, f)| f.number).collect())
 }
 

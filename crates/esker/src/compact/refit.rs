@@ -30,7 +30,7 @@ pub(super) fn refit_level(
     let quiet = Quiet::begin(engine)?;
     let moved = move_files(engine, family, level, target);
     drop(quiet);
-    engine.tell_stall_changes();
+    engine.report_stall_changes();
     moved
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn promote_l0(engine: &Arc<Engine>, family: &Arc<ColumnFamily>, targe
     drop(quiet);
     drop(exclusive);
     engine.release_super_versions();
-    engine.tell_stall_changes();
+    engine.report_stall_changes();
     moved
 }
 

@@ -144,7 +144,7 @@ pub(super) fn run(
     }
     let mut made = SubjobResult::default();
     let start_micros = engine.env.clock.monotonic_micros();
-    let tell = SubcompactionReport {
+    let report = SubcompactionReport {
         job: context.job,
         number: context.number,
         cf: context.cf,
@@ -153,7 +153,7 @@ pub(super) fn run(
         blob_compression: context.options.blob_compression_type,
     };
     let result = contained("a compaction", Severity::HardError, || {
-        engine.tell_subcompaction_begin(&tell);
+        engine.report_subcompaction_begin(&report);
         write_all(context, (&mut outputs, above.as_mut()), &mut made, (start, end))
     });
     made.take(outputs);
@@ -162,12 +162,12 @@ pub(super) fn run(
     made.kept_for_snapshots = kept_for_snapshots(context, &made.files);
     made.result = result.err();
     let micros = engine.env.clock.monotonic_micros().saturating_sub(start_micros);
-    let told = contained("a compaction", Severity::HardError, || {
+    let reported = contained("a compaction", Severity::HardError, || {
         let files: Vec<_> = made.outputs(plan).map(|(_, file)| file).collect();
-        engine.tell_subcompaction_end(&tell, &made.stats, &files, micros, made.result.as_ref());
+        engine.report_subcompaction_end(&report, &made.stats, &files, micros, made.result.as_ref());
         Ok(())
     });
-    made.result = made.result.or(told.err());
+    made.result = made.result.or(reported.err());
     made
 }
 

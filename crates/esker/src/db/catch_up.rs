@@ -77,7 +77,7 @@ impl Db {
             read_beside_owner(engine.fs().as_ref(), engine.env.clock.as_ref(), &engine.path, attempt)
                 .and_then(|()| check_whole(&follower));
         drop(follower);
-        engine.tell_stall_changes();
+        engine.report_stall_changes();
         match &caught_up {
             Ok(()) if engine.visible_sequence() == before => {}
             Ok(()) => {

@@ -62,7 +62,7 @@ impl Db {
         let cf = show_families(engine, &manifest, &[id], slice::from_ref(&descriptor), log_number).remove(0);
         drop(manifest);
         drop(lead);
-        engine.tell_stall_changes();
+        engine.report_stall_changes();
         family_is_there(engine, &descriptor.options);
         family_changed(engine, &descriptor.options);
         self.inner.options_changed(1)?;

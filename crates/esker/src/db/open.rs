@@ -52,7 +52,7 @@ static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
 
 /// Largest file number that an engine allocates. `mark_file_numbers_used` ignores files with a
 /// larger one.
-const MOST_GIVEN_OUT: u64 = u64::MAX / 2;
+const MAX_ALLOCATED_NUMBER: u64 = u64::MAX / 2;
 
 impl Db {
     /// Opens a database in `mode`. `secondary` is the directory for a secondary's own files.
@@ -338,7 +338,7 @@ impl Opening {
                 Some((
                     FileType::Table | FileType::Blob | FileType::Descriptor | FileType::Options,
                     number,
-                )) if number.0 <= MOST_GIVEN_OUT => {
+                )) if number.0 <= MAX_ALLOCATED_NUMBER => {
                     manifest.numbers().mark_used(number);
                 }
                 _ => {}
@@ -539,7 +539,7 @@ impl Opening {
             wals_in(fs, &self.wal_dir)?.into_iter().for_each(|number| old.retire(number));
         }
         for number in self.archived_wals() {
-            if number.0 <= MOST_GIVEN_OUT {
+            if number.0 <= MAX_ALLOCATED_NUMBER {
                 manifest.numbers().mark_used(number);
             }
             let path = file_name::archived_wal_file_name(&self.wal_dir, number);

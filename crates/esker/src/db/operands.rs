@@ -38,12 +38,13 @@ impl FormerOperators {
         if families.iter().all(|family| family.options.merge_operator.is_none()) {
             return former;
         }
-        let Ok(said) = load_latest_options_from(fs, dir) else { return former };
-        let said: BTreeMap<&str, &ColumnFamilyOptions> =
-            said.families.iter().map(|(name, options)| (name.as_str(), options)).collect();
+        let Ok(loaded) = load_latest_options_from(fs, dir) else { return former };
+        let loaded: BTreeMap<&str, &ColumnFamilyOptions> =
+            loaded.families.iter().map(|(name, options)| (name.as_str(), options)).collect();
         for family in families {
             let Some(operator) = &family.options.merge_operator else { continue };
-            let Some(name) = said.get(family.name.as_str()).and_then(|options| operator_name(options)) else {
+            let Some(name) = loaded.get(family.name.as_str()).and_then(|options| operator_name(options))
+            else {
                 continue;
             };
             if let Err(e) = check_operands_of(&**operator, name) {

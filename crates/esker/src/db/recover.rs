@@ -178,7 +178,7 @@ impl Recovery<'_> {
         if !self.options.allow_2pc {
             self.note_old_sections(manifest, &mut run.two_phase)?;
         }
-        self.tell_filter_of_families(manifest);
+        self.report_filter_of_families(manifest);
         for &wal in &wals {
             run.replay_file(wal).map_err(|e| e.with_retryable(self.may_be_under_way()))?;
         }
@@ -769,8 +769,8 @@ pub(crate) fn check_for_forgotten_wal_dir(
     wanted: Range<FileNumber>,
 ) -> Result<()> {
     // An unreadable OPTIONS file does not prevent an open.
-    let said = load_latest_options_from(fs, path).ok().and_then(|said| said.db.wal_dir);
-    let Some(wal_dir) = said.filter(|wal_dir| wal_dir != path) else { return Ok(()) };
+    let recorded = load_latest_options_from(fs, path).ok().and_then(|recorded| recorded.db.wal_dir);
+    let Some(wal_dir) = recorded.filter(|wal_dir| wal_dir != path) else { return Ok(()) };
     if fs.file_exists(&current_file_name(&wal_dir)).unwrap_or(true) {
         return Ok(());
     }

@@ -56,7 +56,7 @@ impl Db {
             maybe_schedule(engine, &mut state);
         }
         engine.release_super_versions();
-        engine.tell_stall_changes();
+        engine.report_stall_changes();
         if changes.iter().any(|(name, _)| matches!(*name, "ttl" | "periodic_compaction_seconds")) {
             schedule_compaction_trigger(engine);
         }

@@ -462,7 +462,7 @@ impl WalIterator {
                 LogEvent::Record { .. } => return Ok(true),
                 LogEvent::Ignored { .. } | LogEvent::Predecessor(_) | LogEvent::TimestampSizes => {}
                 LogEvent::End => {
-                    if !self.go_on()? {
+                    if !self.move_on()? {
                         return Ok(false);
                     }
                 }
@@ -476,7 +476,7 @@ impl WalIterator {
                         return Err(damage);
                     }
                     self.damage = Some(damage);
-                    if !self.go_on()? {
+                    if !self.move_on()? {
                         return Ok(false);
                     }
                 }
@@ -486,7 +486,7 @@ impl WalIterator {
 
     /// Continues after the last readable record, in the same file or in the next one. False if
     /// there is nothing more.
-    fn go_on(&mut self) -> Result<bool> {
+    fn move_on(&mut self) -> Result<bool> {
         let engine = &self.held.inner.engine;
         let Some(file) = &mut self.file else { return Ok(false) };
         // Read before the WALs: a number is published after its record is in the WAL.

@@ -97,14 +97,14 @@ pub(crate) fn resume_pre_scan(engine: &Arc<Engine>) {
         Ok(_) if pre_scan.around.is_some() => {
             around::linger(engine, (pre_scan.passed - passed, pre_scan.deletions))
         }
-        Ok(_) => tell(engine, &cf, &pre_scan),
+        Ok(_) => log_end(engine, &cf, &pre_scan),
         Err(e) => {
             esker_base::info_log!(engine.info_log, Warn, "[{}] Pre-scan of deleted keys: {e}", cf.name);
         }
     }
 }
 
-fn tell(engine: &Engine, cf: &ColumnFamily, pre_scan: &PreScan) {
+fn log_end(engine: &Engine, cf: &ColumnFamily, pre_scan: &PreScan) {
     esker_base::probe!("pre_scan:over");
     let PreScan { passed, keys_there, micros, .. } = pre_scan;
     esker_base::info_log!(

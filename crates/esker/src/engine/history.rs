@@ -47,7 +47,7 @@ impl Engine {
 
 /// Writers of another database with the same manager may call it.
 impl HoldsHistory for Engine {
-    fn give_up_history(self: Arc<Self>, bytes: usize) -> usize {
+    fn release_history(self: Arc<Self>, bytes: usize) -> usize {
         // In a forked child, threads of the parent may hold the locks.
         if !self.owner.is_here() {
             return 0;

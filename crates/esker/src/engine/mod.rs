@@ -170,7 +170,7 @@ pub(crate) struct Engine {
     /// Set once, by the thread that closes the files.
     pub(crate) closed: AtomicBool,
     /// Whether listeners were notified that the database begins to close.
-    pub(crate) shutdown_told: AtomicBool,
+    pub(crate) shutdown_reported: AtomicBool,
     /// Whether a background error refuses writes: `state` has the error.
     pub(crate) writes_stopped: AtomicBool,
     /// Whether there were writes without a WAL since the last full flush.
@@ -346,8 +346,8 @@ impl Engine {
     /// the failed work or report the error to a waiting caller.
     pub(crate) fn set_background_error(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         self.count_background_error(error);
-        let told = self.ask_listeners(error, reason);
-        let error = told.or_else(|| must_be_in_force(error, reason).then(|| error.clone()))?;
+        let answer = self.ask_listeners(error, reason);
+        let error = answer.or_else(|| must_be_in_force(error, reason).then(|| error.clone()))?;
         esker_base::probe!("background_error:set");
         let mut state = self.state.lock();
         let in_force = state.background_error.set(&error, reason);

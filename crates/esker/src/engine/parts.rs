@@ -82,7 +82,7 @@ impl Engine {
             numbers: parts.numbers,
             shutting_down,
             closed: AtomicBool::new(false),
-            shutdown_told: AtomicBool::new(false),
+            shutdown_reported: AtomicBool::new(false),
             writes_stopped: AtomicBool::new(false),
             threads_refused: AtomicBool::new(false),
             has_unlogged_data: AtomicBool::new(false),

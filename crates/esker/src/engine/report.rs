@@ -1,7 +1,7 @@
 //! Reports flushes, compactions and stalls to listeners, the LOG and the statistics.
 //!
 //! Never called under a lock of the engine: listeners are user code. Events that happen under a
-//! lock go into `DbState::stall_changes`, and [`Engine::tell_stall_changes`] reports them
+//! lock go into `DbState::stall_changes`, and [`Engine::report_stall_changes`] reports them
 //! afterwards.
 
 use super::{Engine, ErrorReason, contained};
@@ -145,7 +145,7 @@ impl Engine {
     }
 
     /// Reports a sealed memtable to listeners. Its newest timestamp costs a scan over the memtable.
-    pub(crate) fn tell_memtable_sealed(&self, cf: &ColumnFamily, mem: &Arc<MemTable>) {
+    pub(crate) fn report_memtable_sealed(&self, cf: &ColumnFamily, mem: &Arc<MemTable>) {
         if self.listeners().is_empty() {
             return;
         }
@@ -167,7 +167,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn tell_flush_begin(
+    pub(crate) fn report_flush_begin(
         &self,
         job: u64,
         cf: &ColumnFamily,
@@ -206,7 +206,7 @@ impl Engine {
 
     /// Reports the end of a flush. `made`: the table, if there is one, and its number of entries;
     /// `blobs`: the blob files.
-    pub(crate) fn tell_flush_end(
+    pub(crate) fn report_flush_end(
         &self,
         job: u64,
         cf: &ColumnFamily,
@@ -313,7 +313,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn tell_compaction_begin(&self, job: u64, cf: &ColumnFamily, plan: &CompactionPlan) {
+    pub(crate) fn report_compaction_begin(&self, job: u64, cf: &ColumnFamily, plan: &CompactionPlan) {
         let files = plan.input_files().count() as u64;
         record_in_histogram(&self.options.statistics, Histogram::NumFilesInSingleCompaction, files);
         let inputs: Vec<_> = plan
@@ -337,7 +337,7 @@ impl Engine {
     }
 
     /// Reports that the outputs are complete and not visible yet.
-    pub(crate) fn tell_compaction_pre_commit(&self, report: &CompactionReport<'_>) {
+    pub(crate) fn report_compaction_pre_commit(&self, report: &CompactionReport<'_>) {
         if !self.listeners().is_empty() {
             let info = self.compaction_info(report, &Ok(()));
             self.listeners().iter().for_each(|l| l.on_compaction_pre_commit(&info));
@@ -345,7 +345,7 @@ impl Engine {
     }
 
     /// Reports that one key range of a compaction begins, on this thread.
-    pub(crate) fn tell_subcompaction_begin(&self, report: &SubcompactionReport<'_>) {
+    pub(crate) fn report_subcompaction_begin(&self, report: &SubcompactionReport<'_>) {
         if !self.listeners().is_empty() {
             let info = report.info(Ok(()), CompactionJobStats::default());
             self.listeners().iter().for_each(|l| l.on_subcompaction_begin(&info));
@@ -353,7 +353,7 @@ impl Engine {
     }
 
     /// Reports that one key range of a compaction has ended.
-    pub(crate) fn tell_subcompaction_end(
+    pub(crate) fn report_subcompaction_end(
         &self,
         report: &SubcompactionReport<'_>,
         iteration: &CompactionIteratorStats,
@@ -370,7 +370,7 @@ impl Engine {
     }
 
     /// Reports the begin of a trivial move, which only an edit of the MANIFEST carries out.
-    pub(crate) fn tell_trivial_move_begin(&self, job: u64, cf: &ColumnFamily, plan: &CompactionPlan) {
+    pub(crate) fn report_trivial_move_begin(&self, job: u64, cf: &ColumnFamily, plan: &CompactionPlan) {
         if !self.listeners().is_empty() {
             let begin = self.move_info(job, cf, plan, false, &Ok(()));
             self.listeners().iter().for_each(|l| l.on_compaction_begin(&begin));
@@ -380,7 +380,7 @@ impl Engine {
     }
 
     /// Reports that a trivial move has been done, or has failed.
-    pub(crate) fn tell_trivial_move_end(
+    pub(crate) fn report_trivial_move_end(
         &self,
         job: u64,
         cf: &ColumnFamily,
@@ -437,7 +437,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn tell_compaction_end(&self, report: &CompactionReport<'_>, status: &Result<()>) {
+    pub(crate) fn report_compaction_end(&self, report: &CompactionReport<'_>, status: &Result<()>) {
         let stats = compaction_stats(report);
         if status.is_ok() {
             self.count_compaction(report, &stats);
@@ -560,7 +560,7 @@ impl Engine {
     }
 
     /// Reports that a requested flush of these families was scheduled.
-    pub(crate) fn tell_manual_flush(&self, families: &[ColumnFamilyId], flush_reason: FlushReason) {
+    pub(crate) fn report_manual_flush(&self, families: &[ColumnFamilyId], flush_reason: FlushReason) {
         if self.listeners().is_empty() {
             return;
         }
@@ -572,13 +572,13 @@ impl Engine {
     }
 
     /// Reports that ingested files are live.
-    pub(crate) fn tell_ingested(&self, info: &ExternalFileIngestionInfo) {
+    pub(crate) fn report_ingested(&self, info: &ExternalFileIngestionInfo) {
         self.listeners().iter().for_each(|l| l.on_external_file_ingested(info));
     }
 
     /// Reports, once, that the database begins to close.
-    pub(crate) fn tell_shutdown(&self) {
-        if !self.shutdown_told.swap(true, Ordering::AcqRel) {
+    pub(crate) fn report_shutdown(&self) {
+        if !self.shutdown_reported.swap(true, Ordering::AcqRel) {
             self.outlive("on_db_shutdown_begin", || {
                 self.listeners().iter().for_each(|l| l.on_db_shutdown_begin());
             });
@@ -588,21 +588,21 @@ impl Engine {
     /// Notifies listeners of a background error, which they may clear or replace. If a listener
     /// panics, the original error is put in force, because callers may wait for the failed work.
     pub(crate) fn ask_listeners(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
-        let mut told = Some(error.clone());
+        let mut answer = Some(error.clone());
         let asked = self.outlive("on_background_error", || {
-            self.listeners().iter().for_each(|l| l.on_background_error(reason.told(), &mut told));
+            self.listeners().iter().for_each(|l| l.on_background_error(reason.for_listeners(), &mut answer));
         });
-        if asked { told } else { Some(error.clone()) }
+        if asked { answer } else { Some(error.clone()) }
     }
 
     /// Reports damage that scrubbing has found.
-    pub(crate) fn tell_damage_found(&self, error: &Error) {
+    pub(crate) fn report_damage_found(&self, error: &Error) {
         esker_base::info_log!(self.info_log, Error, "Scrubbing found: {error}");
-        let mut told = Some(error.clone());
+        let mut answer = Some(error.clone());
         self.outlive("on_background_error", || {
             self.listeners()
                 .iter()
-                .for_each(|l| l.on_background_error(BackgroundErrorReason::Scrub, &mut told));
+                .for_each(|l| l.on_background_error(BackgroundErrorReason::Scrub, &mut answer));
         });
     }
 
@@ -611,33 +611,35 @@ impl Engine {
     pub(crate) fn may_recover(&self, error: &Error, reason: ErrorReason) -> bool {
         let mut may = true;
         let asked = self.outlive("on_error_recovery_begin", || {
-            self.listeners().iter().for_each(|l| l.on_error_recovery_begin(reason.told(), error, &mut may));
+            self.listeners()
+                .iter()
+                .for_each(|l| l.on_error_recovery_begin(reason.for_listeners(), error, &mut may));
         });
         asked && may
     }
 
     /// Reports the end of an automatic recovery. `new_bg_error`: the error with which it failed.
-    pub(crate) fn tell_recovery_end(&self, old_bg_error: Error, new_bg_error: Option<Error>) {
+    pub(crate) fn report_recovery_end(&self, old_bg_error: Error, new_bg_error: Option<Error>) {
         let info = BackgroundErrorRecoveryInfo { old_bg_error, new_bg_error };
         self.outlive("on_error_recovery_end", || {
             self.listeners().iter().for_each(|l| l.on_error_recovery_end(&info));
         });
     }
 
-    /// Calls `tell`, and returns false if it panics. A recovery continues in both cases.
-    fn outlive(&self, what: &str, tell: impl FnOnce()) -> bool {
-        let told = contained(what, Severity::NoError, || {
-            tell();
+    /// Calls `notify`, and returns false if it panics. A recovery continues in both cases.
+    fn outlive(&self, what: &str, notify: impl FnOnce()) -> bool {
+        let called = contained(what, Severity::NoError, || {
+            notify();
             Ok(())
         });
-        if let Err(e) = &told {
+        if let Err(e) = &called {
             esker_base::info_log!(self.info_log, Error, "{e}");
         }
-        told.is_ok()
+        called.is_ok()
     }
 
     /// Notifies listeners of stalls that began or ended since the last call.
-    pub(crate) fn tell_stall_changes(&self) {
+    pub(crate) fn report_stall_changes(&self) {
         let changes = std::mem::take(&mut self.state.lock().stall_changes);
         for change in changes {
             self.listeners().iter().for_each(|l| l.on_stall_conditions_changed(&change));
@@ -647,7 +649,7 @@ impl Engine {
 
 impl ErrorReason {
     /// The reason in the form for listeners.
-    fn told(self) -> BackgroundErrorReason {
+    fn for_listeners(self) -> BackgroundErrorReason {
         match self {
             ErrorReason::Flush => BackgroundErrorReason::Flush,
             ErrorReason::Compaction => BackgroundErrorReason::Compaction,

@@ -205,7 +205,7 @@ fn note(engine: &Engine, shared: &Shared, file: &Scrubbed, checked: Result<()>) 
     let is_known = state.damaged.insert(file.number(), e.clone()).is_some();
     drop(state);
     if !is_known {
-        engine.tell_damage_found(&e);
+        engine.report_damage_found(&e);
     }
 }
 

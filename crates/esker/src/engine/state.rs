@@ -74,7 +74,7 @@ pub(crate) struct DbState {
     /// Count of flushes that failed with an error that a listener cleared.
     pub(crate) failed_flushes: u64,
     /// Flush jobs whose tables are live, with their families, while listeners are notified.
-    pub(crate) flushes_told: Vec<(u64, ColumnFamilyId)>,
+    pub(crate) flushes_reported: Vec<(u64, ColumnFamilyId)>,
     pub(crate) compaction_queue: VecDeque<ColumnFamilyId>,
     pub(crate) manual_compactions: Vec<QueuedManualCompaction>,
     pub(crate) next_manual_id: u64,

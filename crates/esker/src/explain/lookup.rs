@@ -78,7 +78,7 @@ impl<'l> ExplainedLookup<'l> {
                 entries: mem.num_entries(),
             };
             let nanos = self.clock.monotonic_nanos() - start;
-            self.tell(source, Vec::new(), entries, tombstone, nanos, searched);
+            self.add_step(source, Vec::new(), entries, tombstone, nanos, searched);
         }
     }
 
@@ -125,10 +125,10 @@ impl<'l> ExplainedLookup<'l> {
             })
         });
         let source = ReadSource::File { level, number: file.number, bytes: file.data().file_size };
-        self.tell(source, touched, entries, tombstone, self.clock.monotonic_nanos() - start, read);
+        self.add_step(source, touched, entries, tombstone, self.clock.monotonic_nanos() - start, read);
     }
 
-    fn tell(
+    fn add_step(
         &mut self,
         source: ReadSource,
         touched: Vec<esker_table::Touched>,

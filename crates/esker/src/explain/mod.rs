@@ -171,7 +171,7 @@ impl<'e> Explainer<'e> {
         read.skipped_deletions = after.internal_delete_skipped_count - before.internal_delete_skipped_count;
         read.tombstone_seeks = after.internal_range_del_reseek_count - before.internal_range_del_reseek_count;
         read.operands = after.internal_merge_count - before.internal_merge_count;
-        (read.runs, read.left_out) = watch.told(&super_version);
+        (read.runs, read.left_out) = watch.results(&super_version);
         Ok(Explanation { scan: Some(read), ..explanation })
     }
 }

@@ -96,10 +96,10 @@ fn lookups_do_what_they_are_told_to_do() {
         let before = blocks();
         let value = db.get(&key).unwrap();
         let of_get = blocks() - before;
-        let told = get(&db, &key);
-        assert_eq!(told.outcome, Ok(value.map(|v| v.len() as u64)), "{key}");
-        let data = kinds(&told).iter().filter(|(kind, _)| *kind == TouchedKind::Data).count() as u64;
-        assert_eq!((blocks() - before - of_get, data), (of_get, of_get), "{key}: {told:?}");
+        let explained = get(&db, &key);
+        assert_eq!(explained.outcome, Ok(value.map(|v| v.len() as u64)), "{key}");
+        let data = kinds(&explained).iter().filter(|(kind, _)| *kind == TouchedKind::Data).count() as u64;
+        assert_eq!((blocks() - before - of_get, data), (of_get, of_get), "{key}: {explained:?}");
     }
 }
 
@@ -120,12 +120,12 @@ fn scans_tell_their_runs() {
         db.explain_scan(&options, &family, &scan).unwrap()
     };
     for (reverse, from) in [(false, "key040"), (true, "key069")] {
-        let told = scan(reverse, from);
-        let read = told.scan.as_ref().unwrap();
+        let explained = scan(reverse, from);
+        let read = explained.scan.as_ref().unwrap();
         assert_eq!(read.rows, if reverse { 60 } else { 20 });
-        assert!(reverse || read.skipped_deletions == 10, "{told}");
-        assert_eq!((read.runs.len(), read.left_out.len()), (2, 1), "{told}");
-        assert!(read.runs[1].blocks_read + read.runs[1].cached_blocks > 2, "{told}");
+        assert!(reverse || read.skipped_deletions == 10, "{explained}");
+        assert_eq!((read.runs.len(), read.left_out.len()), (2, 1), "{explained}");
+        assert!(read.runs[1].blocks_read + read.runs[1].cached_blocks > 2, "{explained}");
     }
     let seek = db.explain_seek(&options, &family, "key055").unwrap();
     assert_eq!(seek.scan.unwrap().ends.unwrap().0, b"key060");
@@ -137,13 +137,13 @@ fn it_is_printed_for_people_and_for_programs() {
     db.put("a\"b", "1").unwrap();
     db.flush().unwrap();
     let family = db.default_column_family();
-    let told = db.explain_multi_get(&ReadOptions::default(), &family, &["a\"b", "c", "c"]).unwrap();
-    assert_eq!(told.keys.len(), 2, "each key has one report");
-    let text = told.to_string();
+    let explained = db.explain_multi_get(&ReadOptions::default(), &family, &["a\"b", "c", "c"]).unwrap();
+    assert_eq!(explained.keys.len(), 2, "each key has one report");
+    let text = explained.to_string();
     for part in ["multiget in 'default' at sequence 1: ", "key \"a\\\"b\": found, 1 B, ", "data block at 0"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let json = told.to_json();
+    let json = explained.to_json();
     assert!(json.starts_with("{\"operation\": \"multiget\", \"family\": \"default\""), "{json}");
     assert!(json.contains("\"key\": \"a\\\\\\\"b\", \"outcome\": \"found\", \"value_bytes\": 1"), "{json}");
     let scan: Explanation = db.explain_seek(&ReadOptions::default(), &family, "a").unwrap();
@@ -153,13 +153,13 @@ fn it_is_printed_for_people_and_for_programs() {
 }
 
 /// The sum of the times in the lines of the first level, and the time in the head, in microseconds.
-fn told_micros(told: &str) -> (f64, f64) {
+fn micros_in(explained: &str) -> (f64, f64) {
     let micros = |line: &str| {
         let before = line.split(" µs").next()?;
         before.rsplit([' ', ':']).next()?.parse::<f64>().ok()
     };
-    let lines = told.lines().filter(|line| line.starts_with("  ") && !line.starts_with("    "));
-    (lines.filter_map(micros).sum(), told.lines().next().and_then(micros).unwrap())
+    let lines = explained.lines().filter(|line| line.starts_with("  ") && !line.starts_with("    "));
+    (lines.filter_map(micros).sum(), explained.lines().next().and_then(micros).unwrap())
 }
 
 #[test]
@@ -173,14 +173,14 @@ fn the_lines_of_an_explanation_add_up_to_the_whole() {
     (0..19_990).for_each(|n| db.delete(format!("key{n:05}")).unwrap());
     let (family, read) = (db.default_column_family(), ReadOptions::default());
     let scan = ExplainScan { from: None, rows: 1, reverse: false };
-    for told in [
+    for explained in [
         db.explain_scan(&read, &family, &scan).unwrap(),
         db.explain_scan(&read, &family, &ExplainScan { rows: 100, ..scan.clone() }).unwrap(),
         db.explain_get(&read, &family, "key19995").unwrap(),
         db.explain_multi_get(&read, &family, &["key00001", "key19995", "none"]).unwrap(),
     ] {
-        let text = told.to_string();
-        let (lines, whole) = told_micros(&text);
+        let text = explained.to_string();
+        let (lines, whole) = micros_in(&text);
         assert!((lines - whole).abs() <= whole * 0.05 + 0.1, "{lines} of {whole} µs\n{text}");
     }
 }

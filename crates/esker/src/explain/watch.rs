@@ -53,13 +53,13 @@ impl Watch {
 
     /// The opened memtables and files of the super version, newest first, and those not opened,
     /// with the reason.
-    pub(super) fn told(
+    pub(super) fn results(
         &self,
         super_version: &SuperVersion,
     ) -> (Vec<RunRead>, Vec<(ReadSource, &'static str)>) {
         let all = self.counts.lock();
         let (mut runs, mut left_out) = (Vec::new(), Vec::new());
-        let mut tell = |what: WatchedRun, source: ReadSource, why| {
+        let mut add = |what: WatchedRun, source: ReadSource, why| {
             let Some((_, counts)) = all.iter().find(|(other, _)| *other == what) else {
                 return left_out.push((source, why));
             };
@@ -69,7 +69,7 @@ impl Watch {
         for mem in super_version.memtables() {
             let (id, is_immutable, entries) = (mem.id(), mem.is_immutable(), mem.num_entries());
             let source = ReadSource::Memtable { id, is_immutable, entries };
-            tell(WatchedRun::Memtable(id), source, "it holds nothing that the scan may see");
+            add(WatchedRun::Memtable(id), source, "it holds nothing that the scan may see");
         }
         for (level, file) in super_version.version.all_files() {
             let source = ReadSource::File { level, number: file.number, bytes: file.data().file_size };
@@ -77,7 +77,7 @@ impl Watch {
                 0 => "outside of the scan's bounds",
                 _ => "the scan did not get there",
             };
-            tell(WatchedRun::File(file.number), source, why);
+            add(WatchedRun::File(file.number), source, why);
         }
         (runs, left_out)
     }

@@ -40,7 +40,7 @@ pub(crate) fn link_or_copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Resul
 /// durable after a sync of the directory.
 /// # Errors
 /// Errors of [`link_or_copy`].
-pub(crate) fn take_over(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn link_or_copy_synced(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
     match fs.link_file(from, to) {
         Err(e) if e.kind() == ErrorKind::NotSupported => copy_file(fs, from, to, fs.file_size(from)?),
         linked => linked.and_then(|()| sync_file(fs, to)),

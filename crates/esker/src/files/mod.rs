@@ -14,7 +14,9 @@ mod table_output;
 mod written;
 
 pub(crate) use blob_output::BlobOutput;
-pub(crate) use copy::{copy_file, link_or_copy, read_chunks, sync_file, take_over, under_either_name};
+pub(crate) use copy::{
+    copy_file, link_or_copy, link_or_copy_synced, read_chunks, sync_file, under_either_name,
+};
 pub(crate) use directories::{
     LOST, check_ours, is_data_file, move_to_lost, names_if_there, other_directories, take_directories,
 };

@@ -453,7 +453,7 @@ impl TableOutput {
         if let Ok((meta, _)) = &result {
             context.track(&context.table_path(number), meta.file_size);
         }
-        tell_created(context, number, &result);
+        report_created(context, number, &result);
         result.map(|(meta, TableFileInfo { num_entries, long_deleted_runs, .. })| FinishedTable {
             meta,
             num_entries,
@@ -637,7 +637,7 @@ fn brief(context: &OutputContext<'_>, number: FileNumber) -> TableFileCreationBr
     }
 }
 
-fn tell_created(
+fn report_created(
     context: &OutputContext<'_>,
     file_number: FileNumber,
     result: &Result<(FileMetaData, TableFileInfo)>,

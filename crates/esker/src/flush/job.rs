@@ -117,7 +117,7 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part]) -> Result
     }
     let (job, start) = (engine.next_job_id(), engine.env.clock.monotonic_micros());
     for part in parts {
-        engine.tell_flush_begin(job, &part.cf, &part.memtables, request.reason);
+        engine.report_flush_begin(job, &part.cf, &part.memtables, request.reason);
     }
     let mut files = Vec::new();
     let newest = if request.reason == FlushReason::ErrorRecovery {
@@ -146,15 +146,15 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, parts: &[Part]) -> Result
         // The files of a dropped family were discarded.
         if !dropped.contains(&i) {
             let made = built.file.as_ref().map(|file| (file, built.num_entries));
-            engine.tell_flush_end(job, &part.cf, made, &built.blobs, request.reason, micros);
+            engine.report_flush_end(job, &part.cf, made, &built.blobs, request.reason, micros);
         }
     }
-    engine.tell_stall_changes();
+    engine.report_stall_changes();
     Ok(())
 }
 
 /// Represents a job while listeners are notified of its end. A drop of this value removes the job
-/// from `flushes_told`.
+/// from `flushes_reported`.
 struct Telling<'a> {
     engine: &'a Engine,
     job: u64,
@@ -163,9 +163,9 @@ struct Telling<'a> {
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
         let mut state = self.engine.state.lock();
-        let told = state.flushes_told.len();
-        state.flushes_told.retain(|(job, _)| *job != self.job);
-        if state.flushes_told.len() < told {
+        let reported_before = state.flushes_reported.len();
+        state.flushes_reported.retain(|(job, _)| *job != self.job);
+        if state.flushes_reported.len() < reported_before {
             self.engine.state_changed.notify_all();
         }
     }
@@ -290,7 +290,7 @@ fn install(
         }
     }
     if !engine.listeners().is_empty() {
-        state.flushes_told.extend(parts.iter().map(|part| (job, part.cf.id)));
+        state.flushes_reported.extend(parts.iter().map(|part| (job, part.cf.id)));
     }
     let mut changed = engine.trim_histories(&mut state);
     changed.extend(parts.iter().map(|part| part.cf.id));

@@ -114,7 +114,7 @@ impl Batch<'_> {
                 continue;
             }
             if mem.checks_itself() {
-                self.ask_checked(mem);
+                self.search_checked(mem);
                 self.close_settled();
                 continue;
             }
@@ -138,7 +138,7 @@ impl Batch<'_> {
 
     /// Searches a memtable with checks for one key after the other, because each search may fail.
     #[cold]
-    fn ask_checked(&mut self, mem: &Arc<MemTable>) {
+    fn search_checked(&mut self, mem: &Arc<MemTable>) {
         for &i in &self.open {
             let (key, saver) = (&self.keys[i as usize], &mut self.savers[i as usize]);
             let mut visit = |seen: ReadState<'_>| save(saver, i, seen, self.settle);
@@ -194,7 +194,7 @@ impl Batch<'_> {
             within.clear();
             within.extend_from_slice(&rest[..rest.partition_point(is_not_behind)]);
             if !within.is_empty() {
-                self.ask((0, file), &within);
+                self.search_file((0, file), &within);
                 self.close_settled();
             }
         }
@@ -217,8 +217,8 @@ impl Batch<'_> {
                 |&i: &u32| icmp.compare(&file.largest, self.keys[i as usize].internal_key()).is_ge();
             let len = 1 + rest[1..].iter().take_while(|i| ends_before(i)).count();
             let (within, behind) = rest.split_at(len);
-            self.ask((number, file), within);
-            self.follow(number, level, index, within[len - 1]);
+            self.search_file((number, file), within);
+            self.search_next_files(number, level, index, within[len - 1]);
             rest = behind;
         }
         self.open = open;
@@ -226,7 +226,7 @@ impl Batch<'_> {
     }
 
     /// Searches the files behind `index` for a key whose versions may continue there.
-    fn follow(&mut self, number: usize, level: &Level, mut index: usize, i: u32) {
+    fn search_next_files(&mut self, number: usize, level: &Level, mut index: usize, i: u32) {
         let icmp = self.super_version.version.icmp();
         let user_key = self.keys[i as usize].user_key();
         while !self.savers[i as usize].is_done()
@@ -235,12 +235,12 @@ impl Batch<'_> {
             && !level.begins_above(index + 1, user_key, icmp)
         {
             index += 1;
-            self.ask((number, &level.files()[index]), &[i]);
+            self.search_file((number, &level.files()[index]), &[i]);
         }
     }
 
     /// Searches one file of a level for these keys.
-    fn ask(&mut self, (level, file): (usize, &FileMeta), which: &[u32]) {
+    fn search_file(&mut self, (level, file): (usize, &FileMeta), which: &[u32]) {
         let Some(reader) = opened_file(self.context.tables, file) else {
             for &i in which {
                 self.savers[i as usize].suspend();

@@ -11,7 +11,7 @@
 //! Source: RocksDB `db/import_column_family_job.cc`.
 
 use crate::engine::Engine;
-use crate::files::{checksum_of_file, copy_file, take_over};
+use crate::files::{checksum_of_file, copy_file, link_or_copy_synced};
 use crate::observe::{ExportImportFilesMetaData, LiveFileMetaData};
 use crate::options::ColumnFamilyOptions;
 use esker_base::sync::Arc;
@@ -73,7 +73,7 @@ impl<'a> Import<'a> {
             let target = import.paths.table(0, file.metadata.number);
             let fs = engine.fs().as_ref();
             if move_files {
-                take_over(fs, &file.source, &target)?;
+                link_or_copy_synced(fs, &file.source, &target)?;
             } else {
                 copy_file(fs, &file.source, &target, file.metadata.file_size)?;
             }

@@ -169,7 +169,7 @@ impl Ingestion {
         drop(under_way);
         engine.end_timing(Histogram::IngestExternalFileRunTime, start);
         if !engine.options.listeners.is_empty() {
-            ingestion.files.iter().for_each(|file| engine.tell_ingested(&file.info()));
+            ingestion.files.iter().for_each(|file| engine.report_ingested(&file.info()));
         }
         for file in ingestion.files.iter().filter(|file| file.options.move_files) {
             // The database has the file under a name of its own, so a failure is only logged.
@@ -244,7 +244,7 @@ fn install(
         drop(replaced);
         engine.purger.request();
     }
-    engine.tell_stall_changes();
+    engine.report_stall_changes();
     Ok(())
 }
 

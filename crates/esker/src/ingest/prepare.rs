@@ -9,7 +9,7 @@
 
 use crate::cf::ColumnFamily;
 use crate::engine::Engine;
-use crate::files::{FileChecksum, checksum_of_file, copy_file, hex, sync_file, take_over};
+use crate::files::{FileChecksum, checksum_of_file, copy_file, hex, link_or_copy_synced, sync_file};
 use crate::ingest::FamilyFiles;
 use crate::ingest::place::FileKeys;
 use crate::observe::ExternalFileIngestionInfo;
@@ -143,7 +143,7 @@ impl PreparedFile {
         // From here on, a drop may have a file to delete.
         prepared.is_named = false;
         match (options.move_files || options.link_files, options.failed_move_fall_back_to_copy) {
-            (true, true) => take_over(fs, source, &target)?,
+            (true, true) => link_or_copy_synced(fs, source, &target)?,
             (true, false) => fs.link_file(source, &target).and_then(|()| sync_file(fs, &target))?,
             (false, _) => copy_file(fs, source, &target, file_size)?,
         }

@@ -105,7 +105,7 @@ fn run(engine: &Arc<Engine>, path: &WritePath, mut error: Error) {
             esker_base::info_log!(engine.info_log, Warn, "Recovery has ended after {attempts} attempts: {e}");
         }
         let has_failed = end.is_err();
-        engine.tell_recovery_end(error, end.err());
+        engine.report_recovery_end(error, end.err());
         if has_failed {
             break;
         }

@@ -73,7 +73,7 @@ impl DbInner {
         if engine.is_shutting_down() {
             return Ok(());
         }
-        engine.tell_shutdown();
+        engine.report_shutdown();
         // A close ends pauses by callers.
         engine.state.lock().paused = 0;
         let flushed = if engine.read_only { Ok(()) } else { self.flush_unlogged() };

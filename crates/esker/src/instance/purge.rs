@@ -102,7 +102,7 @@ fn purge(engine: &Engine) {
     esker_base::probe!("purge:listed", &mut engine.path.clone());
     let tables = obsolete.delete(engine);
     for (table, status) in tables {
-        tell_listeners(engine, &table, &status);
+        report_deletion(engine, &table, &status);
     }
 }
 
@@ -355,7 +355,7 @@ fn delete_table(engine: &Engine, table: &ObsoleteTable) -> Result<()> {
     result
 }
 
-fn tell_listeners(engine: &Engine, table: &ObsoleteTable, status: &Result<()>) {
+fn report_deletion(engine: &Engine, table: &ObsoleteTable, status: &Result<()>) {
     for listener in &engine.options.listeners {
         listener.on_table_file_deleted(&TableFileDeletionInfo {
             db_name: engine.path.display().to_string(),

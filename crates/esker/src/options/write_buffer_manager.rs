@@ -65,14 +65,14 @@ const CHARGE_STEP: usize = 256 << 10;
 /// An object that lets writers wait for memory.
 pub(crate) trait WaitsForMemory: Send + Sync {
     /// Wakes waiting writers, which check the bound again.
-    fn look_again(&self);
+    fn check_again(&self);
 }
 
 /// A database that keeps flushed memtables for conflict checks.
 pub(crate) trait HoldsHistory: Send + Sync {
     /// Drops the oldest flushed memtables, `bytes` in total, and returns the bytes that it dropped.
     /// Calls [`WriteBufferManager::set_holds_history`].
-    fn give_up_history(self: Arc<Self>, bytes: usize) -> usize;
+    fn release_history(self: Arc<Self>, bytes: usize) -> usize;
 }
 
 /// A bound on memtables, shared by all databases whose options hold the same manager.
@@ -146,7 +146,7 @@ impl WriteBufferManager {
     pub fn set_buffer_size(&self, bytes: usize) {
         self.buffer_bytes.store(bytes, Ordering::Relaxed);
         let waiting = self.waiting.lock().clone();
-        waiting.iter().filter_map(Weak::upgrade).for_each(|who| who.look_again());
+        waiting.iter().filter_map(Weak::upgrade).for_each(|who| who.check_again());
     }
 
     /// Changes whether writers wait while memtables are over the bound. Waiting writers check
@@ -154,7 +154,7 @@ impl WriteBufferManager {
     pub fn set_allow_stall(&self, allow_stall: bool) {
         self.allow_stall.store(allow_stall, Ordering::Relaxed);
         let waiting = self.waiting.lock().clone();
-        waiting.iter().filter_map(Weak::upgrade).for_each(|who| who.look_again());
+        waiting.iter().filter_map(Weak::upgrade).for_each(|who| who.check_again());
     }
 
     /// The rule that chooses the memtable to flush.
@@ -201,7 +201,7 @@ impl WriteBufferManager {
 
     /// Registers `who` for notification of changes of the bound. Call it before the check whether
     /// to wait.
-    pub(crate) fn tell_of_changes(&self, who: Weak<dyn WaitsForMemory>) {
+    pub(crate) fn add_waiter(&self, who: Weak<dyn WaitsForMemory>) {
         let is_same = |other: &Weak<_>| std::ptr::addr_eq(other.as_ptr(), who.as_ptr());
         let mut waiting = self.waiting.lock();
         waiting.retain(|other| other.strong_count() > 0 && !is_same(other));
@@ -231,11 +231,11 @@ impl WriteBufferManager {
 
     /// Lets the databases drop flushed memtables until memory is below the bound. The caller holds
     /// no lock.
-    pub(crate) fn give_up_history(&self) {
+    pub(crate) fn release_history(&self) {
         let (mut over, holders) = (self.bytes_over_bound(), self.histories.lock().clone());
         for holder in holders {
             match holder.upgrade() {
-                Some(database) if over > 0 => over = over.saturating_sub(database.give_up_history(over)),
+                Some(database) if over > 0 => over = over.saturating_sub(database.release_history(over)),
                 Some(_) => return,
                 None => self.set_holds_history(holder, false),
             }

@@ -324,7 +324,7 @@ impl Drop for TableFile {
         let TableFile { number, recorded_path_id: path_id, file_size, .. } = *self;
         let paths = self.paths.clone();
         self.obsolete.tables.lock().push(ObsoleteTable { number, paths, path_id, file_size });
-        self.obsolete.told();
+        self.obsolete.notify();
     }
 }
 
@@ -389,7 +389,7 @@ pub struct ObsoleteFiles {
     blobs: Mutex<Vec<ObsoleteBlob>>,
     /// Called for each new obsolete file, by the thread that dropped its last super version, under
     /// any locks.
-    tell: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    on_obsolete: OnceLock<Box<dyn Fn() + Send + Sync>>,
     process: Process,
 }
 
@@ -411,8 +411,8 @@ impl fmt::Debug for ObsoleteFiles {
 impl ObsoleteFiles {
     /// Sets a function that is called whenever a file becomes obsolete, on any thread, under any
     /// lock. The function may only hand work to others. The first caller's function stays.
-    pub fn on_obsolete(&self, tell: impl Fn() + Send + Sync + 'static) {
-        self.tell.get_or_init(|| Box::new(tell));
+    pub fn on_obsolete(&self, notify: impl Fn() + Send + Sync + 'static) {
+        self.on_obsolete.get_or_init(|| Box::new(notify));
     }
 
     /// Whether this process owns the files. A forked child that drops a super version must not
@@ -439,7 +439,7 @@ impl ObsoleteFiles {
     /// Adds a blob file that has lost its last version.
     pub(super) fn add_blob(&self, blob: ObsoleteBlob) {
         self.blobs.lock().push(blob);
-        self.told();
+        self.notify();
     }
 
     /// Gives blob files back that may not be deleted yet.
@@ -449,16 +449,16 @@ impl ObsoleteFiles {
 
     /// Requests another search for obsolete files: a super version is freed when its running reads
     /// end.
-    pub(crate) fn look_again(&self) {
+    pub(crate) fn search_again(&self) {
         if self.are_ours() {
-            self.told();
+            self.notify();
         }
     }
 
     /// Counts one more file to delete.
-    pub(super) fn told(&self) {
-        if let Some(tell) = self.tell.get() {
-            tell();
+    pub(super) fn notify(&self) {
+        if let Some(notify) = self.on_obsolete.get() {
+            notify();
         }
     }
 

@@ -304,8 +304,8 @@ impl VersionSet {
     /// Puts the smallest log number of all families into the last edit, if it rises and the caller
     /// did not set it.
     fn say_min_log_number(&self, edits: &mut [VersionEdit]) {
-        let said = edits.iter().any(|e| e.min_log_number_to_keep.is_some());
-        if said || edits.iter().all(|e| e.log_number.is_none()) {
+        let names_wal = edits.iter().any(|e| e.min_log_number_to_keep.is_some());
+        if names_wal || edits.iter().all(|e| e.log_number.is_none()) {
             return;
         }
         let after = self.min_log_number_after(edits);
@@ -422,7 +422,7 @@ impl VersionSet {
         self.obsolete_manifests.append(&mut self.unsure_manifests);
         self.quarantine.clear();
         // Requests a purge: the caller may not be a job that purges afterwards.
-        self.obsolete.told();
+        self.obsolete.notify();
         self.tracked_wals.clear();
     }
 
@@ -654,8 +654,8 @@ impl VersionSet {
     /// number of any family.
     pub fn min_log_number_after(&self, edits: &[VersionEdit]) -> FileNumber {
         let number = |f: &VersionSetFamily| {
-            let said = edits.iter().filter(|e| e.column_family == f.id).filter_map(|e| e.log_number).max();
-            f.log_number.max(said.unwrap_or_default())
+            let log = edits.iter().filter(|e| e.column_family == f.id).filter_map(|e| e.log_number).max();
+            f.log_number.max(log.unwrap_or_default())
         };
         self.families.values().map(number).min().unwrap_or_default()
     }

@@ -22,7 +22,7 @@ impl WritePath {
         self.switch_memtables(&leader, families, reason)?;
         drop(leader);
         let newest = self.queue_sealed(families, reason, false);
-        self.engine.tell_manual_flush(families, reason);
+        self.engine.report_manual_flush(families, reason);
         if wait { self.wait_for_flush(&newest, failed_before, reason) } else { Ok(()) }
     }
 
@@ -41,7 +41,7 @@ impl WritePath {
         // Queued before another leader switches memtables: their flush could begin alone.
         let newest = self.queue_sealed(families, reason, true);
         drop(leader);
-        self.engine.tell_manual_flush(families, reason);
+        self.engine.report_manual_flush(families, reason);
         if wait { self.wait_for_flush(&newest, failed_before, reason) } else { Ok(()) }
     }
 
@@ -131,8 +131,8 @@ impl WritePath {
         let engine = &self.engine;
         let mut state = engine.state.lock();
         let is_asked_for = |(_, id): &&(u64, ColumnFamilyId)| families.contains(id);
-        let done: Vec<_> = state.flushes_told.iter().filter(is_asked_for).copied().collect();
-        while done.iter().any(|flush| state.flushes_told.contains(flush)) {
+        let done: Vec<_> = state.flushes_reported.iter().filter(is_asked_for).copied().collect();
+        while done.iter().any(|flush| state.flushes_reported.contains(flush)) {
             engine.check_open()?;
             engine.wait_for_change(&mut state);
         }

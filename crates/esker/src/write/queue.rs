@@ -99,7 +99,7 @@ impl Waiter {
     }
 
     fn set(&self, state: State) {
-        self.tell(self.state.lock(), state);
+        self.set_state(self.state.lock(), state);
     }
 
     /// Makes this waiter the leader. REQUIRES: it has just been taken out of the line.
@@ -108,7 +108,7 @@ impl Waiter {
         let State::Waiting(request) = std::mem::replace(&mut *state, State::Taken) else {
             unreachable!("a request in line is in the state Waiting")
         };
-        self.tell(state, State::Lead(request));
+        self.set_state(state, State::Lead(request));
     }
 
     /// Sleeps until this writer gets leadership. REQUIRES: the waiter's request is exclusive.
@@ -119,7 +119,7 @@ impl Waiter {
         }
     }
 
-    fn tell(&self, mut held: MutexGuard<'_, State>, state: State) {
+    fn set_state(&self, mut held: MutexGuard<'_, State>, state: State) {
         *held = state;
         drop(held);
         self.told.store(true, Ordering::Release);
@@ -403,7 +403,7 @@ impl Leader<'_> {
                 return true;
             }
             let batch = std::mem::take(&mut request.batch);
-            waiter.tell(state, State::Done(batch, Err(write_stall())));
+            waiter.set_state(state, State::Done(batch, Err(write_stall())));
             false
         });
         self.note_length(&line);

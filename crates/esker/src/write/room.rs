@@ -31,14 +31,14 @@ impl WritePath {
         if let Some(manager) = &engine.options.write_buffer_manager
             && manager.history_is_too_large()
         {
-            manager.give_up_history();
+            manager.release_history();
         }
         self.switch_where_due(leader)?;
         if let Some(manager) = &engine.options.write_buffer_manager
             && manager.should_stall()
         {
-            self.flush_what_waits();
-            manager.tell_of_changes(Arc::<Engine>::downgrade(&self.engine));
+            self.flush_waiting_memtables();
+            manager.add_waiter(Arc::<Engine>::downgrade(&self.engine));
             self.wait_for_memory(leader, own)?;
         }
         match engine.stall.condition() {
@@ -160,7 +160,7 @@ impl WritePath {
 
     /// Flushes memtables that wait for `min_write_buffer_number_to_merge`. Writers that wait for
     /// memory would fill no further memtable.
-    fn flush_what_waits(&self) {
+    fn flush_waiting_memtables(&self) {
         let waiting: Vec<_> = {
             let state = self.engine.state.lock();
             let waits = |f: &&FamilyState| f.memtables.not_flushing() > 0 && !f.flush_queued && !f.flushing;
@@ -206,7 +206,7 @@ impl WritePath {
                 state = engine.state.lock();
                 continue;
             }
-            if let Some(error) = nothing_will_make_room(engine, &state) {
+            if let Some(error) = permanent_stall_error(engine, &state) {
                 break Err(error);
             }
             engine.wait_for_change(&mut state);
@@ -219,7 +219,7 @@ impl WritePath {
 }
 
 impl WaitsForMemory for Engine {
-    fn look_again(&self) {
+    fn check_again(&self) {
         // In a forked child the locks belong to the parent.
         if !self.owner.is_here() {
             return;
@@ -238,7 +238,7 @@ fn monotonic_micros(engine: &Engine) -> u64 {
 
 /// The reason why a stopped writer would wait forever: the background error in force, or the damage
 /// of a quarantined table. `None` if a job can make room.
-fn nothing_will_make_room(engine: &Engine, state: &DbState) -> Option<Error> {
+fn permanent_stall_error(engine: &Engine, state: &DbState) -> Option<Error> {
     if engine.jobs_scheduled(state) > 0 || !state.flush_queue.is_empty() || state.is_paused() {
         return None;
     }

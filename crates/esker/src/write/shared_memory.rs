@@ -19,7 +19,7 @@ impl WritePath {
         let family = match policy {
             WriteBufferFlushPolicy::Oldest => family_with_oldest_memtable(&self.engine),
             WriteBufferFlushPolicy::Largest => family_with_largest_memtable(&self.engine),
-            WriteBufferFlushPolicy::LargestAcrossDbs if self.is_another_asked() => None,
+            WriteBufferFlushPolicy::LargestAcrossDbs if self.is_other_database_chosen() => None,
             WriteBufferFlushPolicy::LargestAcrossDbs => family_with_largest_memtable(&self.engine),
         };
         family.map(|(id, _)| id).into_iter().collect()
@@ -27,7 +27,7 @@ impl WritePath {
 
     /// Whether no flush is needed here: another database flushes, or memory is below the bound
     /// again.
-    fn is_another_asked(&self) -> bool {
+    fn is_other_database_chosen(&self) -> bool {
         let manager = self.engine.options.write_buffer_manager.as_ref();
         let own = self.myself.upgrade().map(|own| own as Arc<dyn SharesMemory>);
         // The other database may have freed memory since the caller's check.

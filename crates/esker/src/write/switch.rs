@@ -78,9 +78,9 @@ impl WritePath {
         drop(state);
         engine.hand_over_super_versions();
         for (cf, mem) in sealed {
-            engine.tell_memtable_sealed(&cf, &mem);
+            engine.report_memtable_sealed(&cf, &mem);
         }
-        engine.tell_stall_changes();
+        engine.report_stall_changes();
         Ok(())
     }
 }

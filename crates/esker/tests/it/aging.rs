@@ -52,7 +52,7 @@ impl Aging {
     /// Advances the clock without writes.
     fn wait(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds));
-        self.options.db.env.timer.look();
+        self.options.db.env.timer.read_clock_again();
     }
 
     /// The reason of the next compaction.

@@ -14,24 +14,24 @@ const NEVER: u64 = 3_600_000_000;
 
 /// Events that listeners receive.
 #[derive(Debug)]
-enum Told {
+enum RecoveryEvent {
     Begin(BackgroundErrorReason),
     End(BackgroundErrorRecoveryInfo),
 }
 
 struct Listener {
-    tell: Mutex<Sender<Told>>,
+    sender: Mutex<Sender<RecoveryEvent>>,
     lets_recover: bool,
 }
 
 impl EventListener for Listener {
     fn on_error_recovery_begin(&self, reason: BackgroundErrorReason, _: &Error, auto_recovery: &mut bool) {
         *auto_recovery &= self.lets_recover;
-        self.tell.lock().unwrap().send(Told::Begin(reason)).unwrap();
+        self.sender.lock().unwrap().send(RecoveryEvent::Begin(reason)).unwrap();
     }
 
     fn on_error_recovery_end(&self, info: &BackgroundErrorRecoveryInfo) {
-        self.tell.lock().unwrap().send(Told::End(info.clone())).unwrap();
+        self.sender.lock().unwrap().send(RecoveryEvent::End(info.clone())).unwrap();
     }
 }
 
@@ -39,7 +39,7 @@ struct Scene {
     db: Db,
     disk: CrashFs,
     fs: FaultFs,
-    told: Receiver<Told>,
+    events: Receiver<RecoveryEvent>,
     statistics: Arc<Statistics>,
 }
 
@@ -52,7 +52,7 @@ fn scene(count: i32, interval: u64, lets_recover: bool) -> Scene {
 fn scene_with(count: i32, interval: u64, lets_recover: bool) -> (Options, Scene) {
     let disk = CrashFs::new();
     let fs = FaultFs::new(Arc::new(disk.clone()));
-    let (tell, told) = channel();
+    let (sender, events) = channel();
     let statistics = Arc::new(Statistics::default());
     let mut options = Options::default();
     options.db.env = Env::with_fs(Arc::new(fs.clone()));
@@ -60,27 +60,27 @@ fn scene_with(count: i32, interval: u64, lets_recover: bool) -> (Options, Scene)
     options.db.max_bgerror_resume_count = count;
     options.db.bgerror_resume_retry_interval = interval;
     options.db.statistics = Some(statistics.clone());
-    options.db.listeners = vec![Arc::new(Listener { tell: Mutex::new(tell), lets_recover })];
+    options.db.listeners = vec![Arc::new(Listener { sender: Mutex::new(sender), lets_recover })];
     options.cf.level0_file_num_compaction_trigger = 4;
     options.cf.level0_slowdown_writes_trigger = 4;
     options.cf.level0_stop_writes_trigger = 4;
     let db = Db::open(&options, "/db").unwrap();
-    (options, Scene { db, disk, fs, told, statistics })
+    (options, Scene { db, disk, fs, events, statistics })
 }
 
 impl Scene {
     fn begun(&self) -> BackgroundErrorReason {
-        match self.told.recv().unwrap() {
-            Told::Begin(reason) => reason,
-            Told::End(info) => panic!("{info:?}"),
+        match self.events.recv().unwrap() {
+            RecoveryEvent::Begin(reason) => reason,
+            RecoveryEvent::End(info) => panic!("{info:?}"),
         }
     }
 
     /// The error of the finished recovery, and the error that remains.
     fn ended(&self) -> (Error, Option<Error>) {
-        match self.told.recv().unwrap() {
-            Told::End(info) => (info.old_bg_error, info.new_bg_error),
-            Told::Begin(reason) => panic!("{reason:?}"),
+        match self.events.recv().unwrap() {
+            RecoveryEvent::End(info) => (info.old_bg_error, info.new_bg_error),
+            RecoveryEvent::Begin(reason) => panic!("{reason:?}"),
         }
     }
 
@@ -247,7 +247,7 @@ fn neither_options_nor_listeners_need_let_it() {
         assert_eq!(scene.counts([Ticker::ErrorHandlerAutoresumeCount]), [0]);
         scene.db.resume().unwrap();
         scene.db.put("a", "1").unwrap();
-        assert_eq!(scene.told.try_iter().count(), usize::from(!lets_recover));
+        assert_eq!(scene.events.try_iter().count(), usize::from(!lets_recover));
     }
 }
 
@@ -260,10 +260,12 @@ fn closing_ends_it() {
         scene.fail_flush();
         scene.begun();
         if drops {
-            let Scene { db, told, .. } = scene;
+            let Scene { db, events, .. } = scene;
             // This is the last handle: listeners hold none.
             drop(db);
-            assert!(matches!(told.recv().unwrap(), Told::End(info) if info.new_bg_error.is_some()));
+            assert!(
+                matches!(events.recv().unwrap(), RecoveryEvent::End(info) if info.new_bg_error.is_some())
+            );
         } else {
             scene.db.close().unwrap();
             assert!(scene.ended().1.is_some());

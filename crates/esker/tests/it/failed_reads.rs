@@ -93,11 +93,11 @@ fn check(fs: &FaultFs, db: &Db, read: &ReadOptions, ways: &[Way]) {
                 fs.add_rule(FaultRule::fail(&[OpKind::Read]).on(is_old).nth(nth).times(times));
                 let (found, is_whole) = rows(db, &mut iter, way);
                 fs.clear_rules();
-                let told = format!("read {nth} of {reads}, {times} times, {way:?}, {read:?}");
-                assert!(expected.starts_with(&found), "{found:?} is not the start of {expected:?}: {told}");
-                assert!(!is_whole || found.len() == expected.len(), "a failure seems to be the end: {told}");
+                let scene = format!("read {nth} of {reads}, {times} times, {way:?}, {read:?}");
+                assert!(expected.starts_with(&found), "{found:?} is not the start of {expected:?}: {scene}");
+                assert!(!is_whole || found.len() == expected.len(), "a failure seems to be the end: {scene}");
                 // Afterwards the iterator works as a new one.
-                assert_eq!(rows(db, &mut iter, way), (expected.clone(), true), "{told}");
+                assert_eq!(rows(db, &mut iter, way), (expected.clone(), true), "{scene}");
             }
         }
     }
@@ -258,9 +258,9 @@ fn scans_of_ranges_and_over_own_writes_of_which_a_read_fails_show_nothing_wrong(
                     fs.clear_rules();
                     assert_eq!(found.len(), expected.len());
                     for ((found, is_whole), (expected, _)) in found.iter().zip(&expected) {
-                        let told = format!("read {nth}, {times} times, reverse {reverse}");
-                        assert!(expected.starts_with(found), "{found:?} of {expected:?}: {told}");
-                        assert!(!is_whole || found.len() == expected.len(), "{told}");
+                        let scene = format!("read {nth}, {times} times, reverse {reverse}");
+                        assert!(expected.starts_with(found), "{found:?} of {expected:?}: {scene}");
+                        assert!(!is_whole || found.len() == expected.len(), "{scene}");
                     }
                 }
             }
@@ -272,9 +272,9 @@ fn scans_of_ranges_and_over_own_writes_of_which_a_read_fails_show_nothing_wrong(
                     fails(nth, times);
                     let (found, is_whole) = rows_over_own_writes(&db, &own, forward);
                     fs.clear_rules();
-                    let told = format!("read {nth}, {times} times, forward {forward}");
-                    assert!(expected.starts_with(&found), "{found:?} of {expected:?}: {told}");
-                    assert!(!is_whole || found.len() == expected.len(), "{told}");
+                    let scene = format!("read {nth}, {times} times, forward {forward}");
+                    assert!(expected.starts_with(&found), "{found:?} of {expected:?}: {scene}");
+                    assert!(!is_whole || found.len() == expected.len(), "{scene}");
                 }
             }
         }

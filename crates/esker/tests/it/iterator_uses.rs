@@ -50,7 +50,7 @@ struct Used {
     at: Option<Vec<u8>>,
     bounds: Bounds,
     /// Planned ranges, and the index of the next one.
-    told: Option<(MultiScanArgs, usize)>,
+    planned: Option<(MultiScanArgs, usize)>,
 }
 
 impl Used {
@@ -67,7 +67,7 @@ impl Used {
         options.readahead_size = [0, 0, 500][rng.usize(..3)];
         let iter = db.iter_opt(options.clone(), family).unwrap();
         let bounds = (options.iterate_lower_bound.clone(), options.iterate_upper_bound.clone());
-        Used { iter, options, model: model.clone(), at: None, bounds, told: None }
+        Used { iter, options, model: model.clone(), at: None, bounds, planned: None }
     }
 
     /// The first or last key within the bounds for which `fits` holds.
@@ -83,13 +83,13 @@ impl Used {
     }
 
     fn leave(&mut self) {
-        self.told = None;
+        self.planned = None;
         self.bounds = (self.options.iterate_lower_bound.clone(), self.options.iterate_upper_bound.clone());
     }
 
     /// Models a seek: it enters a range, or drops the plan.
     fn enter(&mut self, target: &[u8], reverse: bool) {
-        let Some((args, next)) = &mut self.told else { return };
+        let Some((args, next)) = &mut self.planned else { return };
         match enter_range(args, next, target, reverse) {
             Some((start, limit)) => {
                 let lower = if reverse { Some(start) } else { self.options.iterate_lower_bound.clone() };
@@ -149,7 +149,7 @@ impl Used {
                 ends.chunks_exact(2).for_each(|pair| args.insert(&pair[0], &pair[1]));
                 if !args.ranges.is_empty() && self.iter.prepare(&args).is_ok() {
                     self.leave();
-                    self.told = Some((args, 0));
+                    self.planned = Some((args, 0));
                     self.at = None;
                 }
             }
@@ -172,7 +172,7 @@ impl Used {
 
     /// A seek target: mostly the start of a planned range, if there are ranges.
     fn target(&self, reverse: bool, rng: &mut fastrand::Rng) -> Vec<u8> {
-        match &self.told {
+        match &self.planned {
             Some((args, next)) if rng.u8(..4) > 0 => {
                 let number = rng.usize(..args.ranges.len()).max((*next).min(args.ranges.len() - 1));
                 let (start, limit) = args.ranges.get(number).unwrap();
@@ -184,11 +184,11 @@ impl Used {
 
     fn check(&self) {
         self.iter.status().unwrap();
-        let told = self.told.as_ref().map(|(args, next)| format!("{next} of {args:?}"));
+        let planned = self.planned.as_ref().map(|(args, next)| format!("{next} of {args:?}"));
         assert_eq!(
             self.iter.item().map(|(key, _)| key.escape_ascii().to_string()),
             self.at.as_ref().map(|key| key.escape_ascii().to_string()),
-            "{:?} {told:?}",
+            "{:?} {planned:?}",
             self.options
         );
         if let Some(at) = &self.at {

@@ -57,9 +57,9 @@ fn run_in_child(scene: &str) {
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    let said = std::fs::read_to_string(&output).unwrap();
-    assert!(status.is_some_and(|status| status.success()), "{scene}: {status:?}\n{said}");
-    assert!(said.contains("1 passed"), "{scene} has run\n{said}");
+    let text = std::fs::read_to_string(&output).unwrap();
+    assert!(status.is_some_and(|status| status.success()), "{scene}: {status:?}\n{text}");
+    assert!(text.contains("1 passed"), "{scene} has run\n{text}");
 }
 
 /// Threads of this process, as the system counts them.

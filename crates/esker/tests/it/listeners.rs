@@ -13,9 +13,9 @@ use std::time::Duration;
 
 /// A listener that records its calls as text.
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+struct EventLog(Mutex<Vec<String>>);
 
-impl Told {
+impl EventLog {
     fn note(&self, text: String) {
         self.0.lock().unwrap().push(text);
     }
@@ -23,9 +23,9 @@ impl Told {
     /// continues before listeners are notified.
     fn take(&self, db: &Db) -> Vec<String> {
         db.wait_for_background_work().unwrap();
-        let mut told = std::mem::take(&mut *self.0.lock().unwrap());
-        told.sort_by_key(|t| (!t.starts_with("scheduled"), !t.starts_with("flushed")));
-        told
+        let mut reported = std::mem::take(&mut *self.0.lock().unwrap());
+        reported.sort_by_key(|t| (!t.starts_with("scheduled"), !t.starts_with("flushed")));
+        reported
     }
 }
 
@@ -42,7 +42,7 @@ fn compaction(what: &str, info: &CompactionJobInfo) -> String {
     format!("{what} {} to {outputs:?} {counts:?} {:?}", info.input_file_infos.len(), info.status.is_ok())
 }
 
-impl EventListener for Told {
+impl EventListener for EventLog {
     fn on_flush_completed(&self, info: &FlushJobInfo) {
         self.note(format!("flushed {} {}", info.cf_name, info.num_entries));
     }
@@ -78,24 +78,24 @@ impl EventListener for Told {
     }
 }
 
-fn options() -> (Options, Arc<Told>) {
-    let told = Arc::new(Told::default());
+fn options() -> (Options, Arc<EventLog>) {
+    let reported = Arc::new(EventLog::default());
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.db.create_missing_column_families = true;
     options.db.env = Env::with_fs(Arc::new(MemFs::new()));
-    options.db.listeners = vec![told.clone()];
+    options.db.listeners = vec![reported.clone()];
     options.cf.level_compaction_dynamic_level_bytes = false;
-    (options, told)
+    (options, reported)
 }
 
 #[test]
 fn files_that_move_as_they_are_and_files_that_are_rewritten() {
-    let (options, told) = options();
+    let (options, reported) = options();
     let db = Db::open(&options, "/db").unwrap();
     (0..10).for_each(|n| db.put(format!("key{n}"), "value").unwrap());
     db.flush().unwrap();
-    assert_eq!(told.take(&db), ["scheduled default ManualFlush", "flushed default 10"]);
+    assert_eq!(reported.take(&db), ["scheduled default ManualFlush", "flushed default 10"]);
     db.compact_range(None, None).unwrap();
     let moved = [
         "scheduled default ManualCompaction",
@@ -103,7 +103,7 @@ fn files_that_move_as_they_are_and_files_that_are_rewritten() {
         "pre-commit 1 to [1] (0, 0, 1) true",
         "completed 1 to [1] (0, 0, 1) true",
     ];
-    assert_eq!(told.take(&db), moved);
+    assert_eq!(reported.take(&db), moved);
     (0..5).for_each(|n| db.put(format!("key{n}"), "again").unwrap());
     db.compact_range(None, None).unwrap();
     let merged = [
@@ -115,15 +115,15 @@ fn files_that_move_as_they_are_and_files_that_are_rewritten() {
         "pre-commit 2 to [1] (15, 10, 0) true",
         "completed 2 to [1] (15, 10, 0) true",
     ];
-    assert_eq!(told.take(&db), merged);
+    assert_eq!(reported.take(&db), merged);
     db.close().unwrap();
     drop(db);
-    assert_eq!(*told.0.lock().unwrap(), ["shutdown"], "once");
+    assert_eq!(*reported.0.lock().unwrap(), ["shutdown"], "once");
 }
 
 #[test]
 fn each_key_range_of_a_compaction() {
-    let (mut options, told) = options();
+    let (mut options, reported) = options();
     options.db.max_subcompactions = 3;
     options.cf.target_file_size_base = 4 << 10;
     options.cf.compression = esker::options::CompressionType::None;
@@ -132,20 +132,20 @@ fn each_key_range_of_a_compaction() {
         (0..1000).for_each(|n| db.put(format!("key{n:04}"), "a value of some length").unwrap());
         db.flush().unwrap();
     }
-    told.take(&db);
+    reported.take(&db);
     db.compact_range(None, None).unwrap();
-    let told = told.take(&db);
+    let reported = reported.take(&db);
     for part in 0..3 {
-        let count = |what: &str| told.iter().filter(|t| t.starts_with(what)).count();
-        assert_eq!(count(&format!("part {part} begins")), 1, "{told:?}");
-        assert_eq!(count(&format!("part {part} ends")), 1, "{told:?}");
+        let count = |what: &str| reported.iter().filter(|t| t.starts_with(what)).count();
+        assert_eq!(count(&format!("part {part} begins")), 1, "{reported:?}");
+        assert_eq!(count(&format!("part {part} ends")), 1, "{reported:?}");
     }
-    assert!(told.last().unwrap().contains("(2000, 1000, 0) true"), "{told:?}");
+    assert!(reported.last().unwrap().contains("(2000, 1000, 0) true"), "{reported:?}");
 }
 
 #[test]
 fn files_from_outside_and_families_that_are_flushed_together() {
-    let (mut options, told) = options();
+    let (mut options, reported) = options();
     options.db.atomic_flush = true;
     let families = ["default", "other"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
     let db = Db::open_cf(&options.db, "/db", families.to_vec()).unwrap();
@@ -153,7 +153,7 @@ fn files_from_outside_and_families_that_are_flushed_together() {
     db.put("a", "1").unwrap();
     db.put_cf(&handles[1], "a", "1").unwrap();
     db.flush_opt(&Default::default(), &[&handles[0], &handles[1]]).unwrap();
-    let flushed = told.take(&db);
+    let flushed = reported.take(&db);
     assert_eq!(flushed[0], "scheduled default ManualFlush, other ManualFlush");
     assert_eq!(flushed[1..], ["flushed default 1", "flushed other 1"]);
     let mut writer = SstFileWriter::new(&options);
@@ -161,10 +161,10 @@ fn files_from_outside_and_families_that_are_flushed_together() {
     writer.put("a", "2").unwrap();
     writer.finish().unwrap();
     db.ingest_external_file_cf(&handles[1], &["/outside.sst"]).unwrap();
-    assert_eq!(told.take(&db), ["ingested outside.sst into other under 3"]);
+    assert_eq!(reported.take(&db), ["ingested outside.sst into other under 3"]);
     db.cancel_all_background_work(true).unwrap();
     db.close().unwrap();
-    assert_eq!(*told.0.lock().unwrap(), ["shutdown"], "once");
+    assert_eq!(*reported.0.lock().unwrap(), ["shutdown"], "once");
 }
 
 /// A listener that keeps the infos of its calls.
@@ -241,8 +241,8 @@ fn infos_describe_tables_and_blob_files() {
     let inputs: Vec<_> = db.live_files().iter().map(|file| file.file_number).collect();
     let (written, info) =
         db.compact_files_with_info(&CompactionOptions::default(), &family, &inputs, 6).unwrap();
-    let told = infos.compactions.lock().unwrap().pop().unwrap();
-    assert_eq!(format!("{told:?}"), format!("{info:?}"), "a caller and a listener get the same");
+    let reported = infos.compactions.lock().unwrap().pop().unwrap();
+    assert_eq!(format!("{reported:?}"), format!("{info:?}"), "a caller and a listener get the same");
     assert!(info.is_full_compaction && info.is_manual_compaction && !info.aborted);
     assert_eq!(info.output_file_infos.iter().map(|file| file.file_number).collect::<Vec<_>>(), written);
     assert_eq!(info.table_properties.len(), 3);
@@ -286,13 +286,13 @@ impl EventListener for Slow {
 
 #[test]
 fn a_flush_that_waits_for_listeners_returns_after_them() {
-    let told = Arc::new(Slow::default());
+    let reported = Arc::new(Slow::default());
     let mut options = options().0;
-    options.db.listeners = vec![told.clone()];
+    options.db.listeners = vec![reported.clone()];
     let db = Db::open(&options, "/db").unwrap();
     for n in 1..=3 {
         db.put("key", n.to_string()).unwrap();
         db.flush_opt(&FlushOptions::default().listener_wait(true), &[&db.default_column_family()]).unwrap();
-        assert_eq!(told.0.load(Ordering::SeqCst), n);
+        assert_eq!(reported.0.load(Ordering::SeqCst), n);
     }
 }

@@ -264,7 +264,7 @@ fn families_are_in_an_options_file_at_once_or_after_a_second_or_when_the_databas
     let at_once = growing.in_options_file();
     assert!((150..200).contains(&at_once), "{at_once} of 200 at once");
     growing.clock.advance(Duration::from_secs(1));
-    growing.env.timer.look();
+    growing.env.timer.read_clock_again();
     let is_written = |_| {
         SystemClock.sleep(Duration::from_millis(1));
         growing.in_options_file() == 200

@@ -61,11 +61,11 @@ fn value(rng: &mut Rng) -> Vec<u8> {
 }
 
 /// A merge operator whose results show whether there was a value below.
-struct Told;
+struct ConcatMerge;
 
-impl MergeOperator for Told {
+impl MergeOperator for ConcatMerge {
     fn name(&self) -> &str {
-        "told"
+        "concat"
     }
     fn full_merge(&self, _key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
         let mut all = existing.unwrap_or(b"~").to_vec();
@@ -117,7 +117,7 @@ fn pick<T: Clone>(rng: &mut Rng, from: &[T]) -> T {
 
 fn family_options(rng: &mut Rng, name: &str) -> ColumnFamilyOptions {
     let mut cf = ColumnFamilyOptions {
-        merge_operator: Some(Arc::new(Told)),
+        merge_operator: Some(Arc::new(ConcatMerge)),
         comparator: Arc::new(BytewiseComparator),
         write_buffer_size: 64 << 10,
         level0_file_num_compaction_trigger: pick(rng, &[1, 2, 4, 100]),
@@ -240,7 +240,7 @@ struct Used {
     has_extractor: bool,
     at: Option<Vec<u8>>,
     bounds: (Option<Vec<u8>>, Option<Vec<u8>>),
-    told: Option<(MultiScanArgs, usize)>,
+    planned: Option<(MultiScanArgs, usize)>,
     prefix: Option<u8>,
     moves: Vec<String>,
 }
@@ -259,12 +259,12 @@ impl Used {
     }
 
     fn leave(&mut self) {
-        self.told = None;
+        self.planned = None;
         self.bounds = (self.options.iterate_lower_bound.clone(), self.options.iterate_upper_bound.clone());
     }
 
     fn enter(&mut self, target: &[u8], reverse: bool) {
-        let Some((args, next)) = &mut self.told else { return };
+        let Some((args, next)) = &mut self.planned else { return };
         match enter_range(args, next, target, reverse) {
             Some((start, limit)) => {
                 let lower = if reverse { Some(start) } else { self.options.iterate_lower_bound.clone() };
@@ -282,7 +282,7 @@ impl Used {
     }
 
     fn target(&self, rng: &mut Rng, reverse: bool) -> Vec<u8> {
-        match &self.told {
+        match &self.planned {
             Some((args, next)) if rng.u8(..4) > 0 => {
                 let number = rng.usize(..args.ranges.len()).max((*next).min(args.ranges.len() - 1));
                 let (start, limit) = args.ranges.get(number).unwrap();
@@ -370,7 +370,7 @@ impl Used {
                 if !args.ranges.is_empty() && self.iter.prepare(&args).is_ok() {
                     self.moves.push(format!("prepare {args:?}"));
                     self.leave();
-                    self.told = Some((args, 0));
+                    self.planned = Some((args, 0));
                     self.at = None;
                 }
             }
@@ -397,23 +397,23 @@ impl Used {
     }
 
     fn check(&self) {
-        let told = || {
+        let scene = || {
             let from = self.moves.len().saturating_sub(12);
             let snapshot = self.options.snapshot.as_ref().map(|s| s.sequence());
             format!("{:?} {snapshot:?} after {:?}", self.options, &self.moves[from..])
         };
-        self.iter.status().unwrap_or_else(|error| panic!("{error}: {}", told()));
+        self.iter.status().unwrap_or_else(|error| panic!("{error}: {}", scene()));
         if self.iter.valid() && is_junk(self.iter.key()) {
             return;
         }
         let shown = |key: &[u8]| key.escape_ascii().to_string();
-        assert_eq!(self.iter.item().map(|(key, _)| shown(key)), self.at.as_deref().map(shown), "{}", told());
+        assert_eq!(self.iter.item().map(|(key, _)| shown(key)), self.at.as_deref().map(shown), "{}", scene());
         if let Some(at) = &self.at {
             let expected = &self.model[at];
-            assert_eq!(&seen(self.iter.columns()), expected, "{} {}", shown(at), told());
+            assert_eq!(&seen(self.iter.columns()), expected, "{} {}", shown(at), scene());
             let default = expected.first().filter(|(name, _)| name.is_empty()).map_or(&[][..], |(_, v)| v);
-            assert_eq!(changed(self.iter.value()), default, "{} {}", shown(at), told());
-            assert_eq!(changed(&self.iter.pinned_value()), default, "{} {}", shown(at), told());
+            assert_eq!(changed(self.iter.value()), default, "{} {}", shown(at), scene());
+            assert_eq!(changed(&self.iter.pinned_value()), default, "{} {}", shown(at), scene());
         }
     }
 }
@@ -684,7 +684,7 @@ impl ModelRun {
             at: None,
             bounds: (options.iterate_lower_bound.clone(), options.iterate_upper_bound.clone()),
             options,
-            told: None,
+            planned: None,
             prefix: None,
             moves: vec![format!("over {}", NAMES[at])],
         };

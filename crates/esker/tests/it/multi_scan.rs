@@ -347,12 +347,13 @@ fn scans_within_a_prefix_end_with_it() {
 #[test]
 fn an_explanation_tells_what_was_read_ahead() {
     let db = cold(Arc::new(MemFs::new()), Path::new("/db"));
-    let told = db.explain_multi_scan(&ReadOptions::default(), &db.default_column_family(), &tens(2)).unwrap();
-    let scan = told.scan.as_ref().unwrap();
-    assert_eq!((told.operation, scan.rows, &scan.error), ("multiscan", 100, &None));
+    let report =
+        db.explain_multi_scan(&ReadOptions::default(), &db.default_column_family(), &tens(2)).unwrap();
+    let scan = report.scan.as_ref().unwrap();
+    assert_eq!((report.operation, scan.rows, &scan.error), ("multiscan", 100, &None));
     assert_eq!(scan.ahead.unwrap().ranges, 10);
-    assert!(told.to_string().contains("1 times blocks read ahead, for 10 ranges"), "{told}");
-    assert!(told.to_json().contains(r#""ahead": {"batches": 1, "ranges": 10"#), "{}", told.to_json());
+    assert!(report.to_string().contains("1 times blocks read ahead, for 10 ranges"), "{report}");
+    assert!(report.to_json().contains(r#""ahead": {"batches": 1, "ranges": 10"#), "{}", report.to_json());
 }
 
 #[test]

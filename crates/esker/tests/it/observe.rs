@@ -140,7 +140,7 @@ impl InfoLog for Lines {
 
 fn next_dump(clock: &MockClock, env: &Env, lines: &Receiver<String>) -> String {
     clock.advance(Duration::from_secs(30));
-    env.timer.look();
+    env.timer.read_clock_again();
     loop {
         let line = lines.recv_timeout(Duration::from_secs(600)).expect("a dump comes");
         if line.contains("** DB Stats **") {
@@ -181,7 +181,7 @@ fn statistics_are_dumped_into_the_log_at_intervals() {
 
     db.close().unwrap();
     clock.advance(Duration::from_secs(30));
-    env.timer.look();
+    env.timer.read_clock_again();
     drop((db, options));
     assert!(!lines.iter().any(|line| line.contains("DB Stats")), "a closed database logs no further line");
 }

@@ -131,9 +131,12 @@ fn a_damaged_table_is_quarantined_and_everything_else_goes_on() {
     // Writes beside the damaged table, so that level 0 is due.
     write(&db, (0..1000).step_by(99), 0);
     db.wait_for_background_work().unwrap();
-    let told = heard.take();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!((told[0].0, told[0].1.kind()), (BackgroundErrorReason::Compaction, ErrorKind::Corruption));
+    let notified = heard.take();
+    assert_eq!(notified.len(), 1, "{notified:?}");
+    assert_eq!(
+        (notified[0].0, notified[0].1.kind()),
+        (BackgroundErrorReason::Compaction, ErrorKind::Corruption)
+    );
     let quarantined = db.quarantined_tables();
     assert_eq!(quarantined.len(), 1);
     let text = quarantined[0].error.to_string();
@@ -262,9 +265,12 @@ fn a_table_with_a_damaged_value_in_a_blob_file_is_quarantined() {
     write(&db, (0..100).step_by(7), 1);
     db.wait_for_background_work().unwrap();
     assert!(db.background_error().is_none());
-    let told = heard.take();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!((told[0].0, told[0].1.kind()), (BackgroundErrorReason::Compaction, ErrorKind::Corruption));
+    let notified = heard.take();
+    assert_eq!(notified.len(), 1, "{notified:?}");
+    assert_eq!(
+        (notified[0].0, notified[0].1.kind()),
+        (BackgroundErrorReason::Compaction, ErrorKind::Corruption)
+    );
     let name = blobs[0].file_name().unwrap().to_str().unwrap();
     let quarantined = db.quarantined_tables();
     assert_eq!(quarantined.len(), 1);

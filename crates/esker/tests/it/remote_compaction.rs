@@ -20,12 +20,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A function that changes the result of a worker, as a faulty worker or service would.
-type Twist = Box<dyn Fn(&Path, esker::Result<Vec<u8>>) -> (Status, Vec<u8>) + Send + Sync>;
+type ResultFilter = Box<dyn Fn(&Path, esker::Result<Vec<u8>>) -> (Status, Vec<u8>) + Send + Sync>;
 
 /// A service that runs each job on the thread that waits for it.
 struct Calls {
     dir: PathBuf,
-    twist: Twist,
+    twist: ResultFilter,
     schedules: Status,
     jobs: Mutex<BTreeMap<String, (PathBuf, Vec<u8>)>>,
     number: AtomicU64,
@@ -227,10 +227,10 @@ fn histories_with_workers_are_those_without() {
     });
 }
 
-type Lie = fn(&mut CompactionServiceResult, &Path);
+type ResultFault = fn(&mut CompactionServiceResult, &Path);
 
 /// Faulty results: the name of each fault, and the function that makes it.
-const LIES: &[(&str, Lie)] = &[
+const RESULT_FAULTS: &[(&str, ResultFault)] = &[
     ("a table is missing", |result, dir| {
         std::fs::remove_file(dir.join(&result.output_files[0].file_name)).unwrap()
     }),
@@ -283,7 +283,7 @@ const LIES: &[(&str, Lie)] = &[
 
 #[test]
 fn a_worker_that_lies_is_refused_and_the_compaction_is_done_here() {
-    for (name, lie) in LIES {
+    for (name, lie) in RESULT_FAULTS {
         let dir = TempDir::new("remote_lies");
         let service = Calls::new(dir.path(), move |output, result| {
             let mut result = CompactionServiceResult::parse(&result.unwrap()).unwrap();

@@ -231,7 +231,7 @@ fn damage(subject: &Subject, rng: &mut Rng) -> String {
 }
 
 /// The facts that a dry run and a repair both tell.
-fn told(summary: &RepairSummary) -> String {
+fn described(summary: &RepairSummary) -> String {
     let tables = summary.tables_salvaged.iter();
     let of = |t: &esker::SalvagedTable| {
         let ranges: Vec<_> = t.missing.iter().map(|keys| (keys.from.clone(), keys.to.clone())).collect();
@@ -260,7 +260,7 @@ fn keys_outside_the_named_ranges_are_as_they_were() {
         let dry = subject.repair(&salvage.clone().dry_run(true));
         assert!(subject.directory() == before, "{what:?}: the dry run changed a file");
         let summary = subject.repair(&salvage);
-        assert_eq!(told(&dry), told(&summary), "{what:?}");
+        assert_eq!(described(&dry), described(&summary), "{what:?}");
         assert_eq!(dry.has_losses(), summary.has_losses(), "{what:?}");
 
         let db = Db::open(&subject.options, DIR).unwrap();
@@ -336,7 +336,7 @@ fn one_bad_block_of_many_costs_its_own_keys_only() {
 
 /// A tombstone is lost, and what it hid becomes visible: the report says so.
 #[test]
-fn a_lost_deletion_is_told() {
+fn a_lost_deletion_is_reported() {
     let fs = MemFs::new();
     let mut options = plain_options(&fs);
     options.cf.disable_auto_compactions = true;

@@ -123,7 +123,7 @@ fn a_slow_scrubber_ends_when_the_database_is_closed() {
 }
 
 #[test]
-fn a_damaged_block_is_told_and_everything_else_goes_on() {
+fn a_damaged_block_is_reported_and_everything_else_goes_on() {
     let fs = MemFs::new();
     let mut options = options(&fs);
     fill(&Db::open(&options, "/db").unwrap());

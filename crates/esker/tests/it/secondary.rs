@@ -580,7 +580,7 @@ fn a_record_that_the_primary_has_not_finished_is_read_when_it_is_whole() {
 }
 
 #[test]
-fn damage_is_told_and_the_secondary_goes_on_once_the_primary_has_flushed() {
+fn damage_is_reported_and_the_secondary_goes_on_once_the_primary_has_flushed() {
     let fs = Arc::new(MemFs::new());
     let primary = primary_on(&fs);
     let other = primary.create_column_family("other", &options(&fs).cf).unwrap();

@@ -42,13 +42,13 @@ fn since_there(db: &Db, sequence: u64) -> WalIterator {
 fn text((sequence, batch): (SequenceNumber, WriteBatch)) -> String {
     let mut text = format!("{sequence}:");
     for op in batch.iter() {
-        let said = match op {
+        let line = match op {
             BatchOp::Put { family, key, .. } => format!(" {}{family}", key.escape_ascii()),
             BatchOp::Delete { family, key } => format!(" -{}{family}", key.escape_ascii()),
             BatchOp::LogData(blob) => format!(" ({})", blob.escape_ascii()),
             other => format!(" {other:?}"),
         };
-        text.push_str(&said);
+        text.push_str(&line);
     }
     text
 }

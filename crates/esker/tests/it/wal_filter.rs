@@ -29,8 +29,8 @@ impl WalFilter for ByFunction {
         log_numbers: &BTreeMap<ColumnFamilyId, FileNumber>,
         ids: &BTreeMap<&str, ColumnFamilyId>,
     ) {
-        let said = ids.iter().map(|(name, id)| ((*name).to_owned(), id.0, log_numbers[id].0));
-        self.families.lock().unwrap().extend(said);
+        let named = ids.iter().map(|(name, id)| ((*name).to_owned(), id.0, log_numbers[id].0));
+        self.families.lock().unwrap().extend(named);
     }
 
     fn log_record_found(&self, record: &WalFilterRecord<'_>) -> WalFilterDecision {

@@ -46,8 +46,8 @@ fn a_run_ends_before_the_next_key_that_is_there() {
 }
 
 #[test]
-fn long_spans_are_told_of_when_they_are_noted() {
-    let told = |min_entries, long_entries| {
+fn long_spans_are_reported_when_they_are_recorded() {
+    let reported = |min_entries, long_entries| {
         let mut builder = DeletedRunBuilder::new(min_entries).reporting_runs_of(long_entries);
         for (user_key, value_type) in
             [("a", DELETED), ("b", DELETED), ("c", VALUE), ("d", DELETED), ("e", VALUE), ("f", DELETED)]
@@ -59,10 +59,10 @@ fn long_spans_are_told_of_when_they_are_noted() {
         let long = builder.take_long().into_iter();
         long.map(|span| (span.first[0] as char, span.last[0] as char, span.entries)).collect::<Vec<_>>()
     };
-    assert_eq!(told(1, 2), [('a', 'b', 2), ('f', 'f', 2)]);
-    assert_eq!(told(1, 1).len(), 3);
-    assert_eq!(told(1, 0), []);
-    assert_eq!(told(3, 1), [], "no run is recorded");
+    assert_eq!(reported(1, 2), [('a', 'b', 2), ('f', 'f', 2)]);
+    assert_eq!(reported(1, 1).len(), 3);
+    assert_eq!(reported(1, 0), []);
+    assert_eq!(reported(3, 1), [], "no run is recorded");
 }
 
 #[test]

@@ -282,7 +282,7 @@ fn timestamp_size_records_add_up_and_may_not_contradict() {
 }
 
 #[test]
-fn more_families_with_timestamps_than_a_block_holds_are_told_of_in_several_records() {
+fn more_families_with_timestamps_than_a_block_holds_fill_several_records() {
     for recyclable in [false, true] {
         let mut writer = LogWriter::new(7, recyclable);
         let mut bytes = Vec::new();

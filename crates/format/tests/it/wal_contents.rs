@@ -162,7 +162,7 @@ fn prepare_kind(op: BatchOp<'_>) -> Option<PrepareKind> {
 }
 
 #[test]
-fn predecessors_are_told() {
+fn predecessors_are_reported() {
     let path = database("v11_9_wal_pred_info").join("000008.log");
     let events = events(8, &read(&path));
     let Some((LogEvent::Predecessor(info), _)) = events.first() else { panic!("{:?}", events.first()) };
@@ -170,7 +170,7 @@ fn predecessors_are_told() {
 }
 
 #[test]
-fn timestamp_sizes_are_told() {
+fn timestamp_sizes_are_reported() {
     let path = database("v11_9_udt_u64").join("000008.log");
     let bytes = read(&path);
     let mut reader = LogReader::new(SliceSource(&bytes), 8);

@@ -305,7 +305,7 @@ fn the_greediest_gives_up_precision_and_everything_in_the_end() {
 }
 
 #[test]
-fn barriers_hold_and_a_limit_that_cannot_be_kept_is_told() {
+fn barriers_hold_and_a_limit_that_cannot_be_kept_is_reported() {
     let manager = manager();
     let family = family(&manager);
     manager.set_max_lock_memory(2000);
@@ -383,7 +383,7 @@ fn one_locker_may_hold_many_locks() {
 }
 
 /// Requests the keys from `first` to `last`; returns the waiting request if it has to wait.
-fn ask(
+fn request(
     locker: &mut Locker,
     family: &Arc<LockFamily>,
     first: u8,
@@ -400,13 +400,13 @@ fn the_locker_that_a_line_waits_for_passes_all_of_it() {
     let family = family(&manager);
     let mut lockers: Vec<Locker> = (0..4).map(|_| manager.locker(TRY)).collect();
     let [holder, first, second, late] = &mut lockers[..] else { unreachable!() };
-    assert!(ask(holder, &family, 3, 3).is_none());
-    let waits = [ask(first, &family, 1, 5).unwrap(), ask(second, &family, 4, 9).unwrap()];
+    assert!(request(holder, &family, 3, 3).is_none());
+    let waits = [request(first, &family, 1, 5).unwrap(), request(second, &family, 4, 9).unwrap()];
     // The second waits for the first, and the first for the holder. If the holder waited for the
     // second, it would close a cycle.
-    assert!(ask(holder, &family, 8, 8).is_none());
+    assert!(request(holder, &family, 8, 8).is_none());
     // Later requests block nothing.
-    let waits_too = ask(late, &family, 9, 9).unwrap();
+    let waits_too = request(late, &family, 9, 9).unwrap();
     for waiter in [&waits_too, &waits[1], &waits[0]] {
         assert!(family.withdraw(waiter));
     }
@@ -418,15 +418,15 @@ fn a_locker_that_was_let_through_passes_the_requests_behind_it() {
     let family = family(&manager);
     let mut lockers: Vec<Locker> = (0..3).map(|_| manager.locker(TRY)).collect();
     let [holder, first, second] = &mut lockers[..] else { unreachable!() };
-    assert!(ask(holder, &family, 2, 2).is_none());
-    let waits = [ask(first, &family, 1, 3).unwrap(), ask(second, &family, 2, 9).unwrap()];
+    assert!(request(holder, &family, 2, 2).is_none());
+    let waits = [request(first, &family, 1, 3).unwrap(), request(second, &family, 2, 9).unwrap()];
     holder.release_all();
     let Some(crate::owner::WaitOutcome::Granted(pieces, bytes)) = first.take_outcome() else {
         panic!("the request is next in line")
     };
     first.finish(&family, waits[0].span.as_span(), pieces, bytes);
     // The second request waits for the first locker.
-    assert!(ask(first, &family, 7, 7).is_none());
+    assert!(request(first, &family, 7, 7).is_none());
     assert!(family.withdraw(&waits[1]));
 }
 
@@ -436,15 +436,15 @@ fn a_locker_that_begins_again_passes_no_waiting_request() {
     let family = family(&manager);
     let mut lockers: Vec<Locker> = (0..3).map(|_| manager.locker(TRY)).collect();
     let [first, second, wide] = &mut lockers[..] else { unreachable!() };
-    assert!(ask(first, &family, 3, 3).is_none());
-    assert!(ask(second, &family, 4, 4).is_none());
-    let waits = ask(wide, &family, 0, 9).unwrap();
+    assert!(request(first, &family, 3, 3).is_none());
+    assert!(request(second, &family, 4, 4).is_none());
+    let waits = request(wide, &family, 0, 9).unwrap();
     // Others wait for both lockers, so both pass.
-    assert!(ask(first, &family, 5, 5).is_none());
-    assert!(ask(second, &family, 6, 6).is_none());
+    assert!(request(first, &family, 5, 5).is_none());
+    assert!(request(second, &family, 6, 6).is_none());
     first.release_all();
-    let waits_too = ask(first, &family, 3, 3).unwrap();
-    assert!(ask(second, &family, 5, 5).is_none());
+    let waits_too = request(first, &family, 3, 3).unwrap();
+    assert!(request(second, &family, 5, 5).is_none());
     second.release_all();
     let Some(crate::owner::WaitOutcome::Granted(pieces, bytes)) = wide.take_outcome() else {
         panic!("all earlier lockers have released their locks")
@@ -462,19 +462,19 @@ fn a_waiting_range_is_passed_by_a_limited_number_and_by_earlier_lockers() {
     let family = family(&manager);
     let mut lockers: Vec<Locker> = (0..4).map(|_| manager.locker(TRY)).collect();
     let [holder, wide, young, key] = &mut lockers[..] else { unreachable!() };
-    assert!(ask(holder, &family, 3, 3).is_none());
-    let waits = ask(wide, &family, 0, 9).unwrap();
+    assert!(request(holder, &family, 3, 3).is_none());
+    let waits = request(wide, &family, 0, 9).unwrap();
     for _ in 0..2 {
-        assert!(ask(young, &family, 1, 1).is_none());
+        assert!(request(young, &family, 1, 1).is_none());
         // Its further requests pass as well, since others wait for it now.
-        assert!(ask(young, &family, 5, 7).is_none());
+        assert!(request(young, &family, 5, 7).is_none());
         young.release_all();
     }
     // The passes drew four tickets. One more pass draws the fifth.
-    assert!(ask(young, &family, 2, 2).is_none());
-    let waits_too = ask(key, &family, 1, 1).unwrap();
+    assert!(request(young, &family, 2, 2).is_none());
+    let waits_too = request(key, &family, 1, 1).unwrap();
     // An owner that began in time still passes.
-    assert!(ask(young, &family, 8, 8).is_none());
+    assert!(request(young, &family, 8, 8).is_none());
     holder.release_all();
     young.release_all();
     let Some(crate::owner::WaitOutcome::Granted(pieces, bytes)) = wide.take_outcome() else {
@@ -493,7 +493,7 @@ fn a_waiting_key_is_passed_only_by_earlier_lockers() {
     let mut lockers: Vec<Locker> = (0..3).map(|_| manager.locker(TRY)).collect();
     let [reader, writer, late] = &mut lockers[..] else { unreachable!() };
     reader.lock_key(&family, &[3], Shared).unwrap();
-    let waits = ask(writer, &family, 3, 3).unwrap();
+    let waits = request(writer, &family, 3, 3).unwrap();
     refused(late.lock_key(&family, &[3], Shared), ErrorKind::TimedOut, SubCode::LockTimeout);
     assert!(family.withdraw(&waits));
     late.lock_key(&family, &[3], Shared).unwrap();

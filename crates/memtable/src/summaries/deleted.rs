@@ -381,18 +381,18 @@ pub(crate) fn split_child<'t, const N: usize>(
     child: &'t Node<N>,
 ) -> SnapshotRange {
     let words = node.dead_child(at - 1);
-    let said = words.own();
-    if said.until == 0 {
-        return said;
+    let stored = words.own();
+    if stored.until == 0 {
+        return stored;
     }
     let end = node.child_after(at - 1);
     let until = |from: &'t Node<N>, end: Option<&'t Node<N>>| {
-        let mut until = said.until;
+        let mut until = stored.until;
         for_each_beside(from, end, |child| until = child.dead().until.load(Ordering::Acquire).min(until));
         until
     };
-    words.set(SnapshotRange { until: until(node.child(at - 1), Some(child)), ..said });
-    SnapshotRange { until: until(child, end), ..said }
+    words.set(SnapshotRange { until: until(node.child(at - 1), Some(child)), ..stored });
+    SnapshotRange { until: until(child, end), ..stored }
 }
 
 /// The summary of the inner node that is split off `node` and begins with `first`. Both halves are

@@ -25,8 +25,8 @@ impl Subject {
             }
             Err(e) => return Err(e.to_string()),
         };
-        let told = summary.tables_kept.iter().chain(&summary.tables_obsolete);
-        let known: Vec<String> = told.map(|number| format!("{number:06}.sst")).collect();
+        let listed = summary.tables_kept.iter().chain(&summary.tables_obsolete);
+        let known: Vec<String> = listed.map(|number| format!("{number:06}.sst")).collect();
         let lost: Vec<String> = summary.tables_lost.iter().map(|(n, _)| format!("{n:06}.sst")).collect();
         for name in damaged.keys().filter(|name| name.ends_with(".sst")) {
             if damage.spares(name) && !known.contains(name) {

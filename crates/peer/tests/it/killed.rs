@@ -116,11 +116,11 @@ fn write_and_kill(dir: &TempDir, writer: &str, seed: u64, batches: usize) -> usi
         .stdout(Stdio::piped())
         .spawn()
         .expect("a child");
-    let said = BufReader::new(child.stdout.take().expect("piped"));
+    let output = BufReader::new(child.stdout.take().expect("piped"));
     let mut written = 0;
     let mut killed = false;
     // Lines that are still in the pipe after the kill count too.
-    for line in said.lines() {
+    for line in output.lines() {
         let line = line.expect("text");
         if let Some(number) = line.strip_prefix(PROGRESS).and_then(|n| n.parse().ok()) {
             written = number;

@@ -75,22 +75,22 @@ fn an_unneeded_file_is_reported() {
     for name in ["000999.sst", "000999.blob", "000999.dbtmp"] {
         let path = Path::new(PATH).join(name);
         drop(house.fs.new_writable_file(&path).unwrap());
-        let told = house.audit(&db).unwrap_err();
-        assert!(told.contains(name), "{told}");
+        let error = house.audit(&db).unwrap_err();
+        assert!(error.contains(name), "{error}");
         house.fs.delete_file(&path).unwrap();
     }
     house.audit(&db).unwrap();
 }
 
 #[test]
-fn a_live_file_that_is_gone_is_told() {
+fn a_live_file_that_is_gone_is_reported() {
     let house = House::new();
     let db = house.filled();
     let names = house.fs.children(Path::new(PATH)).unwrap();
     let blob = names.iter().find(|name| name.ends_with(".blob")).unwrap();
     house.fs.delete_file(&Path::new(PATH).join(blob)).unwrap();
-    let told = house.audit(&db).unwrap_err();
-    assert!(told.contains(blob), "{told}");
+    let error = house.audit(&db).unwrap_err();
+    assert!(error.contains(blob), "{error}");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn memory_of_a_cache_held_after_the_close_is_reported() {
 }
 
 #[test]
-fn counts_that_do_not_add_up_are_told() {
+fn counts_that_do_not_add_up_are_reported() {
     let statistics = Statistics::default();
     statistics.record_tick(Ticker::BlockCacheHit, 2);
     statistics.record_tick(Ticker::BlockCacheDataHit, 1);

@@ -205,31 +205,31 @@ fn one(
     drawn: &[String],
     millis: u64,
 ) -> Result<End, String> {
-    let told = |e: std::io::Error| format!("{}: {e}", program.display());
-    let mut child = command(flags, program, arguments, drawn).spawn().map_err(told)?;
+    let named = |e: std::io::Error| format!("{}: {e}", program.display());
+    let mut child = command(flags, program, arguments, drawn).spawn().map_err(named)?;
     let mut errors = child.stderr.take().expect("standard error is a pipe");
-    let (status, said) = std::thread::scope(|scope| {
+    let (status, output) = std::thread::scope(|scope| {
         let reader = scope.spawn(move || {
-            let mut said = String::new();
+            let mut output = String::new();
             // An error means output that is not UTF-8, which `db_stress` does not write.
-            errors.read_to_string(&mut said).ok();
-            said
+            errors.read_to_string(&mut output).ok();
+            output
         });
         let status = wait(&mut child, millis);
         (status, reader.join().expect("the reader does not panic"))
     });
-    let status = status.map_err(told)?;
+    let status = status.map_err(named)?;
     if status.success() {
         return Ok(End::Finished);
     }
     if status.signal() == Some(9) {
         return Ok(End::Killed);
     }
-    if status.signal() == Some(6) && said.contains(KILLED) && !said.contains("panicked") {
+    if status.signal() == Some(6) && output.contains(KILLED) && !output.contains("panicked") {
         return Ok(End::Itself);
     }
     let line = drawn.join(" ");
-    Err(format!("db_crashtest: seed {}: {status}: {said}\nits flags: {line}", flags.seed))
+    Err(format!("db_crashtest: seed {}: {status}: {output}\nits flags: {line}", flags.seed))
 }
 
 fn wait(child: &mut Child, millis: u64) -> std::io::Result<ExitStatus> {

@@ -74,29 +74,29 @@ impl Expected {
     #[expect(clippy::disallowed_methods, reason = "it is no file of a database")]
     pub(super) fn open(directory: &Path, families: u32, keys: u32) -> Result<Expected, String> {
         let path = directory.join(FILE);
-        let told = |e: std::io::Error| format!("{}: {e}", path.display());
-        std::fs::create_dir_all(directory).map_err(told)?;
+        let named = |e: std::io::Error| format!("{}: {e}", path.display());
+        std::fs::create_dir_all(directory).map_err(named)?;
         let mut open = OpenOptions::new();
-        let file = open.read(true).write(true).create(true).truncate(false).open(&path).map_err(told)?;
+        let file = open.read(true).write(true).create(true).truncate(false).open(&path).map_err(named)?;
         let count = families as usize * keys as usize;
         let length = HEADER_BYTES + 8 * count as u64;
         let header = [MAGIC.to_le_bytes(), pack(families, keys).to_le_bytes()].concat();
         let mut bytes = vec![0; 8 * count];
-        let found_length = file.metadata().map_err(told)?.len();
+        let found_length = file.metadata().map_err(named)?.len();
         let mut found = [0; HEADER_BYTES as usize];
         if found_length >= HEADER_BYTES {
-            file.read_exact_at(&mut found, 0).map_err(told)?;
+            file.read_exact_at(&mut found, 0).map_err(named)?;
         }
         // The head is written last: a file without it was not finished.
         if found != [0; HEADER_BYTES as usize] {
             if found[..] != header[..] || found_length != length {
                 return Err(format!("{}: of other families or keys", path.display()));
             }
-            file.read_exact_at(&mut bytes, HEADER_BYTES).map_err(told)?;
+            file.read_exact_at(&mut bytes, HEADER_BYTES).map_err(named)?;
         } else {
             bytes.chunks_exact_mut(8).for_each(|b| b.copy_from_slice(&pack(DELETED, NOTHING).to_le_bytes()));
-            file.write_all_at(&bytes, HEADER_BYTES).map_err(told)?;
-            file.write_all_at(&header, 0).map_err(told)?;
+            file.write_all_at(&bytes, HEADER_BYTES).map_err(named)?;
+            file.write_all_at(&header, 0).map_err(named)?;
         }
         let read = |b: &[u8]| AtomicU64::new(u64::from_le_bytes(b.try_into().expect("eight bytes")));
         Ok(Expected {

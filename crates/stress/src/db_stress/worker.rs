@@ -48,11 +48,11 @@ struct Worker<'a> {
     rng: fastrand::Rng,
     thread: u32,
     done: u64,
-    snapshots: VecDeque<Held>,
+    snapshots: VecDeque<HeldSnapshot>,
 }
 
 /// A snapshot, and the state of one key when the snapshot was taken.
-struct Held {
+struct HeldSnapshot {
     snapshot: Snapshot,
     family: usize,
     /// The family's number, since the family may have been made again.

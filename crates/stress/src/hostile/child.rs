@@ -36,7 +36,7 @@ pub struct ChildParameters<'a> {
     pub forks: bool,
 }
 
-fn tell(line: std::fmt::Arguments<'_>) {
+fn report(line: std::fmt::Arguments<'_>) {
     // One call writes the whole line, so that threads do not mix theirs. Without a driver the line
     // is lost.
     let text = format!("{line}\n");
@@ -53,7 +53,7 @@ pub fn child(parameters: &ChildParameters<'_>) -> Result<(), String> {
     let db = loop {
         match kill9::open(parameters.directory) {
             Ok(db) => break db,
-            Err(e) => tell(format_args!("error open {e}")),
+            Err(e) => report(format_args!("error open {e}")),
         }
         SystemClock.sleep(PAUSE);
     };
@@ -64,7 +64,7 @@ pub fn child(parameters: &ChildParameters<'_>) -> Result<(), String> {
         if parameters.forks {
             let (db, stop) = (&db, &stop);
             while let Err(e) = Builder::new().spawn_scoped(scope, move || fork_again_and_again(db, stop)) {
-                tell(format_args!("error forks {e}"));
+                report(format_args!("error forks {e}"));
                 SystemClock.sleep(PAUSE);
             }
         }
@@ -86,7 +86,7 @@ fn start_writer<'scope>(
         let run = move || Writer::new(db, thread).run(stop);
         match Builder::new().spawn_scoped(scope, run) {
             Ok(_) => return,
-            Err(e) => tell(format_args!("error {thread} no thread: {e}")),
+            Err(e) => report(format_args!("error {thread} no thread: {e}")),
         }
         let mut writer = Writer::new(db, thread);
         if let Some(number) = writer.read_number(stop) {
@@ -110,8 +110,8 @@ fn fork_again_and_again(db: &Db, stop: &AtomicBool) {
         });
         match ended.map(|mut forked| forked.wait(Duration::from_secs(60))) {
             Ok(Some(0)) => {}
-            Ok(code) => tell(format_args!("wrong a forked child ended with {code:?}")),
-            Err(e) => tell(format_args!("error fork {e}")),
+            Ok(code) => report(format_args!("wrong a forked child ended with {code:?}")),
+            Err(e) => report(format_args!("error fork {e}")),
         }
     }
 }
@@ -133,7 +133,7 @@ impl Writer<'_> {
     }
 
     fn error(&self, what: &str, e: &esker::Error) {
-        tell(format_args!("error {} {what}: {e}", self.thread));
+        report(format_args!("error {} {what}: {e}", self.thread));
     }
 
     /// Reads the number of the thread's last batch, and repeats the read until it succeeds. `None`
@@ -165,7 +165,7 @@ impl Writer<'_> {
         match kill9::write(self.db, &self.families, self.thread, self.number + 1) {
             Ok(()) => {
                 (self.number, *failures) = (self.number + 1, 0);
-                tell(format_args!("acknowledged {} {}", self.thread, self.number));
+                report(format_args!("acknowledged {} {}", self.thread, self.number));
             }
             Err(e) => {
                 self.error("write", &e);
@@ -187,7 +187,7 @@ impl Writer<'_> {
             Some(found) if found == self.number + 1 => self.number = found,
             Some(found) if found != self.number => {
                 let (thread, number) = (self.thread, self.number);
-                tell(format_args!("wrong thread {thread} wrote {number} and finds {found}"));
+                report(format_args!("wrong thread {thread} wrote {number} and finds {found}"));
             }
             _ => {}
         }
@@ -203,7 +203,7 @@ impl Writer<'_> {
                     Ok(value) => {
                         let (thread, bytes) = (self.thread, value.map(|value| value.len()));
                         let family = family.name();
-                        tell(format_args!(
+                        report(format_args!(
                             "wrong thread {thread}, batch {number}, '{family}': {bytes:?} bytes"
                         ));
                     }

@@ -253,9 +253,9 @@ impl HostileTrouble {
     /// Fills the file system until `left` bytes are free.
     fn fill(&mut self, place: &HostilePlace, left: u64) -> Result<(), String> {
         let path = place.beside("ballast");
-        let told = |e: std::io::Error| format!("{}: {e}", path.display());
+        let named = |e: std::io::Error| format!("{}: {e}", path.display());
         self.undo = Undo::Remove(path.clone());
-        let ballast = std::fs::File::create(&path).map_err(told)?;
+        let ballast = std::fs::File::create(&path).map_err(named)?;
         let root = path.parent().expect("the path has a parent");
         let free = |()| -> Result<u64, String> {
             let system = rustix::fs::statvfs(root).map_err(|e| format!("statvfs: {e}"))?;
@@ -308,9 +308,9 @@ impl HostileTrouble {
 
     fn copy_lock(&mut self, place: &HostilePlace) -> Result<(), String> {
         let (lock, kept) = (place.database().join("LOCK"), place.beside("LOCK.kept"));
-        let told = |e: std::io::Error| format!("LOCK: {e}");
-        std::fs::rename(&lock, &kept).map_err(told)?;
-        std::fs::copy(&kept, &lock).map_err(told)?;
+        let named = |e: std::io::Error| format!("LOCK: {e}");
+        std::fs::rename(&lock, &kept).map_err(named)?;
+        std::fs::copy(&kept, &lock).map_err(named)?;
         place::give_to_user(&lock)?;
         self.undo = Undo::Rename(kept, lock);
         Ok(())

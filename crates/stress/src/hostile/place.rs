@@ -48,8 +48,8 @@ impl HostilePlace {
             }
             MediumKind::SmallExt4 => {
                 let image = place.root.join("image");
-                let told = |e: std::io::Error| format!("{}: {e}", image.display());
-                std::fs::File::create(&image).and_then(|file| file.set_len(SMALL)).map_err(told)?;
+                let named = |e: std::io::Error| format!("{}: {e}", image.display());
+                std::fs::File::create(&image).and_then(|file| file.set_len(SMALL)).map_err(named)?;
                 let image = image.display().to_string();
                 tool("mkfs.ext4", &["-q", "-m", "0", &image])?;
                 tool("mount", &["-o", "loop", &image, &path])?;
@@ -105,6 +105,6 @@ pub(super) fn give_to_user(path: &Path) -> Result<(), String> {
 fn tool(name: &str, arguments: &[&str]) -> Result<(), String> {
     let output = Command::new(name).args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|e| format!("{name}: {e}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() { Ok(()) } else { Err(format!("{name} {}: {said}", arguments.join(" "))) }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(format!("{name} {}: {errors}", arguments.join(" "))) }
 }

@@ -84,7 +84,8 @@ impl Reducer<'_> {
     }
 
     fn without_options(&mut self) {
-        let names: Vec<String> = self.divergence.options.iter().filter_map(|told| name_of(told)).collect();
+        let names: Vec<String> =
+            self.divergence.options.iter().filter_map(|described| name_of(described)).collect();
         for name in names {
             let mut plainer = self.case.clone();
             if plainer.without.insert(name) {
@@ -122,8 +123,8 @@ impl Reducer<'_> {
 }
 
 /// The name that `--without` has for a choice.
-fn name_of(told: &str) -> Option<String> {
-    let name = told.split('=').next().filter(|name| !name.starts_with('['))?;
+fn name_of(described: &str) -> Option<String> {
+    let name = described.split('=').next().filter(|name| !name.starts_with('['))?;
     Some(name.to_owned())
 }
 

@@ -84,7 +84,7 @@ pub(super) fn run(script: &OpScript, space: &Space, calm: bool) -> std::result::
     let diverged = |run: &Run<'_>, place: usize, what: String| RunDivergence {
         place,
         what,
-        options: run.opening.told.clone(),
+        options: run.opening.described.clone(),
     };
     run.open().map_err(|e| diverged(&run, 0, format!("open: {e}")))?;
     for (place, (_, op, expected)) in script.iter().enumerate() {

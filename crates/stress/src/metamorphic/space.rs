@@ -303,7 +303,7 @@ pub(super) struct Opening {
     /// One write in this many skips the WAL; 0 for none.
     pub(super) unlogged_one_in: u32,
     /// The choices as text, for reports.
-    pub(super) told: Vec<String>,
+    pub(super) described: Vec<String>,
 }
 
 /// The source of options.
@@ -345,16 +345,16 @@ impl Space {
     pub(super) fn opening(&self, number: u64, env: &Env) -> Opening {
         let lasting = self.lasting(LASTING);
         let mut rng = self.rng(number.wrapping_add(1));
-        let mut told = Vec::new();
-        let mut db = accepted(&mut told, |told| {
-            let db = self.draw_db(&mut rng, env, told);
+        let mut described = Vec::new();
+        let mut db = accepted(&mut described, |described| {
+            let db = self.draw_db(&mut rng, env, described);
             is_db_accepted(&db).then_some(db)
         });
         let cache = rng.u64(..);
         let families: Vec<_> = (0..FAMILIES.len())
             .map(|family| {
-                accepted(&mut told, |told| {
-                    let options = self.draw_family(family, &lasting, cache, &mut rng, told);
+                accepted(&mut described, |described| {
+                    let options = self.draw_family(family, &lasting, cache, &mut rng, described);
                     is_family_accepted(&db, &options).then_some(options)
                 })
             })
@@ -366,12 +366,12 @@ impl Space {
             _ => OpenedAs::Plain,
         };
         db.allow_2pc |= two_phase;
-        told.push(format!("opened-as={opened_as:?}"));
+        described.push(format!("opened-as={opened_as:?}"));
         let unlogged = !self.without.contains("unlogged") && db.recycle_log_file_num == 0 && rng.u8(..4) == 0;
         if unlogged {
-            told.push("unlogged".to_owned());
+            described.push("unlogged".to_owned());
         }
-        Opening { opened_as, db, families, unlogged_one_in: u32::from(unlogged) * 5, told }
+        Opening { opened_as, db, families, unlogged_one_in: u32::from(unlogged) * 5, described }
     }
 
     /// Options for one opening of any database, and for all its families. They are those of
@@ -433,7 +433,7 @@ impl Space {
         target: &mut T,
         knobs: &[Knob],
         rng: &mut fastrand::Rng,
-        told: &mut Vec<String>,
+        described: &mut Vec<String>,
     ) {
         for option in T::all_options() {
             let (name, roll) = (option.name, rng.u64(..));
@@ -456,12 +456,12 @@ impl Space {
                 (None, None) => continue,
             };
             if !self.without.contains(name) && target.set_text(name, value).is_ok() {
-                told.push(format!("{name}={value}"));
+                described.push(format!("{name}={value}"));
             }
         }
     }
 
-    fn draw_db(&self, rng: &mut fastrand::Rng, env: &Env, told: &mut Vec<String>) -> DbOptions {
+    fn draw_db(&self, rng: &mut fastrand::Rng, env: &Env, described: &mut Vec<String>) -> DbOptions {
         let mut db = DbOptions {
             create_if_missing: true,
             create_missing_column_families: true,
@@ -473,10 +473,10 @@ impl Space {
             compatible_with: esker::options::TargetVersion::V11_10,
             ..DbOptions::default()
         };
-        self.draw(&mut db, DB, rng, told);
+        self.draw(&mut db, DB, rng, described);
         for (name, value) in self.lasting(LASTING_DB) {
             db.set_text(name, value).expect("the option accepts its listed values");
-            told.push(format!("{name}={value}"));
+            described.push(format!("{name}={value}"));
         }
         db.compatible_with = esker::options::TargetVersion::V11_10;
         let (statistics, manager) = (rng.bool(), rng.u8(..4) == 0);
@@ -485,7 +485,7 @@ impl Space {
         }
         if manager && !self.without.contains("write_buffer_manager") {
             db.write_buffer_manager = Some(Arc::new(WriteBufferManager::new(256 << 10, false)));
-            told.push("write_buffer_manager".to_owned());
+            described.push("write_buffer_manager".to_owned());
         }
         db
     }
@@ -496,7 +496,7 @@ impl Space {
         lasting: &[(&str, &str)],
         cache: u64,
         rng: &mut fastrand::Rng,
-        told: &mut Vec<String>,
+        described: &mut Vec<String>,
     ) -> ColumnFamilyOptions {
         let mut options = ColumnFamilyOptions {
             write_buffer_size: 64 << 10,
@@ -508,16 +508,16 @@ impl Space {
             periodic_compaction_seconds: 0,
             ..ColumnFamilyOptions::default()
         };
-        told.push(format!("[{}]", FAMILIES[family]));
-        self.draw(&mut options, FAMILY, rng, told);
+        described.push(format!("[{}]", FAMILIES[family]));
+        self.draw(&mut options, FAMILY, rng, described);
         // Without this, a flush would forget all timestamps but the newest.
         options.persist_user_defined_timestamps = true;
         for (name, value) in lasting {
             options.set_text(name, value).expect("the option accepts its listed values");
-            told.push(format!("{name}={value}"));
+            described.push(format!("{name}={value}"));
         }
         let mut table = BlockBasedTableOptions::default();
-        self.draw(&mut table, TABLE, rng, told);
+        self.draw(&mut table, TABLE, rng, described);
         options.table = table;
         (options.deleted_run_block_min_entries, options.deleted_run_memory_min_keys) =
             ([0, 1, 3, 64][rng.usize(..4)], [0, 1, 2, 256][rng.usize(..4)]);
@@ -526,7 +526,7 @@ impl Space {
         if self.without.contains("dead") {
             (options.deleted_run_block_min_entries, options.deleted_run_memory_min_keys) = (0, 0);
         }
-        told.push(format!(
+        described.push(format!(
             "dead={}/{}/{}",
             options.deleted_run_block_min_entries,
             options.deleted_run_memory_min_keys,
@@ -548,13 +548,13 @@ impl Space {
 }
 
 /// Draws until the engine accepts the result. Forgets the choices of rejected draws.
-fn accepted<T>(told: &mut Vec<String>, mut draw: impl FnMut(&mut Vec<String>) -> Option<T>) -> T {
-    let before = told.len();
+fn accepted<T>(described: &mut Vec<String>, mut draw: impl FnMut(&mut Vec<String>) -> Option<T>) -> T {
+    let before = described.len();
     loop {
-        if let Some(drawn) = draw(told) {
+        if let Some(drawn) = draw(described) {
             return drawn;
         }
-        told.truncate(before);
+        described.truncate(before);
     }
 }
 
@@ -604,10 +604,10 @@ mod tests {
     fn a_seed_draws_the_same_again_and_less_without_names() {
         let env = Env::with_fs(Arc::new(MemFs::new()));
         let space = Space { seed: 7, without: BTreeSet::new() };
-        let told = |space: &Space, n| space.opening(n, &env).told;
-        assert_eq!(told(&space, 3), told(&space, 3));
-        assert_ne!(told(&space, 3), told(&space, 4));
+        let described = |space: &Space, n| space.opening(n, &env).described;
+        assert_eq!(described(&space, 3), described(&space, 3));
+        assert_ne!(described(&space, 3), described(&space, 4));
         let without = Space { seed: 7, without: ["block_size".to_owned()].into() };
-        assert!((0..20).all(|n| told(&without, n).iter().all(|t| !t.starts_with("block_size="))));
+        assert!((0..20).all(|n| described(&without, n).iter().all(|t| !t.starts_with("block_size="))));
     }
 }

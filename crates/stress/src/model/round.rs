@@ -16,8 +16,8 @@ pub(crate) use journal::{Floor, Promises};
 pub use kinds::OperationKind;
 use kinds::{WEIGHTS, WEIGHTS_WITH_CRASHES};
 use transactions::{Live, open_database};
-pub(crate) use trouble::End;
 use trouble::Trouble;
+pub(crate) use trouble::TroubleEnd;
 
 use super::cursor::{ModelCursor, show};
 use super::families::{FEWEST, ModelFamilySpec, ModelMerge};
@@ -247,7 +247,7 @@ impl Round {
 
     fn operate(&mut self, chosen: usize) -> Checked {
         self.counts[chosen] += 1;
-        let before = self.look_at_trouble();
+        let before = self.record_error_in_force();
         let done = self.step(self.weights[chosen].0);
         self.tolerate(done, before)?;
         if self.parameters.calm {
@@ -574,7 +574,7 @@ impl Round {
     ) -> Done {
         if let Err(error) = done {
             let what = format!("{write:?} in '{}'", self.specs[family].name);
-            self.unwritten(vec![(family, write)]);
+            self.record_refused_writes(vec![(family, write)]);
             return Err(refused(what)(error));
         }
         self.apply(family, &write);
@@ -618,7 +618,7 @@ impl Round {
             if with_locks.is_some() && error.kind() == ErrorKind::TimedOut && !self.live.is_empty() {
                 return Ok(());
             }
-            self.unwritten(writes);
+            self.record_refused_writes(writes);
             return Err(refused("write of a batch")(error));
         }
         if with_locks.is_some() {

@@ -62,14 +62,14 @@ impl ScanHistory {
     }
 
     /// The last versions of a key, for the report.
-    pub(super) fn tell(&self, family: usize, index: usize) -> String {
+    pub(super) fn describe(&self, family: usize, index: usize) -> String {
         let versions = self.versions(family, index);
         let from = versions.len().saturating_sub(12);
-        let tell = |(sequence, change): &(u64, ScanChange)| match change {
+        let describe = |(sequence, change): &(u64, ScanChange)| match change {
             ScanChange::Value(value) => format!("{sequence}: put {}", value.escape_ascii()),
             ScanChange::Gone => format!("{sequence}: deleted"),
             ScanChange::Operand(value) => format!("{sequence}: merge {}", value.escape_ascii()),
         };
-        versions[from..].iter().map(tell).collect::<Vec<_>>().join(", ")
+        versions[from..].iter().map(describe).collect::<Vec<_>>().join(", ")
     }
 }

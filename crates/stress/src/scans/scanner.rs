@@ -268,8 +268,8 @@ impl Cursor {
         };
         let key = expected.or(found).map(|(key, _)| key.to_vec()).unwrap_or_default();
         let found_key = found.map(|(key, _)| key.to_vec()).unwrap_or_default();
-        let tell =
-            |key: &[u8]| round.history.tell(self.family, spec.lower_bound(key).min(spec.keys.len() - 1));
+        let describe =
+            |key: &[u8]| round.history.describe(self.family, spec.lower_bound(key).min(spec.keys.len() - 1));
         let others = self.ask_others(round, &key);
         Err(format!(
             "'{}' at {:?}, bounds {:?}, prefix {:?}, {}: status {status:?}, expected {:?}, found {:?}\n\
@@ -281,8 +281,8 @@ impl Cursor {
             self.moves.join(", "),
             text(expected),
             text(found),
-            tell(&key),
-            tell(&found_key),
+            describe(&key),
+            describe(&found_key),
         ))
     }
 

@@ -43,13 +43,13 @@ fn run<T: Send + 'static>(
     config.failure_persistence = FailurePersistence::None;
     config.silence_warnings = true;
     let outcome = Arc::new(Mutex::new(None));
-    let told = outcome.clone();
+    let shared = outcome.clone();
     let run = move || {
         esker::internals::env::random::seed(seed);
         esker::internals::cache::key::begin_identities_anew();
         // Half of the machines have a clock that jumps.
         let result = time::with_clock((seed / 4 % 2 == 0).then_some(seed), &work);
-        *told.lock().expect("no thread panics while it holds this lock") = Some(result);
+        *shared.lock().expect("no thread panics while it holds this lock") = Some(result);
     };
     catch_unwind(AssertUnwindSafe(|| Runner::new(Timed::new(scheduler, seed), config).run(run))).map_err(
         |panic| {

@@ -54,9 +54,9 @@ pub(super) fn read(shared: &Shared, _reader: usize, rng: fastrand::Rng) -> Outco
             0..=3 => reader.get(writer)?,
             4 | 5 => reader.multi_get(writer)?,
             6 => reader.take_snapshot(writer)?,
-            7 => reader.look_again()?,
+            7 => reader.check_snapshot()?,
             8 => reader.open_iterator(writer)?,
-            _ => reader.walk_again()?,
+            _ => reader.check_iterator()?,
         }
         shared.checks.fetch_add(1, Ordering::Relaxed);
     }
@@ -66,7 +66,7 @@ pub(super) fn read(shared: &Shared, _reader: usize, rng: fastrand::Rng) -> Outco
 impl Reader<'_> {
     /// Records an `a` that was just read; `done` is the number of batches acknowledged before the
     /// read.
-    fn see(&mut self, writer: usize, a: u64, done: u64) -> Outcome {
+    fn record_read(&mut self, writer: usize, a: u64, done: u64) -> Outcome {
         let seen = self.seen[writer];
         if a < seen || a < done {
             return Err(format!("writer {writer}: a is {a}, was {seen} before, {done} acknowledged"));
@@ -82,7 +82,7 @@ impl Reader<'_> {
     fn get(&mut self, writer: usize) -> Outcome {
         let done = self.done(writer);
         let found = self.shared.db.get_pinned(key(writer, "a")).map_err(|e| format!("get: {e}"))?;
-        self.see(writer, number(found.as_deref())?, done)
+        self.record_read(writer, number(found.as_deref())?, done)
     }
 
     fn multi_get(&mut self, writer: usize) -> Outcome {
@@ -98,14 +98,14 @@ impl Reader<'_> {
         if numbers[0] != numbers[1] || numbers[0] != numbers[2] {
             return Err(format!("writer {writer}: multi_get of c, a, b gives {numbers:?}"));
         }
-        self.see(writer, numbers[0], done)
+        self.record_read(writer, numbers[0], done)
     }
 
     fn take_snapshot(&mut self, writer: usize) -> Outcome {
         let done = self.done(writer);
         let snapshot = self.shared.db.snapshot();
         let state = check_writer(self.shared, writer, &snapshot)?;
-        self.see(writer, state.a, done)?;
+        self.record_read(writer, state.a, done)?;
         if self.held.len() == HELD {
             self.held.swap_remove(self.rng.usize(..HELD));
         }
@@ -113,7 +113,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn look_again(&mut self) -> Outcome {
+    fn check_snapshot(&mut self) -> Outcome {
         if self.held.is_empty() {
             return Ok(());
         }
@@ -138,17 +138,17 @@ impl Reader<'_> {
             number(iter.item().filter(|(key, _)| *key == wanted).map(|(_, value)| value))
         };
         let state = WriterState { a: number_at("a")?, base: number_at("base")? };
-        self.see(writer, state.a, done)?;
+        self.record_read(writer, state.a, done)?;
         if self.iterators.len() == HELD {
             self.iterators.swap_remove(self.rng.usize(..HELD));
         }
         self.iterators.push((iter, writer, state));
-        self.walk_again()
+        self.check_iterator()
     }
 
     /// Checks that an iterator shows the same entries as at its opening. One time in four it then
     /// refreshes and drops the iterator.
-    fn walk_again(&mut self) -> Outcome {
+    fn check_iterator(&mut self) -> Outcome {
         if self.iterators.is_empty() {
             return Ok(());
         }

@@ -5,8 +5,8 @@ use std::process::Command;
 #[test]
 fn no_operation_grows_with_more_than_the_page_allows() {
     let output = Command::new(env!("CARGO_BIN_EXE_esker-growth")).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "docs/growth.md says how to run some cells:\n{said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "docs/growth.md says how to run some cells:\n{errors}");
 }
 
 #[test]

@@ -153,8 +153,9 @@ impl BlobFileReader {
     /// `Corruption` if it has another code.
     #[cold]
     fn expect_compression(&self, code: u8) -> Result<()> {
-        let said = self.compression.load(Ordering::Relaxed);
-        let wrong = Error::corruption(format!("a blob index says compression {code}, its blob file {said}"));
+        let recorded = self.compression.load(Ordering::Relaxed);
+        let wrong =
+            Error::corruption(format!("a blob index says compression {code}, its blob file {recorded}"));
         again(wrong.clone(), self.statistics.as_ref(), || {
             if self.read_compression()? == code { Ok(()) } else { Err(wrong) }
         })
@@ -205,11 +206,11 @@ impl BlobFileReader {
     /// `Corruption` names file and offset.
     pub fn decompress(&self, record: &BlobRecord<'_>) -> Result<Vec<u8>> {
         let decompress = |code| self.decompressor.decompress(CompressionType::from_u8(code)?, record.stored);
-        let said = self.compression.load(Ordering::Relaxed);
-        let value = decompress(said).or_else(|e| {
+        let recorded = self.compression.load(Ordering::Relaxed);
+        let value = decompress(recorded).or_else(|e| {
             // The record's checksum is right, so the header may be damaged.
             again(e.clone(), self.statistics.as_ref(), || match self.read_compression()? {
-                code if code != said => decompress(code),
+                code if code != recorded => decompress(code),
                 _ => Err(e),
             })
         });
@@ -381,8 +382,8 @@ pub fn salvage_value(
     read_exactly(file, from, &mut record).map_err(at)?;
     let (header, rest) = record.split_at(RECORD_HEADER_BYTES);
     let (key, stored) = rest.split_at(user_key.len());
-    let said = header.last_chunk().map_or(0, |crc| u32::from_le_bytes(*crc));
-    let flipped = said ^ BlobRecordHeader::of(user_key, stored).blob_crc;
+    let recorded = header.last_chunk().map_or(0, |crc| u32::from_le_bytes(*crc));
+    let flipped = recorded ^ BlobRecordHeader::of(user_key, stored).blob_crc;
     if key != user_key || flipped.count_ones() > 1 {
         return Err(at(Error::corruption("checksum mismatch in a blob")));
     }

@@ -164,8 +164,8 @@ impl TableSalvage {
 
     /// Whether the table stores no timestamps although the family's keys have them.
     pub fn lacks_timestamps(&self, with: &SalvageOptions) -> bool {
-        let said = self.properties.as_ref().map(|p| !p.user_defined_timestamps_persisted);
-        with.icmp.timestamp_size() > 0 && said.unwrap_or(with.lacks_timestamps)
+        let lacks = self.properties.as_ref().map(|p| !p.user_defined_timestamps_persisted);
+        with.icmp.timestamp_size() > 0 && lacks.unwrap_or(with.lacks_timestamps)
     }
 
     /// Shows every entry that can be read to `visit`, in order. Reads the file once; blocks that

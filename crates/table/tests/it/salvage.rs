@@ -122,8 +122,8 @@ fn check(subject: &Subject, found: &Entries, report: &SalvageReport) -> Result<u
         None if tombstones != subject.deletions => Err("range deletions are missing".to_owned()),
         Some(keys) => {
             let bounds = |(key, end): &(Vec<u8>, Vec<u8>)| holds(keys, user_key(key)) && holds(keys, end);
-            let told = subject.deletions.iter().all(bounds);
-            if told { Ok(missing) } else { Err("a lost range deletion is not named".to_owned()) }
+            let is_named = subject.deletions.iter().all(bounds);
+            if is_named { Ok(missing) } else { Err("a lost range deletion is not named".to_owned()) }
         }
         None => Ok(missing),
     }

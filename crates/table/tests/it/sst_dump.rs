@@ -68,13 +68,13 @@ fn rocksdb_reads_what_we_write() {
         let (bytes, _) = write_table(options, entries.iter().cloned()).unwrap();
         let file = dir.0.join("000009.sst");
         std::fs::write(&file, &bytes).unwrap();
-        let told = sst_dump(&file, &["--command=verify"]).unwrap_or_else(|t| panic!("{name}: {t}"));
-        assert!(told.contains("The file is ok"), "{name}: {told}");
-        let told = sst_dump(&file, &["--command=scan", "--output_hex", "--verify_checksum"])
+        let dump_text = sst_dump(&file, &["--command=verify"]).unwrap_or_else(|t| panic!("{name}: {t}"));
+        assert!(dump_text.contains("The file is ok"), "{name}: {dump_text}");
+        let dump_text = sst_dump(&file, &["--command=scan", "--output_hex", "--verify_checksum"])
             .unwrap_or_else(|t| panic!("{name}: {t}"));
         let ours = scan(&open_bytes(&bytes, BlockBasedTableOptions::default()).unwrap()).unwrap();
         let ours: Vec<_> = ours.iter().map(|e| printed(e).trim_end().to_owned()).collect();
-        assert_eq!(lines_of(&told), ours, "{name}");
+        assert_eq!(lines_of(&dump_text), ours, "{name}");
         checked += 1;
     }
     println!("{checked} tables were read by sst_dump");
@@ -99,9 +99,12 @@ fn rocksdb_reads_large_values_and_keys() {
     let (bytes, _) = write_table(builder_options(with_filters()), entries).unwrap();
     let file = dir.0.join("000009.sst");
     std::fs::write(&file, &bytes).unwrap();
-    let told = sst_dump(&file, &["--command=scan", "--output_hex", "--verify_checksum"]).unwrap();
+    let dump_text = sst_dump(&file, &["--command=scan", "--output_hex", "--verify_checksum"]).unwrap();
     let ours = scan(&open_bytes(&bytes, BlockBasedTableOptions::default()).unwrap()).unwrap();
-    assert_eq!(lines_of(&told), ours.iter().map(|e| printed(e).trim_end().to_owned()).collect::<Vec<_>>());
+    assert_eq!(
+        lines_of(&dump_text),
+        ours.iter().map(|e| printed(e).trim_end().to_owned()).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -120,9 +123,9 @@ fn we_read_what_the_tool_reads() {
         if ["wide_columns", "blob", "udt"].iter().any(|n| name.contains(n)) {
             continue;
         }
-        let Ok(told) = sst_dump(&path, &["--command=scan", "--output_hex"]) else { continue };
+        let Ok(dump_text) = sst_dump(&path, &["--command=scan", "--output_hex"]) else { continue };
         let ours = scan(&open_bytes(&std::fs::read(&path).unwrap(), with_filters()).unwrap()).unwrap();
-        let lines = lines_of(&told);
+        let lines = lines_of(&dump_text);
         if lines.is_empty() && !ours.is_empty() {
             continue;
         }

@@ -47,7 +47,7 @@ fn scans_and_seeks_go_by_the_order_and_the_bounds() {
 }
 
 #[test]
-fn a_failing_merge_is_told() {
+fn a_failing_merge_is_reported() {
     let mut m = Model::with(|a, b| a.cmp(b), |_, _, _| None);
     m.put(b"a", b"1");
     m.merge(b"b", b"1");

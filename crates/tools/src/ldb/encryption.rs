@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 
 pub(super) fn encrypt(common: &Common, more: &[PathBuf], host: &Host, out: &mut Out) -> CommandOutcome {
     let report = convert(common, more, host, encrypt_directories)?;
-    tell(&report, "encrypted", "Their other links are not encrypted", out)
+    print_report(&report, "encrypted", "Their other links are not encrypted", out)
 }
 
 pub(super) fn decrypt(common: &Common, more: &[PathBuf], host: &Host, out: &mut Out) -> CommandOutcome {
     let report = convert(common, more, host, decrypt_directories)?;
-    tell(&report, "decrypted", "Their other links are still encrypted", out)
+    print_report(&report, "decrypted", "Their other links are still encrypted", out)
 }
 
 pub(super) fn rekey(common: &Common, more: &[PathBuf], host: &Host, out: &mut Out) -> CommandOutcome {
     let report = convert(common, more, host, rekey_directories)?;
-    tell(&report, "under the first key now", "Their other links need that key too", out)
+    print_report(&report, "under the first key now", "Their other links need that key too", out)
 }
 
 type Conversion = fn(&EncryptedFs, &[&Path]) -> Result<ConversionReport>;
@@ -56,7 +56,7 @@ fn convert(
     Ok(report)
 }
 
-fn tell(report: &ConversionReport, done: &str, about_links: &str, out: &mut Out) -> CommandOutcome {
+fn print_report(report: &ConversionReport, done: &str, about_links: &str, out: &mut Out) -> CommandOutcome {
     writeln!(out, "{} files {done}, {} as they were", report.changed, report.kept)?;
     if report.linked > 0 {
         writeln!(out, "{} of them have other hard links. {about_links}.", report.linked)?;

@@ -77,7 +77,7 @@ fn read_entries(
     Ok(bad_lines)
 }
 
-fn tell_bad_lines(bad_lines: u64, out: &mut Out) -> CommandOutcome {
+fn report_bad_lines(bad_lines: u64, out: &mut Out) -> CommandOutcome {
     match bad_lines {
         0 => Ok(()),
         count => Ok(writeln!(out, "Warning: {count} bad lines ignored.")?),
@@ -101,7 +101,7 @@ pub(super) fn load(session: &Session, options: &LoadOptions, host: &Host, out: &
         })?;
         (db, family, bad_lines)
     };
-    tell_bad_lines(bad_lines, out)?;
+    report_bad_lines(bad_lines, out)?;
     if options.disable_wal {
         // A flush here, because the OPTIONS file may forbid the flush at closing.
         db.flush_opt(&FlushOptions::default(), &[&family]).map_err(failed)?;
@@ -124,7 +124,7 @@ pub(super) fn write_extern_sst(session: &Session, path: &Path, host: &Host, out:
     let failed = |e: esker::Error| Failure::new(format_args!("failed to write record to file: {e}"));
     let bad_lines = read_entries(session, host, |key, value| writer.put(key, value).map_err(failed))?;
     writer.finish().map_err(|e| Failure::new(format_args!("Failed to finish writing to file: {e}")))?;
-    tell_bad_lines(bad_lines, out)?;
+    report_bad_lines(bad_lines, out)?;
     Ok(writeln!(out, "external SST file written to {}", path.display())?)
 }
 

@@ -81,7 +81,7 @@ pub(super) fn unsafe_remove_sst_file(
     let edit = VersionEdit { column_family, deleted_files: vec![(level, number)], ..VersionEdit::default() };
     offline.versions.log_and_apply(vec![edit], Default::default()).map_err(failed)?;
     offline.versions.close().map_err(failed)?;
-    session.tell("unsafely removed SST file")
+    session.print_success("unsafely removed SST file")
 }
 
 /// Checks that each table of the MANIFEST exists with its size. The file systems of Esker tell no
@@ -104,5 +104,5 @@ pub(super) fn update_manifest(
             writeln!(out, "[{}] {tables} tables, no updates needed", family.name())?;
         }
     }
-    session.tell("Manifest updates successful")
+    session.print_success("Manifest updates successful")
 }

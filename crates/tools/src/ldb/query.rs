@@ -98,7 +98,7 @@ impl<'a> Shell<'a> {
             [b"delete", key] => self.delete(key, out),
             [b"count", flags @ ..] => self.count(flags, out),
             [b"scan", flags @ ..] => self.scan(flags, out),
-            _ => tell(out, &[b"Unknown command ", line]),
+            _ => print_line(out, &[b"Unknown command ", line]),
         };
         match done {
             // The next command may still be right.
@@ -119,7 +119,7 @@ impl<'a> Shell<'a> {
             Subject::Plain(db) => db.get_opt(&options, &self.family, &bytes)?,
             Subject::Ttl(db) => db.get_opt(&options, &self.family, &bytes)?,
         };
-        let Some(value) = found else { return tell(out, &[b"Not found ", key]) };
+        let Some(value) = found else { return print_line(out, &[b"Not found ", key]) };
         self.print_entry(&bytes, b" ==> ", &value, out)
     }
 
@@ -128,14 +128,14 @@ impl<'a> Shell<'a> {
         let mut batch = WriteBatch::new();
         batch.put_cf(self.family.id(), &key_bytes, &value_bytes)?;
         self.write(batch)?;
-        tell(out, &[b"Successfully put ", key, b" ", value])
+        print_line(out, &[b"Successfully put ", key, b" ", value])
     }
 
     fn delete(&self, key: &[u8], out: &mut Out) -> CommandOutcome {
         let mut batch = WriteBatch::new();
         batch.delete_cf(self.family.id(), &self.session.parse_key(key)?)?;
         self.write(batch)?;
-        tell(out, &[b"Successfully deleted ", key])
+        print_line(out, &[b"Successfully deleted ", key])
     }
 
     fn write(&self, mut batch: WriteBatch) -> CommandOutcome {
@@ -221,7 +221,7 @@ impl<'a> Shell<'a> {
 }
 
 /// Prints a line of these parts.
-fn tell(out: &mut Out, parts: &[&[u8]]) -> CommandOutcome {
+fn print_line(out: &mut Out, parts: &[&[u8]]) -> CommandOutcome {
     out.write_all(&parts.concat())?;
     Ok(out.write_all(b"\n")?)
 }

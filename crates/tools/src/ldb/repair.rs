@@ -54,10 +54,10 @@ pub(super) fn repair(common: &Common, flags: &RepairFlags, host: &Host, out: &mu
     let summary = repair_db_with(&how, &options, path, &families)
         .map_err(|e| Failure::new(format_args!("{e}; nothing was changed before the new MANIFEST")))?;
     if flags.verbose {
-        tell_contents(&summary, out)?;
+        report_contents(&summary, out)?;
     }
     let is_hex = common.hex || common.key_hex;
-    tell_losses(&summary, is_hex, out)?;
+    report_losses(&summary, is_hex, out)?;
     if flags.dry_run {
         writeln!(out, "dry run: nothing was changed")?;
     }
@@ -104,7 +104,7 @@ fn known_families(path: &Path, db_paths: &[DbPath], fs: &dyn FileSystem) -> Vec<
     families
 }
 
-fn tell_contents(summary: &RepairSummary, out: &mut Out) -> CommandOutcome {
+fn report_contents(summary: &RepairSummary, out: &mut Out) -> CommandOutcome {
     Ok(writeln!(
         out,
         "{} tables kept; {} operations of {} WALs in {} new tables; families: {}; last sequence number {}",
@@ -117,7 +117,7 @@ fn tell_contents(summary: &RepairSummary, out: &mut Out) -> CommandOutcome {
     )?)
 }
 
-fn tell_losses(summary: &RepairSummary, is_hex: bool, out: &mut Out) -> CommandOutcome {
+fn report_losses(summary: &RepairSummary, is_hex: bool, out: &mut Out) -> CommandOutcome {
     for (id, name, new_name) in &summary.families_renamed {
         writeln!(out, "note: column family {id} was '{name}', as a younger one is; it is '{new_name}' now")?;
     }
@@ -128,7 +128,7 @@ fn tell_losses(summary: &RepairSummary, is_hex: bool, out: &mut Out) -> CommandO
         let name = name_of(*number);
         writeln!(out, "note: table {name} was never finished, and its entries are in other files: {why}")?;
     }
-    summary.tables_salvaged.iter().try_for_each(|table| tell_table(table, is_hex, out))?;
+    summary.tables_salvaged.iter().try_for_each(|table| report_table(table, is_hex, out))?;
     for (number, why) in &summary.blobs_lost {
         writeln!(out, "lost: blob file {number:06}.blob: {why}")?;
     }
@@ -152,7 +152,7 @@ fn tell_losses(summary: &RepairSummary, is_hex: bool, out: &mut Out) -> CommandO
 }
 
 /// Prints the entries kept of a damaged table, and the keys that may be missing.
-fn tell_table(table: &SalvagedTable, is_hex: bool, out: &mut Out) -> CommandOutcome {
+fn report_table(table: &SalvagedTable, is_hex: bool, out: &mut Out) -> CommandOutcome {
     let SalvagedTable { blocks, blocks_lost, blocks_mended, entries, .. } = table;
     let name = name_of(table.number);
     let into = table.new_number.map_or(String::new(), |number| format!(" in {}", name_of(number)));

@@ -180,7 +180,7 @@ impl Session {
 
     /// Says on standard error that a command has succeeded, as RocksDB's tool does for some
     /// commands.
-    pub(super) fn tell(&self, what: &str) -> CommandOutcome {
+    pub(super) fn print_success(&self, what: &str) -> CommandOutcome {
         Ok(writeln!(self.errors.borrow_mut(), "{what}")?)
     }
 

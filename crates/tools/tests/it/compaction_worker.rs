@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 /// The way in which the service ends a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
+enum WorkerEnd {
     Natural,
     /// Killed as soon as it has a table.
     Killed,
@@ -26,13 +26,13 @@ enum End {
 /// A service with a process for each job.
 struct Processes {
     dir: PathBuf,
-    end: End,
+    end: WorkerEnd,
     workers: Mutex<Vec<(String, Child)>>,
     installed: Mutex<Vec<Status>>,
 }
 
 impl Processes {
-    fn new(dir: &Path, end: End) -> Arc<Processes> {
+    fn new(dir: &Path, end: WorkerEnd) -> Arc<Processes> {
         let dir = dir.to_owned();
         Arc::new(Processes { dir, end, workers: Mutex::default(), installed: Mutex::default() })
     }
@@ -72,10 +72,13 @@ impl CompactionService for Processes {
         let (_, mut worker) = workers.swap_remove(at);
         drop(workers);
         let out = self.dir.join(format!("{id}-out"));
-        while self.end == End::Killed && !has_table(&out) && worker.try_wait().expect("a child").is_none() {
+        while self.end == WorkerEnd::Killed
+            && !has_table(&out)
+            && worker.try_wait().expect("a child").is_none()
+        {
             std::thread::yield_now();
         }
-        if self.end != End::Natural {
+        if self.end != WorkerEnd::Natural {
             worker.kill().expect("a child");
         }
         worker.wait().expect("a child");
@@ -123,7 +126,7 @@ fn contents(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
 #[test]
 fn a_worker_in_another_process_compacts() {
     let dir = TempDir::new("worker");
-    let service = Processes::new(dir.path(), End::Natural);
+    let service = Processes::new(dir.path(), WorkerEnd::Natural);
     let db = Db::open(&options(&service), dir.join("db")).expect("opens");
     let before = fill(&db);
     db.compact_range(None, None).expect("compacted");
@@ -137,7 +140,7 @@ fn a_worker_in_another_process_compacts() {
 
 #[test]
 fn a_killed_worker_loses_nothing() {
-    for end in [End::Killed, End::KilledAtOnce] {
+    for end in [WorkerEnd::Killed, WorkerEnd::KilledAtOnce] {
         let dir = TempDir::new("killed_worker");
         let service = Processes::new(dir.path(), end);
         let db = Db::open(&options(&service), dir.join("db")).expect("opens");
@@ -155,7 +158,7 @@ fn a_killed_worker_loses_nothing() {
 #[test]
 fn a_worker_says_why_it_does_nothing() {
     let dir = TempDir::new("worker_fails");
-    let service = Processes::new(dir.path(), End::Natural);
+    let service = Processes::new(dir.path(), WorkerEnd::Natural);
     drop(Db::open(&options(&service), dir.join("db")).expect("opens"));
     let text = |name: &str| dir.join(name).to_str().unwrap().to_owned();
     std::fs::write(dir.join("job"), b"no job").expect("written");

@@ -1,7 +1,7 @@
 //! `esker compat`, `esker compare`, `esker ldb downgrade` and `esker ldb repair`, as a user calls
 //! them.
 
-use crate::run::{Done, copy, esker, files, flip, ldb, sample};
+use crate::run::{ProgramResult, copy, esker, files, flip, ldb, sample};
 use esker_testkit::TempDir;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ fn fixture(temp: &TempDir, name: &str) -> PathBuf {
     to
 }
 
-fn compare(a: &Path, b: &Path) -> Done {
+fn compare(a: &Path, b: &Path) -> ProgramResult {
     esker(&["compare", a.to_str().unwrap(), b.to_str().unwrap()])
 }
 
@@ -21,13 +21,13 @@ fn the_compat_report_says_what_needs_the_newest_and_a_downgrade_takes_it_out() {
     let temp = TempDir::new("tools-compat");
     let (db, before) = (fixture(&temp, "v11_9_separate_kv"), temp.join("before"));
     copy(&db, &before);
-    let told = esker(&["compat", db.to_str().unwrap()]).ok();
+    let output = esker(&["compat", db.to_str().unwrap()]).ok();
     assert!(
-        told.starts_with(
+        output.starts_with(
             "RocksDB 11.0 and later open it; it needs\n  11.0: separate_key_value_in_data_block"
         )
     );
-    assert_eq!(esker(&["door", db.to_str().unwrap()]).ok(), told, "the old spelling is accepted");
+    assert_eq!(esker(&["door", db.to_str().unwrap()]).ok(), output, "the old spelling is accepted");
     let json = esker(&["compat", "--json", db.to_str().unwrap()]).ok();
     assert!(json.starts_with(r#"{"oldest":"11.0","tools":"#), "{json}");
     assert!(
@@ -61,9 +61,9 @@ fn comparing_names_the_first_difference_and_says_it_by_its_exit_code() {
     ldb(&b, &["compact"]).ok();
     assert_eq!(compare(&a, &b).ok(), "equal: 2 column families, 6 keys\n");
     ldb(&b, &["put", "a3", "other"]).ok();
-    let said = compare(&a, &b);
-    assert_eq!(said.err, "column family 'default': key 0x6133: 0x7468726565 and 0x6F74686572\n");
-    assert_eq!(said.code, Some(1));
+    let result = compare(&a, &b);
+    assert_eq!(result.err, "column family 'default': key 0x6133: 0x7468726565 and 0x6F74686572\n");
+    assert_eq!(result.code, Some(1));
     ldb(&b, &["delete", "a1"]).ok();
     assert!(compare(&a, &b).failed().contains(&format!("key 0x6131: only in {}", a.display())));
     ldb(&b, &["drop_column_family", "cf1"]).ok();
@@ -116,11 +116,11 @@ fn a_manifest_with_a_torn_record_before_other_bytes_says_how_it_is_repaired() {
         bytes.truncate(half);
         bytes.extend_from_slice(&tail);
         std::fs::write(&manifest, &bytes).unwrap();
-        let said = ldb(&db, &["get", "a1"]).failed();
+        let result = ldb(&db, &["get", "a1"]).failed();
         let name = manifest.file_name().unwrap().to_string_lossy().into_owned();
-        assert!(said.contains(&name) && said.contains("esker ldb repair"), "{what}: {said}");
-        let told = ldb(&db, &["repair", "--verbose"]).ok();
-        assert!(!told.contains("lost: ") && told.ends_with("OK\n"), "{what}: {told}");
+        assert!(result.contains(&name) && result.contains("esker ldb repair"), "{what}: {result}");
+        let output = ldb(&db, &["repair", "--verbose"]).ok();
+        assert!(!output.contains("lost: ") && output.ends_with("OK\n"), "{what}: {output}");
         assert_eq!(ldb(&db, &["get", "a1"]).ok(), "one\n", "{what}");
     }
 }

@@ -10,14 +10,14 @@ fn on(db: &Path, flags: &[&str]) -> Vec<String> {
     [db.as_str()].iter().chain(flags).map(|flag| flag.to_string()).collect()
 }
 
-fn db_bench(db: &Path, flags: &[&str]) -> crate::run::Done {
+fn db_bench(db: &Path, flags: &[&str]) -> crate::run::ProgramResult {
     let flags = on(db, flags);
     let all: Vec<&str> = std::iter::once("db_bench").chain(flags.iter().map(String::as_str)).collect();
     esker(&all)
 }
 
 #[test]
-fn a_wrong_command_line_is_told_and_exits_with_1() {
+fn a_wrong_command_line_is_reported_and_exits_with_1() {
     let dir = TempDir::new("db_bench");
     let why = db_bench(&dir.join("db"), &["-benchmark=fillseq"]).failed();
     assert!(

@@ -11,17 +11,17 @@ fn a_short_run_tells_what_it_did_and_the_driver_starts_the_same_program() {
     let (db, expected) = (path("db"), path("expected"));
     let dirs = ["db_stress", "--db", &db, "--expected_values_dir", &expected];
     let all = [&dirs[..], &["--threads=2", "--ops_per_thread=300", "--max_key=100"]].concat();
-    let said = esker(&all).ok();
-    assert!(said.contains("every answer was right"), "{said}");
+    let output = esker(&all).ok();
+    assert!(output.contains("every answer was right"), "{output}");
     esker(&[&dirs[..], &["--max_key=200"]].concat()).failed();
     for flag in ["--value_size_mult=1000000000", "--column_families=1000000000"] {
-        let said = esker(&[&dirs[..], &[flag]].concat());
-        assert!(said.code == Some(2) && said.err.contains("is not in"), "{said:?}");
+        let output = esker(&[&dirs[..], &[flag]].concat());
+        assert!(output.code == Some(2) && output.err.contains("is not in"), "{output:?}");
     }
     let any = [&dirs[..], &["--ops_per_thread=10", "--max_key=100", "--options_seed=18446744073709551615"]];
     esker(&any.concat()).ok();
 
     let there = path("there");
-    let said = esker(&["db_crashtest", "blackbox", "--dir", &there, "--duration=1", "--interval=1"]).ok();
-    assert!(said.contains("every database held what was expected"), "{said}");
+    let output = esker(&["db_crashtest", "blackbox", "--dir", &there, "--duration=1", "--interval=1"]).ok();
+    assert!(output.contains("every database held what was expected"), "{output}");
 }

@@ -12,10 +12,10 @@ fn reads_are_explained_for_people_and_programs() {
         let command = [&["explain", db.to_str().unwrap()], arguments].concat();
         esker(&command)
     };
-    let told = explain(&["get", "b"]).ok();
-    assert!(told.starts_with("get in 'default' at sequence 3: "), "{told}");
-    assert!(told.contains("key \"b\": found, 1 B, "), "{told}");
-    assert!(told.contains("this settles it: the search ends"), "{told}");
+    let output = explain(&["get", "b"]).ok();
+    assert!(output.starts_with("get in 'default' at sequence 3: "), "{output}");
+    assert!(output.contains("key \"b\": found, 1 B, "), "{output}");
+    assert!(output.contains("this settles it: the search ends"), "{output}");
     assert!(explain(&["--hex", "get", "0x62"]).ok().contains("key \"b\": found, 1 B, "));
     let json = explain(&["--json", "multiget", "a", "z"]).ok();
     assert!(json.starts_with(r#"{"operation": "multiget", "#) && json.ends_with("}\n"), "{json}");
@@ -33,10 +33,10 @@ fn flags_may_come_behind_what_is_read_in_both_spellings() {
     ldb(&db, &["--create_if_missing", "batchput", "a", "1"]).ok();
     let dir = db.to_str().unwrap();
     for flag in ["--column-family", "--column_family"] {
-        let told = esker(&["explain", dir, "get", "a", flag, "default"]).ok();
-        assert!(told.contains("found, 1 B"), "{told}");
-        let told = esker(&["explain", dir, flag, "default", "scan", "--json"]).ok();
-        assert!(told.starts_with('{'), "{told}");
+        let output = esker(&["explain", dir, "get", "a", flag, "default"]).ok();
+        assert!(output.contains("found, 1 B"), "{output}");
+        let output = esker(&["explain", dir, flag, "default", "scan", "--json"]).ok();
+        assert!(output.starts_with('{'), "{output}");
         assert_eq!(ldb(&db, &["get", "a", &format!("{flag}=default")]).ok().trim(), "1");
     }
 }
@@ -50,7 +50,7 @@ fn a_read_that_ends_in_an_error_ends_the_program_with_one() {
     esker(&scan).ok();
     // A byte of the first data block: the tables open still.
     files(&db, ".sst").iter().for_each(|table| flip(table, 10));
-    let told = esker(&scan);
-    assert_eq!(told.code, Some(1), "{told:?}");
-    assert!(told.out.contains("Corruption: "), "{told:?}");
+    let output = esker(&scan);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.out.contains("Corruption: "), "{output:?}");
 }

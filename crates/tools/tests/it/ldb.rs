@@ -127,15 +127,15 @@ fn errors_name_what_is_wrong() {
 }
 
 #[test]
-fn a_damaged_table_is_told_with_file_and_offset() {
+fn a_damaged_table_is_reported_with_file_and_offset() {
     let temp = TempDir::new("ldb-damaged");
     let db = sample(&temp);
     let table = files(&db, ".sst").remove(0);
     crate::run::flip(&table, 5);
     let name = table.file_name().unwrap().to_str().unwrap();
-    let told = [ldb(&db, &["scan"]), ldb(&db, &["--column_family=cf1", "scan"])];
-    let failed: Vec<_> = told.iter().filter(|done| done.code == Some(1)).collect();
-    assert_eq!(failed.len(), 1, "{told:?}");
+    let output = [ldb(&db, &["scan"]), ldb(&db, &["--column_family=cf1", "scan"])];
+    let failed: Vec<_> = output.iter().filter(|done| done.code == Some(1)).collect();
+    assert_eq!(failed.len(), 1, "{output:?}");
     assert!(failed[0].err.contains(name) && failed[0].err.contains("offset"), "{failed:?}");
 }
 
@@ -373,7 +373,7 @@ fn internal_entries_begin_and_end_at_keys_without_timestamps() {
 }
 
 #[test]
-fn blob_indexes_are_told_in_words() {
+fn blob_indexes_are_printed_in_words() {
     let dumped = ldb(&golden("v7_8_blob"), &["idump", "--decode_blob_index", "--max_keys=1"]).ok();
     let first =
         "'key000000' seq:1, type:17 => [blob ref] file:10 offset:71 size:150 compression: NoCompression\n";
@@ -385,8 +385,8 @@ fn mistaken_directories_are_refused_and_stay_unchanged() {
     let temp = TempDir::new("ldb-mistakes");
     let (db, nowhere) = (sample(&temp), temp.join("nowhere"));
     let before = ldb(&db, &["scan"]).ok();
-    let told = ldb(&db, &["restore", &format!("--backup_dir={}", nowhere.display())]).failed();
-    assert!(told.contains("nowhere is missing"), "{told}");
+    let output = ldb(&db, &["restore", &format!("--backup_dir={}", nowhere.display())]).failed();
+    assert!(output.contains("nowhere is missing"), "{output}");
     assert!(!nowhere.exists());
     assert_eq!(ldb(&db, &["scan"]).ok(), before);
     std::fs::create_dir(&nowhere).unwrap();

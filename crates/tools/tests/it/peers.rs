@@ -2,7 +2,7 @@
 //! codes must be equal. Skipped where the tools are not installed; `ESKER_REQUIRE_PEERS=1` makes
 //! that a failure.
 
-use crate::run::{Done, copy, esker, files, golden, ldb, ldb_with_input, peer, sample};
+use crate::run::{ProgramResult, copy, esker, files, golden, ldb, ldb_with_input, peer, sample};
 use esker_testkit::TempDir;
 use std::path::{Path, PathBuf};
 
@@ -26,9 +26,13 @@ fn rocksdb_sample(temp: &TempDir) -> Option<PathBuf> {
 }
 
 /// Runs a command by both tools, each on its own copy, at the same path.
-fn both(db: &Path, tool: &str, arguments: &dyn Fn(&Path) -> Vec<String>) -> Option<(Done, Done)> {
+fn both(
+    db: &Path,
+    tool: &str,
+    arguments: &dyn Fn(&Path) -> Vec<String>,
+) -> Option<(ProgramResult, ProgramResult)> {
     let copy_path = db.with_extension("copy");
-    let run = |program: &dyn Fn(&[&str]) -> Option<Done>| {
+    let run = |program: &dyn Fn(&[&str]) -> Option<ProgramResult>| {
         copy(db, &copy_path);
         let owned = arguments(&copy_path);
         let done = program(&owned.iter().map(String::as_str).collect::<Vec<_>>());

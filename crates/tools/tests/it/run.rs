@@ -7,16 +7,16 @@ use std::process::{Command, Output, Stdio};
 
 /// The result of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Done {
+pub(crate) struct ProgramResult {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Done {
-    fn from(output: Output) -> Done {
+impl ProgramResult {
+    fn from(output: Output) -> ProgramResult {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+        ProgramResult { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
     /// The output of a program, which must succeed.
@@ -34,25 +34,25 @@ impl Done {
     }
 }
 
-pub(crate) fn esker(arguments: &[&str]) -> Done {
+pub(crate) fn esker(arguments: &[&str]) -> ProgramResult {
     let output = Command::new(env!("CARGO_BIN_EXE_esker")).args(arguments).stdin(Stdio::null()).output();
-    Done::from(output.expect("the binary runs"))
+    ProgramResult::from(output.expect("the binary runs"))
 }
 
 /// Runs `esker ldb --db=DB …`.
-pub(crate) fn ldb(db: &Path, arguments: &[&str]) -> Done {
+pub(crate) fn ldb(db: &Path, arguments: &[&str]) -> ProgramResult {
     let db = format!("--db={}", db.display());
     esker(&[&["ldb", &db], arguments].concat())
 }
 
 /// As [`ldb`], with `input` on standard input.
-pub(crate) fn ldb_with_input(db: &Path, arguments: &[&str], input: impl AsRef<[u8]>) -> Done {
+pub(crate) fn ldb_with_input(db: &Path, arguments: &[&str], input: impl AsRef<[u8]>) -> ProgramResult {
     let flag = format!("--db={}", db.display());
     with_input(env!("CARGO_BIN_EXE_esker"), &[&["ldb", &flag], arguments].concat(), input)
 }
 
 /// Runs a program with `input` on standard input.
-pub(crate) fn with_input(program: &str, arguments: &[&str], input: impl AsRef<[u8]>) -> Done {
+pub(crate) fn with_input(program: &str, arguments: &[&str], input: impl AsRef<[u8]>) -> ProgramResult {
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -61,13 +61,13 @@ pub(crate) fn with_input(program: &str, arguments: &[&str], input: impl AsRef<[u
         .spawn()
         .expect("the program runs");
     child.stdin.take().expect("piped").write_all(input.as_ref()).expect("read");
-    Done::from(child.wait_with_output().expect("ends"))
+    ProgramResult::from(child.wait_with_output().expect("ends"))
 }
 
 /// Runs one of RocksDB's tools. `None` if it is not installed and not required.
-pub(crate) fn peer(tool: &str, arguments: &[&str]) -> Option<Done> {
+pub(crate) fn peer(tool: &str, arguments: &[&str]) -> Option<ProgramResult> {
     match Command::new(tool).args(arguments).stdin(Stdio::null()).output() {
-        Ok(output) => Some(Done::from(output)),
+        Ok(output) => Some(ProgramResult::from(output)),
         Err(e) => {
             let insisted = std::env::var_os("ESKER_REQUIRE_PEERS").is_some_and(|v| v == "1");
             assert!(!insisted, "{tool} is not installed: {e}");

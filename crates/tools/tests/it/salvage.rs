@@ -45,12 +45,16 @@ fn a_bad_block_is_named_with_its_keys_and_the_rest_is_kept() {
 
     let done = ldb(&db, &["repair", "--salvage"]);
     assert_eq!(done.code, Some(1), "{done:?}");
-    let said = done.out.lines().find(|line| line.contains("bad, keys from")).unwrap();
+    let bad_line = done.out.lines().find(|line| line.contains("bad, keys from")).unwrap();
     let name = table.file_name().unwrap().to_str().unwrap();
-    assert!(said.contains(&format!("{name}: 1 of ")) && said.contains(" may be missing: "), "{said}");
+    assert!(
+        bad_line.contains(&format!("{name}: 1 of ")) && bad_line.contains(" may be missing: "),
+        "{bad_line}"
+    );
     assert!(done.err.contains("data is lost"), "{done:?}");
-    let told = |text: &str| text.lines().filter(|l| l.contains("blocks bad")).map(str::to_owned).collect();
-    let (of_dry, of_repair): (Vec<_>, Vec<String>) = (told(&dry.out), told(&done.out));
+    let bad_lines =
+        |text: &str| text.lines().filter(|l| l.contains("blocks bad")).map(str::to_owned).collect();
+    let (of_dry, of_repair): (Vec<_>, Vec<String>) = (bad_lines(&dry.out), bad_lines(&done.out));
     assert_eq!(of_dry, of_repair);
     let found = ldb(&db, &["scan"]).ok().lines().count();
     assert!((1860..1900).contains(&found), "{found} keys");
@@ -66,8 +70,8 @@ fn a_flipped_bit_is_flipped_back() {
     let before = ldb(&db, &["scan"]).ok();
     let table = files(&db, ".sst").remove(0);
     crate::run::flip(&table, 20_000);
-    let told = ldb(&db, &["repair", "--salvage"]).ok();
-    assert!(told.contains("1 blocks had one flipped bit") && told.ends_with("OK\n"), "{told}");
+    let bad_lines = ldb(&db, &["repair", "--salvage"]).ok();
+    assert!(bad_lines.contains("1 blocks had one flipped bit") && bad_lines.ends_with("OK\n"), "{bad_lines}");
     assert_eq!(ldb(&db, &["scan"]).ok(), before);
 }
 

@@ -22,15 +22,15 @@ fn a_table_is_shown() {
 }
 
 #[test]
-fn damage_and_foreign_files_are_told() {
+fn damage_and_foreign_files_are_reported() {
     let temp = TempDir::new("sst-dump-damage");
     let db = sample(&temp);
     let table = files(&db, ".sst").remove(0);
     flip(&table, 5);
     let file = format!("--file={}", table.display());
     for command in ["check", "scan", "verify"] {
-        let told = esker(&["sst_dump", &file, &format!("--command={command}")]).failed();
-        assert!(told.contains("checksum mismatch") && told.contains("offset 0"), "{told}");
+        let dump_text = esker(&["sst_dump", &file, &format!("--command={command}")]).failed();
+        assert!(dump_text.contains("checksum mismatch") && dump_text.contains("offset 0"), "{dump_text}");
     }
     let current = format!("--file={}", db.join("CURRENT").display());
     assert!(esker(&["sst_dump", &current]).failed().contains("CURRENT is not a valid SST file"));
@@ -38,14 +38,14 @@ fn damage_and_foreign_files_are_told() {
 }
 
 #[test]
-fn the_first_of_several_damaged_files_is_told() {
+fn the_first_of_several_damaged_files_is_reported() {
     let temp = TempDir::new("sst-dump-damages");
     let db = sample(&temp);
     let tables = files(&db, ".sst");
     assert!(tables.len() > 1);
     tables.iter().for_each(|table| flip(table, 5));
-    let told = esker(&["sst_dump", &format!("--file={}", db.display())]).failed();
-    assert!(told.contains(tables[0].to_str().unwrap()), "{told}");
+    let dump_text = esker(&["sst_dump", &format!("--file={}", db.display())]).failed();
+    assert!(dump_text.contains(tables[0].to_str().unwrap()), "{dump_text}");
 }
 
 #[test]
@@ -117,17 +117,21 @@ fn flags_of_a_recompression_are_checked() {
     let levels = ["--compression_level_from=1", "--compression_level_to=3"];
     let all =
         ["--command=recompress", "--compression_types=kZSTD", "--set_block_size=1000", levels[0], levels[1]];
-    let told = run(&all).ok();
-    assert_eq!(told.lines().filter(|line| line.starts_with("Compression level: ")).count(), 3, "{told}");
-    assert!(told.contains("\nBlock Size: 1000\nCompression: kZSTD"), "{told}");
+    let dump_text = run(&all).ok();
+    assert_eq!(
+        dump_text.lines().filter(|line| line.starts_with("Compression level: ")).count(),
+        3,
+        "{dump_text}"
+    );
+    assert!(dump_text.contains("\nBlock Size: 1000\nCompression: kZSTD"), "{dump_text}");
     for (flags, named) in [
         (&["--command=recompress", "--compression_types=kBest"][..], "kBest"),
         (&["--command=recompress", levels[0], levels[1]], "--compression_types"),
         (&["--command=recompress", "--set_block_size=0"], "--set_block_size"),
         (&["--compression_types=kZSTD"], "--compression_types"),
     ] {
-        let told = run(flags).failed();
-        assert!(told.contains(named), "{told}");
+        let dump_text = run(flags).failed();
+        assert!(dump_text.contains(named), "{dump_text}");
     }
     assert_eq!(run(&["--command=recompress", levels[0]]).code, Some(2));
 }

@@ -1,10 +1,10 @@
 //! `esker verify`: sound databases pass, and each kind of damage is found and named.
 
-use crate::run::{Done, copy, esker, files, flip, ldb, sample};
+use crate::run::{ProgramResult, copy, esker, files, flip, ldb, sample};
 use esker_testkit::TempDir;
 use std::path::Path;
 
-fn verify(db: &Path) -> Done {
+fn verify(db: &Path) -> ProgramResult {
     esker(&["verify", db.to_str().unwrap()])
 }
 
@@ -87,8 +87,8 @@ fn logs_are_read_to_their_ends() {
 
     let manifest = files(&db, "").into_iter().find(|f| f.to_str().unwrap().contains("MANIFEST")).unwrap();
     flip(&manifest, 10);
-    let told = verify(&db).failed();
-    assert!(told.contains("MANIFEST") && told.contains("offset"), "{told}");
+    let output = verify(&db).failed();
+    assert!(output.contains("MANIFEST") && output.contains("offset"), "{output}");
     std::fs::remove_file(db.join("CURRENT")).unwrap();
     assert!(verify(&db).failed().contains("CURRENT"));
 }
@@ -248,7 +248,7 @@ fn each_damaged_record_of_a_wal_or_a_blob_file_is_a_problem() {
 /// The open of a database whose WAL is damaged keeps the writes before the damage. The loss is
 /// told.
 #[test]
-fn records_that_an_open_loses_are_told_on_standard_error() {
+fn records_that_an_open_loses_are_reported_on_standard_error() {
     let temp = TempDir::new("ldb-wal-losses");
     let db = temp.join("db");
     let mut options = esker::Options::default();

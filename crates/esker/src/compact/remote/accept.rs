@@ -99,7 +99,7 @@ fn take_files(
             return Err(named(refused("it is no table of the output level")));
         }
         let level = above.map_or(context.plan.output_level, |place| place.level);
-        let (number, meta) = take_file(context, directory, file, done).map_err(named)?;
+        let (number, meta) = adopt_file(context, directory, file, done).map_err(named)?;
         let before = if above.is_some() { done.proximal_files.last() } else { done.files.last() };
         let range = Bounds { icmp: &context.cf.icmp, range, before };
         let reader = context.cf.tables.reader(&TableFile { meta: &meta, level: Some(level) });
@@ -111,14 +111,14 @@ fn take_files(
     }
     check_young(context.plan, done)?;
     if entries != result.stats.num_output_records {
-        let said = result.stats.num_output_records;
-        return Err(refused(format!("its tables have {entries} entries, not {said}")));
+        let claimed = result.stats.num_output_records;
+        return Err(refused(format!("its tables have {entries} entries, not {claimed}")));
     }
     Ok(())
 }
 
 /// Moves a table into the database's directory.
-fn take_file(
+fn adopt_file(
     context: &SubjobContext<'_>,
     directory: &Path,
     file: &CompactionServiceOutputFile,
@@ -187,7 +187,7 @@ fn checked(bounds: &Bounds<'_>, reader: &TableReader, meta: FileMetaData) -> Res
     if meta.epoch_number == 0 || bounds.before.is_some_and(overlaps) {
         return Err(refused("it overlaps the table before it"));
     }
-    let mut seen = Seen { points: 0, last: Vec::new(), meta };
+    let mut seen = CheckedKeys { points: 0, last: Vec::new(), meta };
     reader.for_each_data_block(&mut |block| {
         block.for_each(&mut |internal_key, value| seen.add_point(bounds, internal_key, value))
     })?;
@@ -209,14 +209,14 @@ fn check_key(icmp: &InternalKeyComparator, internal_key: &[u8]) -> Result<()> {
 }
 
 /// Facts about the entries of a table that were read so far.
-struct Seen {
+struct CheckedKeys {
     points: u64,
     /// Internal key of the last point entry.
     last: Vec<u8>,
     meta: FileMetaData,
 }
 
-impl Seen {
+impl CheckedKeys {
     fn add_point(&mut self, bounds: &Bounds<'_>, internal_key: &[u8], value: &[u8]) -> Result<()> {
         let icmp = bounds.icmp;
         check_key(icmp, internal_key)?;

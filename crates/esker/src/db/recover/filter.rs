@@ -44,7 +44,7 @@ pub(super) enum ReplayedRecord {
 
 impl Recovery<'_> {
     /// Passes the numbers of the WALs that families need to the filter.
-    pub(super) fn tell_filter_of_families(&self, manifest: &VersionSet) {
+    pub(super) fn report_filter_of_families(&self, manifest: &VersionSet) {
         let Some(filter) = &self.options.wal_filter else { return };
         let log_numbers = manifest.families().map(|family| (family.id(), family.log_number())).collect();
         let ids = manifest.families().map(|family| (family.name(), family.id())).collect();

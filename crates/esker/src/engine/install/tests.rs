@@ -17,7 +17,7 @@ const FAMILY: ColumnFamilyId = ColumnFamilyId::DEFAULT;
 
 /// Counts of files that were read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Looks {
+struct FileReads {
     /// Files read under the manifest's lock only.
     before: u64,
     /// Files read under the db mutex.
@@ -26,8 +26,8 @@ struct Looks {
 
 #[derive(Debug)]
 struct Costs {
-    flush: Looks,
-    compaction: Looks,
+    flush: FileReads,
+    compaction: FileReads,
     switch_under_mutex: u64,
     pick_under_mutex: u64,
 }
@@ -74,7 +74,7 @@ fn with_files(count: u64, is_due: bool) -> Db {
 }
 
 /// Installs an edit as flushes and compactions do.
-fn install(db: &Db, edit: VersionEdit) -> Looks {
+fn install(db: &Db, edit: VersionEdit) -> FileReads {
     let engine = db.engine();
     LOOKS.set(0);
     let mut manifest = engine.manifest.lock();
@@ -93,7 +93,7 @@ fn install(db: &Db, edit: VersionEdit) -> Looks {
     // Otherwise no thread checks whether a compaction is due.
     family.compaction_queued = false;
     publish_super_version(engine, &mut state, FAMILY);
-    Looks { before, under_mutex: LOOKS.get() }
+    FileReads { before, under_mutex: LOOKS.get() }
 }
 
 fn costs(files: u64, is_due: bool) -> Costs {
@@ -165,7 +165,7 @@ fn the_oldest_reader_is_a_live_snapshot_or_the_next_to_come() {
 }
 
 #[test]
-fn statistics_of_a_family_are_told_without_a_walk_over_its_files() {
+fn statistics_of_a_family_are_given_without_a_walk_over_its_files() {
     let db = with_files(10_000, false);
     for name in ["rocksdb.stats", "rocksdb.cfstats", "rocksdb.levelstats"] {
         LOOKS.set(0);

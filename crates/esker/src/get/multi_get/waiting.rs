@@ -76,12 +76,12 @@ impl<'b> Waiting<'b> {
         for (number, level) in super_version.version.levels().iter().enumerate() {
             if number > 0 {
                 let groups = self.groups_of_level(number, level);
-                self.ask(groups);
+                self.search_groups(groups);
                 continue;
             }
             for index in 0..level.files().len() {
                 let group = self.group_of_file(level, index);
-                self.ask(group.into_iter().collect());
+                self.search_groups(group.into_iter().collect());
             }
         }
     }
@@ -96,7 +96,7 @@ impl<'b> Waiting<'b> {
                 groups.extend((0..level.files().len()).filter_map(|index| self.group_of_file(level, index)));
             }
         }
-        self.ask(groups);
+        self.search_groups(groups);
     }
 
     /// The missing block of key `i` if it was suspended in this file; `None` while the key does not
@@ -155,7 +155,7 @@ impl<'b> Waiting<'b> {
     }
 
     /// Searches each group's file for its keys; all missing blocks are read together.
-    fn ask(&mut self, groups: Vec<Group<'_>>) {
+    fn search_groups(&mut self, groups: Vec<Group<'_>>) {
         let (mut planned, mut plans) = (Vec::with_capacity(groups.len()), Vec::with_capacity(groups.len()));
         for group in groups {
             let before = self.open_keys(&group);
@@ -178,9 +178,9 @@ impl<'b> Waiting<'b> {
             // A key that a newer level has finished cannot fail.
             failed.into_iter().for_each(|(i, e)| self.fail(i, e));
             if has_plan && let Some(plan) = plans.next() {
-                self.search(plan);
+                self.search_plan(plan);
             }
-            self.follow(&group);
+            self.search_next_files(&group);
             for _ in self.open_keys(&group)..before {
                 count(self.context, hit_at(group.level));
             }
@@ -197,7 +197,7 @@ impl<'b> Waiting<'b> {
         }
     }
 
-    fn search(&mut self, plan: LookupPlan) {
+    fn search_plan(&mut self, plan: LookupPlan) {
         let mut visitor = OpenOnly { savers: &mut self.savers, settle: self.settle };
         plan.search(self.context.options, self.keys, &mut visitor);
     }
@@ -226,7 +226,7 @@ impl<'b> Waiting<'b> {
 
     /// Searches the files behind the group's file for the group's last key, whose versions may
     /// continue there.
-    fn follow(&mut self, group: &Group<'_>) {
+    fn search_next_files(&mut self, group: &Group<'_>) {
         let (super_version, icmp) = (self.super_version, self.super_version.version.icmp());
         let Some(&(last, _)) = group.which.last() else { return };
         let Some(level) = super_version.version.levels().get(group.level).filter(|_| group.level > 0) else {
@@ -246,7 +246,7 @@ impl<'b> Waiting<'b> {
             let mut plans: Vec<LookupPlan> = self.plan(&next, &mut failed).into_iter().collect();
             failed.into_iter().for_each(|(i, e)| self.fail(i, e));
             read_plans(&mut plans, self.context.options);
-            plans.into_iter().for_each(|plan| self.search(plan));
+            plans.into_iter().for_each(|plan| self.search_plan(plan));
         }
     }
 }

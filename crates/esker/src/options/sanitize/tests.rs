@@ -17,7 +17,7 @@ fn defaults_are_consistent_and_valid() {
 }
 
 #[test]
-fn changes_are_told_once() {
+fn changes_are_reported_once() {
     let mut options = Options::default();
     options.cf.level0_file_num_compaction_trigger = 0;
     options.cf.level0_slowdown_writes_trigger = -3;
@@ -60,8 +60,8 @@ fn no_more_files_are_kept_open_than_the_process_may_have() {
     let mut options = DbOptions::default().max_open_files(i32::MAX);
     let changes = options.sanitize();
     assert_eq!(options.max_open_files, limit);
-    let told = format!("max_open_files changed from 2147483647 to {limit}: out of range");
-    assert!(changes.contains(&told), "{changes:?}");
+    let expected = format!("max_open_files changed from 2147483647 to {limit}: out of range");
+    assert!(changes.contains(&expected), "{changes:?}");
     let mut all = DbOptions::default().max_open_files(-1);
     all.sanitize();
     assert_eq!(all.max_open_files, -1, "all files stay open");

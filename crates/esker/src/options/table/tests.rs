@@ -31,8 +31,8 @@ fn every_option_is_explained() {
         assert!(explained(option.help), "{}: {}", option.name, option.help);
     }
     for option in ColumnFamilyOptions::all_options() {
-        let told = explained(option.help);
-        assert!(told, "{}: {}", option.name, option.help);
+        let is_explained = explained(option.help);
+        assert!(is_explained, "{}: {}", option.name, option.help);
         let says = if option.kind == OptionKind::Mutable { "Mutable" } else { "Fixed" };
         assert!(option.help.contains(says), "{}: help does not say {says}", option.name);
     }

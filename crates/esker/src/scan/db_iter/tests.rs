@@ -297,7 +297,7 @@ fn too_many_skipped_entries_are_incomplete_if_the_caller_wants_that() {
 }
 
 #[test]
-fn statistics_are_told_at_the_end() {
+fn statistics_are_reported_at_the_end() {
     let statistics = Arc::new(Statistics::new());
     let options = DbIterOptions { statistics: Some(Arc::clone(&statistics)), ..at(9) };
     let mut iter = over(&LINES, options);

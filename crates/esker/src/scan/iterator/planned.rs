@@ -27,7 +27,7 @@ pub(super) struct PlannedRanges {
     reverse: bool,
     /// The index of the next range.
     next: usize,
-    told: PlanTarget,
+    target: PlanTarget,
     /// The options for opening files, if they differ from the read options: their bounds enclose
     /// the read options' bounds and all ranges.
     pub(super) around: Option<Box<ReadOptions>>,
@@ -42,11 +42,11 @@ impl PlannedRanges {
         options: &ReadOptions,
         statistics: Option<&Arc<Statistics>>,
     ) -> PlannedRanges {
-        let told = match runs {
-            Some(runs) => runs.tell(&args.ranges, ahead_options(args, options), statistics),
+        let target = match runs {
+            Some(runs) => runs.plan(&args.ranges, ahead_options(args, options), statistics),
             None => PlanTarget { ranges: Arc::new(args.ranges.clone()), ahead: None },
         };
-        PlannedRanges { reverse: args.reverse, next: 0, told, around: None }
+        PlannedRanges { reverse: args.reverse, next: 0, target, around: None }
     }
 
     /// Makes range `number` the current one. Returns its start and limit, if there is such a range.
@@ -56,9 +56,9 @@ impl PlannedRanges {
         options: &ReadOptions,
         iter: &mut Cursor,
     ) -> Option<(&[u8], Option<&[u8]>)> {
-        let (start, limit) = self.told.ranges.get(number)?;
+        let (start, limit) = self.target.ranges.get(number)?;
         self.next = number + 1;
-        if let Some(ahead) = &self.told.ahead {
+        if let Some(ahead) = &self.target.ahead {
             ahead.enter(number);
         }
         let lower = if self.reverse { Some(start) } else { options.iterate_lower_bound.as_deref() };
@@ -99,7 +99,7 @@ pub(crate) fn new_ahead(
 ) -> Result<Arc<ScansAhead>> {
     check(args, icmp, None)?;
     let ahead = Arc::<ScansAhead>::default();
-    ahead.tell(&args.ranges, ahead_options(args, options), None);
+    ahead.plan(&args.ranges, ahead_options(args, options), None);
     Ok(ahead)
 }
 
@@ -215,7 +215,7 @@ impl DbIterator {
     /// no range does.
     pub(super) fn enter_range(&mut self, target: &[u8], reverse: bool) {
         let Some(planned) = &mut self.planned else { return };
-        let ranges = &planned.told.ranges;
+        let ranges = &planned.target.ranges;
         let begins_at = |number: &usize| match ranges.get(*number) {
             Some((start, _)) if !reverse => start == target,
             Some((_, limit)) => limit == Some(target),
@@ -256,7 +256,7 @@ impl DbIterator {
 
     /// Counts of readahead for the last planned ranges.
     pub fn ahead_counts(&self) -> AheadCounts {
-        let ahead = self.planned.as_ref().and_then(|planned| planned.told.ahead.as_ref());
+        let ahead = self.planned.as_ref().and_then(|planned| planned.target.ahead.as_ref());
         ahead.map_or_else(AheadCounts::default, |ahead| ahead.counts())
     }
 }

@@ -228,15 +228,15 @@ impl Runs {
     }
 
     /// Plans the ascending ranges that will be scanned: see [`ScansAhead`]. A copy of them.
-    pub(super) fn tell(
+    pub(super) fn plan(
         &mut self,
         ranges: &ScanRanges,
         options: AheadOptions,
         statistics: Option<&Arc<Statistics>>,
     ) -> PlanTarget {
-        let ranges = self.ahead.tell(ranges, options, statistics);
+        let ranges = self.ahead.plan(ranges, options, statistics);
         self.is_planned = true;
-        self.tell_files();
+        self.report_files();
         PlanTarget { ranges, ahead: Some(self.ahead.clone()) }
     }
 
@@ -250,7 +250,7 @@ impl Runs {
 
     /// Reports the files to the planned scans, unless they have them. The planned scans keep the
     /// files for later ranges.
-    fn tell_files(&mut self) {
+    fn report_files(&mut self) {
         if !self.knows_files {
             let (icmp, tables) = (self.icmp.clone(), self.tables.clone());
             let (filter, sources) = (self.filter.clone(), self.sources.clone());
@@ -264,7 +264,7 @@ impl Runs {
     fn files_have_changed(&mut self) {
         let did_know = std::mem::take(&mut self.knows_files);
         if self.is_planned {
-            self.tell_files();
+            self.report_files();
         } else if did_know {
             self.ahead.set_tables(None);
         }

@@ -94,14 +94,14 @@ fn check_words<const N: usize>(tree: &Tree<N>) {
                 );
             });
             for at in 0..node.count() {
-                let said = node.dead_child(at).load();
+                let stored = node.dead_child(at).load();
                 for_each_beside(node.child(at), node.child_after(at), |child| {
                     let below = child.dead().load();
                     assert!(
-                        said.until <= below.until,
+                        stored.until <= below.until,
                         "child {at} at level {}: said dead until {}, is until {}",
                         node.level(),
-                        said.until,
+                        stored.until,
                         below.until
                     );
                 });

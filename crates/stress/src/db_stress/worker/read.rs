@@ -1,6 +1,6 @@
 //! Reads beside the writers.
 
-use super::{Held, Outcome, Worker};
+use super::{HeldSnapshot, Outcome, Worker};
 use crate::db_stress::StressKind;
 use crate::db_stress::expected::KeyKnowledge;
 use esker::{ColumnFamilyHandle, ReadOptions};
@@ -155,7 +155,7 @@ impl Worker<'_> {
             let place = self.place(number, key);
             let _lock = self.run.expected.lock(place);
             self.run.report.count(StressKind::Snapshot, 1);
-            self.snapshots.push_back(Held {
+            self.snapshots.push_back(HeldSnapshot {
                 snapshot: self.db.snapshot(),
                 family: number,
                 id: family.id(),

@@ -28,7 +28,7 @@ impl Round {
             done.map_err(|e| format!("{write:?} into a batch: {e}"))?;
         }
         if let Err(error) = self.db().write_opt(&WriteOptions::default().sync(true), &mut batch) {
-            self.unwritten(writes);
+            self.record_refused_writes(writes);
             return Err(refused("a deletion before delete_files_in_ranges")(error));
         }
         writes.iter().for_each(|(family, write)| self.apply(*family, write));

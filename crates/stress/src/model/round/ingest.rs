@@ -57,7 +57,7 @@ impl Round {
                 return Ok(());
             }
             let changes = self.with_ids(files.writes);
-            self.undone(TransactionStage::Ingest(changes));
+            self.record_refused_step(TransactionStage::Ingest(changes));
             return Err(refused(text)(error));
         }
         if options.ingest_behind {
@@ -73,7 +73,7 @@ impl Round {
                 self.forget_snapshots_of(family);
             }
         }
-        self.came_in(files.writes);
+        self.apply_ingested(files.writes);
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl Round {
     }
 
     /// Applies the writes of an ingestion to the model, file by file.
-    fn came_in(&mut self, writes: Vec<(usize, ModelWrite)>) {
+    fn apply_ingested(&mut self, writes: Vec<(usize, ModelWrite)>) {
         writes.iter().for_each(|(family, write)| self.apply(*family, write));
         if self.journal.is_some() {
             let (last, changes) = (self.db().latest_sequence_number().0, self.with_ids(writes));
@@ -181,7 +181,7 @@ impl Round {
             done => {
                 done.map_err(refused(text.clone()))?;
                 self.note(Event::Other(format!("taken: {text}")));
-                self.came_in(writes.clone());
+                self.apply_ingested(writes.clone());
                 true
             }
         };
@@ -204,7 +204,7 @@ impl Round {
             Err(error) if is_refusal(&error) && (leaves_deletions || is_in) => Ok(()),
             done => {
                 done.map_err(refused(format!("{text} beside nothing")))?;
-                self.came_in(writes);
+                self.apply_ingested(writes);
                 self.verify_scan(family, false, None)
             }
         }

@@ -474,11 +474,11 @@ impl Round {
 
     /// The last events other than writes, for the message of a failure that concerns no key.
     pub(crate) fn lately(&self) -> String {
-        let told = self.events.iter().rev().filter_map(|(operation, event)| match event {
+        let shown = self.events.iter().rev().filter_map(|(operation, event)| match event {
             Event::Other(what) => Some(format!("\n  {operation}: {what}")),
             Event::Write(..) => None,
         });
-        let lines: Vec<String> = told.take(12).collect();
+        let lines: Vec<String> = shown.take(12).collect();
         lines.into_iter().rev().collect()
     }
 
@@ -601,7 +601,7 @@ impl Round {
             writes.iter().for_each(|(family, write)| self.apply(*family, write));
             self.wrote(sequence, sync, writes);
         }
-        not_written.into_iter().for_each(|writes| self.unwritten(writes));
+        not_written.into_iter().for_each(|writes| self.record_refused_writes(writes));
         error.map_or(Ok(()), |e| Err(refused("a write of several threads")(e)))
     }
 
@@ -783,7 +783,7 @@ impl Journal {
             let sections = found.sections_that_differ(&image);
             let count = differ.len() + sections;
             if best.as_ref().is_none_or(|(fewest, ..)| count <= *fewest) {
-                best = Some((count, prefix, differ.first().copied(), found.tell_prepared(&image)));
+                best = Some((count, prefix, differ.first().copied(), found.describe_prepared(&image)));
             }
         }
         let (keys, prefix, first, prepared) = best.expect("the empty prefix is always a candidate");

@@ -31,8 +31,9 @@ impl Round {
             found => found.map(|value| value.map_or("nothing".to_owned(), show)),
         };
         let expected = expected.map_or("nothing".to_owned(), show);
-        let told = found.as_ref().map_or_else(ToString::to_string, Clone::clone);
-        let what = self.blame(family, Some(index), &format!("{call}: expected {expected}, found {told}"));
+        let described = found.as_ref().map_or_else(ToString::to_string, Clone::clone);
+        let what =
+            self.blame(family, Some(index), &format!("{call}: expected {expected}, found {described}"));
         Err(found.err().map_or(RoundStop::Wrong(what.clone()), |error| RoundStop::Refused(error, what)))
     }
 
@@ -54,7 +55,7 @@ impl Round {
             .take(60)
             .map(|(operation, event)| match event {
                 Event::Other(what) => format!("\n  {operation}: {what}"),
-                Event::Write(_, write) => format!("\n  {operation}: {}", told(write)),
+                Event::Write(_, write) => format!("\n  {operation}: {}", describe_write(write)),
             })
             .collect();
         lines.into_iter().rev().for_each(|line| text += &line);
@@ -318,13 +319,13 @@ impl Round {
     }
 }
 
-fn told(write: &ModelWrite) -> String {
+fn describe_write(write: &ModelWrite) -> String {
     match write {
         ModelWrite::DeleteRange(begin, end) => format!("DeleteRange {} to {}", show(begin), show(end)),
         ModelWrite::Put(_, value) => format!("Put {}", show(value)),
         ModelWrite::Merge(_, operand) => format!("Merge {}", show(operand)),
         ModelWrite::Delete(_) => "Delete".to_owned(),
         ModelWrite::SingleDelete(_) => "SingleDelete".to_owned(),
-        ModelWrite::At(time, write) => format!("at {time} {}", told(write)),
+        ModelWrite::At(time, write) => format!("at {time} {}", describe_write(write)),
     }
 }

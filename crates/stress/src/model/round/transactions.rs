@@ -136,8 +136,8 @@ impl FoundTransactions {
     }
 
     /// Text of the transactions that are prepared, and of those that should be.
-    pub(super) fn tell_prepared(&self, image: &Image) -> String {
-        tell_prepared(&self.prepared, &image.prepared)
+    pub(super) fn describe_prepared(&self, image: &Image) -> String {
+        describe_prepared(&self.prepared, &image.prepared)
     }
 }
 
@@ -151,7 +151,7 @@ fn sections_that_differ(
     missed + found.keys().filter(|name| !expected.contains_key(*name)).count()
 }
 
-fn tell_prepared(
+fn describe_prepared(
     found: &BTreeMap<Vec<u8>, Vec<u8>>,
     expected: &BTreeMap<Vec<u8>, PreparedSection>,
 ) -> String {
@@ -199,7 +199,7 @@ impl Live {
         self.changes.iter().any(|(_, of, write)| *of == id && write.index() == Some(index))
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         self.name.escape_ascii().to_string()
     }
 
@@ -245,20 +245,20 @@ impl Round {
         settings.db.allow_2pc = allow_2pc;
         let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
         let opened = Db::open_with(&settings.db, PATH, settings.descriptors(&self.specs), mode);
-        let told = format!("opened without transactions, allow_2pc {allow_2pc}, {mode:?}");
+        let described = format!("opened without transactions, allow_2pc {allow_2pc}, {mode:?}");
         match opened {
             Ok(_) => {
                 self.opened_without = !allow_2pc;
-                self.note(Event::Other(told));
+                self.note(Event::Other(described));
                 Ok(())
             }
             Err(error) if !allow_2pc && is_two_phase(&error) => {
-                self.note(Event::Other(format!("{told}: refused: {error}")));
+                self.note(Event::Other(format!("{described}: refused: {error}")));
                 Ok(())
             }
             // A read-only open cannot create families that the crash has removed.
             Err(error) if read_only && error.kind() == ErrorKind::InvalidArgument => Ok(()),
-            Err(error) => Err(format!("{told}: open: {error}")),
+            Err(error) => Err(format!("{described}: open: {error}")),
         }
     }
 
@@ -298,7 +298,7 @@ impl Round {
         if sections_that_differ(&found, &expected) == 0 {
             return Ok(());
         }
-        Err(format!("after it was closed and opened again {}", tell_prepared(&found, &expected)))
+        Err(format!("after it was closed and opened again {}", describe_prepared(&found, &expected)))
     }
 
     /// Resolves all transactions at the end. No unneeded WAL may be left.
@@ -312,9 +312,9 @@ impl Round {
         self.check_prepared()?;
         while let Some(mut live) = self.live.pop() {
             self.ask_for(&mut live)?;
-            let (commits, told) = (self.rng.bool(), live.told());
+            let (commits, described) = (self.rng.bool(), live.describe());
             let done = if commits { live.txn().commit() } else { live.txn().rollback() };
-            done.map_err(|e| format!("at the end, commit {commits} of '{told}': {e}"))?;
+            done.map_err(|e| format!("at the end, commit {commits} of '{described}': {e}"))?;
             if commits {
                 self.apply_changes(&live.changes);
             }
@@ -421,7 +421,7 @@ impl Round {
         }
         match &live.txn {
             Some(_) => Ok(()),
-            None => Err(format!("the prepared transaction '{}' is gone", live.told())),
+            None => Err(format!("the prepared transaction '{}' is gone", live.describe())),
         }
     }
 
@@ -481,7 +481,7 @@ impl Round {
             self.check_lock(live, family, &ModelWrite::Delete(index))?;
             self.check_unchanged(live, family, &ModelWrite::Delete(index))?;
         }
-        let call = format!("get of '{}', for update {for_update}", live.told());
+        let call = format!("get of '{}', for update {for_update}", live.describe());
         self.compare(
             family,
             index,
@@ -511,7 +511,8 @@ impl Round {
             self.comparisons += 1;
             if iter.item() != Some((&self.specs[family].keys[index], expected)) {
                 let found = iter.item().map(|(key, value)| format!("{} = {}", show(key), show(value)));
-                let what = format!("scan of '{}': expected {}, found {found:?}", live.told(), show(expected));
+                let what =
+                    format!("scan of '{}': expected {}, found {found:?}", live.describe(), show(expected));
                 return Err(self.blame(family, Some(index), &what).into());
             }
             if backward { iter.prev() } else { iter.next() }
@@ -520,7 +521,7 @@ impl Round {
         match iter.item() {
             None => Ok(()),
             Some((key, _)) => {
-                let what = format!("scan of '{}' goes on to {}", live.told(), show(key));
+                let what = format!("scan of '{}' goes on to {}", live.describe(), show(key));
                 Err(self.blame(family, None, &what).into())
             }
         }
@@ -551,7 +552,7 @@ impl Round {
         };
         match done {
             Err(error) if self.is_conflict(&error, live) => return Ok(()),
-            done => done.map_err(refused(format!("{write:?} in '{}'", live.told())))?,
+            done => done.map_err(refused(format!("{write:?} in '{}'", live.describe())))?,
         }
         self.check_lock(live, family, &write)?;
         if tracked {
@@ -579,7 +580,8 @@ impl Round {
         match self.live.iter().find(|other| other.has_written(id, index)) {
             None => Ok(()),
             Some(other) => {
-                let what = format!("'{}' has locked what '{}' has written", live.told(), other.told());
+                let what =
+                    format!("'{}' has locked what '{}' has written", live.describe(), other.describe());
                 Err(self.blame(family, Some(index), &what))
             }
         }
@@ -592,7 +594,7 @@ impl Round {
         if at_snapshot.get(index) == self.states[family].get(index) {
             return Ok(());
         }
-        let what = format!("'{}' may write what has changed since its snapshot", live.told());
+        let what = format!("'{}' may write what has changed since its snapshot", live.describe());
         Err(self.blame(family, Some(index), &what))
     }
 
@@ -631,44 +633,44 @@ impl Round {
         }
         let section = PreparedSection::new(&live.changes, &self.specs)?;
         if live.txn().write_batch().write_batch().ops_bytes() != &*section.ops {
-            let told = (live.told(), &live.changes);
-            return Err(format!("the batch of {told:?} has other ops").into());
+            let described = (live.describe(), &live.changes);
+            return Err(format!("the batch of {described:?} has other ops").into());
         }
         let done = live.txn().prepare();
         let what = TransactionStage::Prepare(live.name.clone(), section);
         live.is_prepared = done.is_ok();
-        let told = format!("prepare of '{}'", live.told());
+        let described = format!("prepare of '{}'", live.describe());
         self.live.push(live);
-        self.stepped(done, what, sync, told)
+        self.stepped(done, what, sync, described)
     }
 
     fn commit(&mut self, mut live: Live, sync: bool) -> Done {
-        let (done, told) = (live.txn().commit(), format!("commit of '{}'", live.told()));
+        let (done, described) = (live.txn().commit(), format!("commit of '{}'", live.describe()));
         let changes = live.changes.clone();
         if done.is_err() {
             self.live.push(live);
         }
         // A transaction without changes writes nothing.
         if !changes.is_empty() {
-            return self.stepped(done, TransactionStage::Changes(changes), sync, told);
+            return self.stepped(done, TransactionStage::Changes(changes), sync, described);
         }
-        done.map_err(refused(told))
+        done.map_err(refused(described))
     }
 
     fn end_of_prepared(&mut self, mut live: Live, sync: bool, commits: bool) -> Done {
         let done = if commits { live.txn().commit() } else { live.txn().rollback() };
-        let (name, told) = (live.name.clone(), live.told());
-        let (what, told) = match commits {
+        let (name, described) = (live.name.clone(), live.describe());
+        let (what, described) = match commits {
             true => (
                 TransactionStage::Commit(name, PreparedSection::new(&live.changes, &self.specs)?),
-                format!("commit of prepared '{told}'"),
+                format!("commit of prepared '{described}'"),
             ),
-            false => (TransactionStage::Rollback(name), format!("rollback of prepared '{told}'")),
+            false => (TransactionStage::Rollback(name), format!("rollback of prepared '{described}'")),
         };
         if done.is_err() {
             self.live.push(live);
         }
-        self.stepped(done, what, sync, told)
+        self.stepped(done, what, sync, described)
     }
 
     /// Rolls a transaction back, by a drop or by a call. After a call it begins again.
@@ -685,12 +687,18 @@ impl Round {
     }
 
     /// Enters a step, or its refusal, into the journal.
-    fn stepped(&mut self, done: esker::Result<()>, what: TransactionStage, sync: bool, told: String) -> Done {
+    fn stepped(
+        &mut self,
+        done: esker::Result<()>,
+        what: TransactionStage,
+        sync: bool,
+        described: String,
+    ) -> Done {
         if let Err(error) = done {
-            self.undone(what);
-            return Err(refused(told)(error));
+            self.record_refused_step(what);
+            return Err(refused(described)(error));
         }
-        self.note(Event::Other(format!("{told}, sync {sync}")));
+        self.note(Event::Other(format!("{described}, sync {sync}")));
         match &what {
             TransactionStage::Changes(_) => self.steps.committed += 1,
             TransactionStage::Prepare(..) => self.steps.prepared += 1,
@@ -721,7 +729,7 @@ impl Round {
             let id = self.handles[*family].id();
             let by = write.index().and_then(|i| self.live.iter().find(|live| live.has_written(id, i)));
             if let Some(live) = by {
-                return Err(format!("{write:?}: what '{}' has written was not locked", live.told()));
+                return Err(format!("{write:?}: what '{}' has written was not locked", live.describe()));
             }
         }
         Ok(())

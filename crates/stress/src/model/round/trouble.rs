@@ -39,7 +39,7 @@ pub(super) struct Trouble {
 
 /// The state of the database after the faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum End {
+pub(crate) enum TroubleEnd {
     /// The database continues.
     Resumed,
     /// The database must be opened again.
@@ -60,7 +60,7 @@ impl Round {
 
     /// Whether the faults must end, because too many refused writes may come back. In a round
     /// without `resume` only the writes of one operation may.
-    pub(crate) fn is_murky(&self) -> bool {
+    pub(crate) fn has_many_refused_writes(&self) -> bool {
         let Some(journal) = &self.journal else { return false };
         self.resumes_itself() && journal.written.len() - journal.written_certainly() >= MOST_IN_DOUBT
     }
@@ -91,7 +91,7 @@ impl Round {
 
     /// Records the error in force before the next operation. Returns the number of acknowledged
     /// writes.
-    pub(super) fn look_at_trouble(&mut self) -> usize {
+    pub(super) fn record_error_in_force(&mut self) -> usize {
         if self.trouble.is_some() {
             let error = self.db().background_error();
             let refuses = error.as_ref().is_some_and(|e| e.severity() >= Severity::HardError);
@@ -125,14 +125,14 @@ impl Round {
     }
 
     /// Records refused writes.
-    pub(super) fn unwritten(&mut self, writes: Vec<(usize, ModelWrite)>) {
+    pub(super) fn record_refused_writes(&mut self, writes: Vec<(usize, ModelWrite)>) {
         let changes = self.with_ids(writes);
-        self.undone(TransactionStage::Changes(changes));
+        self.record_refused_step(TransactionStage::Changes(changes));
     }
 
     /// Records a refused step. A step refused because of an earlier error has done nothing, and is
     /// not recorded.
-    pub(super) fn undone(&mut self, what: TransactionStage) {
+    pub(super) fn record_refused_step(&mut self, what: TransactionStage) {
         let Some(trouble) = &self.trouble else { return };
         let error = self.db().background_error();
         // Errors of the disk have numbers: the same error means that no recovery came between.
@@ -159,14 +159,14 @@ impl Round {
     /// Heals the disk.
     /// # Errors
     /// The database does not resume, or gives wrong answers.
-    pub(crate) fn trouble_ends(&mut self) -> Result<(End, u64), String> {
+    pub(crate) fn trouble_ends(&mut self) -> Result<(TroubleEnd, u64), String> {
         let errors = self.trouble.as_ref().map_or(0, |t| t.errors);
         for _ in 0..ATTEMPTS {
             let before = self.db().background_error();
             match self.db().resume() {
                 Ok(()) => {}
                 Err(error) if error.severity() > Severity::HardError => {
-                    return Ok((End::MustReopen, errors));
+                    return Ok((TroubleEnd::MustReopen, errors));
                 }
                 Err(error) => {
                     return Err(format!("resume on a disk that is well again, after {before:?}: {error}"));
@@ -184,7 +184,7 @@ impl Round {
                     self.reopen()?;
                     self.verify()?;
                 }
-                return Ok((End::Resumed, errors));
+                return Ok((TroubleEnd::Resumed, errors));
             }
         }
         Err(format!("no end of errors on a disk that is well again: {:?}", self.db().background_error()))
