@@ -105,7 +105,7 @@ enum Command {
     #[command(name = "db_crashtest")]
     DbCrashtest(db_stress::CrashFlags),
     /// Administers a database, and reads and writes data, like RocksDB's ldb
-    Ldb(ldb::LdbOptions),
+    Ldb(Box<ldb::LdbOptions>),
     /// Measures how many locks per second the lock manager takes and releases
     #[cfg(feature = "benchmarks")]
     #[command(name = "lock_bench")]

@@ -63,8 +63,8 @@ impl BlobReads<'_> {
     /// Reads the default column of an entity. `None` if the entity has none.
     /// # Errors
     /// `Corruption`: the entity is damaged · `Corruption` or `IoError`, naming the blob file ·
-    /// `Incomplete`: a value is not cached, and `read_tier` forbids I/O · `TimedOut`: the deadline for
-    /// I/O has passed.
+    /// `Incomplete`: a value is not cached, and `read_tier` forbids I/O · `TimedOut`: the deadline
+    /// for I/O has passed.
     #[cold]
     pub fn default_column(&self, user_key: &[u8], entity: &[u8]) -> Result<Option<PinnedBytes>> {
         if !may_have_blobs(entity) {
@@ -82,8 +82,8 @@ impl BlobReads<'_> {
     /// in a blob file.
     /// # Errors
     /// `Corruption`: the entity is damaged · `Corruption` or `IoError`, naming the blob file ·
-    /// `Incomplete`: a value is not cached, and `read_tier` forbids I/O · `TimedOut`: the deadline for
-    /// I/O has passed.
+    /// `Incomplete`: a value is not cached, and `read_tier` forbids I/O · `TimedOut`: the deadline
+    /// for I/O has passed.
     #[cold]
     pub fn whole_entity(&self, user_key: &[u8], entity: &[u8]) -> Result<Option<Vec<u8>>> {
         if !may_have_blobs(entity) {
