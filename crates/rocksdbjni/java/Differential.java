@@ -197,7 +197,7 @@ public final class Differential {
                 db.dropColumnFamily(more.get(0));
                 db.delete(ice, bytes("none"));
                 say(text(db.getDefaultColumnFamily().getName()));
-                say(text(ice.getDescriptor().getName()));
+                say(text(ice.getDescriptor().getName()) + " " + ice.getDescriptor().getOptions().writeBufferSize());
                 db.compactRange(ice);
                 print(db.newIterator(ice));
                 final List<RocksIterator> iterators = db.newIterators(Arrays.asList(ice, snow));
@@ -347,6 +347,7 @@ public final class Differential {
 
     private void errors() throws Exception {
         try (final Options options = new Options()) {
+            say("families of none " + RocksDB.listColumnFamilies(options, path("none")).size());
             fails("absent database", () -> RocksDB.open(options, path("none")).close());
         }
         try (final Options options = new Options().setCreateIfMissing(true);

@@ -1,7 +1,7 @@
 //! `WriteBatch` and `WriteBatchWithIndex`: changes that are written together.
 
 use crate::border::{JavaInput, NativeResult};
-use crate::callbacks::Callback;
+use crate::callbacks::JavaCallback;
 use crate::db::{Database, Family};
 use crate::handle::{NativeHandle, give};
 use crate::iterator::IteratorObject;
@@ -93,9 +93,9 @@ pub(crate) fn parse(bytes: &[u8]) -> NativeResult<i64> {
 }
 
 /// A batch with an index. `fallback` is the order of families that are read without a handle.
-pub(crate) fn new_indexed(fallback: NativeHandle<Callback>, overwrites: bool) -> NativeResult<i64> {
+pub(crate) fn new_indexed(fallback: NativeHandle<JavaCallback>, overwrites: bool) -> NativeResult<i64> {
     let order: ComparatorRef = match fallback.find() {
-        Some(Callback::Comparator(comparators)) => comparators.comparator.clone(),
+        Some(JavaCallback::Comparator(comparators)) => comparators.comparator.clone(),
         None => Arc::new(BytewiseComparator),
     };
     Ok(give(IndexedBatch(WriteBatchWithIndex::new(order, overwrites))))

@@ -98,17 +98,17 @@ pub(crate) fn new_comparator(
     };
     let (object, bridge) = (env.global(object)?, env.global(bridge)?);
     let comparator = Arc::new(JavaComparator { name, object, bridge, compare, wrap });
-    Ok(give(Callback::Comparator(Comparators { comparator, uses_direct_buffers })))
+    Ok(give(JavaCallback::Comparator(Comparators { comparator, uses_direct_buffers })))
 }
 
 /// Objects of `RocksCallbackObject`, which one native frees.
 #[derive(Debug)]
-pub(crate) enum Callback {
+pub(crate) enum JavaCallback {
     Comparator(Comparators),
 }
 
-pub(crate) fn uses_direct_buffers(callback: NativeHandle<Callback>) -> NativeResult<bool> {
-    let Callback::Comparator(comparators) = callback.get()?;
+pub(crate) fn uses_direct_buffers(callback: NativeHandle<JavaCallback>) -> NativeResult<bool> {
+    let JavaCallback::Comparator(comparators) = callback.get()?;
     Ok(comparators.uses_direct_buffers)
 }
 

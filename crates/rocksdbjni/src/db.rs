@@ -6,11 +6,11 @@
 
 use crate::border::{JavaInput, NativeResult};
 use crate::handle::{NativeHandle, give};
-use crate::jni::{JavaEnv, Reference, reference};
+use crate::jni::{JavaEnv, Reference, long, reference};
 use crate::options::{AllSettings, Call, CfSettings, DbSettings};
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, CompactRangeOptions, Db, DbOptions, Error, FlushOptions,
-    OpenMode, Snapshot,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, CompactRangeOptions, Db, DbOptions,
+    Error, FlushOptions, OpenMode, Snapshot,
 };
 use std::path::PathBuf;
 
@@ -23,9 +23,17 @@ pub(crate) struct Database {
     pub(crate) default: ColumnFamilyHandle,
 }
 
-/// A family's handle.
+/// A family's handle, and the options that the family had when the handle was made.
 #[derive(Debug)]
-pub(crate) struct Family(pub(crate) ColumnFamilyHandle);
+pub(crate) struct Family(pub(crate) ColumnFamilyHandle, Box<ColumnFamilyOptions>);
+
+impl Family {
+    /// A new handle, with the options that the family has now.
+    fn give(db: &Db, family: ColumnFamilyHandle) -> i64 {
+        let options = db.options_cf(&family);
+        give(Family(family, Box::new(options)))
+    }
+}
 
 impl Database {
     fn new(db: Db, name: PathBuf) -> Database {
@@ -104,8 +112,9 @@ fn give_opened(
         let handle = handle.ok_or_else(|| Error::invalid_argument(format!("no family '{}'", family.name)))?;
         found.push(handle);
     }
-    let mut numbers = vec![give(Database::new(db, name))];
-    numbers.extend(found.into_iter().map(|family| give(Family(family))));
+    let mut numbers = vec![0];
+    numbers.extend(found.into_iter().map(|family| Family::give(&db, family)));
+    numbers[0] = give(Database::new(db, name));
     env.new_longs(&numbers)
 }
 
@@ -183,12 +192,15 @@ pub(crate) fn list_families(
     options: NativeHandle<AllSettings>,
     directory: Reference,
 ) -> NativeResult<Reference> {
-    let names = Db::list_column_families(&options.get()?.db, path(env, directory)?)?;
+    // As in RocksJava, a database that cannot be read has no families: programs ask before they
+    // make it.
+    let names = Db::list_column_families(&options.get()?.db, path(env, directory)?).unwrap_or_default();
     env.new_array_of("[B", &names, |name| env.new_bytes(name.as_bytes()))
 }
 
 pub(crate) fn default_family(db: NativeHandle<Database>) -> NativeResult<i64> {
-    Ok(give(Family(db.get()?.default.clone())))
+    let db = db.get()?;
+    Ok(Family::give(&db.db, db.default.clone()))
 }
 
 pub(crate) fn create_family(
@@ -198,11 +210,12 @@ pub(crate) fn create_family(
     options: NativeHandle<CfSettings>,
 ) -> NativeResult<i64> {
     let name = name_of(&name.read(env)?)?;
-    Ok(give(Family(db.get()?.db.create_column_family(&name, &options.get()?.cf)?)))
+    let db = &db.get()?.db;
+    Ok(Family::give(db, db.create_column_family(&name, &options.get()?.cf)?))
 }
 
-fn give_families(env: &JavaEnv<'_>, families: Vec<ColumnFamilyHandle>) -> NativeResult<Reference> {
-    let numbers: Vec<i64> = families.into_iter().map(|family| give(Family(family))).collect();
+fn give_families(env: &JavaEnv<'_>, db: &Db, families: Vec<ColumnFamilyHandle>) -> NativeResult<Reference> {
+    let numbers: Vec<i64> = families.into_iter().map(|family| Family::give(db, family)).collect();
     env.new_longs(&numbers)
 }
 
@@ -216,7 +229,8 @@ pub(crate) fn create_families(
     let options = &options.get()?.cf;
     let names = names_of(env, names)?.into_iter();
     let families = names.map(|name| ColumnFamilyDescriptor::new(name, options.clone())).collect::<Vec<_>>();
-    give_families(env, db.get()?.db.create_column_families(families)?)
+    let db = &db.get()?.db;
+    give_families(env, db, db.create_column_families(families)?)
 }
 
 /// Creates families, each with its options.
@@ -227,7 +241,8 @@ pub(crate) fn create_families_each(
     names: Reference,
 ) -> NativeResult<Reference> {
     let families = descriptors(env, names, options)?;
-    give_families(env, db.get()?.db.create_column_families(families)?)
+    let db = &db.get()?.db;
+    give_families(env, db, db.create_column_families(families)?)
 }
 
 pub(crate) fn drop_family(db: NativeHandle<Database>, family: NativeHandle<Family>) -> NativeResult<()> {
@@ -257,8 +272,12 @@ pub(crate) fn family_id(family: NativeHandle<Family>) -> NativeResult<i32> {
 
 /// A family's name and options, as `ColumnFamilyDescriptor`.
 pub(crate) fn family_descriptor(env: &JavaEnv<'_>, family: NativeHandle<Family>) -> NativeResult<Reference> {
-    let name = env.new_bytes(family.get()?.0.name().as_bytes())?;
-    env.new_object("org/rocksdb/ColumnFamilyDescriptor", "([B)V", &[reference(name)])
+    let family = family.get()?;
+    let name = env.new_bytes(family.0.name().as_bytes())?;
+    let options = give(CfSettings { cf: (*family.1).clone(), ..CfSettings::default() });
+    let options = env.new_object("org/rocksdb/ColumnFamilyOptions", "(J)V", &[long(options)])?;
+    let descriptor = "([BLorg/rocksdb/ColumnFamilyOptions;)V";
+    env.new_object("org/rocksdb/ColumnFamilyDescriptor", descriptor, &[reference(name), reference(options)])
 }
 
 pub(crate) fn snapshot(db: NativeHandle<Database>) -> NativeResult<i64> {

@@ -5,7 +5,7 @@
 //! name, so Java may close these at any time.
 
 use crate::border::NativeResult;
-use crate::callbacks::Callback;
+use crate::callbacks::JavaCallback;
 use crate::field::HeldNumbers;
 use crate::handle::{NativeHandle, give};
 use crate::jni::{JavaEnv, Reference};
@@ -181,9 +181,9 @@ pub(crate) fn set_builtin_comparator<T: HasCf>(object: NativeHandle<T>, number: 
 
 pub(crate) fn set_comparator<T: HasCf>(
     object: NativeHandle<T>,
-    comparator: NativeHandle<Callback>,
+    comparator: NativeHandle<JavaCallback>,
 ) -> NativeResult<()> {
-    let Callback::Comparator(comparators) = comparator.get()?;
+    let JavaCallback::Comparator(comparators) = comparator.get()?;
     object.get_mut()?.cf().comparator = comparators.comparator.clone();
     Ok(())
 }
