@@ -7,6 +7,7 @@
 
 mod cometbft;
 mod http;
+mod kafka_streams;
 mod openraft;
 mod process;
 
@@ -16,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Engines, and the commands that run them.
-const ENGINES: [(&str, Command); 2] = [("cometbft", cometbft::run), ("openraft", openraft::run)];
+const ENGINES: [(&str, Command); 3] =
+    [("cometbft", cometbft::run), ("openraft", openraft::run), ("kafka-streams", kafka_streams::run)];
 
 /// Runs an engine with the flags behind its name.
 type Command = fn(&Path, &[&str]) -> Outcome;
@@ -35,6 +37,7 @@ pub(crate) fn long(root: &Path) -> Outcome {
     cometbft::run(root, &[])?;
     cometbft::run(root, &["--handover"])?;
     openraft::run(root, &[])?;
+    kafka_streams::run(root, &[])?;
     clients::run(root, &["openraft-rocksstore"])
 }
 
