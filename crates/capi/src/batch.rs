@@ -46,7 +46,7 @@ impl rocksdb_writebatch_t {
     /// Returns the changes if they can be written to this database.
     /// # Errors
     /// `InvalidArgument`: some keys lack timestamps, or a family belongs to another database ·
-    /// `Corruption`: the batch was made from bytes that are none.
+    /// `Corruption`: the bytes from which the batch was made are malformed.
     pub(crate) fn writable(&mut self, database: DatabaseNumber) -> Result<&mut WriteBatch> {
         self.check_form()?;
         self.checks.check(database)?;
@@ -55,8 +55,8 @@ impl rocksdb_writebatch_t {
 
     /// Returns the changes if their families belong to this database.
     /// # Errors
-    /// `InvalidArgument`: a family belongs to another database · `Corruption`: the batch was made
-    /// from bytes that are none.
+    /// `InvalidArgument`: a family belongs to another database · `Corruption`: the bytes from
+    /// which the batch was made are malformed.
     pub(crate) fn of_database(&self, database: DatabaseNumber) -> Result<&WriteBatch> {
         self.check_form()?;
         self.checks.check_families(database)?;
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_create() -> *mut rocksdb_writebatch_
 }
 
 /// A batch from RocksDB's encoding. If the bytes are no batch, a write of the result fails. NULL if
-/// `rep` is NULL with a length.
+/// `rep` is NULL and `len` is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_create_from(
     rep: *const c_char,
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_clear(batch: *mut rocksdb_writebatch
 pub unsafe extern "C" fn rocksdb_writebatch_count(batch: *mut rocksdb_writebatch_t) -> c_int {
     answer(0, || {
         let object = object(batch)?;
-        // As in RocksDB, the count of malformed bytes is what they say.
+        // As in RocksDB, the count of malformed bytes comes from their header.
         Ok(match object.malformed.as_ref().map(|malformed| malformed.rep.get(8..12)) {
             None => c_int::try_from(object.batch.count()).unwrap_or(c_int::MAX),
             Some(field) => {

@@ -118,7 +118,8 @@ impl Cursor {
         made.map_or_else(Cursor::Failed, |iterator| Cursor::Txn(Box::new(iterator)))
     }
 
-    /// Whether the cursor is valid. Not inlined: iterators over a database know it already.
+    /// Whether the cursor is valid. Not inlined: a valid iterator over a database answers from
+    /// its stored key.
     #[inline(never)]
     fn valid(&self) -> bool {
         of_cursor!(self, it => it.valid(), _error => false)
@@ -130,8 +131,8 @@ impl Cursor {
         of_cursor!(self, it => if it.valid() { it.key() } else { &[] }, _error => &[])
     }
 
-    /// The value; empty if the cursor is not valid, or is [`Cursor::Db`], whose value
-    /// `rocksdb_iterator_t` takes itself. Not inlined, like [`Cursor::valid`].
+    /// The value, for all cursors except [`Cursor::Db`]; empty if the cursor is not valid. Not
+    /// inlined, like [`Cursor::valid`].
     #[inline(never)]
     fn value_elsewhere(&self) -> &[u8] {
         match self {
@@ -147,7 +148,8 @@ impl Cursor {
         match self {
             Cursor::Ttl(it) => it.next(),
             Cursor::Txn(it) => it.next(),
-            // With a second call here, the compiler would not inline the first one.
+            // `rocksdb_iter_next` calls `DbIterator::next` itself. With a second call here, the
+            // compiler would not inline the call there.
             Cursor::Db(_) | Cursor::Failed(_) => {}
         }
     }

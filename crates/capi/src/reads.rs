@@ -139,7 +139,7 @@ struct Spare(Cell<*mut rocksdb_pinnableslice_t>);
 
 impl Drop for Spare {
     fn drop(&mut self) {
-        // SAFETY: `take` has put the handle here, which came from `give`, and nobody else has it.
+        // SAFETY: the handle came from `give`, `take` has put it here, and nobody else has it.
         unsafe { destroy(self.0.get()) };
     }
 }
@@ -166,8 +166,9 @@ impl rocksdb_pinnableslice_t {
         }
     }
 
-    /// Takes back a handle: drops its value, and keeps the handle if the thread has no spare one. A
-    /// handle that is destroyed twice in a row is the spare one the second time, and stays it.
+    /// Takes back a handle: drops its value, and keeps the handle if the thread has no spare one.
+    /// If a client destroys a handle twice in a row, the second call finds it as the spare one and
+    /// keeps it.
     unsafe fn take(slice: *mut rocksdb_pinnableslice_t) {
         let is_kept = SPARE.try_with(|spare| {
             if spare.0.get().is_null() {

@@ -134,7 +134,8 @@ fn open(operation: &str, at: &At<'_>, flags: OFlags) -> Result<OwnedFd> {
 fn try_open(at: &At<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
     let open = || retry_on_intr(|| rustix::fs::openat(at.dir, at.name, flags | OFlags::CLOEXEC, mode));
-    // Two waits for a descriptor: a file that was made is not opened again as a new one.
+    // The open and the duplication of its descriptor retry separately. A repeated open with `EXCL`
+    // would fail, because the first open has made the file.
     let fd = with_descriptor(open)?;
     above_standard_streams(fd)
 }

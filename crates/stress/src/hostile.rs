@@ -70,7 +70,7 @@ pub struct HostileReport {
     pub acknowledged: u64,
     /// Trials in which the child met an error.
     pub met: u64,
-    /// Children that died of a circumstance that may end them.
+    /// Children that died in circumstances in which the system may kill them.
     pub died: u64,
 }
 

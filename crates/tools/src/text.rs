@@ -33,7 +33,7 @@ pub(crate) fn parse_hex(text: &str, what: &str) -> CommandOutcome<Vec<u8>> {
     Ok(nibbles.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
 }
 
-/// The bytes of a key or a value: those of `text`, or those that `text` has in hexadecimal form.
+/// The bytes of a key or a value: `text` itself, or the bytes that its hexadecimal digits encode.
 pub(crate) fn parse_bytes<'a>(text: &'a [u8], is_hex: bool, what: &str) -> CommandOutcome<Cow<'a, [u8]>> {
     match is_hex {
         true => parse_hex(&String::from_utf8_lossy(text), what).map(Cow::Owned),

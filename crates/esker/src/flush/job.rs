@@ -59,8 +59,8 @@ pub(crate) fn background_flush(engine: &Arc<Engine>) {
         let mut state = engine.state.lock();
         state.flushes_unbegun -= 1;
         let Some(request) = take_flush(&mut state) else { return };
-        // Under the same lock: a flush of given families as one finds each of them either in a
-        // request or being flushed.
+        // Under the same lock: an atomic flush requested later finds each family with memtables
+        // in a queued request or marked as `flushing`, and leaves no family out.
         let parts = take_parts(engine, &mut state, &request);
         (request, parts)
     };
@@ -327,7 +327,7 @@ pub(crate) fn raise_log_numbers(
 }
 
 /// The largest log number that the MANIFEST may record for a family: the number of the first WAL
-/// that is needed and perhaps not durable yet. `durable`: all needed WALs with smaller numbers are
+/// that is needed and perhaps not durable yet. All needed WALs with numbers below `durable` are
 /// durable. A WAL that only families in `leaving` need does not count.
 fn log_number_limit(
     engine: &Engine,
@@ -356,9 +356,9 @@ pub(crate) fn oldest_section_without(
     oldest_section_of(engine, &engine.state.lock(), &|_| 0, leaving)
 }
 
-/// The oldest WAL with a prepared section that is still needed after two changes. First, the oldest
-/// memtables of each family, `flushed(family)` in number, are in tables. Second, the families
-/// `leaving` are gone.
+/// The oldest WAL with a prepared section that is still needed after two changes. First, the
+/// `flushed(family)` oldest memtables of each family are in tables. Second, the families `leaving`
+/// are gone.
 fn oldest_section_of(
     engine: &Engine,
     state: &DbState,

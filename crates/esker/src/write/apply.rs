@@ -43,7 +43,7 @@ impl Memtables for Engine {
     fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<(), Refused> {
         let mut next = first;
         let applied = contained("a write", Severity::HardError, || apply(self, batch, &mut next));
-        // Only a panic gives the error a severity. After a panic an op may be half done.
+        // An error with a severity comes from a panic. A panic may leave an op half done.
         applied.map_err(|error| Refused {
             is_clean: next == first && error.severity() == Severity::NoError,
             error,
