@@ -51,7 +51,8 @@ const AUTO_MIN_LENGTH: usize = 8;
 pub(crate) struct ClockCache<V: Send + Sync + 'static> {
     table: ClockTable<V>,
     home: Arc<Home<V>>,
-    /// Bytes of an entry beside its value, or 0.
+    /// Bytes charged for an entry beside the value's charge; 0 if the cache does not charge for its
+    /// own memory.
     entry_overhead: usize,
     effort_cap: usize,
 }

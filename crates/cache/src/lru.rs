@@ -44,7 +44,8 @@ const STRICT_ATTEMPTS: usize = 8;
 pub(crate) struct LruCache<V> {
     shards: Box<[CachePadded<Mutex<LruShard<V>>>]>,
     seed: u64,
-    /// Bytes of an entry beside its value, or 0.
+    /// Bytes charged for an entry beside the value's charge; 0 if the cache does not charge for its
+    /// own memory.
     entry_overhead: usize,
     home: Arc<Home<V>>,
     /// Bytes of reservations. They reduce the capacity of the shards. The lock is held while limits

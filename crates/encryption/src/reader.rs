@@ -130,8 +130,8 @@ impl FrameReader {
         Ok(reader)
     }
 
-    /// Reads the content from the front of a frame up to the offset `size`. Returns the frame's
-    /// place, and the content: at most a page in an undamaged file.
+    /// Finds a frame that begins at or before the offset `size`, and reads the content from there
+    /// to `size`. Returns the frame's place and the content: at most a page in an undamaged file.
     pub(crate) fn before(&self, size: u64) -> Result<(FramePlace, Vec<u8>)> {
         let place = self.search(size)?;
         let mut content = vec![0; size.saturating_sub(place.content) as usize];

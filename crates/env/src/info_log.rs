@@ -112,8 +112,8 @@ impl InfoLogFile {
     fn start_file(&self, state: &mut State) -> Result<()> {
         let path = self.dir.join(&self.name);
         if self.fs.file_exists(&path)? {
-            // The new name must sort behind all others even if the clock went back: removals begin
-            // with the first name.
+            // Removals begin with the oldest time in a name. So the new name gets the newest time,
+            // even if the clock went back.
             let old = self.old_files().unwrap_or_default();
             let after_newest = old.last().map_or(0, |micros| micros.saturating_add(1));
             self.fs.rename(&path, &self.old_path(self.clock.now_micros().max(after_newest)))?;

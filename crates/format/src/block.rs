@@ -67,7 +67,8 @@ pub struct Block {
     prefixes: Option<prefixes::RestartPrefixes>,
     /// Checksums of the entries, if the block is protected.
     protection: Option<Box<protection::Protection>>,
-    /// Whether values lie beside their keys, and entries have no checksums.
+    /// Whether cursors may decode runs of entries. True if values lie beside their keys and entries
+    /// have no checksums.
     decodes: bool,
     /// Whether `decodes` holds and the entries at restart points have whole keys.
     is_plain: bool,

@@ -96,7 +96,7 @@ impl ShardStats {
 #[derive(Debug)]
 struct Blocks {
     all: Vec<(NonNull<u8>, Layout)>,
-    /// The free rest of the newest block from which chunks are cut.
+    /// The free rest of the newest block for chunks.
     current: Chunk,
 }
 

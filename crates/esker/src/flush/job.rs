@@ -18,8 +18,8 @@
 //!  4. The flush that recovers from an error covers all families. While a WAL is damaged, no other
 //!     flush begins (`engine/jobs.rs`).
 //!  5. A family's log number is the number of the first WAL that recovery replays for the family.
-//!     No flush raises it above the number of a WAL that is needed and not durable yet. If that WAL
-//!     lost its end, recovery would find tables that are newer than the WAL.
+//!     No flush raises it above the number of a WAL that is needed and not durable yet. Otherwise,
+//!     if that WAL lost its end, recovery would refuse the family's tables as newer than the WAL.
 //!  6. The flush that recovers from an error leaves out the entries of failed writes, which were
 //!     never published.
 
@@ -59,8 +59,8 @@ pub(crate) fn background_flush(engine: &Arc<Engine>) {
         let mut state = engine.state.lock();
         state.flushes_unbegun -= 1;
         let Some(request) = take_flush(&mut state) else { return };
-        // Under the same lock: an atomic flush requested later finds each family with memtables
-        // in a queued request or marked as `flushing`, and leaves no family out.
+        // The state lock is still held. Otherwise an atomic flush requested in between could miss a
+        // family: its memtables would be neither in a queued request nor marked as `flushing`.
         let parts = take_parts(engine, &mut state, &request);
         (request, parts)
     };
@@ -174,8 +174,9 @@ impl Drop for Telling<'_> {
 fn take_parts(engine: &Engine, state: &mut DbState, request: &FlushRequest) -> Vec<Part> {
     let mut parts = Vec::new();
     // Atomic flushes and recoveries take all families, even families that the request does not
-    // name: a switch after the request may have added memtables of these families. Each switch
-    // takes all families, so the waiting memtables of all families end at the same write.
+    // name: a switch of memtables after the request may have added memtables of these families.
+    // Each switch covers all families, so the waiting memtables of all families end at the same
+    // write.
     let all = engine.options.atomic_flush || request.reason == FlushReason::ErrorRecovery;
     let times = state.times.samples().clone();
     let families = if all { state.families.keys().copied().collect() } else { request.families.clone() };

@@ -33,7 +33,7 @@ pub(crate) struct Guess {
 }
 
 impl Guess {
-    /// Fills arrays until real guesses take its place.
+    /// A placeholder in an array, until a real guess replaces it.
     pub(crate) const TO_BE_MADE: Guess = Guess { head: 0, at: usize::MAX };
 
     #[cfg(test)]
