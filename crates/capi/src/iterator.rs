@@ -3,8 +3,8 @@
 //! In: moves. Out: keys and values that live until the next move. If an iterator cannot be made, or
 //! a move panics, the iterator is not valid and has the error as its status.
 //!
-//! Invariant: a key in `rocksdb_iterator_t::key` is the present key of the cursor, and the cursor
-//! is valid. Moves and refreshes set it.
+//! Invariant: if `rocksdb_iterator_t::key` is not NULL, the cursor is valid, and `key` points to
+//! the cursor's present key. Moves and refreshes set `key`.
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};

@@ -191,7 +191,8 @@ pub unsafe extern "C" fn rocksdb_get_pinned(
     key_len: usize,
     errptr: *mut *mut c_char,
 ) -> *mut rocksdb_pinnableslice_t {
-    // Only the pointer passes through `attempt`: a value is several words.
+    // `give` is called inside `attempt`, so `attempt` returns a pointer, not a value of several
+    // words.
     attempt(errptr, std::ptr::null_mut(), || {
         read(db, options, None, key, key_len).map(rocksdb_pinnableslice_t::give)
     })

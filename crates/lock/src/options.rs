@@ -55,11 +55,11 @@ pub struct LockManagerOptions {
     pub max_lock_memory: usize,
     /// Number of recent deadlocks that the manager remembers. Default: 5, as in RocksDB.
     pub max_num_deadlocks: usize,
-    /// Limits the newer lockers that pass a waiting range request. Each request that waits or
-    /// passes draws a ticket. A newer locker passes if fewer than this number of tickets were drawn
-    /// between the range's ticket and the locker's first lock. With 0, a range that waits for one
-    /// key keeps newer lockers from all its other keys. A locker whose first lock is older than the
-    /// range request always passes. Default: 256.
+    /// Limits the lockers that pass a waiting range request. A locker whose first lock is older
+    /// than the request always passes. Each request that waits or passes draws a ticket. A newer
+    /// locker passes if fewer than this number of tickets were drawn between the range's ticket
+    /// and the locker's first lock. With 0, a range that waits for one key keeps newer lockers from
+    /// all its other keys. Default: 256.
     pub range_patience: u64,
 }
 

@@ -10,18 +10,18 @@
 //!
 //! A younger owner passes a waiting *range* as well, if fewer than `range_patience` tickets were
 //! drawn between the range's ticket and the owner's first lock. Each pass draws a ticket. Without
-//! these passes, a range that waits for one slow holder would block all its other keys. (With 40
-//! threads on two processors, two of three waits were for such ranges.) The number of passes is
-//! finite, so no request starves.
+//! these passes, a range that waits for one slow holder would block all its other keys. (In a
+//! measurement without passes, with 40 threads on two processors, 64% of the waits were for keys
+//! that no owner held.) The number of passes is finite, so no request starves.
 //!
 //! Passing forms no cycle among lockers that lock in ascending order. Suppose that there is one: a
 //! locker X waits for a request W, and W waits, through other lockers, for a lock L of X. Each
 //! locker requests keys above its own locks. So the keys ascend from W, through the locks and
 //! requests of the other lockers, to L, and from L to the request of X. That request overlaps W.
-//! There are two cases: L lies in the span of W, or W waits for an earlier request V with L in its
-//! span. X waits for W, so X is too young to pass W, and took L after W arrived. To take L, X must
-//! have passed W or V. X could not pass W. X could not pass V either: X is younger than the owner
-//! of W, and that owner is too young to pass V. This is a contradiction.
+//! So L lies in the span of W, or in the span of an earlier request V for which W waits. X waits
+//! for W, so X is too young to pass W, and took L after W arrived. To take L, X must have passed W
+//! or V. X could not pass W. X could not pass V either: X is younger than the owner of W, and that
+//! owner is too young to pass V. This is a contradiction.
 //!
 //! Invariants
 //!  1. A queue is sorted by ticket. A request is in the queues of all leaves that its span touches,

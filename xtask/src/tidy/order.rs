@@ -1,8 +1,9 @@
 //! Checks the order of rooms inside the engine crate: no room uses a room above it.
 //!
-//! The table in ARCHITECTURE.md, "Inside `esker`", has the order: its first column from top to
-//! bottom, and each row from left to right. So there are no cycles between rooms. A part of a room
-//! that lies at another place in the order has an entry of its own (`room/part`).
+//! The first column of the table in ARCHITECTURE.md, "Inside `esker`", lists the rooms in order:
+//! row by row from the top, and within a row from left to right. So there are no cycles between
+//! rooms. A part of a room that lies at another place in the order has an entry of its own
+//! (`room/part`).
 
 use super::{SourceFile, Violation};
 

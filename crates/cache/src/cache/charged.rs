@@ -1,5 +1,5 @@
-//! Charges the usage of a cache to a second cache. The capacity of the second cache then limits
-//! both: the block cache's capacity also limits the blob cache.
+//! Charges the usage of a cache to a second cache, whose capacity then limits both. In this way the
+//! capacity of a block cache can limit a blob cache, too.
 //!
 //! In: the cache's usage, and the bytes of the next insert. Out: whether the second cache has room.
 //! Source of the rule: RocksDB `cache/charged_cache.cc`. (RocksDB charges after each insert, and so

@@ -59,8 +59,9 @@ pub(crate) fn background_flush(engine: &Arc<Engine>) {
         let mut state = engine.state.lock();
         state.flushes_unbegun -= 1;
         let Some(request) = take_flush(&mut state) else { return };
-        // The state lock is still held. Otherwise an atomic flush requested in between could miss a
-        // family: its memtables would be neither in a queued request nor marked as `flushing`.
+        // The state lock is held from `take_flush` to the end of `take_parts`. Otherwise an atomic
+        // flush requested between the two calls could miss a family: the family's memtables would
+        // be neither in a queued request nor marked as `flushing`.
         let parts = take_parts(engine, &mut state, &request);
         (request, parts)
     };

@@ -225,7 +225,7 @@ impl<'a> PointSearch<'a> {
             if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file) {
                 match self.search_file((level, &**file, at.missing), settle) {
                     Step::GoOn if context.if_resident => {
-                        // The search must not block at the next files, either.
+                        // Under this guard the search does not wait for the next files.
                         let guard = epoch::pin();
                         let under = ReadContext { guard: Some(&guard), ..*context };
                         let saver = std::mem::replace(&mut self.saver, Saver::new());

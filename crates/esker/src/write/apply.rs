@@ -43,7 +43,8 @@ impl Memtables for Engine {
     fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<(), Refused> {
         let mut next = first;
         let applied = contained("a write", Severity::HardError, || apply(self, batch, &mut next));
-        // An error with a severity comes from a panic. A panic may leave an op half done.
+        // `contained` gives the error of a panic a severity. A panic may leave an op half done, so
+        // the refusal is not clean then.
         applied.map_err(|error| Refused {
             is_clean: next == first && error.severity() == Severity::NoError,
             error,

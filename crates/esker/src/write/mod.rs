@@ -146,8 +146,8 @@ impl WritePath {
         }
     }
 
-    /// Writes a request as the leader, or lets another leader write it. Stores the request's batch
-    /// in `batch`.
+    /// Writes a request as the leader, or lets another leader write it. Then moves the request's
+    /// batch back to `batch`.
     fn join(&self, request: WriteRequest, batch: &mut WriteBatch) -> Result<()> {
         let (own_batch, result) = match self.queue.join(request) {
             Joined::Done(own_batch, result) => (own_batch, result),

@@ -124,8 +124,9 @@ impl<'t, const N: usize> Node<N> {
                 let behind = self.head::<false>(at);
                 if behind > head {
                     // All slots before `at` lie before the target, and slot `at` has a larger head.
-                    // Records are sorted, and move only to the right. So when the search began, no
-                    // record at or behind the target had the target's head.
+                    // Records are sorted, and move only to the right. So if the leaf has not split
+                    // meanwhile, the target's key had no record at or behind the target when the
+                    // search began.
                     if self.load_link().next() == link.next() {
                         return Here::Absent(Gap::before(behind));
                     }
