@@ -8,7 +8,7 @@ use pyo3::Borrowed;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyString};
 use std::time::Duration;
 
 /// Bytes of an argument: those of a `bytes` object where they lie, or a copy of another buffer,
@@ -45,6 +45,12 @@ impl<'py> FromPyObject<'_, 'py> for BytesArg<'py> {
 fn copied<'py>(object: &Bound<'py, PyAny>) -> PyResult<BytesArg<'py>> {
     if let Ok(buffer) = PyBuffer::<u8>::get(object) {
         return Ok(BytesArg::Copied(buffer.to_vec(object.py())?));
+    }
+    // A buffer with items other than bytes.
+    match PyMemoryView::from(object) {
+        Ok(view) => return Ok(BytesArg::Borrowed(view.call_method0("tobytes")?.cast_into()?)),
+        Err(raised) if !raised.is_instance_of::<PyTypeError>(object.py()) => return Err(raised),
+        Err(_) => {}
     }
     let kind = object.get_type().name()?.to_string();
     let advice = if object.is_instance_of::<PyString>() {

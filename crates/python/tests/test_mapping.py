@@ -1,5 +1,7 @@
 """The face of a dict, and the types of arguments."""
 
+import array
+
 import pytest
 
 import esker
@@ -172,3 +174,19 @@ def test_codecs_store_objects(db):
     with db.batch() as batch:
         users.over(batch).put("mary", {"born": 1780})
     assert users["mary"] == {"born": 1780}
+
+
+def test_keys_and_values_are_buffers_of_any_items(db):
+    numbers = array.array("I", [1, 2])
+    grid = memoryview(bytes(range(6))).cast("B", (2, 3))
+    for buffer in (numbers, memoryview(b"abc").cast("b"), memoryview(numbers), memoryview(b"abcd")[::2], grid):
+        db[buffer] = buffer
+        expected = memoryview(buffer).tobytes()
+        assert db[expected] == expected and db.get(buffer) == expected
+    released = memoryview(b"a")
+    released.release()
+    with pytest.raises(ValueError, match="released"):
+        db[released]
+    for wrong in (1, None, [b"a"]):
+        with pytest.raises(TypeError, match="bytes-like"):
+            db[wrong] = b""
