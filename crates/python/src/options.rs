@@ -49,6 +49,8 @@ pub(crate) struct Given {
     pub(crate) options: Options,
     /// The contents of an OPTIONS file.
     loaded: Option<LoadedOptions>,
+    /// Options of the database and of every family, as text.
+    text: String,
     /// Keyword arguments for every family.
     keywords: Vec<(String, Py<PyAny>)>,
     pub(crate) plugins: Plugins,
@@ -68,13 +70,12 @@ impl Given {
             options.db = loaded.db.clone();
             options.cf = loaded.family("default").cloned().unwrap_or_default();
         }
-        if let Some(text) = text {
-            options = options_from_string(&options, text).map_err(|e| error::exception(py, &e))?;
-        }
+        let text = text.unwrap_or_default().to_owned();
+        options = options_from_string(&options, &text).map_err(|e| error::exception(py, &e))?;
         let keywords = keywords.map(|keywords| keywords.iter()).into_iter().flatten();
         let keywords = keywords.map(|(name, value)| Ok((name.extract()?, value.unbind())));
         let keywords = keywords.collect::<PyResult<Vec<_>>>()?;
-        let mut given = Given { options, loaded, keywords, plugins: Plugins::default() };
+        let mut given = Given { options, loaded, text, keywords, plugins: Plugins::default() };
         for (name, value) in
             given.keywords.iter().map(|(name, value)| (name.clone(), value.clone_ref(py))).collect::<Vec<_>>()
         {
@@ -102,8 +103,8 @@ impl Given {
         set_family_option(&mut self.options.cf, name, value, &self.plugins)
     }
 
-    /// The options of the family called `name`: those of the OPTIONS file, then the keyword
-    /// arguments of the database, then `own`.
+    /// The options of the family called `name`: those of the OPTIONS file, then the text and the
+    /// keyword arguments of the database, then `own`.
     pub(crate) fn family(
         &self,
         py: Python<'_>,
@@ -112,7 +113,9 @@ impl Given {
     ) -> PyResult<ColumnFamilyOptions> {
         let mut options = match self.loaded.as_ref().and_then(|loaded| loaded.family(name)) {
             Some(of_file) if name != "default" => {
-                let mut options = of_file.clone();
+                let base = Options { db: self.options.db.clone(), cf: of_file.clone() };
+                let with_text = options_from_string(&base, &self.text);
+                let mut options = with_text.map_err(|e| error::exception(py, &e))?.cf;
                 for (name, value) in self.keywords.iter().filter(|(name, _)| is_family_option(name)) {
                     set_family_option(&mut options, name, value.bind(py), &self.plugins)?;
                 }

@@ -297,3 +297,18 @@ def test_the_real_ldb_reads_what_python_wrote_and_the_other_way_round(path):
     with esker.open(path) as db:
         assert db[b"from"] == b"ldb" and db.cf("users")[b"grace"] == b"1906"
         assert db.estimate_num_keys() >= 200 and len(list(db)) == 202
+
+
+def test_options_as_text_are_for_every_family_at_every_open(path):
+    def sizes(db):
+        return [family.options()["write_buffer_size"] for family in (db, db.cf("names"), db.cf("own"))]
+
+    with esker.open(path, families={"names": {}, "own": {"write_buffer_size": 3 << 20}}) as db:
+        assert sizes(db) == [str(64 << 20), str(64 << 20), str(3 << 20)]
+    for _ in range(2):
+        families = {"own": {"write_buffer_size": 3 << 20}}
+        with esker.open(path, options="write_buffer_size=1048576;max_open_files=100", families=families) as db:
+            assert sizes(db) == [str(1 << 20), str(1 << 20), str(3 << 20)]
+            assert db.db_options()["max_open_files"] == "100"
+    with esker.open(path, options="write_buffer_size=1048576", write_buffer_size=2 << 20) as db:
+        assert sizes(db) == [str(2 << 20)] * 3
