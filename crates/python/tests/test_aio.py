@@ -35,8 +35,10 @@ def test_the_classes_work_with_asyncio(path):
             assert await db.pop(b"c") == b"3"
             await db.flush()
             await db.compact_range()
-        with pytest.raises(RuntimeError):
-            await db.get(b"a")
+        await db.close()
+        for call in (db.get(b"a"), db.put(b"a", b""), db.flush(), anext(db.keys())):
+            with pytest.raises(esker.Closed):
+                await call
 
     asyncio.run(main())
 
@@ -73,5 +75,41 @@ def test_a_cancelled_caller_leaves_the_loop_free_and_the_database_whole(path):
             await holder.commit()
             await waiter.rollback()
             assert await db.get(b"a") == b"1"
+
+    asyncio.run(main())
+
+
+def test_commits_do_not_queue_behind_waits_for_their_locks(path):
+    async def main():
+        async with await esker.aio.open(path, workers=2, transactions="pessimistic") as db:
+
+            async def increment(transaction):
+                count = int(await transaction.get_for_update(b"n", b"0"))
+                await db.get(b"other")
+                await transaction.put(b"n", b"%d" % (count + 1))
+
+            # One wait in vain takes a lock timeout, which is a second.
+            await asyncio.wait_for(asyncio.gather(*(db.transact(increment, attempts=1) for _ in range(32))), 20)
+            assert await db.get(b"n") == b"32"
+            holder = db.transaction(lock_timeout=20_000)
+            await holder.put(b"n", b"0")
+            writes = [asyncio.create_task(db.put(b"n", b"1")) for _ in range(8)]
+            await asyncio.sleep(0.05)
+            assert await db.get(b"n") == b"32"
+            await holder.commit()
+            await asyncio.gather(*writes)
+
+    asyncio.run(main())
+
+
+def test_a_second_close_does_nothing_and_a_block_keeps_its_exception(path):
+    async def main():
+        async with await esker.aio.open(path, transactions="pessimistic") as db:
+            with pytest.raises(ZeroDivisionError):
+                async with db.transaction() as transaction:
+                    await transaction.put(b"a", b"1")
+                    await db.close()
+                    1 / 0
+            await asyncio.gather(db.close(), db.close())
 
     asyncio.run(main())

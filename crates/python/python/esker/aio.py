@@ -1,7 +1,9 @@
 """Esker for asyncio: the same classes, whose calls run on threads.
 
 The engine waits without Python's lock, so the event loop runs on meanwhile. ``open`` makes a pool
-of threads for each database. Small reads from memory are faster with the plain classes.
+of threads for each database. Calls that may wait for a lock of a transaction have a second pool,
+without a limit: a call that ends such a wait never queues behind it. Small reads from memory are
+faster with the plain classes.
 """
 
 from __future__ import annotations
@@ -21,15 +23,31 @@ R = TypeVar("R", bound=_esker.Reader)
 CHUNK = 256
 """Rows that one call of a thread reads for an iteration."""
 
+MOST_WAITS = 1 << 20
+"""Threads of the pool without a limit. The pool starts a thread only if all others are busy."""
+
 
 class _Threads:
-    """The threads of a database."""
+    """Threads for calls of a database."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, waits: _Threads | None = None) -> None:
         self.pool = ThreadPoolExecutor(workers, thread_name_prefix="esker")
+        self.is_closed = False
+        self.waits = self if waits is None else waits
+        """Threads for calls that may wait for locks, or end such waits."""
+
+    def close(self) -> None:
+        """Ends the threads after their calls."""
+        self.is_closed = True
+        self.pool.shutdown(wait=False)
+        if self.waits is not self:
+            self.waits.close()
 
     async def run(self, function: Callable[..., T], *args: Any, **keywords: Any) -> T:
         """Runs ``function`` on a thread. A cancelled caller still waits for its call's end."""
+        if self.is_closed:
+            # Calls of a closed database raise at once.
+            return function(*args, **keywords)
         loop = asyncio.get_running_loop()
         call = loop.run_in_executor(self.pool, lambda: function(*args, **keywords))
         try:
@@ -105,31 +123,31 @@ class AsyncWriter(AsyncReader[W]):
 
     async def put(self, key: bytes, value: bytes, **options: bool) -> None:
         """Stores ``value`` under ``key``."""
-        await self._threads.run(self.sync.put, key, value, **options)
+        await self._threads.waits.run(self.sync.put, key, value, **options)
 
     async def delete(self, key: bytes, **options: bool) -> None:
         """Removes ``key``, without a look whether it is there."""
-        await self._threads.run(self.sync.delete, key, **options)
+        await self._threads.waits.run(self.sync.delete, key, **options)
 
     async def merge(self, key: bytes, operand: bytes, **options: bool) -> None:
         """Adds an operand for the merge operator to ``key``."""
-        await self._threads.run(self.sync.merge, key, operand, **options)
+        await self._threads.waits.run(self.sync.merge, key, operand, **options)
 
     async def delete_range(self, begin: bytes, end: bytes, **options: bool) -> None:
         """Removes all keys from ``begin`` up to ``end``, exclusive."""
-        await self._threads.run(self.sync.delete_range, begin, end, **options)
+        await self._threads.waits.run(self.sync.delete_range, begin, end, **options)
 
     async def pop(self, key: bytes, *default: Any) -> Any:
         """Removes ``key`` and returns its value, or the default."""
-        return await self._threads.run(self.sync.pop, key, *default)
+        return await self._threads.waits.run(self.sync.pop, key, *default)
 
     async def setdefault(self, key: bytes, default: bytes) -> bytes:
         """The value of ``key``, after ``default`` was stored there if there was none."""
-        return await self._threads.run(self.sync.setdefault, key, default)
+        return await self._threads.waits.run(self.sync.setdefault, key, default)
 
     async def update(self, source: Any, **options: bool) -> None:
         """Stores all pairs of a mapping or of an iterable, in one write."""
-        await self._threads.run(self.sync.update, source, **options)
+        await self._threads.waits.run(self.sync.update, source, **options)
 
 
 class AsyncFamily(AsyncWriter[_esker.ColumnFamily]):
@@ -201,7 +219,7 @@ class AsyncBatch:
         return self.sync
 
     async def __aexit__(self, *exception: Any) -> None:
-        await self._threads.run(self.sync.__exit__, *exception)
+        await self._threads.waits.run(self.sync.__exit__, *exception)
 
 
 class AsyncDb(AsyncFamily):
@@ -227,7 +245,7 @@ class AsyncDb(AsyncFamily):
 
     def transaction(self, **options: Any) -> AsyncTransaction:
         """Begins a transaction."""
-        return AsyncTransaction(self.sync.transaction(**options), self._threads)
+        return AsyncTransaction(self.sync.transaction(**options), self._threads.waits)
 
     async def transact(
         self, function: Callable[[AsyncTransaction], Awaitable[T]], *, attempts: int = 20, **options: Any
@@ -250,9 +268,11 @@ class AsyncDb(AsyncFamily):
         return await self._threads.run(self.sync.checkpoint, directory, **options)
 
     async def close(self) -> None:
-        """Ends background work and releases the directory."""
-        await self._threads.run(self.sync.close)
-        self._threads.pool.shutdown(wait=False)
+        """Ends background work and releases the directory. A second close does nothing."""
+        try:
+            await self._threads.run(self.sync.close)
+        finally:
+            self._threads.close()
 
     async def __aenter__(self) -> AsyncDb:
         return self
@@ -262,6 +282,11 @@ class AsyncDb(AsyncFamily):
 
 
 async def open(path: Any, *, workers: int = 8, **options: Any) -> AsyncDb:
-    """Opens a database, as ``esker.open``, with ``workers`` threads for its calls."""
-    threads = _Threads(workers)
+    """Opens a database, as ``esker.open``, with ``workers`` threads for its calls.
+
+    With ``transactions="pessimistic"`` writes and transactions have further threads, as many as
+    calls at the same time.
+    """
+    waits = _Threads(MOST_WAITS) if options.get("transactions") == "pessimistic" else None
+    threads = _Threads(workers, waits)
     return AsyncDb(await threads.run(_esker.Db, path, **options), threads)
