@@ -19,9 +19,9 @@ use std::cmp::Ordering;
 use std::sync::atomic::{self, AtomicBool};
 use std::sync::{Arc, Mutex};
 
-/// A function of a merge operator or filter, until the garbage collector takes it. The engine owns
-/// the function; [`PyReader`](crate::reader::PyReader) shows it to the collector. Holders of the
-/// mutex hold the GIL.
+/// A function of a plug-in, until the garbage collector takes it. The engine owns the function;
+/// [`PyReader`](crate::reader::PyReader) shows it to the collector. A holder of the mutex keeps the
+/// GIL, and runs no Python code.
 pub(crate) struct PythonFunction(Mutex<Option<Py<PyAny>>>);
 
 impl PythonFunction {
@@ -56,7 +56,7 @@ impl PythonFunction {
 #[derive(Clone, Default)]
 pub(crate) struct Plugins {
     pub(crate) failure: Arc<ComparatorFailure>,
-    /// Each holder of the mutex holds the GIL.
+    /// A holder of the mutex keeps the GIL, and runs no Python code.
     callbacks: Arc<Mutex<Vec<Arc<PythonFunction>>>>,
 }
 
@@ -74,7 +74,7 @@ impl Plugins {
         callbacks.iter().try_for_each(|callback| callback.traverse(visit))
     }
 
-    /// Gives up the functions. Merges fail afterwards, and filters keep all entries.
+    /// Gives up the functions of a closed database.
     pub(crate) fn clear(&self) {
         let callbacks = self.callbacks.lock().map(|mut callbacks| std::mem::take(&mut *callbacks));
         callbacks.unwrap_or_default().iter().for_each(|callback| callback.clear());
@@ -222,13 +222,36 @@ impl CompactionFilter for PyCompactionFilter {
 /// A comparator in Python.
 pub(crate) struct PyComparator {
     name: String,
-    compare: Py<PyAny>,
+    compare: Arc<PythonFunction>,
     failure: Arc<ComparatorFailure>,
 }
 
 impl PyComparator {
     pub(crate) fn new(plugin: &Bound<'_, PyAny>, failure: Arc<ComparatorFailure>) -> PyResult<PyComparator> {
-        Ok(PyComparator { name: name_of(plugin)?, compare: required(plugin, "compare")?, failure })
+        let compare = PythonFunction::new(required(plugin, "compare")?);
+        Ok(PyComparator { name: name_of(plugin)?, compare, failure })
+    }
+
+    /// The function, for the garbage collector.
+    pub(crate) fn callbacks(&self) -> impl Iterator<Item = Arc<PythonFunction>> {
+        [self.compare.clone()].into_iter()
+    }
+}
+
+/// The order that a comparator's answer means: a negative number, zero or a positive number.
+fn order(answer: &Bound<'_, PyAny>) -> PyResult<Ordering> {
+    if let Ok(number) = answer.extract::<i64>() {
+        return Ok(number.cmp(&0));
+    }
+    // Floats, and integers of more than 64 bits.
+    if answer.lt(0)? {
+        Ok(Ordering::Less)
+    } else if answer.gt(0)? {
+        Ok(Ordering::Greater)
+    } else if answer.eq(0)? {
+        Ok(Ordering::Equal)
+    } else {
+        Err(PyTypeError::new_err("a comparator returns a negative number, zero or a positive number"))
     }
 }
 
@@ -242,14 +265,11 @@ impl Comparator for PyComparator {
         if a == b {
             return Ordering::Equal;
         }
-        let order = call::callback(
-            |py| Some(self.compare.bind(py).clone()),
-            |py, function| {
-                let arguments = PyTuple::new(py, [PyBytes::new(py, a), PyBytes::new(py, b)])?;
-                Ok(function.call1(arguments)?.extract::<i64>()?.cmp(&0))
-            },
-        );
-        order.unwrap_or_else(|| {
+        let ordered = self.compare.run(|py, function| {
+            let arguments = PyTuple::new(py, [PyBytes::new(py, a), PyBytes::new(py, b)])?;
+            order(&function.call1(arguments)?)
+        });
+        ordered.unwrap_or_else(|| {
             self.failure.0.store(true, atomic::Ordering::Relaxed);
             a.cmp(b)
         })

@@ -179,6 +179,7 @@ pub(crate) fn set_family_option(
         "comparator" if is_object => {
             let failure = plugins.failure.clone();
             let comparator = PyComparator::new(value, failure).map_err(|e| wants(name, e, py))?;
+            plugins.note(comparator.callbacks());
             options.comparator = Arc::new(comparator);
         }
         "block_cache" if value.is_instance_of::<PyBlockCache>() => {

@@ -188,3 +188,27 @@ def test_callbacks_and_calls_of_many_threads_end(path):
         [thread.join(120) for thread in threads]
         assert not any(thread.is_alive() for thread in threads)
         assert sum(int(value) for value in db.values()) == 800
+
+
+def test_comparators_return_numbers_of_any_kind(path, monkeypatch):
+    number = {
+        "float": lambda a, b: float(a or 0) - float(b or 0),
+        "int": lambda a, b: int(a or 0) - int(b or 0),
+        "bool": lambda a, b: int(a or 0) > int(b or 0) or -(int(a or 0) < int(b or 0)),
+    }
+    keys = [b"0.5", b"1", b"1.25", b"20000000000000000000"]
+    for kind, compare in number.items():
+        mine = keys if kind == "float" else keys[1::2]
+        with esker.open(path / kind, comparator=esker.Comparator(kind, compare)) as db:
+            for key in reversed(mine):
+                db[key] = b""
+            assert list(db) == mine
+    heard = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: heard.append(raised.exc_type))
+    for answer in (float("nan"), None, "1"):
+        with esker.open(path / repr(answer), comparator=esker.Comparator("no", lambda *_: answer)) as db:
+            db[b"1"] = b""
+            db[b"2"] = b""
+            with pytest.raises(esker.Aborted):
+                db[b"1"]
+    assert heard == [TypeError] * 3

@@ -14,12 +14,13 @@ import pytest
 import esker
 
 
-def run(program: str, *args: object) -> str:
+def run(program: str, *args: object, timeout: float = 120) -> str:
+    """Runs a program in a process of its own, so that a hang is a failure."""
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(program), *map(str, args)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout,
     )
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
@@ -214,3 +215,22 @@ def test_one_iterator_serves_many_threads_each_row_once(db):
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert sorted(sum(taken, [])) == [b"%06d" % n for n in range(20_000)]
+
+
+def test_the_collector_closes_a_database_in_a_cycle_through_its_comparator(path):
+    class App:
+        def __init__(self):
+            self.db = esker.open(path, comparator=esker.Comparator("app", self.compare))
+
+        def compare(self, a, b):
+            return (a > b) - (a < b)
+
+    app = App()
+    app.db.update([(b"%d" % n, b"") for n in range(100)])
+    gone = weakref.ref(app)
+    del app
+    gc.collect()
+    assert gone() is None
+    app = App()
+    assert len(list(app.db)) == 100
+    app.db.close()

@@ -78,10 +78,10 @@ class CompactionFilter:
 class Comparator:
     """An order of keys.
 
-    ``compare(a, b)`` returns a negative number, zero or a positive number. It must order any bytes:
-    as in RocksDB, scans also compare with the empty key. After an exception the database refuses
-    further calls: the order in memory may be wrong.
+    ``compare(a, b)`` returns a negative number, zero or a positive number: a float, or an int of
+    any size. It must order any bytes: as in RocksDB, scans also compare with the empty key. After
+    an exception the database refuses further calls: the order in memory may be wrong.
     """
 
     name: str
-    compare: Callable[[bytes, bytes], int]
+    compare: Callable[[bytes, bytes], float]
