@@ -9,9 +9,9 @@ use esker::{ColumnFamilyHandle, WriteBatch as EngineBatch, WriteOptions};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The changes. Each holder of the mutex holds the GIL.
+/// The changes. A holder of the mutex keeps the GIL, and runs no Python code.
 struct BatchCell {
     batch: Mutex<EngineBatch>,
     options: WriteOptions,
@@ -36,6 +36,10 @@ impl PyWriteBatch {
         PyWriteBatch { shared, family: EngineHandle::new(family), cell }
     }
 
+    fn lock(&self) -> MutexGuard<'_, EngineBatch> {
+        self.cell.batch.lock().expect("no holder panics")
+    }
+
     /// Changes the batch.
     fn edit<T>(
         &self,
@@ -43,8 +47,8 @@ impl PyWriteBatch {
         change: impl FnOnce(&mut EngineBatch, &ColumnFamilyHandle) -> esker::Result<T>,
     ) -> PyResult<T> {
         self.shared.check()?;
-        let mut batch = self.cell.batch.lock().expect("no holder panics");
-        change(&mut batch, &self.family).map_err(|error| error::exception(py, &error))
+        let changed = change(&mut self.lock(), &self.family);
+        changed.map_err(|error| error::exception(py, &error))
     }
 }
 
@@ -98,32 +102,37 @@ impl PyWriteBatch {
     }
 
     /// Removes all changes.
-    fn clear(&self) {
-        self.cell.batch.lock().expect("no holder panics").clear();
+    fn clear(&self) -> PyResult<()> {
+        self.shared.check_place()?;
+        self.lock().clear();
+        Ok(())
     }
 
     /// Writes the changes. The batch is empty afterwards; after an error it keeps them.
     fn write(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.check()?;
-        let mut batch = std::mem::take(&mut *self.cell.batch.lock().expect("no holder panics"));
+        let mut batch = std::mem::take(&mut *self.lock());
         let result = call::run(py, || self.shared.write(&self.cell.options, &mut batch));
         if result.is_err() {
-            let mut since = self.cell.batch.lock().expect("no holder panics");
-            batch.append(&since).map_err(|error| error::exception(py, &error))?;
+            let mut since = self.lock();
+            // Beyond the limits of a batch only the older changes stay. The write's error counts.
+            drop(batch.append(&since));
             *since = batch;
         }
         result
     }
 
     /// Number of changes.
-    fn __len__(&self) -> usize {
-        self.cell.batch.lock().expect("no holder panics").count() as usize
+    fn __len__(&self) -> PyResult<usize> {
+        self.shared.check_place()?;
+        Ok(self.lock().count() as usize)
     }
 
     /// Bytes of the changes, as the WAL gets them.
     #[getter]
-    fn data_size(&self) -> usize {
-        self.cell.batch.lock().expect("no holder panics").data_size()
+    fn data_size(&self) -> PyResult<usize> {
+        self.shared.check_place()?;
+        Ok(self.lock().data_size())
     }
 
     fn __contains__(&self, _key: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -137,8 +146,7 @@ impl PyWriteBatch {
     #[pyo3(signature = (*exception))]
     fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         if exception.get_item(0).is_ok_and(|kind| !kind.is_none()) {
-            self.clear();
-            return Ok(());
+            return self.clear();
         }
         self.write(py)
     }

@@ -48,6 +48,16 @@ pub(crate) fn process() -> u64 {
 }
 
 /// Checks that the caller is in the process that made the object, and in no callback.
+/// A number of this thread, never 0. A later thread may have the same one.
+pub(crate) fn thread() -> usize {
+    STATE.with(|state| std::ptr::from_ref(state).addr())
+}
+
+/// Whether this thread runs a callback in Python for the engine.
+pub(crate) fn is_in_callback() -> bool {
+    IN_CALLBACK.get()
+}
+
 pub(crate) fn check_place(made_in: u64) -> PyResult<()> {
     if made_in != process() {
         return Err(error::not_supported(
@@ -55,7 +65,7 @@ pub(crate) fn check_place(made_in: u64) -> PyResult<()> {
              after the parent has closed it, or open it with mode=\"r\"",
         ));
     }
-    if IN_CALLBACK.get() {
+    if is_in_callback() {
         return Err(PyRuntimeError::new_err(
             "a merge operator, compaction filter or comparator must not call the database",
         ));
@@ -63,22 +73,47 @@ pub(crate) fn check_place(made_in: u64) -> PyResult<()> {
     Ok(())
 }
 
-/// Runs `work` of the engine without the GIL.
-#[inline]
-pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> esker::Result<T> + Send) -> PyResult<T> {
-    let (result, has_raised) = py.detach(|| on_behalf(work));
-    match result {
-        Ok(value) => {
-            if has_raised {
-                report_raised(py);
+/// Result of a call of the engine. A caller that holds a mutex lets it go before
+/// [`CallOutcome::finish`].
+#[must_use]
+pub(crate) struct CallOutcome<T> {
+    result: esker::Result<T>,
+    has_raised: bool,
+}
+
+impl<T> CallOutcome<T> {
+    /// The value or the exception. It runs Python code.
+    #[inline]
+    pub(crate) fn finish(self, py: Python<'_>) -> PyResult<T> {
+        match self.result {
+            Ok(value) => {
+                if self.has_raised {
+                    report_raised(py);
+                }
+                Ok(value)
             }
-            Ok(value)
+            Err(error) => Err(error::exception(py, &error)),
         }
-        Err(error) => Err(error::exception(py, &error)),
     }
 }
 
 /// Runs `work` of the engine without the GIL. The work has no error.
+/// Runs `work` of the engine without the GIL, and makes no exception.
+#[inline]
+pub(crate) fn attempt<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> esker::Result<T> + Send,
+) -> CallOutcome<T> {
+    let (result, has_raised) = py.detach(|| on_behalf(work));
+    CallOutcome { result, has_raised }
+}
+
+/// Runs `work` of the engine without the GIL.
+#[inline]
+pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> esker::Result<T> + Send) -> PyResult<T> {
+    attempt(py, work).finish(py)
+}
+
 pub(crate) fn run_infallible<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     let (result, has_raised) = py.detach(|| on_behalf(work));
     if has_raised {
@@ -105,9 +140,8 @@ fn report_raised(py: Python<'_>) {
 }
 
 /// Runs a callback in Python for the engine, with the GIL. `None` after an exception, or without a
-/// function. The call
-/// under which it runs has the exception as its cause; without a call, `sys.unraisablehook` gets
-/// it.
+/// function. The call under which the callback runs has the exception as its cause. Without a call,
+/// `sys.unraisablehook` gets the exception.
 pub(crate) fn callback<T>(
     function: impl for<'py> FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>,
     body: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<T>,

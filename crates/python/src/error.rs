@@ -16,6 +16,8 @@ static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// interrupted, its exception is the result.
 #[cold]
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
+    // The code below may run finalizers, which may call the engine.
+    let raised = call::take_raised();
     let parts = (
         format!("{:?}", error.kind()),
         match error.subcode() {
@@ -32,7 +34,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     match made {
         Ok(made) => {
             let exception = PyErr::from_value(made);
-            match call::take_raised() {
+            match raised {
                 // An interrupt or an exit goes on to the caller.
                 Some(cause) if !cause.is_instance_of::<PyException>(py) => return cause,
                 Some(cause) => exception.set_cause(py, Some(cause)),

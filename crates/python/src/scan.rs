@@ -5,18 +5,18 @@
 //! takes one row reads eight.
 
 use crate::args::BytesArg;
-use crate::call::{self, EngineHandle};
+use crate::call::{self, CallOutcome, EngineHandle};
 use crate::shared::OpenDb;
 use crate::value::PyPinnedValue;
 use esker::comparator::KeyOrder;
 use esker::{ColumnFamilyHandle, EntryCursor, PinnedBytes, Result};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyList, PySlice, PyType};
 use std::ops::Bound::{Excluded, Included, Unbounded};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// Rows of the first chunk.
 const FIRST_ROWS: usize = 8;
@@ -156,7 +156,10 @@ struct State {
 pub(crate) struct PyEntries {
     shared: Arc<OpenDb>,
     want: Want,
+    /// Threads wait for the mutex without the GIL. A holder runs Python code in `refill` only.
     state: Mutex<State>,
+    /// The thread in `refill`, as [`call::thread`] names it; 0 for none.
+    refilled_by: AtomicUsize,
 }
 
 impl PyEntries {
@@ -166,40 +169,93 @@ impl PyEntries {
             shared,
             want,
             state: Mutex::new(State { rows, chunk: Chunk::default(), next_rows: FIRST_ROWS }),
+            refilled_by: AtomicUsize::new(0),
+        }
+    }
+
+    /// The state, after calls of other threads.
+    /// # Errors
+    /// This thread is in a call of the iterator, and a finalizer runs meanwhile.
+    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
+        loop {
+            match self.state.try_lock() {
+                Ok(state) => return Ok(state),
+                Err(TryLockError::Poisoned(_)) => unreachable!("no holder panics"),
+                Err(TryLockError::WouldBlock)
+                    if self.refilled_by.load(Ordering::Relaxed) == call::thread() =>
+                {
+                    return Err(PyRuntimeError::new_err("this thread is in a call of the same iterator"));
+                }
+                // The GIL comes back without the mutex: finalizers may run then.
+                Err(TryLockError::WouldBlock) => py.detach(|| drop(self.state.lock())),
+            }
         }
     }
 
     /// The next row as a Python object; `None` at the end.
     pub(crate) fn next(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.shared.check()?;
-        let mut state = self.state.lock_py_attached(py).expect("no holder panics");
-        if state.chunk.at == state.chunk.ends.len() && !state.refill(py, self.want)? {
-            return Ok(None);
-        }
-        state.chunk.take(py, self.want).map(Some)
+        let (row, filled) = {
+            let mut state = self.lock(py)?;
+            let filled = state.needs_rows().then(|| self.refill(py, &mut state));
+            (state.chunk.take(py, self.want), filled)
+        };
+        // The mutex is free: exceptions and tuples may run finalizers.
+        filled.map_or(Ok(()), |filled| filled.finish(py))?;
+        row.map(|row| row.into_object(py)).transpose()
+    }
+
+    /// Reads the next chunk, empty after an error.
+    fn refill(&self, py: Python<'_>, state: &mut State) -> CallOutcome<()> {
+        self.refilled_by.store(call::thread(), Ordering::Relaxed);
+        let filled = call::attempt(py, || state.fill(self.want));
+        self.refilled_by.store(0, Ordering::Relaxed);
+        filled
     }
 }
 
 impl State {
-    /// Reads the next chunk. Returns whether it has rows.
-    fn refill(&mut self, py: Python<'_>, want: Want) -> PyResult<bool> {
-        let Some(rows) = &mut self.rows else { return Ok(false) };
-        let (chunk, limit) = (&mut self.chunk, self.next_rows);
-        chunk.clear();
-        let filled = call::run(py, || rows.fill(chunk, limit, want));
-        self.next_rows = (limit * 4).min(if want.pinned { MOST_PINNED } else { MOST_ROWS });
-        match filled {
-            Ok(is_over) => {
-                if is_over {
-                    self.rows = None;
-                }
-                Ok(!self.chunk.ends.is_empty())
-            }
-            Err(raised) => {
-                self.rows = None;
-                self.chunk.clear();
-                Err(raised)
-            }
+    /// Whether the next row is in a chunk that was not read yet.
+    fn needs_rows(&self) -> bool {
+        self.chunk.at == self.chunk.ends.len() && self.rows.is_some()
+    }
+
+    /// Reads the next chunk. The end of the range, and an error, release the engine's iterator.
+    fn fill(&mut self, want: Want) -> Result<()> {
+        let Some(rows) = &mut self.rows else { return Ok(()) };
+        self.chunk.clear();
+        let filled = rows.fill(&mut self.chunk, self.next_rows, want);
+        self.next_rows = (self.next_rows * 4).min(if want.pinned { MOST_PINNED } else { MOST_ROWS });
+        if !matches!(filled, Ok(false)) {
+            self.rows = None;
+        }
+        if filled.is_err() {
+            self.chunk.clear();
+        }
+        filled.map(drop)
+    }
+}
+
+/// The parts of a row that the caller wants.
+struct Row<'py> {
+    key: Option<Bound<'py, PyBytes>>,
+    value: Option<RowValue<'py>>,
+}
+
+enum RowValue<'py> {
+    Copied(Bound<'py, PyBytes>),
+    Pinned(PinnedBytes),
+}
+
+impl<'py> Row<'py> {
+    /// The row as a Python object. It may run finalizers.
+    fn into_object(self, py: Python<'py>) -> PyResult<Py<PyAny>> {
+        match (self.key, self.value) {
+            (Some(key), Some(RowValue::Copied(value))) => (key, value).into_py_any(py),
+            (Some(key), Some(RowValue::Pinned(value))) => (key, PyPinnedValue(value)).into_py_any(py),
+            (None, Some(RowValue::Copied(value))) => value.into_py_any(py),
+            (None, Some(RowValue::Pinned(value))) => PyPinnedValue(value).into_py_any(py),
+            (key, None) => key.into_py_any(py),
         }
     }
 }
@@ -212,22 +268,17 @@ impl Chunk {
         self.at = 0;
     }
 
-    /// Takes the next row.
-    fn take(&mut self, py: Python<'_>, want: Want) -> PyResult<Py<PyAny>> {
+    /// Takes the next row. `None` after the last one.
+    fn take<'py>(&mut self, py: Python<'py>, want: Want) -> Option<Row<'py>> {
+        let (key_end, value_end) = *self.ends.get(self.at)?;
         let start = self.at.checked_sub(1).map_or(0, |before| self.ends[before].1);
-        let (key_end, value_end) = self.ends[self.at];
-        let at = self.at;
+        let pin = self.pins.get(self.at).cloned();
         self.at += 1;
-        let key = || PyBytes::new(py, &self.bytes[start..key_end]);
-        if !want.values {
-            return Ok(key().into_any().unbind());
-        }
-        if want.pinned {
-            let value = PyPinnedValue(self.pins[at].clone());
-            return if want.keys { (key(), value).into_py_any(py) } else { value.into_py_any(py) };
-        }
-        let value = PyBytes::new(py, &self.bytes[key_end..value_end]);
-        if want.keys { (key(), value).into_py_any(py) } else { Ok(value.into_any().unbind()) }
+        let copied = || RowValue::Copied(PyBytes::new(py, &self.bytes[key_end..value_end]));
+        Some(Row {
+            key: want.keys.then(|| PyBytes::new(py, &self.bytes[start..key_end])),
+            value: want.values.then(|| pin.map_or_else(copied, RowValue::Pinned)),
+        })
     }
 }
 
@@ -259,9 +310,13 @@ impl PyEntries {
     }
 
     /// Ends the iteration, and releases the blocks and files that the iterator holds.
-    fn close(&self, py: Python<'_>) {
-        let mut state = self.state.lock_py_attached(py).expect("no holder panics");
-        state.rows = None;
-        state.chunk.clear();
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.check_place()?;
+        let held = {
+            let mut state = self.lock(py)?;
+            (state.rows.take(), std::mem::take(&mut state.chunk))
+        };
+        drop(held);
+        Ok(())
     }
 }

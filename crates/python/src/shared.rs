@@ -32,7 +32,7 @@ pub(crate) struct OpenDb {
     plugins: Plugins,
 }
 
-/// Open databases. Each holder of the mutex holds the GIL.
+/// Open databases. A holder of the mutex keeps the GIL, and runs no Python code.
 static OPEN: Mutex<Vec<Weak<OpenDb>>> = Mutex::new(Vec::new());
 
 impl OpenDb {
@@ -54,7 +54,7 @@ impl OpenDb {
     /// Checks that the database is open, and that this thread may call it.
     #[inline]
     pub(crate) fn check(&self) -> PyResult<()> {
-        call::check_place(self.made_in)?;
+        self.check_place()?;
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(error::closed(format!("the database {} is closed", self.path.display())));
         }
@@ -68,7 +68,12 @@ impl OpenDb {
         Ok(())
     }
 
-    /// Whether [`Shared::close`] was called.
+    /// Checks that this thread may call the engine, whether the database is open or not.
+    pub(crate) fn check_place(&self) -> PyResult<()> {
+        call::check_place(self.made_in)
+    }
+
+    /// Whether [`OpenDb::close`] was called.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
     }
@@ -94,7 +99,7 @@ impl OpenDb {
 
     /// Closes the database once.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
-        call::check_place(self.made_in)?;
+        self.check_place()?;
         if self.is_closed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::{Arc, Mutex};
 
-/// A snapshot, until it is released. Each holder of the mutex holds the GIL.
+/// A snapshot, until it is released. A holder of the mutex keeps the GIL, and runs no Python code.
 pub(crate) struct SnapshotCell(Mutex<Option<Arc<EngineHandle<ReadOptions>>>>);
 
 impl SnapshotCell {
@@ -58,9 +58,11 @@ impl PySnapshot {
     }
 
     /// Releases the snapshot: compactions may drop the versions that only it shows.
-    fn release(slf: &Bound<'_, Self>) {
+    fn release(slf: &Bound<'_, Self>) -> PyResult<()> {
+        slf.as_super().get().shared.check_place()?;
         let options = cell(slf).0.lock().expect("no holder panics").take();
         drop(options);
+        Ok(())
     }
 
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
@@ -68,7 +70,7 @@ impl PySnapshot {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyTuple>) {
-        PySnapshot::release(slf);
+    fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        PySnapshot::release(slf)
     }
 }

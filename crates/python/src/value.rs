@@ -15,7 +15,9 @@ pub(crate) struct PyPinnedValue(pub(crate) PinnedBytes);
 
 #[pymethods]
 impl PyPinnedValue {
-    // SAFETY obligation of the interpreter: `view` points to a buffer that the call fills.
+    /// Fills a view of the bytes.
+    /// # Safety
+    /// `view` points to a `Py_buffer` that the call may overwrite.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let bytes: &[u8] = &slf.get().0;
         let (start, len) = (bytes.as_ptr().cast_mut().cast(), bytes.len());

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 import esker
+from test_process import run
 
 
 def add(left: bytes, right: bytes) -> bytes:
@@ -188,6 +189,27 @@ def test_callbacks_and_calls_of_many_threads_end(path):
         [thread.join(120) for thread in threads]
         assert not any(thread.is_alive() for thread in threads)
         assert sum(int(value) for value in db.values()) == 800
+
+
+def test_a_callback_must_not_end_what_its_call_uses(path):
+    program = """
+        import esker, sys
+        refused, used = [], []
+        def merge(key, existing, operands):
+            for use in used:
+                try:
+                    use()
+                except RuntimeError as error:
+                    refused.append(str(error))
+            return b""
+        db = esker.open(sys.argv[1], merge_operator=esker.MergeOperator("ends", merge))
+        db.merge(b"a", b"1")
+        items, snapshot, batch = db.items(), db.snapshot(), db.batch()
+        used += [items.close, snapshot.release, batch.clear, lambda: len(batch), lambda: batch.data_size]
+        print(list(items), len(refused), set(refused))
+        """
+    output = run(program, path, timeout=60)
+    assert output.startswith("[(b'a', b'')] 5 {") and "must not call" in output
 
 
 def test_comparators_return_numbers_of_any_kind(path, monkeypatch):

@@ -39,7 +39,9 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(path):
         if child == 0:
             for call in (lambda: db[b"1"], lambda: db.put(b"1", b""), lambda: txn.commit(), lambda: txn[b"a"],
                          lambda: snapshot[b"1"], lambda: next(items), lambda: db.items(), lambda: batch.write(),
-                         lambda: db.close(), lambda: db.flush(), lambda: batch.put(b"", b"")):
+                         lambda: db.close(), lambda: db.flush(), lambda: batch.put(b"", b""),
+                         lambda: snapshot.release(), lambda: items.close(), lambda: batch.clear(),
+                         lambda: len(batch), lambda: batch.data_size):
                 try:
                     call()
                     os._exit(1)
@@ -215,6 +217,75 @@ def test_one_iterator_serves_many_threads_each_row_once(db):
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert sorted(sum(taken, [])) == [b"%06d" % n for n in range(20_000)]
+
+
+def test_threads_that_fail_on_one_batch_end(path):
+    output = run(
+        """
+        import esker, sys, threading
+        sys.setswitchinterval(1e-6)
+        db = esker.open(sys.argv[1])
+        batch = db.batch()
+        def work():
+            for _ in range(20_000):
+                batch.put(b"a", b"1")
+                try:
+                    batch.rollback_to_save_point()
+                except esker.NotFound:
+                    pass
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        print(len(batch))
+        """,
+        path,
+        timeout=60,
+    )
+    assert output == "40000\n"
+
+
+def test_finalizers_may_use_the_iterator_and_the_batch_of_the_call_in_which_they_run(path):
+    output = run(
+        """
+        import esker, gc, sys
+        class Dead:
+            def __init__(self):
+                self.me = self
+            def __del__(self):
+                try:
+                    ended.append(use())
+                except (RuntimeError, esker.Corruption) as refused:
+                    ended.append(refused)
+        def raises(key, existing, operands):
+            raise ValueError
+        operator = esker.MergeOperator("raises", raises)
+        db = esker.open(sys.argv[1], merge_operator=operator)
+        db.update([(b"%06d" % n, b"") for n in range(3000)])
+        db.merge(b"1", b"")
+        ended, batch = [], db.batch()
+        gc.set_threshold(1)
+        for pinned in (False, True):
+            items = db.items(pinned=pinned)
+            use = lambda: next(items, None)
+            try:
+                while next(items, None):
+                    Dead()
+            except esker.Corruption:
+                pass
+            print(len(ended) > 100)
+            use = lambda: len(batch)
+            for _ in range(1000):
+                Dead()
+                try:
+                    batch.rollback_to_save_point()
+                except esker.NotFound:
+                    pass
+            ended.clear()
+        """,
+        path,
+        timeout=60,
+    )
+    assert output == "True\nTrue\n"
 
 
 def test_the_collector_closes_a_database_in_a_cycle_through_its_comparator(path):
