@@ -3,6 +3,7 @@
 //! In: work for the engine. Out: its result, with errors as exceptions.
 
 use crate::error;
+use crate::later;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -47,7 +48,6 @@ pub(crate) fn process() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Checks that the caller is in the process that made the object, and in no callback.
 /// A number of this thread, never 0. A later thread may have the same one.
 pub(crate) fn thread() -> usize {
     STATE.with(|state| std::ptr::from_ref(state).addr())
@@ -58,6 +58,7 @@ pub(crate) fn is_in_callback() -> bool {
     IN_CALLBACK.get()
 }
 
+/// Checks that the caller is in the process that made the object, and in no callback.
 pub(crate) fn check_place(made_in: u64) -> PyResult<()> {
     if made_in != process() {
         return Err(error::not_supported(
@@ -97,7 +98,6 @@ impl<T> CallOutcome<T> {
     }
 }
 
-/// Runs `work` of the engine without the GIL. The work has no error.
 /// Runs `work` of the engine without the GIL, and makes no exception.
 #[inline]
 pub(crate) fn attempt<T: Send>(
@@ -114,6 +114,7 @@ pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> esker::Result<
     attempt(py, work).finish(py)
 }
 
+/// Runs `work` of the engine without the GIL. The work has no error.
 pub(crate) fn run_infallible<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     let (result, has_raised) = py.detach(|| on_behalf(work));
     if has_raised {
@@ -146,12 +147,11 @@ pub(crate) fn callback<T>(
     function: impl for<'py> FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>,
     body: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<T>,
 ) -> Option<T> {
-    Python::try_attach(|py| {
+    // The attachment, the hook and the drop of the function may run finalizers, too.
+    let before = IN_CALLBACK.replace(true);
+    let value = Python::try_attach(|py| {
         let function = &function(py)?;
-        let before = IN_CALLBACK.replace(true);
-        let result = body(py, function);
-        IN_CALLBACK.set(before);
-        match result {
+        match body(py, function) {
             Ok(value) => Some(value),
             Err(raised) => {
                 if STATE.get() == State::Outside {
@@ -163,8 +163,9 @@ pub(crate) fn callback<T>(
                 None
             }
         }
-    })
-    .flatten()
+    });
+    IN_CALLBACK.set(before);
+    value.flatten()
 }
 
 /// The exception that a callback of this thread has raised since the last call.
@@ -172,31 +173,34 @@ pub(crate) fn take_raised() -> Option<PyErr> {
     RAISED.take()
 }
 
-/// A handle of the engine. Its drop runs without the GIL.
-pub(crate) struct EngineHandle<T: Send>(Option<T>);
+/// A handle of the engine. Its drop runs without the GIL, and outside of callbacks.
+pub(crate) struct EngineHandle<T: Send + 'static>(Option<T>);
 
-impl<T: Send> EngineHandle<T> {
+impl<T: Send + 'static> EngineHandle<T> {
     pub(crate) fn new(value: T) -> EngineHandle<T> {
         EngineHandle(Some(value))
     }
 }
 
-impl<T: Send> Deref for EngineHandle<T> {
+impl<T: Send + 'static> Deref for EngineHandle<T> {
     type Target = T;
     fn deref(&self) -> &T {
         self.0.as_ref().expect("a handle is empty only while it is dropped")
     }
 }
 
-impl<T: Send> DerefMut for EngineHandle<T> {
+impl<T: Send + 'static> DerefMut for EngineHandle<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.0.as_mut().expect("a handle is empty only while it is dropped")
     }
 }
 
-impl<T: Send> Drop for EngineHandle<T> {
+impl<T: Send + 'static> Drop for EngineHandle<T> {
     fn drop(&mut self) {
         let mut value = self.0.take();
+        if is_in_callback() {
+            return later::run(move || drop(value));
+        }
         // Without an interpreter, or while it ends, there is no GIL to give up.
         Python::try_attach(|py| {
             let value = value.take();

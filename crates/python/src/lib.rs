@@ -7,12 +7,14 @@
 //!     the GIL (`call.rs`). A callback in Python takes the GIL while it may hold locks of the
 //!     engine, so the other order would be a deadlock.
 //!  2. No thread waits for a mutex of this module while it holds the GIL, unless each holder of the
-//!     mutex holds the GIL, too.
-//!  3. No engine calls come from a forked child, from inside a callback, or after a close.
+//!     mutex keeps the GIL and runs no Python code. Exceptions are Python code, and an allocation
+//!     of a tuple or list may run finalizers.
+//!  3. No engine calls come from a forked child, from inside a callback, or after a close. Handles
+//!     that end inside a callback go to a thread (`later.rs`).
 //!
-//! Reading order: `call`, `error`, `args` (what each method uses), `options`, `callbacks`, `shared`
-//! (an open database), `reader` → `writer` → `family` → `db` (a class each), `scan`, `value`,
-//! `snapshot`, `batch`, `transaction`, `backup`.
+//! Reading order: `call`, `later`, `error`, `args` (what each method uses), `options`, `callbacks`,
+//! `shared` (an open database), `reader` → `writer` → `family` → `db` (a class each), `scan`,
+//! `value`, `snapshot`, `batch`, `transaction`, `backup`.
 
 #![warn(missing_docs)]
 
@@ -24,6 +26,7 @@ mod callbacks;
 mod db;
 mod error;
 mod family;
+mod later;
 mod observe;
 mod options;
 mod reader;

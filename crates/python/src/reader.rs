@@ -211,8 +211,7 @@ impl PyReader {
     /// its functions.
     fn __clear__(&self) {
         if Arc::strong_count(&self.shared) == 1 {
-            Python::attach(|py| drop(self.shared.close(py)));
-            self.shared.plugins().clear();
+            Python::attach(|py| OpenDb::end(&self.shared, py));
         }
     }
 

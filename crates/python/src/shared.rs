@@ -6,6 +6,7 @@
 use crate::call::{self, EngineHandle};
 use crate::callbacks::Plugins;
 use crate::error;
+use crate::later;
 use esker::{
     ColumnFamilyHandle, Db, ErrorKind, OptimisticTransactionDb, Result, TransactionDb, WriteBatch,
     WriteOptions,
@@ -106,6 +107,23 @@ impl OpenDb {
         call::run(py, || self.db().close())
     }
 
+    /// Closes the database and gives up its functions, for the garbage collector. Inside a callback
+    /// that happens later, since the close may wait for the callback.
+    pub(crate) fn end(this: &Arc<OpenDb>, py: Python<'_>) {
+        let end = |this: &OpenDb, py: Python<'_>| {
+            drop(this.close(py));
+            this.plugins.clear();
+        };
+        if !call::is_in_callback() {
+            return end(this, py);
+        }
+        let this = this.clone();
+        // Without an interpreter the functions are gone anyway.
+        later::run(move || {
+            Python::try_attach(|py| end(&this, py));
+        });
+    }
+
     pub(crate) fn put(
         &self,
         options: &WriteOptions,
@@ -176,4 +194,5 @@ pub(crate) fn close_all(py: Python<'_>) {
             raised.write_unraisable(py, None);
         }
     }
+    later::finish(py);
 }

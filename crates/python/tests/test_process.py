@@ -288,6 +288,80 @@ def test_finalizers_may_use_the_iterator_and_the_batch_of_the_call_in_which_they
     assert output == "True\nTrue\n"
 
 
+def test_a_collection_in_a_callback_closes_the_database_of_the_callback_later(path):
+    output = run(
+        """
+        import esker, gc, sys, threading, time
+        gc.disable()
+        entered, go = threading.Event(), threading.Event()
+        class App:
+            pass
+        def keep(level, key, value):
+            if not go.is_set():
+                entered.set()
+                go.wait()
+                gc.collect()
+            return None
+        def merge(key, existing, operands):
+            return b"".join(operands)
+        app = App()
+        app.me = app
+        app.db = esker.open(sys.argv[1], compaction_filter=esker.CompactionFilter("keep", keep),
+                            merge_operator=esker.MergeOperator("merge", merge),
+                            level0_file_num_compaction_trigger=2)
+        for value in (b"1", b"2"):
+            app.db.update([(b"%d" % n, value) for n in range(100)])
+            app.db.flush()
+        app.db.put(b"unlogged", b"1", disable_wal=True)
+        assert entered.wait(30)
+        del app
+        go.set()
+        while True:
+            try:
+                db = esker.open(sys.argv[1], merge_operator=esker.MergeOperator("merge", merge))
+                break
+            except esker.IoError:
+                time.sleep(0.01)
+        print(len(list(db)), db[b"1"], db[b"unlogged"])
+        """,
+        path,
+        timeout=60,
+    )
+    assert output == "101 b'2' b'1'\n"
+
+
+def test_the_exit_waits_for_a_database_that_a_callback_has_dropped(path):
+    output = run(
+        """
+        import esker, sys, threading
+        entered, go, box = threading.Event(), threading.Event(), []
+        def keep(level, key, value):
+            if box:
+                entered.set()
+                go.wait()
+                box.clear()
+            return None
+        db = esker.open(sys.argv[1], compaction_filter=esker.CompactionFilter("keep", keep),
+                        level0_file_num_compaction_trigger=2)
+        box.append(db)
+        for value in (b"1", b"2"):
+            db.update([(b"%d" % n, value) for n in range(100)])
+            db.flush()
+        db.put(b"unlogged", b"1", disable_wal=True)
+        assert entered.wait(30)
+        del db
+        go.set()
+        while box:
+            pass
+        """,
+        path,
+        timeout=60,
+    )
+    assert output == ""
+    with esker.open(path) as db:
+        assert len(list(db)) == 101 and db[b"unlogged"] == b"1"
+
+
 def test_the_collector_closes_a_database_in_a_cycle_through_its_comparator(path):
     class App:
         def __init__(self):
