@@ -26,17 +26,24 @@ fn main() {
     let unused = built.unused(&natives);
     assert!(unused.is_empty(), "built.txt: no native has these names: {unused:?}");
     let (mut functions, mut table) = (String::new(), String::from("[\n"));
+    let mut wrong = Vec::new();
     for (number, native) in natives.iter().enumerate() {
-        let answer = built.answer(native);
         let name = format!("{}.{}", native.class, native.method);
+        let given = built.answer(native);
+        let answer = given.as_deref().map(|given| {
+            let (expression, unused) = given.split_once(" // unused:").unwrap_or((given, ""));
+            wrong.extend(undeclared(native, &name, expression, unused));
+            expression
+        });
         table.push_str(&format!(
             "(\"{name}{}\", \"{}\", {}),\n",
             native.descriptor,
             native.symbol(),
             answer.is_some()
         ));
-        functions.push_str(&function(number, native, &name, answer.as_deref()));
+        functions.push_str(&function(number, native, &name, answer));
     }
+    assert!(wrong.is_empty(), "built.txt: arguments neither used nor declared unused, or both: {wrong:#?}");
     table.push(']');
     let out = env::var("OUT_DIR").expect("cargo sets it");
     fs::write(Path::new(&out).join("natives.rs"), functions).expect("OUT_DIR can be written");
@@ -72,7 +79,7 @@ fn function(number: usize, native: &Native, name: &str, answer: Option<&str>) ->
         parameters.push_str(&format!(", {unused}r{number}: {}", rust_type(*java)));
         if names("a") {
             conversions.push_str(&format!(
-                "        // SAFETY: the JVM passes arguments that RocksJava's class made.\n        \
+                "        // SAFETY: RocksJava's class passes what built.txt says of argument {number}.\n        \
                  let a{number} = unsafe {{ crate::border::from_java(r{number}) }};\n"
             ));
         }
@@ -99,6 +106,16 @@ fn function(number: usize, native: &Native, name: &str, answer: Option<&str>) ->
          let e = unsafe {{ crate::jni::JavaEnv::new(env) }};\n    {body}\n}}\n",
         native.symbol()
     )
+}
+
+/// The arguments of `native` that `expression` uses although they are `unused`, or the reverse.
+fn undeclared(native: &Native, name: &str, expression: &str, unused: &str) -> Vec<String> {
+    let uses = |number: usize| ["a", "r"].iter().any(|it| has_word(expression, &format!("{it}{number}")));
+    let arguments = 1..=native.types().0.len();
+    arguments
+        .filter(|number| uses(*number) == has_word(unused, &format!("a{number}")))
+        .map(|number| format!("{name}{}: a{number}", native.descriptor))
+        .collect()
 }
 
 /// Whether `text` has the identifier `word`.

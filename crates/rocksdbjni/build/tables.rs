@@ -9,7 +9,8 @@
 //! is for. TYPE is the Rust type behind the class's handles, `$T` in expressions; ACCESSORS a
 //! section of `accessors.txt`. Both may be missing. Its lines are:
 //!  * `METHOD = EXPRESSION`, or `METHOD DESCRIPTOR = EXPRESSION` for one overload. `e` is the
-//!    environment, `a1`, `a2`, … are the arguments.
+//!    environment, `a1`, `a2`, … are the arguments, and `r1`, `r2`, … the same as Java passes them.
+//!    An expression uses each argument, or ends with ` // unused:` and their names.
 //!  * `METHOD : PLACE`: getter `METHOD` and its setter access a field of TYPE.
 //!  * `METHOD ~ DEFAULT`: getter and setter of a held value, which has no effect.
 //!

@@ -11,6 +11,7 @@ import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.EnumSet;
 import java.util.List;
 import org.rocksdb.*;
 
@@ -52,6 +53,9 @@ public final class Differential {
         run("properties", this::properties);
         run("multi", this::multi);
         run("many", this::many);
+        run("backups", this::backups);
+        run("writers", this::writers);
+        run("closing", this::closing);
     }
 
     private void readAll() throws Exception {
@@ -369,6 +373,14 @@ public final class Differential {
             say(text(db.get(bytes("esker"))));
             fails("read-only", () -> db.put(bytes("k"), bytes("v")));
         }
+        try (final Options options = new Options().setCreateIfMissing(true); final DBOptions dbOptions = new DBOptions()) {
+            try (final RocksDB db = RocksDB.open(options, path("logged"))) {
+                db.put(bytes("k"), bytes("v"));
+            }
+            final List<ColumnFamilyDescriptor> all = Arrays.asList(new ColumnFamilyDescriptor(RocksDB.DEFAULT_COLUMN_FAMILY));
+            fails("read-only with a WAL", () -> RocksDB.openReadOnly(dbOptions, path("logged"), all, new ArrayList<>(), true).close());
+            fails("read-only, any WAL", () -> RocksDB.openReadOnly(dbOptions, path("logged"), all, new ArrayList<>(), false).close());
+        }
         try (final DBOptions options = new DBOptions()) {
             final List<ColumnFamilyDescriptor> some = Arrays.asList(new ColumnFamilyDescriptor(RocksDB.DEFAULT_COLUMN_FAMILY));
             fails("families not named", () -> RocksDB.open(options, path("families"), some, new ArrayList<>()).close());
@@ -538,6 +550,15 @@ public final class Differential {
             say("taken " + statistics.getAndResetTickerCount(TickerType.NUMBER_KEYS_WRITTEN) + " " + statistics.getTickerCount(TickerType.NUMBER_KEYS_WRITTEN));
             say("level " + statistics.statsLevel() + " shared " + (options.statistics() != null));
         }
+        try (final Statistics statistics = new Statistics(EnumSet.of(HistogramType.DB_GET));
+             final Options options = new Options().setCreateIfMissing(true).setStatistics(statistics);
+             final RocksDB db = RocksDB.open(options, path("ignored"))) {
+            statistics.setStatsLevel(StatsLevel.ALL);
+            db.put(bytes("k"), bytes("v"));
+            db.get(bytes("k"));
+            say("gets " + statistics.getHistogramData(HistogramType.DB_GET).getCount());
+            say("writes " + statistics.getHistogramData(HistogramType.DB_WRITE).getCount());
+        }
     }
 
     private void slices() {
@@ -565,6 +586,20 @@ public final class Differential {
             }
             say("logged " + !lines.isEmpty() + " " + logger.infoLogLevel());
         }
+        lines.clear();
+        try (final Options options = new Options().setCreateIfMissing(true).setInfoLogLevel(InfoLogLevel.ERROR_LEVEL);
+             final Logger logger = new Logger(options) {
+                 @Override
+                 protected void log(final InfoLogLevel level, final String line) {
+                     synchronized (lines) {
+                         lines.add(line);
+                     }
+                 }
+             }) {
+            options.setLogger(logger);
+            RocksDB.open(options, path("logs")).close();
+            say("errors logged " + lines.size());
+        }
     }
 
     private void properties() throws Exception {
@@ -577,6 +612,12 @@ public final class Differential {
             db.setOptions(MutableColumnFamilyOptions.builder().setWriteBufferSize(1 << 20).build());
             db.setDBOptions(MutableDBOptions.builder().setMaxOpenFiles(500).build());
             say("same name " + db.getName().equals(path("properties")));
+            db.put(bytes("large"), new byte[200000]);
+            try (final Slice begin = new Slice("a"); final Slice end = new Slice("z")) {
+                final List<Range> ranges = Arrays.asList(new Range(begin, end));
+                say("memory " + (db.getApproximateSizes(ranges, SizeApproximationFlag.INCLUDE_MEMTABLES)[0] > 100000));
+                say("files " + (db.getApproximateSizes(ranges, SizeApproximationFlag.INCLUDE_FILES)[0] > 100000));
+            }
             db.flushWal(true);
             db.syncWal();
             db.disableFileDeletions();
@@ -601,6 +642,14 @@ public final class Differential {
             for (final ByteBufferGetStatus got : db.multiGetByteBuffers(keys, values)) {
                 say(got.status.getCode() + " " + got.requiredSize);
             }
+            // More than the JVM's room for local references.
+            final List<ByteBuffer> many = new ArrayList<>();
+            final List<ByteBuffer> places = new ArrayList<>();
+            for (int i = 0; i < 200; i++) {
+                many.add(direct("absent" + i));
+                places.add(ByteBuffer.allocateDirect(4));
+            }
+            say("many " + db.multiGetByteBuffers(many, places).size());
         }
     }
 
@@ -619,6 +668,85 @@ public final class Differential {
             }
             say("many " + digest(db));
         }
+    }
+
+    private void backups() throws Exception {
+        Files.createDirectories(Paths.get(path("backups")));
+        try (final Options options = new Options().setCreateIfMissing(true);
+             final RocksDB db = RocksDB.open(options, path("backed"));
+             final BackupEngineOptions backupOptions = new BackupEngineOptions(path("backups"));
+             final BackupEngine backups = BackupEngine.open(options.getEnv(), backupOptions);
+             final RestoreOptions restore = new RestoreOptions(false)) {
+            for (int i = 1; i < 5; i++) {
+                db.put(bytes("round"), bytes("" + i));
+                if (i == 3) {
+                    backups.createNewBackupWithMetadata(db, "the third", true);
+                } else {
+                    backups.createNewBackup(db, true);
+                }
+            }
+            for (final BackupInfo info : backups.getBackupInfo()) {
+                say("backup " + info.backupId() + " " + info.appMetadata() + " " + (info.size() > 0) + " " + (info.numberFiles() > 0));
+            }
+            say("damaged " + backups.getCorruptedBackups().length);
+            backups.deleteBackup(2);
+            backups.purgeOldBackups(2);
+            backups.garbageCollect();
+            say("left " + backups.getBackupInfo().size());
+            fails("absent backup", () -> backups.deleteBackup(9));
+            backups.restoreDbFromBackup(3, path("restored3"), path("restored3"), restore);
+            backups.restoreDbFromLatestBackup(path("restored"), path("restored"), restore);
+        }
+        for (final String name : new String[] {"restored3", "restored"}) {
+            try (final Options options = new Options(); final RocksDB db = RocksDB.open(options, path(name))) {
+                print(db.newIterator());
+            }
+        }
+    }
+
+    private void writers() throws Exception {
+        try (final ComparatorOptions kind = new ComparatorOptions(); final LastByte order = new LastByte(kind);
+             final Options ordered = new Options().setCreateIfMissing(true).setComparator(order);
+             final EnvOptions files = new EnvOptions(); final SstFileWriter writer = new SstFileWriter(files, ordered)) {
+            writer.open(path("written.sst"));
+            writer.put(bytes("za"), bytes("1"));
+            writer.put(bytes("ab"), bytes("2"));
+            writer.finish();
+            try (final RocksDB db = RocksDB.open(ordered, path("ingested"));
+                 final IngestExternalFileOptions ingest = new IngestExternalFileOptions()) {
+                db.ingestExternalFile(Arrays.asList(path("written.sst")), ingest);
+                print(db.newIterator());
+            }
+        }
+    }
+
+    private static int descriptors() {
+        return new java.io.File("/proc/self/fd").list().length;
+    }
+
+    /** A database that is closed holds no file of its own, though Java does not free what it gave. */
+    private void closing() throws Exception {
+        int before = 0;
+        for (int i = 0; i < 8; i++) {
+            if (i == 2) {
+                before = descriptors();
+            }
+            final List<ColumnFamilyHandle> handles = new ArrayList<>();
+            final List<ColumnFamilyDescriptor> all = Arrays.asList(new ColumnFamilyDescriptor(RocksDB.DEFAULT_COLUMN_FAMILY));
+            final RocksIterator iterator;
+            try (final DBOptions options = new DBOptions().setCreateIfMissing(true);
+                 final RocksDB db = RocksDB.open(options, path("closing"), all, handles)) {
+                for (int call = 0; call < 10; call++) {
+                    db.getDefaultColumnFamily();
+                }
+                iterator = db.newIterator();
+                db.getSnapshot();
+                say("default environment " + db.getEnv().equals(Env.getDefault()));
+            }
+            handles.get(0).close();
+            iterator.close();
+        }
+        say("descriptors grow " + (descriptors() > before + 2));
     }
 
     /** The number of entries, and a hash of all of them. */

@@ -3,6 +3,7 @@
 use crate::border::{JavaInput, NativeResult};
 use crate::callbacks::JavaCallback;
 use crate::db::{Database, Family};
+use crate::given::{dispose_listed, give_listed};
 use crate::handle::{NativeHandle, give};
 use crate::iterator::IteratorObject;
 use crate::jni::{JavaEnv, Reference};
@@ -102,7 +103,7 @@ pub(crate) fn new_indexed(fallback: NativeHandle<JavaCallback>, overwrites: bool
 }
 
 fn id(family: NativeHandle<Family>) -> ColumnFamilyId {
-    family.find().map_or(ColumnFamilyId::DEFAULT, |family| family.0.id())
+    family.find().map_or(ColumnFamilyId::DEFAULT, |family| family.id)
 }
 
 pub(crate) fn put<T: Changes>(
@@ -212,7 +213,7 @@ pub(crate) fn get_from_batch(
     let (batch, _) = (&batch.get()?.0, options);
     let key = key.read(env)?;
     let found = match family.find() {
-        Some(family) => batch.get_from_batch_cf(&family.0, &key)?,
+        Some(family) => batch.get_from_batch_cf(family.handle()?, &key)?,
         None => batch.get_from_batch(ColumnFamilyId::DEFAULT, None, &key)?,
     };
     found.map_or(Ok(Reference::NULL), |value| env.new_bytes(&value))
@@ -230,7 +231,7 @@ pub(crate) fn get_from_both(
     let (db, default) = (db.get()?, ReadOptions::default());
     let options = options.find().map_or(&default, |reads| &reads.options);
     let key = key.read(env)?;
-    let found = batch.get()?.0.get_pinned_from_batch_and_db(&db.db, options, db.family(family), &key)?;
+    let found = batch.get()?.0.get_pinned_from_batch_and_db(&db.db, options, db.family(family)?, &key)?;
     found.map_or(Ok(Reference::NULL), |value| env.new_bytes(&value))
 }
 
@@ -240,6 +241,6 @@ pub(crate) fn over_base(
     base: NativeHandle<IteratorObject>,
 ) -> NativeResult<i64> {
     let over = base.get()?.over(&batch.get()?.0);
-    drop(base.take()?);
-    Ok(give(over))
+    dispose_listed(base)?;
+    Ok(give_listed(over).number())
 }

@@ -31,16 +31,17 @@ impl From<Error> for NativeFailure {
 pub(crate) trait FromJava<Raw> {
     /// Makes the argument.
     /// # Safety
-    /// `raw` is an argument of a native: a handle belongs to the type that the native is for, and a
-    /// reference is valid during the call.
+    /// `raw` is an argument of a native. If `Self` is a handle, the number is one of an object of
+    /// its type (`handle.rs`); if it is a reference, it is valid during the call.
     unsafe fn from_java(raw: Raw) -> Self;
 }
 
 /// Makes a typed argument.
 /// # Safety
-/// As for [`FromJava::from_java`].
+/// `raw` is an argument of a native, and a handle or a reference in it fits `T`:
+/// [`FromJava::from_java`].
 pub(crate) unsafe fn from_java<Raw, T: FromJava<Raw>>(raw: Raw) -> T {
-    // SAFETY: the caller's promise.
+    // SAFETY: `raw` is an argument of a native that fits `T`.
     unsafe { T::from_java(raw) }
 }
 
@@ -57,14 +58,14 @@ plain_arguments!(i64, i32, i8, u16, bool, f64);
 
 impl<T> FromJava<i64> for NativeHandle<T> {
     unsafe fn from_java(raw: i64) -> NativeHandle<T> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `raw` is an argument of a native, and the number of an object of type `T`.
         unsafe { NativeHandle::new(raw) }
     }
 }
 
 impl FromJava<jobject> for Reference {
     unsafe fn from_java(raw: jobject) -> Reference {
-        // SAFETY: the caller's promise.
+        // SAFETY: `raw` is an argument of a native, so it is valid during the call.
         unsafe { Reference::new(raw) }
     }
 }
@@ -186,7 +187,9 @@ pub(crate) fn status_texts(error: &Error) -> StatusParts {
 pub(crate) fn new_status(env: &JavaEnv<'_>, parts: &StatusParts) -> NativeResult<Reference> {
     let state = if parts.state.is_empty() { Reference::NULL } else { env.new_text(&parts.state)? };
     let arguments = [byte(parts.code), byte(parts.subcode), reference(state)];
-    env.new_object("org/rocksdb/Status", "(BBLjava/lang/String;)V", &arguments)
+    let status = env.new_object("org/rocksdb/Status", "(BBLjava/lang/String;)V", &arguments)?;
+    env.forget(state);
+    Ok(status)
 }
 
 /// A new `RocksDBException` with the status.

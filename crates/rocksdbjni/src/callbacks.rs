@@ -138,6 +138,7 @@ struct JavaLog {
 
 impl InfoLog for JavaLog {
     fn log(&self, level: InfoLogLevel, args: fmt::Arguments<'_>) {
+        let Some(level) = level_of_line(level, self.level()) else { return };
         let line = args.to_string();
         // A line that Java refuses is lost, like one that a full disk refuses.
         attached(|env| {
@@ -194,13 +195,28 @@ struct StderrLog {
 
 impl InfoLog for StderrLog {
     #[allow(clippy::print_stderr, reason = "this log writes to stderr")]
-    fn log(&self, _level: InfoLogLevel, args: fmt::Arguments<'_>) {
-        eprintln!("{}{args}", self.prefix);
+    fn log(&self, level: InfoLogLevel, args: fmt::Arguments<'_>) {
+        let mark = match level_of_line(level, self.level()) {
+            None => return,
+            Some(InfoLogLevel::Debug) => "[DEBUG] ",
+            Some(InfoLogLevel::Warn) => "[WARN] ",
+            Some(InfoLogLevel::Error) => "[ERROR] ",
+            Some(InfoLogLevel::Fatal) => "[FATAL] ",
+            Some(InfoLogLevel::Info | InfoLogLevel::Header) => "",
+        };
+        eprintln!("{}{mark}{args}", self.prefix);
     }
 
     fn level(&self) -> InfoLogLevel {
         self.level.get()
     }
+}
+
+/// The level that Java's log gets with a line; `None` if `least` leaves the line out. As in
+/// RocksDB, the head of a log counts as information.
+pub(crate) fn level_of_line(level: InfoLogLevel, least: InfoLogLevel) -> Option<InfoLogLevel> {
+    let level = if level == InfoLogLevel::Header { InfoLogLevel::Info } else { level };
+    (level >= least).then_some(level)
 }
 
 pub(crate) fn new_stderr_logger(env: &JavaEnv<'_>, level: i8, prefix: Reference) -> NativeResult<i64> {

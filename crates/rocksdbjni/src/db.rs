@@ -1,48 +1,114 @@
 //! `RocksDB`: opens, closes and describes databases; families and snapshots.
 //!
-//! In: options, paths, families. Out: a handle of the database, and handles of families. Iterators
-//! and snapshots hold a share of the database, so none of them dangles when Java closes in another
-//! order than RocksJava asks for.
+//! In: options, paths, families. Out: a handle of the database, and handles of families and
+//! snapshots, which end with the database (`given.rs`).
 
 use crate::border::{JavaInput, NativeResult};
-use crate::handle::{NativeHandle, give};
+use crate::given::{GivenHandle, GivenObjects, OfDatabase, SnapshotObject, ended, give_listed};
+use crate::handle::{NativeHandle, dispose, give, give_typed, handles, none};
 use crate::jni::{JavaEnv, Reference, long, reference};
+use crate::objects::EnvObject;
 use crate::options::{AllSettings, Call, CfSettings, DbSettings};
+use esker::options::Env;
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, CompactRangeOptions, Db, DbOptions,
-    Error, FlushOptions, OpenMode, Snapshot,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyId, ColumnFamilyOptions, CompactRangeOptions, Db,
+    DbOptions, Error, FlushOptions, OpenMode, WalFile, WalFileType,
 };
 use std::path::PathBuf;
+use std::sync::Arc;
 
-/// An open database.
+/// An open database. Its drop closes it and ends what it gave; errors have no way to Java there.
 #[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) db: Db,
     /// The directory as Java named it.
     name: PathBuf,
     pub(crate) default: ColumnFamilyHandle,
+    pub(crate) list: Arc<GivenObjects>,
+    /// The default family for Java, which does not free it.
+    default_for_java: NativeHandle<Family>,
+    /// The environment for Java, which does not free it; 0: the default one.
+    env: NativeHandle<EnvObject>,
+}
+
+/// A family.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) id: ColumnFamilyId,
+    name: String,
+    open: Option<OpenFamily>,
+    list: Arc<GivenObjects>,
 }
 
 /// A family's handle, and the options that the family had when the handle was made.
 #[derive(Debug)]
-pub(crate) struct Family(pub(crate) ColumnFamilyHandle, Box<ColumnFamilyOptions>);
+struct OpenFamily {
+    handle: ColumnFamilyHandle,
+    options: Box<ColumnFamilyOptions>,
+}
 
 impl Family {
-    /// A new handle, with the options that the family has now.
-    fn give(db: &Db, family: ColumnFamilyHandle) -> i64 {
-        let options = db.options_cf(&family);
-        give(Family(family, Box::new(options)))
+    fn open(&self) -> NativeResult<&OpenFamily> {
+        self.open.as_ref().ok_or_else(|| ended().into())
+    }
+
+    /// The engine's handle of the family.
+    /// # Errors
+    /// `ShutdownInProgress`: the database is closed.
+    pub(crate) fn handle(&self) -> NativeResult<&ColumnFamilyHandle> {
+        Ok(&self.open()?.handle)
+    }
+
+    /// Lets go of the database.
+    pub(crate) fn end(&mut self) {
+        self.open = None;
     }
 }
 
+impl OfDatabase for Family {
+    fn list(&self) -> &Arc<GivenObjects> {
+        &self.list
+    }
+
+    fn listed(handle: NativeHandle<Family>) -> GivenHandle {
+        GivenHandle::Family(handle)
+    }
+}
+
+/// A new handle of a family, with the options that the family has now.
+fn give_family(db: &Db, list: &Arc<GivenObjects>, handle: ColumnFamilyHandle) -> NativeHandle<Family> {
+    let options = Box::new(db.options_cf(&handle));
+    let (id, name) = (handle.id(), handle.name().to_owned());
+    give_listed(Family { id, name, open: Some(OpenFamily { handle, options }), list: list.clone() })
+}
+
 impl Database {
-    fn new(db: Db, name: PathBuf) -> Database {
-        Database { default: db.default_column_family(), db, name }
+    fn new(db: Db, name: PathBuf, env: &Env) -> Database {
+        let (default, list) = (db.default_column_family(), Arc::<GivenObjects>::default());
+        let default_for_java = give_family(&db, &list, default.clone());
+        let is_default = Arc::ptr_eq(&env.fs, &Env::default().fs);
+        let env = if is_default { none() } else { give_typed(EnvObject(env.clone())) };
+        Database { db, name, default, list, default_for_java, env }
+    }
+
+    fn give_family(&self, handle: ColumnFamilyHandle) -> i64 {
+        give_family(&self.db, &self.list, handle).number()
     }
 
     /// The family of a handle; the default family for 0.
-    pub(crate) fn family(&self, family: NativeHandle<Family>) -> &ColumnFamilyHandle {
-        family.find().map_or(&self.default, |family| &family.0)
+    /// # Errors
+    /// `ShutdownInProgress`: the family is of a closed database.
+    pub(crate) fn family(&self, family: NativeHandle<Family>) -> NativeResult<&ColumnFamilyHandle> {
+        family.find().map_or(Ok(&self.default), Family::handle)
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.db.close().ok();
+        self.list.end().ok();
+        dispose(self.default_for_java).ok();
+        dispose(self.env).ok();
     }
 }
 
@@ -64,7 +130,7 @@ pub(crate) fn open(
     let mut options = options.get()?.options();
     options.db = for_open(&options.db);
     let name = path(env, directory)?;
-    Ok(give(Database::new(Db::open(&options, &name)?, name)))
+    Ok(give(Database::new(Db::open(&options, &name)?, name, &options.db.env)))
 }
 
 fn descriptors(
@@ -93,28 +159,21 @@ fn name_of(bytes: &[u8]) -> NativeResult<String> {
     Ok(name.map_err(|_| Error::invalid_argument("a family's name is not UTF-8"))?.to_owned())
 }
 
-/// The handles in an array of numbers.
-pub(crate) fn handles<T>(env: &JavaEnv<'_>, array: Reference) -> NativeResult<Vec<NativeHandle<T>>> {
-    // SAFETY: Java's arrays of handles have handles of the class that the native is for.
-    Ok(env.longs(array)?.into_iter().map(|number| unsafe { NativeHandle::new(number) }).collect())
-}
-
 /// The array that `open` returns: the database, then its families as listed.
 fn give_opened(
     env: &JavaEnv<'_>,
-    db: Db,
-    name: PathBuf,
+    database: Database,
     families: &[ColumnFamilyDescriptor],
 ) -> NativeResult<Reference> {
     let mut found = Vec::new();
     for family in families {
-        let handle = db.column_family(&family.name);
+        let handle = database.db.column_family(&family.name);
         let handle = handle.ok_or_else(|| Error::invalid_argument(format!("no family '{}'", family.name)))?;
         found.push(handle);
     }
     let mut numbers = vec![0];
-    numbers.extend(found.into_iter().map(|family| Family::give(&db, family)));
-    numbers[0] = give(Database::new(db, name));
+    numbers.extend(found.into_iter().map(|family| database.give_family(family)));
+    numbers[0] = give(database);
     env.new_longs(&numbers)
 }
 
@@ -125,12 +184,27 @@ pub(crate) fn open_families(
     names: Reference,
     family_options: Reference,
     mode: OpenMode,
+    refuses_wals: bool,
 ) -> NativeResult<Reference> {
     let families = descriptors(env, names, family_options)?;
     let options = for_open(&options.get()?.db);
     let name = path(env, directory)?;
     let db = Db::open_with(&options, &name, families.clone(), mode)?;
-    give_opened(env, db, name, &families)
+    refuse_wals(&db, refuses_wals)?;
+    give_opened(env, Database::new(db, name, &options.env), &families)
+}
+
+/// Checks that no WAL has records, if `refuses`.
+/// # Errors
+/// `Corruption`: a WAL outside of the archive has records.
+fn refuse_wals(db: &Db, refuses: bool) -> NativeResult<()> {
+    let is_alive = |file: &WalFile| file.file_type == WalFileType::Alive;
+    if refuses && db.sorted_wal_files()?.iter().any(is_alive) {
+        return Err(
+            Error::corruption("errorIfWalFileExists: the database has a WAL that is not empty").into()
+        );
+    }
+    Ok(())
 }
 
 pub(crate) fn open_read_only(
@@ -139,7 +213,9 @@ pub(crate) fn open_read_only(
     directory: Reference,
 ) -> NativeResult<i64> {
     let name = path(env, directory)?;
-    Ok(give(Database::new(Db::open_for_read_only(&options.get()?.options(), &name)?, name)))
+    let options = options.get()?.options();
+    let db = Db::open_for_read_only(&options, &name)?;
+    Ok(give(Database::new(db, name, &options.db.env)))
 }
 
 pub(crate) fn open_secondary(
@@ -149,7 +225,8 @@ pub(crate) fn open_secondary(
     own: Reference,
 ) -> NativeResult<i64> {
     let (name, own) = (path(env, directory)?, path(env, own)?);
-    Ok(give(Database::new(Db::open_as_secondary(&options.get()?.options(), &name, own)?, name)))
+    let options = options.get()?.options();
+    Ok(give(Database::new(Db::open_as_secondary(&options, &name, own)?, name, &options.db.env)))
 }
 
 pub(crate) fn open_families_secondary(
@@ -162,21 +239,19 @@ pub(crate) fn open_families_secondary(
 ) -> NativeResult<Reference> {
     let families = descriptors(env, names, family_options)?;
     let (name, own) = (path(env, directory)?, path(env, own)?);
-    let db = Db::open_cf_as_secondary(&options.get()?.db, &name, own, families.clone())?;
-    give_opened(env, db, name, &families)
+    let options = &options.get()?.db;
+    let db = Db::open_cf_as_secondary(options, &name, own, families.clone())?;
+    give_opened(env, Database::new(db, name, &options.env), &families)
 }
 
 pub(crate) fn close(db: NativeHandle<Database>) -> NativeResult<()> {
     Ok(db.get()?.db.close()?)
 }
 
-/// Frees a database. Closes it, if Java has not: errors have no way to Java here.
-pub(crate) fn dispose(db: NativeHandle<Database>) -> NativeResult<()> {
-    if !db.is_null() {
-        let database = db.take()?;
-        drop(database.db.close());
-    }
-    Ok(())
+/// The database's environment.
+pub(crate) fn env(db: NativeHandle<Database>) -> NativeResult<i64> {
+    let env = db.get()?.env;
+    if env.is_null() { crate::objects::default_env() } else { Ok(env.number()) }
 }
 
 pub(crate) fn destroy(
@@ -199,8 +274,7 @@ pub(crate) fn list_families(
 }
 
 pub(crate) fn default_family(db: NativeHandle<Database>) -> NativeResult<i64> {
-    let db = db.get()?;
-    Ok(Family::give(&db.db, db.default.clone()))
+    Ok(db.get()?.default_for_java.number())
 }
 
 pub(crate) fn create_family(
@@ -210,12 +284,16 @@ pub(crate) fn create_family(
     options: NativeHandle<CfSettings>,
 ) -> NativeResult<i64> {
     let name = name_of(&name.read(env)?)?;
-    let db = &db.get()?.db;
-    Ok(Family::give(db, db.create_column_family(&name, &options.get()?.cf)?))
+    let db = db.get()?;
+    Ok(db.give_family(db.db.create_column_family(&name, &options.get()?.cf)?))
 }
 
-fn give_families(env: &JavaEnv<'_>, db: &Db, families: Vec<ColumnFamilyHandle>) -> NativeResult<Reference> {
-    let numbers: Vec<i64> = families.into_iter().map(|family| Family::give(db, family)).collect();
+fn give_families(
+    env: &JavaEnv<'_>,
+    db: &Database,
+    families: Vec<ColumnFamilyHandle>,
+) -> NativeResult<Reference> {
+    let numbers: Vec<i64> = families.into_iter().map(|family| db.give_family(family)).collect();
     env.new_longs(&numbers)
 }
 
@@ -229,8 +307,8 @@ pub(crate) fn create_families(
     let options = &options.get()?.cf;
     let names = names_of(env, names)?.into_iter();
     let families = names.map(|name| ColumnFamilyDescriptor::new(name, options.clone())).collect::<Vec<_>>();
-    let db = &db.get()?.db;
-    give_families(env, db, db.create_column_families(families)?)
+    let db = db.get()?;
+    give_families(env, db, db.db.create_column_families(families)?)
 }
 
 /// Creates families, each with its options.
@@ -241,17 +319,17 @@ pub(crate) fn create_families_each(
     names: Reference,
 ) -> NativeResult<Reference> {
     let families = descriptors(env, names, options)?;
-    let db = &db.get()?.db;
-    give_families(env, db, db.create_column_families(families)?)
+    let db = db.get()?;
+    give_families(env, db, db.db.create_column_families(families)?)
 }
 
 pub(crate) fn drop_family(db: NativeHandle<Database>, family: NativeHandle<Family>) -> NativeResult<()> {
-    Ok(db.get()?.db.drop_column_family(&family.get()?.0)?)
+    Ok(db.get()?.db.drop_column_family(family.get()?.handle()?)?)
 }
 
 /// The families of an array of handles.
 pub(crate) fn families<'a>(env: &JavaEnv<'_>, array: Reference) -> NativeResult<Vec<&'a ColumnFamilyHandle>> {
-    handles::<Family>(env, array)?.into_iter().map(|family| Ok(&family.get()?.0)).collect()
+    handles::<Family>(env, array)?.into_iter().map(|family| family.get()?.handle()).collect()
 }
 
 pub(crate) fn drop_families(
@@ -263,29 +341,33 @@ pub(crate) fn drop_families(
 }
 
 pub(crate) fn family_name(env: &JavaEnv<'_>, family: NativeHandle<Family>) -> NativeResult<Reference> {
-    env.new_bytes(family.get()?.0.name().as_bytes())
+    env.new_bytes(family.get()?.name.as_bytes())
 }
 
 pub(crate) fn family_id(family: NativeHandle<Family>) -> NativeResult<i32> {
-    Ok(family.get()?.0.id().0.cast_signed())
+    Ok(family.get()?.id.0.cast_signed())
 }
 
 /// A family's name and options, as `ColumnFamilyDescriptor`.
 pub(crate) fn family_descriptor(env: &JavaEnv<'_>, family: NativeHandle<Family>) -> NativeResult<Reference> {
     let family = family.get()?;
-    let name = env.new_bytes(family.0.name().as_bytes())?;
-    let options = give(CfSettings { cf: (*family.1).clone(), ..CfSettings::default() });
+    let cf = (*family.open()?.options).clone();
+    let name = env.new_bytes(family.name.as_bytes())?;
+    let options = give(CfSettings { cf, ..CfSettings::default() });
     let options = env.new_object("org/rocksdb/ColumnFamilyOptions", "(J)V", &[long(options)])?;
     let descriptor = "([BLorg/rocksdb/ColumnFamilyOptions;)V";
     env.new_object("org/rocksdb/ColumnFamilyDescriptor", descriptor, &[reference(name), reference(options)])
 }
 
 pub(crate) fn snapshot(db: NativeHandle<Database>) -> NativeResult<i64> {
-    Ok(give(db.get()?.db.snapshot()))
+    let db = db.get()?;
+    let snapshot = db.db.snapshot();
+    let sequence = snapshot.sequence().0.cast_signed();
+    Ok(give_listed(SnapshotObject { snapshot: Some(snapshot), sequence, list: db.list.clone() }).number())
 }
 
-pub(crate) fn snapshot_sequence(snapshot: NativeHandle<Snapshot>) -> NativeResult<i64> {
-    Ok(snapshot.get()?.sequence().0.cast_signed())
+pub(crate) fn snapshot_sequence(snapshot: NativeHandle<SnapshotObject>) -> NativeResult<i64> {
+    Ok(snapshot.get()?.sequence)
 }
 
 pub(crate) fn latest_sequence(db: NativeHandle<Database>) -> NativeResult<i64> {
@@ -303,7 +385,7 @@ pub(crate) fn property(
     name: Reference,
 ) -> NativeResult<Reference> {
     let (db, name) = (db.get()?, env.text(name)?);
-    let value = db.db.property_cf(db.family(family), &name).ok_or_else(|| no_property(&name))?;
+    let value = db.db.property_cf(db.family(family)?, &name).ok_or_else(|| no_property(&name))?;
     env.new_text(&value)
 }
 
@@ -314,7 +396,7 @@ pub(crate) fn long_property(
     name: Reference,
 ) -> NativeResult<i64> {
     let (db, name) = (db.get()?, env.text(name)?);
-    let value = db.db.int_property_cf(db.family(family), &name).ok_or_else(|| no_property(&name))?;
+    let value = db.db.int_property_cf(db.family(family)?, &name).ok_or_else(|| no_property(&name))?;
     Ok(value.cast_signed())
 }
 
@@ -339,7 +421,7 @@ pub(crate) fn map_property(
     name: Reference,
 ) -> NativeResult<Reference> {
     let (db, name) = (db.get()?, env.text(name)?);
-    let values = db.db.map_property_cf(db.family(family), &name).ok_or_else(|| no_property(&name))?;
+    let values = db.db.map_property_cf(db.family(family)?, &name).ok_or_else(|| no_property(&name))?;
     let map = env.new_object("java/util/HashMap", "()V", &[])?;
     let class = env.class_of(map)?;
     let put = env.method(class, "put", "(Ljava/lang/Object;Ljava/lang/Object;)Ljava/lang/Object;")?;
@@ -380,7 +462,7 @@ pub(crate) fn compact_range(
     };
     let (begin, end) = (bound(begin, begin_len)?, bound(end, end_len)?);
     let options = options.find().map(|options| options.options.clone()).unwrap_or_default();
-    Ok(db.db.compact_range_opt(&options, db.family(family), begin.as_deref(), end.as_deref())?)
+    Ok(db.db.compact_range_opt(&options, db.family(family)?, begin.as_deref(), end.as_deref())?)
 }
 
 /// The directory as Java named it.
@@ -412,7 +494,7 @@ pub(crate) fn set_options(
 ) -> NativeResult<()> {
     let (db, changes) = (db.get()?, changes(env, names, values)?);
     let changes: Vec<(&str, &str)> = changes.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-    Ok(db.db.set_options(db.family(family), &changes)?)
+    Ok(db.db.set_options(db.family(family)?, &changes)?)
 }
 
 pub(crate) fn set_db_options(
@@ -431,12 +513,12 @@ pub(crate) fn number_of_levels(
     family: NativeHandle<Family>,
 ) -> NativeResult<i32> {
     let db = db.get()?;
-    Ok(db.db.options_cf(db.family(family)).num_levels)
+    Ok(db.db.options_cf(db.family(family)?).num_levels)
 }
 
 pub(crate) fn stop_trigger(db: NativeHandle<Database>, family: NativeHandle<Family>) -> NativeResult<i32> {
     let db = db.get()?;
-    Ok(db.db.options_cf(db.family(family)).level0_stop_writes_trigger)
+    Ok(db.db.options_cf(db.family(family)?).level0_stop_writes_trigger)
 }
 
 /// Java's list of the database's live files, relative to its directory. The last entry is the
@@ -461,19 +543,31 @@ pub(crate) fn live_files(
     env.new_array_of("java/lang/String", &listed, |name| env.new_text(name))
 }
 
-/// The sizes of key ranges in tables: two slices a range.
+/// Bits of `SizeApproximationFlag`.
+const MEMTABLES: i8 = 1;
+const TABLES: i8 = 2;
+
+/// The sizes of key ranges, two slices a range, in the places that the bits of `counted` name.
 pub(crate) fn approximate_sizes(
     env: &JavaEnv<'_>,
     db: NativeHandle<Database>,
     family: NativeHandle<Family>,
     ranges: Reference,
+    counted: i8,
 ) -> NativeResult<Reference> {
     let db = db.get()?;
     let bounds = handles::<crate::objects::SliceObject>(env, ranges)?;
     let mut sizes = Vec::new();
     for range in bounds.chunks_exact(2) {
         let (begin, end) = (range[0].get()?, range[1].get()?);
-        let size = db.db.approximate_size(db.family(family), begin.bytes(), end.bytes());
+        let (family, begin, end) = (db.family(family)?, begin.bytes(), end.bytes());
+        let mut size = 0;
+        if counted & MEMTABLES != 0 {
+            size += db.db.approximate_memtable_size(family, begin, end);
+        }
+        if counted & TABLES != 0 {
+            size += db.db.approximate_size(family, begin, end);
+        }
         sizes.push(size.cast_signed());
     }
     env.new_longs(&sizes)

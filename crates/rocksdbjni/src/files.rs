@@ -1,12 +1,14 @@
 //! Backups, tables that Java writes, and their ingestion.
 
 use crate::border::{JavaInput, NativeResult};
+use crate::callbacks::JavaCallback;
 use crate::db::{Database, Family, path};
 use crate::handle::{NativeHandle, give};
 use crate::jni::{JavaEnv, Reference, int, long, reference};
-use crate::objects::Limiter;
+use crate::objects::{EnvObject, Limiter};
 use crate::options::{AllSettings, Call};
-use esker::{BackupEngine, BackupEngineOptions, IngestExternalFileOptions, SstFileWriter};
+use esker::{BackupEngine, BackupEngineOptions, Error, IngestExternalFileOptions, SstFileWriter};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// `BackupEngineOptions`.
 #[derive(Clone, Debug)]
@@ -15,9 +17,37 @@ pub(crate) struct BackupOptions {
     pub(crate) held: crate::field::HeldNumbers,
 }
 
-/// An engine of backups.
+/// An engine of backups. RocksDB's may be used by several threads at once.
 #[derive(Debug)]
-pub(crate) struct Backups(BackupEngine);
+pub(crate) struct Backups(RwLock<BackupEngine>);
+
+impl Backups {
+    fn read(&self) -> RwLockReadGuard<'_, BackupEngine> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self) -> RwLockWriteGuard<'_, BackupEngine> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `RestoreOptions`.
+#[derive(Debug)]
+pub(crate) struct Restoring {
+    pub(crate) keeps_log_files: bool,
+}
+
+impl Restoring {
+    /// Checks that a restore can do what the options say.
+    /// # Errors
+    /// `NotSupported`: the log files are to be kept.
+    fn check(restoring: NativeHandle<Restoring>) -> NativeResult<()> {
+        if restoring.get()?.keeps_log_files {
+            return Err(Error::not_supported("RestoreOptions: keepLogFiles").into());
+        }
+        Ok(())
+    }
+}
 
 /// A writer of a table.
 #[derive(Debug)]
@@ -48,8 +78,15 @@ pub(crate) fn set_restore_limiter(
     Ok(())
 }
 
-pub(crate) fn open_backups(options: NativeHandle<BackupOptions>) -> NativeResult<i64> {
-    Ok(give(Backups(BackupEngine::open(&options.get()?.options)?)))
+/// Opens an engine whose backups lie in the files of `env`.
+pub(crate) fn open_backups(
+    env: NativeHandle<EnvObject>,
+    options: NativeHandle<BackupOptions>,
+) -> NativeResult<i64> {
+    let mut options = options.get()?.options.clone();
+    options.env = env.get()?.0.clone();
+    let engine = BackupEngine::open(&options)?;
+    Ok(give(Backups(RwLock::new(engine))))
 }
 
 pub(crate) fn create_backup(
@@ -58,7 +95,7 @@ pub(crate) fn create_backup(
     metadata: &str,
     flushes: bool,
 ) -> NativeResult<()> {
-    backups.get_mut()?.0.create_new_backup_with_metadata(&db.get()?.db, metadata.as_bytes(), flushes)?;
+    backups.get()?.change().create_new_backup_with_metadata(&db.get()?.db, metadata.as_bytes(), flushes)?;
     Ok(())
 }
 
@@ -66,7 +103,8 @@ pub(crate) fn create_backup(
 pub(crate) fn backup_infos(env: &JavaEnv<'_>, backups: NativeHandle<Backups>) -> NativeResult<Reference> {
     let list = env.new_object("java/util/ArrayList", "()V", &[])?;
     let add = env.method(env.class_of(list)?, "add", "(Ljava/lang/Object;)Z")?;
-    for info in backups.get()?.0.backup_infos() {
+    let infos = backups.get()?.read().backup_infos();
+    for info in infos {
         let metadata = if info.app_metadata.is_empty() {
             Reference::NULL
         } else {
@@ -82,6 +120,7 @@ pub(crate) fn backup_infos(env: &JavaEnv<'_>, backups: NativeHandle<Backups>) ->
         let made = env.new_object("org/rocksdb/BackupInfo", "(IJJILjava/lang/String;)V", &arguments)?;
         env.call_bool(list, add, &[reference(made)])?;
         env.forget(made);
+        env.forget(metadata);
     }
     Ok(list)
 }
@@ -90,20 +129,20 @@ pub(crate) fn corrupted_backups(
     env: &JavaEnv<'_>,
     backups: NativeHandle<Backups>,
 ) -> NativeResult<Reference> {
-    let ids: Vec<i32> = backups.get()?.0.corrupted_backups().into_iter().map(u32::cast_signed).collect();
+    let ids: Vec<i32> = backups.get()?.read().corrupted_backups().into_iter().map(u32::cast_signed).collect();
     env.new_ints(&ids)
 }
 
 pub(crate) fn delete_backup(backups: NativeHandle<Backups>, id: i32) -> NativeResult<()> {
-    Ok(backups.get_mut()?.0.delete_backup(id.cast_unsigned())?)
+    Ok(backups.get()?.change().delete_backup(id.cast_unsigned())?)
 }
 
 pub(crate) fn purge_backups(backups: NativeHandle<Backups>, kept: i32) -> NativeResult<()> {
-    Ok(backups.get_mut()?.0.purge_old_backups(usize::try_from(kept).unwrap_or(0))?)
+    Ok(backups.get()?.change().purge_old_backups(usize::try_from(kept).unwrap_or(0))?)
 }
 
 pub(crate) fn collect_garbage(backups: NativeHandle<Backups>) -> NativeResult<()> {
-    Ok(backups.get_mut()?.0.garbage_collect()?)
+    Ok(backups.get()?.change().garbage_collect()?)
 }
 
 pub(crate) fn restore(
@@ -112,9 +151,11 @@ pub(crate) fn restore(
     id: i32,
     directory: Reference,
     wal_directory: Reference,
+    restoring: NativeHandle<Restoring>,
 ) -> NativeResult<()> {
+    Restoring::check(restoring)?;
     let (directory, wal_directory) = (path(env, directory)?, path(env, wal_directory)?);
-    Ok(backups.get()?.0.restore_db_from_backup(id.cast_unsigned(), directory, wal_directory)?)
+    Ok(backups.get()?.read().restore_db_from_backup(id.cast_unsigned(), directory, wal_directory)?)
 }
 
 pub(crate) fn restore_latest(
@@ -122,9 +163,11 @@ pub(crate) fn restore_latest(
     backups: NativeHandle<Backups>,
     directory: Reference,
     wal_directory: Reference,
+    restoring: NativeHandle<Restoring>,
 ) -> NativeResult<()> {
+    Restoring::check(restoring)?;
     let (directory, wal_directory) = (path(env, directory)?, path(env, wal_directory)?);
-    Ok(backups.get()?.0.restore_db_from_latest_backup(directory, wal_directory)?)
+    Ok(backups.get()?.read().restore_db_from_latest_backup(directory, wal_directory)?)
 }
 
 pub(crate) fn new_ingest_options(
@@ -151,11 +194,19 @@ pub(crate) fn ingest(
     options: NativeHandle<Call<IngestExternalFileOptions>>,
 ) -> NativeResult<()> {
     let (db, files) = (db.get()?, env.texts(files)?);
-    Ok(db.db.ingest_external_file_opt(&options.get()?.options, db.family(family), &files)?)
+    Ok(db.db.ingest_external_file_opt(&options.get()?.options, db.family(family)?, &files)?)
 }
 
-pub(crate) fn new_writer(options: NativeHandle<AllSettings>) -> NativeResult<i64> {
-    Ok(give(TableWriter(SstFileWriter::new(&options.get()?.options()))))
+/// A writer of tables. The order of keys is `order`, or without one that of the options.
+pub(crate) fn new_writer(
+    options: NativeHandle<AllSettings>,
+    order: NativeHandle<JavaCallback>,
+) -> NativeResult<i64> {
+    let mut options = options.get()?.options();
+    if let Some(JavaCallback::Comparator(order)) = order.find() {
+        options.cf.comparator = order.comparator.clone();
+    }
+    Ok(give(TableWriter(SstFileWriter::new(&options))))
 }
 
 pub(crate) fn open_writer(

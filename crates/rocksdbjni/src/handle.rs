@@ -4,18 +4,29 @@
 //!
 //! Invariants
 //!  1. A number other than 0 came from [`give`], for the same type, and [`dispose`] has not freed
-//!     the object. RocksJava's `AbstractNativeReference` sees to that: it frees an object once, and
-//!     refuses calls afterwards.
-//!  2. No two threads use an object at once that a call changes. RocksJava says the same of the
-//!     classes whose natives call [`NativeHandle::get_mut`].
+//!     the object. RocksJava's `AbstractNativeReference` frees an object once, and refuses calls
+//!     afterwards. `built.txt` says which argument is a handle of which type: a debug build
+//!     compares the type with the one that [`give`] noted, and panics if they differ.
+//!  2. No two threads use an object at once that a call changes with [`NativeHandle::get_mut`].
+//!     RocksJava requires this of options, batches, slices and table writers, and of each object
+//!     of a database while the database closes. All other objects lock what they change.
 
 use crate::border::NativeResult;
+use crate::jni::{JavaEnv, Reference};
 use esker::Error;
 use std::marker::PhantomData;
 
 /// The number of an object of type `T`, or 0.
 #[derive(Debug)]
 pub(crate) struct NativeHandle<T>(i64, PhantomData<fn() -> T>);
+
+/// An object with the name of its type, which a debug build checks.
+#[repr(C)]
+struct Noted<T> {
+    #[cfg(debug_assertions)]
+    type_name: &'static str,
+    object: T,
+}
 
 impl<T> Clone for NativeHandle<T> {
     fn clone(&self) -> NativeHandle<T> {
@@ -41,14 +52,23 @@ impl<T> NativeHandle<T> {
         self.0
     }
 
-    fn pointer(self) -> *mut T {
-        self.0 as *mut T
+    /// The address, after a check of the type in debug builds.
+    fn pointer(self) -> *mut Noted<T> {
+        #[cfg(debug_assertions)]
+        if !self.is_null() {
+            // SAFETY: by invariant 1 the number is the address of a `Noted` of some type, and each
+            // of them begins with its type's name.
+            let given = unsafe { *(self.0 as *const &'static str) };
+            let wanted = std::any::type_name::<T>();
+            assert!(given == wanted, "a native wants a handle of {wanted}, and gets one of {given}");
+        }
+        self.0 as *mut Noted<T>
     }
 
     /// The object; `None` for 0.
     pub(crate) fn find<'a>(self) -> Option<&'a T> {
         // SAFETY: invariants 1 and 2.
-        unsafe { self.pointer().as_ref() }
+        unsafe { self.pointer().as_ref() }.map(|noted| &noted.object)
     }
 
     /// The object.
@@ -63,7 +83,8 @@ impl<T> NativeHandle<T> {
     /// `InvalidArgument` for 0.
     pub(crate) fn get_mut<'a>(self) -> NativeResult<&'a mut T> {
         // SAFETY: invariants 1 and 2.
-        unsafe { self.pointer().as_mut() }.ok_or_else(|| null::<T>().into())
+        let noted = unsafe { self.pointer().as_mut() };
+        noted.map(|noted| &mut noted.object).ok_or_else(|| null::<T>().into())
     }
 
     /// Takes the object back. Its number must not be used again.
@@ -72,7 +93,8 @@ impl<T> NativeHandle<T> {
             return Err(null::<T>().into());
         }
         // SAFETY: invariant 1: `give` has leaked this box.
-        Ok(*unsafe { Box::from_raw(self.pointer()) })
+        let noted = unsafe { Box::from_raw(self.pointer()) };
+        Ok(noted.object)
     }
 }
 
@@ -89,7 +111,23 @@ pub(crate) fn none<T>() -> NativeHandle<T> {
 
 /// Moves `object` to the heap, and returns its number.
 pub(crate) fn give<T>(object: T) -> i64 {
-    Box::into_raw(Box::new(object)) as i64
+    give_typed(object).number()
+}
+
+/// Moves `object` to the heap, and returns its handle.
+pub(crate) fn give_typed<T>(object: T) -> NativeHandle<T> {
+    let noted = Noted {
+        #[cfg(debug_assertions)]
+        type_name: std::any::type_name::<T>(),
+        object,
+    };
+    NativeHandle(Box::into_raw(Box::new(noted)) as i64, PhantomData)
+}
+
+/// The handles in a Java array of numbers.
+pub(crate) fn handles<T>(env: &JavaEnv<'_>, array: Reference) -> NativeResult<Vec<NativeHandle<T>>> {
+    // SAFETY: RocksJava fills such an array with handles of one class, whose objects are `T`.
+    Ok(env.longs(array)?.into_iter().map(|number| unsafe { NativeHandle::new(number) }).collect())
 }
 
 /// Frees an object.

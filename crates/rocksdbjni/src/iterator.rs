@@ -4,33 +4,78 @@
 //! not valid and has the error as its status, as in RocksDB.
 
 use crate::border::{JavaInput, JavaOutput, NativeFailure, NativeResult};
-use crate::db::{Database, Family, handles};
-use crate::handle::{NativeHandle, give};
+use crate::db::{Database, Family};
+use crate::given::{GivenHandle, GivenObjects, OfDatabase, SnapshotObject, ended, give_listed};
+use crate::handle::{NativeHandle, handles};
 use crate::jni::{JavaEnv, Reference};
 use crate::options::ReadSettings;
 use esker::txn::TransactionIterator;
-use esker::{DbIterator, Error, Snapshot, WriteBatchWithIndex};
+use esker::{DbIterator, Error, WriteBatchWithIndex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// An iterator over a database, one with a batch's changes added, or why it could not be made.
+/// An iterator. Calls lock it, since a database ends its iterators on another thread.
 #[derive(Debug)]
-pub(crate) enum IteratorObject {
+pub(crate) struct IteratorObject {
+    cursor: Mutex<Cursor>,
+    list: Arc<GivenObjects>,
+}
+
+/// An iterator over a database, one with a batch's changes added, or the reason why there is none.
+#[derive(Debug)]
+enum Cursor {
     Db(Box<DbIterator>),
     Over(Box<TransactionIterator>),
     Failed(Error),
+}
+
+impl OfDatabase for IteratorObject {
+    fn list(&self) -> &Arc<GivenObjects> {
+        &self.list
+    }
+
+    fn listed(handle: NativeHandle<IteratorObject>) -> GivenHandle {
+        GivenHandle::Iterator(handle)
+    }
+}
+
+impl IteratorObject {
+    fn new(db: &Database, cursor: Cursor) -> IteratorObject {
+        IteratorObject { cursor: Mutex::new(cursor), list: db.list.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Cursor> {
+        self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets go of the database.
+    pub(crate) fn end(&self) {
+        *self.lock() = Cursor::Failed(ended());
+    }
+
+    /// An iterator over what this one shows once `batch` is written.
+    pub(crate) fn over(&self, batch: &WriteBatchWithIndex) -> IteratorObject {
+        let made = match &*self.lock() {
+            Cursor::Db(base) => batch.iter_over(base),
+            Cursor::Over(_) => Err(Error::not_supported("the base iterator is one over a batch")),
+            Cursor::Failed(error) => Err(error.clone()),
+        };
+        let cursor = made.map_or_else(Cursor::Failed, |iterator| Cursor::Over(Box::new(iterator)));
+        IteratorObject { cursor: Mutex::new(cursor), list: self.list.clone() }
+    }
 }
 
 /// Calls a method of an iterator of any kind.
 macro_rules! of_cursor {
     ($cursor:expr, $iterator:ident => $call:expr, $error:ident => $else:expr) => {
         match $cursor {
-            IteratorObject::Db($iterator) => $call,
-            IteratorObject::Over($iterator) => $call,
-            IteratorObject::Failed($error) => $else,
+            Cursor::Db($iterator) => $call,
+            Cursor::Over($iterator) => $call,
+            Cursor::Failed($error) => $else,
         }
     };
 }
 
-impl IteratorObject {
+impl Cursor {
     fn valid(&self) -> bool {
         of_cursor!(self, iterator => iterator.valid(), _error => false)
     }
@@ -44,16 +89,6 @@ impl IteratorObject {
         of_cursor!(self, iterator => if iterator.valid() { Ok(iterator.value()) } else { Err(not_valid()) },
             _error => Err(not_valid()))
     }
-
-    /// An iterator over what this one shows once `batch` is written.
-    pub(crate) fn over(&self, batch: &WriteBatchWithIndex) -> IteratorObject {
-        let made = match self {
-            IteratorObject::Db(base) => batch.iter_over(base),
-            IteratorObject::Over(_) => Err(Error::not_supported("the base iterator is one over a batch")),
-            IteratorObject::Failed(error) => Err(error.clone()),
-        };
-        made.map_or_else(IteratorObject::Failed, |iterator| IteratorObject::Over(Box::new(iterator)))
-    }
 }
 
 #[cold]
@@ -61,11 +96,14 @@ fn not_valid() -> NativeFailure {
     Error::invalid_argument("the iterator is not valid").into()
 }
 
-fn open(db: &Database, options: NativeHandle<ReadSettings>, family: NativeHandle<Family>) -> IteratorObject {
+fn open(
+    db: &Database,
+    options: NativeHandle<ReadSettings>,
+    family: NativeHandle<Family>,
+) -> NativeResult<Cursor> {
     let options = options.find().map(|reads| reads.options.clone()).unwrap_or_default();
-    db.db
-        .iter_opt(options, db.family(family))
-        .map_or_else(IteratorObject::Failed, |iterator| IteratorObject::Db(Box::new(iterator)))
+    let made = db.db.iter_opt(options, db.family(family)?);
+    Ok(made.map_or_else(Cursor::Failed, |iterator| Cursor::Db(Box::new(iterator))))
 }
 
 pub(crate) fn iterator(
@@ -73,7 +111,8 @@ pub(crate) fn iterator(
     options: NativeHandle<ReadSettings>,
     family: NativeHandle<Family>,
 ) -> NativeResult<i64> {
-    Ok(give(open(db.get()?, options, family)))
+    let db = db.get()?;
+    Ok(give_listed(IteratorObject::new(db, open(db, options, family)?)).number())
 }
 
 /// Iterators over several families at one sequence number.
@@ -88,28 +127,29 @@ pub(crate) fn iterators(
     options.snapshot.get_or_insert_with(|| db.db.snapshot());
     let mut made = Vec::new();
     for family in handles::<Family>(env, families)? {
-        made.push(IteratorObject::Db(Box::new(db.db.iter_opt(options.clone(), db.family(family))?)));
+        made.push(Cursor::Db(Box::new(db.db.iter_opt(options.clone(), db.family(family)?)?)));
     }
-    env.new_longs(&made.into_iter().map(give).collect::<Vec<i64>>())
+    let made = made.into_iter().map(|cursor| give_listed(IteratorObject::new(db, cursor)).number());
+    env.new_longs(&made.collect::<Vec<i64>>())
 }
 
 pub(crate) fn is_valid(cursor: NativeHandle<IteratorObject>) -> NativeResult<bool> {
-    Ok(cursor.get()?.valid())
+    Ok(cursor.get()?.lock().valid())
 }
 
 pub(crate) fn seek_to_first(cursor: NativeHandle<IteratorObject>) -> NativeResult<()> {
-    of_cursor!(cursor.get_mut()?, iterator => iterator.seek_to_first(), _error => ());
+    of_cursor!(&mut *cursor.get()?.lock(), iterator => iterator.seek_to_first(), _error => ());
     Ok(())
 }
 
 pub(crate) fn seek_to_last(cursor: NativeHandle<IteratorObject>) -> NativeResult<()> {
-    of_cursor!(cursor.get_mut()?, iterator => iterator.seek_to_last(), _error => ());
+    of_cursor!(&mut *cursor.get()?.lock(), iterator => iterator.seek_to_last(), _error => ());
     Ok(())
 }
 
 /// As in RocksDB, a step of an iterator that is not valid changes nothing.
 pub(crate) fn next(cursor: NativeHandle<IteratorObject>) -> NativeResult<()> {
-    let cursor = cursor.get_mut()?;
+    let cursor = &mut *cursor.get()?.lock();
     if cursor.valid() {
         of_cursor!(cursor, iterator => iterator.next(), _error => ());
     }
@@ -117,7 +157,7 @@ pub(crate) fn next(cursor: NativeHandle<IteratorObject>) -> NativeResult<()> {
 }
 
 pub(crate) fn prev(cursor: NativeHandle<IteratorObject>) -> NativeResult<()> {
-    let cursor = cursor.get_mut()?;
+    let cursor = &mut *cursor.get()?.lock();
     if cursor.valid() {
         of_cursor!(cursor, iterator => iterator.prev(), _error => ());
     }
@@ -130,7 +170,7 @@ pub(crate) fn seek(
     key: JavaInput,
 ) -> NativeResult<()> {
     let key = key.read(env)?;
-    of_cursor!(cursor.get_mut()?, iterator => iterator.seek(&key), _error => ());
+    of_cursor!(&mut *cursor.get()?.lock(), iterator => iterator.seek(&key), _error => ());
     Ok(())
 }
 
@@ -140,12 +180,12 @@ pub(crate) fn seek_for_prev(
     key: JavaInput,
 ) -> NativeResult<()> {
     let key = key.read(env)?;
-    of_cursor!(cursor.get_mut()?, iterator => iterator.seek_for_prev(&key), _error => ());
+    of_cursor!(&mut *cursor.get()?.lock(), iterator => iterator.seek_for_prev(&key), _error => ());
     Ok(())
 }
 
 pub(crate) fn status(cursor: NativeHandle<IteratorObject>) -> NativeResult<()> {
-    Ok(of_cursor!(cursor.get()?, iterator => iterator.status(), error => Err(error.clone()))?)
+    Ok(of_cursor!(&*cursor.get()?.lock(), iterator => iterator.status(), error => Err(error.clone()))?)
 }
 
 fn no_refresh() -> NativeFailure {
@@ -153,31 +193,32 @@ fn no_refresh() -> NativeFailure {
 }
 
 pub(crate) fn refresh(cursor: NativeHandle<IteratorObject>) -> NativeResult<()> {
-    match cursor.get_mut()? {
-        IteratorObject::Db(iterator) => Ok(iterator.refresh()?),
-        IteratorObject::Over(_) => Err(no_refresh()),
-        IteratorObject::Failed(error) => Err(error.clone().into()),
+    match &mut *cursor.get()?.lock() {
+        Cursor::Db(iterator) => Ok(iterator.refresh()?),
+        Cursor::Over(_) => Err(no_refresh()),
+        Cursor::Failed(error) => Err(error.clone().into()),
     }
 }
 
 pub(crate) fn refresh_at(
     cursor: NativeHandle<IteratorObject>,
-    snapshot: NativeHandle<Snapshot>,
+    snapshot: NativeHandle<SnapshotObject>,
 ) -> NativeResult<()> {
     let Some(snapshot) = snapshot.find() else { return refresh(cursor) };
-    match cursor.get_mut()? {
-        IteratorObject::Db(iterator) => Ok(iterator.refresh_at(snapshot)?),
-        IteratorObject::Over(_) => Err(no_refresh()),
-        IteratorObject::Failed(error) => Err(error.clone().into()),
+    let snapshot = snapshot.snapshot.as_ref().ok_or_else(ended)?;
+    match &mut *cursor.get()?.lock() {
+        Cursor::Db(iterator) => Ok(iterator.refresh_at(snapshot)?),
+        Cursor::Over(_) => Err(no_refresh()),
+        Cursor::Failed(error) => Err(error.clone().into()),
     }
 }
 
 pub(crate) fn key(env: &JavaEnv<'_>, cursor: NativeHandle<IteratorObject>) -> NativeResult<Reference> {
-    env.new_bytes(cursor.get()?.key()?)
+    env.new_bytes(cursor.get()?.lock().key()?)
 }
 
 pub(crate) fn value(env: &JavaEnv<'_>, cursor: NativeHandle<IteratorObject>) -> NativeResult<Reference> {
-    env.new_bytes(cursor.get()?.value()?)
+    env.new_bytes(cursor.get()?.lock().value()?)
 }
 
 pub(crate) fn key_into(
@@ -185,7 +226,7 @@ pub(crate) fn key_into(
     cursor: NativeHandle<IteratorObject>,
     output: JavaOutput,
 ) -> NativeResult<i32> {
-    output.write(env, cursor.get()?.key()?)
+    output.write(env, cursor.get()?.lock().key()?)
 }
 
 pub(crate) fn value_into(
@@ -193,5 +234,5 @@ pub(crate) fn value_into(
     cursor: NativeHandle<IteratorObject>,
     output: JavaOutput,
 ) -> NativeResult<i32> {
-    output.write(env, cursor.get()?.value()?)
+    output.write(env, cursor.get()?.lock().value()?)
 }

@@ -158,7 +158,9 @@ impl JavaEnv<'_> {
     ) -> NativeResult<Reference> {
         let class = self.class(name)?;
         let constructor = self.method(class, "<init>", descriptor)?;
-        self.some(jni!(self, NewObjectA, class.0, constructor.0, arguments.as_ptr()))
+        let object = self.some(jni!(self, NewObjectA, class.0, constructor.0, arguments.as_ptr()))?;
+        self.forget(class);
+        Ok(object)
     }
 
     pub(crate) fn call_object(
@@ -226,7 +228,7 @@ impl JavaEnv<'_> {
         Ok(Reference(result))
     }
 
-    /// Forgets a local reference, so that loops do not collect them.
+    /// Forgets a local reference, or null, so that loops do not collect them.
     pub(crate) fn forget(&self, object: Reference) {
         jni!(self, DeleteLocalRef, object.0);
     }
@@ -324,7 +326,9 @@ impl JavaEnv<'_> {
     /// A new array of `len` nulls of class `name`.
     pub(crate) fn new_array(&self, name: &str, len: usize) -> NativeResult<Reference> {
         let class = self.class(name)?;
-        self.some(jni!(self, NewObjectArray, java_len(len)?, class.0, std::ptr::null_mut()))
+        let array = self.some(jni!(self, NewObjectArray, java_len(len)?, class.0, std::ptr::null_mut()))?;
+        self.forget(class);
+        Ok(array)
     }
 
     /// A new array of class `name` with an element for each of `items`.
@@ -338,9 +342,7 @@ impl JavaEnv<'_> {
         for (at, item) in items.iter().enumerate() {
             let element = make(item)?;
             self.put_element(array, at, element)?;
-            if !element.is_null() {
-                self.forget(element);
-            }
+            self.forget(element);
         }
         Ok(array)
     }
@@ -378,9 +380,7 @@ impl JavaEnv<'_> {
         for at in 0..self.len(array)? {
             let element = self.element(array, at)?;
             converted.push(convert(element)?);
-            if !element.is_null() {
-                self.forget(element);
-            }
+            self.forget(element);
         }
         Ok(converted)
     }
@@ -468,7 +468,7 @@ pub(crate) struct Method(jmethodID);
 
 // SAFETY: a method's id may be used on any thread.
 unsafe impl Send for Method {}
-// SAFETY: as for `Send`: the id is a name, which nothing changes.
+// SAFETY: nothing changes a method's id, so threads may share it.
 unsafe impl Sync for Method {}
 
 fn c_string(text: &str) -> CString {
@@ -493,7 +493,7 @@ pub(crate) struct Global(jobject);
 
 // SAFETY: a global reference may be used on any thread.
 unsafe impl Send for Global {}
-// SAFETY: as for `Send`.
+// SAFETY: the JVM allows several threads to use a global reference at once.
 unsafe impl Sync for Global {}
 
 impl Global {
@@ -518,7 +518,7 @@ struct Vm(*mut JavaVM);
 
 // SAFETY: any thread may use the JVM's invocation interface.
 unsafe impl Send for Vm {}
-// SAFETY: as for `Send`.
+// SAFETY: the JVM allows several threads to use the invocation interface at once.
 unsafe impl Sync for Vm {}
 
 static VM: OnceLock<Vm> = OnceLock::new();

@@ -12,8 +12,8 @@
 //!  1. No panic and no error leaves a native except as a Java exception (`border.rs`).
 //!  2. `unsafe` is in `jni.rs`, `handle.rs`, `border.rs` and the generated functions: all other
 //!     modules get typed arguments.
-//!  3. A Java object is the only owner of its handle. The engine shares objects that it uses
-//!     longer.
+//!  3. A Java object is the only owner of its handle, except that a database owns its default
+//!     family and its environment. The engine shares objects that it uses longer.
 //!
 //! Source of names, numbers and ownership: RocksJava's classes in the jars of these releases.
 #![warn(missing_docs)]
@@ -25,6 +25,7 @@ mod callbacks;
 mod db;
 mod field;
 mod files;
+mod given;
 mod handle;
 mod iterator;
 mod jni;
@@ -42,7 +43,7 @@ mod natives {
     use crate::border::{direct, head, into_array, into_direct, range, whole};
     use crate::handle::none;
     use crate::{
-        batch, callbacks, db, files, iterator, objects, options, reads, release, statistics, writes,
+        batch, callbacks, db, files, given, iterator, objects, options, reads, release, statistics, writes,
     };
     use esker::{BatchOp, OpenMode};
     include!(concat!(env!("OUT_DIR"), "/natives.rs"));

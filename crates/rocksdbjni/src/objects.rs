@@ -73,7 +73,11 @@ pub(crate) struct Partitioner(pub(crate) SstPartitionerFactoryRef);
 
 /// Counters and histograms.
 #[derive(Debug)]
-pub(crate) struct StatisticsObject(pub(crate) Arc<esker::options::Statistics>);
+pub(crate) struct StatisticsObject {
+    pub(crate) counts: Arc<esker::options::Statistics>,
+    /// Java's numbers of histograms that stay empty for Java.
+    pub(crate) ignored: Vec<u8>,
+}
 
 /// A log, and its level, which Java may change.
 pub(crate) struct LoggerObject {

@@ -7,6 +7,7 @@
 use crate::border::NativeResult;
 use crate::callbacks::JavaCallback;
 use crate::field::HeldNumbers;
+use crate::given::{SnapshotObject, ended};
 use crate::handle::{NativeHandle, give};
 use crate::jni::{JavaEnv, Reference};
 use crate::objects::{
@@ -17,7 +18,7 @@ use crate::release::JavaRelease;
 use esker::options::{
     BlockCache, CompactionOptionsFifo, CompactionOptionsUniversal, CompressionOptions, CompressionType,
 };
-use esker::{ColumnFamilyOptions, DbOptions, DbPath, Error, Options, ReadOptions, Snapshot};
+use esker::{ColumnFamilyOptions, DbOptions, DbPath, Error, Options, ReadOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -121,27 +122,34 @@ pub(crate) fn copy<T: Clone>(object: NativeHandle<T>) -> NativeResult<i64> {
 /// Objects with options of a database.
 pub(crate) trait HasDb {
     fn db(&mut self) -> &mut DbOptions;
+    /// The same options, to read them: several threads may do so.
+    fn db_ref(&self) -> &DbOptions;
 }
 
 /// Objects with options of a family.
 pub(crate) trait HasCf {
     fn cf(&mut self) -> &mut ColumnFamilyOptions;
+    /// The same options, to read them: several threads may do so.
+    fn cf_ref(&self) -> &ColumnFamilyOptions;
 }
 
 macro_rules! parts {
-    ($($ty:ty: $trait:ident $part:ident = $options:ty),*) => {$(
+    ($($ty:ty: $trait:ident $part:ident $part_ref:ident = $options:ty),*) => {$(
         impl $trait for $ty {
             fn $part(&mut self) -> &mut $options {
                 &mut self.$part
+            }
+            fn $part_ref(&self) -> &$options {
+                &self.$part
             }
         }
     )*};
 }
 parts!(
-    DbSettings: HasDb db = DbOptions,
-    AllSettings: HasDb db = DbOptions,
-    CfSettings: HasCf cf = ColumnFamilyOptions,
-    AllSettings: HasCf cf = ColumnFamilyOptions
+    DbSettings: HasDb db db_ref = DbOptions,
+    AllSettings: HasDb db db_ref = DbOptions,
+    CfSettings: HasCf cf cf_ref = ColumnFamilyOptions,
+    AllSettings: HasCf cf cf_ref = ColumnFamilyOptions
 );
 
 pub(crate) fn set_table_factory<T: HasCf>(
@@ -232,7 +240,7 @@ pub(crate) fn compression_per_level<T: HasCf>(
     env: &JavaEnv<'_>,
     object: NativeHandle<T>,
 ) -> NativeResult<Reference> {
-    let levels = &object.get_mut()?.cf().compression_per_level;
+    let levels = &object.get()?.cf_ref().compression_per_level;
     let code = |compression: &CompressionType| {
         let code: i8 = crate::field::JavaField::load(compression);
         code.cast_unsigned()
@@ -253,7 +261,7 @@ pub(crate) fn level_multipliers<T: HasCf>(
     env: &JavaEnv<'_>,
     object: NativeHandle<T>,
 ) -> NativeResult<Reference> {
-    env.new_ints(&object.get_mut()?.cf().max_bytes_for_level_multiplier_additional)
+    env.new_ints(&object.get()?.cf_ref().max_bytes_for_level_multiplier_additional)
 }
 
 pub(crate) fn set_compression_options<T: HasCf>(
@@ -369,13 +377,14 @@ pub(crate) fn set_statistics<T: HasDb>(
     object: NativeHandle<T>,
     statistics: NativeHandle<StatisticsObject>,
 ) -> NativeResult<()> {
-    object.get_mut()?.db().statistics = Some(statistics.get()?.0.clone());
+    object.get_mut()?.db().statistics = Some(statistics.get()?.counts.clone());
     Ok(())
 }
 
 /// A new handle of the same statistics; 0 without statistics.
 pub(crate) fn statistics<T: HasDb>(object: NativeHandle<T>) -> NativeResult<i64> {
-    Ok(object.get_mut()?.db().statistics.clone().map_or(0, |statistics| give(StatisticsObject(statistics))))
+    let counts = object.get()?.db_ref().statistics.clone();
+    Ok(counts.map_or(0, |counts| give(StatisticsObject { counts, ignored: Vec::new() })))
 }
 
 pub(crate) fn set_write_buffer_manager<T: HasDb>(
@@ -428,7 +437,7 @@ pub(crate) fn set_wal_dir<T: HasDb>(
 }
 
 pub(crate) fn wal_dir<T: HasDb>(env: &JavaEnv<'_>, object: NativeHandle<T>) -> NativeResult<Reference> {
-    env.new_text(&text_of(object.get_mut()?.db().wal_dir.as_ref()))
+    env.new_text(&text_of(object.get()?.db_ref().wal_dir.as_ref()))
 }
 
 pub(crate) fn set_log_dir<T: HasDb>(
@@ -441,7 +450,7 @@ pub(crate) fn set_log_dir<T: HasDb>(
 }
 
 pub(crate) fn log_dir<T: HasDb>(env: &JavaEnv<'_>, object: NativeHandle<T>) -> NativeResult<Reference> {
-    env.new_text(&text_of(object.get_mut()?.db().db_log_dir.as_ref()))
+    env.new_text(&text_of(object.get()?.db_ref().db_log_dir.as_ref()))
 }
 
 fn paths(env: &JavaEnv<'_>, paths: Reference, sizes: Reference) -> NativeResult<Vec<DbPath>> {
@@ -470,7 +479,8 @@ pub(crate) fn set_cf_paths<T: HasCf>(
     Ok(())
 }
 
-/// Options from the properties that Java has put into one text, "name=value;…"; 0 if it has errors.
+/// Options from the properties that Java has put into one text, "name=value;…"; 0 if the text has
+/// errors.
 pub(crate) fn db_of_text(env: &JavaEnv<'_>, text: Reference) -> NativeResult<i64> {
     let base = Options { db: db_defaults(JavaRelease::of_caller(env)?), ..Options::default() };
     let parsed = esker::options::options_from_string(&base, &env.text(text)?);
@@ -497,10 +507,11 @@ pub(crate) const START_TS: usize = 4;
 
 pub(crate) fn set_snapshot(
     object: NativeHandle<ReadSettings>,
-    snapshot: NativeHandle<Snapshot>,
+    snapshot: NativeHandle<SnapshotObject>,
 ) -> NativeResult<()> {
+    let taken = snapshot.find().map(|snapshot| snapshot.snapshot.clone().ok_or_else(ended)).transpose()?;
     let reads = object.get_mut()?;
-    reads.options.snapshot = snapshot.find().cloned();
+    reads.options.snapshot = taken;
     reads.named[SNAPSHOT] = snapshot.number();
     Ok(())
 }

@@ -22,8 +22,8 @@ fn find(
 ) -> NativeResult<Option<PinnedBytes>> {
     let (db, key) = (db.get()?, key.read(env)?);
     let found = match options.find() {
-        Some(reads) => db.db.get_pinned_opt(&reads.options, db.family(family), &key),
-        None => db.db.get_pinned_opt(&ReadOptions::default(), db.family(family), &key),
+        Some(reads) => db.db.get_pinned_opt(&reads.options, db.family(family)?, &key),
+        None => db.db.get_pinned_opt(&ReadOptions::default(), db.family(family)?, &key),
     };
     Ok(found?)
 }
@@ -85,7 +85,7 @@ fn known(
     let (db, key) = (db.get()?, key.read(env)?);
     let mut options = options.find().map(|reads| reads.options.clone()).unwrap_or_default();
     options.read_tier = ReadTier::BlockCache;
-    match db.db.get_pinned_opt(&options, db.family(family), &key) {
+    match db.db.get_pinned_opt(&options, db.family(family)?, &key) {
         Ok(None) => Ok(Known::No),
         Ok(Some(value)) => Ok(Known::Value(value)),
         Err(error) if error.kind() == ErrorKind::Incomplete => Ok(Known::Maybe),

@@ -13,10 +13,12 @@ use esker::stats::{Histogram, Ticker};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-pub(crate) fn new(other: NativeHandle<StatisticsObject>) -> NativeResult<i64> {
+/// New statistics, without the histograms that have the numbers `ignored`.
+pub(crate) fn new(other: NativeHandle<StatisticsObject>, ignored: &[u8]) -> NativeResult<i64> {
     // RocksDB forwards to the other statistics; here both are the same.
-    let shared = other.find().map(|other| other.0.clone());
-    Ok(give(StatisticsObject(shared.unwrap_or_else(|| Arc::new(esker::options::Statistics::new())))))
+    let shared = other.find().map(|other| other.counts.clone());
+    let counts = shared.unwrap_or_else(|| Arc::new(esker::options::Statistics::new()));
+    Ok(give(StatisticsObject { counts, ignored: ignored.to_vec() }))
 }
 
 /// `BLOCK_CACHE_HIT` and `BlockCacheHit` as the same text.
@@ -40,7 +42,9 @@ fn numbers<T: Copy + std::fmt::Debug>(
     );
     let constants = env.call_static_object(enumeration, values, &[])?;
     let pairs = env.elements(constants, |constant| {
-        let name = env.text(env.call_object(constant, name, &[])?)?;
+        let text = env.call_object(constant, name, &[])?;
+        let name = env.text(text)?;
+        env.forget(text);
         Ok((env.call_byte(constant, value, &[])?, by_name.get(&folded(&name)).copied()))
     })?;
     Ok(pairs.into_iter().filter_map(|(number, value)| Some((number, value?))).collect())
@@ -68,7 +72,7 @@ pub(crate) fn ticker_count(
     statistics: NativeHandle<StatisticsObject>,
     number: i8,
 ) -> NativeResult<i64> {
-    let statistics = &statistics.get()?.0;
+    let statistics = &statistics.get()?.counts;
     Ok(ticker(env, number)?.map_or(0, |ticker| statistics.ticker_count(ticker)).cast_signed())
 }
 
@@ -77,7 +81,7 @@ pub(crate) fn take_ticker_count(
     statistics: NativeHandle<StatisticsObject>,
     number: i8,
 ) -> NativeResult<i64> {
-    let statistics = &statistics.get()?.0;
+    let statistics = &statistics.get()?.counts;
     Ok(ticker(env, number)?.map_or(0, |ticker| statistics.take_ticker_count(ticker)).cast_signed())
 }
 
@@ -87,9 +91,10 @@ pub(crate) fn histogram_data(
     statistics: NativeHandle<StatisticsObject>,
     number: i8,
 ) -> NativeResult<Reference> {
-    let statistics = &statistics.get()?.0;
-    let data =
-        histogram(env, number)?.map(|histogram| statistics.histogram_data(histogram)).unwrap_or_default();
+    let statistics = statistics.get()?;
+    let found =
+        if statistics.ignored.contains(&number.cast_unsigned()) { None } else { histogram(env, number)? };
+    let data = found.map(|histogram| statistics.counts.histogram_data(histogram)).unwrap_or_default();
     let arguments = [
         double(data.median),
         double(data.percentile95),
@@ -105,7 +110,7 @@ pub(crate) fn histogram_data(
 }
 
 pub(crate) fn reset(statistics: NativeHandle<StatisticsObject>) -> NativeResult<()> {
-    statistics.get()?.0.reset();
+    statistics.get()?.counts.reset();
     Ok(())
 }
 
@@ -117,11 +122,11 @@ pub(crate) fn set_level(statistics: NativeHandle<StatisticsObject>, level: i8) -
     let known = usize::try_from(level).ok().and_then(|level| LEVELS.get(level));
     let known =
         known.ok_or_else(|| Error::invalid_argument(format!("no level of statistics has {level}")))?;
-    statistics.get()?.0.set_stats_level(*known);
+    statistics.get()?.counts.set_stats_level(*known);
     Ok(())
 }
 
 pub(crate) fn level(statistics: NativeHandle<StatisticsObject>) -> NativeResult<i8> {
-    let level = statistics.get()?.0.stats_level();
+    let level = statistics.get()?.counts.stats_level();
     Ok(LEVELS.iter().position(|known| *known == level).and_then(|at| i8::try_from(at).ok()).unwrap_or(0))
 }

@@ -4,7 +4,7 @@ use crate::border::status_texts;
 use crate::field::JavaField;
 use crate::handle::{NativeHandle, dispose, give, none};
 use crate::options::{Call, CfSettings};
-use esker::options::{CompactionPri, CompressionType};
+use esker::options::{CompactionPri, CompressionType, InfoLogLevel};
 use esker::{Error, ErrorKind, SubCode};
 use std::collections::BTreeSet;
 
@@ -267,4 +267,25 @@ fn the_handle_0_is_an_error_and_not_an_object() {
     assert!(options.get_mut().is_err());
     assert!(options.find().is_none());
     dispose(options).unwrap();
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_handle_of_another_type_is_found_in_debug_builds() {
+    let options = handle(Call::<esker::WriteOptions>::default());
+    // SAFETY: the check fails before anything uses the object.
+    let wrong: NativeHandle<CfSettings> = unsafe { NativeHandle::new(options.number()) };
+    let panic = std::panic::catch_unwind(|| wrong.get().is_ok()).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains("CfSettings") && text.contains("WriteOptions"), "{text}");
+    dispose(options).unwrap();
+}
+
+#[test]
+fn the_head_of_a_log_counts_as_information() {
+    let level = crate::callbacks::level_of_line;
+    assert_eq!(level(InfoLogLevel::Header, InfoLogLevel::Info), Some(InfoLogLevel::Info));
+    assert_eq!(level(InfoLogLevel::Header, InfoLogLevel::Error), None);
+    assert_eq!(level(InfoLogLevel::Warn, InfoLogLevel::Error), None);
+    assert_eq!(level(InfoLogLevel::Fatal, InfoLogLevel::Error), Some(InfoLogLevel::Fatal));
 }

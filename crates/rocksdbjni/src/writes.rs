@@ -23,7 +23,7 @@ pub(crate) fn put(
     value: JavaInput,
 ) -> NativeResult<()> {
     let (db, key, value) = (db.get()?, key.read(env)?, value.read(env)?);
-    Ok(db.db.put_opt(&write_options(options), db.family(family), &key, &value)?)
+    Ok(db.db.put_opt(&write_options(options), db.family(family)?, &key, &value)?)
 }
 
 pub(crate) fn merge(
@@ -35,7 +35,7 @@ pub(crate) fn merge(
     operand: JavaInput,
 ) -> NativeResult<()> {
     let (db, key, operand) = (db.get()?, key.read(env)?, operand.read(env)?);
-    Ok(db.db.merge_opt(&write_options(options), db.family(family), &key, &operand)?)
+    Ok(db.db.merge_opt(&write_options(options), db.family(family)?, &key, &operand)?)
 }
 
 pub(crate) fn delete(
@@ -46,7 +46,7 @@ pub(crate) fn delete(
     key: JavaInput,
 ) -> NativeResult<()> {
     let (db, key) = (db.get()?, key.read(env)?);
-    Ok(db.db.delete_opt(&write_options(options), db.family(family), &key)?)
+    Ok(db.db.delete_opt(&write_options(options), db.family(family)?, &key)?)
 }
 
 pub(crate) fn single_delete(
@@ -57,7 +57,7 @@ pub(crate) fn single_delete(
     key: JavaInput,
 ) -> NativeResult<()> {
     let (db, key) = (db.get()?, key.read(env)?);
-    Ok(db.db.single_delete_opt(&write_options(options), db.family(family), &key)?)
+    Ok(db.db.single_delete_opt(&write_options(options), db.family(family)?, &key)?)
 }
 
 pub(crate) fn delete_range(
@@ -69,7 +69,7 @@ pub(crate) fn delete_range(
     end: JavaInput,
 ) -> NativeResult<()> {
     let (db, begin, end) = (db.get()?, begin.read(env)?, end.read(env)?);
-    Ok(db.db.delete_range_opt(&write_options(options), db.family(family), &begin, &end)?)
+    Ok(db.db.delete_range_opt(&write_options(options), db.family(family)?, &begin, &end)?)
 }
 
 pub(crate) fn write(
