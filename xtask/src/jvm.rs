@@ -166,7 +166,7 @@ fn compare(root: &Path, dir: &Path, jar: &Path, release: &Jar, library: &Path) -
         if on_esker {
             java.arg("-Xcheck:jni").arg(format!("-Djava.library.path={}", library.display()));
         }
-        said(java.args(["-cp", &path, "Differential", command]).arg(databases)).map(|said| lines(&said))
+        said(java.args(["-cp", &path, "Differential", command]).arg(databases)).and_then(|said| lines(&said))
     };
     let (wanted, found) = (java(false, "write", &real)?, java(true, "write", &esker)?);
     same(release, "write", &wanted, &found)?;
@@ -178,9 +178,14 @@ fn compare(root: &Path, dir: &Path, jar: &Path, release: &Jar, library: &Path) -
 }
 
 /// The program's own lines: `-Xcheck:jni` prints others between them.
-fn lines(output: &str) -> Vec<String> {
+/// # Errors
+/// One of these lines warns that a native keeps more local references than it asked for.
+fn lines(output: &str) -> Result<Vec<String>, String> {
+    if let Some(warning) = output.lines().find(|line| line.contains("JNI local refs")) {
+        return Err(format!("a native does not free its local references: {warning}"));
+    }
     let own = |line: &&str| !line.starts_with("WARNING") && !line.starts_with('\t');
-    output.lines().filter(own).map(str::to_owned).collect()
+    Ok(output.lines().filter(own).map(str::to_owned).collect())
 }
 
 fn same(release: &Jar, what: &str, wanted: &[String], found: &[String]) -> Outcome {
