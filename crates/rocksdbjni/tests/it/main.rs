@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 /// The library, which cargo builds beside its tests.
 fn library() -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows its file");
-    test.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps").join("librocksdbjni.so")
+    std::env::current_exe().expect("a test knows its file").with_file_name("librocksdbjni.so")
 }
 
 #[test]
