@@ -20,12 +20,13 @@ use std::sync::atomic::Ordering;
 /// An open database.
 #[derive(Debug)]
 pub struct rocksdb_t {
+    /// The family for calls that name no family. Dropped before the database: the last holder of a
+    /// family keeps its tables open, and the end of the database closes them.
+    pub(crate) default: ColumnFamilyHandle,
     /// The database.
     pub(crate) db: Db,
     /// The same database, if it was opened with TTL.
     pub(crate) ttl: Option<DbWithTtl>,
-    /// The family for calls that name no family.
-    pub(crate) default: ColumnFamilyHandle,
     /// The number of the database.
     pub(crate) database: DatabaseNumber,
     /// Whether the database gives snapshots. As in RocksDB, snapshots are NULL if a family was

@@ -5,6 +5,7 @@
 #![allow(missing_docs, reason = "no test has users")]
 
 mod allocations;
+mod closing;
 mod double_destroy;
 
 use esker_base::allocations::CountingAllocator;
