@@ -97,6 +97,24 @@ def test_transact_gives_up_and_lets_other_exceptions_through(path, kind):
             db.transact(5)
 
 
+def test_pop_and_setdefault_lock_the_key_that_they_read(path, kind):
+    with esker.open(path, transactions=kind) as db:
+        for change in (lambda txn: txn.pop(b"a"), lambda txn: txn.setdefault(b"a", b"2"), lambda txn: txn.pop(b"b", None)):
+            db[b"a"] = b"1"
+            first = db.transaction()
+            change(first)
+            if kind == "pessimistic":
+                with pytest.raises(esker.LockTimeout), db.transaction(lock_timeout=5) as second:
+                    second[b"a"] = second[b"b"] = b"3"
+                first.rollback()
+            else:
+                db.update({b"a": b"3", b"b": b"3"})
+                with pytest.raises(esker.CONFLICTS):
+                    first.commit()
+                first.rollback()
+                db.delete(b"b")
+
+
 def test_deadlocks_are_found(path):
     with esker.open(path, transactions="pessimistic") as db:
         barrier, raised = threading.Barrier(2), []
