@@ -77,6 +77,11 @@ impl Work {
     pub(super) fn of(&self, measure: Measure) -> u64 {
         self.0[measure as usize]
     }
+
+    /// The lesser number of each measure.
+    pub(super) fn least(&self, other: &Work) -> Work {
+        Work(std::array::from_fn(|i| self.0[i].min(other.0[i])))
+    }
 }
 
 /// Runs `act` and counts.
