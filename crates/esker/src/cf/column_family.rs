@@ -40,8 +40,12 @@ struct EndOfFamily(Arc<ObsoleteFiles>);
 
 impl Drop for EndOfFamily {
     fn drop(&mut self) {
-        // The super version waits with this thread, which may fall idle.
-        epoch::pin().flush();
+        // The super version, with its open tables, waits with this thread, which may fall idle.
+        if self.0.has_lost_database() {
+            epoch::collect();
+        } else {
+            epoch::pin().flush();
+        }
         self.0.search_again();
     }
 }

@@ -161,5 +161,6 @@ impl Drop for DbInner {
         }
         // Two holders: this one and the write path.
         purge::wait_for_other_holders(&self.engine, 2);
+        self.engine.manifest.lock().obsolete.lose_database();
     }
 }

@@ -390,6 +390,8 @@ pub struct ObsoleteFiles {
     /// Called for each new obsolete file, by the thread that dropped its last super version, under
     /// any locks.
     on_obsolete: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Whether the database is gone. Only handles of families may be left then.
+    without_database: AtomicBool,
     process: Process,
 }
 
@@ -453,6 +455,16 @@ impl ObsoleteFiles {
         if self.are_ours() {
             self.notify();
         }
+    }
+
+    /// Notes that the database is gone.
+    pub(crate) fn lose_database(&self) {
+        self.without_database.store(true, Ordering::Release);
+    }
+
+    /// Whether the database is gone: nothing that runs will advance the epoch.
+    pub(crate) fn has_lost_database(&self) -> bool {
+        self.without_database.load(Ordering::Acquire)
     }
 
     /// Counts one more file to delete.

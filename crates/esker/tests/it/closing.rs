@@ -7,6 +7,7 @@ use esker::{
     BackupEngine, BackupEngineOptions, Db, Env, ErrorKind, ExplainScan, ExportImportFilesMetaData,
     ImportColumnFamilyOptions, Options, RangeOpt, ReadOptions, SstFileWriter,
 };
+use esker_testkit::TempDir;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -149,4 +150,33 @@ fn a_checkpoint_ends_before_its_database_is_closed() {
     assert_eq!(made.unwrap_err().kind(), ErrorKind::ShutdownInProgress);
     let fs = &options.db.env.fs;
     assert!(!fs.file_exists(Path::new("/copy")).unwrap() && !fs.file_exists(Path::new("/copy.tmp")).unwrap());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_last_handle_of_a_family_closes_its_tables() {
+    let dir = TempDir::new("closing");
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    let open_tables = || {
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+        let files = descriptors.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        files.filter(|file| file.starts_with(dir.path())).count()
+    };
+    for number in 0..4 {
+        let db = Db::open(&options, dir.path()).unwrap();
+        let families = [
+            db.default_column_family(),
+            db.create_column_family(&format!("family{number}"), &options.cf).unwrap(),
+        ];
+        for family in &families {
+            db.put_cf(family, "key", "value").unwrap();
+            db.flush_opt(&Default::default(), &[family]).unwrap();
+            db.get_cf(family, "key").unwrap();
+        }
+        db.drop_column_family(&families[1]).unwrap();
+        drop(db);
+        drop(families);
+        assert_eq!(open_tables(), 0, "after opening {number}");
+    }
 }
