@@ -261,7 +261,7 @@ fn load_family(
             continue;
         }
         let is_object = matches!(name.as_str(), "comparator" | "merge_operator" | "prefix_extractor");
-        if is_object && !is_null(object_name(raw)) && set_from_file(options, name, raw).is_err() {
+        if is_object && set_from_file(options, name, raw).is_err() {
             options.unresolved.push((name.clone(), raw.clone()));
         } else {
             rest.push(name, raw.clone());

@@ -61,6 +61,7 @@ mod multi_get;
 mod multi_scan;
 mod observe;
 mod obsolete_files;
+mod odd_names;
 mod odd_openings;
 mod one_budget;
 mod one_key;
