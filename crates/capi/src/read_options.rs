@@ -65,9 +65,11 @@ impl rocksdb_readoptions_t {
         ReadOptions { timestamp: self.timestamp.copy(), ..self.options.clone() }
     }
 
-    /// The options for an iterator, with copies of the bounds.
+    /// The options for an iterator, with copies of the bounds. `c.h` has no `PrepareValue`, so the
+    /// iterators of C programs load all values.
     pub(crate) unsafe fn for_iterator(&self) -> ReadOptions {
         let mut options = self.options.clone();
+        options.allow_unprepared_value = false;
         options.iterate_upper_bound = self.upper_bound.copy();
         options.iterate_lower_bound = self.lower_bound.copy();
         options.timestamp = self.timestamp.copy();

@@ -257,6 +257,8 @@ impl DbWithTtl {
     /// level-0 files · `Incomplete` and `TimedOut`: `read_tier` or `deadline` stops the opening of
     /// a file · `ShutdownInProgress`: the database was closed.
     pub fn iter_opt(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<TtlIterator> {
+        // The time of a value can be told only when the value has been read.
+        let options = ReadOptions { allow_unprepared_value: false, ..options };
         Ok(TtlIterator(self.db.iter_opt(options, family)?))
     }
 }

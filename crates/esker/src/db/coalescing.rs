@@ -142,6 +142,16 @@ impl CoalescingIterator {
         self.families[self.current[0]].1.key()
     }
 
+    /// Makes sure that the columns of all families under this key have been read: see
+    /// [`DbIterator::prepare_value`].
+    /// # Errors
+    /// Those of [`DbIterator::prepare_value`], of any of the families. The iterator is not valid
+    /// then, and `status` has the error.
+    pub fn prepare_value(&mut self) -> Result<()> {
+        let prepare = |i: &usize| self.families[*i].1.prepare_value();
+        self.current.iter().try_for_each(prepare).inspect_err(|_| self.current.clear())
+    }
+
     /// The value of the default column here: that of the last family that has it, in the order in
     /// which the families were given. Empty if none has it, and if the iterator is not valid.
     pub fn value(&self) -> &[u8] {

@@ -137,7 +137,11 @@ pub struct ReadOptions {
     /// Accepted without effect: the read-ahead follows the blocks that are read, not the bounds.
     /// Default true.
     pub auto_readahead_size: bool,
-    /// Accepted without effect: values are always loaded. Default false.
+    /// Iterators leave values in blob files unread until
+    /// [`prepare_value`](crate::DbIterator::prepare_value); before it, value and columns are empty.
+    /// Merged values and entities are always loaded, as are the values of a
+    /// [`TtlIterator`](crate::TtlIterator), of [`Entries`](crate::Entries) and of a
+    /// [`MultiScan`](crate::MultiScan). Gets ignore this option. Default false.
     pub allow_unprepared_value: bool,
     /// Iterators leave out the entries of tables that this filter refuses; range deletions of those
     /// tables still hide entries of others. An iterator calls the filter whenever it opens a table.

@@ -65,6 +65,8 @@ enum Value {
     Entity { start: usize, end: usize },
     /// Pinned in place.
     Pinned(PinnedBytes),
+    /// In a blob file, and not read yet; `buffer` has the blob index.
+    Unprepared,
 }
 
 /// The cursor that users move. Not valid until positioned; after an error, until positioned again.
@@ -333,6 +335,7 @@ impl<I: ScanIterator> DbIter<I> {
             Value::Buffer => &self.buffer,
             Value::Entity { start, end } => &self.buffer[*start..*end],
             Value::Pinned(bytes) => bytes,
+            Value::Unprepared => &[],
         }
     }
 
@@ -347,6 +350,7 @@ impl<I: ScanIterator> DbIter<I> {
             Value::Buffer => PinnedBytes::copy_from(&self.buffer),
             Value::Entity { start, end } => PinnedBytes::copy_from(&self.buffer[*start..*end]),
             Value::Pinned(bytes) => bytes.clone(),
+            Value::Unprepared => PinnedBytes::empty(),
         }
     }
 

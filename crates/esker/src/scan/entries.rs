@@ -51,6 +51,11 @@ pub trait EntryCursor: Sized + sealed::Sealed {
     fn value(&self) -> Result<&[u8]>;
     #[doc(hidden)]
     fn pinned_value(&self) -> Result<PinnedBytes>;
+    /// Ends `allow_unprepared_value`: reads the value here and those of later entries.
+    #[doc(hidden)]
+    fn load_values(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 pub(crate) mod sealed {
@@ -99,14 +104,18 @@ pub struct Entries<C = DbIterator> {
 impl<C: EntryCursor> Entries<C> {
     /// The entries of `span`. `cursor` has its bounds.
     pub(crate) fn new(cursor: Result<C>, span: Span) -> Entries<C> {
+        let cursor = cursor.and_then(|mut cursor| cursor.load_values().map(|()| cursor));
         let is_over = cursor.is_ok() && span.is_empty();
         Entries { spare: Some(cursor), front: None, front_given: true, back: None, span, is_over }
     }
 
     /// All entries from the cursor's position on; from its first key if it is not valid.
-    pub(crate) fn from_cursor(cursor: C) -> Entries<C> {
+    pub(crate) fn from_cursor(mut cursor: C) -> Entries<C> {
         if !cursor.valid() {
             return Entries::new(Ok(cursor), Span::default());
+        }
+        if let Err(error) = cursor.load_values() {
+            return Entries::new(Err(error), Span::default());
         }
         let front = Some(cursor);
         Entries { spare: None, front, front_given: false, back: None, span: Span::default(), is_over: false }
@@ -311,6 +320,9 @@ impl EntryCursor for DbIterator {
     }
     fn pinned_value(&self) -> Result<PinnedBytes> {
         Ok(DbIterator::pinned_value(self))
+    }
+    fn load_values(&mut self) -> Result<()> {
+        DbIterator::load_values(self)
     }
 }
 

@@ -303,6 +303,64 @@ impl DbIterator {
             other => other.value(),
         }
     }
+    /// Makes sure that [`value`](Self::value), [`columns`](Self::columns) and
+    /// [`pinned_value`](Self::pinned_value) have the value here. An iterator with
+    /// [`allow_unprepared_value`](ReadOptions::allow_unprepared_value) has not read a value in a
+    /// blob file before: until this call, value and columns are empty. Costs one read of the blob
+    /// file or its cache then, and nothing otherwise.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let mut options = esker::Options::new().create_if_missing(true);
+    /// # options.cf.enable_blob_files = true;
+    /// # let db = esker::Db::open(&options, dir.path())?;
+    /// use esker::ReadOptions;
+    ///
+    /// for key in ["draft-1", "draft-2", "final"] {
+    ///     db.put(key, "a".repeat(100_000))?;
+    /// }
+    /// db.flush()?;
+    /// let options = ReadOptions::new().allow_unprepared_value(true);
+    /// let mut iter = db.iter_opt(options, &db.default_column_family())?;
+    /// iter.seek_to_first();
+    /// while iter.valid() {
+    ///     // Values of drafts are not read.
+    ///     if iter.key() == b"final" {
+    ///         iter.prepare_value()?;
+    ///         assert_eq!(iter.value().len(), 100_000);
+    ///     }
+    ///     iter.next();
+    /// }
+    /// iter.status()?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `Corruption` and `IoError` name the blob file · `Incomplete`: `read_tier` forbids the read ·
+    /// `TimedOut`: `deadline` has passed · `NotSupported` in a forked child of the process that
+    /// opened the database. The iterator is not valid then, and `status` has the error.
+    ///
+    /// # Panics
+    /// If the iterator is not valid, in debug builds.
+    pub fn prepare_value(&mut self) -> Result<()> {
+        if !self.options.allow_unprepared_value {
+            return Ok(());
+        }
+        if !self.is_here() {
+            return self.status();
+        }
+        each!(&mut self.iter, iter => iter.prepare_value())
+    }
+
+    /// Reads the value here and, from now on, those of all entries at which the iterator stops.
+    /// # Errors
+    /// Those of [`prepare_value`](Self::prepare_value).
+    pub(crate) fn load_values(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.options.allow_unprepared_value) {
+            return Ok(());
+        }
+        each!(&mut self.iter, iter => iter.load_values())
+    }
+
     /// Name and value of each column here, by name. An entity has several columns; a plain value
     /// has one without a name. They live until the next move.
     ///
@@ -666,6 +724,7 @@ pub(crate) fn db_iter_options(
         merge_operator: super_version.options.merge_operator.clone(),
         deleted_run_memory: None,
         statistics,
+        allow_unprepared_value: options.allow_unprepared_value,
         blobs: Some(BlobReader { source: cf.tables.blobs().clone(), options: table_read_options(options) }),
     }
 }

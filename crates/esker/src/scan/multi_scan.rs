@@ -74,6 +74,7 @@ impl MultiScan {
         cf: &Arc<ColumnFamily>,
         args: &MultiScanArgs,
     ) -> Result<MultiScan> {
+        let options = ReadOptions { allow_unprepared_value: false, ..options };
         let iter = DbIterator::new_prepared(db, options, cf, args)?;
         Ok(MultiScan { iter, reverse: args.reverse })
     }

@@ -121,12 +121,14 @@ pub(super) enum Shown {
     Value(PinnedBytes),
     /// An entity with all its columns in place.
     Entity(Vec<u8>),
+    /// A value in a blob file, not read yet: its blob index.
+    Unprepared(PinnedBytes),
 }
 
 impl Shown {
     pub(super) fn value(&self) -> &[u8] {
         match self {
-            Shown::Nothing => &[],
+            Shown::Nothing | Shown::Unprepared(_) => &[],
             Shown::Value(value) => value,
             Shown::Entity(entity) => {
                 EncodedColumns::parse(entity).map_or(&[], |columns| columns.default_value())
@@ -146,8 +148,17 @@ impl Shown {
             Shown::Entity(entity) => {
                 EncodedColumns::parse(entity).map_or(Vec::new(), |columns| columns.iter().collect())
             }
+            Shown::Unprepared(_) => Vec::new(),
             _ => vec![(DEFAULT_COLUMN_NAME, self.value())],
         }
+    }
+
+    /// Reads the value of `user_key`, which has its timestamp, if it has not been read yet.
+    pub(super) fn prepare(&mut self, user_key: &[u8], blobs: Option<&BlobReader>) -> Result<()> {
+        if let Shown::Unprepared(index) = self {
+            *self = shown(ValueType::BlobIndex, (user_key, index), || index.clone(), blobs)?;
+        }
+        Ok(())
     }
 }
 
@@ -248,6 +259,26 @@ impl TimestampedIter {
     /// The shown value, which stays alive after the next move. REQUIRES: `valid()`.
     pub(crate) fn pinned_value(&self) -> PinnedBytes {
         self.shown.pinned_value()
+    }
+
+    /// Reads the value here, if it has not been read yet.
+    /// # Errors
+    /// Those of blob files. The cursor is not valid then.
+    pub(crate) fn prepare_value(&mut self) -> Result<()> {
+        if !matches!(self.shown, Shown::Unprepared(_)) {
+            return Ok(());
+        }
+        let user_key = [&self.key[..], &self.timestamp].concat();
+        let prepared = self.shown.prepare(&user_key, self.options.blobs.as_ref());
+        prepared.inspect_err(|error| self.fail(error.clone()))
+    }
+
+    /// Reads the value here and, from now on, those of all entries at which the cursor stops.
+    /// # Errors
+    /// Those of [`prepare_value`](Self::prepare_value).
+    pub(crate) fn load_values(&mut self) -> Result<()> {
+        self.options.allow_unprepared_value = false;
+        if self.valid { self.prepare_value() } else { Ok(()) }
     }
 
     /// Name and value of each shown column. REQUIRES: `valid()`.
@@ -512,7 +543,11 @@ impl TimestampedIter {
                 self.iter.next();
                 continue;
             }
-            let base = shown_base(&*self.iter, self.options.blobs.as_ref(), entry.value_type)?;
+            let may_wait = self.options.allow_unprepared_value && self.operands.is_empty();
+            let base = match entry.value_type {
+                ValueType::BlobIndex if may_wait => Shown::Unprepared(self.iter.pinned_value()),
+                value_type => shown_base(&*self.iter, self.options.blobs.as_ref(), value_type)?,
+            };
             return self.show_merged(base);
         }
         if !self.iter.valid() {
@@ -534,6 +569,7 @@ impl TimestampedIter {
         self.shown = match base {
             Shown::Nothing => Shown::Value(PinnedBytes::from_vec(merge(None)?)),
             Shown::Value(value) => Shown::Value(PinnedBytes::from_vec(merge(Some(&value))?)),
+            Shown::Unprepared(_) => unreachable!("a base for operands has been read"),
             Shown::Entity(entity) => {
                 let columns = EncodedColumns::parse(&entity)?;
                 let merged = merge(Some(columns.default_value()))?;

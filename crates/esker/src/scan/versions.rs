@@ -121,6 +121,22 @@ impl VersionsIter {
         self.shown.pinned_value()
     }
 
+    /// Reads the value here, if it has not been read yet.
+    /// # Errors
+    /// Those of blob files. The cursor is not valid then.
+    pub(crate) fn prepare_value(&mut self) -> Result<()> {
+        let prepared = self.shown.prepare(key::user_key(&self.key), self.options.blobs.as_ref());
+        prepared.inspect_err(|error| self.fail(error.clone()))
+    }
+
+    /// Reads the value here and, from now on, those of all entries at which the cursor stops.
+    /// # Errors
+    /// Those of [`prepare_value`](Self::prepare_value).
+    pub(crate) fn load_values(&mut self) -> Result<()> {
+        self.options.allow_unprepared_value = false;
+        if self.valid { self.prepare_value() } else { Ok(()) }
+    }
+
     /// Name and value of each shown column; empty for a deletion. REQUIRES: `valid()`.
     pub(crate) fn columns(&self) -> Vec<(&[u8], &[u8])> {
         match &self.shown {
@@ -345,6 +361,7 @@ impl VersionsIter {
             ValueType::Merge => {
                 return Err(Error::not_supported("merge operands with ReadOptions::iter_start_ts"));
             }
+            ValueType::BlobIndex if self.options.allow_unprepared_value => Shown::Unprepared(stored.clone()),
             _ => shown(value_type, (user_key, stored), || stored.clone(), self.options.blobs.as_ref())?,
         };
         Ok(())

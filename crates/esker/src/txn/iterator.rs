@@ -119,6 +119,21 @@ impl TransactionIterator {
     pub fn value(&self) -> &[u8] {
         self.iter.value()
     }
+    /// Makes sure that value and columns here have been read: see
+    /// [`DbIterator::prepare_value`](crate::DbIterator::prepare_value).
+    /// # Errors
+    /// `Corruption` and `IoError` name the blob file · `Incomplete`: `read_tier` forbids the read ·
+    /// `TimedOut`: `deadline` has passed · `NotSupported` in a forked child process. The iterator
+    /// is not valid then, and `status` has the error.
+    ///
+    /// # Panics
+    /// If the iterator is not valid, in debug builds.
+    pub fn prepare_value(&mut self) -> Result<()> {
+        if !self.options.allow_unprepared_value {
+            return Ok(());
+        }
+        if self.is_here() { self.iter.prepare_value() } else { self.iter.status() }
+    }
     /// Names and values of the columns here, by name. An entity has several columns; a plain value
     /// has one without a name. They live until the next move.
     ///
@@ -182,6 +197,13 @@ impl EntryCursor for TransactionIterator {
     }
     fn pinned_value(&self) -> Result<PinnedBytes> {
         Ok(self.iter.pinned_value())
+    }
+    fn load_values(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.options.allow_unprepared_value) {
+            self.iter.load_values()
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -99,6 +99,7 @@ mod timestamps;
 mod traces;
 mod transactions;
 mod ttl;
+mod unprepared_values;
 mod updates;
 mod wal;
 mod wal_filter;

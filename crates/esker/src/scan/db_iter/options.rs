@@ -34,6 +34,8 @@ pub(crate) struct DbIterOptions {
     pub merge_operator: Option<MergeOperatorRef>,
     /// Reads values in blob files. Without it, reads of them fail.
     pub blobs: Option<BlobReader>,
+    /// Leave values in blob files unread until `prepare_value`.
+    pub allow_unprepared_value: bool,
     /// The memory of deleted runs; `None`: runs are not remembered.
     pub(crate) deleted_run_memory: Option<DeletedRunMemoryRef>,
     /// Gets the counters when the iterator is dropped or refreshed.
@@ -87,6 +89,7 @@ impl Default for DbIterOptions {
             max_skippable_internal_keys: 0,
             merge_operator: None,
             blobs: None,
+            allow_unprepared_value: false,
             deleted_run_memory: None,
             statistics: None,
         }

@@ -38,9 +38,18 @@ impl<I> DbIter<I> {
         Ok(())
     }
 
-    /// Reads the value that the blob index in `buffer` names.
+    /// Shows the value that the blob index in `buffer` names. It is read later if
+    /// `allow_unprepared_value` is set.
     pub(super) fn show_blob(&mut self) -> Result<()> {
-        self.value = Value::Pinned(self.blobs()?.value(&self.key, &self.buffer)?);
+        self.value = Value::Unprepared;
+        if self.options.allow_unprepared_value { Ok(()) } else { self.read_unprepared() }
+    }
+
+    /// Reads the value here, if it has not been read yet.
+    fn read_unprepared(&mut self) -> Result<()> {
+        if matches!(self.value, Value::Unprepared) {
+            self.value = Value::Pinned(self.blobs()?.value(&self.key, &self.buffer)?);
+        }
         Ok(())
     }
 
@@ -51,18 +60,39 @@ impl<I> DbIter<I> {
                 .expect("the entity was checked when it was read")
                 .iter()
                 .collect(),
+            Value::Unprepared => Vec::new(),
             _ => vec![(DEFAULT_COLUMN_NAME, value)],
         }
     }
 }
 
 impl<I: ScanIterator> DbIter<I> {
+    /// Reads the value here, if it has not been read yet. REQUIRES: `valid()`.
+    /// # Errors
+    /// Those of blob files. The cursor is not valid then.
+    pub(crate) fn prepare_value(&mut self) -> Result<()> {
+        debug_assert!(self.valid, "REQUIRES: valid()");
+        self.read_unprepared().inspect_err(|error| self.fail(error.clone()))
+    }
+
+    /// Reads the value here and, from now on, those of all entries at which the cursor stops.
+    /// # Errors
+    /// Those of [`prepare_value`](Self::prepare_value).
+    pub(crate) fn load_values(&mut self) -> Result<()> {
+        self.options.allow_unprepared_value = false;
+        if self.valid { self.prepare_value() } else { Ok(()) }
+    }
+
     /// Shows the inner cursor's value.
     /// # Errors
     /// `Corruption` for a value that contradicts its type; those of blob files.
     pub(super) fn show_stored(&mut self, value_type: ValueType) -> Result<()> {
         let stored = self.iter.value();
         match value_type {
+            ValueType::BlobIndex if self.options.allow_unprepared_value => {
+                set(&mut self.buffer, stored);
+                self.value = Value::Unprepared;
+            }
             ValueType::BlobIndex => {
                 self.value = Value::Pinned(self.blobs()?.value(&self.key, stored)?);
             }
@@ -84,6 +114,9 @@ impl<I: ScanIterator> DbIter<I> {
     #[cold]
     pub(super) fn show_merged(&mut self, base: Option<ValueType>, newest_first: bool) -> Result<()> {
         perf_add!(internal_merge_count, self.operands.len() as u64);
+        if base.is_some() {
+            self.read_unprepared()?;
+        }
         let operator = self.options.merge_operator.as_ref();
         let merge = |existing: Option<&[u8]>| {
             if newest_first {
@@ -108,6 +141,7 @@ impl<I: ScanIterator> DbIter<I> {
             (Value::Run, _) => Some(self.run.value()),
             (Value::Buffer, _) => Some(self.buffer.as_slice()),
             (Value::Pinned(bytes), _) => Some(bytes.as_slice()),
+            (Value::Unprepared, _) => unreachable!("the base has been read"),
         };
         self.buffer = merge(shown)?;
         self.value = Value::Buffer;

@@ -583,6 +583,7 @@ pub(super) fn plain_reads(
         && !options.ignore_range_deletions
         && !options.prefix_same_as_start
         && !options.pin_data
+        && !options.allow_unprepared_value
         && options.table_filter.is_none()
         && options.deadline.is_none()
         && cf.tables.keeps_all_open()

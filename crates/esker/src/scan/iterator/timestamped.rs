@@ -94,6 +94,7 @@ fn parts(
         },
         max_sequential_skip_in_iterations: super_version.options.max_sequential_skip_in_iterations,
         merge_operator: super_version.options.merge_operator.clone(),
+        allow_unprepared_value: options.allow_unprepared_value && reader.only.is_none(),
         blobs: Some(BlobReader { source: cf.tables.blobs().clone(), options: table_read_options(options) }),
         ..DbIterOptions::default()
     };
