@@ -22,7 +22,7 @@ pub struct rocksdb_writebatch_t {
     /// The changes.
     pub(crate) batch: WriteBatch,
     checks: BatchChecks,
-    /// Bytes from the client that are no batch. `batch` is empty then.
+    /// Bytes from the client that are no batch. `batch` is empty then, and takes no changes.
     malformed: Option<Malformed>,
 }
 
@@ -41,6 +41,14 @@ impl rocksdb_writebatch_t {
 
     fn check_form(&self) -> Result<()> {
         self.malformed.as_ref().map_or(Ok(()), |malformed| Err(malformed.error.clone()))
+    }
+
+    /// The changes, for another one.
+    /// # Errors
+    /// `Corruption`: the bytes from which the batch was made are malformed.
+    fn changeable(&mut self) -> Result<(&mut WriteBatch, &mut BatchChecks)> {
+        self.check_form()?;
+        Ok((&mut self.batch, &mut self.checks))
     }
 
     /// Returns the changes if they can be written to this database.
@@ -161,8 +169,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_create() -> *mut rocksdb_writebatch_
     give(rocksdb_writebatch_t::new(WriteBatch::new()))
 }
 
-/// A batch from RocksDB's encoding. If the bytes are no batch, a write of the result fails. NULL if
-/// `rep` is NULL and `len` is not 0.
+/// A batch from RocksDB's encoding. If the bytes are no batch, a write of the result fails, and it
+/// takes changes only after `rocksdb_writebatch_clear`. NULL if `rep` is NULL and `len` is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_create_from(
     rep: *const c_char,
@@ -227,10 +235,6 @@ pub unsafe extern "C" fn rocksdb_writebatch_count(batch: *mut rocksdb_writebatch
     })
 }
 
-unsafe fn change(batch: *mut rocksdb_writebatch_t, change: impl FnOnce(&mut WriteBatch) -> Result<()>) {
-    answer((), || change(&mut object_mut(batch)?.batch));
-}
-
 /// The parts of a key or value, joined.
 pub(crate) unsafe fn joined(
     count: c_int,
@@ -247,8 +251,8 @@ unsafe fn change_in(
     change: impl FnOnce(&mut WriteBatch, &mut ChangedFamily<'_>) -> Result<()>,
 ) {
     answer((), || {
-        let object = object_mut(batch)?;
-        change(&mut object.batch, &mut object.checks.target(column_family)?)
+        let (batch, checks) = object_mut(batch)?.changeable()?;
+        change(batch, &mut checks.target(column_family)?)
     });
 }
 
@@ -376,9 +380,9 @@ unsafe fn change_with_ts(
             _ => {}
         }
         let key = timestamped(key, key_len, ts, ts_len)?;
-        let batch = object_mut(batch)?;
-        batch.checks.record(handle.database);
-        change(&mut batch.batch, family.id(), &key)
+        let (batch, checks) = object_mut(batch)?.changeable()?;
+        checks.record(handle.database);
+        change(batch, family.id(), &key)
     });
 }
 
@@ -432,7 +436,7 @@ pub unsafe extern "C" fn rocksdb_writebatch_put_log_data(
     blob: *const c_char,
     len: usize,
 ) {
-    change(batch, |batch| batch.put_log_data(bytes(blob, len)?));
+    answer((), || object_mut(batch)?.changeable()?.0.put_log_data(bytes(blob, len)?));
 }
 
 pub(crate) type Put = Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>;
@@ -567,8 +571,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_data(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_writebatch_set_save_point(batch: *mut rocksdb_writebatch_t) {
-    change(batch, |batch| {
-        batch.set_save_point();
+    answer((), || {
+        object_mut(batch)?.batch.set_save_point();
         Ok(())
     });
 }
@@ -624,9 +628,9 @@ pub unsafe extern "C" fn rocksdb_writebatch_update_timestamps(
     errptr: *mut *mut c_char,
 ) {
     attempt(errptr, (), || {
-        let object = object_mut(batch)?;
-        object.batch.update_timestamps(bytes(ts, ts_len)?, timestamp_sizes(state, get_ts_size)?)?;
-        object.checks.are_set();
+        let (batch, checks) = object_mut(batch)?.changeable()?;
+        batch.update_timestamps(bytes(ts, ts_len)?, timestamp_sizes(state, get_ts_size)?)?;
+        checks.are_set();
         Ok(())
     });
 }

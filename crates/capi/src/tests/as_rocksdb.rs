@@ -72,8 +72,37 @@ fn an_optimistic_transaction_is_used_again_after_its_commit() {
     }
 }
 
+/// Adds a change by each kind of function.
+unsafe fn change_in_all_ways(db: *mut rocksdb_t, batch: *mut rocksdb_writebatch_t) {
+    let k = c"k".as_ptr();
+    // SAFETY: the objects are live.
+    unsafe {
+        let family = rocksdb_get_default_column_family_handle(db);
+        rocksdb_writebatch_put(batch, k, 1, k, 1);
+        rocksdb_writebatch_put_cf(batch, family, k, 1, k, 1);
+        rocksdb_writebatch_putv(batch, 1, &k, &1, 1, &k, &1);
+        rocksdb_writebatch_put_log_data(batch, k, 1);
+        rocksdb_column_family_handle_destroy(family);
+    }
+}
+
 #[test]
-fn bytes_that_are_no_batch_make_a_batch_that_cannot_be_written() {
+fn bytes_that_are_no_batch_make_a_batch_that_cannot_be_written_or_changed() {
+    unsafe extern "C" fn put(
+        seen: *mut libc::c_void,
+        _: u32,
+        _: *const c_char,
+        _: usize,
+        _: *const c_char,
+        _: usize,
+    ) {
+        // SAFETY: the test passes the address of a number.
+        unsafe { *seen.cast::<usize>() += 1 };
+    }
+    unsafe extern "C" fn log_data(seen: *mut libc::c_void, _: *const c_char, _: usize) {
+        // SAFETY: the test passes the address of a number.
+        unsafe { *seen.cast::<usize>() += 1 };
+    }
     let dir = TempDir::new("capi-no-batch");
     // SAFETY: the objects are created here and destroyed once.
     unsafe {
@@ -87,10 +116,19 @@ fn bytes_that_are_no_batch_make_a_batch_that_cannot_be_written() {
         ];
         for (rep, count) in cases {
             let batch = rocksdb_writebatch_create_from(rep.as_ptr().cast(), rep.len());
+            change_in_all_ways(db, batch);
             let mut len = 0;
             let data = rocksdb_writebatch_data(batch, &mut len).cast::<u8>();
             assert_eq!(std::slice::from_raw_parts(data, len), rep);
             assert_eq!(rocksdb_writebatch_count(batch), count, "{rep:?}");
+            let mut seen = 0_usize;
+            let state = (&raw mut seen).cast();
+            rocksdb_writebatch_iterate_cf_ld(batch, state, Some(put), None, None, Some(log_data));
+            assert_eq!(seen, 0, "{rep:?}");
+            let stamped = outcome(|error| {
+                rocksdb_writebatch_update_timestamps(batch, null(), 0, null_mut(), None, error);
+            });
+            assert_eq!(stamped, "Corruption", "{rep:?}");
             assert_eq!(outcome(|error| rocksdb_write(db, writes, batch, error)), "Corruption", "{rep:?}");
             rocksdb_writebatch_clear(batch);
             rocksdb_writebatch_put(batch, c"k".as_ptr(), 1, c"v".as_ptr(), 1);
