@@ -595,6 +595,15 @@ pub unsafe extern "C" fn rocksdb_get_options_from_string(
     });
 }
 
+/// Whether a directory that cannot be listed counts as one without options, as in RocksDB. Clients
+/// take `NotFound` for a new database.
+fn is_no_directory(listing: &Error) -> bool {
+    use std::error::Error as _;
+    let cause = listing.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    let errno = cause.and_then(std::io::Error::raw_os_error);
+    matches!(errno, Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES))
+}
+
 /// Loads the options of the newest OPTIONS file of a directory. The caller owns the arrays and
 /// strings, and frees them by `rocksdb_load_latest_options_destroy` or one by one. After an error
 /// the results are NULL and 0.
@@ -617,13 +626,11 @@ pub unsafe extern "C" fn rocksdb_load_latest_options(
     attempt(errptr, (), || {
         let env = env.as_ref().map_or_else(Env::default, |env| env.env.clone());
         let db_path = path(db_path)?;
-        // As in RocksDB, a directory that cannot be listed has no options. Clients take `NotFound`
-        // for a new database.
-        let is_listed = |error: Error| match env.fs.children(db_path) {
-            Ok(_) => error,
-            Err(_) => Error::not_found(error.message()),
+        let as_rocksdb = |error: Error| match env.fs.children(db_path) {
+            Err(listing) if is_no_directory(&listing) => Error::not_found(error.message()),
+            _ => error,
         };
-        let mut loaded = load_latest_options_from(env.fs.as_ref(), db_path).map_err(is_listed)?;
+        let mut loaded = load_latest_options_from(env.fs.as_ref(), db_path).map_err(as_rocksdb)?;
         loaded.check_names(ignore_unknown_options)?;
         loaded.db.env = env;
         let give_family = |(_, family): &(String, ColumnFamilyOptions)| {

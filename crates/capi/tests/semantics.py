@@ -324,10 +324,11 @@ def timestamps_of_tables():
 
 
 def places_without_options():
-    """Options of directories that are missing, empty, or no directories."""
+    """Options of directories that are missing, empty, no directories, or cannot be listed."""
     os.mkdir(path("empty"))
     open(path("file"), "w").close()
-    for place in ("missing", "empty", "file"):
+    os.symlink("loop", path("loop"))
+    for place in ("missing", "empty", "file", "loop", "long" * 100):
         print("options of what is", place, load(path(place), False))
 
 

@@ -209,33 +209,49 @@ fn tables_for_ingestion_take_timestamps_of_the_comparators_size_only() {
     }
 }
 
+/// The kind of the error of loading the options of a directory, and the number of families.
+fn outcome_of_load(dir: &TempDir, name: &str) -> (String, usize) {
+    let (mut db, mut count, mut names, mut families) = (null_mut(), 7, null_mut(), null_mut());
+    // SAFETY: the objects are created here and destroyed once.
+    unsafe {
+        let (env, cache) = (rocksdb_create_default_env(), rocksdb_cache_create_lru(1 << 20));
+        let loaded = outcome(|error| {
+            let place = path(dir, name);
+            rocksdb_load_latest_options(
+                place.as_ptr(),
+                env,
+                false,
+                cache,
+                &mut db,
+                &mut count,
+                &mut names,
+                &mut families,
+                error,
+            );
+        });
+        rocksdb_cache_destroy(cache);
+        rocksdb_env_destroy(env);
+        (loaded, count)
+    }
+}
+
 #[test]
 fn the_options_of_a_missing_directory_are_not_found() {
     let dir = TempDir::new("capi-no-options");
     std::fs::create_dir(dir.path().join("empty")).unwrap();
-    // SAFETY: the objects are created here and destroyed once.
-    unsafe {
-        let (env, cache) = (rocksdb_create_default_env(), rocksdb_cache_create_lru(1 << 20));
-        for name in ["missing", "empty"] {
-            let (mut db, mut count, mut names, mut families) = (null_mut(), 7, null_mut(), null_mut());
-            let loaded = outcome(|error| {
-                let place = path(&dir, name);
-                rocksdb_load_latest_options(
-                    place.as_ptr(),
-                    env,
-                    false,
-                    cache,
-                    &mut db,
-                    &mut count,
-                    &mut names,
-                    &mut families,
-                    error,
-                );
-            });
-            assert_eq!((loaded.as_str(), count), ("NotFound", 0), "{name}");
-        }
-        rocksdb_cache_destroy(cache);
-        rocksdb_env_destroy(env);
+    for name in ["missing", "empty"] {
+        assert_eq!(outcome_of_load(&dir, name), ("NotFound".to_owned(), 0), "{name}");
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_listed_is_an_io_error_unless_it_is_none() {
+    let dir = TempDir::new("capi-unlisted-options");
+    std::os::unix::fs::symlink("loop", dir.path().join("loop")).unwrap();
+    let (file, long) = (std::env::current_exe().unwrap(), "long".repeat(100));
+    let file = file.to_str().unwrap();
+    for (name, expected) in [(file, "NotFound"), ("loop", "IO error"), (&long, "IO error")] {
+        assert_eq!(outcome_of_load(&dir, name), (expected.to_owned(), 0), "{name}");
     }
 }
 
