@@ -150,28 +150,52 @@ fn merged(headers: &[Vec<Item>]) -> Vec<Declaration> {
     surface
 }
 
-/// Builds the library and installs it below `prefix`: `lib/librocksdb.so` and its links,
-/// `include/rocksdb/c.h`, `lib/pkgconfig/rocksdb.pc`.
-pub(crate) fn install(root: &Path, prefix: &Path) -> Result<(), String> {
+/// A form of the library: the release of RocksDB whose defaults new options have.
+#[derive(Clone, Copy)]
+pub(crate) struct CapiForm {
+    version: &'static str,
+    /// The features of `esker-capi`, separated by commas.
+    features: &'static str,
+}
+
+/// The form without features, which `cargo build` makes.
+pub(crate) const FORM_11_8: CapiForm = CapiForm { version: "11.8.1", features: "" };
+pub(crate) const FORM_11_1: CapiForm = CapiForm { version: "11.1.2", features: "defaults-of-11-1" };
+
+/// Builds the library in the form for `release`, and installs it below `prefix`:
+/// `lib/librocksdb.so` and its links, `include/rocksdb/c.h`, `lib/pkgconfig/rocksdb.pc`.
+pub(crate) fn install(root: &Path, prefix: &Path, release: &str) -> Result<(), String> {
+    let forms = [("11.1", FORM_11_1), ("11.8", FORM_11_8)];
+    let form = forms.into_iter().find(|form| form.0 == release);
+    let (_, form) = form.ok_or_else(|| format!("'{release}' is none of 11.1, 11.8"))?;
+    build_form(root, form, &["--release"])?;
+    install_form(root, &root.join("target/release"), prefix, form)
+}
+
+/// Builds the library in this form.
+pub(crate) fn build_form(root: &Path, form: CapiForm, profile: &[&str]) -> Result<(), String> {
     let status = Command::new("cargo")
-        .args(["build", "--release", "-p", "esker-capi", "--quiet"])
+        .args(["build", "-p", "esker-capi", "--quiet", "--features", form.features])
+        .args(profile)
         .current_dir(root)
         .status()
         .map_err(|error| format!("cargo build: {error}"))?;
-    if !status.success() {
-        return Err("the library does not build".to_string());
-    }
-    install_built(root, &root.join("target/release"), prefix)
+    if status.success() { Ok(()) } else { Err("the library does not build".to_string()) }
 }
 
-/// Installs the library from the directory `built`.
+/// Installs the library, which was built without features, from the directory `built`.
 pub(crate) fn install_built(root: &Path, built: &Path, prefix: &Path) -> Result<(), String> {
+    install_form(root, built, prefix, FORM_11_8)
+}
+
+/// Installs the library from the directory `built`, in which it was built in this form.
+pub(crate) fn install_form(root: &Path, built: &Path, prefix: &Path, form: CapiForm) -> Result<(), String> {
     let error = |error: std::io::Error| format!("{}: {error}", prefix.display());
     let lib = prefix.join("lib");
     let include = prefix.join("include/rocksdb");
     fs::create_dir_all(lib.join("pkgconfig")).map_err(error)?;
     fs::create_dir_all(&include).map_err(error)?;
-    let file = format!("{SONAME}.8.1");
+    let file = format!("librocksdb.so.{}", form.version);
     // Copies to a new file and renames it, because a program may have the old file mapped.
     fs::copy(built.join("libesker_capi.so"), lib.join("new")).map_err(error)?;
     fs::rename(lib.join("new"), lib.join(&file)).map_err(error)?;
@@ -182,14 +206,18 @@ pub(crate) fn install_built(root: &Path, built: &Path, prefix: &Path) -> Result<
         std::os::unix::fs::symlink(&file, &link).map_err(error)?;
     }
     fs::write(include.join("c.h"), c_header(&union())).map_err(error)?;
-    fs::write(include.join("version.h"), VERSION_H).map_err(error)?;
-    fs::write(lib.join("pkgconfig/rocksdb.pc"), pkg_config(prefix, "11.8.1")).map_err(error)?;
+    fs::write(include.join("version.h"), version_h(form.version)).map_err(error)?;
+    fs::write(lib.join("pkgconfig/rocksdb.pc"), pkg_config(prefix, form.version)).map_err(error)?;
     println!("installed {} below {} (from {})", file, prefix.display(), root.display());
     Ok(())
 }
 
-const VERSION_H: &str =
-    "#pragma once\n#define ROCKSDB_MAJOR 11\n#define ROCKSDB_MINOR 8\n#define ROCKSDB_PATCH 1\n";
+/// The text of `rocksdb/version.h`.
+fn version_h(version: &str) -> String {
+    let names = ["MAJOR", "MINOR", "PATCH"].into_iter().zip(version.split('.'));
+    let lines = names.map(|(name, number)| format!("#define ROCKSDB_{name} {number}\n"));
+    format!("#pragma once\n{}", lines.collect::<String>())
+}
 
 /// The text of `rocksdb.pc` for RocksDB's C interface below `prefix`.
 pub(crate) fn pkg_config(prefix: &Path, version: &str) -> String {

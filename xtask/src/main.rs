@@ -54,7 +54,8 @@ cargo xtask instructions       instructions per operation; fails on over 3% more
 cargo xtask guide              the guide as a book in target/guide (installs mdBook into target/tools once)
 cargo xtask capi-callers       writes which suites call the functions of the C API into its page
 cargo xtask capi-surface       records the declarations of RocksDB's headers (--check: compares them)
-cargo xtask install-capi DIR   librocksdb.so.11, its header and rocksdb.pc below DIR
+cargo xtask install-capi DIR [11.1]   librocksdb.so.11, its header and rocksdb.pc below DIR, for
+                               RocksDB 11.8 or with the defaults of 11.1
 cargo xtask python [wheel]     the Python package: builds it, checks its types, runs its tests (wheel: makes one)
 cargo xtask tidy               rules that no compiler knows";
 
@@ -100,7 +101,8 @@ fn main() -> ExitCode {
         ["capi-surface"] => capi::surface(&root, false),
         ["capi-surface", "--check"] => capi::surface(&root, true),
         ["capi-callers"] => clients::write_table(&root),
-        ["install-capi", prefix] => capi::install(&root, Path::new(prefix)),
+        ["install-capi", prefix] => capi::install(&root, Path::new(prefix), "11.8"),
+        ["install-capi", prefix, release] => capi::install(&root, Path::new(prefix), release),
         ["python"] => python::test(&root, 25),
         ["python", "wheel"] => python::wheel(&root),
         ["tidy"] => tidy::run(&root),

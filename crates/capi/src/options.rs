@@ -56,11 +56,15 @@ impl Object for rocksdb_options_t {
 }
 
 impl rocksdb_options_t {
-    /// RocksDB 11.8's defaults. A client of its ABI expects files that RocksDB 11.8 can read.
+    /// The defaults of RocksDB 11.8; with feature `defaults-of-11-1`, those of 11.1. A client of
+    /// the ABI expects files that RocksDB 11 can read.
     pub(crate) fn new() -> rocksdb_options_t {
         let mut options = rocksdb_options_t::default();
         options.db.compatible_with = TargetVersion::V11;
         options.cf.table = rocksdb_block_based_table_options_t::new().table;
+        if cfg!(feature = "defaults-of-11-1") {
+            options.cf.compression = CompressionType::Snappy;
+        }
         options
     }
 

@@ -256,6 +256,19 @@ fn a_directory_that_cannot_be_listed_is_an_io_error_unless_it_is_none() {
 }
 
 #[test]
+fn new_options_have_the_defaults_of_the_librarys_release() {
+    const SNAPPY: i32 = 1;
+    const LZ4: i32 = 4;
+    let expected = if cfg!(feature = "defaults-of-11-1") { SNAPPY } else { LZ4 };
+    // SAFETY: the objects are created here and destroyed once.
+    unsafe {
+        let options = rocksdb_options_create();
+        assert_eq!(rocksdb_options_get_compression(options), expected);
+        rocksdb_options_destroy(options);
+    }
+}
+
+#[test]
 fn numbers_below_the_least_of_a_table_option_are_raised() {
     let dir = TempDir::new("capi-raised");
     // SAFETY: the objects are created here and destroyed once.
