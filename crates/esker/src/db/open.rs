@@ -6,6 +6,7 @@
 //! Source: RocksDB `db/db_impl/db_impl_open.cc`. docs/format/manifest.md states the order of
 //! durable steps.
 
+mod best_efforts;
 mod remains;
 
 use super::catch_up::{first_replay, new_follower};
@@ -212,6 +213,9 @@ impl Opening {
 
     fn try_to_run(&mut self, notes_options: bool) -> Result<Db> {
         let read_only = self.mode == OpenMode::ReadOnly;
+        if !read_only {
+            self.settle_for_best_state()?;
+        }
         let before_manifest = if read_only { Some(self.look_at_wals()?) } else { None };
         let followed_from = before_manifest
             .clone()

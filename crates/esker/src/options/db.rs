@@ -92,8 +92,31 @@ option_struct! {
         /// Check more while opening and stop writes at the first sign of damage. Default true.
         /// Fixed.
         paranoid_checks: bool = true, fixed;
-        /// If files are missing, open the newest complete and consistent state. Default false.
-        /// Fixed.
+        /// If tables, blob files, CURRENT or the end of the MANIFEST are missing or cut short, open
+        /// the newest state of each family that has all its files, or has lost only the newest
+        /// tables of level 0. WALs are not replayed then: they, and the tables and blob files that
+        /// the state does not have, are moved into `lost`. The LOG names all of them. Needs a
+        /// MANIFEST; without one, [`repair_db`](crate::repair_db) makes a database of the tables. A
+        /// database from which nothing is missing opens as without this option. An open checks each
+        /// file that the MANIFEST has ever named. No effect on opens for reading only. Default
+        /// false. Fixed.
+        ///
+        /// ```
+        /// # let dir = esker_testkit::TempDir::new("doc");
+        /// use esker::{Db, Options};
+        ///
+        /// let db = Db::open_default(dir.path())?;
+        /// db.put("esker", "gravel")?;
+        /// db.flush()?;
+        /// # drop(db);
+        /// std::fs::remove_file(dir.join("CURRENT")).unwrap();
+        ///
+        /// let mut options = Options::default();
+        /// options.db.best_efforts_recovery = true;
+        /// let db = Db::open(&options, dir.path())?;
+        /// assert_eq!(db.get("esker")?.as_deref(), Some(&b"gravel"[..]));
+        /// # Ok::<_, esker::Error>(())
+        /// ```
         best_efforts_recovery: bool = false, fixed;
         /// Attempts in a row to resume automatically after a temporary background error, as
         /// `Db::resume` does; 0 or less: none. After a full disk, attempts continue until there is

@@ -305,7 +305,6 @@ fn is_kept(name: &str, raw: &str) -> bool {
         // A program that sets one of these options is refused. An OPTIONS file may set it: the
         // database's files can be read without it.
         "separate_key_value_in_data_block"
-        | "best_efforts_recovery"
         | "persist_stats_to_disk"
         | "disallow_memtable_writes"
         | "use_udi_as_primary_index" => bool::parse(raw).is_ok_and(|is_set| !is_set),

@@ -48,7 +48,7 @@ impl BlobFileMeta {
         })
     }
 
-    fn is_all_garbage(&self) -> bool {
+    pub(super) fn is_all_garbage(&self) -> bool {
         self.garbage_blob_count >= self.addition.total_blob_count
     }
 }

@@ -4,12 +4,14 @@
 //! and [`version`] (the files of a family at one point in time), [`findings`] (known facts about
 //! levels), [`file_picker`] (files that may hold a key), [`builder`] (version + edits -> version),
 //! [`check`] (consistency of a version), [`manifest`] (the log of edits and CURRENT), `snapshot`
-//! (the edits that begin a MANIFEST), `recover` (reads a MANIFEST), [`beside_owner`] (reads while
-//! another process writes), `follow` (reads another owner's later edits), [`set`] (the current
-//! versions of all families, and the only way to change them). Helpers: `family_map` (a value per
+//! (the edits that begin a MANIFEST), `recover` (reads a MANIFEST), [`best_efforts`] (finds the
+//! newest state that has all its files), [`beside_owner`] (reads while another process writes),
+//! `follow` (reads another owner's later edits), [`set`] (the current versions of all families, and
+//! the only way to change them). Helpers: `family_map` (a value per
 //! family), [`config`], [`numbers`], `timestamps` (bounds of tables that store no timestamps).
 
 pub(crate) mod beside_owner;
+pub(crate) mod best_efforts;
 pub(crate) mod blob_meta;
 pub(crate) mod builder;
 pub(crate) mod check;

@@ -67,6 +67,19 @@ pub(super) fn recover(
     Ok(recovered)
 }
 
+/// Checks that `edits` are complete, and that `families` fit them.
+/// # Errors
+/// As [`recover`].
+pub(super) fn check_edits(
+    options: &VersionSetOptions,
+    families: &[FamilyDescriptor],
+    edits: &[VersionEdit],
+) -> Result<()> {
+    let mut replay = Replay::new(options, families)?;
+    edits.iter().try_for_each(|edit| replay.apply(edit))?;
+    replay.finish(&Arc::new(ObsoleteFiles::default())).map(drop)
+}
+
 /// An error of the MANIFEST at `path`. The path precedes the message, unless the caller's options
 /// are wrong: then the message has RocksDB's words only.
 pub(super) fn in_manifest(error: Error, path: &Path) -> Error {
@@ -407,7 +420,7 @@ fn check_files(options: &VersionSetOptions, version: &Version) -> Result<()> {
     Ok(())
 }
 
-fn table_size(options: &VersionSetOptions, file: &FileMeta) -> Result<u64> {
+pub(super) fn table_size(options: &VersionSetOptions, file: &FileMeta) -> Result<u64> {
     match options.fs.file_size(&file.path()) {
         Err(e) if e.subcode() == SubCode::PathNotFound => {
             options.fs.file_size(&file_name::leveldb_table_file_name(file.directory(), file.number))

@@ -9,6 +9,7 @@ mod background_jobs;
 mod backup;
 mod basics;
 mod beside_owner;
+mod best_efforts;
 mod blobs;
 mod block_cache;
 mod block_limits;

@@ -6,6 +6,7 @@
 )]
 
 mod backup;
+mod best_efforts;
 mod bit_exact;
 mod blobs;
 mod compat;

@@ -50,6 +50,7 @@ const DB: &[Knob] = &[
     ("max_manifest_space_amp_pct", &["0", "10", "500"]),
     ("manifest_preallocation_size", &["0", "4k", "4m"]),
     ("db_host_id", &["__hostname__", "a host"]),
+    ("best_efforts_recovery", &["false", "true"]),
 ];
 
 const FAMILY: &[Knob] = &[
@@ -272,7 +273,6 @@ const LEFT_ALONE: &[(&str, &str)] = &[
     ("create_if_missing", "always true"),
     ("create_missing_column_families", "always true"),
     ("error_if_exists", "reopening would fail"),
-    ("best_efforts_recovery", "refused"),
     ("wal_dir", "a process that dies is simulated with one directory"),
     ("db_log_dir", "the same"),
     ("WAL_ttl_seconds", "archived WALs answer nothing"),

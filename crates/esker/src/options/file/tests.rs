@@ -355,11 +355,11 @@ fn table_layouts_that_need_a_newer_rocksdb_are_not_taken_over() {
 #[test]
 fn options_that_only_cost_speed_or_memory_prevent_no_opening() {
     let text = "[Version]\n  rocksdb_version=8.1.1\n  options_file_version=1.1\n[DBOptions]\n  use_direct_reads=true\n  \
-        use_direct_io_for_flush_and_compaction=true\n  best_efforts_recovery=true\n[CFOptions \"default\"]\n  \
+        use_direct_io_for_flush_and_compaction=true\n  persist_stats_to_disk=true\n[CFOptions \"default\"]\n  \
         inplace_update_support=true\n  compression_opts={use_zstd_dict_trainer=false;max_dict_bytes=9;zstd_max_train_bytes=9;}\n";
     let mut loaded = parse_options(text.as_bytes()).unwrap();
     let ignored: Vec<&str> = loaded.ignored.iter().map(|(_, name, _)| name.as_str()).collect();
-    assert_eq!(ignored, ["best_efforts_recovery"]);
+    assert_eq!(ignored, ["persist_stats_to_disk"]);
     assert!(loaded.db.use_direct_reads && loaded.db.use_direct_io_for_flush_and_compaction);
     loaded.db.sanitize();
     loaded.db.validate().unwrap();

@@ -1,0 +1,112 @@
+//! `best_efforts_recovery`: puts the newest state of the database in force whose files are all
+//! there, before the database is opened.
+//!
+//! Invariants
+//!  1. A directory that opens without the option opens the same with it, WALs included.
+//!  2. If files are missing, no WAL is replayed, now or later: its writes may be newer than lost
+//!     ones. WALs, tables and blob files that the state does not have go to `lost` before CURRENT
+//!     changes. A crash in between leaves a directory from which the same state comes again.
+
+use super::{Opening, family_not_found};
+use crate::files::{is_data_file, move_to_lost, names_if_there};
+use crate::options::DbOptions;
+use crate::version::DEFAULT_COLUMN_FAMILY_NAME;
+use crate::version::best_efforts::{NewestState, newest_state};
+use esker_base::{Error, FileNumber, Result};
+use esker_format::file_name::{FileType, parse_file_name};
+use std::path::{Path, PathBuf};
+
+impl Opening {
+    /// Puts the newest state in force whose files are all there. Does nothing without the option,
+    /// or if no MANIFEST is there.
+    /// # Errors
+    /// `InvalidArgument`: the families do not fit the database, or it exists and `error_if_exists`
+    /// is on; nothing was changed · `Corruption`: no MANIFEST can be read, or `lost` has a file of
+    /// that name already · `IoError`.
+    pub(super) fn settle_for_best_state(&self) -> Result<()> {
+        let DbOptions { best_efforts_recovery, error_if_exists, env, .. } = &self.options;
+        if !best_efforts_recovery {
+            return Ok(());
+        }
+        let options = self.version_set_options(&env.fs);
+        let families: Vec<_> = self.families.iter().map(|family| family.for_manifest(&self.path)).collect();
+        let checks_ids = self.options.verify_sst_unique_id_in_manifest;
+        let Some(state) = newest_state(&options, &families, checks_ids)? else { return Ok(()) };
+        if *error_if_exists {
+            let what = format!("{}: exists (error_if_exists is true)", self.path.display());
+            return Err(Error::invalid_argument(what));
+        }
+        if state.losses.is_empty() {
+            return state.put_in_force(&options, FileNumber::default());
+        }
+        self.check_families(&state)?;
+        for loss in &state.losses {
+            esker_base::info_log!(self.info_log, Warn, "best_efforts_recovery: {loss}");
+        }
+        let unused = self.unused_number()?;
+        self.lose_others(&state)?;
+        state.put_in_force(&options, unused)
+    }
+
+    /// Checks that the state has each family to open.
+    fn check_families(&self, state: &NewestState) -> Result<()> {
+        let has = |name: &str| name == DEFAULT_COLUMN_FAMILY_NAME || state.has_family(name);
+        let missing = self.families.iter().find(|family| !has(&family.name));
+        match missing.filter(|_| !self.options.create_missing_column_families) {
+            Some(family) => Err(family_not_found(&family.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// The directories that may have files of the database.
+    fn all_directories(&self) -> Vec<PathBuf> {
+        let mut directories = self.other_directories();
+        directories.extend([self.path.clone(), self.wal_dir.clone()]);
+        directories.sort_unstable();
+        directories.dedup();
+        directories
+    }
+
+    /// A number that no file in the directories has.
+    fn unused_number(&self) -> Result<FileNumber> {
+        let mut largest = 0;
+        for directory in self.all_directories() {
+            let names = names_if_there(self.options.env.fs.as_ref(), &directory)?;
+            let numbers = names.iter().filter_map(|name| parse_file_name(name));
+            let numbers = numbers.filter(|(kind, _)| *kind != FileType::InfoLog).map(|(_, number)| number.0);
+            let numbers = numbers.filter(|number| *number <= super::MAX_ALLOCATED_NUMBER);
+            largest = numbers.fold(largest, u64::max);
+        }
+        Ok(FileNumber(largest + 1))
+    }
+
+    /// Moves the WALs, and the tables and blob files that `state` does not have, to `lost` in their
+    /// directories.
+    fn lose_others(&self, state: &NewestState) -> Result<()> {
+        let fs = self.options.env.fs.as_ref();
+        for directory in self.all_directories() {
+            let mut names = names_if_there(fs, &directory)?;
+            names.retain(|name| self.is_other(state, &directory, name));
+            if !names.is_empty() {
+                names.sort_unstable();
+                let (dir, count) = (directory.display(), names.len());
+                esker_base::info_log!(
+                    self.info_log,
+                    Warn,
+                    "best_efforts_recovery: {dir}: moves {count} files to lost: {}",
+                    names.join(" ")
+                );
+                move_to_lost(fs, &directory, &names)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_other(&self, state: &NewestState, directory: &Path, name: &str) -> bool {
+        match parse_file_name(name) {
+            Some((FileType::Wal, _)) => directory == self.wal_dir,
+            Some((_, number)) => is_data_file(name) && !state.files.contains(&number),
+            None => false,
+        }
+    }
+}
