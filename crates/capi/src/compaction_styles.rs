@@ -1,8 +1,9 @@
 //! Options of universal and FIFO compaction.
 
 use crate::field::{Held, Object};
-use crate::memory::{destroy, give};
+use crate::memory::{answer, destroy, give, object, object_mut};
 use esker::options::{CompactionOptionsFifo, CompactionOptionsUniversal};
+use libc::c_int;
 
 /// Options of universal compaction.
 #[derive(Debug, Default)]
@@ -29,6 +30,26 @@ pub unsafe extern "C" fn rocksdb_universal_compaction_options_destroy(
     options: *mut rocksdb_universal_compaction_options_t,
 ) {
     destroy(options);
+}
+
+/// As in RocksDB, the bits of `width` are those of a `u32`: -1 means no limit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_universal_compaction_options_set_max_merge_width(
+    options: *mut rocksdb_universal_compaction_options_t,
+    width: c_int,
+) {
+    answer((), || {
+        object_mut(options)?.options.max_merge_width = width.cast_unsigned();
+        Ok(())
+    });
+}
+
+/// The width; -1 means no limit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_universal_compaction_options_get_max_merge_width(
+    options: *mut rocksdb_universal_compaction_options_t,
+) -> c_int {
+    answer(0, || Ok(object(options)?.options.max_merge_width.cast_signed()))
 }
 
 /// Options of FIFO compaction.

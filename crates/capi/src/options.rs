@@ -74,6 +74,7 @@ impl rocksdb_options_t {
         let mut options = rocksdb_options_t::new();
         options.db.compatible_with = compatible_with;
         options.cf.table.format_version = format_version;
+        options.cf.table.optimize_filters_for_memory = compatible_with != TargetVersion::V8;
         options.cf.compression = CompressionType::Snappy;
         options
     }

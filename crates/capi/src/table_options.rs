@@ -45,6 +45,7 @@ impl rocksdb_block_based_table_options_t {
     pub(crate) fn new() -> rocksdb_block_based_table_options_t {
         let mut options = rocksdb_block_based_table_options_t::default();
         options.table.format_version = 7;
+        options.table.optimize_filters_for_memory = true;
         options
     }
 }
@@ -54,12 +55,13 @@ pub unsafe extern "C" fn rocksdb_block_based_options_create() -> *mut rocksdb_bl
     give(rocksdb_block_based_table_options_t::new())
 }
 
-/// Makes options with RocksDB 8's `format_version`, for the shims.
+/// Makes options with RocksDB 8's `format_version` and sizes of filters, for the shims.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_v8_rocksdb_block_based_options_create()
 -> *mut rocksdb_block_based_table_options_t {
     let mut options = rocksdb_block_based_table_options_t::new();
     options.table.format_version = 5;
+    options.table.optimize_filters_for_memory = false;
     give(options)
 }
 

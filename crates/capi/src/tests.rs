@@ -177,8 +177,11 @@ fn a_shims_options_write_files_that_its_release_reads() {
             assert_eq!((*options).cf.compression, CompressionType::Snappy);
             assert_eq!((*options).cf.table.format_version, format_version);
             assert_eq!((*options).cf.level_compaction_dynamic_level_bytes, dynamic);
+            let fills_memory = target != TargetVersion::V8;
+            assert_eq!((*options).cf.table.optimize_filters_for_memory, fills_memory);
             rocksdb_options_set_block_based_table_factory(options, table);
             assert_eq!((*options).cf.table.format_version, format_version);
+            assert_eq!((*options).cf.table.optimize_filters_for_memory, fills_memory);
             rocksdb_block_based_options_destroy(table);
             rocksdb_options_destroy(options);
         }

@@ -12,7 +12,19 @@ import sys
 
 lib = ctypes.CDLL(sys.argv[1])
 ROOT = sys.argv[2]
+SURFACE = os.path.join(os.path.dirname(__file__), "../../capi-surface/surface.txt")
 POINTER, SIZE = ctypes.c_void_p, ctypes.c_size_t
+NUMBERS = {
+    "bool": ctypes.c_bool,
+    "double": ctypes.c_double,
+    "int": ctypes.c_int,
+    "int32_t": ctypes.c_int32,
+    "int64_t": ctypes.c_int64,
+    "size_t": SIZE,
+    "uint32_t": ctypes.c_uint32,
+    "uint64_t": ctypes.c_uint64,
+    "unsigned char": ctypes.c_ubyte,
+}
 for name in (
     "options_create writeoptions_create readoptions_create flushoptions_create open "
     "open_column_families open_for_read_only_column_families list_column_families get_cf "
@@ -332,6 +344,23 @@ def places_without_options():
         print("options of what is", place, load(path(place), False))
 
 
+def defaults():
+    """The numbers that getters give of new objects. Threads of an environment are left out."""
+    pattern = r"^(?:8\.1|8\.10|10\.4|11\.8)-(?:11\.8)? (.+?) (rocksdb_\w+)\((.*)\);$"
+    declared = re.findall(pattern, open(SURFACE).read(), re.MULTILINE)
+    objects = {
+        result.rstrip("*"): name
+        for result, name, parameters in declared
+        if result.endswith("_t*") and name.endswith("_create") and parameters in ("", "void")
+    }
+    for result, getter, parameters in declared:
+        kind = re.fullmatch(r"(?:const )?(rocksdb_\w+_t)\*(?: const)?(?: \w+)?", parameters)
+        if result in NUMBERS and kind and kind[1] in objects and re.search("_(get|is|has)_", getter):
+            create, get = getattr(lib, objects[kind[1]]), getattr(lib, getter)
+            create.restype, get.restype = POINTER, NUMBERS[result]
+            print("default:", getter, get(POINTER(create())))
+
+
 def least_numbers():
     """Numbers below the least that an option of tables can have."""
     for option in ("block_size", "block_restart_interval", "index_block_restart_interval", "format_version"):
@@ -349,6 +378,7 @@ transactions_used_again()
 bytes_of_batches()
 timestamps_of_tables()
 places_without_options()
+defaults()
 least_numbers()
 unknown_options()
 atomic_flushes()

@@ -264,7 +264,22 @@ fn new_options_have_the_defaults_of_the_librarys_release() {
     unsafe {
         let options = rocksdb_options_create();
         assert_eq!(rocksdb_options_get_compression(options), expected);
+        assert!((*options).cf.table.optimize_filters_for_memory);
         rocksdb_options_destroy(options);
+    }
+}
+
+#[test]
+fn a_merge_width_without_a_limit_is_minus_one() {
+    // SAFETY: the object is created here and destroyed once.
+    unsafe {
+        let styles = rocksdb_universal_compaction_options_create();
+        assert_eq!(rocksdb_universal_compaction_options_get_max_merge_width(styles), -1);
+        rocksdb_universal_compaction_options_set_max_merge_width(styles, 7);
+        assert_eq!((*styles).options.max_merge_width, 7);
+        rocksdb_universal_compaction_options_set_max_merge_width(styles, -1);
+        assert_eq!((*styles).options.max_merge_width, u32::MAX);
+        rocksdb_universal_compaction_options_destroy(styles);
     }
 }
 
