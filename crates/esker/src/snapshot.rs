@@ -20,6 +20,10 @@
 //!  2. Nodes are linked in strictly ascending order of their numbers.
 //!  3. `oldest` is the first node's number, or `NONE`, whenever the mutex is free.
 
+mod own_numbers;
+
+pub(crate) use own_numbers::OwnNumbers;
+
 use esker_base::SequenceNumber;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! Reads with facts about the key beside its value.
 
 use super::{ColumnFamilyHandle, Db};
-use crate::get::latest::{latest_sequence, range_written_since};
+use crate::get::latest::{Since, latest_sequence, range_written_since};
 use crate::get::search::ReadContext;
 use crate::options::{ReadOptions, table_read_options};
 use esker_base::{PinnedBytes, Result};
@@ -88,7 +88,7 @@ impl Db {
         let context = ReadContext::new(cf, options, &table_options, None);
         let timestamp_size = cf.icmp.timestamp_size();
         if timestamp_size == 0 {
-            return Ok(latest_sequence(&super_version, &context, key, since, true)?.is_some());
+            return Ok(latest_sequence(&super_version, &context, key, &Since::new(since), true)?.is_some());
         }
         // Newer timestamps of a key come first.
         let newest = [key, &vec![0xFF; timestamp_size]].concat();

@@ -29,9 +29,7 @@ use crate::schedule::Scheduler;
 use crate::trace::Traces;
 use crate::version::beside_owner::{OwnersProgress, read_beside_owner};
 use crate::version::{LogOptions, Version, VersionSet, VersionSetOptions, check_family_name};
-use crate::wal::{
-    ArchivedWal, OldWals, PreparedSections, PreparedTransaction, WalOptions, Wals, section_record_again,
-};
+use crate::wal::{ArchivedWal, OldWals, PreparedSections, SectionsAgain, WalOptions, Wals};
 use crate::write::WritePath;
 use esker_base::logger::{InfoLog, InfoLogLevel};
 use esker_base::sync::Arc;
@@ -237,7 +235,7 @@ impl Opening {
         }
         let losses = std::mem::take(&mut recovered.losses);
         let mut prepared = PreparedSections::default();
-        for transaction in std::mem::take(&mut recovered.prepared).into_iter().filter(|t| t.is_prepared) {
+        for transaction in std::mem::take(&mut recovered.sections.prepared) {
             prepared.insert(transaction.xid, wals.current_number(), Arc::new(transaction.batch));
         }
         let states = self.family_states(&manifest, recovered, wals.current_number(), &tables);
@@ -461,7 +459,7 @@ impl Opening {
         }
         let new_wal = manifest.numbers().new_file_number();
         wals.switch(new_wal)?;
-        Opening::log_prepared(wals, &recovered.prepared)?;
+        Opening::log_sections(wals, &recovered.sections)?;
         let in_force: BTreeMap<ColumnFamilyId, Arc<Version>> =
             manifest.families().map(|f| (f.id(), f.current().clone())).collect();
         let edits = recovered.families.iter().map(|family| VersionEdit {
@@ -517,16 +515,15 @@ impl Opening {
 
     /// Writes prepared sections durably to the new WAL, because the old WALs are deleted. The same
     /// record undoes uncommitted operations in tables, so both take effect together.
-    fn log_prepared(wals: &mut Wals, prepared: &[PreparedTransaction]) -> Result<()> {
-        for transaction in prepared {
-            let section = transaction.is_prepared.then_some(&transaction.batch);
-            let first = transaction.restore.sequence();
-            let mut record = section_record_again(&transaction.xid, &transaction.restore, section)?;
-            record.set_sequence(first);
-            let next = SequenceNumber(first.0 + u64::from(transaction.restore.count()));
-            wals.append(&[record.data()], first..next)?;
+    fn log_sections(wals: &mut Wals, sections: &SectionsAgain) -> Result<()> {
+        if sections.is_empty() {
+            return Ok(());
         }
-        if prepared.is_empty() { Ok(()) } else { wals.sync() }
+        let record = sections.record()?;
+        let first = record.sequence();
+        let next = SequenceNumber(first.0 + u64::from(sections.restore.count()));
+        wals.append(&[record.data()], first..next)?;
+        wals.sync()
     }
 
     /// Syncs these WALs, because their writer may not have synced them.

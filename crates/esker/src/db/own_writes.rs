@@ -5,7 +5,7 @@
 
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::OwnWrites;
-use crate::get::latest::{latest_sequence, range_written_since, timestamped_written_since};
+use crate::get::latest::{Since, latest_sequence, range_written_since, timestamped_written_since};
 use crate::get::search::ReadContext;
 use crate::options::{ReadOptions, table_read_options};
 use crate::scan::{self, DbIter, check_plain};
@@ -107,7 +107,7 @@ impl Db {
         let (options, super_version) = (ReadOptions::default(), family.cf.pinned_super_version());
         let table_options = table_read_options(&options);
         let context = ReadContext::new(&family.cf, &options, &table_options, None);
-        Ok(latest_sequence(&super_version, &context, key, since, with_tables)?.is_some())
+        Ok(latest_sequence(&super_version, &context, key, &Since::new(since), with_tables)?.is_some())
     }
 
     /// Whether `key` of a family with timestamps was written after `since`, or at a timestamp newer

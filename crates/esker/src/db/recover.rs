@@ -17,35 +17,31 @@
 //! `format::wal_recovery`'s.
 
 mod filter;
+mod sections;
 mod tables;
 
 use super::descriptor::ColumnFamilyDescriptor;
 use super::operands::FormerOperators;
-use crate::cf::SuperVersion;
-use crate::deleted_runs::DeletedRunMemory;
-use crate::get::answer::Answer;
-use crate::get::search::{PointSearch, ReadContext};
 use crate::options::{DbOptions, WalRecoveryMode, load_latest_options_from};
 use crate::version::beside_owner::{OwnersProgress, owner_has_changed};
 use crate::version::{FamilyMap, VersionSet, VersionSetFamily};
 use crate::wal::{
-    Predecessor, PreparedTransaction, ReplayBudget, TwoPhaseReplay, WalReader, open_wal, open_wal_of_owner,
+    Predecessor, ReplayBudget, SectionsAgain, TwoPhaseReplay, WalReader, open_wal, open_wal_of_owner,
 };
-use crate::write::{ApplyEntry, entry_of, new_memtable};
+use crate::write::{entry_of, new_memtable};
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicU64;
-use esker_base::{ColumnFamilyId, Error, FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::FileSystem;
 use esker_format::file_name::{FileType, current_file_name, parse_file_name, wal_file_name};
-use esker_format::key::{InternalKeyComparator, LookupKey};
+use esker_format::key::InternalKeyComparator;
 use esker_format::log::{LogCorruption, LogEvent};
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_format::wal_recovery::{self, ReplayStep, WalReplay};
-use esker_format::wide_column::{DEFAULT_COLUMN_NAME, EncodedColumns};
 use esker_format::write_batch::{BatchOp, WriteBatchView};
 use esker_memtable::MemTable;
-use esker_table::{TableCache, TableReadOptions};
+use esker_table::TableCache;
 use filter::ReplayedRecord;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -86,8 +82,8 @@ pub(super) struct RecoveredDb {
     replayed: Vec<FileNumber>,
     /// WALs whose contents are in memtables only (`avoid_flush_during_recovery`), with their bytes.
     pub(super) wals_still_needed: Vec<(FileNumber, u64)>,
-    /// Prepared transactions. They are written to the new WAL, since the old WALs are deleted.
-    pub(super) prepared: Vec<PreparedTransaction>,
+    /// Unresolved transactions. They are written to the new WAL, since the old WALs are deleted.
+    pub(super) sections: SectionsAgain,
     /// WALs of which only a part was applied, each with the length of that part.
     pub(super) cuts: Vec<(FileNumber, u64)>,
     /// A sentence for each place at which records of WALs were lost.
@@ -106,7 +102,7 @@ impl RecoveredDb {
     /// a crash came before the MANIFEST drops the old WALs, the copies might survive and earlier
     /// writes might be lost.
     pub(super) fn wals_to_sync(&self) -> Vec<FileNumber> {
-        match self.prepared.is_empty() {
+        match self.sections.is_empty() {
             true => self.wals_still_needed.iter().map(|(number, _)| *number).collect(),
             false => self.replayed.clone(),
         }
@@ -202,11 +198,11 @@ impl Recovery<'_> {
         let is_kept = |w: &FileNumber| !self.is_read_only() && oldest.is_some_and(|o| *w >= o);
         let needed = wals.iter().copied().filter(is_kept);
         let wals_still_needed = needed.map(|w| Ok((w, self.wal_bytes(w)?))).collect::<Result<_>>()?;
-        let prepared = run.prepared()?;
+        let sections = run.resolve_sections()?;
         esker_base::probe!("recovery:families_walked", &mut run.families.walked());
         manifest.numbers().set_last_sequence(run.last_sequence);
         let (families, cuts, losses) = (run.families.into_values().collect(), run.cuts, run.losses);
-        Ok(RecoveredDb { prepared, wals_still_needed, families, replayed: wals, cuts, losses })
+        Ok(RecoveredDb { sections, wals_still_needed, families, replayed: wals, cuts, losses })
     }
 
     /// Families with empty memtables, for a secondary, which replays by itself.
@@ -222,7 +218,7 @@ impl Recovery<'_> {
             families: self.fresh_families(manifest, families).into_values().collect(),
             replayed: Vec::new(),
             wals_still_needed: Vec::new(),
-            prepared: Vec::new(),
+            sections: SectionsAgain::default(),
             cuts: Vec::new(),
             losses: Vec::new(),
         })
@@ -374,55 +370,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// The value that tables give `key` before `section`, and whether it is a plain value or an
-    /// entity.
-    fn value_before(
-        &self,
-        manifest: &VersionSet,
-        family: &ReplayedFamily,
-        key: &[u8],
-        section: SequenceNumber,
-    ) -> Result<Option<(ValueType, PinnedBytes)>> {
-        let in_manifest = manifest.family(family.id).expect("recovered from this MANIFEST");
-        let options = Arc::new(family.descriptor.options.clone());
-        let mem = new_memtable(self.options, &family.icmp, &options, 0, SequenceNumber::ZERO);
-        let deleted_run_memory = DeletedRunMemory::of(&family.icmp, &options);
-        let super_version =
-            SuperVersion::first(mem, in_manifest.current().clone(), options, deleted_run_memory);
-        let table_options = TableReadOptions::default();
-        let context = ReadContext {
-            tables: &self.tables[&family.id],
-            options: &table_options,
-            ignore_range_deletions: false,
-            memtables_only: false,
-            files_only: false,
-            statistics: None,
-            guard: None,
-            if_resident: false,
-            entities: true,
-        };
-        let key = LookupKey::new(key, SequenceNumber(section.0.saturating_sub(1)));
-        let mut found = Ok(None);
-        PointSearch::new(&super_version, &context, &key).find(&mut |answer| {
-            found = match answer {
-                Answer::Lent(value) => Ok(Some((ValueType::Value, value.pin()))),
-                Answer::Made(entity) => entity.and_then(|entity| entity.map(simplify_entity).transpose()),
-            }
-        });
-        found
-    }
-
     fn wal_bytes(&self, number: FileNumber) -> Result<u64> {
         self.fs.file_size(&wal_file_name(self.wal_dir, number))
-    }
-}
-
-/// Turns an entity that has only a default column into a plain value.
-fn simplify_entity(entity: PinnedBytes) -> Result<(ValueType, PinnedBytes)> {
-    let columns = EncodedColumns::parse(&entity)?;
-    match (columns.len(), columns.column(DEFAULT_COLUMN_NAME)) {
-        (1, Some(value)) => Ok((ValueType::Value, PinnedBytes::copy_from(value))),
-        _ => Ok((ValueType::WideColumnEntity, entity)),
     }
 }
 
@@ -603,56 +552,6 @@ impl ReplayRun<'_> {
         let last = (batch.sequence().0 + consumed).saturating_sub(1);
         self.last_sequence = self.last_sequence.max(SequenceNumber(last));
         Ok(consumed)
-    }
-
-    /// The transactions that stay prepared, and those that were not prepared and must be undone.
-    ///
-    /// Some policies of RocksDB apply ops before their commit, so a flush may have put such ops
-    /// into tables. Recovery undoes these: ops with the keys' former values go into memtables, and
-    /// into the new WAL together with the section. The section's own ops wait for the commit, as
-    /// under the other policy.
-    /// # Errors
-    /// `Corruption` and `IoError` of the tables.
-    fn prepared(&mut self) -> Result<Vec<PreparedTransaction>> {
-        let mut all = std::mem::take(&mut self.two_phase).into_prepared()?;
-        for transaction in &mut all {
-            let xid = transaction.xid.escape_ascii();
-            let info_log = self.recovery.info_log;
-            if transaction.is_prepared {
-                esker_base::info_log!(info_log, Info, "Recovered prepared transaction '{xid}'");
-            } else {
-                esker_base::info_log!(
-                    info_log,
-                    Info,
-                    "Rolled back transaction '{xid}': it was never prepared, so none of its writes is kept"
-                );
-            }
-            let first = SequenceNumber(self.last_sequence.0 + 1);
-            for (id, key) in std::mem::take(&mut transaction.keys) {
-                let (wal, section) = transaction.applied[&id];
-                let Some(family) = self.families.get_mut(&id).filter(|f| wal < f.manifest_log_number) else {
-                    continue;
-                };
-                self.last_sequence.0 += 1;
-                let before = self.recovery.value_before(self.manifest, family, &key, section)?;
-                let (value_type, value) = match &before {
-                    Some((value_type, value)) => (*value_type, value.as_slice()),
-                    None => (ValueType::Deletion, &[][..]),
-                };
-                family.add(NEW_WAL, self.last_sequence, &ApplyEntry { value_type, key: &key, value })?;
-                match value_type {
-                    ValueType::Deletion => transaction.restore.delete_cf(id, &key)?,
-                    ValueType::Value => transaction.restore.put_cf(id, &key, value)?,
-                    _ => {
-                        let columns: Vec<_> = EncodedColumns::parse(value)?.iter().collect();
-                        transaction.restore.put_entity_cf(id, &key, &columns)?;
-                    }
-                }
-            }
-            transaction.restore.set_sequence(first);
-        }
-        all.retain(|transaction| transaction.is_prepared || transaction.restore.count() > 0);
-        Ok(all)
     }
 
     /// Checks that no family has tables newer than the point where replay stopped.

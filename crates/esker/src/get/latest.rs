@@ -13,10 +13,36 @@ use super::search::ReadContext;
 use crate::cf::SuperVersion;
 use crate::files::open_table::open_file;
 use crate::merge::timestamps::{may_hold, stored_tombstones, table_iter};
+use crate::snapshot::OwnNumbers;
 use esker_base::{Error, Result, SequenceNumber};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey, seek_key};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
+
+/// The point in time after which a write counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Since {
+    sequence: SequenceNumber,
+    /// Entries that do not count.
+    own: Option<OwnNumbers>,
+}
+
+impl Since {
+    /// After the number `sequence`.
+    pub(crate) fn new(sequence: SequenceNumber) -> Since {
+        Since { sequence, own: None }
+    }
+
+    /// The same, where entries of `own` do not count.
+    pub(crate) fn without_own(self, own: Option<&OwnNumbers>) -> Since {
+        Since { own: own.cloned(), ..self }
+    }
+
+    #[inline]
+    fn is_own(&self, sequence: SequenceNumber) -> bool {
+        self.own.as_ref().is_some_and(|own| own.contains(sequence))
+    }
+}
 
 /// The newest sequence number of `key`, if it was written after `since`.
 /// # Errors
@@ -26,16 +52,20 @@ pub(crate) fn latest_sequence(
     super_version: &SuperVersion,
     context: &ReadContext<'_>,
     key: &[u8],
-    since: SequenceNumber,
+    since: &Since,
     with_tables: bool,
 ) -> Result<Option<SequenceNumber>> {
+    let (at, since) = (since, since.sequence);
     let lookup = LookupKey::new(key, SequenceNumber::MAX);
     let mut newest = SequenceNumber::ZERO;
     for mem in super_version.history() {
         newest = newest.max(mem.max_covering_tombstone_seq(key, SequenceNumber::MAX));
         mem.get(&lookup, |_, sequence, _| {
-            newest = newest.max(sequence);
-            false
+            let is_own = at.is_own(sequence);
+            if !is_own {
+                newest = newest.max(sequence);
+            }
+            is_own
         })?;
         if newest > since {
             return Ok(Some(newest));
@@ -58,8 +88,11 @@ pub(crate) fn latest_sequence(
             ));
         }
         reader.get(context.options, &lookup, &mut |entry, _| {
-            newest = newest.max(entry.sequence);
-            false
+            let is_own = at.is_own(entry.sequence);
+            if !is_own {
+                newest = newest.max(entry.sequence);
+            }
+            is_own
         })?;
         if newest > since {
             return Ok(Some(newest));

@@ -124,13 +124,28 @@ pub(crate) struct SuspendedAt {
     pub(crate) missing: Option<Missing>,
 }
 
+/// Says which entries up to a read's sequence number the read sees.
+pub(crate) trait Sees: Copy {
+    /// Whether the read sees an entry with this sequence number.
+    fn sees(&self, sequence: SequenceNumber) -> bool;
+}
+
+/// Every entry: the check compiles to nothing.
+impl Sees for () {
+    #[inline(always)]
+    fn sees(&self, _sequence: SequenceNumber) -> bool {
+        true
+    }
+}
+
 /// The search for one key in a super version.
 #[derive(Debug)]
-pub(crate) struct PointSearch<'a> {
+pub(crate) struct PointSearch<'a, S: Sees = ()> {
     super_version: &'a SuperVersion,
     context: &'a ReadContext<'a>,
     key: &'a LookupKey,
     saver: Saver,
+    seen: S,
 }
 
 impl<'a> PointSearch<'a> {
@@ -141,12 +156,20 @@ impl<'a> PointSearch<'a> {
         context: &'a ReadContext<'a>,
         key: &'a LookupKey,
     ) -> PointSearch<'a> {
-        PointSearch { super_version, context, key, saver: Saver::new() }
+        PointSearch { super_version, context, key, saver: Saver::new(), seen: () }
     }
 
+    /// The same search, without the entries that `seen` does not see.
+    pub(crate) fn seeing<S: Sees>(self, seen: S) -> PointSearch<'a, S> {
+        let PointSearch { super_version, context, key, saver, .. } = self;
+        PointSearch { super_version, context, key, saver, seen }
+    }
+}
+
+impl<'a, S: Sees> PointSearch<'a, S> {
     /// Searches `own` first: writes that are newer than the whole super version. `own_key` is the
     /// key at the newest sequence number of `own` that this read may see.
-    pub(crate) fn over(mut self, own: &Arc<MemTable>, own_key: &LookupKey) -> PointSearch<'a> {
+    pub(crate) fn over(mut self, own: &Arc<MemTable>, own_key: &LookupKey) -> PointSearch<'a, S> {
         let saver = &mut self.saver;
         if !self.context.ignore_range_deletions {
             saver.cover(own.max_covering_tombstone_seq(own_key.user_key(), own_key.sequence()));
@@ -252,7 +275,7 @@ impl<'a> PointSearch<'a> {
         at: Option<SuspendedAt>,
         settle: &mut impl FnMut(Answer<'_>),
     ) -> Option<SuspendedGet> {
-        let PointSearch { super_version, context, key, saver } = self;
+        let PointSearch { super_version, context, key, saver, .. } = self;
         if at.is_some() || (context.guard.is_some() && saver.needs_blobs()) {
             return Some(SuspendedGet { saver, at });
         }
@@ -264,10 +287,10 @@ impl<'a> PointSearch<'a> {
 
     #[inline]
     fn search_memtables(&mut self, settle: &mut impl FnMut(Answer<'_>)) {
-        let PointSearch { super_version, context, key, saver } = self;
+        let PointSearch { super_version, context, key, saver, seen: visible } = self;
         for mem in super_version.memtables() {
             let searched = if context.ignore_range_deletions {
-                search_without_tombstones(mem, key, saver, settle)
+                search_without_tombstones(mem, key, saver, *visible, settle)
             } else {
                 mem.get_covered(key, |seen| match seen {
                     ReadState::Covered(by) => {
@@ -275,7 +298,7 @@ impl<'a> PointSearch<'a> {
                         true
                     }
                     ReadState::Version(value_type, sequence, value) => {
-                        take(saver, (value_type, sequence, value), settle)
+                        take(saver, *visible, (value_type, sequence, value), settle)
                     }
                 })
             };
@@ -312,7 +335,7 @@ impl<'a> PointSearch<'a> {
         (level, file, missing): (usize, &FileMeta, Option<Missing>),
         settle: &mut impl FnMut(Answer<'_>),
     ) -> Step {
-        let PointSearch { super_version, context, key, saver } = self;
+        let PointSearch { super_version, context, key, saver, seen } = self;
         let suspended_at = |missing| Step::Wait(SuspendedAt { level, file: file.number, missing });
         let reader = match context.table(file) {
             Ok(Some(reader)) => reader,
@@ -329,6 +352,9 @@ impl<'a> PointSearch<'a> {
             saver.cover(tombstones.max_covering_seq(key.user_key(), icmp, key.sequence()));
         }
         let mut visit = |entry: ParsedInternalKey<'_>, value: TableValue<'_>| {
+            if !seen.sees(entry.sequence) {
+                return true;
+            }
             if saver.settles(entry.value_type, entry.sequence) {
                 settle(Answer::Lent(LentValue::Table(value)));
                 return false;
@@ -369,9 +395,13 @@ enum Step {
 #[inline(always)]
 fn take(
     saver: &mut Saver,
+    seen: impl Sees,
     (value_type, sequence, value): (ValueType, SequenceNumber, MemValue<'_>),
     settle: &mut impl FnMut(Answer<'_>),
 ) -> bool {
+    if !seen.sees(sequence) {
+        return true;
+    }
     if saver.settles(value_type, sequence) {
         settle(Answer::Lent(LentValue::Memtable(value)));
         return false;
@@ -384,9 +414,10 @@ fn search_without_tombstones(
     mem: &Arc<MemTable>,
     key: &LookupKey,
     saver: &mut Saver,
+    seen: impl Sees,
     settle: &mut impl FnMut(Answer<'_>),
 ) -> Result<()> {
-    mem.get(key, |value_type, sequence, value| take(saver, (value_type, sequence, value), settle))
+    mem.get(key, |value_type, sequence, value| take(saver, seen, (value_type, sequence, value), settle))
 }
 
 #[inline]

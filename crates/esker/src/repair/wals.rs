@@ -70,7 +70,7 @@ impl Repair {
             }
             self.summary.wals.push(*wal);
         }
-        for transaction in two_phase.into_prepared()? {
+        for transaction in two_phase.into_unresolved()? {
             let xid = transaction.xid.escape_ascii();
             esker_base::info_log!(self.info_log, Warn, "Prepared transaction '{xid}' is lost");
             self.summary.prepared_transactions_lost.push(transaction.xid.clone());

@@ -11,11 +11,11 @@ use super::blob_meta::{self, BlobFiles, LiveBlobFile, LiveBlobFiles};
 use super::check::{check_next_version, newest_first, newest_first_by_sequence};
 use super::file_meta::ObsoleteFiles;
 use super::findings::Findings;
-use super::{FileMeta, Level, Version};
+use super::{FileMeta, Level, Version, VersionSetFamily};
 use esker_base::sync::{Arc, OnceLock};
 use esker_base::{Error, FileNumber, Result};
 use esker_format::file_name::FilePaths;
-use esker_format::version_edit::{FileMetaData, VersionEdit};
+use esker_format::version_edit::{BlobFileAddition, FileMetaData, VersionEdit};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
@@ -318,6 +318,26 @@ impl VersionBuilder {
     fn staying(&self, level: usize, gone: &HashMap<FileNumber, Arc<FileMeta>>) -> Vec<Arc<FileMeta>> {
         let stays = |f: &&Arc<FileMeta>| !self.shrunk[level] || !gone.contains_key(&f.number);
         self.base.files(level).iter().filter(stays).cloned().collect()
+    }
+}
+
+impl VersionSetFamily {
+    /// The newest version with new tables in level 0, for reads before these tables are logged.
+    /// # Errors
+    /// `Corruption` if the files do not add up · `MemoryLimit`, as for a logged version.
+    pub(crate) fn with_tables(
+        &self,
+        tables: &[FileMetaData],
+        blobs: &[BlobFileAddition],
+    ) -> Result<Arc<Version>> {
+        let edit = VersionEdit {
+            new_files: tables.iter().map(|file| (0, file.clone())).collect(),
+            blob_file_additions: blobs.to_vec(),
+            ..VersionEdit::default()
+        };
+        let mut builder = VersionBuilder::new(Arc::clone(&self.current), Arc::clone(&self.locations));
+        builder.apply(&edit)?;
+        Ok(builder.finish(self.current.number(), &Arc::default())?.version)
     }
 }
 

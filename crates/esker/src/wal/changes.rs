@@ -107,7 +107,7 @@ fn other_policy() -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{section_record, section_record_again};
+    use super::super::{PreparedTransaction, SectionsAgain, section_record};
     use super::*;
     use esker_base::{ErrorKind, SequenceNumber};
 
@@ -156,8 +156,12 @@ mod tests {
         let rolled_back = of(&mut changes, marker(BatchOp::Rollback { xid: b"x" }), 1).unwrap();
         assert_eq!(rolled_back.len(), 0);
         // A fresh WAL repeats the section in this form.
-        let again = section_record_again(b"x", &puts(&["undo"]), Some(&puts(&["b"]))).unwrap();
-        assert_eq!(keys(&of(&mut changes, again, 1).unwrap()), ["undo"]);
+        let again = SectionsAgain {
+            prepared: vec![PreparedTransaction { xid: b"x".to_vec(), batch: puts(&["b"]) }],
+            dropped: vec![b"y".to_vec()],
+            restore: puts(&["undo"]),
+        };
+        assert_eq!(keys(&of(&mut changes, again.record().unwrap(), 1).unwrap()), ["undo"]);
         let commit = marker(BatchOp::Commit { xid: b"x" });
         assert_eq!(changes.missing(&commit.view()), None);
         assert_eq!(keys(&of(&mut changes, commit.clone(), 2).unwrap()), ["b"]);

@@ -23,5 +23,6 @@ pub(crate) use old::{ArchivedWal, OldWals};
 pub(crate) use predecessor::Predecessor;
 pub(crate) use source::{BoundedWal, TailSource, WalReader, open_wal, open_wal_of_owner};
 pub(crate) use two_phase::{
-    PreparedSections, PreparedTransaction, TwoPhaseReplay, section_record, section_record_again, stamped,
+    PreparedSections, PreparedTransaction, SectionOp, SectionsAgain, TwoPhaseReplay, UnresolvedTransaction,
+    family_and_key, section_record, section_record_again, stamped,
 };

@@ -17,8 +17,8 @@
 //!  2. Ops of an early policy keep their original numbers, and belong to the section's WAL: tables
 //!     may have them.
 //!  3. The markers show the policy of a WAL; batches of an early policy end in a marker or a no-op.
-//!  4. Under an early policy a rolled back transaction leaves ops. RocksDB writes the older values
-//!     of its keys before the marker, with two exceptions: keys that were only merged
+//!  4. Under an early policy a rolled back transaction leaves its ops, below the older values of
+//!     its keys, which come before the marker. RocksDB leaves out keys that were only merged
 //!     (`rollback_merge_operands`), and keys that a save point has undone already.
 
 use esker_base::sync::Arc;
@@ -29,31 +29,95 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 #[cfg(test)]
 mod tests;
 
-/// A part of a prepared transaction: one section. Only write-unprepared transactions have several.
+/// A part of a transaction: one section. Only write-unprepared transactions have several.
 #[derive(Clone, Debug)]
-struct Section {
+pub(crate) struct Section {
     kind: PrepareKind,
     wal: FileNumber,
     first: SequenceNumber,
     batch: WriteBatch,
 }
 
-/// A transaction that was prepared and is neither committed nor rolled back.
+/// A transaction of which WALs have sections, and which is neither committed nor rolled back.
+#[derive(Clone, Debug)]
+pub(crate) struct UnresolvedTransaction {
+    pub(crate) xid: Vec<u8>,
+    sections: Vec<Section>,
+}
+
+/// An op of a section. Under an early policy a reader finds it in memtables and tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SectionOp<'a> {
+    pub(crate) op: BatchOp<'a>,
+    /// The number of its entry, and the WAL that has it; `None` under write-committed.
+    pub(crate) entry: Option<(SequenceNumber, FileNumber)>,
+}
+
+impl UnresolvedTransaction {
+    /// False if write-unprepared RocksDB began to write the transaction and never prepared it.
+    /// Recovery drops such a transaction.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.sections.last().is_some_and(|section| section.kind != PrepareKind::Unprepared)
+    }
+
+    /// The ops of all its sections, in order.
+    pub(crate) fn ops(&self) -> Vec<SectionOp<'_>> {
+        let mut ops = Vec::new();
+        for section in &self.sections {
+            let is_early = section.kind != PrepareKind::Committed;
+            let mut numbers = Numbers::new(true, section.first);
+            ops.extend(section.batch.iter().map(|op| {
+                let number = numbers.take(&op);
+                SectionOp { op, entry: is_early.then_some((number, section.wal)) }
+            }));
+        }
+        ops
+    }
+}
+
+/// A prepared transaction that recovery has found.
 #[derive(Clone, Debug)]
 pub(crate) struct PreparedTransaction {
     pub(crate) xid: Vec<u8>,
-    /// Its ops, without markers.
+    /// The ops that its commit applies, without markers.
     pub(crate) batch: WriteBatch,
-    /// False if write-unprepared RocksDB began to write the transaction and never prepared it.
-    /// Recovery drops such a transaction.
-    pub(crate) is_prepared: bool,
-    /// For each family whose tables may have uncommitted ops of the transaction: WAL and first
-    /// number of the oldest section that RocksDB had applied.
-    pub(crate) applied: BTreeMap<ColumnFamilyId, (FileNumber, SequenceNumber)>,
-    /// The keys of those ops.
-    pub(crate) keys: BTreeSet<(ColumnFamilyId, Vec<u8>)>,
-    /// The ops that take those ops back, as one batch; recovery fills it.
+}
+
+/// The transactions that recovery writes to the new WAL, in one record. So a crash keeps all of the
+/// record or nothing, and the next recovery finds either the old sections or the new ones.
+#[derive(Debug, Default)]
+pub(crate) struct SectionsAgain {
+    pub(crate) prepared: Vec<PreparedTransaction>,
+    /// The names of transactions that never prepared.
+    pub(crate) dropped: Vec<Vec<u8>>,
+    /// Gives keys their committed values again where tables have ops of these transactions. Its
+    /// sequence number is that of the record.
     pub(crate) restore: WriteBatch,
+}
+
+impl SectionsAgain {
+    /// Whether nothing has to be written: tables have no op of a dropped transaction.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.prepared.is_empty() && self.restore.count() == 0
+    }
+
+    /// The record. Its first markers end the older sections, which may be replayed before it; then
+    /// come the restoring ops, and the sections.
+    /// # Errors
+    /// Those of [`WriteBatch::put`].
+    pub(crate) fn record(&self) -> Result<WriteBatch> {
+        let mut record = WriteBatch::new();
+        let names = self.prepared.iter().map(|transaction| &transaction.xid).chain(&self.dropped);
+        for xid in names {
+            record.put_marker(BatchOp::Rollback { xid })?;
+        }
+        record.append(&self.restore)?;
+        for transaction in &self.prepared {
+            add_section(&mut record, &transaction.xid, &transaction.batch)?;
+        }
+        record.set_sequence(self.restore.sequence());
+        Ok(record)
+    }
 }
 
 /// Applies one op of a record: its WAL, its sequence number, the op.
@@ -167,41 +231,17 @@ impl TwoPhaseReplay {
         self.by_batch == Some(true)
     }
 
-    /// The transactions that are prepared and not resolved, by name. Each has the ops of all its
-    /// sections. Transactions that never prepared are among them.
+    /// The transactions that are not resolved, by name.
     /// # Errors
-    /// `NotSupported` if there is any and none is allowed · those of [`WriteBatch::append`].
-    pub(crate) fn into_prepared(self) -> Result<Vec<PreparedTransaction>> {
+    /// `NotSupported` if there is any and none is allowed.
+    pub(crate) fn into_unresolved(self) -> Result<Vec<UnresolvedTransaction>> {
         if !self.allowed
             && let Some(section) = self.prepared.values().flatten().next()
         {
             return Err(not_allowed(section.wal));
         }
-        let mut left = Vec::new();
-        for (xid, sections) in self.prepared {
-            let is_prepared = sections.last().is_some_and(|s| s.kind != PrepareKind::Unprepared);
-            let mut prepared = PreparedTransaction {
-                xid,
-                batch: WriteBatch::new(),
-                is_prepared,
-                applied: BTreeMap::new(),
-                keys: BTreeSet::new(),
-                restore: WriteBatch::new(),
-            };
-            for section in &sections {
-                if section.kind != PrepareKind::Committed {
-                    for (id, _, key) in section.batch.iter().filter_map(|op| key_of(&op)) {
-                        prepared.applied.entry(id).or_insert((section.wal, section.first));
-                        prepared.keys.insert((id, key));
-                    }
-                }
-                if is_prepared {
-                    prepared.batch.append(&section.batch)?;
-                }
-            }
-            left.push(prepared);
-        }
-        Ok(left)
+        let unresolved = |(xid, sections)| UnresolvedTransaction { xid, sections };
+        Ok(self.prepared.into_iter().map(unresolved).collect())
     }
 
     fn learn_policy(&mut self, batch: &WriteBatchView<'_>) {
@@ -219,15 +259,21 @@ impl TwoPhaseReplay {
                     _ => None,
                 })
             };
+            // The record of an open begins with rollbacks and goes on. Without a section a no-op
+            // at its end tells that it numbers by batch.
+            let is_rollback = |op: Option<BatchOp<'_>>| matches!(op, Some(BatchOp::Rollback { .. }));
+            let last = batch.iter().last();
+            if begun.is_none() && is_rollback(batch.iter().next()) && !is_rollback(last) {
+                self.by_batch = Some(last == Some(BatchOp::Noop));
+                return;
+            }
             let kind = begun.or_else(resolved);
             // Under an early policy a rollback's record may have ops before the marker, which take
             // earlier ops back; its section may be gone. Under write-committed such a record comes
             // from a write group: one transaction's write, then the rollback of another, whose
             // section is gone.
-            let takes_back = batch.count() > 0
-                && self.by_batch != Some(false)
-                && begun.is_none()
-                && matches!(batch.iter().last(), Some(BatchOp::Rollback { .. }));
+            let takes_back =
+                batch.count() > 0 && self.by_batch != Some(false) && begun.is_none() && is_rollback(last);
             let by_batch = kind.map(|kind| kind != PrepareKind::Committed).or(takes_back.then_some(true));
             self.by_batch = by_batch.or(self.by_batch);
         } else if batch.count() > 0 {
@@ -266,7 +312,7 @@ impl Record<'_> {
             BatchOp::Rollback { xid } => {
                 let sections = self.prepared.remove(xid).unwrap_or_default();
                 self.numbers.end_batch();
-                self.keep_what_is_left(&sections, insert)
+                self.apply_rolled_back(&sections, insert)
             }
             BatchOp::Noop => {
                 if self.numbers.in_batch {
@@ -309,22 +355,22 @@ impl Record<'_> {
         Ok(())
     }
 
-    /// Applies the ops of a rolled back transaction that RocksDB does not undo. Does nothing if a
-    /// section follows the rollback: then Esker has written the section again.
-    fn keep_what_is_left(&mut self, sections: &[Section], insert: &mut Insert<'_>) -> Result<()> {
+    /// Applies the ops of a rolled back transaction below those that undo them, as the writer did:
+    /// a single deletion and the put that undoes it belong together. Does nothing if the record
+    /// begins with the rollback and goes on: then an open has written the section again, or dropped
+    /// it.
+    fn apply_rolled_back(&mut self, sections: &[Section], insert: &mut Insert<'_>) -> Result<()> {
+        let is_rollback = |op: Option<BatchOp<'_>>| matches!(op, Some(BatchOp::Rollback { .. }));
+        let (first, last) = (self.batch.iter().next(), self.batch.iter().last());
         if sections.iter().all(|s| s.kind == PrepareKind::Committed)
-            || !matches!(self.batch.iter().last(), Some(BatchOp::Rollback { .. }))
+            || is_rollback(first) && !is_rollback(last)
         {
             return Ok(());
         }
-        let taken_back: HashSet<_> = self.batch.iter().filter_map(|op| key_of(&op)).collect();
         for section in sections {
             let mut numbers = Numbers::new(true, section.first);
             for op in section.batch.iter() {
-                let number = numbers.take(&op);
-                if key_of(&op).is_some_and(|key| !taken_back.contains(&key)) {
-                    insert(section.wal, number, &op)?;
-                }
+                insert(section.wal, numbers.take(&op), &op)?;
             }
         }
         Ok(())
@@ -396,7 +442,13 @@ impl Numbers {
 }
 
 fn key_of(op: &BatchOp<'_>) -> Option<(ColumnFamilyId, bool, Vec<u8>)> {
-    let (family, key) = match *op {
+    let (family, key) = family_and_key(op)?;
+    Some((family, matches!(op, BatchOp::DeleteRange { .. }), key.to_vec()))
+}
+
+/// The family and key of an op; of a range deletion, the first key.
+pub(crate) fn family_and_key<'a>(op: &BatchOp<'a>) -> Option<(ColumnFamilyId, &'a [u8])> {
+    Some(match *op {
         BatchOp::Put { family, key, .. }
         | BatchOp::Delete { family, key }
         | BatchOp::SingleDelete { family, key }
@@ -406,8 +458,7 @@ fn key_of(op: &BatchOp<'_>) -> Option<(ColumnFamilyId, bool, Vec<u8>)> {
         | BatchOp::TimedPut { family, key, .. }
         | BatchOp::DeleteRange { family, begin: key, .. } => (family, key),
         _ => return None,
-    };
-    Some((family, matches!(op, BatchOp::DeleteRange { .. }), key.to_vec()))
+    })
 }
 
 /// The ops of `batch`. Keys of families that `has_timestamps` names end in `timestamp` in place of
@@ -435,21 +486,13 @@ pub(crate) fn section_record(xid: &[u8], ops: &WriteBatch) -> Result<WriteBatch>
     Ok(record)
 }
 
-/// [`section_record`] of a section that an older WAL has too; both may be replayed. `restore` is
-/// applied at once, before the section.
+/// [`section_record`] of a section that an older WAL has too; both may be replayed.
 /// # Errors
 /// Those of [`WriteBatch::put`].
-pub(crate) fn section_record_again(
-    xid: &[u8],
-    applied: &WriteBatch,
-    section: Option<&WriteBatch>,
-) -> Result<WriteBatch> {
+pub(crate) fn section_record_again(xid: &[u8], ops: &WriteBatch) -> Result<WriteBatch> {
     let mut record = WriteBatch::new();
     record.put_marker(BatchOp::Rollback { xid })?;
-    record.append(applied)?;
-    if let Some(ops) = section {
-        add_section(&mut record, xid, ops)?;
-    }
+    add_section(&mut record, xid, ops)?;
     Ok(record)
 }
 

@@ -180,7 +180,7 @@ impl WritePath {
         }
         let next = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed) + 1);
         for (xid, batch) in prepared.iter() {
-            let mut record = section_record_again(xid, &WriteBatch::new(), Some(batch))?;
+            let mut record = section_record_again(xid, batch)?;
             record.set_sequence(next);
             wals.append(&[record.data()], next..next)?;
         }

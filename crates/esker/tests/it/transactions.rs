@@ -4,6 +4,7 @@ mod bad_input;
 mod batch;
 mod batches;
 mod cut_short;
+mod early_sections;
 mod entities;
 mod isolation;
 mod locking;

@@ -51,9 +51,12 @@ impl Replayed {
         Ok(())
     }
 
-    fn left(self) -> Vec<(String, u32, bool)> {
-        let left = self.replay.into_prepared().unwrap().into_iter();
-        left.map(|p| (String::from_utf8(p.xid).unwrap(), p.batch.count(), p.is_prepared)).collect()
+    fn left(self) -> Vec<(String, usize, bool)> {
+        let left = self.replay.into_unresolved().unwrap();
+        let of = |t: &UnresolvedTransaction| {
+            (String::from_utf8(t.xid.clone()).unwrap(), t.ops().len(), t.is_prepared())
+        };
+        left.iter().map(of).collect()
     }
 }
 
@@ -94,7 +97,7 @@ fn a_section_that_is_written_again_replaces_the_first() {
     assert_eq!(r.left(), [("x".to_owned(), 1, true)]);
     let mut ops = WriteBatch::new();
     ops.put_cf(DEFAULT, b"a", b"v").unwrap();
-    let again = section_record_again(b"x", &WriteBatch::new(), Some(&ops)).unwrap();
+    let again = section_record_again(b"x", &ops).unwrap();
     assert_eq!(again.ops_bytes(), record(0, &["rollback x", "begin", "put a", "end x"]).ops_bytes());
 }
 
@@ -108,7 +111,7 @@ fn batches_of_the_prepared_policy_take_a_number_each_and_one_more_for_each_key_t
     r.record(5, 7, &["del d", "rollback y", "put g", "noop"]).unwrap();
     let expected = [
         "4:1 p", "4:1 q", "+1", "+2", "4:5 e", "4:5 f", "+2", "4:2 a", "4:2 b", "4:3 a", "4:3 a", "4:3 c",
-        "+1", "5:7 d", "5:8 g", "+2",
+        "+1", "5:7 d", "4:4 d", "5:8 g", "+2",
     ];
     assert_eq!(r.applied, expected);
     assert_eq!(r.left(), []);
@@ -122,7 +125,7 @@ fn a_rollback_of_the_prepared_policy_leaves_the_operands_of_keys_that_it_does_no
     r.record(4, 3, &["put a", "del c", "rollback x"]).unwrap();
     // A section that recovery wrote anew, to be committed under the usual policy.
     r.record(5, 4, &["rollback y", "begin", "merge d", "end y"]).unwrap();
-    assert_eq!(r.applied, ["+1", "+1", "4:3 a", "4:3 c", "4:1 b", "+1", "+0"]);
+    assert_eq!(r.applied, ["+1", "+1", "4:3 a", "4:3 c", "4:1 a", "4:1 b", "4:1 c", "+1", "+0"]);
     assert_eq!(r.left(), [("y".to_owned(), 1, true)]);
 }
 
@@ -132,6 +135,20 @@ fn a_rollback_that_takes_keys_back_tells_the_policy_even_if_its_section_is_gone(
     r.record(4, 7, &["put a", "del b", "rollback gone"]).unwrap();
     r.record(4, 8, &["commit gone-too"]).unwrap();
     assert_eq!(r.applied, ["4:7 a", "4:7 b", "+1", "+1"]);
+}
+
+#[test]
+fn the_record_of_an_open_that_dropped_transactions_tells_the_policy() {
+    let mut r = Replayed::new();
+    r.record(4, 7, &["rollback gone", "put a", "del b", "noop"]).unwrap();
+    r.record(4, 9, &["put c", "put d", "noop"]).unwrap();
+    r.record(4, 10, &["begin-unprepared", "put e", "end x"]).unwrap();
+    r.replay.begin_file();
+    // The open was one of the usual policy, and the WAL with the section is still there.
+    r.record(5, 11, &["rollback x", "rollback gone", "put a", "del b"]).unwrap();
+    let expected = ["4:8 a", "4:8 b", "+2", "4:9 c", "4:9 d", "+1", "+1", "5:11 a", "5:12 b", "+2"];
+    assert_eq!(r.applied, expected);
+    assert_eq!(r.left(), []);
 }
 
 /// A group of writers shares a record, and the section of a transaction that is rolled back may be
@@ -162,7 +179,7 @@ fn parts_of_an_unprepared_transaction_belong_together() {
     r.record(5, 4, &["begin-unprepared", "put d", "end z"]).unwrap();
     r.record(6, 5, &["commit z"]).unwrap();
     assert_eq!(r.applied, ["+1", "+1", "+1", "+1", "5:4 d", "+1"]);
-    assert_eq!(r.left(), [("x".to_owned(), 2, true), ("y".to_owned(), 0, false)]);
+    assert_eq!(r.left(), [("x".to_owned(), 2, true), ("y".to_owned(), 1, false)]);
 }
 
 #[test]

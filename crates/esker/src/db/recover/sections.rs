@@ -1,0 +1,267 @@
+//! Transactions that the WALs leave unresolved.
+//!
+//! In: their sections, and the recovered families, with every committed write. Out: each prepared
+//! transaction as one section, and the ops that take back what tables have of unresolved ones.
+//! RocksDB's policies write-prepared and write-unprepared ("early") put ops into memtables before
+//! their commit, and so into tables.
+//!
+//! Cost: one search for each key of a section of an early policy, in the order of the keys. It
+//! reads tables that have entries newer than the section; all of them if the section's WAL was
+//! flushed. The keys of all sections are sorted in memory.
+//!
+//! Invariants
+//!  1. A key gets the value that it has in the recovered state without all unresolved entries.
+//!  2. A transaction that writes a key has it locked, until a save point gives it back with its old
+//!     value. So only the last writer of a key has changed it: ops of a transaction that a write of
+//!     another follows are left out of its section.
+
+use super::{NEW_WAL, ReplayRun, ReplayedFamily};
+use crate::cf::SuperVersion;
+use crate::deleted_runs::DeletedRunMemory;
+use crate::get::answer::Answer;
+use crate::get::latest::{Since, latest_sequence};
+use crate::get::search::{PointSearch, ReadContext, Sees};
+use crate::snapshot::OwnNumbers;
+use crate::wal::{PreparedTransaction, SectionOp, SectionsAgain, UnresolvedTransaction, family_and_key};
+use crate::write::ApplyEntry;
+use esker_base::sync::Arc;
+use esker_base::{ColumnFamilyId, FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::key::LookupKey;
+use esker_format::wide_column::{DEFAULT_COLUMN_NAME, EncodedColumns};
+use esker_format::write_batch::WriteBatch;
+use esker_table::TableReadOptions;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+/// An entry of a section of an early policy.
+#[derive(Clone, Copy, Debug)]
+struct EarlyEntry<'a> {
+    family: ColumnFamilyId,
+    key: &'a [u8],
+    number: SequenceNumber,
+    wal: FileNumber,
+    op: OpPlace,
+}
+
+/// The index of a transaction, and of an op of it.
+type OpPlace = (usize, usize);
+
+impl ReplayRun<'_> {
+    /// Makes the sections that the new WAL gets, and adds the ops that take back uncommitted ones
+    /// to the memtables.
+    /// # Errors
+    /// `NotSupported` if sections are not allowed · `Corruption` and `IoError` of the tables.
+    pub(super) fn resolve_sections(&mut self) -> Result<SectionsAgain> {
+        let unresolved = std::mem::take(&mut self.two_phase).into_unresolved()?;
+        self.report(&unresolved);
+        let ops: Vec<_> = unresolved.iter().map(UnresolvedTransaction::ops).collect();
+        let first = SequenceNumber(self.last_sequence.0 + 1);
+        let (restore, superseded) = self.take_back(&ops)?;
+        let mut again = SectionsAgain { restore, ..SectionsAgain::default() };
+        again.restore.set_sequence(first);
+        for (t, (transaction, ops)) in unresolved.iter().zip(&ops).enumerate() {
+            let xid = transaction.xid.clone();
+            if !transaction.is_prepared() {
+                again.dropped.push(xid);
+                continue;
+            }
+            let mut batch = WriteBatch::new();
+            for (at, op) in ops.iter().enumerate() {
+                if !superseded.contains(&(t, at)) {
+                    batch.push(op.op)?;
+                }
+            }
+            again.prepared.push(PreparedTransaction { xid, batch });
+        }
+        Ok(again)
+    }
+
+    fn report(&self, unresolved: &[UnresolvedTransaction]) {
+        for transaction in unresolved {
+            let (info_log, xid) = (self.recovery.info_log, transaction.xid.escape_ascii());
+            if transaction.is_prepared() {
+                esker_base::info_log!(info_log, Info, "Recovered prepared transaction '{xid}'");
+            } else {
+                esker_base::info_log!(
+                    info_log,
+                    Info,
+                    "Rolled back transaction '{xid}': it was never prepared, so none of its writes is kept"
+                );
+            }
+        }
+    }
+
+    /// Returns the ops that give keys their committed values, which the memtables have now, and the
+    /// ops of transactions that writes of others follow.
+    fn take_back(&mut self, ops: &[Vec<SectionOp<'_>>]) -> Result<(WriteBatch, BTreeSet<OpPlace>)> {
+        let (entries, unresolved) = self.early_entries(ops);
+        let (mut restore, mut superseded) = (WriteBatch::new(), BTreeSet::new());
+        let is_same_family = |a: &EarlyEntry<'_>, b: &EarlyEntry<'_>| a.family == b.family;
+        for entries in entries.chunk_by(is_same_family) {
+            let id = entries[0].family;
+            let state = RecoveredState::of(self, &self.families[&id])?;
+            let icmp = self.families[&id].icmp.clone();
+            for of_key in entries.chunk_by(|a, b| icmp.same_user_key(a.key, b.key)) {
+                let (oldest, newest) = (&of_key[0], &of_key[of_key.len() - 1]);
+                let committed = state.latest(oldest.key, oldest.number, &unresolved)?;
+                let is_superseded = |entry: &&EarlyEntry<'_>| {
+                    committed.is_some_and(|number| number > entry.number)
+                        || (entry.op.0 != newest.op.0 && entry.number < newest.number)
+                };
+                superseded.extend(of_key.iter().filter(is_superseded).map(|entry| entry.op));
+                let family = self.families.get_mut(&id).expect("its entries were found");
+                if of_key.iter().all(|entry| entry.wal >= family.manifest_log_number) {
+                    continue;
+                }
+                if let Some(value) = state.committed_value(oldest.key, &unresolved)? {
+                    self.last_sequence.0 += 1;
+                    restore_value(family, self.last_sequence, (oldest.key, value), &mut restore)?;
+                }
+            }
+        }
+        Ok((restore, superseded))
+    }
+
+    /// The entries of sections of early policies, by family, key and number, and their numbers.
+    fn early_entries<'a>(&self, ops: &[Vec<SectionOp<'a>>]) -> (Vec<EarlyEntry<'a>>, OwnNumbers) {
+        let mut entries = Vec::new();
+        let mut all_numbers = Vec::new();
+        for (t, ops) in ops.iter().enumerate() {
+            for (at, op) in ops.iter().enumerate() {
+                let Some((number, wal)) = op.entry else { continue };
+                all_numbers.push(number);
+                if let Some((family, key)) = family_and_key(&op.op)
+                    && self.families.get(&family).is_some()
+                {
+                    entries.push(EarlyEntry { family, key, number, wal, op: (t, at) });
+                }
+            }
+        }
+        entries.sort_by(|a, b| {
+            let by_key = || self.families[&a.family].icmp.compare_user_keys(a.key, b.key);
+            let by_place = || (a.number, a.op).cmp(&(b.number, b.op));
+            a.family.cmp(&b.family).then_with(by_key).then_with(by_place)
+        });
+        let mut numbers = OwnNumbers::default();
+        all_numbers.sort_unstable();
+        all_numbers.into_iter().for_each(|number| numbers.add(number, 1));
+        (entries, numbers)
+    }
+}
+
+/// Adds an op with the value of a key to the memtable and to `restore`; a deletion if it has none.
+fn restore_value(
+    family: &mut ReplayedFamily,
+    number: SequenceNumber,
+    (key, value): (&[u8], CommittedValue),
+    restore: &mut WriteBatch,
+) -> Result<()> {
+    let (value_type, value) = match &value {
+        Some((value_type, value)) => (*value_type, value.as_slice()),
+        None => (ValueType::Deletion, &[][..]),
+    };
+    family.add(NEW_WAL, number, &ApplyEntry { value_type, key, value })?;
+    match value_type {
+        ValueType::Deletion => restore.delete_cf(family.id, key),
+        ValueType::Value => restore.put_cf(family.id, key, value),
+        _ => {
+            let columns: Vec<_> = EncodedColumns::parse(value)?.iter().collect();
+            restore.put_entity_cf(family.id, key, &columns)
+        }
+    }
+}
+
+/// A plain value or an entity, with its type; `None`: the key has no value.
+type CommittedValue = Option<(ValueType, PinnedBytes)>;
+
+/// The state of one family after replay: its memtable, the tables that recovery has written, and
+/// those of the MANIFEST.
+struct RecoveredState<'a> {
+    super_version: SuperVersion,
+    options: TableReadOptions,
+    run: &'a super::Recovery<'a>,
+    id: ColumnFamilyId,
+}
+
+impl<'a> RecoveredState<'a> {
+    fn of(run: &ReplayRun<'a>, family: &ReplayedFamily) -> Result<RecoveredState<'a>> {
+        let in_manifest = run.manifest.family(family.id).expect("recovered from this MANIFEST");
+        let options = Arc::new(family.descriptor.options.clone());
+        let deleted_run_memory = DeletedRunMemory::of(&family.icmp, &options);
+        let version = match family.new_files.is_empty() {
+            true => in_manifest.current().clone(),
+            false => in_manifest.with_tables(&family.new_files, &family.new_blobs)?,
+        };
+        let super_version = SuperVersion::first(family.mem.clone(), version, options, deleted_run_memory);
+        Ok(RecoveredState {
+            super_version,
+            options: TableReadOptions::default(),
+            run: run.recovery,
+            id: family.id,
+        })
+    }
+
+    fn context(&self) -> ReadContext<'_> {
+        ReadContext {
+            tables: &self.run.tables[&self.id],
+            options: &self.options,
+            ignore_range_deletions: false,
+            memtables_only: false,
+            files_only: false,
+            statistics: None,
+            guard: None,
+            if_resident: false,
+            entities: true,
+        }
+    }
+
+    /// The number of the newest committed write of `key` behind `since`.
+    fn latest(
+        &self,
+        key: &[u8],
+        since: SequenceNumber,
+        unresolved: &OwnNumbers,
+    ) -> Result<Option<SequenceNumber>> {
+        let since = Since::new(since).without_own(Some(unresolved));
+        latest_sequence(&self.super_version, &self.context(), key, &since, true)
+    }
+
+    /// The value of `key` without unresolved entries. `None` if a read finds no such entry.
+    fn committed_value(&self, key: &[u8], unresolved: &OwnNumbers) -> Result<Option<CommittedValue>> {
+        let (context, key) = (self.context(), LookupKey::new(key, SequenceNumber::MAX));
+        let has_met = Cell::new(false);
+        let seen = Without { unresolved, has_met: &has_met };
+        let mut found = Ok(None);
+        PointSearch::new(&self.super_version, &context, &key).seeing(seen).find(&mut |answer| {
+            found = match answer {
+                Answer::Lent(value) => Ok(Some((ValueType::Value, value.pin()))),
+                Answer::Made(entity) => entity.and_then(|entity| entity.map(simplify_entity).transpose()),
+            }
+        });
+        Ok(has_met.get().then_some(found?))
+    }
+}
+
+/// A read that does not see the unresolved entries, and records whether it has met one.
+#[derive(Clone, Copy)]
+struct Without<'a> {
+    unresolved: &'a OwnNumbers,
+    has_met: &'a Cell<bool>,
+}
+
+impl Sees for Without<'_> {
+    fn sees(&self, sequence: SequenceNumber) -> bool {
+        let is_unresolved = self.unresolved.contains(sequence);
+        self.has_met.set(self.has_met.get() || is_unresolved);
+        !is_unresolved
+    }
+}
+
+/// Turns an entity that has only a default column into a plain value.
+fn simplify_entity(entity: PinnedBytes) -> Result<(ValueType, PinnedBytes)> {
+    let columns = EncodedColumns::parse(&entity)?;
+    match (columns.len(), columns.column(DEFAULT_COLUMN_NAME)) {
+        (1, Some(value)) => Ok((ValueType::Value, PinnedBytes::copy_from(value))),
+        _ => Ok((ValueType::WideColumnEntity, entity)),
+    }
+}
