@@ -26,7 +26,7 @@ use crate::files::open_table::open_file;
 use crate::merge::CompactionIteratorStats;
 use crate::merge::compaction_iter::BlobTally;
 use crate::observe::CompactionJobInfo;
-use crate::options::ColumnFamilyOptions;
+use crate::options::{ColumnFamilyOptions, ConcurrentTaskLimiter, TaskToken};
 use crate::picker::{CompactionPlan, CompactionReason, PickContext, RunningId, pick};
 use crate::version::LogOptions;
 use esker_base::stats::{Ticker, record_tick};
@@ -52,6 +52,8 @@ struct Task {
     cancelled: Arc<AtomicBool>,
     /// Whether all inputs have been read: later errors are not due to damaged inputs.
     installs: AtomicBool,
+    /// Counts it among those that the family's `compaction_thread_limiter` limits.
+    _token: Option<TaskToken>,
 }
 
 /// Runs the most urgent compaction there is, if there is one.
@@ -166,12 +168,32 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
         };
         let (cf, options) = (family.cf.clone(), family.options.clone());
         let installs = AtomicBool::new(false);
-        let manual = Some(id);
-        return Some(Task { plan, cf, options, running, manual, max_subcompactions, cancelled, installs });
+        let (manual, token) = (Some(id), options.compaction_thread_limiter.as_ref().map(TaskToken::force));
+        return Some(Task {
+            plan,
+            cf,
+            options,
+            running,
+            manual,
+            max_subcompactions,
+            cancelled,
+            installs,
+            _token: token,
+        });
     }
     if state.exclusive_manual {
         return None;
     }
+    take_automatic(engine, &mut state, (now_seconds, oldest_snapshot, oldest_live))
+}
+
+/// Takes the next automatic compaction for which there is room. `times`: now, the oldest snapshot
+/// at a release, the oldest reader.
+fn take_automatic(
+    engine: &Arc<Engine>,
+    state: &mut DbState,
+    (now_seconds, oldest_snapshot, oldest_live): (u64, SequenceNumber, SequenceNumber),
+) -> Option<Task> {
     while let Some(id) = state.compaction_queue.pop_front() {
         if state.is_compaction_aborted(id) {
             state.held_back.insert(id);
@@ -191,20 +213,49 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
             suggested: &family.suggested,
         };
         let Some(plan) = pick(&family.version, &context) else { continue };
-        let running = family.running.start(&plan);
-        let (cf, options) = (family.cf.clone(), family.options.clone());
         // A further compaction of the family may be due at the same time.
         family.compaction_queued = true;
+        let token = match &family.options.compaction_thread_limiter {
+            None => None,
+            Some(limiter) => match request_token(engine, limiter) {
+                None => {
+                    state.throttled.push_back(id);
+                    continue;
+                }
+                token => token,
+            },
+        };
+        let running = family.running.start(&plan);
+        let (cf, options) = (family.cf.clone(), family.options.clone());
         state.compaction_queue.push_back(id);
         let cancelled = Arc::new(AtomicBool::new(false));
         let registered = AutomaticCompaction { family: id, canceled: cancelled.clone() };
         state.automatic_compactions.push(registered);
-        maybe_schedule(engine, &mut state);
-        let installs = AtomicBool::new(false);
-        let (manual, max_subcompactions) = (None, 0);
-        return Some(Task { plan, cf, options, running, manual, max_subcompactions, cancelled, installs });
+        maybe_schedule(engine, state);
+        let (manual, max_subcompactions, installs) = (None, 0, AtomicBool::new(false));
+        return Some(Task {
+            plan,
+            cf,
+            options,
+            running,
+            manual,
+            max_subcompactions,
+            cancelled,
+            installs,
+            _token: token,
+        });
     }
     None
+}
+
+/// A token of the limiter; `None` if it has no room. The database then looks again once it has.
+fn request_token(engine: &Arc<Engine>, limiter: &Arc<ConcurrentTaskLimiter>) -> Option<TaskToken> {
+    let database = Arc::downgrade(engine);
+    TaskToken::acquire(limiter, engine.tag, move || {
+        if let Some(engine) = database.upgrade() {
+            engine.queue_throttled();
+        }
+    })
 }
 
 /// Runs the plan and installs the result. Returns the written files.

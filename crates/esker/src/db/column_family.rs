@@ -287,6 +287,7 @@ impl Db {
             family.cf.set_dropped();
             engine.families.remove(&family.cf);
             let removed = state.families.remove(&family.id());
+            state.throttled.retain(|id| *id != family.id());
             let history = removed.as_ref().and_then(|f| f.memtables.oldest_history());
             state.history_changed(family.id(), history);
             dropped.extend(removed);

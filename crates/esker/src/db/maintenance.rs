@@ -532,7 +532,7 @@ impl Db {
 /// Whether a job runs or is due, deletions of files included with `purges`.
 fn has_work(engine: &Engine, state: &DbState, purges: bool) -> bool {
     let is_due = !state.flush_queue.is_empty()
-        || !state.compaction_queue.is_empty()
+        || state.has_due_compaction()
         || state.has_held_back()
         || !state.pre_scans.is_empty()
         || state.manual_compactions.iter().any(|manual| manual.plan.is_some())

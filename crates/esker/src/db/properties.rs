@@ -354,8 +354,8 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
         Property::NumRunningCompactionSortedRuns => {
             state.families.values().map(|f| f.running.num_sorted_runs() as u64).sum()
         }
-        Property::NumUnscheduledCompactions => state.compaction_queue.len() as u64,
-        Property::CompactionPending => u64::from(!state.compaction_queue.is_empty()),
+        Property::NumUnscheduledCompactions => (state.compaction_queue.len() + state.throttled.len()) as u64,
+        Property::CompactionPending => u64::from(state.has_due_compaction()),
         Property::NumPreScannedEntries => state.pre_scans.pre_scanned_entries,
         Property::NumQuarantinedTables => {
             f.version.all_files().filter(|(_, file)| f.running.is_quarantined(file.number)).count() as u64

@@ -60,6 +60,9 @@ impl Db {
         if changes.iter().any(|(name, _)| matches!(*name, "ttl" | "periodic_compaction_seconds")) {
             schedule_compaction_trigger(engine);
         }
+        if changes.iter().any(|(name, _)| *name == "disable_auto_compactions") {
+            engine.queue_throttled();
+        }
         let keeps_times = ["preserve_internal_time_seconds", "preclude_last_level_data_seconds"];
         if changes.iter().any(|(name, _)| keeps_times.contains(name)) {
             schedule_recording(engine);

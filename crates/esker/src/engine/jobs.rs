@@ -269,6 +269,18 @@ impl Engine {
         any
     }
 
+    /// Queues the families again that wait for room of their `compaction_thread_limiter`.
+    pub(crate) fn queue_throttled(self: &Arc<Self>) {
+        if !self.owner.is_here() {
+            return;
+        }
+        let mut state = self.state.lock();
+        while let Some(id) = state.throttled.pop_back() {
+            state.compaction_queue.push_front(id);
+        }
+        maybe_schedule(self, &mut state);
+    }
+
     /// Number of jobs that have not ended. It falls to 0 only under the db mutex, with a signal.
     pub(crate) fn jobs_scheduled(&self, state: &DbState) -> usize {
         let purge = usize::from(self.purger.active.load(Ordering::SeqCst));

@@ -83,6 +83,9 @@ pub(crate) struct DbState {
     pub(crate) compactions_aborted: usize,
     /// Families that were due for a compaction while theirs were aborted. They count as queued.
     pub(crate) held_back: BTreeSet<ColumnFamilyId>,
+    /// Families that are due for a compaction for which their `compaction_thread_limiter` has no
+    /// room. They count as queued.
+    pub(crate) throttled: VecDeque<ColumnFamilyId>,
     /// Deleted runs that wait for a pre-scan.
     pub(crate) pre_scans: PreScanQueue,
     /// Whether an exclusive manual compaction waits or runs: no other compaction begins.
@@ -121,6 +124,11 @@ pub(crate) struct DbState {
 }
 
 impl DbState {
+    /// Whether a family is due for an automatic compaction that has not begun.
+    pub(crate) fn has_due_compaction(&self) -> bool {
+        !self.compaction_queue.is_empty() || !self.throttled.is_empty()
+    }
+
     /// Updates the list of histories after a family's history may have changed. `before` is the
     /// former result of `MemTables::oldest_history`.
     pub(crate) fn history_changed(&mut self, id: ColumnFamilyId, before: Option<SequenceNumber>) {

@@ -514,6 +514,10 @@ option_struct! {
         /// each counts only its own bytes against the target size. Default empty. Fixed.
         cf_paths: Vec<super::DbPath> = Vec::new(), object;
 
+        /// Limits the compactions of all families that share it. As in RocksDB, it has no text
+        /// form. Default `None`: only `max_background_jobs` limits them. Fixed.
+        compaction_thread_limiter: Option<Arc<super::ConcurrentTaskLimiter>> = None, object;
+
         /// Options of tables. Their text form has a section of its own. Fixed.
         table: BlockBasedTableOptions = BlockBasedTableOptions::default(), object;
         /// Objects of an OPTIONS file that this program cannot make, as (option, text). Loading

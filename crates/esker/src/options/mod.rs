@@ -66,6 +66,7 @@ mod styles;
 pub mod table;
 mod table_options;
 mod target;
+mod task_limiter;
 pub mod value;
 mod wal_filter;
 mod write;
@@ -122,6 +123,8 @@ pub use styles::{
 };
 pub use table::{OptionInfo, OptionKind, OptionStruct};
 pub use target::{Feature, Release};
+pub use task_limiter::ConcurrentTaskLimiter;
+pub(crate) use task_limiter::TaskToken;
 pub use wal_filter::{WalFilter, WalFilterDecision, WalFilterRecord, WalFilterRef};
 pub use write::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, FlushOptions,

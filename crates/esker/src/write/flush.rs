@@ -166,7 +166,7 @@ impl WritePath {
             state.background_error.check_writes()?;
             if engine.jobs_scheduled(&state) == 0
                 && state.flush_queue.is_empty()
-                && (state.compaction_queue.is_empty() || state.background_error.stops_compactions())
+                && (!state.has_due_compaction() || state.background_error.stops_compactions())
             {
                 break; // no running job would make room
             }

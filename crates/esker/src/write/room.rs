@@ -249,7 +249,7 @@ fn permanent_stall_error(engine: &Engine, state: &DbState) -> Option<Error> {
         }
         return state.background_error.current().cloned();
     }
-    if !state.compaction_queue.is_empty() || state.exclusive_manual {
+    if state.has_due_compaction() || state.exclusive_manual {
         return None;
     }
     let stopped = state.families.values().filter(|f| f.stall.condition == WriteStallCondition::Stopped);

@@ -95,6 +95,7 @@ mod sst_partitioner;
 mod storage_info;
 mod styles;
 mod table_filter;
+mod task_limiter;
 mod tiering;
 mod timestamps;
 mod traces;

@@ -12,7 +12,9 @@ use crate::stamped;
 use esker::comparator::{BytewiseComparator, ReverseBytewiseComparator};
 use esker::internals::env::Env;
 use esker::internals::table::BlockBasedTableOptions;
-use esker::options::{CompactionStyle, OptionStruct, Statistics, WalRecoveryMode, WriteBufferManager};
+use esker::options::{
+    CompactionStyle, ConcurrentTaskLimiter, OptionStruct, Statistics, WalRecoveryMode, WriteBufferManager,
+};
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, builtin};
 use esker_testkit::timestamps::TimestampFormat;
 use std::collections::BTreeSet;
@@ -536,6 +538,11 @@ impl Space {
             rng.u8(..12) == 0 && !self.without.contains("disable_auto_compactions");
         if cache.is_multiple_of(4) && !self.without.contains("blob_cache") {
             options.blob_cache.clone_from(&options.table.block_cache);
+        }
+        if cache % 4 == 1 && !self.without.contains("compaction_thread_limiter") {
+            let limiter = ConcurrentTaskLimiter::new("one", 1);
+            options.compaction_thread_limiter = Some(Arc::new(limiter));
+            described.push("compaction_thread_limiter=1".to_owned());
         }
         (options.comparator, options.merge_operator) = match family {
             0 => (Arc::new(BytewiseComparator) as _, Some(builtin::string_append(","))),
