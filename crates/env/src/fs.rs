@@ -3,6 +3,7 @@
 //! Every implementation (real, memory, crash, fault) passes one conformance suite. Errors are
 //! `IoError` with the path in the message.
 
+use crate::counted::ReadCounter;
 use crate::direct::Alignment;
 use esker_base::{Error, Result};
 use std::fmt;
@@ -207,6 +208,10 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
     /// The descriptor, for [`read_many`](crate::read_many). `None` if reads from the descriptor do
     /// not return the bytes of this file.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// The counter of this file's reads, for reads through the descriptor. `None`: nothing counts.
+    fn read_counter(&self) -> Option<&ReadCounter> {
         None
     }
     /// Whether reads never wait for a device. `false` also means unknown.

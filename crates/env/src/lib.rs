@@ -40,6 +40,7 @@
 #![warn(missing_docs)]
 
 pub mod clock;
+pub mod counted;
 pub mod crash;
 pub mod descriptors;
 pub mod direct;
@@ -64,6 +65,7 @@ pub mod timer;
 #[cfg(shuttle)]
 pub use clock::SimulatedClock;
 pub use clock::{Clock, MockClock, SystemClock};
+pub use counted::{CountedRandomAccessFile, CountedWritableFile, IoWatch, ReadCounter};
 pub use crash::{CrashChoices, CrashFs};
 pub use direct::{AlignedBuffer, Alignment};
 pub use env::Env;

@@ -9,6 +9,7 @@
 //!
 //! Invariant: the result of a read does not depend on its path.
 
+use crate::counted::{IoWatch, ReadCounter};
 use crate::direct::read_together;
 use crate::fs::RandomAccessFile;
 #[cfg(target_os = "linux")]
@@ -37,6 +38,15 @@ impl<'a> ReadRequest<'a> {
     /// Number of requested bytes.
     pub fn wanted(&self) -> usize {
         self.bufs.iter().map(|buf| buf.len()).sum()
+    }
+
+    /// Counts `bytes` that were read through the file's descriptor.
+    pub(crate) fn count_shared(&self, bytes: usize) {
+        if bytes > 0
+            && let Some(counter) = self.file.read_counter()
+        {
+            counter.count(bytes);
+        }
     }
 
     /// Reads the part of the request behind its first `done` bytes.
@@ -68,6 +78,11 @@ impl fmt::Debug for ReadRequest<'_> {
     }
 }
 
+/// Starts the time of reads that go together through descriptors, if the first file counts.
+pub(crate) fn watch<'a>(requests: &[ReadRequest<'a>]) -> Option<IoWatch<'a>> {
+    requests.first().and_then(|request| request.file.read_counter()).map(ReadCounter::watch)
+}
+
 /// Carries out all these reads and sets their results.
 pub fn read_many(requests: &mut [ReadRequest<'_>]) {
     let is_direct = |request: &ReadRequest<'_>| request.file.alignment().is_some();
@@ -80,6 +95,7 @@ pub fn read_many(requests: &mut [ReadRequest<'_>]) {
     let done = submit(requests);
     for (i, request) in requests.iter_mut().enumerate() {
         let done = done.get(i).copied().unwrap_or(0);
+        request.count_shared(done);
         if done == request.wanted() {
             request.result = Ok(done);
         } else {
@@ -115,10 +131,16 @@ pub fn read_at_if_resident(
     #[cfg(target_os = "linux")]
     if file.alignment().is_none()
         && let Some(fd) = file.descriptor()
-        && let Ok(n) = try_read(fd, offset, &mut [buf])
-        && n == wanted
     {
-        return Some(Ok(n));
+        let watch = file.read_counter().map(ReadCounter::watch);
+        if let Ok(n) = try_read(fd, offset, &mut [buf])
+            && n == wanted
+        {
+            drop(watch);
+            file.read_counter().into_iter().for_each(|counter| counter.count(n));
+            return Some(Ok(n));
+        }
+        watch.into_iter().for_each(IoWatch::cancel);
     }
     None
 }
@@ -126,11 +148,17 @@ pub fn read_at_if_resident(
 #[cfg(target_os = "linux")]
 fn read_from_page_cache(requests: &mut [ReadRequest<'_>]) -> bool {
     let mut done = vec![0; requests.len()];
+    let watch = watch(requests);
     read_resident(requests, &mut done);
     if requests.iter().zip(&done).any(|(request, done)| request.wanted() > *done) {
+        watch.into_iter().for_each(IoWatch::cancel);
         return false;
     }
-    requests.iter_mut().zip(done).for_each(|(request, done)| request.result = Ok(done));
+    drop(watch);
+    for (request, done) in requests.iter_mut().zip(done) {
+        request.count_shared(done);
+        request.result = Ok(done);
+    }
     true
 }
 
@@ -149,6 +177,7 @@ fn submit(requests: &mut [ReadRequest<'_>]) -> Vec<usize> {
         return Vec::new();
     }
     let mut done = vec![0; requests.len()];
+    let _watch = watch(requests);
     read_resident(requests, &mut done);
     let is_waiting = |(request, done): (&ReadRequest<'_>, &usize)| request.wanted() > *done;
     let waiting = requests.iter().zip(&done).map(is_waiting).filter(|&is_waiting| is_waiting).count();

@@ -15,11 +15,11 @@ use crate::long_scan::LongScans;
 use crate::options::{TableReadOptions, TableReadTier};
 use crate::readahead::{ReadPace, Readahead, ReadaheadState};
 use crate::trace::TracedTable;
-use esker_base::stats::Statistics;
+use esker_base::stats::{Histogram, Statistics};
 use esker_base::sync::epoch::Guard;
-use esker_base::{Buffer, Error, ErrorKind, Result};
+use esker_base::{Buffer, Error, ErrorKind, IoActivity, Result};
 use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, Guarded, Handle, Role};
-use esker_env::{Clock, RandomAccessFile};
+use esker_env::{Clock, RandomAccessFile, StopWatch};
 use esker_format::block::{Block, EntryShape};
 use esker_format::compression::{CompressionType, Decompressor};
 use esker_format::filter::FilterReader;
@@ -298,11 +298,15 @@ impl BlockSource {
     ) -> Result<BlockRef> {
         self.begin_read(handle, kind, options)?;
         let verify = options.verify_checksums;
+        let _activity = options.activity.begin();
+        let watch = self.time_block();
         let Some(readahead) = readahead else {
             let block = self.read(handle, kind, verify)?;
+            drop(watch);
             return self.keep(block, handle, kind, options, true);
         };
         let block = self.read_with(readahead, handle, kind, verify)?;
+        drop(watch);
         match self.cache.as_ref().filter(|_| options.fill_cache && kind == BlockKind::Data) {
             Some(cache) => {
                 let (capacity, usage) = (cache.capacity(), || cache.usage());
@@ -314,6 +318,15 @@ impl BlockSource {
             }
             None => self.keep(block, handle, kind, options, true),
         }
+    }
+
+    /// Times the reading, checking and decompressing of a block.
+    fn time_block(&self) -> StopWatch<'_> {
+        let histogram = match IoActivity::current() {
+            IoActivity::Compaction => Histogram::ReadBlockCompactionMicros,
+            _ => Histogram::ReadBlockGetMicros,
+        };
+        StopWatch::start(self.statistics.as_deref(), &*self.clock, histogram)
     }
 
     /// Reads the block at `handle` from the file, with readahead.
@@ -529,9 +542,11 @@ impl BlockSource {
 
     fn decompress(&self, codec: CompressionType, stored: &[u8], kind: BlockKind) -> Result<Buffer> {
         let decompressor = if kind == BlockKind::Data { &self.data_decompressor } else { &self.decompressor };
+        let begun = counts::begin_detailed(self.statistics.as_ref(), &*self.clock);
         let contents = decompressor.decompress_block(codec, stored)?;
         if codec != CompressionType::None {
             counts::decompressed(self.statistics.as_ref(), stored.len(), contents.len());
+            counts::end_detailed(begun, Histogram::DecompressionTimesNanos);
         }
         Ok(contents)
     }

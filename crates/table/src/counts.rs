@@ -1,10 +1,12 @@
 //! Counters of block lookups, reads and filters: RocksDB's tickers and perf context.
 
 use crate::block_source::BlockKind;
-use esker_base::stats::{Statistics, Ticker};
+use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::{perf_add, perf_count};
 use esker_cache::InsertOutcome;
 use esker_cache::tier::{Admission, FoundIn};
+use esker_env::Clock;
+
 use std::sync::Arc;
 
 /// Counts a cache hit. `charge`: the block's charge in bytes.
@@ -123,6 +125,13 @@ pub(crate) fn block_read(kind: BlockKind, stored: u64) {
     }
 }
 
+/// Counts reads that go to the kernel together.
+pub(crate) fn batch_read(statistics: Option<&Arc<Statistics>>, reads: usize) {
+    if let Some(statistics) = statistics {
+        statistics.record_in_histogram(Histogram::MultigetIoBatchSize, reads as u64);
+    }
+}
+
 /// Counts a repeated read of a damaged block, and whether it helped.
 pub(crate) fn read_again(statistics: Option<&Arc<Statistics>>, helped: bool) {
     let Some(statistics) = statistics else { return };
@@ -142,6 +151,25 @@ pub(crate) fn footer_is_damaged(statistics: Option<&Arc<Statistics>>) {
 pub(crate) fn readahead_failed(statistics: Option<&Arc<Statistics>>) {
     if let Some(statistics) = statistics {
         statistics.record_tick(Ticker::ReadaheadErrors, 1);
+    }
+}
+
+/// A detailed time that has begun: the statistics, the clock, and its nanoseconds.
+pub(crate) type Begun<'a> = Option<(&'a Statistics, &'a dyn Clock, u64)>;
+
+/// Begins a time of compression or decompression, if the statistics collect these times.
+#[inline]
+pub(crate) fn begin_detailed<'a>(statistics: Option<&'a Arc<Statistics>>, clock: &'a dyn Clock) -> Begun<'a> {
+    let statistics = statistics.filter(|statistics| statistics.collects_detailed_times())?;
+    Some((statistics, clock, clock.monotonic_nanos()))
+}
+
+/// Adds the nanoseconds since [`begin_detailed`] to a histogram.
+#[inline]
+pub(crate) fn end_detailed(begun: Begun<'_>, histogram: Histogram) {
+    if let Some((statistics, clock, begun)) = begun {
+        let nanos = clock.monotonic_nanos().saturating_sub(begun);
+        statistics.report_time_to_histogram(histogram, nanos);
     }
 }
 

@@ -17,11 +17,12 @@ use crate::residence::{Metadata, Residence, pin_partitions};
 use crate::trace::TracedTable;
 use esker_base::merge_operator::check_operands_of;
 use esker_base::prefix::{self, SliceTransformRef};
+use esker_base::stats::{Histogram, Statistics, Ticker, record_in_histogram, record_tick};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Buffer, Error, ErrorKind, Result, SequenceNumber};
 use esker_cache::CachePriority;
 use esker_cache::key::process_unique_identity;
-use esker_env::RandomAccessFile;
+use esker_env::{CountedRandomAccessFile, RandomAccessFile, ReadCounter};
 use esker_format::block::{Block, BlockCursor};
 use esker_format::compression::{CompressionType, Decompressor};
 use esker_format::deleted_runs::{self, DeletedRuns};
@@ -49,6 +50,7 @@ impl TableReader {
     /// `InvalidArgument` if the table was written with another comparator; `IoError`.
     pub fn open(file: Arc<dyn RandomAccessFile>, options: TableReaderOptions) -> Result<Arc<TableReader>> {
         let path = file.path().to_owned();
+        let file = counted(file, &options);
         let tail = Tail::with_footer(&file, &options);
         if tail.as_ref().is_err_and(|e| e.kind() == ErrorKind::Corruption) {
             counts::footer_is_damaged(options.statistics.as_ref());
@@ -75,6 +77,19 @@ fn properties_alone(file: Arc<dyn RandomAccessFile>, file_size: u64) -> Result<T
     let meta_block = source.read(footer.meta_index, BlockKind::Meta, true)?;
     let meta = MetaIndex::parse(meta_block.key_value()?, file_size)?;
     read_properties(&source, &meta)
+}
+
+/// The file, with its reads counted if there are statistics.
+fn counted(file: Arc<dyn RandomAccessFile>, options: &TableReaderOptions) -> Arc<dyn RandomAccessFile> {
+    let Some(statistics) = options.statistics.clone() else { return file };
+    let counter = ReadCounter {
+        statistics,
+        clock: options.clock.clone(),
+        histogram: Histogram::SstReadMicros,
+        is_last_level: options.is_last_level,
+        temperature: options.temperature,
+    };
+    Arc::new(CountedRandomAccessFile::new(file, counter))
 }
 
 /// Adds the file's path to the error, unless the error names it already.
@@ -162,6 +177,7 @@ struct Tail {
     bytes: Vec<u8>,
     /// Whether a part of the bytes in memory is damaged. Later reads then come from the file.
     is_damaged: AtomicBool,
+    statistics: Option<Arc<Statistics>>,
 }
 
 impl Tail {
@@ -200,7 +216,9 @@ impl Tail {
                 options.file_size
             )));
         }
-        Ok(Tail { file, start, bytes, is_damaged: AtomicBool::new(false) })
+        let statistics = options.statistics.clone();
+        record_in_histogram(&statistics, Histogram::TableOpenPrefetchTailReadBytes, length);
+        Ok(Tail { file, start, bytes, is_damaged: AtomicBool::new(false), statistics })
     }
 }
 
@@ -211,6 +229,9 @@ impl RandomAccessFile for Tail {
             .filter(|_| !self.is_damaged.load(Ordering::Relaxed))
             .and_then(|from| usize::try_from(from).ok())
             .and_then(|from| self.bytes.get(from..from.checked_add(buf.len())?));
+        let answer =
+            if part.is_some() { Ticker::TableOpenPrefetchTailHit } else { Ticker::TableOpenPrefetchTailMiss };
+        record_tick(&self.statistics, answer, 1);
         match part {
             Some(part) => {
                 buf.copy_from_slice(part);

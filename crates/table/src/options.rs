@@ -8,7 +8,7 @@ use crate::trace::BlockCacheTracer;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::Statistics;
-use esker_base::{Error, FileNumber, Result, SequenceNumber};
+use esker_base::{Error, FileNumber, IoActivity, Result, SequenceNumber};
 use esker_cache::Role;
 use esker_env::{Clock, SystemClock};
 use esker_format::compression::{CodecOptions, CompressionType};
@@ -351,6 +351,8 @@ pub struct TableBuilderOptions {
     pub long_deleted_run_entries: u64,
     /// Counts the blocks that are put into the cache.
     pub statistics: Option<Arc<Statistics>>,
+    /// The clock for times; by default the machine's.
+    pub clock: Arc<dyn Clock>,
     /// False if timestamps were taken off the keys. `icmp` must then expect none.
     pub user_defined_timestamps_persisted: bool,
     /// Bytes of a checksum for each entry of the blocks that are put into the cache as they are
@@ -391,6 +393,7 @@ impl TableBuilderOptions {
             deleted_run_block_min_entries: 0,
             long_deleted_run_entries: 0,
             statistics: None,
+            clock: Arc::new(SystemClock),
             user_defined_timestamps_persisted: true,
             block_protection_bytes_per_key: 0,
         }
@@ -412,6 +415,10 @@ pub struct TableReaderOptions {
     pub merge_operator: Option<MergeOperatorRef>,
     /// The file's level. Tables of level 0 can have their index and filter pinned.
     pub level: Option<usize>,
+    /// Whether that is the last level of its family, for statistics.
+    pub is_last_level: bool,
+    /// The file's temperature as the MANIFEST stores it, for statistics; 0: unknown.
+    pub temperature: u8,
     /// Bytes up to which a table in level 0 counts as flushed when its index and filter may be
     /// pinned.
     pub max_file_size_for_l0_meta_pin: u64,
@@ -455,6 +462,8 @@ impl TableReaderOptions {
             prefix_extractor: None,
             merge_operator: None,
             level: None,
+            is_last_level: false,
+            temperature: 0,
             max_file_size_for_l0_meta_pin: u64::MAX,
             file_number: FileNumber(0),
             largest_seqno: None,
@@ -502,6 +511,8 @@ pub struct TableReadOptions {
     /// The point in time, in microseconds since the Unix epoch, from which on no file is read;
     /// `u64::MAX`: never.
     pub deadline_micros: u64,
+    /// The operation to which the times of file reads belong; `Unknown`: that of the thread.
+    pub activity: IoActivity,
 }
 
 impl Default for TableReadOptions {
@@ -514,6 +525,7 @@ impl Default for TableReadOptions {
             prefix_filter_on_seek: false,
             async_io: false,
             deadline_micros: u64::MAX,
+            activity: IoActivity::Unknown,
         }
     }
 }

@@ -53,6 +53,10 @@ pub struct TableCacheOptions {
     /// Bytes up to which a table in level 0 counts as flushed when its index and filter may be
     /// pinned: one and a half memtables.
     pub max_file_size_for_l0_meta_pin: u64,
+    /// The family's number of levels. Reads of the last one have statistics of their own.
+    pub num_levels: usize,
+    /// The temperature of tables for which the MANIFEST has none, as it would store it.
+    pub default_temperature: u8,
     /// The family's name, for traces.
     pub family_name: Arc<str>,
     /// Counts opened files, cache hits and filters.
@@ -165,6 +169,11 @@ impl TableCache {
         options.prefix_extractor = self.options.prefix_extractor.clone();
         options.merge_operator = self.options.merge_operator.clone();
         options.level = file.level;
+        options.is_last_level = file.level.is_some_and(|level| level + 1 == self.options.num_levels);
+        options.temperature = match meta.temperature {
+            0 => self.options.default_temperature,
+            temperature => temperature,
+        };
         options.max_file_size_for_l0_meta_pin = self.options.max_file_size_for_l0_meta_pin;
         options.file_number = meta.number;
         options.largest_seqno = Some(meta.largest_seqno);

@@ -23,6 +23,7 @@ const OPTIONS: TableReadOptions = TableReadOptions {
     prefix_filter_on_seek: false,
     async_io: false,
     deadline_micros: u64::MAX,
+    activity: esker_base::IoActivity::Unknown,
 };
 
 /// State of the verification after the blocks so far.

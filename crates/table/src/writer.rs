@@ -147,7 +147,7 @@ impl TableBuilder {
             data = data.hash_index(table.data_block_hash_table_util_ratio);
         }
         Ok(TableBuilder {
-            sink: BlockSink::new(file, guard, table, options.statistics.clone()),
+            sink: BlockSink::new(file, guard, table, (options.statistics.clone(), options.clock.clone())),
             data,
             compressor: Compressor::new(options.compression, &options.compression_opts)?,
             dictionary_compressor: None,

@@ -12,7 +12,7 @@
 use super::Alignment;
 use super::reader::{Scatter, with_scratch};
 use crate::fs::RandomAccessFile;
-use crate::read_many::ReadRequest;
+use crate::read_many::{ReadRequest, watch};
 use std::cmp::Ordering;
 
 /// Most bytes of a run of adjacent reads: a longer run is not cheaper.
@@ -127,9 +127,11 @@ fn read_blocks(reads: &mut [ReadRequest<'_>]) {
     let mut done = vec![0; reads.len()];
     #[cfg(target_os = "linux")]
     if reads.len() > 1 {
+        let _watch = watch(reads);
         crate::posix::ring::read_many(reads, &mut done);
     }
     for (read, done) in reads.iter_mut().zip(done) {
+        read.count_shared(done);
         let is_whole = done.is_multiple_of(read.file.alignment().map_or(1, Alignment::block));
         if done == read.wanted() || !is_whole {
             // A read that ends within a block has reached the end of the file.

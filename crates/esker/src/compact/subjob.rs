@@ -26,7 +26,7 @@ use esker_base::compaction_filter::{
 };
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
-use esker_base::{Error, FileNumber, Result, SequenceNumber, Severity};
+use esker_base::{Error, FileNumber, IoActivity, Result, SequenceNumber, Severity};
 use esker_env::rate_limiter::{IoKind, IoPriority};
 use esker_format::compression::CompressionType;
 use esker_format::cursor::InternalIterator;
@@ -120,6 +120,7 @@ pub(super) fn run(
     resumed: Option<ResumePoint>,
 ) -> SubjobResult {
     let _calls = called_by(TableReaderCaller::Compaction, None);
+    let _activity = IoActivity::Compaction.begin();
     let (engine, plan) = (context.engine, context.plan);
     let compression = output_compression(plan, context.options);
     let times = (context.options.kept_seconds() > 0).then_some(&context.placement.times);

@@ -118,6 +118,8 @@ pub(crate) fn family_tables(
         open_files: open_files.clone(),
         max_file_size_for_l0_meta_pin: family.options.write_buffer_size as u64 / 2 * 3,
         verify_unique_ids: options.verify_sst_unique_id_in_manifest,
+        num_levels: family.options.num_levels as usize,
+        default_temperature: family.options.default_temperature as u8,
         family_name: family.name.as_str().into(),
         statistics: options.statistics.clone(),
         clock: options.env.clock.clone(),

@@ -34,7 +34,7 @@ use crate::write::WritePath;
 use esker_base::logger::{InfoLog, InfoLogLevel};
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
-use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, SubCode};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, IoActivity, Result, SequenceNumber, SubCode};
 use esker_env::io_trace::{IoTracer, TracedFileSystem};
 use esker_env::system::unsynced_directory;
 use esker_env::{Env, FileLock, FileSystem, random};
@@ -63,6 +63,7 @@ impl Db {
         reads: SecondaryReads,
         notes_options: bool,
     ) -> Result<Db> {
+        let _activity = IoActivity::DbOpen.begin();
         let mut options = options.clone();
         options.validate()?;
         options.make_paths_absolute()?;

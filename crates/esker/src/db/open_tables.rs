@@ -11,7 +11,7 @@ use crate::version::{FileMeta, Version};
 use esker_base::logger::InfoLog;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use esker_base::sync::{Arc, Mutex, thread};
-use esker_base::{Error, Result};
+use esker_base::{Error, IoActivity, Result};
 use esker_env::{descriptors, spawn_scoped};
 use esker_table::TableCache;
 
@@ -62,6 +62,7 @@ impl<'a> OpenAllTables<'a> {
         const TABLES_PER_THREAD: usize = 16;
         let (next, failed) = (AtomicUsize::new(0), Mutex::new(None::<(usize, Error)>));
         let work = || {
+            let _activity = IoActivity::DbOpen.begin();
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(table) = self.tables.get(index).filter(|_| descriptors::has_room()) else { return };

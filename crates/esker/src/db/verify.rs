@@ -3,9 +3,9 @@
 use super::Db;
 use crate::engine::{ScrubState, Scrubber};
 use crate::files::open_table::open_file;
-use crate::files::{under_either_name, verify_file_checksum};
+use crate::files::{ChecksumReads, under_either_name, verify_file_checksum};
 use esker_base::stats::{Ticker, record_tick};
-use esker_base::{Error, FileNumber, Result};
+use esker_base::{Error, FileNumber, IoActivity, Result};
 use esker_format::trace::TableReaderCaller;
 use esker_table::trace::called_by;
 
@@ -92,6 +92,7 @@ impl Db {
     pub fn verify_checksum(&self) -> Result<()> {
         self.engine().check_process()?;
         let _calls = called_by(TableReaderCaller::UserVerifyChecksum, None);
+        let _activity = IoActivity::VerifyDbChecksum.begin();
         for family in self.engine().families.all() {
             let super_version = family.pinned_super_version();
             for (_, file) in super_version.version.all_files() {
@@ -123,14 +124,14 @@ impl Db {
             let what = "Cannot verify file checksum if options.file_checksum_gen_factory is null";
             return Err(Error::invalid_argument(what));
         };
-        let (fs, is_direct) = (engine.fs().as_ref(), engine.options.use_direct_reads);
+        let _activity = IoActivity::VerifyFileChecksums.begin();
+        let reads = ChecksumReads::new(factory, engine.fs().as_ref(), &engine.options);
         for family in engine.families.all() {
             let super_version = family.pinned_super_version();
             for (_, file) in super_version.version.all_files() {
                 let Some((checksum, function)) = &file.file_checksum else { continue };
                 let path = file.path();
-                let verify =
-                    |path: &_| verify_file_checksum(factory, fs, path, is_direct, (checksum, function));
+                let verify = |path: &_| verify_file_checksum(&reads, path, (checksum, function));
                 under_either_name(&path, verify)?;
                 self.count_verified(file.file_size);
             }
@@ -138,7 +139,7 @@ impl Db {
                 let addition = &blob.addition;
                 let path = super_version.version.paths().blob(*number);
                 let expected = (addition.checksum_value.as_slice(), addition.checksum_method.as_str());
-                verify_file_checksum(factory, fs, &path, is_direct, expected)?;
+                verify_file_checksum(&reads, &path, expected)?;
                 self.count_verified(blob.file_size());
             }
         }

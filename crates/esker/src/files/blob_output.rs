@@ -11,8 +11,9 @@
 
 use super::file_checksum::{PendingChecksum, checksummed};
 use super::table_output::{OutputContext, TableOutput, create_paced, type_of};
-use esker_base::stats::{Ticker, record_tick};
+use esker_base::stats::{Histogram, Ticker, record_tick};
 use esker_base::{FileNumber, Result, ValueType};
+use esker_env::StopWatch;
 use esker_format::blob::BlobIndex;
 use esker_format::key::{self, append_internal_key};
 use esker_format::version_edit::BlobFileAddition;
@@ -90,14 +91,15 @@ impl<'a> BlobOutput<'a> {
             self.created.push(number);
             let context = &self.context;
             let path = context.tables.paths().blob(number);
-            let file = create_paced(context, &path)?;
+            let file = create_paced(context, &path, Histogram::BlobDbBlobFileWriteMicros)?;
             let factory = context.options.file_checksum_gen_factory.as_ref();
             let (file, checksum) = checksummed(factory, &path, file);
             self.checksum = checksum;
             let family = &context.family_options;
             let (compression, effort) = (family.blob_compression_type, family.blob_compression_opts.codec());
             let builder = BlobFileBuilder::new(file, number, context.column_family, compression, &effort)?;
-            self.current = Some(builder);
+            let (statistics, clock) = (context.options.statistics.clone(), context.env.clock.clone());
+            self.current = Some(builder.timed(statistics, clock));
         }
         let builder = self.current.as_mut().expect("the builder was made above");
         let user_key = key::user_key(internal_key);
@@ -120,12 +122,15 @@ impl<'a> BlobOutput<'a> {
         let Some(builder) = self.current.take() else { return Ok(()) };
         let number = builder.number();
         let (mut file, info) = builder.finish()?;
+        let statistics = &self.context.options.statistics;
+        let clock = self.context.env.clock.as_ref();
+        let watch = StopWatch::start(statistics.as_deref(), clock, Histogram::BlobDbBlobFileSyncMicros);
         if self.context.options.use_fsync {
             file.fsync()?;
         } else {
             file.sync()?;
         }
-        let statistics = &self.context.options.statistics;
+        drop(watch);
         record_tick(statistics, Ticker::BlobDbBlobFileBytesWritten, file.file_size());
         record_tick(statistics, Ticker::BlobDbBlobFileSynced, 1);
         file.close()?;

@@ -5,10 +5,11 @@
 //!
 //! Source: RocksDB `file/writable_file_writer.cc`, `file/file_util.cc` (`GenerateOneFileChecksum`).
 
-use crate::options::{FileChecksumGenContext, FileChecksumGenFactoryRef, FileChecksumGenerator};
+use crate::options::{DbOptions, FileChecksumGenContext, FileChecksumGenFactoryRef, FileChecksumGenerator};
+use esker_base::stats::Histogram;
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{Error, Result};
-use esker_env::{FileSystem, WritableFile};
+use esker_env::{FileSystem, IoWatch, ReadCounter, WritableFile};
 use std::path::Path;
 
 /// Bytes that are read in one step.
@@ -48,17 +49,42 @@ pub(crate) fn checksummed(
     (Box::new(ChecksummedFile { inner: file, generator }), Some(pending))
 }
 
-/// The checksum of the file at `path`, read with direct I/O if `is_direct`, by the named function.
-/// An empty name means the factory's own function.
+/// Reads whole files for their checksums.
+pub(crate) struct ChecksumReads<'a> {
+    factory: &'a FileChecksumGenFactoryRef,
+    fs: &'a dyn FileSystem,
+    is_direct: bool,
+    counter: Option<ReadCounter>,
+}
+
+impl<'a> ChecksumReads<'a> {
+    /// Reads files of `fs` as the options of the database say, and counts the reads.
+    pub(crate) fn new(
+        factory: &'a FileChecksumGenFactoryRef,
+        fs: &'a dyn FileSystem,
+        options: &DbOptions,
+    ) -> ChecksumReads<'a> {
+        let counter = options.statistics.clone().map(|statistics| ReadCounter {
+            statistics,
+            clock: options.env.clock.clone(),
+            histogram: Histogram::SstReadMicros,
+            is_last_level: false,
+            temperature: 0,
+        });
+        ChecksumReads { factory, fs, is_direct: options.use_direct_reads, counter }
+    }
+}
+
+/// The checksum of the file at `path` by the named function. An empty name means the factory's own
+/// function.
 /// # Errors
 /// `InvalidArgument` if the factory lacks the function · `IoError`.
 pub(crate) fn checksum_of_file(
-    factory: &FileChecksumGenFactoryRef,
-    fs: &dyn FileSystem,
+    reads: &ChecksumReads<'_>,
     path: &Path,
-    is_direct: bool,
     function: &str,
 ) -> Result<FileChecksum> {
+    let ChecksumReads { factory, fs, is_direct, counter } = reads;
     let Some(mut generator) = generator(factory, path, function) else {
         let what = format!(
             "Cannot get the file checksum generator based on the requested checksum function name: {function} from \
@@ -67,13 +93,18 @@ pub(crate) fn checksum_of_file(
         );
         return Err(Error::invalid_argument(what).at(path.display()));
     };
-    let mut file = fs.open_sequential(path, is_direct)?;
+    let mut file = fs.open_sequential(path, *is_direct)?;
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
-        match file.read(&mut buffer)? {
-            0 => break,
-            read => generator.update(&buffer[..read]),
+        let watch = counter.as_ref().map(ReadCounter::watch);
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            watch.into_iter().for_each(IoWatch::cancel);
+            break;
         }
+        drop(watch);
+        counter.iter().for_each(|counter| counter.count(read));
+        generator.update(&buffer[..read]);
     }
     Ok((generator.finalize(), generator.name().to_owned()))
 }
@@ -82,16 +113,14 @@ pub(crate) fn checksum_of_file(
 /// # Errors
 /// `Corruption` if they differ · `InvalidArgument` if the factory lacks the function · `IoError`.
 pub(crate) fn verify_file_checksum(
-    factory: &FileChecksumGenFactoryRef,
-    fs: &dyn FileSystem,
+    reads: &ChecksumReads<'_>,
     path: &Path,
-    is_direct: bool,
     (expected, function): (&[u8], &str),
 ) -> Result<()> {
     if expected.is_empty() {
         return Ok(());
     }
-    let (actual, _) = checksum_of_file(factory, fs, path, is_direct, function)?;
+    let (actual, _) = checksum_of_file(reads, path, function)?;
     if actual == expected {
         return Ok(());
     }

@@ -20,7 +20,7 @@ pub(crate) use copy::{
 pub(crate) use directories::{
     LOST, check_ours, is_data_file, move_to_lost, names_if_there, other_directories, take_directories,
 };
-pub(crate) use file_checksum::{FileChecksum, checksum_of_file, hex, verify_file_checksum};
+pub(crate) use file_checksum::{ChecksumReads, FileChecksum, checksum_of_file, hex, verify_file_checksum};
 pub(crate) use obsolete::{KeepSet, is_obsolete, is_trash, is_trash_name};
 pub(crate) use table_output::{
     FinishedTable, NewTable, OutputContext, TableOutput, check_space_limit, type_of,

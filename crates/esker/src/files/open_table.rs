@@ -63,6 +63,7 @@ pub(crate) fn open_for<'f>(
     if options.has_deadline() && tables.cached(file.number).is_none() {
         tables.check_deadline(options)?;
     }
+    let _activity = options.activity.begin();
     open_anew(tables, file)
 }
 

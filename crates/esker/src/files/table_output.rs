@@ -6,7 +6,7 @@
 //! Invariant: when `finish` returns, the file is on the medium; its name is durable after the next
 //! directory sync, which the job does once for all its outputs.
 
-use super::file_checksum::{PendingChecksum, checksummed};
+use super::file_checksum::{ChecksumReads, PendingChecksum, checksummed};
 use super::verify_file_checksum;
 use super::written::{Verification, WrittenFile};
 use crate::observe::{
@@ -20,7 +20,7 @@ use esker_base::table_properties_collector::{TablePropertiesCollector, TableProp
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode, ValueType};
 use esker_env::file_writer::PacedWritableFile;
 use esker_env::rate_limiter::IoPriority;
-use esker_env::{Env, StopWatch, WritableFile};
+use esker_env::{CountedWritableFile, Env, StopWatch, WritableFile};
 use esker_format::compression::CompressionType;
 use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::key::{self, InternalKeyComparator};
@@ -288,7 +288,7 @@ impl TableOutput {
             listener.on_table_file_creation_started(&brief(context, number));
         }
         let path = context.table_path(number);
-        let file = create_paced(context, &path)?;
+        let file = create_paced(context, &path, Histogram::SstWriteMicros)?;
         let factory = context.options.file_checksum_gen_factory.as_ref();
         let (file, checksum) = checksummed(factory, &path, file);
         let now = context.env.clock.now_seconds();
@@ -562,6 +562,7 @@ fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> T
         if has_timestamps { 0 } else { family.deleted_run_block_min_entries };
     options.long_deleted_run_entries = family.pre_scan_threshold();
     options.statistics = context.options.statistics.clone();
+    options.clock = context.env.clock.clone();
     options.block_protection_bytes_per_key = family.block_protection_bytes_per_key as usize;
     options
 }
@@ -596,8 +597,8 @@ fn check_readable(
     if let (true, Some(factory), Some((checksum, function))) =
         (wanted.file, &context.options.file_checksum_gen_factory, &meta.file_checksum)
     {
-        let (fs, is_direct) = (context.env.fs.as_ref(), context.options.use_direct_reads);
-        verify_file_checksum(factory, fs, reader.file().path(), is_direct, (checksum, function))?;
+        let reads = ChecksumReads::new(factory, context.env.fs.as_ref(), context.options);
+        verify_file_checksum(&reads, reader.file().path(), (checksum, function))?;
     }
     match written {
         Some(written) if written != WrittenFile::in_table(&reader)? => {
@@ -608,14 +609,26 @@ fn check_readable(
     }
 }
 
-/// Creates a file of the job, written at the pace that the options set.
-pub(super) fn create_paced(context: &OutputContext<'_>, path: &Path) -> Result<Box<dyn WritableFile>> {
+/// Creates a file of the job, written at the pace that the options set. `histogram` gets the times
+/// of its appends.
+pub(super) fn create_paced(
+    context: &OutputContext<'_>,
+    path: &Path,
+    histogram: Histogram,
+) -> Result<Box<dyn WritableFile>> {
     let (options, fs) = (context.options, &context.env.fs);
     let is_direct = options.use_direct_io_for_flush_and_compaction;
     let file = if is_direct {
         fs.create_direct_writable_file(path, options.writable_file_max_buffer_size)?
     } else {
         fs.create_writable_file(path)?
+    };
+    let file = match &options.statistics {
+        Some(statistics) => {
+            let (statistics, clock) = (statistics.clone(), context.env.clock.clone());
+            Box::new(CountedWritableFile::new(file, statistics, clock, histogram))
+        }
+        None => file,
     };
     // Direct I/O has no later write-back.
     let bytes_per_sync = if is_direct { 0 } else { options.bytes_per_sync };

@@ -16,7 +16,7 @@ use crate::version::Numbers;
 use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
-use esker_base::{FileNumber, Result, SequenceNumber, Severity};
+use esker_base::{FileNumber, IoActivity, Result, SequenceNumber, Severity};
 use esker_format::cursor::ScanIterator;
 use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::range_del::FragmentedRangeTombstones;
@@ -76,6 +76,11 @@ impl BuildTable<'_> {
     /// panicked · `ShutdownInProgress`.
     pub(crate) fn run(&self, job: &TableBuildJob<'_>) -> Result<BuiltTable> {
         let _calls = called_by(TableReaderCaller::Flush, None);
+        let _activity = match IoActivity::current() {
+            IoActivity::DbOpen => IoActivity::DbOpen,
+            _ => IoActivity::Flush,
+        }
+        .begin();
         let mut blobs = match self.numbers {
             Some(numbers) => BlobOutput::new(self.output, 0, || numbers.new_file_number()),
             None => BlobOutput::none(self.output),

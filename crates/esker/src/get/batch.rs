@@ -28,7 +28,7 @@ use crate::snapshot::{Holder, Snapshot};
 use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::{self, Lent};
-use esker_base::{ColumnFamilyId, Error, PinnedBytes, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, IoActivity, PinnedBytes, Result, SequenceNumber};
 use esker_format::block::common_prefix;
 use esker_format::key::LookupKey;
 use esker_table::TableReadOptions;
@@ -103,7 +103,8 @@ impl DbInner {
         if self.engine.secondary.is_some() && (options.snapshot.is_some() || !keys.is_of_one_family()) {
             return self.read_batch_at_snapshot(options, keys, entities, output);
         }
-        let table_options = table_read_options(options);
+        let table_options =
+            TableReadOptions { activity: IoActivity::MultiGet, ..table_read_options(options) };
         let statistics = self.engine.options.statistics.as_deref();
         let files_only = self.reads_files_only(options);
         let batch =

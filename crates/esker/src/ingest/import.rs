@@ -11,7 +11,7 @@
 //! Source: RocksDB `db/import_column_family_job.cc`.
 
 use crate::engine::Engine;
-use crate::files::{checksum_of_file, copy_file, link_or_copy_synced};
+use crate::files::{ChecksumReads, checksum_of_file, copy_file, link_or_copy_synced};
 use crate::observe::{ExportImportFilesMetaData, LiveFileMetaData};
 use crate::options::ColumnFamilyOptions;
 use esker_base::sync::Arc;
@@ -79,11 +79,10 @@ impl<'a> Import<'a> {
             }
         }
         if let Some(factory) = &engine.options.file_checksum_gen_factory {
-            let is_direct = engine.options.use_direct_reads;
+            let reads = ChecksumReads::new(factory, engine.fs().as_ref(), &engine.options);
             for file in import.files.iter_mut().filter(|file| file.metadata.file_checksum.is_none()) {
                 let target = import.paths.table(0, file.metadata.number);
-                file.metadata.file_checksum =
-                    Some(checksum_of_file(factory, engine.fs().as_ref(), &target, is_direct, "")?);
+                file.metadata.file_checksum = Some(checksum_of_file(&reads, &target, "")?);
             }
         }
         engine.sync_directories([import.paths.first()].into_iter())?;

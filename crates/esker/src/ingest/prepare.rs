@@ -9,7 +9,9 @@
 
 use crate::cf::ColumnFamily;
 use crate::engine::Engine;
-use crate::files::{FileChecksum, checksum_of_file, copy_file, hex, link_or_copy_synced, sync_file};
+use crate::files::{
+    ChecksumReads, FileChecksum, checksum_of_file, copy_file, hex, link_or_copy_synced, sync_file,
+};
 use crate::ingest::FamilyFiles;
 use crate::ingest::place::FileKeys;
 use crate::observe::ExternalFileIngestionInfo;
@@ -163,13 +165,13 @@ impl PreparedFile {
     pub(super) fn take_checksum(&mut self, given: &GivenChecksums<'_>, i: usize, verify: bool) -> Result<()> {
         let Some(factory) = given.factory else { return Ok(()) };
         let path = self.path();
-        let (fs, is_direct) = (given.engine.fs().as_ref(), given.engine.options.use_direct_reads);
+        let reads = ChecksumReads::new(factory, given.engine.fs().as_ref(), &given.engine.options);
         let (Some(expected), Some(function)) = (given.checksums.get(i), given.functions.get(i)) else {
-            self.checksum = Some(checksum_of_file(factory, fs, &path, is_direct, "")?);
+            self.checksum = Some(checksum_of_file(&reads, &path, "")?);
             return Ok(());
         };
         if verify {
-            let (actual, _) = checksum_of_file(factory, fs, &path, is_direct, function)?;
+            let (actual, _) = checksum_of_file(&reads, &path, function)?;
             if actual != *expected {
                 let what = format!(
                     "Checksum verification mismatch for ingestion file using function {function}. Expected: {} Computed: {}",

@@ -486,7 +486,8 @@ option_struct! {
         last_level_temperature: Temperature = Temperature::Unknown, mutable;
         /// The temperature of all other new tables. Default `Unknown`. Mutable.
         default_write_temperature: Temperature = Temperature::Unknown, mutable;
-        /// Accepted without effect: reads are not counted by temperature. Default `Unknown`. Fixed.
+        /// The temperature by which statistics count reads of tables that have none in the
+        /// MANIFEST. Default `Unknown`. Fixed.
         default_temperature: Temperature = Temperature::Unknown, fixed;
 
         /// Esker's own: a table lists its deleted runs of at least this many entries in a block

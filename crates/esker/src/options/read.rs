@@ -3,6 +3,7 @@
 //! Source: RocksDB `include/rocksdb/options.h`.
 
 use crate::snapshot::Snapshot;
+use esker_base::IoActivity;
 use esker_base::sync::Arc;
 use esker_env::IoPriority;
 use esker_format::properties::TableProperties;
@@ -364,7 +365,7 @@ esker_base::setters! {
     }
 }
 
-/// The options for reads of tables.
+/// The options for a get's reads of tables.
 #[inline]
 pub(crate) fn table_read_options(options: &ReadOptions) -> TableReadOptions {
     let read_tier = match options.read_tier {
@@ -379,6 +380,7 @@ pub(crate) fn table_read_options(options: &ReadOptions) -> TableReadOptions {
         prefix_filter_on_seek: false,
         async_io: options.async_io,
         deadline_micros: options.deadline.map_or(u64::MAX, micros),
+        activity: IoActivity::Get,
     }
 }
 

@@ -26,7 +26,7 @@ mod watch;
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::deleted_runs::DeletedRunMemoryRef;
 use crate::instance::DbInner;
-use crate::options::{MultiScanArgs, ReadOptions, ReadTier, table_read_options};
+use crate::options::{MultiScanArgs, ReadOptions, ReadTier};
 use crate::scan::timestamped::TimestampedIter;
 use crate::scan::versions::VersionsIter;
 use crate::scan::{DbIter, DbIterOptions, KeepAlive};
@@ -42,7 +42,7 @@ use planned::{PlannedRanges, check as check_ranges};
 pub(crate) use planned::{new_ahead, within_ranges};
 pub(crate) use runs::Runs;
 pub(super) use runs::children_of;
-use runs::memtables_by_prefix;
+use runs::{iterator_table_options, memtables_by_prefix};
 use std::cmp::Ordering;
 pub(crate) use timestamped::{new_timestamped_iter, new_versions_iter};
 pub(crate) use watch::{RunWatch, WatchedRun};
@@ -725,7 +725,10 @@ pub(crate) fn db_iter_options(
         deleted_run_memory: None,
         statistics,
         allow_unprepared_value: options.allow_unprepared_value,
-        blobs: Some(BlobReader { source: cf.tables.blobs().clone(), options: table_read_options(options) }),
+        blobs: Some(BlobReader {
+            source: cf.tables.blobs().clone(),
+            options: iterator_table_options(options),
+        }),
     }
 }
 

@@ -92,6 +92,7 @@ mod shared_memory;
 mod small_disks;
 mod sst_file_manager;
 mod sst_partitioner;
+mod statistics;
 mod storage_info;
 mod styles;
 mod table_filter;

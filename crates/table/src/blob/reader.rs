@@ -12,7 +12,7 @@
 
 use crate::block_source::may_be_damage;
 use crate::counts;
-use esker_base::stats::Statistics;
+use esker_base::stats::{Histogram, Statistics};
 use esker_base::sync::atomic::{AtomicU8, Ordering};
 use esker_base::{Error, ErrorKind, Result};
 use esker_env::RandomAccessFile;
@@ -197,7 +197,11 @@ impl BlobFileReader {
                 record.drain(..skip as usize);
                 Ok(record)
             }
-            codec => self.decompressor.decompress(codec, stored),
+            codec => {
+                let counter = self.file.read_counter();
+                let _watch = counter.map(|counter| counter.time(Histogram::BlobDbDecompressionMicros));
+                self.decompressor.decompress(codec, stored)
+            }
         }
     }
 

@@ -12,11 +12,11 @@ use super::BlobFileReader;
 use crate::block_source::{BlockCache, CachedBlock};
 use crate::open_files::OpenFiles;
 use crate::options::{TableReadOptions, TableReadTier};
-use esker_base::stats::{Statistics, Ticker, record_tick};
+use esker_base::stats::{Histogram, Statistics, Ticker, record_tick};
 use esker_base::{Error, FileNumber, PinnedBytes, Result, perf_add, perf_count};
 use esker_cache::key::process_unique_identity;
 use esker_cache::{CacheKey, CachePriority, Role};
-use esker_env::{Clock, FileSystem, RandomAccessFile};
+use esker_env::{Clock, CountedRandomAccessFile, FileSystem, RandomAccessFile, ReadCounter};
 use esker_format::blob::{BlobIndex, BlobLocation};
 use esker_format::file_name::blob_file_name;
 use std::path::PathBuf;
@@ -96,6 +96,7 @@ impl BlobSource {
             return Err(Error::incomplete("the blob is not cached, and read_tier forbids I/O"));
         }
         options.check_deadline(&*self.options.clock)?;
+        let _activity = options.activity.begin();
         let value = self.reader(location.file_number)?.value(user_key, location, options.verify_checksums)?;
         perf_count!(blob_read_count);
         perf_add!(blob_read_byte, location.size);
@@ -147,9 +148,9 @@ impl BlobSource {
             return Ok(reader);
         }
         record_tick(&self.options.statistics, Ticker::NoFileOpens, 1);
-        let opened = self
-            .open_file(number)
-            .and_then(|file| BlobFileReader::open_counting(file, self.options.statistics.clone()));
+        let opened = self.open_file(number).and_then(|file| {
+            BlobFileReader::open_counting(self.counted(file), self.options.statistics.clone())
+        });
         let reader = match opened {
             Ok(reader) => Arc::new(reader),
             Err(e) => {
@@ -179,6 +180,19 @@ impl BlobSource {
             Some(held) => Ok(held),
             None => open_files.report(self.open_path(number), &blob_file_name(&self.options.dir, number)),
         }
+    }
+
+    /// The file, with its reads counted if there are statistics.
+    fn counted(&self, file: Arc<dyn RandomAccessFile>) -> Arc<dyn RandomAccessFile> {
+        let Some(statistics) = self.options.statistics.clone() else { return file };
+        let counter = ReadCounter {
+            statistics,
+            clock: self.options.clock.clone(),
+            histogram: Histogram::BlobDbBlobFileReadMicros,
+            is_last_level: false,
+            temperature: 0,
+        };
+        Arc::new(CountedRandomAccessFile::new(file, counter))
     }
 
     fn open_path(&self, number: FileNumber) -> Result<Arc<dyn RandomAccessFile>> {

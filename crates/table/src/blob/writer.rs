@@ -5,13 +5,15 @@
 //!
 //! Source: RocksDB `db/blob/blob_file_builder.cc`, `blob_log_writer.cc`.
 
+use esker_base::stats::{Histogram, Statistics};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result};
-use esker_env::WritableFile;
+use esker_env::{Clock, StopWatch, WritableFile};
 use esker_format::blob::BlobLocation;
 use esker_format::blob::file::{
     BlobFileFooter, BlobFileHeader, BlobRecordHeader, HEADER_BYTES, record_bytes,
 };
 use esker_format::compression::{CodecOptions, CompressionType, Compressor};
+use std::sync::Arc;
 
 /// A finished blob file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +31,8 @@ pub struct BlobFileBuilder {
     compressor: Compressor,
     stored: Vec<u8>,
     info: BlobFileInfo,
+    /// Takes the times of compressions.
+    times: Option<(Arc<Statistics>, Arc<dyn Clock>)>,
 }
 
 impl std::fmt::Debug for BlobFileBuilder {
@@ -54,7 +58,12 @@ impl BlobFileBuilder {
         let compressor = Compressor::new(compression, effort)?;
         file.append(&BlobFileHeader { column_family, compression: compression as u8 }.encode())?;
         let info = BlobFileInfo { blob_count: 0, blob_bytes: 0 };
-        Ok(BlobFileBuilder { file, number, compressor, stored: Vec::new(), info })
+        Ok(BlobFileBuilder { file, number, compressor, stored: Vec::new(), info, times: None })
+    }
+
+    /// Adds the time of each compression to `statistics`, if there are any.
+    pub fn timed(self, statistics: Option<Arc<Statistics>>, clock: Arc<dyn Clock>) -> BlobFileBuilder {
+        BlobFileBuilder { times: statistics.map(|statistics| (statistics, clock)), ..self }
     }
 
     /// Appends the value of `user_key`; returns its location.
@@ -66,6 +75,9 @@ impl BlobFileBuilder {
             value
         } else {
             self.stored.clear();
+            let _watch = self.times.as_ref().map(|(statistics, clock)| {
+                StopWatch::start(Some(statistics), &**clock, Histogram::BlobDbCompressionMicros)
+            });
             if !self.compressor.compress_whatever_it_saves(value, &mut self.stored)? {
                 return Err(Error::invalid_argument("a value is too large to be compressed"));
             }

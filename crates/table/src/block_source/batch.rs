@@ -10,6 +10,7 @@
 //!     one, each is read alone.
 
 use super::{BlockKind, BlockRef, BlockSource, Started};
+use crate::counts;
 use crate::options::TableReadOptions;
 use esker_base::{Buffer, Result};
 use esker_env::{ReadRequest, read_at_if_resident, read_if_resident, read_many};
@@ -80,6 +81,7 @@ pub(crate) fn gather_closer(
     gap_bytes: u64,
     counts: &mut GatherCounts,
 ) -> Vec<Gathered> {
+    let _activity = options.activity.begin();
     let mut found: Vec<Option<Gathered>> = look_up(wanted, options);
     let mut reading = Vec::new();
     for (at, (w, found)) in wanted.iter().zip(&mut found).enumerate().filter(|(_, (_, f))| f.is_none()) {
@@ -120,6 +122,7 @@ pub(crate) fn gather_resident(
     {
         return Err(wanted.iter().map(|w| w.held.clone()).collect());
     }
+    let _activity = options.activity.begin();
     let mut found = look_up(wanted, options);
     let missing = wanted.iter().zip(&found).enumerate().filter(|(_, (_, found))| found.is_none());
     let mut reading: Vec<Reading> = missing.map(|(at, (w, _))| Reading::new(at, w.handle)).collect();
@@ -127,6 +130,9 @@ pub(crate) fn gather_resident(
     let mut requests = requests(wanted, &mut reading);
     let is_read = read_if_resident(&mut requests)
         && requests.iter().all(|request| request.result.as_ref().is_ok_and(|&n| n == request.wanted()));
+    if is_read {
+        count_batch(wanted, &requests);
+    }
     drop(requests);
     if !is_read {
         return Err(found.into_iter().map(|found| found.and_then(Result::ok)).collect());
@@ -163,6 +169,7 @@ impl BlockSource {
         handle.check_within(self.file_size).ok()?;
         options.check_deadline(&*self.clock).ok()?;
         let mut block = Reading::new(0, handle);
+        let _activity = options.activity.begin();
         match read_at_if_resident(&*self.file, handle.offset, &mut block.stored) {
             Some(Ok(n)) if n == block.stored.len() => {
                 let begun = self.begin_read(handle, BlockKind::Data, options);
@@ -243,9 +250,16 @@ fn requests<'r>(wanted: &[Wanted<'r>], reading: &'r mut [Reading]) -> Vec<ReadRe
     requests
 }
 
+fn count_batch(wanted: &[Wanted<'_>], requests: &[ReadRequest<'_>]) {
+    if let (Some(first), false) = (wanted.first(), requests.is_empty()) {
+        counts::batch_read(first.source.statistics.as_ref(), requests.len());
+    }
+}
+
 /// Reads each run of neighbours as one.
 fn read_all(wanted: &[Wanted<'_>], reading: &mut [Reading]) {
     let mut requests = requests(wanted, reading);
+    count_batch(wanted, &requests);
     read_many(&mut requests);
     let results: Vec<Result<usize>> = requests.into_iter().map(|request| request.result).collect();
     let mut results = results.into_iter();

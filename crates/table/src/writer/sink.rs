@@ -2,9 +2,9 @@
 
 use crate::counts::{self, Compressed};
 use crate::options::BlockBasedTableOptions;
-use esker_base::stats::Statistics;
+use esker_base::stats::{Histogram, Statistics};
 use esker_base::{Error, Result};
-use esker_env::WritableFile;
+use esker_env::{Clock, StopWatch, WritableFile};
 use esker_format::compression::{CompressionType, Compressor, Decompressor};
 use esker_format::handle::BlockHandle;
 use esker_format::trailer::BlockGuard;
@@ -30,6 +30,7 @@ pub(super) struct BlockSink {
     /// Bytes of data blocks before compression.
     pub(super) uncompressed_data: u64,
     statistics: Option<Arc<Statistics>>,
+    clock: Arc<dyn Clock>,
 }
 
 impl BlockSink {
@@ -37,7 +38,7 @@ impl BlockSink {
         file: Box<dyn WritableFile>,
         guard: BlockGuard,
         table: &BlockBasedTableOptions,
-        statistics: Option<Arc<Statistics>>,
+        (statistics, clock): (Option<Arc<Statistics>>, Arc<dyn Clock>),
     ) -> BlockSink {
         let super_block = table.super_block_alignment_size;
         BlockSink {
@@ -54,6 +55,7 @@ impl BlockSink {
             any_compressed: false,
             uncompressed_data: 0,
             statistics,
+            clock,
         }
     }
 
@@ -109,8 +111,11 @@ impl BlockSink {
     /// stored as they are.
     fn compress(&mut self, compressor: &mut Compressor, contents: &[u8]) -> Result<CompressionType> {
         self.scratch.clear();
-        let is_compressed = compressor.compress(contents, &mut self.scratch)?;
         let kind = compressor.kind();
+        let statistics = self.statistics.as_ref().filter(|_| kind != CompressionType::None);
+        let begun = counts::begin_detailed(statistics, &*self.clock);
+        let is_compressed = compressor.compress(contents, &mut self.scratch)?;
+        counts::end_detailed(begun, Histogram::CompressionTimesNanos);
         let outcome = match kind {
             _ if is_compressed => Compressed::To(self.scratch.len()),
             CompressionType::None => Compressed::NotAsked,
@@ -144,6 +149,8 @@ impl BlockSink {
 
     /// Appends the trailer to `stored` and writes both.
     fn write_block(&mut self, stored: &mut Vec<u8>, kind: CompressionType) -> Result<BlockHandle> {
+        let _watch =
+            StopWatch::start(self.statistics.as_deref(), &*self.clock, Histogram::WriteRawBlockMicros);
         let handle = BlockHandle::new(self.offset, stored.len() as u64);
         self.guard.append_trailer(stored, 0, kind as u8, self.offset);
         self.file.append(stored)?;

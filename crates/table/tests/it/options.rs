@@ -587,6 +587,8 @@ fn readers_are_opened_once_and_can_be_forgotten() {
             paths: esker_format::file_name::FilePaths::one("/db"),
             open_files: OpenFiles::new(Some(3)),
             verify_unique_ids: true,
+            num_levels: 7,
+            default_temperature: 0,
             family_name: "default".into(),
             statistics: None,
             clock: Arc::new(esker_env::SystemClock),

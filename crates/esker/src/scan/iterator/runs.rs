@@ -36,7 +36,7 @@ pub(in crate::scan) use by_prefix::memtables_by_prefix;
 use esker_base::stats::Statistics;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, Mutex};
-use esker_base::{FileNumber, Result, SequenceNumber};
+use esker_base::{FileNumber, IoActivity, Result, SequenceNumber};
 use esker_format::cursor::{InternalIterator, ScanIterator, forward_cursor, on_cursor};
 use esker_format::key::InternalKeyComparator;
 use esker_format::range_del::FragmentedRangeTombstones;
@@ -614,6 +614,7 @@ fn outside_bounds(cf: &ColumnFamily, file: &FileMeta, options: &ReadOptions) -> 
 /// key. With bounds alone a key could be missed, so bounds alone never turn it on.
 pub(super) fn iterator_table_options(options: &ReadOptions) -> TableReadOptions {
     let mut table_options = table_read_options(options);
+    table_options.activity = IoActivity::DbIterator;
     table_options.prefix_filter_on_seek = options.prefix_same_as_start && !options.total_order_seek;
     table_options
 }
