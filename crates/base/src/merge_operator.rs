@@ -38,6 +38,11 @@ pub trait MergeOperator: Send + Sync {
     fn allow_single_operand(&self) -> bool {
         false
     }
+    /// The operator inside a wrapper of the engine.
+    #[doc(hidden)]
+    fn untimed(&self) -> Option<MergeOperatorRef> {
+        None
+    }
 }
 
 /// A shared merge operator.

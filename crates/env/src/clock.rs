@@ -20,6 +20,10 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn monotonic_micros(&self) -> u64 {
         self.monotonic_nanos() / 1_000
     }
+    /// Nanoseconds of processor time of the calling thread; 0 if the clock has no such time.
+    fn thread_cpu_nanos(&self) -> u64 {
+        0
+    }
     /// Waits for `duration`.
     fn sleep(&self, duration: Duration);
     /// Seconds since the Unix epoch.
@@ -46,6 +50,9 @@ impl Clock for SystemClock {
     #[inline]
     fn monotonic_nanos(&self) -> u64 {
         nanos(ClockId::Monotonic)
+    }
+    fn thread_cpu_nanos(&self) -> u64 {
+        nanos(ClockId::ThreadCPUTime)
     }
     fn sleep(&self, duration: Duration) {
         thread::sleep(duration);

@@ -29,7 +29,7 @@ use crate::observe::CompactionJobInfo;
 use crate::options::{ColumnFamilyOptions, ConcurrentTaskLimiter, TaskToken};
 use crate::picker::{CompactionPlan, CompactionReason, PickContext, RunningId, pick};
 use crate::version::LogOptions;
-use esker_base::stats::{Ticker, record_tick};
+use esker_base::stats::{Histogram, Ticker, record_tick};
 use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use esker_base::sync::{Arc, thread};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, Severity};
@@ -429,6 +429,7 @@ fn subcompaction_cuts(engine: &Engine, task: &Task) -> Vec<Vec<u8>> {
     if parts < 2 || plan.output_level == 0 {
         return Vec::new();
     }
+    let _watch = engine.time(Histogram::SubcompactionSetupTime);
     let icmp = &task.cf.icmp;
     let mut anchors: Vec<(Vec<u8>, u64)> = Vec::new();
     for (_, file) in plan.input_files() {
@@ -590,5 +591,7 @@ fn report<'a>(task: &'a Task, job: u64, results: &'a [SubjobResult], micros: u64
         compression: subjob::output_compression(&task.plan, &task.options).0,
         blob_compression: task.options.blob_compression_type,
         micros,
+        cpu_micros: results.iter().map(|r| r.cpu_micros).sum(),
+        range_dels_dropped: results.iter().map(|r| r.range_dels_dropped).sum(),
     }
 }

@@ -9,6 +9,7 @@ use crate::cf::ColumnFamily;
 use crate::engine::{Engine, SubcompactionReport, contained};
 use crate::files::OutputContext;
 use crate::files::open_table::open_at_pace;
+use crate::merge::call_times::timed_filter;
 use crate::merge::compaction_iter::timed::TimedValues;
 use crate::merge::compaction_iter::{BlobTally, KeyNotExistsBeyond, clipped};
 use crate::merge::range_del::FileBounds;
@@ -80,6 +81,10 @@ pub(super) struct SubjobResult {
     /// Bytes and number of values from blob files that the compaction wrote again.
     pub(super) blob_bytes_read: u64,
     pub(super) blobs_read: u64,
+    /// Microseconds of processor time.
+    pub(super) cpu_micros: u64,
+    /// Range tombstones that no output needs.
+    pub(super) range_dels_dropped: u64,
     /// Whether a worker of the compaction service ran this subcompaction.
     pub(super) is_remote: bool,
     pub(super) result: Option<esker_base::Error>,
@@ -145,6 +150,7 @@ pub(super) fn run(
     }
     let mut made = SubjobResult::default();
     let start_micros = engine.env.clock.monotonic_micros();
+    let start_cpu = engine.env.clock.thread_cpu_nanos();
     let report = SubcompactionReport {
         job: context.job,
         number: context.number,
@@ -163,6 +169,7 @@ pub(super) fn run(
     made.kept_for_snapshots = kept_for_snapshots(context, &made.files);
     made.result = result.err();
     let micros = engine.env.clock.monotonic_micros().saturating_sub(start_micros);
+    made.cpu_micros = engine.env.clock.thread_cpu_nanos().saturating_sub(start_cpu) / 1000;
     let reported = contained("a compaction", Severity::HardError, || {
         let files: Vec<_> = made.outputs(plan).map(|(_, file)| file).collect();
         engine.report_subcompaction_end(&report, &made.stats, &files, micros, made.result.as_ref());
@@ -200,7 +207,8 @@ fn write_all<'a>(
     options.merge_operator = context.options.merge_operator.clone();
     options.blobs = Some(outputs.blob_reader.clone());
     options.counts_blobs = context.plan.input_files().any(|(_, f)| f.oldest_blob_file_number.is_some());
-    options.compaction_filter = make_filter(context);
+    let (statistics, clock) = (context.db_options.statistics.as_ref(), &context.db_options.env.clock);
+    options.compaction_filter = make_filter(context).map(|filter| timed_filter(filter, statistics, clock));
     options.filter_level = context.plan.start_level;
     options.bottommost = context.plan.is_bottommost;
     options.keep_history = keeps_history(context);
@@ -247,6 +255,7 @@ fn write_all<'a>(
         outputs.blobs.finish()?;
         outputs.finish_file(&mut entries, None)?;
     }
+    made.range_dels_dropped = entries.range_dels_dropped();
     Ok(())
 }
 

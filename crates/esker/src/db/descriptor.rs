@@ -1,6 +1,7 @@
 //! A family as the caller describes it: its name, its options, which are made consistent, and its
 //! table cache.
 
+use crate::merge::call_times::timed_operator;
 use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::version::{DEFAULT_COLUMN_FAMILY_NAME, FamilyDescriptor};
 use esker_base::sync::Arc;
@@ -99,6 +100,9 @@ pub(crate) fn make_consistent(
     family.options.validate().map_err(named)?;
     family.options.validate_target(options).map_err(named)?;
     let changes = family.options.sanitize(options);
+    if let Some(operator) = &mut family.options.merge_operator {
+        *operator = timed_operator(operator, options.statistics.clone(), options.env.clock.clone());
+    }
     Ok(changes.into_iter().map(|change| format!("column family '{}': {change}", family.name)).collect())
 }
 

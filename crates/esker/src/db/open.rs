@@ -664,12 +664,11 @@ impl Opening {
     }
 
     fn version_set_options(&self, fs: &Arc<dyn FileSystem>) -> VersionSetOptions {
-        let mut options = VersionSetOptions::new(fs.clone(), self.path.clone());
+        let mut options = VersionSetOptions::new(fs.clone(), self.path.clone()).with_syncs(&self.options);
         options.max_manifest_file_size = self.options.max_manifest_file_size;
         options.max_manifest_space_amp_pct = self.options.manifest_space_amp_pct();
         options.manifest_preallocation_size = self.options.manifest_preallocation();
         options.write_dbid_to_manifest = self.options.write_dbid_to_manifest;
-        options.use_fsync = self.options.use_fsync;
         options.paranoid_checks = self.options.paranoid_checks;
         options.read_only = self.mode == OpenMode::ReadOnly;
         options.follows = self.secondary.is_some();

@@ -47,6 +47,8 @@ pub(crate) struct CompactionReport<'a> {
     pub(crate) compression: CompressionType,
     pub(crate) blob_compression: CompressionType,
     pub(crate) micros: u64,
+    pub(crate) cpu_micros: u64,
+    pub(crate) range_dels_dropped: u64,
 }
 
 impl CompactionReport<'_> {
@@ -468,7 +470,10 @@ impl Engine {
         let optimized = report.iteration.optimized_deletions;
         record_tick(statistics, Ticker::CompactionOptimizedDelDropObsolete, optimized);
         record_tick(statistics, Ticker::CompactionKeyDropUser, report.iteration.dropped_by_filter);
+        record_tick(statistics, Ticker::CompactionRangeDelDropObsolete, report.range_dels_dropped);
+        record_tick(statistics, Ticker::CompactionCpuTotalTime, report.cpu_micros);
         report_time_to_histogram(statistics, Histogram::CompactionTime, report.micros);
+        report_time_to_histogram(statistics, Histogram::CompactionCpuTime, report.cpu_micros);
         record_in_histogram(statistics, Histogram::NumSubcompactionsScheduled, report.subcompactions as u64);
         match report.plan.reason {
             CompactionReason::FifoMaxSize => record_tick(statistics, Ticker::FifoMaxSizeCompactions, 1),
@@ -675,6 +680,8 @@ fn nothing_done_yet<'a>(job: u64, cf: &'a ColumnFamily, plan: &'a CompactionPlan
         compression: CompressionType::None,
         blob_compression: cf.super_version.load_full().options.blob_compression_type,
         micros: 0,
+        cpu_micros: 0,
+        range_dels_dropped: 0,
     }
 }
 
@@ -731,6 +738,7 @@ fn compaction_stats(report: &CompactionReport<'_>) -> CompactionStats {
     let (output_files, output_bytes) = bytes_of(true);
     CompactionStats {
         micros: report.micros,
+        cpu_micros: report.cpu_micros,
         bytes_read_non_output_levels: non_output_bytes,
         bytes_read_output_level: output_bytes,
         bytes_written: report.outputs.iter().map(|(_, f)| f.file_size).sum(),

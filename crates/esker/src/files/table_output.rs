@@ -204,6 +204,8 @@ pub(crate) struct FinishedTable {
     pub(crate) meta: FileMetaData,
     /// Entries of all types.
     pub(crate) num_entries: u64,
+    /// Bytes of its keys and values.
+    pub(crate) raw_bytes: u64,
     /// Deleted runs that pre-scans should visit, in order.
     pub(crate) long_deleted_runs: Vec<LongDeletedRun>,
 }
@@ -454,9 +456,10 @@ impl TableOutput {
             context.track(&context.table_path(number), meta.file_size);
         }
         report_created(context, number, &result);
-        result.map(|(meta, TableFileInfo { num_entries, long_deleted_runs, .. })| FinishedTable {
+        result.map(|(meta, TableFileInfo { num_entries, long_deleted_runs, properties, .. })| FinishedTable {
             meta,
             num_entries,
+            raw_bytes: properties.raw_key_size + properties.raw_value_size,
             long_deleted_runs,
         })
     }

@@ -8,12 +8,15 @@ mod published;
 
 use crate::engine::contained;
 use crate::files::{BlobOutput, FinishedTable, NewTable, OutputContext, TableOutput};
+use crate::merge::call_times::timed_filter;
 use crate::merge::compaction_iter::timed::TimedValues;
 use crate::merge::timestamps::{TimestampsDropped, at_oldest_timestamp, newest_timestamp};
 use crate::merge::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
+use crate::observe::TableFileCreationReason;
 use crate::options::Feature;
 use crate::version::Numbers;
 use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
+use esker_base::stats::Ticker;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{FileNumber, IoActivity, Result, SequenceNumber, Severity};
@@ -169,7 +172,35 @@ impl BuildTable<'_> {
         }
         output.set_older_versions(entries.stats().older_out);
         blobs.finish()?;
-        output.finish(context, job.epoch_number, 0).map(|table| (Some(table), may_reappear))
+        let stats = *entries.stats();
+        let table = output.finish(context, job.epoch_number, 0)?;
+        self.count_payload(job, stats.key_bytes_in + stats.value_bytes_in, &table, blobs);
+        Ok((Some(table), may_reappear))
+    }
+
+    /// Counts the bytes of the memtables' `points` and range tombstones, and those bytes of them
+    /// that the table does not need.
+    fn count_payload(
+        &self,
+        job: &TableBuildJob<'_>,
+        points: u64,
+        table: &FinishedTable,
+        blobs: &BlobOutput<'_>,
+    ) {
+        let statistics = self.output.options.statistics.as_ref();
+        let Some(statistics) = statistics.filter(|_| self.output.reason() == TableFileCreationReason::Flush)
+        else {
+            return;
+        };
+        let with_ranges = job.memtables.iter().filter(|mem| mem.num_range_deletes() > 0);
+        let tombstones = with_ranges.flat_map(|mem| mem.stored_range_tombstones());
+        let ranges: usize = tombstones.map(|tombstone| tombstone.start.len() + tombstone.end.len() + 8).sum();
+        let blob_bytes: u64 = blobs.finished.iter().map(|blob| blob.total_blob_bytes).sum();
+        let payload = points + ranges as u64;
+        if let Some(garbage) = payload.checked_sub(table.raw_bytes + blob_bytes) {
+            statistics.record_tick(Ticker::MemtablePayloadBytesAtFlush, payload);
+            statistics.record_tick(Ticker::MemtableGarbageBytesAtFlush, garbage);
+        }
     }
 
     /// The rules by which entries stay, without range tombstones.
@@ -179,7 +210,9 @@ impl BuildTable<'_> {
         let mut keep = CompactionIteratorOptions::new(context.icmp, job.snapshots.to_vec());
         keep.merge_operator = options.merge_operator.clone();
         keep.blobs = Some(context.blob_reader());
-        keep.compaction_filter = self.filter();
+        let statistics = context.options.statistics.as_ref();
+        keep.compaction_filter =
+            self.filter().map(|filter| timed_filter(filter, statistics, &context.env.clock));
         keep.cancelled = self.cancel.clone();
         let reads_timed = context.options.compatible_with.reads(Feature::TimedPut);
         keep.timed_values = match context.times.filter(|_| reads_timed) {

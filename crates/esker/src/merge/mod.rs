@@ -5,6 +5,7 @@
 //! [`compaction_iter`] (internal keys to those that a reader may still need), [`timestamps`] (keys
 //! of tables that store none).
 
+pub(crate) mod call_times;
 pub(crate) mod compaction_iter;
 pub(crate) mod level;
 pub(crate) mod merging;

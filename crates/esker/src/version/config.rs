@@ -2,10 +2,12 @@
 //! edits.
 
 use super::Version;
+use crate::options::DbOptions;
 use esker_base::comparator::{BytewiseComparator, ComparatorRef};
+use esker_base::stats::Statistics;
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, Result};
-use esker_env::FileSystem;
+use esker_env::{Clock, FileSystem, SystemClock};
 use esker_format::file_name::FilePaths;
 use esker_format::key::InternalKeyComparator;
 use esker_table::BlockCache;
@@ -32,6 +34,10 @@ pub struct VersionSetOptions {
     pub write_dbid_to_manifest: bool,
     /// `fsync` instead of `fdatasync`.
     pub use_fsync: bool,
+    /// Counts the times of syncs of the MANIFEST.
+    pub statistics: Option<Arc<Statistics>>,
+    /// The clock for these times; by default the machine's.
+    pub clock: Arc<dyn Clock>,
     /// Whether every table file must exist with its recorded size at recovery.
     pub paranoid_checks: bool,
     /// Whether the set writes no file, and skips families that the caller does not name.
@@ -52,9 +58,22 @@ impl VersionSetOptions {
             manifest_preallocation_size: 4 << 20,
             write_dbid_to_manifest: true,
             use_fsync: false,
+            statistics: None,
+            clock: Arc::new(SystemClock),
             paranoid_checks: true,
             read_only: false,
             follows: false,
+        }
+    }
+
+    /// These options with the way in which `options` sync files, and their statistics.
+    #[must_use]
+    pub(crate) fn with_syncs(self, options: &DbOptions) -> VersionSetOptions {
+        VersionSetOptions {
+            use_fsync: options.use_fsync,
+            statistics: options.statistics.clone(),
+            clock: options.env.clock.clone(),
+            ..self
         }
     }
 }

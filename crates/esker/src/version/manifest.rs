@@ -10,9 +10,10 @@
 
 use super::VersionSetOptions;
 use crate::wal::TailSource;
+use esker_base::stats::{Histogram, Statistics};
 use esker_base::sync::Arc;
 use esker_base::{Error, FileNumber, Result};
-use esker_env::{FileSystem, SequentialFile, WritableFile, replace_file};
+use esker_env::{Clock, FileSystem, SequentialFile, StopWatch, WritableFile, replace_file};
 use esker_format::file_name;
 use esker_format::log::{LogMark, LogReader, LogWriter, next_strict};
 use esker_format::version_edit::VersionEdit;
@@ -25,6 +26,8 @@ pub(super) struct ManifestWriter {
     file: Box<dyn WritableFile>,
     log: LogWriter,
     use_fsync: bool,
+    statistics: Option<Arc<Statistics>>,
+    clock: Arc<dyn Clock>,
     record: Vec<u8>,
     framed: Vec<u8>,
     /// Bytes of its initial snapshot.
@@ -43,6 +46,8 @@ impl ManifestWriter {
             file,
             log: LogWriter::new(0, false),
             use_fsync: options.use_fsync,
+            statistics: options.statistics.clone(),
+            clock: options.clock.clone(),
             record: Vec::new(),
             framed: Vec::new(),
             beginning: 0,
@@ -84,6 +89,8 @@ impl ManifestWriter {
 
     /// Waits until all records are on the medium.
     pub(super) fn sync(&mut self) -> Result<()> {
+        let (statistics, clock) = (self.statistics.as_deref(), &*self.clock);
+        let _watch = StopWatch::start(statistics, clock, Histogram::ManifestFileSyncMicros);
         let synced = if self.use_fsync { self.file.fsync() } else { self.file.sync() };
         synced.map_err(|e| e.at(self.path.display()))
     }

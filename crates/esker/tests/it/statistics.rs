@@ -1,5 +1,6 @@
 //! Each ticker and histogram moves when its work is done, and only then.
 
+use esker::compaction_filter::FilterDecision;
 use esker::internals::env::mem::MemFs;
 use esker::options::{
     BottommostLevelCompaction, CompactRangeOptions, CompressionType, FileChecksumGenCrc32cFactory, Options,
@@ -202,6 +203,83 @@ fn work_at_blob_files_is_timed() {
     ];
     moves(&statistics, &family, &family[..3], || db.flush().unwrap());
     moves(&statistics, &family, &family[3..], || assert!(db.get("key0001").unwrap().is_some()));
+}
+
+/// Checks that `work` moves `ticker`.
+fn ticks(statistics: &Statistics, ticker: Ticker, work: impl FnOnce()) {
+    statistics.reset();
+    work();
+    assert!(statistics.ticker_count(ticker) > 0, "{}", ticker.name());
+}
+
+#[test]
+fn times_of_merge_operators_and_filters_are_counted() {
+    let (mut options, statistics) = counting();
+    options.cf.merge_operator = Some(esker::builtin::string_append(","));
+    let keeps = |_: usize, _: &[u8], _: &[u8]| FilterDecision::Keep;
+    options.cf = options.cf.compaction_filter_fn("keeps", keeps);
+    let db = Db::open(&options, "/db").unwrap();
+    ["a", "b"].iter().for_each(|operand| db.merge("key", operand).unwrap());
+    let ticker = Ticker::MergeOperationTotalTime;
+    ticks(&statistics, ticker, || assert_eq!(db.get("key").unwrap().unwrap(), *b"a,b"));
+    ticks(&statistics, ticker, || {
+        let mut iter = db.iter().unwrap();
+        iter.seek_to_first();
+        assert_eq!(iter.value(), b"a,b");
+    });
+    ticks(&statistics, ticker, || db.flush().unwrap());
+    ticks(&statistics, Ticker::FilterOperationTotalTime, || compact(&db));
+
+    let (db_options, cf_options) = (db.db_options(), db.options_cf(&db.default_column_family()));
+    let operator = cf_options.merge_operator.clone().unwrap();
+    assert_eq!(operator.name(), "StringAppendOperator");
+    drop(db);
+    let again = Options { db: db_options, cf: cf_options };
+    let db = Db::open(&again, "/db").unwrap();
+    statistics.set_stats_level(StatsLevel::ExceptDetailedTimers);
+    statistics.reset();
+    compact(&db);
+    assert_eq!(statistics.ticker_count(Ticker::FilterOperationTotalTime), 0, "a detailed time");
+}
+
+#[test]
+fn processor_time_and_setup_of_compactions_are_counted() {
+    let (mut options, statistics) = counting();
+    options.db.max_subcompactions = 4;
+    options.cf.target_file_size_base = 1 << 10;
+    options.cf.compression = CompressionType::None;
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db);
+    moves(&statistics, &[Histogram::ManifestFileSyncMicros], &[Histogram::ManifestFileSyncMicros], || {
+        db.flush().unwrap();
+    });
+    let family = [Histogram::CompactionCpuTime, Histogram::SubcompactionSetupTime];
+    moves(&statistics, &family, &family, || compact(&db));
+    assert!(statistics.ticker_count(Ticker::CompactionCpuTotalTime) > 0);
+}
+
+#[test]
+fn outdated_bytes_of_memtables_and_range_tombstones_are_counted() {
+    let (options, statistics) = counting();
+    let db = Db::open(&options, "/db").unwrap();
+    let counts = || {
+        [Ticker::MemtablePayloadBytesAtFlush, Ticker::MemtableGarbageBytesAtFlush]
+            .map(|ticker| statistics.take_ticker_count(ticker))
+    };
+    let payload = |keys: u64| keys * ("key0000".len() + 8 + 5 * 20) as u64;
+    fill(&db);
+    db.flush().unwrap();
+    assert_eq!(counts(), [payload(500), 0]);
+    (0..2).for_each(|_| fill(&db));
+    db.flush().unwrap();
+    assert_eq!(counts(), [payload(1000), payload(500)]);
+
+    db.delete_range("key0100", "key0200").unwrap();
+    db.flush().unwrap();
+    assert_eq!(counts(), [7 + 8 + 7, 0]);
+    let ticker = Ticker::CompactionRangeDelDropObsolete;
+    ticks(&statistics, ticker, || compact(&db));
+    assert_eq!(statistics.ticker_count(ticker), 1);
 }
 
 #[test]

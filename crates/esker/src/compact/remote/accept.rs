@@ -44,6 +44,7 @@ pub(super) fn accept(
     }
     done.kept_for_snapshots = kept_for_snapshots(context, &done.files);
     let stats = &result.stats;
+    done.cpu_micros = stats.cpu_micros;
     done.stats = CompactionIteratorStats {
         records_in: stats.num_input_records,
         records_out: stats.num_output_records,

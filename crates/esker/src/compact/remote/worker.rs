@@ -158,7 +158,7 @@ fn describe(
         bytes_written: written,
         stats: RemoteJobCounts {
             elapsed_micros: micros,
-            cpu_micros: micros,
+            cpu_micros: done.cpu_micros,
             num_input_records: stats.records_in,
             num_input_files: plan.input_files().count() as u64,
             num_input_files_at_output_level: at_output_level as u64,
@@ -180,7 +180,7 @@ fn describe(
         // counts to its own.
         level_stats: RemoteLevelCounts {
             micros,
-            cpu_micros: micros,
+            cpu_micros: done.cpu_micros,
             bytes_written: written,
             num_output_files,
             num_output_records: stats.records_out,

@@ -2,6 +2,8 @@
 //!
 //! In: outcomes of entries. Out: sums, which a progress file keeps as a list.
 
+use super::CompactionIterator;
+
 /// Counts of entries by outcome. In brackets: RocksDB's `CompactionIterationStats`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct CompactionIteratorStats {
@@ -118,5 +120,13 @@ impl std::ops::AddAssign for CompactionIteratorStats {
         self.single_deletion_mismatches += other.single_deletion_mismatches;
         self.operands_merged += other.operands_merged;
         self.merge_failures += other.merge_failures;
+    }
+}
+
+impl CompactionIterator {
+    /// Range tombstones that [`tombstones_for_output`](Self::tombstones_for_output) left out
+    /// because they have nothing left to delete.
+    pub(crate) fn range_dels_dropped(&self) -> u64 {
+        self.options.range_dels.dropped()
     }
 }

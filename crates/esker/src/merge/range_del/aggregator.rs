@@ -55,13 +55,21 @@ pub(crate) struct RangeDelAggregator {
     edges: Vec<Edge>,
     /// The stripes, by number.
     stripes: Option<Vec<Stripe>>,
+    dropped: u64,
 }
 
 impl RangeDelAggregator {
     /// An aggregator without tombstones. `snapshots`: the live snapshots, ascending.
     pub(crate) fn new(icmp: InternalKeyComparator, snapshots: Vec<SequenceNumber>) -> RangeDelAggregator {
         debug_assert!(snapshots.is_sorted(), "snapshots come in order");
-        RangeDelAggregator { icmp, snapshots, inputs: Vec::new(), edges: Vec::new(), stripes: None }
+        RangeDelAggregator {
+            icmp,
+            snapshots,
+            inputs: Vec::new(),
+            edges: Vec::new(),
+            stripes: None,
+            dropped: 0,
+        }
     }
 
     /// Adds the tombstones of one input: a memtable (without bounds) or a file.
@@ -117,6 +125,12 @@ impl RangeDelAggregator {
         })
     }
 
+    /// Tombstones that [`tombstones_for_output`](Self::tombstones_for_output) left out, counted
+    /// once for each output file.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     /// The tombstones that an output file for the user keys `[lower, upper)` must hold, clipped to
     /// these keys, in the order in which they are written: by start, then newest first. Tombstones
     /// of one stripe do not overlap. At the `bottommost` level, tombstones that every snapshot sees
@@ -130,7 +144,8 @@ impl RangeDelAggregator {
         let icmp = &self.icmp;
         let stripes = built(&mut self.stripes, &self.inputs, icmp, &self.snapshots);
         let mut out = Vec::new();
-        for Stripe { newest, .. } in stripes.iter().filter(|stripe| !(bottommost && stripe.number == 0)) {
+        for Stripe { newest, number, .. } in stripes.iter() {
+            let is_dropped = bottommost && *number == 0;
             let first = lower.map_or(0, |lower| newest.position(lower, icmp).saturating_sub(1));
             let fragments = (first..newest.len()).map(|i| newest.fragment(i));
             for fragment in fragments {
@@ -141,7 +156,9 @@ impl RangeDelAggregator {
                 if icmp.compare_user_keys(start, end).is_ge() {
                     break;
                 }
-                if fragment.newest > SequenceNumber::ZERO {
+                if fragment.newest > SequenceNumber::ZERO && is_dropped {
+                    self.dropped += 1;
+                } else if fragment.newest > SequenceNumber::ZERO {
                     out.push(RangeTombstone::new(start, end, fragment.newest));
                 }
             }
