@@ -387,6 +387,12 @@ impl BlockSource {
         options.check_deadline(&*self.clock)?;
         // A damaged index may give any size.
         counts::block_read(kind, handle.size.saturating_add(TRAILER_BYTES as u64));
+        if options.activity == IoActivity::MultiGet
+            && self.statistics.is_some()
+            && let Some(table) = &self.traced
+        {
+            counts::batch_reads_block(kind, table.level, table.number.0);
+        }
         Ok(())
     }
 

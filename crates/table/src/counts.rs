@@ -6,7 +6,7 @@ use esker_base::{perf_add, perf_count};
 use esker_cache::InsertOutcome;
 use esker_cache::tier::{Admission, FoundIn};
 use esker_env::Clock;
-
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Counts a cache hit. `charge`: the block's charge in bytes.
@@ -245,8 +245,49 @@ pub(crate) fn prefix_asked_by_get(statistics: Option<&Arc<Statistics>>, passes: 
 }
 
 /// Counts a key that the filter let pass and the table had.
-pub(crate) fn filter_was_right(statistics: &Arc<Statistics>) {
-    statistics.record_tick(Ticker::BloomFilterFullTruePositive, 1);
+pub(crate) fn filter_was_right(statistics: &Arc<Statistics>, whole_keys: bool) {
+    let right =
+        if whole_keys { Ticker::BloomFilterFullTruePositive } else { Ticker::BloomFilterPrefixTruePositive };
+    statistics.record_tick(right, 1);
+}
+
+/// A block that a batch of keys has read: level and number of its table, and whether it is a data
+/// block.
+type BatchRead = (u32, u64, bool);
+
+thread_local! {
+    static BATCH_READS: RefCell<Vec<BatchRead>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Remembers a block that the thread's multi-get reads, for [`count_batch_reads`].
+pub(crate) fn batch_reads_block(kind: BlockKind, level: u32, number: u64) {
+    if kind != BlockKind::Meta {
+        BATCH_READS.with_borrow_mut(|reads| reads.push((level, number, kind == BlockKind::Data)));
+    }
+}
+
+/// Counts the blocks, tables and levels that the multi-get of this thread has read. Each table of
+/// level 0 counts as a level.
+pub fn count_batch_reads(statistics: &Statistics) {
+    let mut reads = BATCH_READS.take();
+    reads.sort_unstable();
+    let is_same_level = |a: &BatchRead, b: &BatchRead| a.0 == b.0 && (a.0 > 0 || a.1 == b.1);
+    let mut levels = 0;
+    for level in reads.chunk_by(is_same_level) {
+        let metadata = level.iter().filter(|(_, _, is_data)| !is_data).count();
+        if metadata > 0 {
+            statistics.record_in_histogram(Histogram::NumIndexAndFilterBlocksReadPerLevel, metadata as u64);
+        }
+        let has_data = |table: &[BatchRead]| table.iter().any(|(_, _, is_data)| *is_data);
+        let tables = level.chunk_by(|a, b| a.1 == b.1).filter(|table| has_data(table)).count();
+        if tables > 0 {
+            statistics.record_in_histogram(Histogram::NumSstReadPerLevel, tables as u64);
+            levels += 1;
+        }
+    }
+    if levels > 0 {
+        statistics.record_in_histogram(Histogram::NumLevelReadPerMultiget, levels);
+    }
 }
 
 /// Counts a query of a filter with a seek's prefix.

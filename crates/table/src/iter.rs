@@ -11,6 +11,7 @@
 
 mod ahead;
 mod neighbours;
+mod seek_counts;
 
 use crate::block_source::{BlockKind, BlockRef};
 use crate::index_walker::IndexWalker;
@@ -28,6 +29,7 @@ use esker_format::cursor::{
 use esker_format::handle::BlockHandle;
 use esker_format::key;
 use neighbours::{FarNeighbour, Neighbour};
+use seek_counts::SeekCounts;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -65,6 +67,7 @@ pub struct TableIter {
     /// needs all keys.
     wanted_prefix_of: Option<Vec<u8>>,
     error: Option<Error>,
+    seek: SeekCounts,
 }
 
 /// The place at which the cursor enters a block.
@@ -78,6 +81,7 @@ enum EntryPosition<'a> {
 impl TableIter {
     pub(crate) fn new(reader: Arc<TableReader>, options: TableReadOptions) -> TableIter {
         let readahead = Readahead::new(&reader.options.table_options, options.readahead_size);
+        let seek = SeekCounts::new(reader.source.statistics.is_some());
         TableIter {
             global_seqno: reader.global_seqno,
             reader,
@@ -97,6 +101,7 @@ impl TableIter {
             upper_bound: None,
             wanted_prefix_of: None,
             error: None,
+            seek,
         }
     }
 
@@ -177,6 +182,7 @@ impl TableIter {
         // Drops the old block first, so that a scan never holds two blocks.
         self.block = None;
         self.count_entered();
+        self.seek.count_data(&self.reader);
         let (source, readahead) = (&self.reader.source, &mut self.readahead);
         let block = match self.ahead.as_ref().filter(|ahead| ahead.is_planned()) {
             None => match source.cached(handle, BlockKind::Data) {
@@ -297,18 +303,20 @@ impl TableIter {
     /// Whether the filter excludes every key that the caller needs. Does not use the target of the
     /// seek: it may have another prefix. This happens if a scan seeks past a range tombstone, or
     /// changes its direction.
-    fn is_passed_over(&self) -> bool {
-        self.options.prefix_filter_on_seek
-            && self
-                .wanted_prefix_of
-                .as_ref()
-                .is_some_and(|user_key| !self.reader.may_contain_prefix(&self.options, user_key))
+    fn is_passed_over(&mut self) -> bool {
+        let wanted = self.wanted_prefix_of.as_ref().filter(|_| self.options.prefix_filter_on_seek);
+        let passes = wanted.and_then(|user_key| self.reader.prefix_passes(&self.options, user_key));
+        if let Some(passes) = passes {
+            self.seek.count_filter(&self.reader, passes);
+        }
+        passes == Some(false)
     }
 
     /// Records the length of the scan that ends now, and begins the next one. `forward`: the next
     /// scan goes forward.
     #[inline]
     fn begin_scan(&mut self, forward: bool) {
+        self.seek.begin();
         if let Some(entered) = self.entered.take().filter(|&entered| entered > 0) {
             self.reader.scan_length.note(entered);
         }
@@ -498,6 +506,7 @@ impl InternalIterator for TableIter {
     #[inline]
     fn value(&self) -> &[u8] {
         debug_assert!(self.valid());
+        self.seek.count_use(&self.reader);
         match &self.block {
             Some(block) => block.bytes().get(self.cursor.value_range()).unwrap_or_default(),
             None => &[],
@@ -512,6 +521,7 @@ impl InternalIterator for TableIter {
     }
 
     fn pinned_value(&self) -> PinnedBytes {
+        self.seek.count_use(&self.reader);
         match &self.block {
             Some(block) => pin(block.clone(), self.cursor.value_range()),
             None => PinnedBytes::empty(),
@@ -594,6 +604,7 @@ impl ScanIterator for TableIter {
     }
 
     fn look_ahead(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
+        self.seek.count_use(&self.reader);
         self.decode_ahead(run, ahead);
     }
 

@@ -486,11 +486,11 @@ impl TableReader {
         if more && place.may_continue_behind {
             missing = self.get_behind(access, handle, target, &mut visit)?;
         }
-        if self.whole_keys
-            && is_there
+        if is_there
+            && (self.whole_keys || self.has_prefix_filter())
             && let Some(statistics) = &self.source.statistics
         {
-            counts::filter_was_right(statistics);
+            counts::filter_was_right(statistics, self.whole_keys);
         }
         Ok(missing)
     }

@@ -9,6 +9,7 @@ use crate::open;
 use crate::options::{TableReadOptions, TableReadTier, TableReaderOptions};
 use crate::readahead::{ReadPace, ScanLength};
 use esker_base::prefix::SliceTransformRef;
+use esker_base::stats::Statistics;
 use esker_base::sync::epoch::Guard;
 use esker_base::{Error, ErrorKind, PinnedBytes, Result, SequenceNumber};
 use esker_cache::{Guarded, Reservation, Role};
@@ -298,7 +299,8 @@ impl TableReader {
         visit: Visit<'_>,
         read: &mut dyn FnMut(Visit<'_>) -> Result<Option<Missing>>,
     ) -> Result<Option<Missing>> {
-        let Some(statistics) = self.source.statistics.as_ref().filter(|_| self.whole_keys) else {
+        let asks = |_: &&Arc<Statistics>| self.whole_keys || self.has_prefix_filter();
+        let Some(statistics) = self.source.statistics.as_ref().filter(asks) else {
             return read(visit);
         };
         let mut is_there = false;
@@ -307,9 +309,15 @@ impl TableReader {
             visit(key, value)
         });
         if is_there {
-            counts::filter_was_right(statistics);
+            counts::filter_was_right(statistics, self.whole_keys);
         }
         found
+    }
+
+    /// Whether the table has a filter of prefixes alone.
+    #[cold]
+    pub(crate) fn has_prefix_filter(&self) -> bool {
+        !self.whole_keys && self.filter_prefix.is_some() && !matches!(self.filter, TableFilter::None)
     }
 
     fn get_unfiltered(&self, access: Access<'_>, target: &[u8], visit: Visit<'_>) -> Result<Option<Missing>> {
@@ -492,16 +500,20 @@ impl TableReader {
     /// the family's extractor, if the key has none, or if the filter is partitioned: keys with one
     /// prefix may lie in several partitions.
     pub fn may_contain_prefix(&self, options: &TableReadOptions, user_key: &[u8]) -> bool {
+        self.prefix_passes(options, user_key).unwrap_or(true)
+    }
+
+    /// The filter's answer for the prefix of `user_key`; `None` if the filter was not asked.
+    pub(crate) fn prefix_passes(&self, options: &TableReadOptions, user_key: &[u8]) -> Option<bool> {
         let user_key = self.without_timestamp(user_key);
-        match self.filter_prefix.as_ref().and_then(|e| e.transform(user_key)) {
-            Some(prefix) if !self.filter.is_partitioned() => {
-                let access = Access { options, guard: None };
-                let passes = self.filter_passes(access, prefix, &[]).unwrap_or(true);
-                counts::prefix_asked(self.source.statistics.as_ref(), passes);
-                passes
-            }
-            _ => true,
+        let prefix = self.filter_prefix.as_ref().and_then(|e| e.transform(user_key))?;
+        if self.filter.is_partitioned() {
+            return None;
         }
+        let access = Access { options, guard: None };
+        let passes = self.filter_passes(access, prefix, &[]).unwrap_or(true);
+        counts::prefix_asked(self.source.statistics.as_ref(), passes);
+        Some(passes)
     }
 
     #[inline]

@@ -127,6 +127,11 @@ impl TableCache {
         }
     }
 
+    /// The statistics that count reads of tables.
+    pub fn statistics(&self) -> Option<&Arc<Statistics>> {
+        self.options.statistics.as_ref()
+    }
+
     /// The prefix extractor that tables are opened with.
     pub fn prefix_extractor(&self) -> Option<&SliceTransformRef> {
         self.options.prefix_extractor.as_ref()

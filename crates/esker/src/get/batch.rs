@@ -31,7 +31,7 @@ use esker_base::sync::epoch::{self, Lent};
 use esker_base::{ColumnFamilyId, Error, IoActivity, PinnedBytes, Result, SequenceNumber};
 use esker_format::block::common_prefix;
 use esker_format::key::LookupKey;
-use esker_table::TableReadOptions;
+use esker_table::{TableReadOptions, count_batch_reads};
 use smallvec::{SmallVec, smallvec};
 
 impl DbInner {
@@ -113,6 +113,7 @@ impl DbInner {
             self.read_many(&batch, guard, output);
         }
         if let Some(statistics) = statistics {
+            count_batch_reads(statistics);
             count_batch(statistics, keys.len() as u64, (output.found_count(), output.value_bytes()));
         }
     }

@@ -23,7 +23,7 @@ use crate::cf::SuperVersion;
 use crate::files::open_table::opened_file;
 use crate::version::{FileMeta, Level};
 use esker_base::Error;
-use esker_base::stats::Ticker;
+use esker_base::stats::{Histogram, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::Guard;
 use esker_format::key::{LookupKey, ParsedInternalKey};
@@ -241,6 +241,9 @@ impl Batch<'_> {
 
     /// Searches one file of a level for these keys.
     fn search_file(&mut self, (level, file): (usize, &FileMeta), which: &[u32]) {
+        if let Some(statistics) = self.context.statistics {
+            statistics.record_in_histogram(Histogram::SstBatchSize, which.len() as u64);
+        }
         let Some(reader) = opened_file(self.context.tables, file) else {
             for &i in which {
                 self.savers[i as usize].suspend();

@@ -24,6 +24,7 @@ use super::timestamps::{UNSET, has_timestamps, refuse_timestamps};
 use crate::db::{ColumnFamilyHandle, Db};
 use crate::options::WriteOptions;
 use crate::snapshot::Snapshot;
+use esker_base::stats::{Histogram, record_in_histogram};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
@@ -478,6 +479,12 @@ impl Transaction {
             TransactionState::Prepared => {
                 let name = core.name.as_deref().expect("prepared transactions have a name");
                 db.engine().check_writable()?;
+                let operations = u64::from(core.batch.write_batch().count());
+                record_in_histogram(
+                    &db.engine().options.statistics,
+                    Histogram::NumOpPerTransaction,
+                    operations,
+                );
                 db.inner.write_path.commit_prepared(
                     &core.write_options,
                     name,

@@ -2,12 +2,17 @@
 
 use esker::compaction_filter::FilterDecision;
 use esker::internals::env::mem::MemFs;
+use esker::internals::format::properties::IndexType;
+use esker::options::FilterPolicy;
 use esker::options::{
     BottommostLevelCompaction, CompactRangeOptions, CompressionType, FileChecksumGenCrc32cFactory, Options,
     Statistics, StatsLevel, Temperature,
 };
 use esker::stats::{Histogram, Ticker};
-use esker::{Db, Env, SstFileReader, SstFileWriter};
+use esker::{
+    Db, Env, ReadOptions, SstFileReader, SstFileWriter, TransactionDb, TransactionDbOptions, WriteOptions,
+    prefix,
+};
 use esker_testkit::TempDir;
 use std::sync::Arc;
 
@@ -280,6 +285,156 @@ fn outdated_bytes_of_memtables_and_range_tombstones_are_counted() {
     let ticker = Ticker::CompactionRangeDelDropObsolete;
     ticks(&statistics, ticker, || compact(&db));
     assert_eq!(statistics.ticker_count(ticker), 1);
+}
+
+/// The tickers of seeks in the levels above the last and in the last: filtered, let pass by a
+/// filter, led to a data block, and used, without a filter and with one.
+const SEEKS: [[Ticker; 5]; 2] = [
+    [
+        Ticker::NonLastLevelSeekFiltered,
+        Ticker::NonLastLevelSeekFilterMatch,
+        Ticker::NonLastLevelSeekData,
+        Ticker::NonLastLevelSeekDataUsefulNoFilter,
+        Ticker::NonLastLevelSeekDataUsefulFilterMatch,
+    ],
+    [
+        Ticker::LastLevelSeekFiltered,
+        Ticker::LastLevelSeekFilterMatch,
+        Ticker::LastLevelSeekData,
+        Ticker::LastLevelSeekDataUsefulNoFilter,
+        Ticker::LastLevelSeekDataUsefulFilterMatch,
+    ],
+];
+
+#[test]
+fn seeks_in_tables_are_counted_by_filter_and_use() {
+    let (mut options, statistics) = counting();
+    options.cf.prefix_extractor = Some(prefix::fixed(5));
+    options.cf.table.filter_policy = Some(FilterPolicy::bloom(20.0));
+    let db = Db::open(&options, "/db").unwrap();
+    let keys = (0..500).step_by(10).filter(|i| !(200..300).contains(i));
+    keys.for_each(|i| db.put(format!("key{i:04}"), "value".repeat(200)).unwrap());
+    db.flush().unwrap();
+    for [of_level, of_other] in [SEEKS, [SEEKS[1], SEEKS[0]]] {
+        let counts = |tickers: [Ticker; 5]| tickers.map(|ticker| statistics.ticker_count(ticker));
+        let seek = |same_prefix: bool, target: &str, reads_value: bool| {
+            statistics.reset();
+            let read = ReadOptions::default().prefix_same_as_start(same_prefix);
+            let mut iter = db.iter_opt(read, &db.default_column_family()).unwrap();
+            iter.seek(target);
+            if reads_value {
+                assert_eq!(iter.value(), "value".repeat(200).as_bytes());
+            }
+            assert_eq!(counts(of_other), [0; 5]);
+            counts(of_level)
+        };
+        assert_eq!(seek(false, "key0010", true), [0, 0, 1, 1, 0]);
+        assert_eq!(seek(true, "key0010", true), [0, 1, 1, 0, 1]);
+        assert_eq!(seek(true, "key0250", false), [1, 0, 0, 0, 0]);
+        compact(&db);
+    }
+}
+
+#[test]
+fn answers_of_prefix_filters_are_counted() {
+    let (mut options, statistics) = counting();
+    options.cf.prefix_extractor = Some(prefix::fixed(5));
+    options.cf.table.filter_policy = Some(FilterPolicy::bloom(20.0));
+    options.cf.table.whole_key_filtering = false;
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db);
+    db.flush().unwrap();
+    let right = || statistics.take_ticker_count(Ticker::BloomFilterPrefixTruePositive);
+    assert!(db.get("key0001").unwrap().is_some());
+    assert_eq!(right(), 1);
+    assert!(db.get("key0001a").unwrap().is_none());
+    assert_eq!(right(), 0, "the filter let an absent key pass");
+    let keys: Vec<String> = (0..500).step_by(10).map(|i| format!("key{i:04}")).collect();
+    assert!(db.multi_get(&keys).iter().all(|value| matches!(value, Ok(Some(_)))));
+    assert_eq!(right(), 50);
+    assert_eq!(statistics.ticker_count(Ticker::BloomFilterFullTruePositive), 0);
+}
+
+#[test]
+fn reads_of_batches_are_counted_by_level() {
+    let (mut options, statistics) = counting();
+    options.cf.disable_auto_compactions = true;
+    options.cf.table.no_block_cache = false;
+    options.cf.table.cache_index_and_filter_blocks = true;
+    options.cf.table.index_type = IndexType::TwoLevel;
+    options.cf.table.metadata_block_size = 64;
+    options.cf.table.block_size = 512;
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db);
+    compact(&db);
+    for start in [0, 1] {
+        (start..500).step_by(3).for_each(|i| db.put(format!("key{i:04}"), "newer").unwrap());
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    statistics.reset();
+    let keys: Vec<String> = (0..500).step_by(17).map(|i| format!("key{i:04}")).collect();
+    assert!(db.multi_get(&keys).iter().all(|value| matches!(value, Ok(Some(_)))));
+    let data = |histogram| statistics.histogram_data(histogram);
+    let levels = data(Histogram::NumLevelReadPerMultiget);
+    assert_eq!((levels.count, levels.sum), (1, 3), "each table of level 0 counts as a level");
+    let tables = data(Histogram::NumSstReadPerLevel);
+    assert_eq!((tables.count, tables.sum), (3, 3));
+    let metadata = data(Histogram::NumIndexAndFilterBlocksReadPerLevel);
+    assert!(metadata.count > 0 && metadata.sum >= 3, "{} blocks", metadata.sum);
+    let batch = data(Histogram::SstBatchSize);
+    assert!((1.0..=30.0).contains(&batch.max), "{}", batch.max);
+
+    statistics.reset();
+    assert!(db.multi_get(&keys).iter().all(|value| matches!(value, Ok(Some(_)))));
+    assert_eq!(data(Histogram::NumLevelReadPerMultiget).count, 0, "all blocks are cached");
+    assert!((29.0..=30.0).contains(&data(Histogram::SstBatchSize).max));
+}
+
+#[test]
+fn tables_that_are_newer_than_a_read_are_left_out() {
+    let (mut options, statistics) = counting();
+    options.cf.comparator = esker::comparator::by_name("leveldb.BytewiseComparator.u64ts").unwrap();
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    for ts in [10u64, 20] {
+        let write = WriteOptions::default();
+        db.put_with_ts(&write, &family, "key", &ts.to_le_bytes(), ts.to_string()).unwrap();
+        db.flush().unwrap();
+    }
+    let counts = || {
+        [Ticker::TimestampFilterTableChecked, Ticker::TimestampFilterTableFiltered]
+            .map(|ticker| statistics.take_ticker_count(ticker))
+    };
+    counts();
+    let read = |ts: u64| ReadOptions::default().timestamp(ts.to_le_bytes().to_vec());
+    assert_eq!(db.get_opt(&read(15), &family, "key").unwrap().unwrap(), *b"10");
+    assert_eq!(counts(), [2, 1]);
+    assert!(db.get_opt(&read(5), &family, "key").unwrap().is_none());
+    assert_eq!(counts(), [2, 2]);
+    let mut iter = db.iter_opt(read(15), &family).unwrap();
+    iter.seek_to_first();
+    assert_eq!(iter.value(), b"10");
+    assert_eq!(counts(), [2, 1]);
+    iter.next();
+    assert!(!iter.valid());
+    assert_eq!(db.get_opt(&read(20), &family, "key").unwrap().unwrap(), *b"20");
+    assert_eq!(counts()[1], 0);
+}
+
+#[test]
+fn operations_of_prepared_transactions_are_counted() {
+    let (options, statistics) = counting();
+    let db = TransactionDb::open(&options, &TransactionDbOptions::default(), "/db").unwrap();
+    let transaction = db.begin_transaction();
+    transaction.set_name(b"one").unwrap();
+    ["a", "b", "c"].iter().for_each(|key| transaction.put(key, "value").unwrap());
+    transaction.prepare().unwrap();
+    transaction.commit().unwrap();
+    let operations = statistics.histogram_data(Histogram::NumOpPerTransaction);
+    assert_eq!((operations.count, operations.sum), (1, 3));
 }
 
 #[test]

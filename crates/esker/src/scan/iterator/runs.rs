@@ -17,6 +17,7 @@
 //!     options of all, and the taking level positions it. This happens only in exchanges at the
 //!     same sequence number.
 
+use super::timestamped::is_too_new;
 use super::watch::{RunWatch, WatchedRun};
 mod by_prefix;
 mod source;
@@ -500,6 +501,7 @@ impl Opening<'_> {
             options: iterator_table_options(options),
             ignore_range_deletions: options.ignore_range_deletions,
             table_filter: options.table_filter.clone(),
+            timestamp: options.timestamp.clone(),
             kept,
             watch,
             ahead,
@@ -626,6 +628,8 @@ struct ReadOpener {
     options: TableReadOptions,
     ignore_range_deletions: bool,
     table_filter: Option<ScanTableFilter>,
+    /// The timestamp of the read, if it has one.
+    timestamp: Option<Vec<u8>>,
     kept: Arc<KeptFiles>,
     /// Counts its cursors' work, if set.
     watch: Option<Arc<dyn RunWatch>>,
@@ -689,7 +693,8 @@ impl FileOpener<Arc<FileMeta>> for ReadOpener {
     fn open(&self, file: &Arc<FileMeta>) -> Result<OpenedFile> {
         let reader = open_for(&self.tables, file, &self.options)?;
         let range_dels = if self.ignore_range_deletions { None } else { reader.range_dels().cloned() };
-        let is_wanted = self.table_filter.as_ref().is_none_or(|f| f.accepts(reader.properties()));
+        let is_wanted = self.table_filter.as_ref().is_none_or(|f| f.accepts(reader.properties()))
+            && !is_too_new(&self.tables, &self.icmp, file, self.timestamp.as_deref());
         let iter: Box<dyn ScanIterator> = if !is_wanted {
             Box::new(MergingIterator::new(self.icmp.clone(), Vec::new()))
         } else if self.icmp.timestamp_size() == 0 {

@@ -11,9 +11,13 @@ use crate::options::{ReadOptions, ReadTier, table_read_options};
 use crate::scan::timestamped::{TimestampedIter, TimestampedTombstones, TombstoneReader};
 use crate::scan::versions::VersionsIter;
 use crate::scan::{DbIterOptions, KeepAlive};
+use crate::version::FileMeta;
+use esker_base::stats::Ticker;
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber};
 use esker_format::cursor::InternalIterator;
+use esker_format::key::InternalKeyComparator;
+use esker_table::TableCache;
 use esker_table::blob::BlobReader;
 
 /// A cursor over a family with user-defined timestamps. Given a key, it reads only files that may
@@ -122,12 +126,34 @@ fn runs_with(
     for file in
         (0..levels).flat_map(|level| super_version.version.overlapping(level, Some(&newest), Some(&oldest)))
     {
+        if is_too_new(&cf.tables, icmp, &file, options.timestamp.as_deref()) {
+            continue;
+        }
         let table = open_for(&cf.tables, &file, &table_options)?;
         if may_hold(&table, &table_options, icmp, key)? {
             runs.push(MergeChild::new(table_iter(&table, table_options, icmp)));
         }
     }
     Ok(Box::new(MergingIterator::new(icmp.clone(), runs)))
+}
+
+/// Whether all versions in `file` are newer than the timestamp of a read. Counts the check.
+pub(super) fn is_too_new(
+    tables: &TableCache,
+    icmp: &InternalKeyComparator,
+    file: &FileMeta,
+    timestamp: Option<&[u8]>,
+) -> bool {
+    let Some(timestamp) = timestamp else { return false };
+    if file.min_timestamp.is_empty() || file.user_defined_timestamps_not_persisted {
+        return false;
+    }
+    let is_too_new = icmp.compare_timestamps(timestamp, &file.min_timestamp).is_lt();
+    if let Some(statistics) = tables.statistics() {
+        statistics.record_tick(Ticker::TimestampFilterTableChecked, 1);
+        statistics.record_tick(Ticker::TimestampFilterTableFiltered, u64::from(is_too_new));
+    }
+    is_too_new
 }
 
 /// All range tombstones of a family with user-defined timestamps, or those that may cover one key.
