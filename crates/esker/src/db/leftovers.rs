@@ -66,21 +66,16 @@ impl Leftovers {
             Ok(false) => is_new_database,
             Err(_) => false,
         };
-        if !is_untouched {
+        if !is_untouched || self.delete_manifests().is_err() {
             return;
         }
         for (dir, before) in &self.before {
             for name in self.fs.children(dir).unwrap_or_default() {
                 let is_ours = match parse_file_name(&name) {
                     Some((FileType::Identity, _)) => is_new_database,
-                    Some((kind, _)) => matches!(
-                        kind,
-                        FileType::Table
-                            | FileType::Blob
-                            | FileType::Wal
-                            | FileType::Descriptor
-                            | FileType::Temp
-                    ),
+                    Some((kind, _)) => {
+                        matches!(kind, FileType::Table | FileType::Blob | FileType::Wal | FileType::Temp)
+                    }
                     None => false,
                 };
                 if is_ours && !before.contains(&name) {
@@ -94,6 +89,16 @@ impl Leftovers {
                 self.try_to_delete(&dir.join(&name));
             }
         }
+    }
+
+    /// Deletes the MANIFESTs that the opening made.
+    fn delete_manifests(&self) -> Result<()> {
+        let Some((dir, before)) = self.before.first() else { return Ok(()) };
+        let is_new = |name: &String| {
+            matches!(parse_file_name(name), Some((FileType::Descriptor, _))) && !before.contains(name)
+        };
+        let names = self.fs.children(dir)?;
+        names.iter().filter(|name| is_new(name)).try_for_each(|name| self.fs.delete_file(&dir.join(name)))
     }
 
     fn try_to_delete(&self, path: &Path) {

@@ -41,7 +41,8 @@ pub(crate) struct NewestState {
     families: HashSet<String>,
 }
 
-/// Reads MANIFESTs, the newest first, until one can be read. `None` if there is none with contents.
+/// Takes the MANIFEST that CURRENT names if none of its files is missing. Otherwise reads MANIFESTs,
+/// the newest first, until one can be read. `None` if there is none with contents.
 /// `checks_ids`: a table with another unique id than the MANIFEST says counts as missing. Holds all
 /// edits of a MANIFEST in memory; asks the file system about each file that they name.
 /// # Errors
@@ -61,11 +62,16 @@ pub(crate) fn newest_state(
         }
     }
     numbers.sort_unstable_by(|a, b| b.cmp(a));
+    // A newer one is left from an opening that failed, and files of that opening may be deleted.
+    let current = read_current(options.fs.as_ref(), &options.dir).ok().filter(|n| numbers.contains(n));
+    if let Some(Ok(state)) = current.map(|number| state_in(options, families, checks_ids, (number, None)))
+        && state.losses.is_empty()
+    {
+        return Ok(Some(state));
+    }
     let mut first_error: Option<Error> = None;
     for number in numbers {
-        // CURRENT names the older MANIFEST if a crash has left the newer one unfinished.
-        let is_current = read_current(options.fs.as_ref(), &options.dir).is_ok_and(|named| named == number);
-        let newer = first_error.as_ref().filter(|_| !is_current).map(Error::to_string);
+        let newer = first_error.as_ref().filter(|_| current != Some(number)).map(Error::to_string);
         match state_in(options, families, checks_ids, (number, newer)) {
             Err(e) if e.kind() == ErrorKind::Corruption => first_error = first_error.or(Some(e)),
             state => return state.map(Some),

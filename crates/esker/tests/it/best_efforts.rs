@@ -311,3 +311,36 @@ fn a_crash_in_the_recovery_leaves_the_same_state() {
     }
     assert!(met > 60, "only {met} recoveries failed");
 }
+
+/// An ordinary opening fails at one operation, and the process dies while it deletes the new files.
+#[test]
+fn what_is_left_of_a_failed_opening_costs_no_write() {
+    let disk = CrashFs::new();
+    let fs = Arc::new(disk.clone());
+    let db = open(&options(&fs)).unwrap();
+    write(&db, 0..2);
+    db.put("only in the WAL", "").unwrap();
+    db.close().unwrap();
+    drop(db);
+    let mut newer_manifests = 0_usize;
+    for failing in 0.. {
+        let mut has_failed = false;
+        for end in 1..10 {
+            let before = disk.crash_clone(&CrashChoices::process_kill());
+            let faults = Arc::new(FaultFs::new(Arc::new(before.clone())));
+            faults.add_rule(FaultRule::fail_any().nth(failing));
+            faults.add_rule(FaultRule::fail_any().nth(failing + end).forever());
+            has_failed = open(&options(&faults)).is_err();
+            let left = Arc::new(before.crash_clone(&CrashChoices::process_kill()));
+            let names = left.children(Path::new("/db")).unwrap();
+            newer_manifests += names.iter().filter(|name| name.starts_with("MANIFEST")).count() - 1;
+            let db = open(&best(&left)).unwrap_or_else(|e| panic!("{failing}, {end}: {e}"));
+            assert_eq!((rounds(&db, "default"), rounds(&db, "other")), (2, 2), "{failing}, {end}");
+            assert!(db.get("only in the WAL").unwrap().is_some(), "{failing}, {end}");
+        }
+        if !has_failed {
+            break;
+        }
+    }
+    assert!(newer_manifests > 3, "only {newer_manifests} openings left a MANIFEST");
+}
