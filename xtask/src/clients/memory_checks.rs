@@ -153,7 +153,7 @@ pub(super) fn rocksdb_valgrind(clients: &Clients, kept: &Path) -> Outcome {
     test.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", runner);
     let output = test.output().map_err(|error| format!("cargo test: {error}"))?;
     judge("rocksdb 0.25 under valgrind", &said(&output))?;
-    packages::verdict(&package, &said(&output))
+    packages::verdict(&package, clients.behind, &said(&output))
 }
 
 /// Runs `command` and looks for reports about the library.
