@@ -99,6 +99,7 @@ pub(super) const PACKAGES: [Package; 14] = [
         sys: "0.11.0",
         shim: Some("librocksdb-sys-0.11"),
         is_locked: false,
+        fails_on_rocksdb: &["fifo_compaction_test", RACES[0], RACES[1]],
         ..ROCKSDB
     },
     Package {
