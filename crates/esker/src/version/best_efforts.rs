@@ -41,8 +41,8 @@ pub(crate) struct NewestState {
     families: HashSet<String>,
 }
 
-/// Takes the MANIFEST that CURRENT names if none of its files is missing. Otherwise reads MANIFESTs,
-/// the newest first, until one can be read. `None` if there is none with contents.
+/// Takes the MANIFEST that CURRENT names if none of its files is missing. Otherwise reads
+/// MANIFESTs, the newest first, until one can be read. `None` if there is none with contents.
 /// `checks_ids`: a table with another unique id than the MANIFEST says counts as missing. Holds all
 /// edits of a MANIFEST in memory; asks the file system about each file that they name.
 /// # Errors

@@ -314,7 +314,7 @@ fn a_crash_in_the_recovery_leaves_the_same_state() {
 
 /// An ordinary opening fails at one operation, and the process dies while it deletes the new files.
 #[test]
-fn what_is_left_of_a_failed_opening_costs_no_write() {
+fn remains_of_a_failed_opening_cost_no_write() {
     let disk = CrashFs::new();
     let fs = Arc::new(disk.clone());
     let db = open(&options(&fs)).unwrap();
