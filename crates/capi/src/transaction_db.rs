@@ -320,17 +320,12 @@ impl Object for rocksdb_transactiondb_options_t {
 }
 
 impl rocksdb_transactiondb_options_t {
-    /// The options for the engine. Replaces WritePrepared by WriteCommitted. Callers get the same
-    /// results: WritePrepared only shortens commits, because it writes to memtables at the prepare.
+    /// The options for the engine.
     fn checked(&self) -> Result<TransactionDbOptions> {
         if let Some(refused) = &self.refused {
             return Err(Error::invalid_argument(refused));
         }
-        let mut options = self.options.clone();
-        if options.write_policy == WritePolicy::WritePrepared {
-            options.write_policy = WritePolicy::WriteCommitted;
-        }
-        Ok(options)
+        Ok(self.options.clone())
     }
 }
 

@@ -20,8 +20,10 @@
 //!  2. Nodes are linked in strictly ascending order of their numbers.
 //!  3. `oldest` is the first node's number, or `NONE`, whenever the mutex is free.
 
+mod commit_table;
 mod own_numbers;
 
+pub(crate) use commit_table::{CommitTable, SectionsForJob, UnseenSections};
 pub(crate) use own_numbers::OwnNumbers;
 
 use esker_base::SequenceNumber;

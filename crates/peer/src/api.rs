@@ -278,6 +278,12 @@ c_functions! {
             error: ErrorPtr,
         );
         transaction_delete(txn: *mut Txn, key: *const c_char, key_len: usize, error: ErrorPtr);
+        transaction_get(
+            txn: *mut Txn, options: *const ReadOptions, key: *const c_char, key_len: usize,
+            value_len: *mut usize, error: ErrorPtr,
+        ) -> *mut c_char;
+        transaction_set_savepoint(txn: *mut Txn);
+        transaction_rollback_to_savepoint(txn: *mut Txn, error: ErrorPtr);
         transaction_prepare(txn: *mut Txn, error: ErrorPtr);
         transaction_commit(txn: *mut Txn, error: ErrorPtr);
         transaction_rollback(txn: *mut Txn, error: ErrorPtr);
@@ -415,6 +421,7 @@ c_functions! {
         iter_key_slice(iter: *const Iter) -> Slice;
         iter_value_slice(iter: *const Iter) -> Slice;
         transactiondb_options_set_write_policy(options: *mut TxnDbOptions, policy: c_int);
+        transactiondb_options_set_default_write_batch_flush_threshold(options: *mut TxnDbOptions, bytes: i64);
         transaction_set_commit_timestamp(txn: *mut Txn, timestamp: u64);
         verify_checksum(db: *mut Database, error: ErrorPtr);
         verify_file_checksums(db: *mut Database, error: ErrorPtr);

@@ -39,6 +39,19 @@ impl RocksTransactionDb {
     /// # Errors
     /// RocksDB's error, as text; or the reason why no library can be loaded.
     pub fn open(path: &Path, options: &str, policy: RocksWritePolicy) -> Result<RocksTransactionDb, String> {
+        RocksTransactionDb::open_spilling(path, options, policy, 0)
+    }
+
+    /// [`open`](Self::open). Under `Unprepared`, transactions write their ops to memtables each
+    /// time these pass `threshold` bytes; 0: not before their prepare.
+    /// # Errors
+    /// RocksDB's error, as text; or the reason why no library can be loaded.
+    pub fn open_spilling(
+        path: &Path,
+        options: &str,
+        policy: RocksWritePolicy,
+        threshold: i64,
+    ) -> Result<RocksTransactionDb, String> {
         let api = api()?;
         let set = OptionSet::parse(api, options)?;
         let path = c_path(path);
@@ -46,6 +59,9 @@ impl RocksTransactionDb {
         let txn_options = unsafe { (api.transactiondb_options_create)() };
         // SAFETY: the options are live.
         unsafe { api.transactiondb_options_set_write_policy.expect(NEEDS_11)(txn_options, policy as c_int) };
+        let set_threshold = api.transactiondb_options_set_default_write_batch_flush_threshold;
+        // SAFETY: the options are live.
+        unsafe { set_threshold.expect(NEEDS_11)(txn_options, threshold) };
         let db = call(api, |error| {
             // SAFETY: both options are live, the string ends in NUL.
             unsafe { (api.transactiondb_open)(set.as_ptr(), txn_options, path.as_ptr(), error) }
@@ -196,6 +212,38 @@ impl RocksTransaction<'_> {
         let (k, kn) = slice(key);
         // SAFETY: the transaction is live; the slice is copied during the call.
         call(self.db.api, |error| unsafe { (self.db.api.transaction_delete)(self.txn, k, kn, error) })
+    }
+
+    /// The value of a key, as the transaction sees it.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        let api = self.db.api;
+        // SAFETY: no requirements.
+        let options = unsafe { (api.readoptions_create)() };
+        let ((k, kn), mut len) = (slice(key), 0);
+        let value = call(api, |error| {
+            // SAFETY: transaction and options are live; `len` and the key outlive the call.
+            unsafe { (api.transaction_get)(self.txn, options, k, kn, &raw mut len, error) }
+        });
+        // SAFETY: made above, not used again.
+        unsafe { (api.readoptions_destroy)(options) };
+        let value = value?;
+        Ok((!value.is_null()).then(|| take(api, value, len)))
+    }
+
+    /// Sets a save point.
+    pub fn set_save_point(&self) {
+        // SAFETY: the transaction is live.
+        unsafe { (self.db.api.transaction_set_savepoint)(self.txn) }
+    }
+
+    /// Undoes writes since the newest save point.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn rollback_to_save_point(&self) -> Result<(), String> {
+        // SAFETY: the transaction is live.
+        call(self.db.api, |error| unsafe { (self.db.api.transaction_rollback_to_savepoint)(self.txn, error) })
     }
 
     /// Sets the transaction's commit timestamp.

@@ -43,8 +43,25 @@ pub struct ModelParameters {
     pub shared_orders: bool,
     /// Use timestamps of eight bytes, which databases with transactions need.
     pub timestamps_of_transactions: bool,
+    /// Open the database under `WritePrepared`, too. Then no family has timestamps.
+    pub mixes_policies: bool,
     /// Print each round's numbers to standard error.
     pub verbose: bool,
+}
+
+impl ModelParameters {
+    /// The parameters of a round with or without transactions, and perhaps with all write policies.
+    pub(crate) fn with_policies(&self, rng: &mut fastrand::Rng, with_transactions: bool) -> ModelParameters {
+        let mixes_policies = with_transactions && rng.bool();
+        let mut parameters =
+            ModelParameters { timestamps_of_transactions: with_transactions, mixes_policies, ..self.clone() };
+        if mixes_policies {
+            // These take no locks: files are ingested over the keys of transactions, and deleted
+            // with them.
+            parameters.without.extend([OperationKind::Ingest, OperationKind::DeleteFiles]);
+        }
+        parameters
+    }
 }
 
 impl Default for ModelParameters {
@@ -58,6 +75,7 @@ impl Default for ModelParameters {
             calm: false,
             shared_orders: false,
             timestamps_of_transactions: false,
+            mixes_policies: false,
             verbose: false,
         }
     }

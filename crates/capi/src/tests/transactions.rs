@@ -519,12 +519,33 @@ fn an_optimistic_commit_fails_if_another_has_written_its_key() {
 }
 
 #[test]
-fn write_prepared_runs_as_write_committed_and_write_unprepared_is_refused() {
+fn write_prepared_and_write_unprepared_are_in_force() {
     unsafe {
         let setup = Setup::new();
         rocksdb_transactiondb_options_set_write_policy(setup.db_options, 2);
-        let refused = setup.open().unwrap_err();
-        assert!(refused.starts_with("Not implemented: write_policy"), "{refused}");
+        assert_eq!(
+            rocksdb_transactiondb_options_get_default_write_batch_flush_threshold(setup.db_options),
+            0
+        );
+        rocksdb_transactiondb_options_set_default_write_batch_flush_threshold(setup.db_options, 1);
+        let db = setup.open().unwrap();
+        let txn = setup.begin(db);
+        put(txn, "k", "v").unwrap();
+        put(txn, "l", "v").unwrap();
+        let refused = call!(rocksdb_transaction_set_name(txn, p("t"), 1)).unwrap_err();
+        assert!(refused.contains("spilled"), "{refused}");
+        assert_eq!(setup.db_get(db, "k"), None);
+        commit(txn).unwrap();
+        assert_eq!(setup.db_get(db, "k").as_deref(), Some("v"));
+        rocksdb_transaction_destroy(txn);
+        rocksdb_transactiondb_close(db);
+        let options = rocksdb_transaction_options_create();
+        assert_eq!(rocksdb_transaction_options_get_write_batch_flush_threshold(options), -1);
+        rocksdb_transaction_options_set_write_batch_flush_threshold(options, 7);
+        assert_eq!(rocksdb_transaction_options_get_write_batch_flush_threshold(options), 7);
+        rocksdb_transaction_options_destroy(options);
+
+        let setup = Setup::new();
         rocksdb_transactiondb_options_set_write_policy(setup.db_options, 9);
         let refused = setup.open().unwrap_err();
         assert!(refused.starts_with("Invalid argument: write_policy"), "{refused}");
@@ -535,6 +556,10 @@ fn write_prepared_runs_as_write_committed_and_write_unprepared_is_refused() {
         let db = setup.open().unwrap();
         let txn = setup.begin(db);
         put(txn, "k", "v").unwrap();
+        call!(rocksdb_transaction_set_name(txn, p("t"), 1)).unwrap();
+        call!(rocksdb_transaction_prepare(txn)).unwrap();
+        assert_eq!(setup.db_get(db, "k"), None);
+        assert!(put(txn, "l", "v").unwrap_err().contains("WritePrepared"));
         commit(txn).unwrap();
         assert_eq!(setup.db_get(db, "k").as_deref(), Some("v"));
         rocksdb_transaction_destroy(txn);

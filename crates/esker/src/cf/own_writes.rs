@@ -4,6 +4,7 @@
 //! sequence number of the database. So the code that merges memtables and files merges them, too.
 
 use crate::deleted_runs::DeletedRunMemory;
+use crate::snapshot::OwnNumbers;
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{Result, SequenceNumber};
 use esker_format::key::LookupKey;
@@ -17,6 +18,9 @@ pub(crate) struct OwnWrites {
     pub(crate) up_to: SequenceNumber,
     /// The deleted runs that scans over `mem` remember.
     pub(crate) runs: Arc<OwnRuns>,
+    /// The numbers of older own writes, which are in the database's memtables and tables; `None`:
+    /// there are none. Only databases with a commit table have such writes.
+    pub(crate) spilled: Option<OwnNumbers>,
 }
 
 /// The memory of deleted runs for scans that see a memtable of own writes over the database.
@@ -63,7 +67,8 @@ impl OwnWrites {
     /// Whether these writes may change the value of `key`.
     pub(crate) fn concern(&self, key: &[u8]) -> bool {
         // On an error the answer is yes, and the read of the key reports it.
-        self.mem.max_covering_tombstone_seq(key, self.up_to) > SequenceNumber::ZERO
+        self.spilled.is_some()
+            || self.mem.max_covering_tombstone_seq(key, self.up_to) > SequenceNumber::ZERO
             || self.name(key).unwrap_or(true)
     }
 }

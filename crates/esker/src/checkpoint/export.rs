@@ -19,6 +19,10 @@ use esker_base::{Error, Result};
 use esker_env::FileSystem;
 use std::path::{Path, PathBuf};
 
+fn prepared_under_way() -> Error {
+    Error::not_supported("export_column_family: transactions are prepared under write_policy WritePrepared")
+}
+
 impl Db {
     /// Flushes `family` and links its tables (copies them on another file system) into
     /// `export_dir`, which must not exist. The result names the tables by their new paths;
@@ -39,7 +43,8 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the directory exists, or has no parent · `NotSupported` when read-only,
-    /// if some values are in blob files, or if timestamps are kept in memory only ·
+    /// if some values are in blob files, if timestamps are kept in memory only, or if transactions
+    /// are prepared under `WritePrepared` ·
     /// `ColumnFamilyDropped` · the flush's error · `IoError`. After an error the partial export is
     /// removed, or stays in `export_dir.tmp`, which the next export of that name replaces.
     pub fn export_column_family(
@@ -60,9 +65,14 @@ impl Db {
         staging.push(".tmp");
         let staging = PathBuf::from(staging);
         remove_staging(fs, &staging)?;
+        let sections = self.check_none_prepared()?;
         self.flush_opt(&FlushOptions::default(), &[family])?;
         let undeletable = KeepFiles::new(self)?;
         let mut files = self.files_to_export(family)?;
+        // A transaction that was prepared and resolved meanwhile may be in the files in part.
+        if self.check_none_prepared()? != sections {
+            return Err(prepared_under_way());
+        }
         let made = link_all(fs, &files, &staging).and_then(|()| publish(fs, &staging, &directory, parent));
         drop(undeletable);
         if let Err(e) = made {
@@ -75,6 +85,14 @@ impl Db {
             exported.file.being_compacted = false;
         }
         Ok(ExportImportFilesMetaData { db_comparator_name: family.comparator().name().to_owned(), files })
+    }
+
+    /// Returns the number of sections that were prepared so far under `WritePrepared`.
+    /// # Errors
+    /// `NotSupported` if one of them is not resolved.
+    fn check_none_prepared(&self) -> Result<u64> {
+        let Some(commits) = &self.engine().commits else { return Ok(0) };
+        commits.sections_if_all_resolved().ok_or_else(prepared_under_way)
     }
 
     fn files_to_export(&self, family: &ColumnFamilyHandle) -> Result<Vec<LiveFileMetaData>> {

@@ -28,6 +28,7 @@ use crate::merge::compaction_iter::BlobTally;
 use crate::observe::CompactionJobInfo;
 use crate::options::{ColumnFamilyOptions, ConcurrentTaskLimiter, TaskToken};
 use crate::picker::{CompactionPlan, CompactionReason, PickContext, RunningId, pick};
+use crate::snapshot::SectionsForJob;
 use crate::version::LogOptions;
 use esker_base::stats::{Histogram, Ticker, record_tick};
 use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -275,9 +276,12 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
     if matches!(plan.reason, CompactionReason::Ttl | CompactionReason::PeriodicCompaction) {
         esker_base::probe!("compaction:due_by_time");
     }
+    let (snapshots, prepared) = engine.snapshots_for_job()?;
     engine.report_compaction_begin(job, &task.cf, plan);
-    let snapshots = engine.snapshot_sequences();
-    let results = if plan.is_deletion { Vec::new() } else { run_all(engine, task, job, &snapshots) };
+    let readers = (&snapshots[..], prepared.as_ref());
+    let results = if plan.is_deletion { Vec::new() } else { run_all(engine, task, job, readers) };
+    // Its end makes no compaction due, so the outputs are not marked as kept for it.
+    let snapshots = prepared.as_ref().map_or_else(|| snapshots.clone(), |prepared| prepared.live(&snapshots));
     let snapshots: Arc<[SequenceNumber]> = snapshots.into();
     let outcome = check_results(engine, task, &results).and_then(|()| {
         let mut edit = plan.edit();
@@ -344,18 +348,22 @@ fn cancellation(engine: &Engine, task: &Task) -> Option<Error> {
     task.manual.is_some().then(manual_compaction_paused)
 }
 
+/// The live snapshots, and the sections of prepared transactions.
+type Readers<'a> = (&'a [SequenceNumber], Option<&'a SectionsForJob>);
+
 /// Runs all key ranges; again without the compaction service, if its workers have left entries of
 /// the inputs out.
-fn run_all(engine: &Arc<Engine>, task: &Task, job: u64, snapshots: &[SequenceNumber]) -> Vec<SubjobResult> {
-    let remote = engine.options.compaction_service.is_some();
-    let results = run_subjobs(engine, task, job, snapshots, remote);
+fn run_all(engine: &Arc<Engine>, task: &Task, job: u64, readers: Readers<'_>) -> Vec<SubjobResult> {
+    // A worker of the compaction service does not know which transactions are prepared.
+    let remote = engine.options.compaction_service.is_some() && readers.1.is_none();
+    let results = run_subjobs(engine, task, job, readers, remote);
     let failed = results.iter().any(|r| r.result.is_some());
     if failed || !remote::lacks_entries(engine, &task.cf, &task.plan, &results) {
         return results;
     }
     let tables = results.iter().flat_map(|r| &r.created).copied();
     engine.delete_outputs(&task.cf, task.plan.output_path, tables, std::iter::empty());
-    run_subjobs(engine, task, job, snapshots, false)
+    run_subjobs(engine, task, job, readers, false)
 }
 
 /// Runs all key ranges, each on a thread of its own if the system gives enough threads. Returns the
@@ -364,7 +372,7 @@ fn run_subjobs(
     engine: &Arc<Engine>,
     task: &Task,
     job: u64,
-    snapshots: &[SequenceNumber],
+    (snapshots, prepared): Readers<'_>,
     remote: bool,
 ) -> Vec<SubjobResult> {
     let cuts = subcompaction_cuts(engine, task);
@@ -385,6 +393,7 @@ fn run_subjobs(
             plan: &task.plan,
             snapshots,
             placement: &placement,
+            prepared,
             cancelled: &task.cancelled,
             elsewhere: None,
         };

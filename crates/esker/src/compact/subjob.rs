@@ -21,6 +21,7 @@ use crate::merge::{
 use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions, Feature};
 use crate::picker::score::scores;
 use crate::picker::{CompactionPlan, CompactionReason, PickerOptions, RunningCompactions};
+use crate::snapshot::SectionsForJob;
 use crate::version::{FileMeta, Version};
 use esker_base::compaction_filter::{
     CompactionFilter, CompactionFilterContext, EntityColumns, FilterDecision, TableFileCreationReason,
@@ -51,6 +52,8 @@ pub(super) struct SubjobContext<'a> {
     pub(super) plan: &'a CompactionPlan,
     pub(super) snapshots: &'a [SequenceNumber],
     pub(super) placement: &'a Placement,
+    /// See [`CompactionIteratorOptions::prepared`].
+    pub(super) prepared: Option<&'a SectionsForJob>,
     pub(super) cancelled: &'a Arc<AtomicBool>,
     /// The table cache of the output directory, if a worker writes outputs there. `None`: the
     /// family's own.
@@ -204,6 +207,7 @@ fn write_all<'a>(
     let icmp = context.cf.icmp.clone();
     let (children, range_dels, stored_tombstones) = open_inputs(context)?;
     let mut options = CompactionIteratorOptions::new(&icmp, context.snapshots.to_vec());
+    options.prepared = context.prepared.cloned();
     options.merge_operator = context.options.merge_operator.clone();
     options.blobs = Some(outputs.blob_reader.clone());
     options.counts_blobs = context.plan.input_files().any(|(_, f)| f.oldest_blob_file_number.is_some());

@@ -52,13 +52,23 @@ impl Db {
         if let Some(snapshot) = &options.snapshot {
             self.inner.check_own(snapshot)?;
         }
-        let (super_version, sequence) = self.inner.pinned_read_point(cf, options, None);
+        let (super_version, sequence, unseen) = match &self.inner.engine.commits {
+            Some(commits) => self.inner.prepared_read_point(cf, options, commits)?,
+            None => {
+                let (super_version, sequence) = self.inner.pinned_read_point(cf, options, None);
+                (super_version, sequence, None)
+            }
+        };
         let table_options = table_read_options(options);
         let statistics = self.inner.engine.options.statistics.as_deref();
         let context = ReadContext::new(cf, options, &table_options, statistics);
         let context = ReadContext { files_only: self.inner.reads_files_only(options), ..context };
         let key = LookupKey::new(key.as_ref(), sequence);
-        let operands = PointSearch::new(&super_version, &context, &key).operands()?;
+        let search = PointSearch::new(&super_version, &context, &key);
+        let operands = match &unseen {
+            None => search.operands()?,
+            Some(unseen) => search.seeing(unseen).operands()?,
+        };
         if operands.len() > max_operands {
             let count = operands.len();
             return Err(Error::incomplete(format!(

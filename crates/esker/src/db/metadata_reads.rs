@@ -82,17 +82,18 @@ impl Db {
         key: &[u8],
     ) -> Result<bool> {
         let Some(snapshot) = &options.snapshot else { return Ok(false) };
-        let (cf, since) = (&family.cf, snapshot.sequence());
+        let since = Since::new(snapshot.sequence(), self.inner.unseen_sections(snapshot.sequence()));
+        let cf = &family.cf;
         let super_version = cf.pinned_super_version();
         let table_options = table_read_options(options);
         let context = ReadContext::new(cf, options, &table_options, None);
         let timestamp_size = cf.icmp.timestamp_size();
         if timestamp_size == 0 {
-            return Ok(latest_sequence(&super_version, &context, key, &Since::new(since), true)?.is_some());
+            return Ok(latest_sequence(&super_version, &context, key, &since, true)?.is_some());
         }
         // Newer timestamps of a key come first.
         let newest = [key, &vec![0xFF; timestamp_size]].concat();
         let oldest = [key, &vec![0; timestamp_size]].concat();
-        range_written_since(&super_version, &context, (Some(&newest), Some(&oldest)), since, true)
+        range_written_since(&super_version, &context, (Some(&newest), Some(&oldest)), &since, true)
     }
 }

@@ -77,7 +77,7 @@ pub(crate) use live_files::LiveCut;
 pub use metadata_reads::GetOutput;
 pub(crate) use open_tables::table_capacity;
 pub use opening::OpenMode;
-pub(crate) use recover::check_for_forgotten_wal_dir;
+pub(crate) use recover::{check_for_forgotten_wal_dir, simplify_entity};
 pub use scans::internal_iterator;
 pub use updates::WalIterator;
 pub use verify::QuarantinedTable;

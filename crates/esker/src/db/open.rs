@@ -18,7 +18,7 @@ use super::open_tables::{OpenAllTables, table_capacity};
 use super::opening::OpenMode;
 use super::operands::FormerOperators;
 use super::recorded_times::{begin_numbers, record_times_before_creation};
-use super::recover::{BeforeManifest, RecoveredDb, Recovery, ReplayedFamily};
+use super::recover::{BeforeManifest, RecoveredDb, Recovery, ReplayedFamily, log_sections};
 use super::{Db, identity, jobs, log_header};
 use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, PrimaryFollower, Secondary, publish_super_versions};
@@ -26,15 +26,16 @@ use crate::files::{other_directories, take_directories};
 use crate::instance::{DbInner, ReleaseAll, enable_auto_resume, purge_directory};
 use crate::options::{DbOptions, Feature};
 use crate::schedule::Scheduler;
+use crate::snapshot::CommitTable;
 use crate::trace::Traces;
 use crate::version::beside_owner::{OwnersProgress, read_beside_owner};
 use crate::version::{LogOptions, Version, VersionSet, VersionSetOptions, check_family_name};
-use crate::wal::{ArchivedWal, OldWals, PreparedSections, SectionsAgain, WalOptions, Wals};
+use crate::wal::{ArchivedWal, OldWals, PreparedSections, WalOptions, Wals};
 use crate::write::WritePath;
 use esker_base::logger::{InfoLog, InfoLogLevel};
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
-use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, IoActivity, Result, SequenceNumber, SubCode};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, IoActivity, Result, SubCode};
 use esker_env::io_trace::{IoTracer, TracedFileSystem};
 use esker_env::system::unsynced_directory;
 use esker_env::{Env, FileLock, FileSystem, random};
@@ -60,7 +61,7 @@ impl Db {
         path: &Path,
         mut families: Vec<ColumnFamilyDescriptor>,
         (mode, secondary): (OpenMode, Option<&Path>),
-        reads: SecondaryReads,
+        (reads, write_prepared): (SecondaryReads, bool),
         notes_options: bool,
     ) -> Result<Db> {
         let _activity = IoActivity::DbOpen.begin();
@@ -74,6 +75,7 @@ impl Db {
         options.make_write_buffer_manager();
         let mut opening = Opening::new(options, path, families, (mode, secondary))?;
         opening.reads = reads;
+        opening.write_prepared = write_prepared;
         opening.log_header();
         for change in changes {
             esker_base::info_log!(opening.info_log, Warn, "Options: {change}");
@@ -106,6 +108,8 @@ struct Opening {
     /// The directory of a secondary's own files.
     secondary: Option<PathBuf>,
     reads: SecondaryReads,
+    /// Whether transactions are written under `WritePrepared`.
+    write_prepared: bool,
     lock: Option<Box<dyn FileLock>>,
     info_log: Arc<dyn InfoLog>,
     session_id: String,
@@ -170,6 +174,7 @@ impl Opening {
             mode,
             secondary,
             reads: SecondaryReads::TablesAndWals,
+            write_prepared: false,
             lock,
             info_log,
             session_id,
@@ -236,12 +241,17 @@ impl Opening {
         }
         let losses = std::mem::take(&mut recovered.losses);
         let mut prepared = PreparedSections::default();
+        let commits = self.write_prepared.then(CommitTable::new);
         for transaction in std::mem::take(&mut recovered.sections.prepared) {
+            if let (Some(commits), Some((first, count))) = (&commits, transaction.numbers) {
+                commits.prepare(&transaction.xid, first, count);
+            }
             prepared.insert(transaction.xid, wals.current_number(), Arc::new(transaction.batch));
         }
         let states = self.family_states(&manifest, recovered, wals.current_number(), &tables);
         let follower = follower.map(|refused| new_follower(&self.options, &manifest, &states, refused));
-        let engine = self.build_engine(manifest, (wals, prepared, losses), (states, follower), db_id);
+        let engine =
+            self.build_engine(manifest, (wals, prepared, losses), (states, follower, commits), db_id);
         if let Some(before) = followed_from {
             first_replay(&engine, before)?;
         }
@@ -310,6 +320,7 @@ impl Opening {
             info_log: &self.info_log,
             tables,
             former_operators: &former_operators,
+            write_prepared: self.write_prepared,
         };
         match &self.secondary {
             None => recovery.run(manifest, present),
@@ -460,7 +471,7 @@ impl Opening {
         }
         let new_wal = manifest.numbers().new_file_number();
         wals.switch(new_wal)?;
-        Opening::log_sections(wals, &recovered.sections)?;
+        log_sections(wals, &recovered.sections, recovered.kind)?;
         let in_force: BTreeMap<ColumnFamilyId, Arc<Version>> =
             manifest.families().map(|f| (f.id(), f.current().clone())).collect();
         let edits = recovered.families.iter().map(|family| VersionEdit {
@@ -514,19 +525,6 @@ impl Opening {
         Ok(old)
     }
 
-    /// Writes prepared sections durably to the new WAL, because the old WALs are deleted. The same
-    /// record undoes uncommitted operations in tables, so both take effect together.
-    fn log_sections(wals: &mut Wals, sections: &SectionsAgain) -> Result<()> {
-        if sections.is_empty() {
-            return Ok(());
-        }
-        let record = sections.record()?;
-        let first = record.sequence();
-        let next = SequenceNumber(first.0 + u64::from(sections.restore.count()));
-        wals.append(&[record.data()], first..next)?;
-        wals.sync()
-    }
-
     /// Syncs these WALs, because their writer may not have synced them.
     fn sync_wals(&self, numbers: &[FileNumber]) -> Result<()> {
         let fs = &self.options.env.fs;
@@ -560,7 +558,7 @@ impl Opening {
         &mut self,
         manifest: VersionSet,
         (wals, prepared, wal_losses): (Wals, PreparedSections, Vec<String>),
-        (states, follower): (Vec<FamilyState>, Option<PrimaryFollower>),
+        (states, follower, commits): (Vec<FamilyState>, Option<PrimaryFollower>, Option<CommitTable>),
         db_id: String,
     ) -> Arc<Engine> {
         let numbers = manifest.numbers().clone();
@@ -587,6 +585,7 @@ impl Opening {
             state,
             wals,
             prepared,
+            commits,
             wal_losses,
             traces: Traces::new(
                 self.open_files.tracer().clone(),

@@ -244,6 +244,18 @@ impl Db {
         Db::open_noting(options, path, families, OpenMode::ReadWrite, false)
     }
 
+    /// [`Db::open_cf`] for transactions under `WritePrepared`.
+    /// # Errors
+    /// Those of [`Db::open_cf`].
+    pub(crate) fn open_write_prepared(
+        options: &DbOptions,
+        path: &Path,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Db> {
+        let reads = (SecondaryReads::TablesAndWals, true);
+        Db::open_in_mode(options, path, families, (OpenMode::ReadWrite, None), reads, true)
+    }
+
     /// See `Db::open_cf_as_secondary`.
     /// # Errors
     /// Those of `Db::open_cf_as_secondary`.
@@ -257,7 +269,7 @@ impl Db {
         // Sections that a transaction has prepared are replayed with its commit.
         options.allow_2pc = true;
         let mode = (OpenMode::ReadOnly, Some(secondary_path));
-        Db::open_in_mode(&options, path, families, mode, SecondaryReads::TablesAndWals, false)
+        Db::open_in_mode(&options, path, families, mode, (SecondaryReads::TablesAndWals, false), false)
     }
 
     /// As a secondary, without the entries that are in WALs only.
@@ -270,7 +282,7 @@ impl Db {
         families: Vec<ColumnFamilyDescriptor>,
     ) -> Result<Db> {
         let mode = (OpenMode::ReadOnly, Some(secondary_path));
-        Db::open_in_mode(options, path, families, mode, SecondaryReads::Tables, false)
+        Db::open_in_mode(options, path, families, mode, (SecondaryReads::Tables, false), false)
     }
 
     /// `notes_options`: the OPTIONS file is to say what it is opened with.
@@ -281,6 +293,7 @@ impl Db {
         mode: OpenMode,
         notes_options: bool,
     ) -> Result<Db> {
-        Db::open_in_mode(options, path, families, (mode, None), SecondaryReads::TablesAndWals, notes_options)
+        let reads = (SecondaryReads::TablesAndWals, false);
+        Db::open_in_mode(options, path, families, (mode, None), reads, notes_options)
     }
 }

@@ -9,6 +9,7 @@ use crate::get::latest::{Since, latest_sequence, range_written_since, timestampe
 use crate::get::search::ReadContext;
 use crate::options::{ReadOptions, table_read_options};
 use crate::scan::{self, DbIter, check_plain};
+use crate::snapshot::OwnNumbers;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
 
 /// The keys of one call, divided into those that own writes may concern and the rest.
@@ -92,7 +93,7 @@ impl Db {
 
     /// Whether `key` was written after `since`; range deletions over it count. Without
     /// `with_tables`, only memtables are searched. With it, `since` must be the number of a live
-    /// snapshot.
+    /// snapshot. Entries of `own` do not count.
     /// # Errors
     /// `TryAgain`: without `with_tables`, memtables do not reach back to `since` · `Corruption` and
     /// `IoError` of the tables.
@@ -100,14 +101,15 @@ impl Db {
         &self,
         family: &ColumnFamilyHandle,
         key: &[u8],
-        since: SequenceNumber,
+        (since, own): (SequenceNumber, Option<&OwnNumbers>),
         with_tables: bool,
     ) -> Result<bool> {
         // A read of files may take long, so this holds the super version itself and no guard.
         let (options, super_version) = (ReadOptions::default(), family.cf.pinned_super_version());
         let table_options = table_read_options(&options);
         let context = ReadContext::new(&family.cf, &options, &table_options, None);
-        Ok(latest_sequence(&super_version, &context, key, &Since::new(since), with_tables)?.is_some())
+        let since = Since::new(since, self.inner.unseen_sections(since)).without_own(own);
+        Ok(latest_sequence(&super_version, &context, key, &since, with_tables)?.is_some())
     }
 
     /// Whether `key` of a family with timestamps was written after `since`, or at a timestamp newer
@@ -140,12 +142,13 @@ impl Db {
         &self,
         family: &ColumnFamilyHandle,
         range: (Option<&[u8]>, Option<&[u8]>),
-        since: SequenceNumber,
+        (since, own): (SequenceNumber, Option<&OwnNumbers>),
         with_tables: bool,
     ) -> Result<bool> {
         let (options, super_version) = (ReadOptions::default(), family.cf.pinned_super_version());
         let table_options = table_read_options(&options);
         let context = ReadContext::new(&family.cf, &options, &table_options, None);
-        range_written_since(&super_version, &context, range, since, with_tables)
+        let since = Since::new(since, self.inner.unseen_sections(since)).without_own(own);
+        range_written_since(&super_version, &context, range, &since, with_tables)
     }
 }

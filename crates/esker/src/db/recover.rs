@@ -20,6 +20,9 @@ mod filter;
 mod sections;
 mod tables;
 
+pub(super) use sections::log_sections;
+pub(crate) use sections::simplify_entity;
+
 use super::descriptor::ColumnFamilyDescriptor;
 use super::operands::FormerOperators;
 use crate::options::{DbOptions, WalRecoveryMode, load_latest_options_from};
@@ -39,7 +42,7 @@ use esker_format::key::InternalKeyComparator;
 use esker_format::log::{LogCorruption, LogEvent};
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_format::wal_recovery::{self, ReplayStep, WalReplay};
-use esker_format::write_batch::{BatchOp, WriteBatchView};
+use esker_format::write_batch::{BatchOp, PrepareKind, WriteBatchView};
 use esker_memtable::MemTable;
 use esker_table::TableCache;
 use filter::ReplayedRecord;
@@ -65,6 +68,8 @@ pub(super) struct Recovery<'a> {
     /// The table cache of each opened family.
     pub(super) tables: &'a BTreeMap<ColumnFamilyId, Arc<TableCache>>,
     pub(super) former_operators: &'a FormerOperators,
+    /// Whether transactions continue under `WritePrepared`.
+    pub(super) write_prepared: bool,
 }
 
 /// The files that were there before the MANIFEST was read.
@@ -84,6 +89,8 @@ pub(super) struct RecoveredDb {
     pub(super) wals_still_needed: Vec<(FileNumber, u64)>,
     /// Unresolved transactions. They are written to the new WAL, since the old WALs are deleted.
     pub(super) sections: SectionsAgain,
+    /// The kind of their sections in the new WAL.
+    pub(super) kind: PrepareKind,
     /// WALs of which only a part was applied, each with the length of that part.
     pub(super) cuts: Vec<(FileNumber, u64)>,
     /// A sentence for each place at which records of WALs were lost.
@@ -171,6 +178,7 @@ impl Recovery<'_> {
         };
         let timestamped = run.families.iter().filter(|(_, f)| f.icmp.timestamp_size() > 0);
         run.two_phase.set_timestamped(timestamped.map(|(id, _)| *id));
+        run.two_phase.set_orders(run.families.iter().map(|(id, f)| (*id, &f.icmp)));
         if !self.options.allow_2pc {
             self.note_old_sections(manifest, &mut run.two_phase)?;
         }
@@ -186,7 +194,9 @@ impl Recovery<'_> {
         // tables again, and its merges twice. It may also have no filter, and would apply the
         // records that a filter dropped.
         let in_part = run.families.values().any(|f| !f.new_files.is_empty());
-        let is_kept_whole = !(run.ended_in_doubt || run.is_filtered || in_part);
+        // Nor is any WAL kept under WritePrepared. RocksDB numbers the ops of all WALs by batch
+        // then, and takes the ops of a section for committed where a copy in the new WAL ends it.
+        let is_kept_whole = !(run.ended_in_doubt || run.is_filtered || in_part || self.write_prepared);
         let flush = !(self.options.avoid_flush_during_recovery && is_kept_whole);
         if !self.is_read_only() && flush {
             run.flush_all()?;
@@ -202,7 +212,8 @@ impl Recovery<'_> {
         esker_base::probe!("recovery:families_walked", &mut run.families.walked());
         manifest.numbers().set_last_sequence(run.last_sequence);
         let (families, cuts, losses) = (run.families.into_values().collect(), run.cuts, run.losses);
-        Ok(RecoveredDb { sections, wals_still_needed, families, replayed: wals, cuts, losses })
+        let kind = self.kind();
+        Ok(RecoveredDb { sections, kind, wals_still_needed, families, replayed: wals, cuts, losses })
     }
 
     /// Families with empty memtables, for a secondary, which replays by itself.
@@ -219,6 +230,7 @@ impl Recovery<'_> {
             replayed: Vec::new(),
             wals_still_needed: Vec::new(),
             sections: SectionsAgain::default(),
+            kind: self.kind(),
             cuts: Vec::new(),
             losses: Vec::new(),
         })
@@ -273,6 +285,11 @@ impl Recovery<'_> {
             check_for_forgotten_wal_dir(self.fs.as_ref(), self.path, smallest_wanted..next_file)?;
         }
         Ok(wals)
+    }
+
+    /// The kind of the sections of transactions that continue.
+    fn kind(&self) -> PrepareKind {
+        if self.write_prepared { PrepareKind::Persisted } else { PrepareKind::Committed }
     }
 
     fn is_read_only(&self) -> bool {

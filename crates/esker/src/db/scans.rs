@@ -110,5 +110,5 @@ pub fn internal_iterator(db: &Db, family: &ColumnFamilyHandle) -> Result<Box<dyn
     db.inner.check_family(&family.cf)?;
     let super_version = family.cf.pinned_super_version();
     let options = ReadOptions { total_order_seek: true, ..ReadOptions::default() };
-    Ok(scan::iterator::internal_iterator(&family.cf, &super_version, &options, SequenceNumber::MAX)?)
+    Ok(scan::iterator::internal_iterator(&family.cf, &super_version, &options, SequenceNumber::MAX, None)?)
 }

@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::instance::DbInner;
 use crate::observe::{WalFile, WalFileType};
 use crate::options::WalReadOptions;
-use crate::wal::{BoundedWal, CommittedChanges, WalEnd};
+use crate::wal::{BoundedWal, CommittedChanges, WalEnd, other_policy};
 use esker_base::stats::{Ticker, record_tick};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic;
@@ -71,6 +71,9 @@ impl Db {
         check_readable(engine)?;
         check_no_secondary(engine)?;
         record_tick(&engine.options.statistics, Ticker::GetUpdatesSinceCalls, 1);
+        if engine.commits.is_some() {
+            return Err(other_policy());
+        }
         if sequence > engine.visible_sequence() {
             return Err(Error::not_found("Requested sequence not yet written in the db"));
         }

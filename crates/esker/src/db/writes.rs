@@ -5,7 +5,7 @@ use crate::cf::ColumnFamily;
 use crate::options::{Feature, WriteOptions};
 use crate::write::entry_of;
 use esker_base::sync::epoch;
-use esker_base::{ColumnFamilyId, Error, Result, ValueType};
+use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber, ValueType};
 use esker_format::key::InternalKeyComparator;
 use esker_format::write_batch::{BatchOp, WriteBatch};
 use std::cell::RefCell;
@@ -542,6 +542,31 @@ impl Db {
         self.check_families(options, &batch, true)?;
         self.give_way(options, &batch)?;
         self.inner.write_path.prepare(options, xid, batch)
+    }
+
+    /// [`crate::write::WritePath::spill`], after a check that the families are open.
+    /// # Errors
+    /// `InvalidArgument`: a family is not open · the errors of `spill`.
+    pub(crate) fn spill(
+        &self,
+        options: &WriteOptions,
+        xid: &[u8],
+        batch: WriteBatch,
+    ) -> Result<(SequenceNumber, u64)> {
+        self.engine().check_writable()?;
+        self.check_families(options, &batch, true)?;
+        self.give_way(options, &batch)?;
+        self.inner.write_path.spill(options, xid, batch)
+    }
+
+    /// [`crate::write::WritePath::commit_spilled`], after a check that the families are open.
+    /// # Errors
+    /// `InvalidArgument`: a family is not open · the errors of `commit_spilled`.
+    pub(crate) fn commit_spilled(&self, options: &WriteOptions, xid: &[u8], batch: WriteBatch) -> Result<()> {
+        self.engine().check_writable()?;
+        self.check_families(options, &batch, true)?;
+        self.give_way(options, &batch)?;
+        self.inner.write_path.commit_spilled(options, xid, batch)
     }
 
     /// Checks families, ranges and timestamps of `batch`. `is_prepared`: its keys end in room for

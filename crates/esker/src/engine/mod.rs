@@ -59,7 +59,7 @@ use crate::cf::{ColumnFamily, ColumnFamilySet};
 use crate::files::OutputContext;
 use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::schedule::Scheduler;
-use crate::snapshot::LiveSnapshots;
+use crate::snapshot::{CommitTable, LiveSnapshots, SectionsForJob};
 use crate::trace::Traces;
 use crate::version::{Numbers, VersionSet};
 use crate::wal::{PreparedSections, Wals};
@@ -127,6 +127,9 @@ pub(crate) struct UnwrittenOptions {
     pub(crate) timer: Option<Repeating>,
 }
 
+/// The bit of [`Engine::open_tag`] that sends reads to the commit table.
+pub(crate) const PREPARED: u64 = 1 << 62;
+
 /// The shared state of one open database.
 pub(crate) struct Engine {
     // Fields that never change after the open.
@@ -152,7 +155,8 @@ pub(crate) struct Engine {
     /// The number of this database among those that the process has open.
     pub(crate) tag: u64,
     /// `tag` while the database is open, then 0. Reads compare it with their family's tag. While
-    /// reads and writes are traced, the bit `trace::TRACED` is added.
+    /// reads and writes are traced, the bit `trace::TRACED` is added; with a commit table always
+    /// the bit [`PREPARED`].
     pub(crate) open_tag: AtomicU64,
     /// The traces under way.
     pub(crate) traces: Traces,
@@ -205,6 +209,9 @@ pub(crate) struct Engine {
     /// The lowest `bottommost_threshold` of families that compact by themselves. Until the oldest
     /// snapshot is newer than this threshold, releases of snapshots make no compaction due.
     pub(crate) snapshot_threshold: AtomicU64,
+    /// The sections whose entries are in memtables and tables before their commit, under the write
+    /// policy `WritePrepared`; `None` under `WriteCommitted`.
+    pub(crate) commits: Option<CommitTable>,
     /// Prepared transactions that are neither committed nor rolled back.
     pub(crate) prepared: Mutex<PreparedSections>,
     /// The last periodic dump of statistics, for the intervals of the next.
@@ -291,6 +298,32 @@ impl Engine {
     /// Sequence numbers of live snapshots, ascending.
     pub(crate) fn snapshot_sequences(&self) -> Vec<SequenceNumber> {
         self.snapshots.all()
+    }
+
+    /// The live snapshots, and the sections of prepared transactions, for a flush or a compaction
+    /// whose inputs are chosen. The job drops what lies below a committed section, so each commit
+    /// that it knows becomes durable first.
+    /// # Errors
+    /// `IoError` of the WALs: a commit or rollback may not be durable.
+    pub(crate) fn snapshots_for_job(&self) -> Result<(Vec<SequenceNumber>, Option<SectionsForJob>)> {
+        let Some(commits) = &self.commits else { return Ok((self.snapshots.all(), None)) };
+        let for_job = commits.for_job(&self.snapshots, || self.visible_sequence());
+        // Another job that syncs holds the lock meanwhile.
+        let mut wals = self.wals.lock();
+        if commits.has_unsynced() {
+            commits.set_synced();
+            wals.sync().inspect_err(|_| commits.set_unsynced())?;
+        }
+        drop(wals);
+        Ok(for_job)
+    }
+
+    /// Drops what no reader needs from the commit table, if there is one.
+    #[cold]
+    pub(crate) fn prune_commits(&self) {
+        if let Some(commits) = &self.commits {
+            commits.prune(&self.snapshots, self.visible_sequence());
+        }
     }
 
     /// The oldest live snapshot at the last release of a snapshot, or the newest sequence number if

@@ -1,5 +1,6 @@
 //! Makes an [`Engine`] from the result of recovery.
 
+use super::PREPARED;
 use super::{
     AutoRecovery, DbState, Engine, EngineCounters, PeriodicWork, Purger, Secondary, StallState, StatsDump,
     UnwrittenOptions, rank,
@@ -7,7 +8,7 @@ use super::{
 use crate::cf::ColumnFamilySet;
 use crate::options::DbOptions;
 use crate::schedule::Scheduler;
-use crate::snapshot::LiveSnapshots;
+use crate::snapshot::{CommitTable, LiveSnapshots};
 use crate::trace::Traces;
 use crate::version::{Numbers, VersionSet};
 use crate::wal::{PreparedSections, Wals};
@@ -40,6 +41,7 @@ pub(crate) struct EngineParts {
     pub(crate) state: DbState,
     pub(crate) wals: Wals,
     pub(crate) prepared: PreparedSections,
+    pub(crate) commits: Option<CommitTable>,
     pub(crate) wal_losses: Vec<String>,
     pub(crate) traces: Traces,
     pub(crate) lock: Option<Box<dyn FileLock>>,
@@ -75,7 +77,7 @@ impl Engine {
             jobs: OnceLock::new(),
             info_log: parts.info_log,
             tag: parts.tag,
-            open_tag: AtomicU64::new(parts.tag),
+            open_tag: AtomicU64::new(parts.tag | if parts.commits.is_some() { PREPARED } else { 0 }),
             traces: parts.traces,
             scheduler: parts.scheduler,
             families: parts.families,
@@ -98,6 +100,7 @@ impl Engine {
             snapshots: LiveSnapshots::new(),
             snapshot_threshold: AtomicU64::new(u64::MAX),
             prepared: Mutex::new(parts.prepared),
+            commits: parts.commits,
             last_stats_dump: Mutex::new(StatsDump::default()),
             stats_dump: PeriodicWork::default(),
             scrubber: Mutex::new(None),

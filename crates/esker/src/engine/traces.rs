@@ -1,6 +1,6 @@
 //! Updates the bit of `open_tag` that makes reads and writes look for traces.
 
-use super::Engine;
+use super::{Engine, PREPARED};
 use crate::trace::TRACED;
 use esker_base::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +11,8 @@ impl Engine {
         // If two threads call at once, the later call sees both changes.
         let _marking = self.traces.marking.lock();
         let is_traced = self.traces.want_gets();
-        let (plain, traced) = (self.tag, self.tag | TRACED);
+        let plain = self.tag | if self.commits.is_some() { PREPARED } else { 0 };
+        let traced = plain | TRACED;
         let (from, to) = if is_traced { (plain, traced) } else { (traced, plain) };
         // The exchange fails if the bit is right already, or if the database was closed.
         _ = self.open_tag.compare_exchange(from, to, Relaxed, Relaxed);

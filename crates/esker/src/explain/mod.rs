@@ -57,7 +57,8 @@ pub(crate) struct Explainer<'e> {
 impl<'e> Explainer<'e> {
     /// Begins an explanation.
     /// # Errors
-    /// `NotSupported` for families with user-defined timestamps · `InvalidArgument` for a family or
+    /// `NotSupported` for families with user-defined timestamps and for databases with the write
+    /// policy `WritePrepared` · `InvalidArgument` for a family or
     /// a snapshot of another database.
     pub(crate) fn begin(
         db: &'e DbInner,
@@ -66,6 +67,9 @@ impl<'e> Explainer<'e> {
     ) -> Result<Explainer<'e>> {
         if cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
             return Err(Error::not_supported("explain: families with user-defined timestamps"));
+        }
+        if db.engine.commits.is_some() {
+            return Err(Error::not_supported("explain: a database with write_policy WritePrepared"));
         }
         db.check_family(cf)?;
         if let Some(snapshot) = &options.snapshot {

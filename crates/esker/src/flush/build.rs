@@ -14,6 +14,7 @@ use crate::merge::timestamps::{TimestampsDropped, at_oldest_timestamp, newest_ti
 use crate::merge::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
 use crate::observe::TableFileCreationReason;
 use crate::options::Feature;
+use crate::snapshot::SectionsForJob;
 use crate::version::Numbers;
 use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
 use esker_base::stats::Ticker;
@@ -67,6 +68,8 @@ pub(crate) struct TableBuildJob<'a> {
     pub(crate) newest: SequenceNumber,
     /// Ascending.
     pub(crate) snapshots: &'a [SequenceNumber],
+    /// See [`CompactionIteratorOptions::prepared`].
+    pub(crate) prepared: Option<SectionsForJob>,
     pub(crate) epoch_number: u64,
 }
 
@@ -208,6 +211,7 @@ impl BuildTable<'_> {
         let context = &self.output;
         let options = context.family_options;
         let mut keep = CompactionIteratorOptions::new(context.icmp, job.snapshots.to_vec());
+        keep.prepared.clone_from(&job.prepared);
         keep.merge_operator = options.merge_operator.clone();
         keep.blobs = Some(context.blob_reader());
         let statistics = context.options.statistics.as_ref();

@@ -219,7 +219,7 @@ fn build_all(
     if engine.families.len() > 1 || engine.options.allow_2pc {
         engine.wals.lock().sync_closed()?;
     }
-    let snapshots = engine.snapshot_sequences();
+    let (snapshots, prepared) = engine.snapshots_for_job()?;
     let db_options = engine.db_options();
     for part in parts {
         let build = BuildTable {
@@ -235,6 +235,7 @@ fn build_all(
             memtables: &part.memtables,
             newest,
             snapshots: &snapshots,
+            prepared: prepared.clone(),
             epoch_number: part.epoch_number,
         })?);
     }

@@ -100,6 +100,9 @@ impl DbInner {
         if options.timestamp.is_some() || (0..families).any(has_timestamps) {
             return self.read_timestamped_batch(options, keys, output);
         }
+        if is_traced && self.engine.commits.is_some() {
+            return self.read_batch_at_snapshot(options, keys, entities, output);
+        }
         if self.engine.secondary.is_some() && (options.snapshot.is_some() || !keys.is_of_one_family()) {
             return self.read_batch_at_snapshot(options, keys, entities, output);
         }
@@ -197,7 +200,7 @@ impl DbInner {
         keys: &impl Keys,
         output: &mut impl Output,
     ) {
-        let snapshot = options.snapshot.clone().unwrap_or_else(|| self.hold_now(Holder::User));
+        let snapshot = options.snapshot.clone().unwrap_or_else(|| self.hold_now(Holder::Iterator));
         let options = ReadOptions { snapshot: Some(snapshot), ..options.clone() };
         let plain = ReadOptions { timestamp: None, ..options.clone() };
         let has_timestamps = |i: usize| keys.family(i).icmp.timestamp_size() > 0;
@@ -212,9 +215,9 @@ impl DbInner {
         }
     }
 
-    /// Reads a batch of a secondary key by key: at the snapshot of the options or, for several
-    /// families, at one taken now. Without a snapshot, super versions of several families may not
-    /// belong together.
+    /// Reads a batch of a secondary, or of a database with a commit table, key by key: at the
+    /// snapshot of the options or, for several families, at one taken now. Without a snapshot,
+    /// super versions of several families may not belong together.
     #[cold]
     fn read_batch_at_snapshot(
         self: &Arc<Self>,

@@ -13,24 +13,26 @@ use super::search::ReadContext;
 use crate::cf::SuperVersion;
 use crate::files::open_table::open_file;
 use crate::merge::timestamps::{may_hold, stored_tombstones, table_iter};
-use crate::snapshot::OwnNumbers;
+use crate::snapshot::{OwnNumbers, UnseenSections};
 use esker_base::{Error, Result, SequenceNumber};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey, seek_key};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 
-/// The point in time after which a write counts.
+/// The point in time of a snapshot, after which a write is a conflict.
 #[derive(Clone, Debug)]
 pub(crate) struct Since {
     sequence: SequenceNumber,
-    /// Entries that do not count.
+    /// The prepared transactions that the snapshot does not see.
+    unseen: Option<UnseenSections>,
+    /// Entries of the transaction itself, which are no conflicts.
     own: Option<OwnNumbers>,
 }
 
 impl Since {
-    /// After the number `sequence`.
-    pub(crate) fn new(sequence: SequenceNumber) -> Since {
-        Since { sequence, own: None }
+    /// The point in time of the snapshot at `sequence`, which does not see what `unseen` hides.
+    pub(crate) fn new(sequence: SequenceNumber, unseen: Option<UnseenSections>) -> Since {
+        Since { sequence, unseen, own: None }
     }
 
     /// The same, where entries of `own` do not count.
@@ -38,9 +40,22 @@ impl Since {
         Since { own: own.cloned(), ..self }
     }
 
+    /// Whether the transaction itself wrote the entry at `sequence`.
     #[inline]
     fn is_own(&self, sequence: SequenceNumber) -> bool {
         self.own.as_ref().is_some_and(|own| own.contains(sequence))
+    }
+
+    /// The number from which on readers see an entry at `sequence`.
+    #[inline]
+    fn visible_from(&self, sequence: SequenceNumber) -> SequenceNumber {
+        self.unseen.as_ref().map_or(sequence, |unseen| unseen.visible_from(sequence))
+    }
+
+    /// Whether the snapshot sees all of a source whose newest entry is at `largest`.
+    #[inline]
+    fn covers(&self, largest: SequenceNumber) -> bool {
+        largest <= self.sequence && self.unseen.as_ref().is_none_or(|unseen| largest < unseen.first())
     }
 }
 
@@ -63,7 +78,7 @@ pub(crate) fn latest_sequence(
         mem.get(&lookup, |_, sequence, _| {
             let is_own = at.is_own(sequence);
             if !is_own {
-                newest = newest.max(sequence);
+                newest = newest.max(at.visible_from(sequence));
             }
             is_own
         })?;
@@ -76,7 +91,7 @@ pub(crate) fn latest_sequence(
         return Ok(None);
     }
     for (_, file) in super_version.version.candidates(lookup.internal_key()) {
-        if file.largest_seqno <= since {
+        if at.covers(file.largest_seqno) {
             continue;
         }
         let reader = open_file(context.tables, file)?;
@@ -90,7 +105,7 @@ pub(crate) fn latest_sequence(
         reader.get(context.options, &lookup, &mut |entry, _| {
             let is_own = at.is_own(entry.sequence);
             if !is_own {
-                newest = newest.max(entry.sequence);
+                newest = newest.max(at.visible_from(entry.sequence));
             }
             is_own
         })?;
@@ -110,13 +125,14 @@ pub(crate) fn range_written_since(
     super_version: &SuperVersion,
     context: &ReadContext<'_>,
     range: (Option<&[u8]>, Option<&[u8]>),
-    since: SequenceNumber,
+    since: &Since,
     with_tables: bool,
 ) -> Result<bool> {
+    let (at, since) = (since, since.sequence);
     let icmp = super_version.version.icmp();
-    for mem in super_version.history().filter(|mem| mem.largest_seqno() > since) {
+    for mem in super_version.history().filter(|mem| !at.covers(mem.largest_seqno())) {
         let tombstones = if mem.num_range_deletes() > 0 { mem.range_tombstones() } else { Vec::new() };
-        if has_newer(icmp, &mut mem.iter(), range, since)?
+        if has_newer(icmp, &mut mem.iter(), range, at)?
             || tombstones.iter().any(|set| has_newer_tombstone(icmp, set, range, since))
         {
             return Ok(true);
@@ -128,13 +144,13 @@ pub(crate) fn range_written_since(
     }
     for level in 0..super_version.version.levels().len() {
         for file in super_version.version.overlapping(level, range.0, range.1) {
-            if file.largest_seqno <= since {
+            if at.covers(file.largest_seqno) {
                 continue;
             }
             let reader = open_file(context.tables, &file)?;
             let tombstones = reader.range_dels();
             if tombstones.is_some_and(|fragments| has_newer_tombstone(icmp, fragments, range, since))
-                || has_newer(icmp, &mut reader.iter(*context.options), range, since)?
+                || has_newer(icmp, &mut reader.iter(*context.options), range, at)?
             {
                 return Ok(true);
             }
@@ -222,7 +238,7 @@ fn has_newer(
     icmp: &InternalKeyComparator,
     iter: &mut dyn InternalIterator,
     (begin, end): (Option<&[u8]>, Option<&[u8]>),
-    since: SequenceNumber,
+    since: &Since,
 ) -> Result<bool> {
     match begin {
         Some(begin) => iter.seek(&seek_key(begin, SequenceNumber::MAX)),
@@ -233,7 +249,7 @@ fn has_newer(
         if end.is_some_and(|end| icmp.compare_user_keys(key.user_key, end).is_gt()) {
             return Ok(false);
         }
-        if key.sequence > since {
+        if !since.is_own(key.sequence) && since.visible_from(key.sequence) > since.sequence {
             return Ok(true);
         }
         iter.next();

@@ -10,12 +10,13 @@
 //!     its super version and drops the guard.
 
 use super::answer::Answer;
-use super::search::{PointSearch, ReadContext};
+use super::search::{OwnReader, PointSearch, ReadContext};
 use crate::cf::{ColumnFamily, OwnWrites, SuperVersion};
 use crate::instance::DbInner;
 use crate::options::{ReadOptions, ReadTier, table_read_options};
 use crate::scan::iterator::new_timestamped_iter;
 use crate::scan::timestamped::TimestampedIter;
+use crate::snapshot::CommitTable;
 use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::sync::{Arc, epoch};
 use esker_base::{PinnedBytes, Result, SequenceNumber};
@@ -89,7 +90,11 @@ impl DbInner {
         settle: &mut impl FnMut(Answer<'_>),
     ) -> Result<()> {
         let _traced = if self.may_be_traced(read.cf) {
-            self.trace_get(read.cf, read.options, key)?
+            let traced = self.trace_get(read.cf, read.options, key)?;
+            if let Some(commits) = &self.engine.commits {
+                return self.find_committed(read, key, commits, settle);
+            }
+            traced
         } else {
             self.engine.check_process()?;
             None
@@ -122,6 +127,37 @@ impl DbInner {
             drop(guard);
             _ = PointSearch::new(&super_version, &context, &lookup).resume(suspended, settle);
         }
+        Ok(())
+    }
+
+    /// [`DbInner::find`] in a database with a commit table. It holds the super version, and may
+    /// wait for files at once.
+    #[cold]
+    fn find_committed(
+        &self,
+        read: &PointRead<'_>,
+        key: &[u8],
+        commits: &CommitTable,
+        settle: &mut impl FnMut(Answer<'_>),
+    ) -> Result<()> {
+        let PointRead { options, cf, own, statistics, entities } = *read;
+        let (super_version, sequence, unseen) = self.prepared_read_point(cf, options, commits)?;
+        let table_options = table_read_options(options);
+        let context = ReadContext::new(cf, options, &table_options, statistics);
+        let context = ReadContext { entities, files_only: self.reads_files_only(options), ..context };
+        let spilled = own.and_then(|own| own.spilled.as_ref());
+        let reader = spilled.map(|own| OwnReader { own, unseen: unseen.as_ref(), sequence });
+        let lookup = LookupKey::new(key, reader.map_or(sequence, |reader| reader.newest()));
+        let mut search = PointSearch::new(&super_version, &context, &lookup);
+        if let Some(own) = own {
+            search = search.over(&own.mem, &LookupKey::new(key, own.up_to));
+        }
+        let suspended = match (reader, &unseen) {
+            (Some(reader), _) => search.seeing(reader).find(settle),
+            (None, Some(unseen)) => search.seeing(unseen).find(settle),
+            (None, None) => search.find(settle),
+        };
+        debug_assert!(suspended.is_none(), "a search without a guard never waits");
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use super::saver::{AnswerFinish, Saver};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::files::open_table::{TableRef, open_for, opened_file};
 use crate::options::{ReadOptions, ReadTier};
+use crate::snapshot::{OwnNumbers, UnseenSections};
 use crate::version::{Candidates, FileMeta};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
@@ -128,6 +129,12 @@ pub(crate) struct SuspendedAt {
 pub(crate) trait Sees: Copy {
     /// Whether the read sees an entry with this sequence number.
     fn sees(&self, sequence: SequenceNumber) -> bool;
+
+    /// The number up to which range tombstones count; `None`: that of the read's key.
+    #[inline(always)]
+    fn tombstones_up_to(&self) -> Option<SequenceNumber> {
+        None
+    }
 }
 
 /// Every entry: the check compiles to nothing.
@@ -135,6 +142,43 @@ impl Sees for () {
     #[inline(always)]
     fn sees(&self, _sequence: SequenceNumber) -> bool {
         true
+    }
+}
+
+impl Sees for &UnseenSections {
+    #[inline]
+    fn sees(&self, sequence: SequenceNumber) -> bool {
+        !self.hides(sequence)
+    }
+}
+
+/// A transaction that reads the database: it sees its own entries, and those of others up to
+/// `sequence`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnReader<'a> {
+    pub(crate) own: &'a OwnNumbers,
+    /// The sections that a reader at `sequence` does not see.
+    pub(crate) unseen: Option<&'a UnseenSections>,
+    pub(crate) sequence: SequenceNumber,
+}
+
+impl OwnReader<'_> {
+    /// The highest number of an entry that it may see.
+    pub(crate) fn newest(&self) -> SequenceNumber {
+        self.sequence.max(self.own.last())
+    }
+}
+
+impl Sees for OwnReader<'_> {
+    #[inline]
+    fn sees(&self, sequence: SequenceNumber) -> bool {
+        let is_seen_by_all =
+            || sequence <= self.sequence && self.unseen.is_none_or(|unseen| !unseen.hides(sequence));
+        self.own.contains(sequence) || is_seen_by_all()
+    }
+
+    fn tombstones_up_to(&self) -> Option<SequenceNumber> {
+        Some(self.sequence)
     }
 }
 
@@ -289,7 +333,11 @@ impl<'a, S: Sees> PointSearch<'a, S> {
     fn search_memtables(&mut self, settle: &mut impl FnMut(Answer<'_>)) {
         let PointSearch { super_version, context, key, saver, seen: visible } = self;
         for mem in super_version.memtables() {
-            let searched = if context.ignore_range_deletions {
+            let bound = visible.tombstones_up_to();
+            if let Some(bound) = bound.filter(|_| !context.ignore_range_deletions) {
+                saver.cover(mem.max_covering_tombstone_seq(key.user_key(), bound));
+            }
+            let searched = if context.ignore_range_deletions || bound.is_some() {
                 search_without_tombstones(mem, key, saver, *visible, settle)
             } else {
                 mem.get_covered(key, |seen| match seen {
@@ -349,7 +397,8 @@ impl<'a, S: Sees> PointSearch<'a, S> {
             && let Some(tombstones) = reader.range_dels()
         {
             let icmp = super_version.version.icmp();
-            saver.cover(tombstones.max_covering_seq(key.user_key(), icmp, key.sequence()));
+            let bound = seen.tombstones_up_to().unwrap_or(key.sequence());
+            saver.cover(tombstones.max_covering_seq(key.user_key(), icmp, bound));
         }
         let mut visit = |entry: ParsedInternalKey<'_>, value: TableValue<'_>| {
             if !seen.sees(entry.sequence) {

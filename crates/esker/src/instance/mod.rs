@@ -21,9 +21,9 @@ pub(crate) use purge::{
 };
 
 use crate::cf::{ColumnFamily, SuperVersion};
-use crate::engine::{Engine, PinnedSuperVersions};
+use crate::engine::{Engine, PREPARED, PinnedSuperVersions};
 use crate::options::{ReadOptions, ReadTier};
-use crate::snapshot::{Holder, Snapshot, SnapshotOwner, Ticket};
+use crate::snapshot::{CommitTable, Holder, Snapshot, SnapshotOwner, Ticket, UnseenSections};
 use crate::trace::TRACED;
 use crate::write::WritePath;
 use esker_base::sync::Arc;
@@ -59,6 +59,9 @@ impl SnapshotOwner for DbInner {
             return;
         }
         let oldest = engine.snapshots.release(ticket, || engine.visible_sequence());
+        if let Some(commits) = &engine.commits {
+            commits.released(&engine.snapshots, oldest, || engine.visible_sequence());
+        }
         // As in RocksDB, the end of an iterator does not start compactions.
         if ticket.is_of_user() {
             engine.snapshot_released(oldest);
@@ -151,16 +154,17 @@ impl DbInner {
         self.engine.check_process()
     }
 
-    /// Whether the database is traced, or `check_family` fails.
+    /// Whether the database is traced or has a commit table, or `check_family` fails.
     #[inline]
     pub(crate) fn may_be_traced(&self, cf: &ColumnFamily) -> bool {
         cf.database != self.engine.open_tag.load(Ordering::Relaxed)
     }
 
-    /// `check_family` while reads are traced, or when it fails.
+    /// `check_family` while reads are traced or look up commits, or when it fails.
     #[cold]
     pub(crate) fn check_traced_family(&self, cf: &ColumnFamily) -> Result<()> {
-        if cf.database | TRACED != self.engine.open_tag.load(Ordering::Relaxed) {
+        let open_tag = self.engine.open_tag.load(Ordering::Relaxed);
+        if cf.database != open_tag & !(TRACED | PREPARED) {
             return Err(no_such_family(&self.engine, cf));
         }
         self.engine.check_process()
@@ -170,6 +174,42 @@ impl DbInner {
     #[inline]
     pub(crate) fn read_sequence(&self, options: &ReadOptions) -> SequenceNumber {
         options.snapshot.as_ref().map_or_else(|| self.engine.visible_sequence(), Snapshot::sequence)
+    }
+
+    /// A super version of `cf`, the sequence number of a read, and what the read does not see, in a
+    /// database with a commit table.
+    /// # Errors
+    /// `InvalidArgument` if the snapshot is one of another database.
+    #[cold]
+    pub(crate) fn prepared_read_point(
+        &self,
+        cf: &ColumnFamily,
+        options: &ReadOptions,
+        commits: &CommitTable,
+    ) -> Result<(Arc<SuperVersion>, SequenceNumber, Option<UnseenSections>)> {
+        if let Some(snapshot) = &options.snapshot {
+            self.check_own(snapshot)?;
+            let sequence = snapshot.sequence();
+            return Ok((cf.pinned_super_version(), sequence, commits.at(sequence)));
+        }
+        loop {
+            let super_version = cf.pinned_super_version();
+            esker_base::probe!("read_point:super_version");
+            let (sequence, unseen) = commits.now(|| self.engine.visible_sequence());
+            // A later super version may have the newer ones of entries that became visible
+            // together: the former value beside a rolled back one, or the last section of a
+            // transaction.
+            if cf.super_version.holds(&super_version) {
+                return Ok((super_version, sequence, unseen));
+            }
+        }
+    }
+
+    /// The sections that a reader at `sequence` does not see. `sequence` is the number of
+    /// a live snapshot. `None`: nothing.
+    #[inline]
+    pub(crate) fn unseen_sections(&self, sequence: SequenceNumber) -> Option<UnseenSections> {
+        self.engine.commits.as_ref()?.at(sequence)
     }
 
     /// A super version of `cf` and the sequence number of the read: that of `held` if given, else

@@ -16,7 +16,9 @@
 //!  - merge operands are combined with each other, and with the value below them if it is in the
 //!    same stripe or if there is none anywhere;
 //!  - two entries with one sequence number and type count once: a repair may find an entry twice;
-//!  - at the bottommost level, sequence numbers that all snapshots see become zero.
+//!  - at the bottommost level, sequence numbers that all snapshots see become zero;
+//!  - entries of transactions that are prepared and not resolved stay, with their numbers, and hide
+//!    nothing; those of a resolved one are in the stripe of its commit.
 //!
 //! Invariants
 //!  1. While an output is shown, the input is at the output's entry (`Source::Input`,
@@ -27,124 +29,27 @@ mod blobs;
 mod entity;
 mod history;
 mod merge;
+mod options;
 mod stats;
 pub(crate) mod timed;
 
 pub(crate) use blobs::BlobTally;
 pub(crate) use history::clipped;
 use history::{KeyHistory, is_carried_through};
+pub(crate) use options::{CompactionIteratorOptions, KeyNotExistsBeyond};
 pub(crate) use stats::CompactionIteratorStats;
 
 use super::MergeOperands;
-use super::range_del::{RangeDelAggregator, stripe};
+use super::range_del::stripe;
 use entity::LazyEntity;
-use esker_base::compaction_filter::{CompactionFilter, FilterDecision};
-use esker_base::merge_operator::MergeOperatorRef;
-use esker_base::sync::Arc;
-use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::compaction_filter::FilterDecision;
+use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, append_internal_key, pack};
 use esker_format::range_del::RangeTombstone;
 use esker_format::wide_column::serialize;
-use esker_table::blob::BlobReader;
 use std::fmt;
-
-/// Returns whether no level below the output level can hold a user key. Called in key order.
-pub(crate) type KeyNotExistsBeyond = Box<dyn FnMut(&[u8]) -> bool + Send>;
-
-/// The inputs and options of a flush or compaction.
-pub(crate) struct CompactionIteratorOptions {
-    /// Live snapshots, ascending.
-    pub snapshots: Vec<SequenceNumber>,
-    /// The oldest sequence number that a transaction may check for conflicts; `MAX`: none.
-    pub earliest_write_conflict_snapshot: SequenceNumber,
-    /// Combines merge operands; without it operands are kept unchanged.
-    pub merge_operator: Option<MergeOperatorRef>,
-    /// Reads blob values for operands and the filter; without it, neither uses such values.
-    pub blobs: Option<BlobReader>,
-    /// Whether entries may refer to blob files, so that dropped references are counted.
-    pub counts_blobs: bool,
-    /// Judges values and operands that no snapshot sees.
-    pub compaction_filter: Option<Box<dyn CompactionFilter>>,
-    /// The level that the filter sees.
-    pub filter_level: usize,
-    /// Whether the filter also judges newest versions that snapshots see: their reads may change.
-    pub filter_ignores_snapshots: bool,
-    /// Whether no deeper level has keys of the compaction's range; false for a flush.
-    pub bottommost: bool,
-    /// Larger sequence numbers stay even if all snapshots see them.
-    pub zero_up_to: SequenceNumber,
-    /// Whether user keys end in timestamps for reads: versions are independent keys, and
-    /// range tombstones pass through unchanged. Needs a `zero_up_to` of 0.
-    pub keep_history: bool,
-    /// With `keep_history`: the oldest readable timestamp; `None`: no bound.
-    pub full_history_ts_low: Option<Vec<u8>>,
-    /// With `keep_history`: entries with a newer timestamp are removed, even if a snapshot sees
-    /// them.
-    pub trim_ts: Option<Arc<[u8]>>,
-    /// With `keep_history`: the range tombstones of all inputs, as stored.
-    pub stored_tombstones: Vec<RangeTombstone>,
-    /// Whether no deeper level can hold a key; always false for a flush.
-    pub key_not_exists_beyond_output_level: KeyNotExistsBeyond,
-    /// The meaning of the ends of timed values.
-    pub timed_values: timed::TimedValues,
-    /// Whether entities get all columns in place, including columns from blob files. Needs `blobs`.
-    pub whole_entities: bool,
-    /// The range tombstones of all inputs, with the same snapshots.
-    pub range_dels: RangeDelAggregator,
-    /// The first user key of this (sub)compaction.
-    pub lower_bound: Option<Vec<u8>>,
-    /// The first user key beyond the (sub)compaction.
-    pub upper_bound: Option<Vec<u8>>,
-    /// Set to stop it: shutdown, or a cancelled manual compaction.
-    pub cancelled: Option<Arc<AtomicBool>>,
-}
-
-impl CompactionIteratorOptions {
-    /// Options of a flush: without knowledge of deeper levels, without a filter, for all keys.
-    pub(crate) fn new(icmp: &InternalKeyComparator, snapshots: Vec<SequenceNumber>) -> Self {
-        CompactionIteratorOptions {
-            range_dels: RangeDelAggregator::new(icmp.clone(), snapshots.clone()),
-            snapshots,
-            earliest_write_conflict_snapshot: SequenceNumber::MAX,
-            merge_operator: None,
-            blobs: None,
-            counts_blobs: false,
-            compaction_filter: None,
-            filter_level: 0,
-            filter_ignores_snapshots: false,
-            bottommost: false,
-            zero_up_to: SequenceNumber::MAX,
-            keep_history: false,
-            full_history_ts_low: None,
-            trim_ts: None,
-            stored_tombstones: Vec::new(),
-            timed_values: timed::TimedValues::Preferred,
-            whole_entities: false,
-            key_not_exists_beyond_output_level: Box::new(|_| false),
-            lower_bound: None,
-            upper_bound: None,
-            cancelled: None,
-        }
-    }
-
-    /// Keeps entries that transactions with a snapshot need in their conflict checks.
-    pub(crate) fn keep_conflicts(&mut self) {
-        self.earliest_write_conflict_snapshot =
-            self.snapshots.first().copied().unwrap_or(SequenceNumber::MAX);
-    }
-}
-
-impl fmt::Debug for CompactionIteratorOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompactionIteratorOptions")
-            .field("snapshots", &self.snapshots)
-            .field("bottommost", &self.bottommost)
-            .field("filter", &self.compaction_filter.as_ref().map(|filter| filter.name()))
-            .finish_non_exhaustive()
-    }
-}
 
 /// The location of the output's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -183,6 +88,10 @@ impl Queue {
         &self.bytes[start..self.entries[i].1]
     }
 }
+
+/// Stands for the stripe of entries whose transaction is prepared and not resolved. They are kept
+/// as they are, and hide no older entry.
+const NOT_RESOLVED: usize = usize::MAX;
 
 /// The first version of a stripe.
 #[derive(Clone, Copy, Debug)]
@@ -449,8 +358,12 @@ impl<I: InternalIterator> CompactionIterator<I> {
             self.consume();
             return Ok(true);
         }
-        let head = Head { sequence, value_type, stripe: stripe(&self.options.snapshots, sequence) };
-        self.deal_with(head)?;
+        let stripe = self.stripe_of(sequence);
+        if stripe == NOT_RESOLVED {
+            self.show(sequence, value_type, Source::Input);
+        } else {
+            self.deal_with(Head { sequence, value_type, stripe })?;
+        }
         Ok(true)
     }
 
@@ -509,7 +422,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
 
     /// Outputs an entry of the current user key.
     fn show(&mut self, sequence: SequenceNumber, value_type: ValueType, source: Source) {
-        let visible_to_all = stripe(&self.options.snapshots, sequence) == 0;
+        let visible_to_all = self.stripe_of(sequence) == 0;
         let holds_value =
             matches!(value_type, ValueType::Value | ValueType::BlobIndex | ValueType::WideColumnEntity);
         let is_last = self.options.bottommost && sequence <= self.options.zero_up_to;
@@ -532,6 +445,19 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.show(SequenceNumber(packed >> 8), value_type, Source::Queue(i));
     }
 
+    /// The stripe of an entry at `sequence`. Entries of a prepared transaction have the stripe of
+    /// its commit.
+    #[inline]
+    fn stripe_of(&self, sequence: SequenceNumber) -> usize {
+        match &self.options.prepared {
+            None => stripe(&self.options.snapshots, sequence),
+            Some(prepared) => match prepared.visible_from(sequence) {
+                SequenceNumber::MAX => NOT_RESOLVED,
+                seen_from => stripe(&self.options.snapshots, seen_from),
+            },
+        }
+    }
+
     /// Whether no snapshot sees this stripe.
     fn is_tip(&self, stripe: usize) -> bool {
         stripe == self.options.snapshots.len()
@@ -547,7 +473,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         Ok(self.icmp.same_user_key(entry.user_key, &self.user_key).then(|| Head {
             sequence: entry.sequence,
             value_type: entry.value_type,
-            stripe: stripe(&self.options.snapshots, entry.sequence),
+            stripe: self.stripe_of(entry.sequence),
         }))
     }
 
@@ -688,7 +614,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.stats.may_reappear += 1;
         self.consume();
         let needs_none = self.options.snapshots.is_empty() || self.options.filter_ignores_snapshots;
-        if needs_none && !self.options.counts_blobs {
+        if needs_none && self.options.prepared.is_none() && !self.options.counts_blobs {
             let is_behind = |key: &[u8]| self.icmp.compare_user_keys(key::user_key(key), &target).is_ge();
             if self.input.valid() && !is_behind(self.input.key()) {
                 self.input.seek(&key::seek_key(&target, SequenceNumber::MAX));
@@ -785,6 +711,9 @@ impl<I: InternalIterator> CompactionIterator<I> {
 
     /// Whether no transaction needs a deletion in a conflict check, so that it may be dropped.
     fn may_annihilate(&self, sequence: SequenceNumber) -> bool {
+        if self.options.prepared.is_some() && self.stripe_of(sequence) > 0 {
+            return self.shown;
+        }
         let conflict = self.options.earliest_write_conflict_snapshot;
         let oldest = self.options.snapshots.first().copied();
         self.shown

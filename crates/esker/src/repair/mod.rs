@@ -133,7 +133,8 @@ pub struct RepairSummary {
     /// the MANIFEST because they have no table.
     pub wal_records_without_family: u64,
     /// Names of transactions that were prepared and neither committed nor rolled back: their
-    /// operations are lost.
+    /// operations are lost. Under `WritePrepared` those that a flush has written count as
+    /// committed.
     pub prepared_transactions_lost: Vec<Vec<u8>>,
     /// The newest sequence number that was found.
     pub last_sequence: SequenceNumber,

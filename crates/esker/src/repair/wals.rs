@@ -223,6 +223,7 @@ impl Repair {
             memtables: std::slice::from_ref(&full),
             newest: SequenceNumber::MAX,
             snapshots: &[],
+            prepared: None,
             epoch_number: 0,
         };
         let built = (BuildTable { output, cancel: None, numbers: None }).run(&job)?;

@@ -16,6 +16,7 @@ macro_rules! each {
     };
 }
 
+mod committed;
 mod idle;
 mod planned;
 mod runs;
@@ -31,6 +32,8 @@ use crate::scan::timestamped::TimestampedIter;
 use crate::scan::versions::VersionsIter;
 use crate::scan::{DbIter, DbIterOptions, KeepAlive};
 use crate::snapshot::{Holder, Snapshot};
+pub(crate) use committed::internal_iterator;
+use committed::new_committed_iter;
 use esker_base::stats::{Histogram, Statistics, Ticker, record_tick};
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
@@ -162,15 +165,23 @@ impl DbIterator {
         options.snapshot.as_ref().map_or(Ok(()), |snapshot| db.check_own(snapshot))?;
         let held = db.hold_for_iterator(&options, cf);
         let (super_version, sequence) = db.pinned_read_point(cf, &options, held.as_ref());
+        let unseen = db.unseen_sections(sequence);
         let statistics = db.engine.options.statistics.clone();
         let mut iter = if options.iter_start_ts.is_some() {
             Cursor::Versions(Box::new(new_versions_iter(cf, &super_version, &options, sequence)?))
         } else if cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
             Cursor::Timestamped(Box::new(new_timestamped_iter(cf, &super_version, &options, sequence, None)?))
         } else {
-            Cursor::Plain(match take_idle(cf, &super_version, &options, (sequence, ranges.is_some()))? {
-                Some(iter) => iter,
-                None => Box::new(new_db_iter(cf, &super_version, &options, sequence, statistics)?),
+            let idle = match unseen {
+                None => take_idle(cf, &super_version, &options, (sequence, ranges.is_some()))?,
+                Some(_) => None,
+            };
+            Cursor::Plain(match (idle, unseen.clone()) {
+                (Some(iter), _) => iter,
+                (None, None) => Box::new(new_db_iter(cf, &super_version, &options, sequence, statistics)?),
+                (None, Some(unseen)) => {
+                    Box::new(new_committed_iter(cf, &super_version, &options, unseen, statistics)?)
+                }
             })
         };
         let planned = ranges.map(|ranges| {
@@ -179,8 +190,9 @@ impl DbIterator {
         });
         // An iterator with options that hide entries would lose those that flushes move into files,
         // and those that compactions drop as invisible. A secondary's later super versions lack
-        // entries that only this iterator sees.
-        let may_leave = !options.pin_data && db.engine.secondary.is_none();
+        // entries that only this iterator sees. An iterator that hides uncommitted entries keeps
+        // its cursors.
+        let may_leave = !options.pin_data && db.engine.secondary.is_none() && db.engine.commits.is_none();
         let can_watch = matches!(iter, Cursor::Plain(_)) && may_leave && sees_all(&super_version, &options);
         let watched = if can_watch { Watched::SuperVersion(super_version) } else { Watched::Stays };
         record_tick(&db.engine.options.statistics, Ticker::NoIteratorCreated, 1);
@@ -434,6 +446,9 @@ impl DbIterator {
             **iter = new_versions_iter(&self.cf, &super_version, &self.options, sequence)?;
             self.held = held;
             return Ok(());
+        }
+        if self.db.engine.commits.is_some() {
+            return self.refresh_committed(&super_version, sequence, held);
         }
         let Cursor::Plain(iter) = &self.iter else { return Ok(()) };
         let prepared = iter.inner().prepare(&self.cf, &super_version, self.opening_options(), sequence)?;
@@ -775,16 +790,6 @@ impl DbInner {
             None => self.hold_now(Holder::Iterator),
         })
     }
-}
-
-/// All sorted runs of a super version as one cursor, newest first.
-pub(crate) fn internal_iterator(
-    cf: &ColumnFamily,
-    super_version: &Arc<SuperVersion>,
-    options: &ReadOptions,
-    sequence: SequenceNumber,
-) -> Result<Box<dyn ScanIterator>> {
-    Ok(Box::new(Runs::new(cf, super_version, options, sequence)?))
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //!
 //! Invariants
 //!  1. Entries of the database that the scan must not see are removed below the merge. Above it
-//!     they would count as older than own writes, and so as visible.
+//!     they would count as older than own writes, and so as visible. Own writes that are in the
+//!     database already are shown.
 //!  2. Own writes are the newest run of one merge with the runs of the database. So a scan skips
 //!     deleted runs of all of them, and a queue that one transaction pops stays fast.
 
@@ -39,11 +40,20 @@ pub(crate) fn iter_over(
     check_plain(cf, options)?;
     db.check_family(cf)?;
     options.snapshot.as_ref().map_or(Ok(()), |snapshot| db.check_own(snapshot))?;
-    let (super_version, sequence) = db.pinned_read_point(cf, options, None);
+    let (super_version, sequence, unseen) = match &db.engine.commits {
+        Some(commits) => db.prepared_read_point(cf, options, commits)?,
+        None => {
+            let (super_version, sequence) = db.pinned_read_point(cf, options, None);
+            (super_version, sequence, None)
+        }
+    };
     let statistics = db.engine.options.statistics.clone();
-    let memory = deleted_run_memory(&super_version, options);
+    // Deleted runs may differ for a scan that hides uncommitted entries.
+    let spilled = own.and_then(|own| own.spilled.as_ref());
+    let is_plain = unseen.is_none() && spilled.is_none();
+    let memory = deleted_run_memory(&super_version, options).filter(|_| is_plain);
     let Some(own) = own else {
-        let base = internal_iterator(cf, &super_version, options, sequence)?;
+        let base = internal_iterator(cf, &super_version, options, sequence, unseen)?;
         let mut iter_options = db_iter_options(cf, &super_version, options, sequence, statistics);
         iter_options.deleted_run_memory = memory;
         return Ok(DbIter::new(cf.icmp.clone(), base, iter_options, Some(super_version as KeepAlive)));
@@ -61,7 +71,11 @@ pub(crate) fn iter_over(
         let iter: Box<dyn ScanIterator> = Box::new(VisibleOnly { iter, sequence });
         MergeChild { iter, tombstones }
     };
-    children.extend(children_of(cf, &super_version, options, sequence)?.into_iter().map(visible_only));
+    let runs = children_of(cf, &super_version, options, sequence, unseen, spilled)?.into_iter();
+    match spilled {
+        None => children.extend(runs.map(visible_only)),
+        Some(_) => children.extend(runs),
+    }
     let merged = merge_children(&cf.icmp, children);
     let mut iter_options = db_iter_options(cf, &super_version, options, own.up_to, statistics);
     iter_options.deleted_run_memory = memory.map(|base| {

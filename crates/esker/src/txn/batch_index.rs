@@ -18,6 +18,7 @@ use crate::db::batch_arg::sealed;
 use crate::db::{BatchArg, ColumnFamilyHandle, Db, WideColumns};
 use crate::merge::MergeOperands;
 use crate::options::ReadOptions;
+use crate::snapshot::OwnNumbers;
 use crate::write::entry_of;
 use esker_base::comparator::{BytewiseComparator, ComparatorRef};
 use esker_base::merge_operator::MergeOperatorRef;
@@ -78,6 +79,9 @@ pub struct WriteBatchWithIndex {
     /// The order of families that are read without a handle.
     comparator: ComparatorRef,
     families: Mutex<BTreeMap<ColumnFamilyId, Index>>,
+    /// The numbers of older writes of the transaction, which are in the database:
+    /// [`OwnWrites::spilled`].
+    pub(super) spilled: Option<OwnNumbers>,
 }
 
 /// The index of one family.
@@ -156,6 +160,7 @@ impl WriteBatchWithIndex {
             overwrite_key,
             comparator,
             families: Mutex::new(BTreeMap::new()),
+            spilled: None,
         }
     }
 
@@ -496,13 +501,20 @@ impl WriteBatchWithIndex {
         }
     }
 
-    /// The ops in `family` as a memtable; `None` if there are none.
+    /// The ops in `family` as a memtable, with the numbers of older ones that are in the database;
+    /// `None` if there are neither.
     /// # Errors
     /// `NotSupported`: the family has user-defined timestamps.
     pub(super) fn own_of(&self, family: &ColumnFamilyHandle) -> Result<Option<OwnWrites>> {
-        match family.cf.icmp.timestamp_size() {
-            0 => self.own(family.id(), &family.cf.icmp),
-            _ => Err(no_timestamps(family)),
+        let icmp = &family.cf.icmp;
+        if icmp.timestamp_size() > 0 {
+            return Err(no_timestamps(family));
+        }
+        match &self.spilled {
+            None => self.own(family.id(), icmp),
+            Some(_) => {
+                Ok(Some(OwnWrites { spilled: self.spilled.clone(), ..self.indexed(family.id(), icmp)? }))
+            }
         }
     }
 
@@ -515,6 +527,11 @@ impl WriteBatchWithIndex {
         if self.batch.count() == 0 {
             return Ok(None);
         }
+        let own = self.indexed(family, icmp)?;
+        Ok((!own.mem.is_empty()).then_some(own))
+    }
+
+    fn indexed(&self, family: ColumnFamilyId, icmp: &InternalKeyComparator) -> Result<OwnWrites> {
         let mut families = self.families.lock();
         let index = families.entry(family).or_insert_with(|| Index::new(icmp));
         let is_other = match icmp.timestamp_size() {
@@ -525,12 +542,9 @@ impl WriteBatchWithIndex {
             *index = Index::new(icmp);
         }
         index.catch_up(family, &self.batch)?;
-        if index.mem.is_empty() {
-            return Ok(None);
-        }
         // The number of the last op: the read does not see ops that the index gets later.
         let up_to = SequenceNumber(OwnWrites::FIRST.0 + u64::from(index.ops) - 1);
-        Ok(Some(OwnWrites { mem: index.mem.clone(), up_to, runs: index.runs.clone() }))
+        Ok(OwnWrites { mem: index.mem.clone(), up_to, runs: index.runs.clone(), spilled: None })
     }
 }
 

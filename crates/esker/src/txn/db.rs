@@ -11,7 +11,7 @@
 use super::batch_index::{WriteBatchWithIndex, no_timestamps};
 use super::options::{TransactionDbOptions, TransactionOptions, WritePolicy, timeout};
 use super::pessimistic::{PessimisticCore, Transaction};
-use super::timestamps::{TIMESTAMP_BYTES, has_timestamps, is_timestamped};
+use super::timestamps::{check_timestamps, has_timestamps, is_timestamped};
 use crate::db::{BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options, WriteOptions};
 use esker_base::sync::{Arc, Mutex};
@@ -75,7 +75,7 @@ impl TransactionDb {
     /// `error_if_exists` is on; it has families that are not named (the message names them); an
     /// option is out of range; a family has timestamps of another size than 8 bytes ·
     /// `IoError`/`Busy`: another process has it · `Corruption`: names file and offset ·
-    /// `NotSupported`: names the feature, or a write policy that is not `WriteCommitted` ·
+    /// `NotSupported`: names the feature, or a write policy that a family's timestamps exclude ·
     /// `IoError` from the directory.
     pub fn open(
         options: &Options,
@@ -106,7 +106,7 @@ impl TransactionDb {
     /// `error_if_exists` is on; it has families that are not named (the message names them); an
     /// option is out of range; a family has timestamps of another size than 8 bytes ·
     /// `IoError`/`Busy`: another process has it · `Corruption`: names file and offset ·
-    /// `NotSupported`: names the feature, or a write policy that is not `WriteCommitted` ·
+    /// `NotSupported`: names the feature, or a write policy that a family's timestamps exclude ·
     /// `IoError` from the directory.
     pub fn open_cf(
         options: &DbOptions,
@@ -115,16 +115,17 @@ impl TransactionDb {
         families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
     ) -> Result<TransactionDb> {
         let families = ColumnFamilyDescriptor::list(families);
-        if txn_options.write_policy != WritePolicy::WriteCommitted {
-            return Err(Error::not_supported("write_policy: transactions are written when they commit"));
-        }
+        let policy = txn_options.write_policy;
         if txn_options.max_lock_memory == 0 {
             return Err(Error::invalid_argument("max_lock_memory: with 0 bytes nothing can be locked"));
         }
-        families.iter().try_for_each(|family| check_timestamps(&family.name, &family.options))?;
+        families.iter().try_for_each(|family| check_timestamps(&family.name, &family.options, policy))?;
         let mut options = options.clone();
         options.allow_2pc = true;
-        let db = Db::open_cf(&options, path, families)?;
+        let db = match policy {
+            WritePolicy::WriteCommitted => Db::open_cf(&options, path, families)?,
+            _ => Db::open_write_prepared(&options, path.as_ref(), families)?,
+        };
         let clock = Arc::new(EnvClock(options.env.clock.clone()));
         let locks = LockManager::new(LockManagerOptions {
             max_lock_memory: txn_options.max_lock_memory,
@@ -252,7 +253,7 @@ impl TransactionDb {
         name: &str,
         options: &ColumnFamilyOptions,
     ) -> Result<ColumnFamilyHandle> {
-        check_timestamps(name, options)?;
+        check_timestamps(name, options, self.shared.options.write_policy)?;
         let family = self.db().create_column_family(name, options)?;
         self.add_locks(&family)?;
         Ok(family)
@@ -268,7 +269,8 @@ impl TransactionDb {
         families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
     ) -> Result<Vec<ColumnFamilyHandle>> {
         let families = ColumnFamilyDescriptor::list(families);
-        families.iter().try_for_each(|f| check_timestamps(&f.name, &f.options))?;
+        let policy = self.shared.options.write_policy;
+        families.iter().try_for_each(|f| check_timestamps(&f.name, &f.options, policy))?;
         let families = self.db().create_column_families(families)?;
         families.iter().try_for_each(|family| self.add_locks(family))?;
         Ok(families)
@@ -735,18 +737,6 @@ impl TransactionDbShared {
                 family.name()
             ))
         })
-    }
-}
-
-/// Checks that transactions can commit in a family with these timestamps.
-/// # Errors
-/// `InvalidArgument` for timestamps at which no transaction can commit.
-fn check_timestamps(name: &str, options: &ColumnFamilyOptions) -> Result<()> {
-    match options.comparator.timestamp_size() {
-        0 | TIMESTAMP_BYTES => Ok(()),
-        size => Err(Error::invalid_argument(format!(
-            "column family '{name}' has timestamps of {size} bytes: those of transactions have {TIMESTAMP_BYTES}"
-        ))),
     }
 }
 

@@ -191,7 +191,7 @@ impl Transaction {
         columns: &Columns<'_>,
     ) -> Result<()> {
         refuse_timestamps(family, "entities")?;
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
+        self.lock_for_write(family, key.as_ref(), None, true)?;
         self.core_mut().batch.put_entity_cf(family.id(), key.as_ref(), columns)
     }
 
@@ -211,7 +211,7 @@ impl Transaction {
         columns: &Columns<'_>,
     ) -> Result<()> {
         refuse_timestamps(family, "entities")?;
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
+        self.lock_for_write(family, key.as_ref(), None, false)?;
         self.core_mut().batch.put_entity_cf(family.id(), key.as_ref(), columns)
     }
 
@@ -234,7 +234,7 @@ impl Transaction {
         check_groups(groups)?;
         for group in groups {
             refuse_timestamps(group.column_family, "entities")?;
-            self.lock(group.column_family, key.as_ref(), None, LockMode::Exclusive, true)?;
+            self.lock_for_write(group.column_family, key.as_ref(), None, true)?;
         }
         put_groups(&mut self.core_mut().batch, key.as_ref(), groups)
     }

@@ -20,6 +20,7 @@ mod batch_over;
 mod batches;
 mod db;
 mod entities;
+mod former_values;
 mod iterator;
 mod optimistic;
 mod options;
@@ -28,6 +29,7 @@ mod ranges;
 mod reads;
 mod reads_of_db;
 mod reads_of_families;
+mod spill;
 mod timestamps;
 mod writes;
 

@@ -596,13 +596,13 @@ impl OptimisticTransaction {
         let families = &own.families;
         let mut validate = || {
             for ((id, key), since) in touched {
-                if db.written_since(&families[id], key, *since, false)? {
+                if db.written_since(&families[id], key, (*since, None), false)? {
                     return Err(conflict(&families[id], format_args!("key '{}'", key.escape_ascii())));
                 }
             }
             for range in ranges {
                 let bounds = (range.begin.as_deref(), range.end.as_deref());
-                if db.range_written_since(&families[&range.family], bounds, range.since, false)? {
+                if db.range_written_since(&families[&range.family], bounds, (range.since, None), false)? {
                     let (begin, end) = (bound_text(bounds.0), bound_text(bounds.1));
                     let what = format_args!("a key from {begin} to {end}");
                     return Err(conflict(&families[&range.family], what));

@@ -10,13 +10,16 @@ use std::time::Duration;
 /// The time at which a transaction's writes are applied to memtables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WritePolicy {
-    /// At commit. Transactions that RocksDB wrote under other policies are recovered, and continue
-    /// under this one.
+    /// At commit. Transactions that were written under other policies are recovered, and continue
+    /// under this one; so under the others.
     #[default]
     WriteCommitted,
-    /// At prepare. Not written by this engine: `NotSupported`.
+    /// At prepare, so that a commit writes a marker only. Takes no families with user-defined
+    /// timestamps; a prepared transaction has no range deletions and takes no more writes.
     WritePrepared,
-    /// Before prepare. Not written by this engine: `NotSupported`.
+    /// As `WritePrepared`, and before the prepare each time the ops in memory pass
+    /// [`TransactionOptions::write_batch_flush_threshold`]. So a transaction may be larger than
+    /// memory: only its keys stay there. Once it has spilled ops, it deletes no ranges.
     WriteUnprepared,
 }
 
@@ -55,8 +58,11 @@ pub struct TransactionDbOptions {
     /// Whether ranges can be locked, which `delete_range` and serializable iterators need. Default
     /// `Ranges`.
     pub locking: Locking,
-    /// Default `WriteCommitted`; the others are refused.
+    /// When transactions are written to memtables. Default `WriteCommitted`.
     pub write_policy: WritePolicy,
+    /// [`TransactionOptions::write_batch_flush_threshold`] of transactions that name none. 0, the
+    /// default: no limit.
+    pub default_write_batch_flush_threshold: i64,
     /// Take no locks and check nothing: the caller guarantees that there are no conflicts. Default
     /// false.
     pub skip_concurrency_control: bool,
@@ -74,6 +80,7 @@ impl Default for TransactionDbOptions {
             max_lock_memory: usize::MAX,
             locking: Locking::Ranges,
             write_policy: WritePolicy::WriteCommitted,
+            default_write_batch_flush_threshold: 0,
             skip_concurrency_control: false,
             enable_udt_validation: true,
         }
@@ -88,6 +95,7 @@ esker_base::setters! {
         max_lock_memory: usize;
         locking: Locking;
         write_policy: WritePolicy;
+        default_write_batch_flush_threshold: i64;
         skip_concurrency_control: bool;
         enable_udt_validation: bool;
     }
@@ -115,6 +123,10 @@ pub struct TransactionOptions {
     pub expiration: i64,
     /// Limit on the bytes that the transaction writes; 0: no limit. Default 0.
     pub max_write_batch_size: usize,
+    /// Under `WriteUnprepared`: bytes of ops in memory beyond which the next write spills them to
+    /// memtables, and to the WAL even with `disable_wal`. 0: no limit; negative: as the database
+    /// says. Default -1.
+    pub write_batch_flush_threshold: i64,
     /// Take no locks and check nothing. Default false.
     pub skip_concurrency_control: bool,
     /// Whether the transaction may be committed without a prepare. Default true.
@@ -132,6 +144,7 @@ impl Default for TransactionOptions {
             lock_timeout: -1,
             expiration: -1,
             max_write_batch_size: 0,
+            write_batch_flush_threshold: -1,
             skip_concurrency_control: false,
             skip_prepare: true,
         }
@@ -162,6 +175,7 @@ esker_base::setters! {
         lock_timeout: i64;
         expiration: i64;
         max_write_batch_size: usize;
+        write_batch_flush_threshold: i64;
         skip_concurrency_control: bool;
         skip_prepare: bool;
     }

@@ -12,14 +12,17 @@
 //!     transaction stays prepared, with its locks.
 //!  2. With a snapshot, a key is locked only if others have not written it since.
 //!  3. Others see none of its writes before it commits, and then all at once.
-//!  4. Writes after `prepare` are in memory only until the commit logs them behind its marker. A
+//!  4. Others see none of the ops that it has spilled (`spill.rs`). A drop rolls these back, too.
+//!  5. Writes after `prepare` are in memory only until the commit logs them behind its marker. A
 //!     crash before the commit leaves the prepared section without them.
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/pessimistic_transaction.cc`.
 
 use super::batch_index::WriteBatchWithIndex;
 use super::db::{TransactionDbShared, lock};
+use super::former_values::{former_values, keys_of};
 use super::options::{IsolationLevel, TransactionOptions, timeout};
+use super::spill::{SavePointPosition, Spilled};
 use super::timestamps::{UNSET, has_timestamps, refuse_timestamps};
 use crate::db::{ColumnFamilyHandle, Db};
 use crate::options::WriteOptions;
@@ -59,7 +62,7 @@ pub(super) struct PessimisticCore {
     pub(super) state: TransactionState,
     pub(super) name: Option<Vec<u8>>,
     pub(super) options: TransactionOptions,
-    write_options: WriteOptions,
+    pub(super) write_options: WriteOptions,
     pub(super) snapshot: Option<Snapshot>,
     /// The next operation that locks sets the snapshot.
     snapshot_needed: bool,
@@ -75,6 +78,7 @@ pub(super) struct PessimisticCore {
     pub(super) may_have_timestamps: bool,
     /// The size of the batch when its prepared section was written.
     prepared_bytes: usize,
+    pub(super) spilled: Spilled,
 }
 
 /// Number of reads for update of each key.
@@ -87,6 +91,13 @@ pub(super) struct SavePoint {
     /// Reads for update between the save point before and this one: [`PessimisticCore::reads`].
     pub(super) reads: Reads,
     range_locked: BTreeSet<ColumnFamilyId>,
+    pub(super) position: SavePointPosition,
+}
+
+impl SavePoint {
+    pub(super) fn is_spilled(&self) -> bool {
+        matches!(self.position, SavePointPosition::Spilled(_))
+    }
 }
 
 impl PessimisticCore {
@@ -113,6 +124,7 @@ impl PessimisticCore {
             commit_timestamp: UNSET,
             may_have_timestamps: false,
             prepared_bytes: 0,
+            spilled: Spilled::new(&shared.options, options),
         }
     }
 
@@ -129,6 +141,13 @@ impl PessimisticCore {
         Ok(later)
     }
 
+    /// The ops in memory, for a section of the WAL.
+    fn copy_of_batch(&self) -> Result<WriteBatch> {
+        let mut batch = WriteBatch::with_capacity(self.batch.write_batch().data_size());
+        batch.append(self.batch.write_batch())?;
+        Ok(batch)
+    }
+
     pub(super) fn snapshot_sequence(&self) -> Option<SequenceNumber> {
         self.snapshot.as_ref().map(Snapshot::sequence)
     }
@@ -136,6 +155,8 @@ impl PessimisticCore {
     /// Removes all writes and locks.
     fn clear(&mut self) {
         self.batch.clear();
+        self.batch.spilled = None;
+        self.spilled.clear();
         self.locker.release_all();
         self.save_points.clear();
         self.reads.clear();
@@ -276,7 +297,9 @@ impl Transaction {
             return Err(Error::invalid_argument("Transaction is beyond state for naming."));
         }
         if core.name.is_some() {
-            return Err(Error::invalid_argument("Transaction has already been named."));
+            let why =
+                if core.spilled.made_name() { " It got a name when its writes were spilled." } else { "" };
+            return Err(Error::invalid_argument(format!("Transaction has already been named.{why}")));
         }
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return Err(Error::invalid_argument("Transaction name length must be between 1 and 512 chars."));
@@ -320,9 +343,13 @@ impl Transaction {
     /// Marks the present writes and locks as a save point. Save points nest.
     pub fn set_save_point(&self) {
         let core = &mut *self.core_mut();
-        core.batch.set_save_point();
+        let position = core.position();
+        if let SavePointPosition::InBatch(_) = position {
+            core.batch.set_save_point();
+        }
         core.locker.set_save_point();
         core.save_points.push(SavePoint {
+            position,
             snapshot: core.snapshot.clone(),
             snapshot_needed: core.snapshot_needed,
             reads: std::mem::take(&mut core.reads),
@@ -332,17 +359,23 @@ impl Transaction {
 
     /// Undoes writes since the newest save point, releases the locks taken since, and removes the
     /// save point. The snapshot becomes that of the save point. With `Serializable` the locks stay,
-    /// because the caller may use the values that it has read.
+    /// because the caller may use the values that it has read. If the writes since then were
+    /// spilled (`WriteUnprepared`), the values of the save point are read and written, too.
     /// # Errors
-    /// `NotFound` if there is none · `InvalidArgument`: the transaction is prepared or over.
+    /// `NotFound` if there is none · `InvalidArgument`: the transaction is prepared or over · of
+    /// spilled writes: the errors of [`Transaction::get_opt`] and [`Db::write`]. The transaction is
+    /// unchanged then.
     pub fn rollback_to_save_point(&self) -> Result<()> {
         if self.state() == TransactionState::Prepared {
             return Err(Error::invalid_argument("Transaction is beyond state for rollback."));
         }
         self.check_live()?;
         let core = &mut *self.core_mut();
+        match core.save_points.last().ok_or_else(no_save_point)?.position {
+            SavePointPosition::Spilled(boundary) => self.undo_spilled(core, boundary)?,
+            SavePointPosition::InBatch(_) => core.batch.rollback_to_save_point()?,
+        }
         let point = core.save_points.pop().ok_or_else(no_save_point)?;
-        core.batch.rollback_to_save_point()?;
         if core.options.isolation == IsolationLevel::Serializable {
             core.locker.pop_save_point()?;
         } else {
@@ -363,7 +396,9 @@ impl Transaction {
         let point = core.save_points.pop().ok_or_else(no_save_point)?;
         let since = std::mem::replace(&mut core.reads, point.reads);
         since.into_iter().for_each(|(key, count)| *core.reads.entry(key).or_insert(0) += count);
-        core.batch.pop_save_point()?;
+        if let SavePointPosition::InBatch(_) = point.position {
+            core.batch.pop_save_point()?;
+        }
         core.locker.pop_save_point()
     }
 
@@ -385,7 +420,7 @@ impl Transaction {
         self.core().locker.canceller()
     }
 
-    /// A copy of what it has written so far.
+    /// A copy of what it has written so far, without spilled writes (`WriteUnprepared`).
     pub fn write_batch(&self) -> WriteBatchWithIndex {
         WriteBatchWithIndex::from(self.core().batch.write_batch().clone())
     }
@@ -440,9 +475,10 @@ impl Transaction {
             return Err(Error::invalid_argument("Cannot prepare a transaction that has not been named."));
         };
         core.locker.begin_commit()?;
-        let mut batch = WriteBatch::with_capacity(core.batch.write_batch().data_size());
-        batch.append(core.batch.write_batch())?;
-        let options = core.write_options;
+        let batch = core.copy_of_batch()?;
+        // Without the WAL of the prepare, recovery would drop spilled ops.
+        let disable_wal = core.write_options.disable_wal && core.spilled.is_empty();
+        let options = WriteOptions { disable_wal, ..core.write_options };
         self.shared.db.prepare(&options, &name, batch)?;
         core.set_prepared();
         Ok(())
@@ -466,6 +502,11 @@ impl Transaction {
                 return Err(Error::invalid_argument(
                     "Transaction has to be prepared before it is committed.",
                 ));
+            }
+            TransactionState::Started if !core.spilled.is_empty() => {
+                core.locker.begin_commit()?;
+                let name = core.name.clone().expect("a transaction that spills has a name");
+                db.commit_spilled(&core.write_options, &name, core.copy_of_batch()?)?;
             }
             TransactionState::Started => {
                 let stamp = stamp?;
@@ -503,15 +544,16 @@ impl Transaction {
     /// again, as if it had just begun: at the level `Snapshot` with a new snapshot, otherwise
     /// without one. Its timestamps stay.
     /// # Errors
-    /// `InvalidArgument`: it is over. The rollback of a prepared transaction may also fail with:
-    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
-    /// database was closed · `NotSupported`: the database is read-only · `IoError`: the WAL could
-    /// not be written; writes fail until [`Db::resume`] · the background error in force. The
-    /// transaction then stays prepared.
+    /// `InvalidArgument`: it is over. The rollback of a transaction that is prepared, or has
+    /// spilled writes (`WriteUnprepared`), may also fail with: `Incomplete`: `no_slowdown` is set,
+    /// and writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`:
+    /// the database is read-only · `IoError`: the WAL could not be written; writes fail until
+    /// [`Db::resume`] · the background error in force. The transaction is unchanged then.
     pub fn rollback(&self) -> Result<()> {
         let core = &mut *self.core_mut();
         match core.state {
             TransactionState::Started => {
+                Transaction::roll_back_spilled(&self.shared, core)?;
                 core.clear();
                 if core.options.isolation == IsolationLevel::Snapshot {
                     core.snapshot = Some(self.db().snapshot());
@@ -522,7 +564,12 @@ impl Transaction {
                 let name = core.name.as_deref().expect("prepared transactions have a name");
                 let db = &self.shared.db;
                 db.engine().check_writable()?;
-                db.inner.write_path.rollback_prepared(&core.write_options, name)?;
+                let former = |section: &WriteBatch| {
+                    let mut keys = core.spilled.keys();
+                    keys.extend(keys_of(section));
+                    former_values(db, &keys, None)
+                };
+                db.inner.write_path.rollback_prepared(&core.write_options, name, former)?;
                 self.end(core, TransactionState::RolledBack);
                 Ok(())
             }
@@ -546,6 +593,31 @@ impl Transaction {
             TransactionState::Committed => Err(over("committed")),
             TransactionState::RolledBack => Err(over("rolledback")),
         }
+    }
+
+    /// [`Transaction::lock`], exclusively, for a write, which adds an op.
+    pub(super) fn lock_for_write(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+        end: Option<&[u8]>,
+        validate: bool,
+    ) -> Result<()> {
+        if self.db().engine().commits.is_some() {
+            if self.state() == TransactionState::Prepared {
+                // The commit writes a marker only.
+                return Err(Error::invalid_argument(
+                    "write_policy WritePrepared: a prepared transaction takes no more writes",
+                ));
+            }
+            self.make_room()?;
+            if end.is_some() && !self.core().spilled.is_empty() {
+                return Err(Error::not_supported(
+                    "write_policy WriteUnprepared: range deletions after write_batch_flush_threshold",
+                ));
+            }
+        }
+        self.lock(family, key, end, LockMode::Exclusive, validate)
     }
 
     /// Locks a key, or the keys from it to `end`. With `validate` and a snapshot, writes of others
@@ -606,6 +678,7 @@ impl Transaction {
             return Ok(());
         }
         let since = core.snapshot_sequence().unwrap_or(SequenceNumber::MAX);
+        let since = (since, core.spilled.numbers());
         let written = match end {
             None if has_timestamps(family) => self.timestamped_conflict(core, family, key)?,
             None => self.db().written_since(family, key, since, true)?,
@@ -623,11 +696,18 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        let Some(core) = self.core.get_mut().take() else { return };
+        let Some(mut core) = self.core.get_mut().take() else { return };
         let Some(name) = core.name.clone() else { return };
         if !self.shared.db.engine().owner.is_here() {
             // In a forked child: the name and the prepared transaction belong to the parent.
             return;
+        }
+        if core.state == TransactionState::Started
+            && let Err(error) = Transaction::roll_back_spilled(&self.shared, &mut core)
+        {
+            // The next open rolls it back.
+            let (log, name) = (&self.shared.db.engine().info_log, name.escape_ascii());
+            esker_base::info_log!(log, Warn, "Rollback of the dropped transaction '{name}': {error}");
         }
         let mut names = self.shared.names.lock();
         if core.state == TransactionState::Prepared {

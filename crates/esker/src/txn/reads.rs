@@ -284,8 +284,9 @@ impl Transaction {
         }
         core.reads.remove(&name);
         let is_read_before = core.save_points.iter().any(|point| point.reads.contains_key(&name));
-        let is_needed =
-            core.range_locked.contains(&family.id()) || core.batch.names(family, key).unwrap_or(true);
+        let is_needed = core.range_locked.contains(&family.id())
+            || !core.spilled.is_empty()
+            || core.batch.names(family, key).unwrap_or(true);
         if !is_read_before && !is_needed {
             // An error means that escalation has joined the key's lock with others: the lock stays.
             drop(core.locker.unlock_key(&locks, key));

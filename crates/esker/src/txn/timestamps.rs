@@ -17,9 +17,10 @@
 //! `utilities/transactions/{pessimistic_transaction,transaction_util}.cc`.
 
 use super::batch_index::{OwnState, WriteBatchWithIndex};
+use super::options::WritePolicy;
 use super::pessimistic::{PessimisticCore, Transaction};
 use crate::db::{ColumnFamilyHandle, Db, check_timestamp};
-use crate::options::ReadOptions;
+use crate::options::{ColumnFamilyOptions, ReadOptions};
 use crate::wal::stamped;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
@@ -297,4 +298,21 @@ pub(super) fn refuse_timestamps(family: &ColumnFamilyHandle, what: &str) -> Resu
         "column family '{}' has user-defined timestamps: transactions have no {what} there",
         family.name()
     )))
+}
+
+/// Checks that transactions can commit in a family with these timestamps.
+/// # Errors
+/// `InvalidArgument` for timestamps at which no transaction can commit · `NotSupported`: only
+/// `WriteCommitted` commits at timestamps.
+pub(super) fn check_timestamps(name: &str, options: &ColumnFamilyOptions, policy: WritePolicy) -> Result<()> {
+    match options.comparator.timestamp_size() {
+        0 => Ok(()),
+        TIMESTAMP_BYTES if policy == WritePolicy::WriteCommitted => Ok(()),
+        TIMESTAMP_BYTES => Err(Error::not_supported(format!(
+            "write_policy: column family '{name}' has timestamps, which only WriteCommitted supports"
+        ))),
+        size => Err(Error::invalid_argument(format!(
+            "column family '{name}' has timestamps of {size} bytes: those of transactions have {TIMESTAMP_BYTES}"
+        ))),
+    }
 }

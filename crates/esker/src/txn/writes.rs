@@ -36,7 +36,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
+        self.lock_for_write(family, key.as_ref(), None, true)?;
         self.core_mut().batch.put_cf(family.id(), stored(family, key.as_ref()), value.as_ref())
     }
 
@@ -54,7 +54,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
+        self.lock_for_write(family, key.as_ref(), None, false)?;
         self.core_mut().batch.put_cf(family.id(), stored(family, key.as_ref()), value.as_ref())
     }
 
@@ -82,7 +82,7 @@ impl Transaction {
     /// more than `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`,
     /// roll back.
     pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
+        self.lock_for_write(family, key.as_ref(), None, true)?;
         self.core_mut().batch.delete_cf(family.id(), stored(family, key.as_ref()))
     }
 
@@ -107,7 +107,7 @@ impl Transaction {
     /// `Aborted(MemoryLimit)`: the transaction writes more than `max_write_batch_size`. The call
     /// then changes nothing. After `Busy(Deadlock)` or `Expired`, roll back.
     pub fn delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
+        self.lock_for_write(family, key.as_ref(), None, false)?;
         self.core_mut().batch.delete_cf(family.id(), stored(family, key.as_ref()))
     }
 
@@ -121,7 +121,7 @@ impl Transaction {
     /// more than `max_write_batch_size`. The call then changes nothing. After `Busy` or `Expired`,
     /// roll back.
     pub fn single_delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
+        self.lock_for_write(family, key.as_ref(), None, true)?;
         self.core_mut().batch.single_delete_cf(family.id(), stored(family, key.as_ref()))
     }
 
@@ -134,7 +134,7 @@ impl Transaction {
     /// `Aborted(MemoryLimit)`: the transaction writes more than `max_write_batch_size`. The call
     /// then changes nothing. After `Busy(Deadlock)` or `Expired`, roll back.
     pub fn single_delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
+        self.lock_for_write(family, key.as_ref(), None, false)?;
         self.core_mut().batch.single_delete_cf(family.id(), stored(family, key.as_ref()))
     }
 
@@ -166,7 +166,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
+        self.lock_for_write(family, key.as_ref(), None, true)?;
         self.core_mut().batch.merge_cf(family.id(), stored(family, key.as_ref()), operand.as_ref())
     }
 
@@ -184,7 +184,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
+        self.lock_for_write(family, key.as_ref(), None, false)?;
         self.core_mut().batch.merge_cf(family.id(), stored(family, key.as_ref()), operand.as_ref())
     }
 
@@ -206,7 +206,7 @@ impl Transaction {
         end: impl AsRef<[u8]>,
     ) -> Result<()> {
         let (begin, end) = (begin.as_ref(), end.as_ref());
-        self.lock(family, begin, Some(end), LockMode::Exclusive, true)?;
+        self.lock_for_write(family, begin, Some(end), true)?;
         self.core_mut().batch.delete_range_cf(family.id(), begin, end)
     }
 

@@ -101,7 +101,8 @@ impl CommittedChanges {
     }
 }
 
-fn other_policy() -> Error {
+/// The refusal of changes of databases that number ops by batch, in RocksDB's words.
+pub(crate) fn other_policy() -> Error {
     Error::not_supported("This API is not yet compatible with write-prepared/write-unprepared transactions")
 }
 
@@ -157,11 +158,12 @@ mod tests {
         assert_eq!(rolled_back.len(), 0);
         // A fresh WAL repeats the section in this form.
         let again = SectionsAgain {
-            prepared: vec![PreparedTransaction { xid: b"x".to_vec(), batch: puts(&["b"]) }],
+            prepared: vec![PreparedTransaction { xid: b"x".to_vec(), batch: puts(&["b"]), numbers: None }],
             dropped: vec![b"y".to_vec()],
             restore: puts(&["undo"]),
         };
-        assert_eq!(keys(&of(&mut changes, again.record().unwrap(), 1).unwrap()), ["undo"]);
+        let again = again.record(PrepareKind::Committed).unwrap();
+        assert_eq!(keys(&of(&mut changes, again, 1).unwrap()), ["undo"]);
         let commit = marker(BatchOp::Commit { xid: b"x" });
         assert_eq!(changes.missing(&commit.view()), None);
         assert_eq!(keys(&of(&mut changes, commit.clone(), 2).unwrap()), ["b"]);

@@ -16,13 +16,14 @@ mod source;
 mod two_phase;
 
 pub(crate) use budget::{ReplayBudget, largest_half};
-pub(crate) use changes::CommittedChanges;
+pub(crate) use changes::{CommittedChanges, other_policy};
 pub(crate) use follow::{FollowedWal, FollowedWals};
 pub(crate) use manager::{WalEnd, WalOptions, Wals};
 pub(crate) use old::{ArchivedWal, OldWals};
 pub(crate) use predecessor::Predecessor;
 pub(crate) use source::{BoundedWal, TailSource, WalReader, open_wal, open_wal_of_owner};
 pub(crate) use two_phase::{
-    PreparedSections, PreparedTransaction, SectionOp, SectionsAgain, TwoPhaseReplay, UnresolvedTransaction,
-    family_and_key, section_record, section_record_again, stamped,
+    CustomOrders, OpNumbers, PreparedSections, PreparedTransaction, SectionOp, SectionsAgain, TwoPhaseReplay,
+    UnresolvedTransaction, custom_order, early_section, family_and_key, key_of, numbers_by_batch,
+    section_record, section_record_again, stamped,
 };

@@ -21,8 +21,10 @@
 //!     its keys, which come before the marker. RocksDB leaves out keys that were only merged
 //!     (`rollback_merge_operands`), and keys that a save point has undone already.
 
+use esker_base::comparator::KeyOrder;
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use esker_format::key::InternalKeyComparator;
 use esker_format::write_batch::{BatchOp, PrepareKind, WriteBatch, WriteBatchView};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -54,18 +56,18 @@ pub(crate) struct SectionOp<'a> {
 }
 
 impl UnresolvedTransaction {
-    /// False if write-unprepared RocksDB began to write the transaction and never prepared it.
-    /// Recovery drops such a transaction.
+    /// False if the transaction spilled under write-unprepared and never prepared. Recovery drops
+    /// such a transaction.
     pub(crate) fn is_prepared(&self) -> bool {
         self.sections.last().is_some_and(|section| section.kind != PrepareKind::Unprepared)
     }
 
     /// The ops of all its sections, in order.
-    pub(crate) fn ops(&self) -> Vec<SectionOp<'_>> {
+    pub(crate) fn ops(&self, orders: CustomOrders<'_>) -> Vec<SectionOp<'_>> {
         let mut ops = Vec::new();
         for section in &self.sections {
             let is_early = section.kind != PrepareKind::Committed;
-            let mut numbers = Numbers::new(true, section.first);
+            let mut numbers = OpNumbers::new(true, section.first, orders);
             ops.extend(section.batch.iter().map(|op| {
                 let number = numbers.take(&op);
                 SectionOp { op, entry: is_early.then_some((number, section.wal)) }
@@ -81,6 +83,8 @@ pub(crate) struct PreparedTransaction {
     pub(crate) xid: Vec<u8>,
     /// The ops that its commit applies, without markers.
     pub(crate) batch: WriteBatch,
+    /// The first sequence number of its section, and their count, if its ops are in memtables.
+    pub(crate) numbers: Option<(SequenceNumber, u64)>,
 }
 
 /// The transactions that recovery writes to the new WAL, in one record. So a crash keeps all of the
@@ -101,19 +105,22 @@ impl SectionsAgain {
         self.prepared.is_empty() && self.restore.count() == 0
     }
 
-    /// The record. Its first markers end the older sections, which may be replayed before it; then
-    /// come the restoring ops, and the sections.
+    /// The record, with sections of this kind. Its first markers end the older sections, which may
+    /// be replayed before it; then come the restoring ops, and the sections.
     /// # Errors
     /// Those of [`WriteBatch::put`].
-    pub(crate) fn record(&self) -> Result<WriteBatch> {
+    pub(crate) fn record(&self, kind: PrepareKind) -> Result<WriteBatch> {
         let mut record = WriteBatch::new();
         let names = self.prepared.iter().map(|transaction| &transaction.xid).chain(&self.dropped);
         for xid in names {
             record.put_marker(BatchOp::Rollback { xid })?;
         }
         record.append(&self.restore)?;
+        if kind != PrepareKind::Committed && self.restore.count() > 0 {
+            record.put_marker(BatchOp::Noop)?;
+        }
         for transaction in &self.prepared {
-            add_section(&mut record, &transaction.xid, &transaction.batch)?;
+            add_section(&mut record, &transaction.xid, &transaction.batch, kind)?;
         }
         record.set_sequence(self.restore.sequence());
         Ok(record)
@@ -130,6 +137,8 @@ pub(crate) struct TwoPhaseReplay {
     allowed: bool,
     /// Families whose keys end in the timestamp of their commit.
     timestamped: BTreeSet<ColumnFamilyId>,
+    /// The orders of the families.
+    orders: BTreeMap<ColumnFamilyId, InternalKeyComparator>,
     /// Whether each batch of the present WAL takes one number; `None` until a record shows it.
     by_batch: Option<bool>,
     prepared: BTreeMap<Vec<u8>, Vec<Section>>,
@@ -148,6 +157,14 @@ impl TwoPhaseReplay {
     /// Sets the families whose keys have timestamps. A commit may give the timestamp.
     pub(crate) fn set_timestamped(&mut self, families: impl IntoIterator<Item = ColumnFamilyId>) {
         self.timestamped = families.into_iter().collect();
+    }
+
+    /// Sets the orders of the families.
+    pub(crate) fn set_orders<'a>(
+        &mut self,
+        families: impl IntoIterator<Item = (ColumnFamilyId, &'a InternalKeyComparator)>,
+    ) {
+        self.orders = families.into_iter().map(|(id, icmp)| (id, icmp.clone())).collect();
     }
 
     /// The next WAL begins: it may have been written under another policy.
@@ -171,10 +188,12 @@ impl TwoPhaseReplay {
         }
         self.learn_policy(batch);
         self.took_unknown = false;
+        let all = &self.orders;
+        let orders = |id| all.get(&id).and_then(custom_order);
         let mut record = Record {
             took_unknown: &mut self.took_unknown,
             wal,
-            numbers: Numbers::new(self.by_batch == Some(true), batch.sequence()),
+            numbers: OpNumbers::new(self.by_batch == Some(true), batch.sequence(), &orders),
             open: None,
             batch,
             prepared: &mut self.prepared,
@@ -294,7 +313,7 @@ fn not_allowed(wal: FileNumber) -> Error {
 struct Record<'a> {
     took_unknown: &'a mut bool,
     wal: FileNumber,
-    numbers: Numbers,
+    numbers: OpNumbers<'a>,
     /// The section whose end has not come yet.
     open: Option<Section>,
     batch: &'a WriteBatchView<'a>,
@@ -368,7 +387,7 @@ impl Record<'_> {
             return Ok(());
         }
         for section in sections {
-            let mut numbers = Numbers::new(true, section.first);
+            let mut numbers = OpNumbers::new(true, section.first, self.numbers.orders);
             for op in section.batch.iter() {
                 insert(section.wal, numbers.take(&op), &op)?;
             }
@@ -391,7 +410,7 @@ impl Record<'_> {
                 }
                 continue;
             }
-            let mut numbers = Numbers::new(true, section.first);
+            let mut numbers = OpNumbers::new(true, section.first, self.numbers.orders);
             for op in section.batch.iter() {
                 insert(section.wal, numbers.take(&op), &op)?;
             }
@@ -401,22 +420,32 @@ impl Record<'_> {
     }
 }
 
+/// The order of a family in which keys of different bytes may be equal; `None` in all others.
+pub(crate) type CustomOrders<'a> = &'a dyn Fn(ColumnFamilyId) -> Option<InternalKeyComparator>;
+
+/// The order, if the comparator is none of the built-in ones.
+pub(crate) fn custom_order(icmp: &InternalKeyComparator) -> Option<InternalKeyComparator> {
+    (icmp.user_comparator().order() == KeyOrder::Custom).then(|| icmp.clone())
+}
+
 /// Allocates sequence numbers as the writer did.
-struct Numbers {
+pub(crate) struct OpNumbers<'a> {
     by_batch: bool,
     next: SequenceNumber,
     in_batch: bool,
     /// Keys that already have an op with the number `next`: the family, whether the op is a range
     /// deletion, and the key.
     seen: HashSet<(ColumnFamilyId, bool, Vec<u8>)>,
+    orders: CustomOrders<'a>,
 }
 
-impl Numbers {
-    fn new(by_batch: bool, next: SequenceNumber) -> Numbers {
-        Numbers { by_batch, next, in_batch: false, seen: HashSet::new() }
+impl<'a> OpNumbers<'a> {
+    pub(crate) fn new(by_batch: bool, next: SequenceNumber, orders: CustomOrders<'a>) -> OpNumbers<'a> {
+        OpNumbers { by_batch, next, in_batch: false, seen: HashSet::new(), orders }
     }
 
-    fn take(&mut self, op: &BatchOp<'_>) -> SequenceNumber {
+    /// The number of `op`, the next one of the batch.
+    pub(crate) fn take(&mut self, op: &BatchOp<'_>) -> SequenceNumber {
         if !self.by_batch {
             let number = self.next;
             self.next.0 += 1;
@@ -424,12 +453,37 @@ impl Numbers {
         }
         self.in_batch = true;
         let Some(key) = key_of(op) else { return self.next };
-        if self.seen.contains(&key) {
+        if self.has_seen(&key) {
             self.next.0 += 1;
             self.seen.clear();
         }
         self.seen.insert(key);
         self.next
+    }
+
+    /// Whether an op with this key has the number `next`. In a family with an order of its own the
+    /// key is compared with each: a batch of n such keys costs n² comparisons.
+    fn has_seen(&self, key: &(ColumnFamilyId, bool, Vec<u8>)) -> bool {
+        match (self.orders)(key.0) {
+            None => self.seen.contains(key),
+            Some(icmp) => {
+                let is_same = |other: &&(ColumnFamilyId, bool, Vec<u8>)| {
+                    (other.0, other.1) == (key.0, key.1) && icmp.same_user_key(&other.2, &key.2)
+                };
+                self.seen.iter().any(|other| is_same(&other))
+            }
+        }
+    }
+
+    /// The number of `op`; `None` if a memtable does not take it. A no-op ends a batch.
+    pub(crate) fn number_of(&mut self, op: &BatchOp<'_>) -> Option<SequenceNumber> {
+        if op.family().is_some() {
+            return Some(self.take(op));
+        }
+        if *op == BatchOp::Noop && self.in_batch {
+            self.end_batch();
+        }
+        None
     }
 
     fn end_batch(&mut self) {
@@ -441,7 +495,19 @@ impl Numbers {
     }
 }
 
-fn key_of(op: &BatchOp<'_>) -> Option<(ColumnFamilyId, bool, Vec<u8>)> {
+/// Number of sequence numbers that a batch takes under an early policy: one for each part without
+/// repeated keys; none for a batch without ops.
+pub(crate) fn numbers_by_batch(batch: &WriteBatch, orders: CustomOrders<'_>) -> u64 {
+    if batch.count() <= 1 {
+        return u64::from(batch.count());
+    }
+    let mut numbers = OpNumbers::new(true, SequenceNumber::ZERO, orders);
+    batch.iter().for_each(|op| _ = numbers.number_of(&op));
+    numbers.next.0 + u64::from(numbers.in_batch)
+}
+
+/// The family and key of an op, and whether it deletes a range.
+pub(crate) fn key_of(op: &BatchOp<'_>) -> Option<(ColumnFamilyId, bool, Vec<u8>)> {
     let (family, key) = family_and_key(op)?;
     Some((family, matches!(op, BatchOp::DeleteRange { .. }), key.to_vec()))
 }
@@ -482,7 +548,7 @@ pub(crate) fn stamped(
 /// Those of [`WriteBatch::put`].
 pub(crate) fn section_record(xid: &[u8], ops: &WriteBatch) -> Result<WriteBatch> {
     let mut record = WriteBatch::with_capacity(ops.data_size() + 2 * xid.len() + 32);
-    add_section(&mut record, xid, ops)?;
+    add_section(&mut record, xid, ops, PrepareKind::Committed)?;
     Ok(record)
 }
 
@@ -492,12 +558,22 @@ pub(crate) fn section_record(xid: &[u8], ops: &WriteBatch) -> Result<WriteBatch>
 pub(crate) fn section_record_again(xid: &[u8], ops: &WriteBatch) -> Result<WriteBatch> {
     let mut record = WriteBatch::new();
     record.put_marker(BatchOp::Rollback { xid })?;
-    add_section(&mut record, xid, ops)?;
+    add_section(&mut record, xid, ops, PrepareKind::Committed)?;
     Ok(record)
 }
 
-fn add_section(record: &mut WriteBatch, xid: &[u8], ops: &WriteBatch) -> Result<()> {
-    record.put_marker(BatchOp::BeginPrepare(PrepareKind::Committed))?;
+/// The record of a section that the memtables get, too: its ops between markers. `kind`: of a
+/// prepare, or of a transaction that is not prepared yet.
+/// # Errors
+/// Those of [`WriteBatch::put`].
+pub(crate) fn early_section(xid: &[u8], ops: &WriteBatch, kind: PrepareKind) -> Result<WriteBatch> {
+    let mut record = WriteBatch::with_capacity(ops.data_size() + 2 * xid.len() + 32);
+    add_section(&mut record, xid, ops, kind)?;
+    Ok(record)
+}
+
+fn add_section(record: &mut WriteBatch, xid: &[u8], ops: &WriteBatch, kind: PrepareKind) -> Result<()> {
+    record.put_marker(BatchOp::BeginPrepare(kind))?;
     record.append(ops)?;
     record.put_marker(BatchOp::EndPrepare { xid })
 }
@@ -505,43 +581,77 @@ fn add_section(record: &mut WriteBatch, xid: &[u8], ops: &WriteBatch) -> Result<
 /// The sections of an open database: the prepared transactions and their WALs.
 #[derive(Debug, Default)]
 pub(crate) struct PreparedSections {
-    /// Sections that are not resolved, by name.
-    open: BTreeMap<Vec<u8>, (FileNumber, Arc<WriteBatch>)>,
+    /// Transactions that are not resolved, by name.
+    open: BTreeMap<Vec<u8>, OpenTransaction>,
     /// The WALs of resolved sections, each with the WAL of the resolution. They stay listed until
     /// the resolution is durable. Otherwise a crash could lose a section together with its
     /// resolution.
     resolved: Vec<(FileNumber, FileNumber)>,
 }
 
+/// A transaction of which WALs have sections.
+#[derive(Debug)]
+struct OpenTransaction {
+    /// The WAL with the first section.
+    wal: FileNumber,
+    /// Number of sections written before the prepare, under `WriteUnprepared`.
+    unprepared: u64,
+    /// The ops of the section that the prepare wrote; `None`: it is not prepared.
+    batch: Option<Arc<WriteBatch>>,
+}
+
+impl OpenTransaction {
+    fn of(wal: FileNumber) -> OpenTransaction {
+        OpenTransaction { wal, unprepared: 0, batch: None }
+    }
+}
+
 impl PreparedSections {
-    /// Records a section that is in `wal`.
+    /// Records that `xid` is prepared, with the section `batch` in `wal`.
     pub(crate) fn insert(&mut self, xid: Vec<u8>, wal: FileNumber, batch: Arc<WriteBatch>) {
-        self.open.insert(xid, (wal, batch));
+        self.open.entry(xid).or_insert_with(|| OpenTransaction::of(wal)).batch = Some(batch);
     }
 
-    /// Removes a section that a record in WAL `resolved_in` resolves. `None`: the resolution is
+    /// Records that `wal` has a section of `xid`, which is not prepared.
+    pub(crate) fn insert_unprepared(&mut self, xid: Vec<u8>, wal: FileNumber) {
+        self.open.entry(xid).or_insert_with(|| OpenTransaction::of(wal)).unprepared += 1;
+    }
+
+    /// Undoes the last call of [`insert`](Self::insert) or
+    /// [`insert_unprepared`](Self::insert_unprepared) for `xid`.
+    pub(crate) fn forget(&mut self, xid: &[u8]) {
+        let Some(open) = self.open.get_mut(xid) else { return };
+        if open.batch.take().is_none() {
+            open.unprepared -= 1;
+        }
+        if open.unprepared == 0 {
+            self.open.remove(xid);
+        }
+    }
+
+    /// Removes a transaction that a record in WAL `resolved_in` resolves. `None`: the resolution is
     /// durable.
     pub(crate) fn remove(&mut self, xid: &[u8], resolved_in: Option<FileNumber>) {
-        if let Some((wal, _)) = self.open.remove(xid)
+        if let Some(OpenTransaction { wal, .. }) = self.open.remove(xid)
             && let Some(resolved_in) = resolved_in.filter(|resolved_in| *resolved_in > wal)
         {
             self.resolved.push((wal, resolved_in));
         }
     }
 
-    /// The WAL that a section is in.
+    /// The WAL that the first section of a transaction is in.
     pub(crate) fn wal_of(&self, xid: &[u8]) -> Option<FileNumber> {
-        self.open.get(xid).map(|(wal, _)| *wal)
+        self.open.get(xid).map(|open| open.wal)
     }
 
-    /// The ops of a transaction.
+    /// The ops of the section that the prepare of a transaction wrote; `None`: it is not prepared.
     pub(crate) fn get(&self, xid: &[u8]) -> Option<Arc<WriteBatch>> {
-        self.open.get(xid).map(|(_, batch)| batch.clone())
+        self.open.get(xid)?.batch.clone()
     }
 
     /// The oldest WAL with a section that is not resolved.
     pub(crate) fn oldest_wal(&self) -> Option<FileNumber> {
-        self.open.values().map(|(wal, _)| *wal).min()
+        self.open.values().map(|open| open.wal).min()
     }
 
     /// The oldest WAL that a section needs. An unresolved section needs its WAL, and so does one
@@ -552,13 +662,13 @@ impl PreparedSections {
         resolved.chain(self.oldest_wal()).min()
     }
 
-    /// All unresolved sections.
+    /// All prepared transactions, each with the ops of the section that its prepare wrote.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<WriteBatch>)> + '_ {
-        self.open.iter().map(|(xid, (_, batch))| (xid.as_slice(), batch))
+        self.open.iter().filter_map(|(xid, open)| Some((xid.as_slice(), open.batch.as_ref()?)))
     }
 
     /// Records that all unresolved sections have been written to `wal` again.
     pub(crate) fn moved_to(&mut self, wal: FileNumber) {
-        self.open.values_mut().for_each(|section| section.0 = wal);
+        self.open.values_mut().for_each(|open| open.wal = wal);
     }
 }

@@ -10,6 +10,7 @@
 //!  2. No active memtable is replaced while a group is applied, because only a leader replaces
 //!     memtables.
 
+use super::prepared::{numbered_ops, order_of};
 use crate::cf::{ColumnFamily, MemTableLimits};
 use crate::engine::{Engine, contained};
 use esker_base::entry_checksum::EntryChecksum;
@@ -29,6 +30,11 @@ pub(crate) trait Memtables: fmt::Debug + Send + Sync {
     /// this engine lacks · `Aborted`: a comparator panicked · `Aborted(MemoryLimit)`: no memory is
     /// left.
     fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<(), Refused>;
+
+    /// [`apply`](Self::apply) with one number for each part of the batch: see `prepared.rs`.
+    /// # Errors
+    /// Those of [`apply`](Self::apply).
+    fn apply_parts(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<(), Refused>;
 }
 
 /// A batch that the memtables did not take.
@@ -49,6 +55,26 @@ impl Memtables for Engine {
             is_clean: next == first && error.severity() == Severity::NoError,
             error,
         })
+    }
+
+    fn apply_parts(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<(), Refused> {
+        let mut is_clean = true;
+        let applied = contained("a write", Severity::HardError, || {
+            batch.verify_checksum()?;
+            let guard = epoch::pin();
+            let mut target = Target::new(self, &guard);
+            numbered_ops(batch, first, &|id| order_of(self, id), |number, op| {
+                let Some((family, entry)) = entry_of(op)? else { return Ok(()) };
+                let full = target.insert(family, number, entry)?;
+                is_clean = false;
+                if full == Some(true) {
+                    self.switch_wanted.store(true, Ordering::Relaxed);
+                }
+                Ok(())
+            })
+        });
+        applied
+            .map_err(|error| Refused { is_clean: is_clean && error.severity() == Severity::NoError, error })
     }
 }
 
@@ -152,6 +178,7 @@ impl<'g> Target<'g> {
     }
 
     /// Inserts an entry. Returns whether the memtable is full now; `None` if the family is gone.
+    #[inline(always)]
     fn insert(
         &mut self,
         family: ColumnFamilyId,

@@ -113,9 +113,9 @@ fn insert(sink: &impl Sink, own: &WriteRequest, group: &mut [Follower]) -> Resul
     let bytes: usize = group.iter().map(|f| f.bytes).sum();
     let has_two_phase = || group.iter().any(|f| f.request.two_phase.is_some());
     if group.is_empty() || bytes < PARALLEL_APPLY_BYTES || !sink.applies_concurrently() || has_two_phase() {
-        let apply = |request: &WriteRequest| match request.applied() {
-            Some(batch) => memtables.apply(batch, request.batch.sequence()),
-            None => Ok(()),
+        let apply = |request: &WriteRequest| match request.two_phase.as_deref() {
+            None => memtables.apply(&request.batch, request.batch.sequence()),
+            Some(step) => step.apply(memtables.as_ref(), request),
         };
         apply(own)?;
         let rest = group.iter().try_for_each(|f| apply(&f.request));

@@ -25,6 +25,7 @@
 pub(crate) mod apply;
 mod flush;
 mod group;
+mod prepared;
 mod queue;
 mod room;
 mod shared_memory;
@@ -88,6 +89,9 @@ impl WritePath {
         check_options(options, &self.engine.options)?;
         self.engine.check_open()?;
         protect(options, batch)?;
+        if self.engine.commits.is_some() {
+            return self.write_numbered_by_batch(options, batch);
+        }
         let request = WriteRequest {
             batch: std::mem::take(batch),
             sync: options.sync,
@@ -148,6 +152,7 @@ impl WritePath {
 
     /// Writes a request as the leader, or lets another leader write it. Then moves the request's
     /// batch back to `batch`.
+    #[inline(always)]
     fn join(&self, request: WriteRequest, batch: &mut WriteBatch) -> Result<()> {
         let (own_batch, result) = match self.queue.join(request) {
             Joined::Done(own_batch, result) => (own_batch, result),
@@ -343,14 +348,20 @@ impl Sink for WritePath {
 
     fn publish(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>) {
         self.resolve_sections(own, group);
-        if self.engine.open_tag.load(Ordering::Relaxed) != self.engine.tag {
+        let newest = SequenceNumber(numbers.end.0 - 1);
+        let mut keys = numbers.end.0 - numbers.start.0;
+        if self.engine.open_tag.load(Ordering::Relaxed) == self.engine.tag {
+            self.engine.numbers.set_last_sequence(newest);
+        } else {
+            keys = self.keys_of(own, group, keys);
             self.trace(own, group);
+            self.engine.numbers.set_last_sequence(newest);
+            self.prune_commits(own, group);
         }
-        self.engine.numbers.set_last_sequence(SequenceNumber(numbers.end.0 - 1));
         if self.engine.deletions_sampled.load(Ordering::Relaxed) {
             self.engine.queue_pre_scans_in_memory(Take::Due);
         }
-        self.count_group(own, group, numbers.end.0 - numbers.start.0);
+        self.count_group(own, group, keys);
     }
 }
 
@@ -364,14 +375,17 @@ fn protect(options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
 }
 
 fn check_options(options: &WriteOptions, db_options: &DbOptions) -> Result<()> {
-    if options.disable_wal && db_options.recycle_log_file_num > 0 {
+    if !options.disable_wal {
+        return Ok(());
+    }
+    if db_options.recycle_log_file_num > 0 {
         // Recovery of a recycled WAL stops at a gap in the sequence numbers, because old records
         // begin there. Writes without a WAL would leave such gaps.
         return Err(Error::invalid_argument(
             "WriteOptions: disable_wal is not supported if recycle_log_file_num > 0",
         ));
     }
-    if options.sync && options.disable_wal {
+    if options.sync {
         return Err(Error::invalid_argument(
             "WriteOptions: sync and disable_wal contradict each other; set one",
         ));

@@ -60,15 +60,17 @@ pub(crate) struct WriteRequest {
 impl WriteRequest {
     /// Number of sequence numbers that the request takes.
     pub(crate) fn sequences(&self) -> u64 {
-        u64::from(self.applied().map_or(0, WriteBatch::count))
+        match self.two_phase.as_deref() {
+            None => u64::from(self.batch.count()),
+            Some(step) => step.numbers(),
+        }
     }
 
-    /// The batch for the memtables.
+    /// The ops that reads see from this request on.
     pub(crate) fn applied(&self) -> Option<&WriteBatch> {
         match self.two_phase.as_deref() {
             None => Some(&self.batch),
-            Some(TwoPhase::Commit { batch, .. }) => Some(batch),
-            Some(TwoPhase::Prepare { .. } | TwoPhase::Rollback { .. }) => None,
+            Some(step) => step.committed(&self.batch),
         }
     }
 }
@@ -322,6 +324,16 @@ impl WriteQueue {
     }
 }
 
+/// Whether the steps of both requests may be in one record, that of `own` first.
+fn may_share_record(own: &WriteRequest, request: &WriteRequest) -> bool {
+    match (own.two_phase.as_deref(), request.two_phase.as_deref()) {
+        (_, Some(TwoPhase::Rollback { .. })) => false,
+        (Some(TwoPhase::Prepared(own)), Some(TwoPhase::Prepared(step))) => own.may_share(step),
+        (Some(TwoPhase::Prepared(_)), _) | (_, Some(TwoPhase::Prepared(_))) => false,
+        _ => true,
+    }
+}
+
 impl Leader<'_> {
     /// Takes the followers that may share the leader's WAL record, up to `max_bytes` of batches.
     /// Stops at a request that needs a `sync` which the leader does not, or that differs in
@@ -343,7 +355,7 @@ impl Leader<'_> {
                 unreachable!("a request in line is in the state Waiting")
             };
             if request.exclusive
-                || matches!(request.two_phase.as_deref(), Some(TwoPhase::Rollback { .. }))
+                || !may_share_record(own, request)
                 || (request.sync && !own.sync)
                 || request.disable_wal != own.disable_wal
                 || request.no_slowdown != own.no_slowdown

@@ -19,12 +19,14 @@
 //! `db/logs_with_prep_tracker.h`.
 
 use super::WritePath;
+use super::apply::{Memtables, Refused};
+use super::prepared::PreparedStep;
 use super::queue::{Follower, WriteRequest};
 use crate::options::WriteOptions;
 use crate::wal::{section_record, section_record_again, stamped};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{Error, FileNumber, Result, SequenceNumber};
+use esker_base::{Error, FileNumber, Result, SequenceNumber, Severity};
 use esker_format::write_batch::{BatchOp, WriteBatch};
 use std::collections::BTreeSet;
 
@@ -37,6 +39,42 @@ pub(crate) enum TwoPhase {
     Commit { xid: Vec<u8>, batch: Arc<WriteBatch> },
     /// The section is dropped.
     Rollback { xid: Vec<u8> },
+    /// A step under the policy `WritePrepared`.
+    Prepared(PreparedStep),
+}
+
+impl TwoPhase {
+    /// Number of sequence numbers that the step takes.
+    pub(super) fn numbers(&self) -> u64 {
+        match self {
+            TwoPhase::Commit { batch, .. } => u64::from(batch.count()),
+            TwoPhase::Prepare { .. } | TwoPhase::Rollback { .. } => 0,
+            TwoPhase::Prepared(step) => step.numbers(),
+        }
+    }
+
+    /// The ops that reads see from the step on. `own` is the batch of its request.
+    pub(super) fn committed<'a>(&'a self, own: &'a WriteBatch) -> Option<&'a WriteBatch> {
+        match self {
+            TwoPhase::Commit { batch, .. }
+            | TwoPhase::Prepared(
+                PreparedStep::Commit { batch, .. } | PreparedStep::Prepare { batch, commits: true, .. },
+            ) => Some(batch),
+            TwoPhase::Prepared(PreparedStep::Write { .. }) => Some(own),
+            TwoPhase::Prepare { .. } | TwoPhase::Rollback { .. } | TwoPhase::Prepared(_) => None,
+        }
+    }
+
+    /// Inserts the step's ops into the memtables.
+    /// # Errors
+    /// Those of [`Memtables::apply`].
+    pub(super) fn apply(&self, memtables: &dyn Memtables, request: &WriteRequest) -> Result<(), Refused> {
+        match self {
+            TwoPhase::Commit { batch, .. } => memtables.apply(batch, request.batch.sequence()),
+            TwoPhase::Prepare { .. } | TwoPhase::Rollback { .. } => Ok(()),
+            TwoPhase::Prepared(step) => step.apply(memtables, request),
+        }
+    }
 }
 
 impl WritePath {
@@ -52,6 +90,9 @@ impl WritePath {
         if self.engine.prepared.lock().get(xid).is_some() {
             let name = xid.escape_ascii();
             return Err(Error::invalid_argument(format!("a transaction '{name}' is prepared already")));
+        }
+        if self.engine.commits.is_some() {
+            return self.prepare_in_memtables(options, xid, batch);
         }
         let record = section_record(xid, &batch)?;
         self.step(options, record, TwoPhase::Prepare { xid: xid.to_vec(), batch: Arc::new(batch) })
@@ -69,6 +110,13 @@ impl WritePath {
         mut later: WriteBatch,
     ) -> Result<()> {
         let mut batch = self.engine.prepared.lock().get(xid).ok_or_else(|| not_prepared(xid))?;
+        if self.engine.commits.is_some() {
+            if later.count() > 0 {
+                return Err(Error::invalid_argument("write_policy WritePrepared: writes after the prepare"));
+            }
+            debug_assert!(timestamp.is_none(), "WritePrepared has no families with timestamps");
+            return self.commit_in_memtables(options, xid, batch);
+        }
         let mut record = WriteBatch::new();
         match &timestamp {
             None => record.put_marker(BatchOp::Commit { xid })?,
@@ -89,19 +137,37 @@ impl WritePath {
         self.step(options, record, TwoPhase::Commit { xid: xid.to_vec(), batch })
     }
 
-    /// Rolls back the prepared transaction `xid`.
+    /// Rolls back the prepared transaction `xid`. `former`: under `WritePrepared`, the values that
+    /// others see of its keys.
     /// # Errors
     /// `InvalidArgument`: no section of this name is prepared · errors of [`WritePath::write`].
-    pub(crate) fn rollback_prepared(&self, options: &WriteOptions, xid: &[u8]) -> Result<()> {
-        if self.engine.prepared.lock().get(xid).is_none() {
-            return Err(not_prepared(xid));
+    pub(crate) fn rollback_prepared(
+        &self,
+        options: &WriteOptions,
+        xid: &[u8],
+        former: impl FnOnce(&WriteBatch) -> Result<WriteBatch>,
+    ) -> Result<()> {
+        let batch = self.engine.prepared.lock().get(xid).ok_or_else(|| not_prepared(xid))?;
+        if self.engine.commits.is_some() {
+            return self.rollback_in_memtables(options, xid, former(&batch)?);
         }
         let mut record = WriteBatch::new();
         record.put_marker(BatchOp::Rollback { xid })?;
         self.step(options, record, TwoPhase::Rollback { xid: xid.to_vec() })
     }
 
-    fn step(&self, options: &WriteOptions, record: WriteBatch, step: TwoPhase) -> Result<()> {
+    pub(super) fn step(&self, options: &WriteOptions, record: WriteBatch, step: TwoPhase) -> Result<()> {
+        self.numbered_step(options, record, step)?;
+        Ok(())
+    }
+
+    /// Writes `record`, which is `step`. Returns its sequence number.
+    pub(super) fn numbered_step(
+        &self,
+        options: &WriteOptions,
+        record: WriteBatch,
+        step: TwoPhase,
+    ) -> Result<SequenceNumber> {
         self.engine.check_open()?;
         let request = WriteRequest {
             batch: record,
@@ -110,24 +176,32 @@ impl WritePath {
             two_phase: Some(Arc::new(step)),
             ..WriteRequest::default()
         };
-        self.join(request, &mut WriteBatch::new())
+        let mut record = WriteBatch::new();
+        self.join(request, &mut record)?;
+        Ok(record.sequence())
     }
 
     /// Called after the append: records the group's new sections, with the current WAL.
     pub(super) fn note_sections(&self, own: &WriteRequest, group: &[Follower]) {
-        for step in steps(own, group) {
-            if let TwoPhase::Prepare { xid, batch } = step {
-                let wal = self.engine.wals.lock().current_number();
-                self.engine.prepared.lock().insert(xid.clone(), wal, batch.clone());
+        for (step, request) in steps(own, group) {
+            match step {
+                TwoPhase::Prepare { xid, batch } => {
+                    let wal = self.engine.wals.lock().current_number();
+                    self.engine.prepared.lock().insert(xid.clone(), wal, batch.clone());
+                }
+                TwoPhase::Prepared(step) => self.note_prepared(step, request),
+                TwoPhase::Commit { .. } | TwoPhase::Rollback { .. } => {}
             }
         }
     }
 
     /// Undoes [`WritePath::note_sections`] for a group whose record was removed.
     pub(super) fn forget_sections(&self, own: &WriteRequest, group: &[Follower]) {
-        for step in steps(own, group) {
-            if let TwoPhase::Prepare { xid, .. } = step {
-                self.engine.prepared.lock().remove(xid, None);
+        for (step, _) in steps(own, group) {
+            match step {
+                TwoPhase::Prepare { xid, .. } => self.engine.prepared.lock().remove(xid, None),
+                TwoPhase::Prepared(step) => self.forget_prepared(step),
+                TwoPhase::Commit { .. } | TwoPhase::Rollback { .. } => {}
             }
         }
     }
@@ -135,10 +209,14 @@ impl WritePath {
     /// Called after the insertion: sections that are committed or rolled back stop keeping their
     /// WALs.
     pub(super) fn resolve_sections(&self, own: &WriteRequest, group: &[Follower]) {
-        for step in steps(own, group) {
+        for (step, request) in steps(own, group) {
             let current = || (!own.sync).then(|| self.engine.wals.lock().current_number());
             match step {
                 TwoPhase::Prepare { .. } => continue,
+                TwoPhase::Prepared(step) => {
+                    self.resolve_prepared(step, request, own.sync);
+                    continue;
+                }
                 TwoPhase::Rollback { xid } => {
                     let resolved_in = current();
                     self.engine.prepared.lock().remove(xid, resolved_in);
@@ -178,6 +256,14 @@ impl WritePath {
             wals.set_current_complete();
             return Ok(());
         }
+        if engine.commits.is_some() {
+            // The entries of the sections have the numbers of the damaged WALs, which a copy in
+            // another WAL cannot have.
+            return Err(Error::not_supported(
+                "write_policy WritePrepared: a WAL is damaged and transactions are prepared; open the database again",
+            )
+            .with_severity(Severity::FatalError));
+        }
         let next = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed) + 1);
         for (xid, batch) in prepared.iter() {
             let mut record = section_record_again(xid, batch)?;
@@ -192,9 +278,12 @@ impl WritePath {
     }
 }
 
-fn steps<'a>(own: &'a WriteRequest, group: &'a [Follower]) -> impl Iterator<Item = &'a TwoPhase> {
+pub(super) fn steps<'a>(
+    own: &'a WriteRequest,
+    group: &'a [Follower],
+) -> impl Iterator<Item = (&'a TwoPhase, &'a WriteRequest)> {
     let all = std::iter::once(own).chain(group.iter().map(|f| &f.request));
-    all.filter_map(|request| request.two_phase.as_deref())
+    all.filter_map(|request| Some((request.two_phase.as_deref()?, request)))
 }
 
 fn not_prepared(xid: &[u8]) -> Error {

@@ -12,6 +12,9 @@ mod optimistic;
 mod popped;
 mod timestamps;
 mod two_phase;
+mod uncommitted_entries;
+mod write_prepared;
+mod write_unprepared;
 
 use esker::internals::env::mem::MemFs;
 use esker::{Env, Options, TransactionDb, TransactionDbOptions};

@@ -51,3 +51,4 @@ mod universal;
 mod updates;
 mod wal_types;
 mod walrec;
+mod write_prepared;

@@ -118,7 +118,7 @@ impl ModelFamilySpec {
             true => TimestampFormat::new(format.order(), 8),
             false => format,
         };
-        let (stamped, stamps) = match shared {
+        let (stamped, stamps) = match shared || parameters.mixes_policies {
             true => (bytewise.clone(), None),
             false => (stamped::comparator(format), Some(format)),
         };

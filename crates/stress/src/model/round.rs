@@ -5,6 +5,7 @@ mod delete_files;
 mod ingest;
 mod journal;
 mod kinds;
+mod policies;
 mod reads;
 mod stamped;
 mod transactions;
@@ -142,6 +143,8 @@ pub(crate) struct Round {
     /// Whether the database has transactions. Most lives support them, and all preserve prepared
     /// ones.
     has_transactions: bool,
+    /// The newest sequence number when spills were last entered into the journal.
+    noted_sequence: u64,
     /// Transactions that are not over.
     live: Vec<Live>,
     steps: Steps,
@@ -196,6 +199,7 @@ impl Round {
             comparisons: 0,
             journal: None,
             has_transactions: false,
+            noted_sequence: 0,
             live: Vec::new(),
             steps: Steps::default(),
             opened_without: false,
@@ -476,8 +480,16 @@ impl Round {
         let state = self.states[family].clone();
         loop {
             let write = self.random_write_over(family, kind, &state);
-            let single = write.index().filter(|&index| self.specs[family].is_single(index));
-            if !single.is_some_and(|index| self.is_in_transaction(family, index)) {
+            // Under WritePrepared a write without a lock goes over that of a transaction that was
+            // prepared before, also if the transaction commits later.
+            let mixes = self.parameters.mixes_policies;
+            let may_meet = write.index().filter(|&index| mixes || self.specs[family].is_single(index));
+            let is_met = may_meet.is_some_and(|index| self.is_in_transaction(family, index));
+            let may_cover = mixes && write.index().is_none() && !self.live.is_empty();
+            if may_cover {
+                return self.random_write(family, OperationKind::Put);
+            }
+            if !is_met {
                 return self.stamp(family, write);
             }
         }

@@ -10,6 +10,7 @@ use esker::internals::format::trailer::ChecksumType;
 use esker::internals::table::{BlockCache, DataBlockIndexType, FilterPolicy};
 use esker::options::{CompactionPri, CompressionType, TargetVersion};
 use esker::prefix::SliceTransformRef;
+use esker::txn::WritePolicy;
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, Env};
 use std::sync::Arc;
 
@@ -17,6 +18,10 @@ use std::sync::Arc;
 pub(crate) struct ModelSettings {
     pub(crate) db: DbOptions,
     pub(crate) families: Vec<ColumnFamilyOptions>,
+    /// The write policy, if the database is opened for transactions.
+    pub(crate) write_policy: WritePolicy,
+    /// `default_write_batch_flush_threshold`, for `WriteUnprepared`.
+    pub(crate) spill_threshold: i64,
 }
 
 /// The newest format of tables that RocksDB 11.8.1 reads.
@@ -43,7 +48,7 @@ impl ModelSettings {
                 family.table.format_version = family.table.format_version.min(MOST_SHARED_FORMAT)
             });
         }
-        ModelSettings { db, families }
+        ModelSettings { db, families, write_policy: WritePolicy::WriteCommitted, spill_threshold: 0 }
     }
 
     /// Draws options whose effect depends on time, for machines with a simulated clock.

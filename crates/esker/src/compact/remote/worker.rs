@@ -73,6 +73,7 @@ pub(crate) fn run_for_another(
         plan: &plan,
         snapshots: &input.snapshots,
         placement: &placement,
+        prepared: None,
         cancelled: &job.canceled,
         elsewhere: Some(job.outputs),
     };

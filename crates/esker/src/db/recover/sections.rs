@@ -2,8 +2,8 @@
 //!
 //! In: their sections, and the recovered families, with every committed write. Out: each prepared
 //! transaction as one section, and the ops that take back what tables have of unresolved ones.
-//! RocksDB's policies write-prepared and write-unprepared ("early") put ops into memtables before
-//! their commit, and so into tables.
+//! The policies write-prepared and write-unprepared ("early") put ops into memtables before their
+//! commit, and so into tables.
 //!
 //! Cost: one search for each key of a section of an early policy, in the order of the keys. It
 //! reads tables that have entries newer than the section; all of them if the section's WAL was
@@ -22,16 +22,19 @@ use crate::get::answer::Answer;
 use crate::get::latest::{Since, latest_sequence};
 use crate::get::search::{PointSearch, ReadContext, Sees};
 use crate::snapshot::OwnNumbers;
-use crate::wal::{PreparedTransaction, SectionOp, SectionsAgain, UnresolvedTransaction, family_and_key};
-use crate::write::ApplyEntry;
+use crate::wal::{
+    CustomOrders, OpNumbers, PreparedTransaction, SectionOp, SectionsAgain, UnresolvedTransaction, Wals,
+    custom_order, family_and_key, numbers_by_batch,
+};
+use crate::write::{ApplyEntry, entry_of};
 use esker_base::sync::Arc;
-use esker_base::{ColumnFamilyId, FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
-use esker_format::key::LookupKey;
+use esker_base::{ColumnFamilyId, Error, FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::key::{InternalKeyComparator, LookupKey};
 use esker_format::wide_column::{DEFAULT_COLUMN_NAME, EncodedColumns};
-use esker_format::write_batch::WriteBatch;
+use esker_format::write_batch::{PrepareKind, WriteBatch};
 use esker_table::TableReadOptions;
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An entry of a section of an early policy.
 #[derive(Clone, Copy, Debug)]
@@ -48,15 +51,21 @@ type OpPlace = (usize, usize);
 
 impl ReplayRun<'_> {
     /// Makes the sections that the new WAL gets, and adds the ops that take back uncommitted ones
-    /// to the memtables.
+    /// to the memtables; under `WritePrepared`, the sections too.
     /// # Errors
     /// `NotSupported` if sections are not allowed · `Corruption` and `IoError` of the tables.
     pub(super) fn resolve_sections(&mut self) -> Result<SectionsAgain> {
         let unresolved = std::mem::take(&mut self.two_phase).into_unresolved()?;
         self.report(&unresolved);
-        let ops: Vec<_> = unresolved.iter().map(UnresolvedTransaction::ops).collect();
+        let orders = self.custom_orders();
+        let orders = |id| orders.get(&id).cloned();
+        let ops: Vec<_> = unresolved.iter().map(|transaction| transaction.ops(&orders)).collect();
         let first = SequenceNumber(self.last_sequence.0 + 1);
-        let (restore, superseded) = self.take_back(&ops)?;
+        // Numbered by batch, each marker that ends older sections takes a number, and the restoring
+        // ops share the next one.
+        let behind_markers = SequenceNumber(first.0 + unresolved.len() as u64);
+        let shared = self.recovery.write_prepared.then_some(behind_markers);
+        let (restore, superseded) = self.take_back(&ops, shared)?;
         let mut again = SectionsAgain { restore, ..SectionsAgain::default() };
         again.restore.set_sequence(first);
         for (t, (transaction, ops)) in unresolved.iter().zip(&ops).enumerate() {
@@ -71,9 +80,50 @@ impl ReplayRun<'_> {
                     batch.push(op.op)?;
                 }
             }
-            again.prepared.push(PreparedTransaction { xid, batch });
+            again.prepared.push(PreparedTransaction { xid, batch, numbers: None });
+        }
+        if self.recovery.write_prepared && !again.is_empty() {
+            self.last_sequence = self.last_sequence.max(SequenceNumber(behind_markers.0 - 1));
+            again
+                .prepared
+                .iter_mut()
+                .try_for_each(|transaction| self.insert_section(transaction, &orders))?;
         }
         Ok(again)
+    }
+
+    /// The orders of families in which keys of different bytes may be equal.
+    fn custom_orders(&self) -> BTreeMap<ColumnFamilyId, InternalKeyComparator> {
+        self.families.iter().filter_map(|(id, f)| Some((*id, custom_order(&f.icmp)?))).collect()
+    }
+
+    /// Puts the ops of a prepared transaction into the memtables, with the numbers that the copy of
+    /// its section in the new WAL has.
+    fn insert_section(
+        &mut self,
+        transaction: &mut PreparedTransaction,
+        orders: CustomOrders<'_>,
+    ) -> Result<()> {
+        if transaction.batch.content().delete_range {
+            let name = transaction.xid.escape_ascii();
+            return Err(Error::not_supported(format!(
+                "write_policy WritePrepared: the prepared transaction '{name}' deletes ranges; open the database with \
+                 WriteCommitted and resolve it"
+            )));
+        }
+        let first = SequenceNumber(self.last_sequence.0 + 1);
+        let count = numbers_by_batch(&transaction.batch, orders).max(1);
+        transaction.numbers = Some((first, count));
+        self.last_sequence.0 += count;
+        let mut numbers = OpNumbers::new(true, first, orders);
+        for op in transaction.batch.iter() {
+            if let (Some(number), Some((id, entry))) = (numbers.number_of(&op), entry_of(&op)?)
+                && let Some(family) = self.families.get_mut(&id)
+            {
+                family.add(NEW_WAL, number, &entry)?;
+            }
+        }
+        Ok(())
     }
 
     fn report(&self, unresolved: &[UnresolvedTransaction]) {
@@ -92,8 +142,13 @@ impl ReplayRun<'_> {
     }
 
     /// Returns the ops that give keys their committed values, which the memtables have now, and the
-    /// ops of transactions that writes of others follow.
-    fn take_back(&mut self, ops: &[Vec<SectionOp<'_>>]) -> Result<(WriteBatch, BTreeSet<OpPlace>)> {
+    /// ops of transactions that writes of others follow. `shared`: the number of all these ops;
+    /// else each takes the next one.
+    fn take_back(
+        &mut self,
+        ops: &[Vec<SectionOp<'_>>],
+        shared: Option<SequenceNumber>,
+    ) -> Result<(WriteBatch, BTreeSet<OpPlace>)> {
         let (entries, unresolved) = self.early_entries(ops);
         let (mut restore, mut superseded) = (WriteBatch::new(), BTreeSet::new());
         let is_same_family = |a: &EarlyEntry<'_>, b: &EarlyEntry<'_>| a.family == b.family;
@@ -114,7 +169,7 @@ impl ReplayRun<'_> {
                     continue;
                 }
                 if let Some(value) = state.committed_value(oldest.key, &unresolved)? {
-                    self.last_sequence.0 += 1;
+                    self.last_sequence = shared.unwrap_or(SequenceNumber(self.last_sequence.0 + 1));
                     restore_value(family, self.last_sequence, (oldest.key, value), &mut restore)?;
                 }
             }
@@ -222,7 +277,7 @@ impl<'a> RecoveredState<'a> {
         since: SequenceNumber,
         unresolved: &OwnNumbers,
     ) -> Result<Option<SequenceNumber>> {
-        let since = Since::new(since).without_own(Some(unresolved));
+        let since = Since::new(since, None).without_own(Some(unresolved));
         latest_sequence(&self.super_version, &self.context(), key, &since, true)
     }
 
@@ -258,10 +313,35 @@ impl Sees for Without<'_> {
 }
 
 /// Turns an entity that has only a default column into a plain value.
-fn simplify_entity(entity: PinnedBytes) -> Result<(ValueType, PinnedBytes)> {
+pub(crate) fn simplify_entity(entity: PinnedBytes) -> Result<(ValueType, PinnedBytes)> {
     let columns = EncodedColumns::parse(&entity)?;
     match (columns.len(), columns.column(DEFAULT_COLUMN_NAME)) {
         (1, Some(value)) => Ok((ValueType::Value, PinnedBytes::copy_from(value))),
         _ => Ok((ValueType::WideColumnEntity, entity)),
     }
+}
+
+/// Writes prepared sections durably to the new WAL, because the old WALs are deleted. The same
+/// record undoes uncommitted operations in tables, so both take effect together.
+/// # Errors
+/// `IoError`.
+pub(in crate::db) fn log_sections(
+    wals: &mut Wals,
+    sections: &SectionsAgain,
+    kind: PrepareKind,
+) -> Result<()> {
+    if sections.is_empty() {
+        return Ok(());
+    }
+    let record = sections.record(kind)?;
+    let first = record.sequence();
+    let last_section = sections.prepared.last().and_then(|transaction| transaction.numbers);
+    let markers = (sections.prepared.len() + sections.dropped.len()) as u64;
+    let next = match (kind, last_section) {
+        (PrepareKind::Committed, _) => SequenceNumber(first.0 + u64::from(sections.restore.count())),
+        (_, Some((section, count))) => SequenceNumber(section.0 + count),
+        (_, None) => SequenceNumber(first.0 + markers + 1),
+    };
+    wals.append(&[record.data()], first..next)?;
+    wals.sync()
 }

@@ -110,6 +110,7 @@ impl Recovery<'_> {
             memtables: std::slice::from_ref(&sealed.mem),
             newest: SequenceNumber::MAX,
             snapshots: &[],
+            prepared: None,
             epoch_number: sealed.epoch_number,
         };
         (BuildTable { output, cancel: None, numbers: Some(numbers) }).run(&job)

@@ -1,9 +1,12 @@
 use super::*;
 use crate::merge::tests::script::{entries, run, text, tombstones};
 use crate::merge::vec_iter::VecIter;
+use crate::snapshot::{CommitTable, LiveSnapshots};
 use esker_base::ErrorKind;
-use esker_base::merge_operator::MergeOperator;
-use esker_base::sync::atomic::AtomicU64;
+use esker_base::compaction_filter::CompactionFilter;
+use esker_base::merge_operator::{MergeOperator, MergeOperatorRef};
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::{AtomicBool, AtomicU64};
 use esker_format::blob::BlobIndex;
 use esker_format::wide_column::stored::{StoredColumns, StoredValue, may_have_blobs};
 use esker_format::wide_column::{self, EncodedColumns};
@@ -75,6 +78,28 @@ fn of_each_stripe_only_the_newest_version_is_kept() {
     assert_eq!(compacted(&lines, bottommost(&[2, 5])), ["a@9 put 9", "a@5 put 5", "a@0 put 2", "b@3 put 3"]);
     let kept = CompactionIteratorOptions { zero_up_to: SequenceNumber::ZERO, ..bottommost(&[]) };
     assert_eq!(compacted(&lines, kept), ["a@9 put 9", "b@3 put 3"]);
+}
+
+#[test]
+fn entries_of_a_prepared_transaction_stay_and_hide_nothing_until_readers_see_its_commit() {
+    let table = CommitTable::new();
+    table.prepare(b"done", SequenceNumber(5), 1);
+    table.resolve(b"done", SequenceNumber(7));
+    table.prepare(b"open", SequenceNumber(8), 1);
+    let (_, prepared) = table.for_job(&LiveSnapshots::new(), || SequenceNumber(9));
+    let with = |list| CompactionIteratorOptions { prepared: prepared.clone(), ..bottommost(list) };
+    let lines =
+        ["a@8 put 8", "a@5 put 5", "a@3 put 3", "b@8 del", "b@2 put 2", "c@5 del", "c@1 put 1", "d@8 put 8"];
+    let all_see_5 = ["a@8 put 8", "a@0 put 5", "b@8 del", "b@0 put 2", "d@8 put 8"];
+    assert_eq!(compacted(&lines, with(&[])), all_see_5);
+    // The snapshot 6 lies between the number of the entries and that of their commit.
+    let kept_for_6 =
+        ["a@8 put 8", "a@5 put 5", "a@0 put 3", "b@8 del", "b@0 put 2", "c@5 del", "c@0 put 1", "d@8 put 8"];
+    assert_eq!(compacted(&lines, with(&[6])), kept_for_6);
+    // The job's snapshot 7 lies before the open section: what lies over its entries stays.
+    let unlocked = ["a@9 put 9", "a@8 put 8", "a@3 put 3", "b@9 del", "b@8 put 8"];
+    let kept = ["a@9 put 9", "a@8 put 8", "a@0 put 3", "b@9 del", "b@8 put 8"];
+    assert_eq!(compacted(&unlocked, with(&[7])), kept);
 }
 
 #[test]

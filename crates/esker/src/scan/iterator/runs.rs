@@ -17,8 +17,10 @@
 //!     options of all, and the taking level positions it. This happens only in exchanges at the
 //!     same sequence number.
 
+use super::committed::CommittedRuns;
 use super::timestamped::is_too_new;
 use super::watch::{RunWatch, WatchedRun};
+use crate::snapshot::{OwnNumbers, UnseenSections};
 mod by_prefix;
 mod source;
 
@@ -407,7 +409,8 @@ impl Exchange {
     }
 }
 
-/// The runs of a super version as children of a merge, newest first.
+/// The runs of a super version as children of a merge, newest first, without the entries that
+/// `unseen` hides. With `own`, entries of these numbers are shown, and no others beyond `sequence`.
 /// # Errors
 /// Those of opening files of level 0.
 pub(in crate::scan) fn children_of(
@@ -415,14 +418,23 @@ pub(in crate::scan) fn children_of(
     super_version: &SuperVersion,
     options: &ReadOptions,
     sequence: SequenceNumber,
+    unseen: Option<UnseenSections>,
+    own: Option<&OwnNumbers>,
 ) -> Result<Vec<MergeChild>> {
-    let opening = Opening::new((cf, super_version), options, sequence, Default::default());
+    let newest = own.map_or(sequence, |own| sequence.max(own.last()));
+    let shown = match own {
+        Some(own) => Some(CommittedRuns::with_own(unseen, own.clone(), sequence)),
+        None => unseen.map(CommittedRuns::new),
+    };
+    let hiding = shown.map(|shown| Arc::new(shown) as Arc<dyn RunWatch>);
+    // Range tombstones are those up to `sequence`: a transaction with writes here has none.
+    let opening = Opening::watched((cf, super_version), options, sequence, hiding, Default::default());
     let mut children = Vec::new();
     for_each_source(
         cf,
         super_version,
         options,
-        sequence,
+        newest,
         |_| false,
         |source| {
             children.push(opening.open(source)?);

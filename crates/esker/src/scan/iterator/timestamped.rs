@@ -79,7 +79,7 @@ fn parts(
     };
     let iter = match reader.only {
         Some(key) => runs_with(cf, super_version, options, sequence, key)?,
-        None => internal_iterator(cf, super_version, &all, sequence)?,
+        None => internal_iterator(cf, super_version, &all, sequence, None)?,
     };
     let tombstones = match options.ignore_range_deletions {
         true => TimestampedTombstones::default(),

@@ -68,6 +68,10 @@ impl Memtables for Inserted {
         self.entries.lock().push((first.0, name));
         Ok(())
     }
+
+    fn apply_parts(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<(), Refused> {
+        self.apply(batch, first)
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]

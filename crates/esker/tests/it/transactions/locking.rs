@@ -1,7 +1,7 @@
 //! Transactions with locks: visibility, locked keys, commits and rollbacks.
 
 use super::{open, options, until_waits};
-use esker::txn::{Endpoint, LockMode, Locking, TransactionState, WritePolicy};
+use esker::txn::{Endpoint, LockMode, Locking, TransactionState};
 use esker::{
     ErrorKind, IsolationLevel, ReadOptions, SubCode, Transaction, TransactionDb, TransactionDbOptions,
     TransactionOptions, WriteBatch, WriteOptions,
@@ -455,10 +455,6 @@ fn impossible_options_and_calls_are_refused() {
     let refused =
         |txn_options: TransactionDbOptions| TransactionDb::open(&options(), &txn_options, "/db").map(drop);
     let defaults = TransactionDbOptions::default;
-    for write_policy in [WritePolicy::WritePrepared, WritePolicy::WriteUnprepared] {
-        let other = TransactionDbOptions { write_policy, ..defaults() };
-        assert_eq!(kind(refused(other)).0, ErrorKind::NotSupported);
-    }
     assert_eq!(kind(refused(TransactionDbOptions { max_lock_memory: 0, ..defaults() })), INVALID);
     let points = TransactionDbOptions { locking: Locking::Points, ..defaults() };
     let db = TransactionDb::open(&options(), &points, "/db").unwrap();

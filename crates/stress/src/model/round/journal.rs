@@ -443,9 +443,8 @@ impl Round {
         let families = if rng.u8(..4) == 0 { rng.usize(FEWEST + 1..=FAMILIES) } else { FEWEST };
         // RocksDB's reader does not set the option that databases with prepared transactions need.
         let with_transactions = rng.u8(..3) > 0 && !parameters.shared_orders;
-        let parameters =
-            &ModelParameters { timestamps_of_transactions: with_transactions, ..parameters.clone() };
-        let mut round = Round::with(rng, (families, keys), parameters, env, &WEIGHTS_WITH_CRASHES);
+        let parameters = parameters.with_policies(&mut rng, with_transactions);
+        let mut round = Round::with(rng, (families, keys), &parameters, env, &WEIGHTS_WITH_CRASHES);
         round.has_transactions = with_transactions;
         round.journal = Some(Journal {
             promises: Arc::default(),
@@ -521,6 +520,7 @@ impl Round {
         } else {
             self.settings.let_errors_pass(&mut self.rng);
         }
+        self.draw_policy();
     }
 
     pub(super) fn wrote(&mut self, sequence: u64, sync: bool, writes: Vec<(usize, ModelWrite)>) {

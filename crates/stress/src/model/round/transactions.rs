@@ -37,6 +37,8 @@ const LIVE: usize = 4;
 pub(super) struct PreparedSection {
     changes: Rc<Changes>,
     ops: Rc<[u8]>,
+    /// Whether the WAL has just these ops: not if the transaction has spilled ops.
+    is_exact: bool,
 }
 
 impl PreparedSection {
@@ -46,7 +48,11 @@ impl PreparedSection {
             let added = write.add_to(&mut batch, *id, &specs[*family]);
             added.map_err(|e| format!("{write:?} into a batch: {e}"))?;
         }
-        Ok(PreparedSection { changes: Rc::new(changes.clone()), ops: batch.ops_bytes().into() })
+        Ok(PreparedSection {
+            changes: Rc::new(changes.clone()),
+            ops: batch.ops_bytes().into(),
+            is_exact: true,
+        })
     }
 }
 
@@ -145,8 +151,9 @@ fn sections_that_differ(
     found: &BTreeMap<Vec<u8>, Vec<u8>>,
     expected: &BTreeMap<Vec<u8>, PreparedSection>,
 ) -> usize {
-    let is_as_found =
-        |name: &Vec<u8>, section: &PreparedSection| found.get(name).is_some_and(|ops| **ops == *section.ops);
+    let is_as_found = |name: &Vec<u8>, section: &PreparedSection| {
+        found.get(name).is_some_and(|ops| !section.is_exact || **ops == *section.ops)
+    };
     let missed = expected.iter().filter(|(name, section)| !is_as_found(name, section)).count();
     missed + found.keys().filter(|name| !expected.contains_key(*name)).count()
 }
@@ -168,6 +175,8 @@ pub(super) struct Live {
     txn: Option<Transaction>,
     is_named: bool,
     is_prepared: bool,
+    /// [`PreparedSection::is_exact`], if it is prepared.
+    is_exact: bool,
     isolation: IsolationLevel,
     changes: Changes,
     /// Number of changes at each save point.
@@ -184,6 +193,7 @@ impl Live {
             txn: None,
             is_named: true,
             is_prepared: true,
+            is_exact: section.is_exact,
             isolation: IsolationLevel::ReadCommitted,
             changes: section.changes.to_vec(),
             save_points: Vec::new(),
@@ -280,6 +290,7 @@ impl Round {
     /// Before a close: drops all handles, and with them the transactions that are not prepared.
     pub(super) fn let_transactions_go(&mut self) {
         self.live.retain(|live| live.is_prepared);
+        self.note_spills();
         for live in &mut self.live {
             (live.txn, live.snapshot) = (None, None);
         }
@@ -292,7 +303,9 @@ impl Round {
         }
         let mut expected = BTreeMap::new();
         for live in &self.live {
-            expected.insert(live.name.clone(), PreparedSection::new(&live.changes, &self.specs)?);
+            let mut section = PreparedSection::new(&live.changes, &self.specs)?;
+            section.is_exact = live.is_exact;
+            expected.insert(live.name.clone(), section);
         }
         let found = self.prepared_in_database();
         if sections_that_differ(&found, &expected) == 0 {
@@ -355,6 +368,8 @@ pub(super) fn open_database(
     let options = TransactionDbOptions {
         transaction_lock_timeout: 0,
         default_lock_timeout: 0,
+        write_policy: settings.write_policy,
+        default_write_batch_flush_threshold: settings.spill_threshold,
         ..TransactionDbOptions::default()
     };
     TransactionDb::open_cf(&settings.db, &options, PATH, descriptors).map(Opened::WithTransactions)
@@ -389,6 +404,7 @@ impl Round {
         }
         let done = (0..self.rng.usize(1..6)).try_for_each(|_| self.act(&mut live));
         self.live.push(live);
+        self.note_spills();
         done
     }
 
@@ -398,11 +414,14 @@ impl Round {
         let options = TransactionOptions { isolation, ..TransactionOptions::default() };
         let name = format!("t{}", self.operation).into_bytes();
         self.note(Event::Other(format!("begin '{}', {isolation:?}", name.escape_ascii())));
+        let txn = db.begin_transaction_opt(&WriteOptions::default(), &options);
+        let is_named = self.may_spill() && txn.set_name(&name).is_ok();
         Live {
             name,
-            txn: Some(db.begin_transaction_opt(&WriteOptions::default(), &options)),
-            is_named: false,
+            txn: Some(txn),
+            is_named,
             is_prepared: false,
+            is_exact: true,
             isolation,
             changes: Vec::new(),
             save_points: Vec::new(),
@@ -531,8 +550,9 @@ impl Round {
     /// since the snapshot.
     fn write_in(&mut self, live: &mut Live, family: usize, seen: &ModelState, tracked: bool) -> Done {
         let kinds = [OperationKind::Put, OperationKind::Put, OperationKind::Delete, OperationKind::Merge];
-        let kind =
-            if self.rng.u8(..12) == 0 { OperationKind::DeleteRange } else { kinds[self.rng.usize(..4)] };
+        // Under WritePrepared a transaction that deletes ranges cannot be prepared.
+        let deletes_range = self.rng.u8(..12) == 0 && !self.parameters.mixes_policies;
+        let kind = if deletes_range { OperationKind::DeleteRange } else { kinds[self.rng.usize(..4)] };
         let write = self.random_write_over(family, kind, seen);
         let (spec, handle) = (&self.specs[family], &self.handles[family]);
         // A key that is deleted singly needs a tracked write: its state must be known.
@@ -631,8 +651,10 @@ impl Round {
             live.txn().set_name(&name).map_err(refused("set_name"))?;
             live.is_named = true;
         }
-        let section = PreparedSection::new(&live.changes, &self.specs)?;
-        if live.txn().write_batch().write_batch().ops_bytes() != &*section.ops {
+        let mut section = PreparedSection::new(&live.changes, &self.specs)?;
+        section.is_exact = !self.may_spill();
+        live.is_exact = section.is_exact;
+        if section.is_exact && live.txn().write_batch().write_batch().ops_bytes() != &*section.ops {
             let described = (live.describe(), &live.changes);
             return Err(format!("the batch of {described:?} has other ops").into());
         }
@@ -676,9 +698,13 @@ impl Round {
     /// Rolls a transaction back, by a drop or by a call. After a call it begins again.
     fn rollback(&mut self, mut live: Live) -> Done {
         if self.rng.bool() {
+            drop(live);
+            self.note_spills();
             return Ok(());
         }
-        live.txn().rollback().map_err(refused("rollback"))?;
+        let done = live.txn().rollback();
+        self.note_spills();
+        done.map_err(refused("rollback"))?;
         live.changes.clear();
         live.save_points.clear();
         live.snapshot = self.snapshot_at(live.isolation);
@@ -746,6 +772,7 @@ impl Round {
     pub(super) fn family_leaves(&mut self, family: usize) {
         let writes_to = |live: &Live| live.changes.iter().any(|(of, ..)| *of == family);
         self.live.retain(|live| live.is_prepared || !writes_to(live));
+        self.note_spills();
         self.live.iter_mut().for_each(|live| live.forget_snapshot_of(family));
     }
 }

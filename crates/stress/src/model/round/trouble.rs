@@ -19,7 +19,7 @@ use super::transactions::TransactionStage;
 use super::{Checked, Done, Event, ModelWrite, Round, RoundStop, refused};
 use crate::crash::is_of_the_disk;
 use crate::model::settings::ModelSettings;
-use esker::{Env, Severity};
+use esker::{Env, Error, Severity};
 
 /// Most calls of `resume` until no job from the time of the faults causes another error.
 const ATTEMPTS: usize = 20;
@@ -44,6 +44,11 @@ pub(crate) enum TroubleEnd {
     Resumed,
     /// The database must be opened again.
     MustReopen,
+}
+
+/// Whether a damaged WAL holds prepared sections of `WritePrepared`, so that `resume` is refused.
+fn needs_reopening(error: &Error) -> bool {
+    error.severity() == Severity::FatalError && error.to_string().contains("WritePrepared")
 }
 
 impl Round {
@@ -105,13 +110,18 @@ impl Round {
         self.journal.as_ref().map_or(0, |journal| journal.written_certainly())
     }
 
+    /// Whether an error that refuses writes was in force before this operation.
+    pub(super) fn refuses_writes(&self) -> bool {
+        self.trouble.as_ref().is_some_and(|trouble| trouble.refuses)
+    }
+
     /// Decides after an operation on a failing disk whether the round can continue. `before` is the
     /// number of acknowledged writes before it.
     pub(super) fn tolerate(&mut self, done: Done, before: usize) -> Checked {
         let resumes_itself = self.resumes_itself();
         let Some(trouble) = &mut self.trouble else { return Ok(done?) };
         match done {
-            Err(RoundStop::Refused(error, _)) if is_of_the_disk(&error) => {
+            Err(RoundStop::Refused(error, _)) if is_of_the_disk(&error) || needs_reopening(&error) => {
                 trouble.errors += 1;
                 let in_force = trouble.refuses;
                 self.note(Event::Other(format!("refused, error in force before: {in_force}: {error}")));
