@@ -142,6 +142,8 @@ pub(crate) struct TwoPhaseReplay {
     /// Whether each batch of the present WAL takes one number; `None` until a record shows it.
     by_batch: Option<bool>,
     prepared: BTreeMap<Vec<u8>, Vec<Section>>,
+    /// The families of their ops under an early policy, each with the newest WAL of these.
+    early_families: BTreeMap<Vec<u8>, BTreeMap<ColumnFamilyId, FileNumber>>,
     /// Whether the last record commits a section whose WAL is deleted. It took an unknown count of
     /// numbers.
     took_unknown: bool,
@@ -197,6 +199,7 @@ impl TwoPhaseReplay {
             open: None,
             batch,
             prepared: &mut self.prepared,
+            early_families: &mut self.early_families,
             timestamped: &self.timestamped,
         };
         for op in batch.iter() {
@@ -250,6 +253,13 @@ impl TwoPhaseReplay {
         self.by_batch == Some(true)
     }
 
+    /// Whether the resolution of an open section of an early policy may apply ops of a WAL from
+    /// `log_number` on to this family. Costs a look at each open transaction.
+    pub(crate) fn may_add_to(&self, family: ColumnFamilyId, log_number: FileNumber) -> bool {
+        let newest = self.early_families.values().filter_map(|wals| wals.get(&family)).max();
+        newest.is_some_and(|wal| *wal >= log_number)
+    }
+
     /// The transactions that are not resolved, by name.
     /// # Errors
     /// `NotSupported` if there is any and none is allowed.
@@ -279,10 +289,12 @@ impl TwoPhaseReplay {
                 })
             };
             // The record of an open begins with rollbacks and goes on. Without a section a no-op
-            // at its end tells that it numbers by batch.
+            // at its end tells that it numbers by batch. A write group's record that ends in
+            // another marker has a transaction of its own there.
             let is_rollback = |op: Option<BatchOp<'_>>| matches!(op, Some(BatchOp::Rollback { .. }));
             let last = batch.iter().last();
-            if begun.is_none() && is_rollback(batch.iter().next()) && !is_rollback(last) {
+            let ends_in_ops = last.is_some_and(|op| op.family().is_some() || op == BatchOp::Noop);
+            if begun.is_none() && is_rollback(batch.iter().next()) && ends_in_ops {
                 self.by_batch = Some(last == Some(BatchOp::Noop));
                 return;
             }
@@ -318,6 +330,7 @@ struct Record<'a> {
     open: Option<Section>,
     batch: &'a WriteBatchView<'a>,
     prepared: &'a mut BTreeMap<Vec<u8>, Vec<Section>>,
+    early_families: &'a mut BTreeMap<Vec<u8>, BTreeMap<ColumnFamilyId, FileNumber>>,
     timestamped: &'a BTreeSet<ColumnFamilyId>,
 }
 
@@ -329,7 +342,7 @@ impl Record<'_> {
             BatchOp::Commit { xid } => self.commit(xid, None, insert),
             BatchOp::CommitWithTimestamp { timestamp, xid } => self.commit(xid, Some(timestamp), insert),
             BatchOp::Rollback { xid } => {
-                let sections = self.prepared.remove(xid).unwrap_or_default();
+                let sections = self.take_sections(xid);
                 self.numbers.end_batch();
                 self.apply_rolled_back(&sections, insert)
             }
@@ -368,10 +381,18 @@ impl Record<'_> {
         let sections = self.prepared.entry(xid.to_vec()).or_default();
         if section.kind == PrepareKind::Committed {
             sections.clear();
+        } else {
+            let wals = self.early_families.entry(xid.to_vec()).or_default();
+            wals.extend(section.batch.iter().filter_map(|op| Some((op.family()?, section.wal))));
         }
         sections.push(section);
         self.numbers.end_batch();
         Ok(())
+    }
+
+    fn take_sections(&mut self, xid: &[u8]) -> Vec<Section> {
+        self.early_families.remove(xid);
+        self.prepared.remove(xid).unwrap_or_default()
     }
 
     /// Applies the ops of a rolled back transaction below those that undo them, as the writer did:
@@ -398,7 +419,7 @@ impl Record<'_> {
     /// Commits the sections of `xid`, with keys stamped by `timestamp`. If the sections are gone,
     /// tables have their ops.
     fn commit(&mut self, xid: &[u8], timestamp: Option<&[u8]>, insert: &mut Insert<'_>) -> Result<()> {
-        let sections = self.prepared.remove(xid).unwrap_or_default();
+        let sections = self.take_sections(xid);
         *self.took_unknown |= sections.is_empty();
         for mut section in sections {
             if let Some(timestamp) = timestamp {

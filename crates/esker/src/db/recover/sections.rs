@@ -7,13 +7,17 @@
 //!
 //! Cost: one search for each key of a section of an early policy, in the order of the keys. It
 //! reads tables that have entries newer than the section; all of them if the section's WAL was
-//! flushed. The keys of all sections are sorted in memory.
+//! flushed. The keys of all sections are sorted in memory. All prepared sections and restoring ops
+//! are one record, so memory holds them about three times while it is written.
 //!
 //! Invariants
 //!  1. A key gets the value that it has in the recovered state without all unresolved entries.
 //!  2. A transaction that writes a key has it locked, until a save point gives it back with its old
 //!     value. So only the last writer of a key has changed it: ops of a transaction that a write of
 //!     another follows are left out of its section.
+//!  3. A flush or a compaction drops an unresolved entry only below a committed one, whose number
+//!     it may then replace by 0. So a write of another follows each flushed op that a read of its
+//!     key does not meet.
 
 use super::{NEW_WAL, ReplayRun, ReplayedFamily};
 use crate::cf::SuperVersion;
@@ -33,7 +37,7 @@ use esker_format::key::{InternalKeyComparator, LookupKey};
 use esker_format::wide_column::{DEFAULT_COLUMN_NAME, EncodedColumns};
 use esker_format::write_batch::{PrepareKind, WriteBatch};
 use esker_table::TableReadOptions;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An entry of a section of an early policy.
@@ -158,17 +162,20 @@ impl ReplayRun<'_> {
             let icmp = self.families[&id].icmp.clone();
             for of_key in entries.chunk_by(|a, b| icmp.same_user_key(a.key, b.key)) {
                 let (oldest, newest) = (&of_key[0], &of_key[of_key.len() - 1]);
+                let family = self.families.get_mut(&id).expect("its entries were found");
+                let is_flushed = |entry: &EarlyEntry<'_>| entry.wal < family.manifest_log_number;
+                let (met, value) = match of_key.iter().any(is_flushed) {
+                    true => state.committed_value(oldest.key, &unresolved)?,
+                    false => Default::default(),
+                };
                 let committed = state.latest(oldest.key, oldest.number, &unresolved)?;
                 let is_superseded = |entry: &&EarlyEntry<'_>| {
                     committed.is_some_and(|number| number > entry.number)
+                        || (is_flushed(entry) && !met.contains(&entry.number))
                         || (entry.op.0 != newest.op.0 && entry.number < newest.number)
                 };
                 superseded.extend(of_key.iter().filter(is_superseded).map(|entry| entry.op));
-                let family = self.families.get_mut(&id).expect("its entries were found");
-                if of_key.iter().all(|entry| entry.wal >= family.manifest_log_number) {
-                    continue;
-                }
-                if let Some(value) = state.committed_value(oldest.key, &unresolved)? {
+                if let Some(value) = value {
                     self.last_sequence = shared.unwrap_or(SequenceNumber(self.last_sequence.0 + 1));
                     restore_value(family, self.last_sequence, (oldest.key, value), &mut restore)?;
                 }
@@ -177,7 +184,9 @@ impl ReplayRun<'_> {
         Ok((restore, superseded))
     }
 
-    /// The entries of sections of early policies, by family, key and number, and their numbers.
+    /// The entries of sections of early policies, by family, key and number, and their numbers. A
+    /// range deletion would count as an entry of its first key; these policies refuse it in
+    /// transactions.
     fn early_entries<'a>(&self, ops: &[Vec<SectionOp<'a>>]) -> (Vec<EarlyEntry<'a>>, OwnNumbers) {
         let mut entries = Vec::new();
         let mut all_numbers = Vec::new();
@@ -281,33 +290,54 @@ impl<'a> RecoveredState<'a> {
         latest_sequence(&self.super_version, &self.context(), key, &since, true)
     }
 
-    /// The value of `key` without unresolved entries. `None` if a read finds no such entry.
-    fn committed_value(&self, key: &[u8], unresolved: &OwnNumbers) -> Result<Option<CommittedValue>> {
+    /// The numbers of the unresolved entries that a read of `key` meets, and the value without
+    /// them; `None` if it meets none.
+    /// # Errors
+    /// `Corruption` · `IoError` · if it meets one, the errors of merging, too.
+    fn committed_value(
+        &self,
+        key: &[u8],
+        unresolved: &OwnNumbers,
+    ) -> Result<(BTreeSet<SequenceNumber>, Option<CommittedValue>)> {
         let (context, key) = (self.context(), LookupKey::new(key, SequenceNumber::MAX));
-        let has_met = Cell::new(false);
-        let seen = Without { unresolved, has_met: &has_met };
+        let met = RefCell::default();
+        let search = || {
+            PointSearch::new(&self.super_version, &context, &key).seeing(Without { unresolved, met: &met })
+        };
         let mut found = Ok(None);
-        PointSearch::new(&self.super_version, &context, &key).seeing(seen).find(&mut |answer| {
+        search().find(&mut |answer| {
             found = match answer {
                 Answer::Lent(value) => Ok(Some((ValueType::Value, value.pin()))),
                 Answer::Made(entity) => entity.and_then(|entity| entity.map(simplify_entity).transpose()),
             }
         });
-        Ok(has_met.get().then_some(found?))
+        if found.is_err() && met.borrow().is_empty() {
+            // Whether there is such an entry does not depend on a merge that fails.
+            search().operands()?;
+            if met.borrow().is_empty() {
+                return Ok(Default::default());
+            }
+        }
+        let found = found?;
+        let met = met.into_inner();
+        let value = (!met.is_empty()).then_some(found);
+        Ok((met, value))
     }
 }
 
-/// A read that does not see the unresolved entries, and records whether it has met one.
+/// A read that does not see the unresolved entries, and records the numbers of those that it meets.
 #[derive(Clone, Copy)]
 struct Without<'a> {
     unresolved: &'a OwnNumbers,
-    has_met: &'a Cell<bool>,
+    met: &'a RefCell<BTreeSet<SequenceNumber>>,
 }
 
 impl Sees for Without<'_> {
     fn sees(&self, sequence: SequenceNumber) -> bool {
         let is_unresolved = self.unresolved.contains(sequence);
-        self.has_met.set(self.has_met.get() || is_unresolved);
+        if is_unresolved {
+            self.met.borrow_mut().insert(sequence);
+        }
         !is_unresolved
     }
 }

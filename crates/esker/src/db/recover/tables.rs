@@ -8,7 +8,12 @@
 //!  1. The cost of a batch depends on its entries, not on the number of families: only families to
 //!     which it wrote are checked.
 //!  2. All memtables together stay near the bound of the write buffer manager, except when the
-//!     database is read-only.
+//!     database is read-only, or a transaction is open that wrote under an early policy.
+//!  3. No entry comes behind a table with a newer entry of its key: a read takes the first one that
+//!     it finds. The ops of a section of an early policy keep their numbers, and come with its
+//!     resolution. Until then no table is written of the families that it writes. So memory holds
+//!     all writes to these families meanwhile, and each record looks at the open transactions while
+//!     such a memtable is full.
 
 use super::{Recovery, ReplayRun, ReplayedFamily};
 use crate::cf::MemTableLimits;
@@ -41,8 +46,11 @@ impl ReplayRun<'_> {
         if self.recovery.is_read_only() {
             return Ok(());
         }
+        let (families, two_phase) = (&self.families, &self.two_phase);
+        let waits = |f: &ReplayedFamily| two_phase.may_add_to(f.id, f.manifest_log_number);
+        self.full = due.extract_if(.., |id| families.get(id).is_some_and(waits)).collect();
         if due.is_empty() && self.budget.is_exceeded() {
-            let filled = self.families.values().filter(|f| f.has_entries);
+            let filled = families.values().filter(|f| f.has_entries && !waits(f));
             due = largest_half(filled.map(|f| (f.mem.approximate_memory_usage(), f.id)));
         }
         self.flush(&due)

@@ -152,6 +152,15 @@ fn the_record_by_which_an_open_drops_a_transaction_tells_the_policy() {
     assert_eq!(r.left(), []);
 }
 
+#[test]
+fn a_group_that_begins_with_a_rollback_and_ends_in_a_commit_keeps_the_policy() {
+    let mut r = Replayed::new();
+    r.record(4, 1, &["begin-persisted", "merge a", "end x"]).unwrap();
+    r.record(4, 2, &["begin-persisted", "put b", "end y"]).unwrap();
+    r.record(4, 3, &["rollback x", "put c", "commit y"]).unwrap();
+    assert_eq!(r.applied, ["+1", "+1", "4:4 c", "4:2 b", "+2"]);
+}
+
 /// A group of writers shares a record, and the section of a transaction that is rolled back may be
 /// gone.
 #[test]

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 /// One record, which takes one sequence number: at most one op, and markers.
 type Record<'a> = &'a [&'a str];
 
-/// `put k v`, `merge k v`, `sd k`, `noop`, `spill`, `prepare`, `end T`, `commit T`, `rollback T`.
+/// `put k v`, `merge k v`, `del k`, `sd k`, `noop`, `spill`, `prepare`, `end T`, `commit T`,
+/// `rollback T`.
 fn batch_of(record: Record<'_>) -> WriteBatch {
     let mut batch = WriteBatch::new();
     for op in record {
@@ -19,6 +20,7 @@ fn batch_of(record: Record<'_>) -> WriteBatch {
         match words[..] {
             [b"put", key, value] => batch.put(key, value),
             [b"merge", key, value] => batch.merge(key, value),
+            [b"del", key] => batch.delete(key),
             [b"sd", key] => batch.single_delete(key),
             [b"noop"] => batch.put_marker(BatchOp::Noop),
             [b"spill"] => batch.put_marker(BatchOp::BeginPrepare(PrepareKind::Unprepared)),
@@ -60,6 +62,15 @@ fn write_wal(fs: &dyn FileSystem, path: &Path, first: usize, records: &[Record<'
 /// A directory after a crash: `in_tables` are records before a flush, whose WAL is still needed,
 /// and `behind` are those after it.
 fn crashed(in_tables: &[Record<'_>], behind: &[Record<'_>]) -> Options {
+    crashed_after(in_tables, behind, |_| {})
+}
+
+/// [`crashed`], where `work` follows the flush. The flushed writes are committed for it.
+fn crashed_after(
+    in_tables: &[Record<'_>],
+    behind: &[Record<'_>],
+    work: impl FnOnce(&TransactionDb),
+) -> Options {
     let mut options = options();
     options.cf.disable_auto_compactions = true;
     let fs = options.db.env.fs.clone();
@@ -82,11 +93,17 @@ fn crashed(in_tables: &[Record<'_>], behind: &[Record<'_>]) -> Options {
         snapshots.push(db.db().snapshot());
     }
     db.db().flush().unwrap();
-    drop((snapshots, keeps_wal, db));
+    drop(snapshots);
+    work(&db);
+    drop((keeps_wal, db));
     let [old, new] = &wals(fs.as_ref())[..] else { panic!("two WALs") };
     write_wal(fs.as_ref(), old, 1, in_tables);
     write_wal(fs.as_ref(), new, in_tables.len() + 1, behind);
     options
+}
+
+fn compact(db: &TransactionDb) {
+    db.db().compact_range(None, None).unwrap();
 }
 
 fn values(db: &TransactionDb, keys: &str) -> String {
@@ -201,4 +218,76 @@ fn a_rolled_back_single_deletion_and_the_put_that_undoes_it_stay_together() {
     for flushed in 1..=records.len() {
         check(&crashed(&records[..flushed], &records[flushed..]), &[], "", "");
     }
+}
+
+/// RocksDB's compaction gives the committed write number 0, or drops it if it is a deletion, and
+/// drops the uncommitted entries below it.
+#[test]
+fn a_committed_write_that_a_compaction_left_without_its_number_stays() {
+    for (write, is) in [("put k two", "k=two"), ("del k", "")] {
+        let records: [Record<'_>; 6] = [
+            &["put k old", "noop"],
+            &["spill", "put k one", "end T"],
+            // A save point gave the key back.
+            &["spill", "put k old", "end T"],
+            &[write, "noop"],
+            &["put y v", "noop"],
+            &["prepare", "put x one", "end T"],
+        ];
+        let options = crashed_after(&records[..5], &records[5..], compact);
+        check(&options, &["T"], format!("{is} y=v").trim(), format!("{is} x=one y=v").trim());
+        let options = crashed_after(&records[..5], &[], compact);
+        check(&options, &[], format!("{is} y=v").trim(), format!("{is} y=v").trim());
+    }
+}
+
+#[test]
+fn an_open_section_does_not_come_behind_a_table_that_replay_has_written() {
+    let filler = format!("put f {}", "f".repeat(100 << 10));
+    for (end, k) in [("commit T", "k=two"), ("rollback T", "k=two")] {
+        let records: [Record<'_>; 7] = [
+            &["put k old", "noop"],
+            &["spill", "put k one", "end T"],
+            &["spill", "put k old", "end T"],
+            &["put k two", "noop"],
+            &[&filler, "noop"],
+            &[end],
+            &[&filler, "noop"],
+        ];
+        let mut options = crashed(&records[..1], &records[1..]);
+        options.cf.write_buffer_size = 64 << 10;
+        check(&options, &[], k, k);
+    }
+}
+
+struct Refuses(std::sync::Arc<dyn esker::merge_operator::MergeOperator>);
+
+impl esker::merge_operator::MergeOperator for Refuses {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn full_merge(&self, _: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+#[test]
+fn a_merge_that_fails_does_not_prevent_an_open_that_has_nothing_to_take_back() {
+    let records: [Record<'_>; 6] = [
+        &["put k old", "noop"],
+        &["spill", "put k one", "end T"],
+        &["spill", "put k old", "end T"],
+        &["put k two", "noop"],
+        &["put y v", "noop"],
+        &["merge k three", "noop"],
+    ];
+    let options = crashed_after(&records[..5], &records[5..], compact);
+    let mut refusing = options.clone();
+    let operator = options.cf.merge_operator.clone().unwrap();
+    refusing.cf.merge_operator = Some(std::sync::Arc::new(Refuses(operator)));
+    let db = open(&refusing);
+    assert!(db.db().get("k").is_err());
+    assert_eq!(values(&db, "xy"), "y=v");
+    drop(db);
+    check(&options, &[], "k=two,three y=v", "k=two,three y=v");
 }
