@@ -705,9 +705,11 @@ impl Drop for Transaction {
         if core.state == TransactionState::Started
             && let Err(error) = Transaction::roll_back_spilled(&self.shared, &mut core)
         {
-            // The next open rolls it back.
+            // The next open rolls it back. Until then its name stays taken: a commit under that
+            // name would commit its spilled ops, too.
             let (log, name) = (&self.shared.db.engine().info_log, name.escape_ascii());
             esker_base::info_log!(log, Warn, "Rollback of the dropped transaction '{name}': {error}");
+            return;
         }
         let mut names = self.shared.names.lock();
         if core.state == TransactionState::Prepared {

@@ -4,7 +4,8 @@
 use super::options;
 use super::write_prepared::{Contents, KEYS, Op, apply, begin, contents, merging, open_as};
 use esker::comparator::Comparator;
-use esker::internals::env::{CrashChoices, CrashFs};
+use esker::internals::env::fault::OpKind;
+use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule};
 use esker::txn::{TransactionIterator, TransactionState, WritePolicy};
 use esker::{
     Env, Error, ErrorKind, Options, ReadOptions, Snapshot, Transaction, TransactionDb, TransactionDbOptions,
@@ -731,4 +732,31 @@ fn histories_of_large_transactions_read_as_their_commits_and_save_points_say() {
             model.end(&mut rng);
         }
     });
+}
+
+#[test]
+fn no_transaction_gets_the_name_of_one_whose_rollback_failed() {
+    let fs = FaultFs::new(Arc::new(CrashFs::new()));
+    let mut options = options();
+    options.db.env = Env::with_fs(Arc::new(fs.clone()));
+    options.db.max_bgerror_resume_count = 0;
+    let db = open(&options, ALWAYS);
+    let txn = begin(&db, "one");
+    txn.put("k0", "lost").unwrap();
+    txn.put("k1", "lost").unwrap();
+    fs.add_rule(FaultRule::fail(&[OpKind::Create]).on_name(".sst"));
+    db.db().flush().unwrap_err();
+    drop(txn);
+    db.db().resume().unwrap();
+    let other = db.begin_transaction();
+    let named = other.set_name(b"one");
+    other.put("k3", "v").unwrap();
+    other.put("k4", "v").unwrap();
+    other.commit().unwrap();
+    assert_eq!(contents(&db, None), of([("k3", "v"), ("k4", "v")]));
+    assert_eq!(named.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    drop((other, db));
+    let db = open(&options, ALWAYS);
+    assert_eq!(contents(&db, None), of([("k3", "v"), ("k4", "v")]));
+    begin(&db, "one").rollback().unwrap();
 }
