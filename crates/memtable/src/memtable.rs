@@ -115,6 +115,10 @@ pub enum ReadState<'a> {
     /// A range tombstone covers the key: older versions, here and in older sources, are gone. Zero
     /// if no tombstone covers it. The visitor's return value is ignored.
     Covered(SequenceNumber),
+    /// The lookup has met no version so far. A range tombstone that is no newer than this may cover
+    /// the key; none was searched for. A visitor that meets an older version calls
+    /// [`MemTable::max_covering_tombstone_seq`]. The visitor's return value is ignored.
+    MayBeCovered(SequenceNumber),
     /// A version of the key. The visitor returns true to see older ones.
     Version(ValueType, SequenceNumber, MemValue<'a>),
 }
@@ -331,9 +335,11 @@ impl MemTable {
         self.options.checks.any()
     }
 
-    /// [`get`](Self::get) with range tombstones. If no tombstone covers the result, the call
-    /// searches no tombstone. # Errors `Corruption` if the memtable checks itself and an entry
-    /// differs from what was added; that entry was not visited.
+    /// [`get`](Self::get) with range tombstones. Searches for tombstones only if the memtable has a
+    /// version of the key and a tombstone may cover it.
+    /// # Errors
+    /// `Corruption` if the memtable checks itself and an entry differs from what was added; that
+    /// entry was not visited.
     #[inline]
     pub fn get_covered<F>(self: &Arc<Self>, key: &LookupKey, mut visit: F) -> Result<()>
     where
@@ -347,11 +353,7 @@ impl MemTable {
         Ok(())
     }
 
-    /// [`get`](Self::get) with range tombstones. If no tombstone covers the result, the call
-    /// searches no tombstone.
-    /// # Errors
-    /// `Corruption` if the memtable checks itself and an entry differs from what was added; that
-    /// entry was not visited.
+    /// Whether the memtable may have a version of the key, as far as the filter knows.
     #[inline]
     fn may_hold(&self, user_key: &[u8]) -> bool {
         self.filter.as_ref().is_none_or(|filter| self.ask(filter, user_key))
@@ -377,7 +379,7 @@ impl MemTable {
         visit: &mut impl FnMut(ReadState<'_>) -> bool,
     ) -> Result<()> {
         if self.has_range_tombstones() {
-            visit(self.covering(key));
+            visit(ReadState::MayBeCovered(SequenceNumber::MAX));
         }
         self.get(key, |kind, sequence, value| visit(ReadState::Version(kind, sequence, value)))
     }
@@ -404,8 +406,9 @@ impl MemTable {
         visit: &mut impl FnMut(ReadState<'_>) -> bool,
     ) {
         let Some(newest) = lookup.found else {
-            if lookup.over_key() > 0 {
-                visit(self.covering(key));
+            let newest = lookup.over_key();
+            if newest > 0 {
+                visit(ReadState::MayBeCovered(SequenceNumber(newest)));
             }
             return;
         };

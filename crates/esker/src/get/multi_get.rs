@@ -91,10 +91,22 @@ struct Batch<'b> {
 
 /// Takes a memtable's result for key `i`. Returns whether the search needs more entries.
 #[inline]
-fn save(saver: &mut Saver, i: u32, seen: ReadState<'_>, settle: &mut dyn FnMut(usize, Answer<'_>)) -> bool {
+fn save(
+    (saver, i): (&mut Saver, u32),
+    seen: ReadState<'_>,
+    (super_version, key): (&SuperVersion, &LookupKey),
+    settle: &mut dyn FnMut(usize, Answer<'_>),
+) -> bool {
+    if let ReadState::Version(_, sequence, _) = seen {
+        saver.resolve_cover(sequence, super_version, key);
+    }
     match seen {
         ReadState::Covered(by) => {
             saver.cover(by);
+            true
+        }
+        ReadState::MayBeCovered(newest) => {
+            saver.may_cover(newest);
             true
         }
         ReadState::Version(value_type, sequence, value) if saver.settles(value_type, sequence) => {
@@ -118,8 +130,10 @@ impl Batch<'_> {
                 self.close_settled();
                 continue;
             }
-            let mut visit =
-                |i: u32, seen: ReadState<'_>| save(&mut self.savers[i as usize], i, seen, self.settle);
+            let mut visit = |i: u32, seen: ReadState<'_>| {
+                let key = &self.keys[i as usize];
+                save((&mut self.savers[i as usize], i), seen, (self.super_version, key), self.settle)
+            };
             if self.context.ignore_range_deletions {
                 mem.get_many(self.keys, &self.open, |i, value_type, sequence, value| {
                     visit(i, ReadState::Version(value_type, sequence, value))
@@ -141,7 +155,8 @@ impl Batch<'_> {
     fn search_checked(&mut self, mem: &Arc<MemTable>) {
         for &i in &self.open {
             let (key, saver) = (&self.keys[i as usize], &mut self.savers[i as usize]);
-            let mut visit = |seen: ReadState<'_>| save(saver, i, seen, self.settle);
+            let super_version = self.super_version;
+            let mut visit = |seen: ReadState<'_>| save((saver, i), seen, (super_version, key), self.settle);
             let searched = if self.context.ignore_range_deletions {
                 mem.get(key, |value_type, sequence, value| {
                     visit(ReadState::Version(value_type, sequence, value))
@@ -264,7 +279,13 @@ impl Batch<'_> {
         let mut suspend = |i: usize, missing| {
             self.suspended.push((i as u32, SuspendedAt { level, file: file.number, missing: Some(missing) }));
         };
-        let mut visitor = Visitor { savers: self.savers, settle: self.settle, suspend: &mut suspend };
+        let mut visitor = Visitor {
+            super_version: self.super_version,
+            keys: self.keys,
+            savers: self.savers,
+            settle: self.settle,
+            suspend: &mut suspend,
+        };
         reader.multi_get(self.context.options, self.guard, self.keys, which, &mut visitor);
     }
 
@@ -287,6 +308,8 @@ impl Batch<'_> {
 
 /// Passes a table's entries to the savers.
 struct Visitor<'v> {
+    super_version: &'v SuperVersion,
+    keys: &'v [LookupKey],
     savers: &'v mut [Saver],
     settle: &'v mut dyn FnMut(usize, Answer<'_>),
     suspend: &'v mut dyn FnMut(usize, Missing),
@@ -296,6 +319,7 @@ impl BatchVisitor for Visitor<'_> {
     #[inline]
     fn entry(&mut self, i: usize, entry: ParsedInternalKey<'_>, value: TableValue<'_>) -> bool {
         let saver = &mut self.savers[i];
+        saver.resolve_cover(entry.sequence, self.super_version, &self.keys[i]);
         if saver.settles(entry.value_type, entry.sequence) {
             (self.settle)(i, Answer::Lent(LentValue::Table(value)));
             return false;

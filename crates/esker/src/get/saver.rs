@@ -6,13 +6,17 @@
 //! Invariants
 //!  1. Entries arrive in descending sequence; nothing after a value or deletion changes the answer.
 //!  2. An entry older than the newest visible range tombstone over the key counts as a deletion.
+//!     Tombstones of memtables are searched at the first entry that one of them may cover
+//!     (`resolve_cover`): a search that meets no such entry does without.
 //!  3. Nothing is merged and no blob file is read before `finish`: entries may be shown under a
 //!     guard.
 
+use crate::cf::SuperVersion;
 use crate::merge::operands::full_merge;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::stats::{Histogram, Statistics};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::key::LookupKey;
 use esker_format::wide_column::stored::may_have_blobs;
 use esker_format::wide_column::{self, DEFAULT_COLUMN_NAME, EncodedColumns};
 use esker_table::blob::BlobReads;
@@ -40,6 +44,9 @@ enum State {
 pub(crate) struct Saver {
     /// The newest tombstone that covers the key and that the read may see.
     covering: SequenceNumber,
+    /// A tombstone of a memtable may cover the key; none is newer than this. Zero if the memtables'
+    /// tombstones are part of `covering`.
+    may_cover: SequenceNumber,
     /// Newest first.
     operands: Vec<PinnedBytes>,
     state: State,
@@ -61,7 +68,12 @@ impl Saver {
     /// A search that has met no entry.
     #[inline]
     pub(crate) const fn new() -> Saver {
-        Saver { covering: SequenceNumber::ZERO, operands: Vec::new(), state: State::Searching }
+        Saver {
+            covering: SequenceNumber::ZERO,
+            may_cover: SequenceNumber::ZERO,
+            operands: Vec::new(),
+            state: State::Searching,
+        }
     }
 
     /// Whether the search needs no more entries here.
@@ -74,6 +86,35 @@ impl Saver {
     #[inline]
     pub(crate) fn cover(&mut self, sequence: SequenceNumber) {
         self.covering = self.covering.max(sequence);
+    }
+
+    /// A range tombstone of a memtable may cover the key; none is newer than `newest`.
+    #[inline]
+    pub(crate) fn may_cover(&mut self, newest: SequenceNumber) {
+        self.may_cover = self.may_cover.max(newest);
+    }
+
+    /// Prepares for an entry at `sequence`. If a tombstone of a memtable may cover it, searches the
+    /// tombstones of `super_version`, once. Costs one comparison otherwise. REQUIRES: after
+    /// `may_cover`, a call before each `settles` or `save`.
+    #[inline]
+    pub(crate) fn resolve_cover(
+        &mut self,
+        sequence: SequenceNumber,
+        super_version: &SuperVersion,
+        key: &LookupKey,
+    ) {
+        if sequence < self.may_cover {
+            self.search_cover(super_version, key);
+        }
+    }
+
+    #[inline(never)]
+    fn search_cover(&mut self, super_version: &SuperVersion, key: &LookupKey) {
+        self.may_cover = SequenceNumber::ZERO;
+        for mem in super_version.memtables() {
+            self.cover(mem.max_covering_tombstone_seq(key.user_key(), key.sequence()));
+        }
     }
 
     /// Takes the next entry; `pin` returns its value with its owner. Returns whether the search
@@ -147,7 +188,7 @@ impl Saver {
         let State::Suspended = self.state else { return None };
         let operands = std::mem::take(&mut self.operands);
         self.state = State::Taken;
-        Some(Saver { covering: self.covering, operands, state: State::Searching })
+        Some(Saver { operands, state: State::Searching, ..*self })
     }
 
     /// Whether `finish` may read a file.

@@ -345,7 +345,12 @@ impl<'a, S: Sees> PointSearch<'a, S> {
                         saver.cover(by);
                         true
                     }
+                    ReadState::MayBeCovered(newest) => {
+                        saver.may_cover(newest);
+                        true
+                    }
                     ReadState::Version(value_type, sequence, value) => {
+                        saver.resolve_cover(sequence, super_version, key);
                         take(saver, *visible, (value_type, sequence, value), settle)
                     }
                 })
@@ -404,6 +409,7 @@ impl<'a, S: Sees> PointSearch<'a, S> {
             if !seen.sees(entry.sequence) {
                 return true;
             }
+            saver.resolve_cover(entry.sequence, super_version, key);
             if saver.settles(entry.value_type, entry.sequence) {
                 settle(Answer::Lent(LentValue::Table(value)));
                 return false;

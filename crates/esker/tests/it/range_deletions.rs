@@ -302,3 +302,70 @@ fn a_memtable_is_flushed_when_it_has_as_many_range_deletions_as_it_may() {
     delete(13..50);
     assert_eq!(flushes(), 2);
 }
+
+/// Range deletions of a memtable hide older entries of files, also from reads that wait for blocks.
+#[test]
+fn range_deletions_of_a_memtable_hide_files_from_gets_and_batches() {
+    for_each_seed("memtable_over_files", 6, |_, mut rng| {
+        let mut options = Options::default();
+        options.db.create_if_missing = true;
+        options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+        // Without a block cache, each read of a file is suspended.
+        options.cf.table.no_block_cache = rng.bool();
+        options.cf.table.block_size = 512;
+        let db = Db::open(&options, "/db").unwrap();
+        let mut model = BTreeMap::new();
+        let all: Vec<[u8; 4]> = (0..800).map(key).collect();
+        for key in &all[..600] {
+            db.put(key, [1]).unwrap();
+            model.insert(*key, 1);
+        }
+        db.flush().unwrap();
+        let mut snapshots = Vec::new();
+        for _ in 0..60 {
+            let start = rng.usize(..700);
+            let end = start + rng.usize(..20);
+            db.delete_range(all[start], all[end]).unwrap();
+            model.retain(|key, _| *key < all[start] || *key >= all[end]);
+            let again = rng.usize(..800);
+            db.put(all[again], [2]).unwrap();
+            model.insert(all[again], 2);
+            if rng.u8(..10) == 0 {
+                snapshots.push((db.snapshot(), model.clone()));
+            }
+        }
+        let family = db.default_column_family();
+        let at = snapshots.iter().map(|(snapshot, model)| (ReadOptions::new().snapshot(snapshot), model));
+        for (read, model) in at.chain([(ReadOptions::new(), &model)]) {
+            let expected = |key: &[u8; 4]| model.get(key).map(|&value| vec![value]);
+            for async_io in [false, true] {
+                let read = ReadOptions { async_io, ..read.clone() };
+                for (key, value) in all.iter().zip(db.multi_get_opt(&read, &family, &all)) {
+                    assert_eq!(value.unwrap().map(|v| v.to_vec()), expected(key), "{key:?}");
+                }
+            }
+            for key in &all {
+                assert_eq!(db.get_opt(&read, &family, key).unwrap(), expected(key), "{key:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn absent_keys_search_no_range_deletions_of_the_memtable() {
+    let counting = Arc::new(CountingComparator::default());
+    let costs = [0, 2000].map(|deletions| {
+        let db = Db::open(&options(&counting), format!("/db{deletions}")).unwrap();
+        for i in 0..4000 {
+            let even = i * 1597 % 4000 * 4;
+            db.put(key(even), b"value").unwrap();
+            if i % 2 == 0 && deletions > 0 {
+                db.delete_range(key(even + 1), key(even + 2)).unwrap();
+            }
+        }
+        // The first search fragments the tombstones.
+        _ = db.get(key(0)).unwrap();
+        counting.in_work(|| (0..4000).for_each(|i| assert_eq!(db.get(key(i * 4 + 1)).unwrap(), None)))
+    });
+    assert!(costs[1] <= costs[0] + costs[0] / 50, "comparisons without and with tombstones: {costs:?}");
+}

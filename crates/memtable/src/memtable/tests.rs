@@ -411,9 +411,15 @@ struct Answer {
 }
 
 impl Answer {
-    fn see(&mut self, seen: ReadState<'_>) -> bool {
+    fn see(&mut self, (mem, key): (&MemTable, &LookupKey), seen: ReadState<'_>) -> bool {
         match seen {
             ReadState::Covered(by) => {
+                self.covered = self.covered.max(by.0);
+                true
+            }
+            ReadState::MayBeCovered(newest) => {
+                let by = mem.max_covering_tombstone_seq(key.user_key(), key.sequence());
+                assert!(by <= newest, "{by:?} is newer than {newest:?}");
                 self.covered = self.covered.max(by.0);
                 true
             }
@@ -461,7 +467,8 @@ fn lookups_beside_range_tombstones_show_what_the_list_of_them_says() {
             asked.iter().map(|&(n, at)| LookupKey::new(&key(n), SequenceNumber(at))).collect();
         let mut many: Vec<Answer> = asked.iter().map(|_| Answer::default()).collect();
         let which: Vec<u32> = (0..asked.len() as u32).collect();
-        mem.get_many_covered(&lookups, &which, |i, seen| many[i as usize].see(seen));
+        let see = |i: u32, seen: ReadState<'_>| many[i as usize].see((&mem, &lookups[i as usize]), seen);
+        mem.get_many_covered(&lookups, &which, see);
         for ((&(n, at), lookup), many) in asked.iter().zip(&lookups).zip(many) {
             let mut expected = Answer::default();
             let over = tombstones.iter().filter(|t| (t.0..t.1).contains(&n) && t.2 <= at).map(|t| t.2).max();
@@ -476,7 +483,7 @@ fn lookups_beside_range_tombstones_show_what_the_list_of_them_says() {
                 }
             }
             let mut one = Answer::default();
-            mem.get_covered(lookup, |seen| one.see(seen)).unwrap();
+            mem.get_covered(lookup, |seen| one.see((&mem, lookup), seen)).unwrap();
             assert!(one.means(&expected), "{seed}: {n} at {at}: {one:?}, not {expected:?}");
             assert!(many.means(&expected), "{seed}: {n} at {at}: {many:?}, not {expected:?}");
         }
@@ -520,33 +527,27 @@ fn lookups_with_a_filter_are_lookups_without() {
             let which: Vec<u32> = (0..20).filter(|_| rng.bool()).collect();
             let seen = |table: &Arc<MemTable>| {
                 let mut all = Vec::new();
+                // A sequence number of zero says that no tombstone covers the key.
+                let shown = |key: &LookupKey, seen: ReadState<'_>| match seen {
+                    ReadState::Covered(by) => (0, by),
+                    ReadState::MayBeCovered(_) => {
+                        (0, table.max_covering_tombstone_seq(key.user_key(), key.sequence()))
+                    }
+                    ReadState::Version(kind, at, _) => (kind as u8, at),
+                };
                 for (i, key) in keys.iter().enumerate() {
                     table.get(key, |kind, at, _| push(&mut all, (0, i as u32, kind as u8, at))).unwrap();
                     table
-                        .get_covered(key, |seen| {
-                            push(
-                                &mut all,
-                                match seen {
-                                    // A sequence number of zero says that no tombstone covers the
-                                    // key.
-                                    ReadState::Covered(SequenceNumber::ZERO) => return true,
-                                    ReadState::Covered(by) => (1, i as u32, 0, by),
-                                    ReadState::Version(kind, at, _) => (1, i as u32, kind as u8, at),
-                                },
-                            )
+                        .get_covered(key, |seen| match shown(key, seen) {
+                            (0, SequenceNumber::ZERO) => true,
+                            (kind, at) => push(&mut all, (1, i as u32, kind, at)),
                         })
                         .unwrap();
                 }
                 table.get_many(&keys, &which, |i, kind, at, _| push(&mut all, (2, i, kind as u8, at)));
-                table.get_many_covered(&keys, &which, |i, seen| {
-                    push(
-                        &mut all,
-                        match seen {
-                            ReadState::Covered(SequenceNumber::ZERO) => return true,
-                            ReadState::Covered(by) => (3, i, 0, by),
-                            ReadState::Version(kind, at, _) => (3, i, kind as u8, at),
-                        },
-                    )
+                table.get_many_covered(&keys, &which, |i, seen| match shown(&keys[i as usize], seen) {
+                    (0, SequenceNumber::ZERO) => true,
+                    (kind, at) => push(&mut all, (3, i, kind, at)),
                 });
                 all.sort_unstable();
                 all

@@ -165,8 +165,7 @@ impl<'b> Waiting<'b> {
             if let Some(mut plan) = plan {
                 // Groups of several levels must be searched in the order of the levels.
                 if !self.context.options.async_io {
-                    let mut visitor = OpenOnly { savers: &mut self.savers, settle: self.settle };
-                    plan.search_resident(self.context.options, self.keys, &mut visitor);
+                    plan.search_resident(self.context.options, self.keys, &mut self.open_only());
                 }
                 plans.push(plan);
             }
@@ -198,8 +197,12 @@ impl<'b> Waiting<'b> {
     }
 
     fn search_plan(&mut self, plan: LookupPlan) {
-        let mut visitor = OpenOnly { savers: &mut self.savers, settle: self.settle };
-        plan.search(self.context.options, self.keys, &mut visitor);
+        plan.search(self.context.options, self.keys, &mut self.open_only());
+    }
+
+    fn open_only(&mut self) -> OpenOnly<'_> {
+        let Waiting { super_version, keys, savers, settle, .. } = self;
+        OpenOnly { super_version, keys, savers, settle: &mut **settle }
     }
 
     /// The group's plan for its file, and the keys that will fail.
@@ -254,6 +257,8 @@ impl<'b> Waiting<'b> {
 /// Passes a table's entries to the savers of unfinished keys. The plan may contain keys that are
 /// done meanwhile.
 struct OpenOnly<'v> {
+    super_version: &'v SuperVersion,
+    keys: &'v [LookupKey],
     savers: &'v mut [Saver],
     settle: &'v mut dyn FnMut(usize, Answer<'_>),
 }
@@ -264,6 +269,7 @@ impl BatchVisitor for OpenOnly<'_> {
         if saver.is_done() {
             return false;
         }
+        saver.resolve_cover(entry.sequence, self.super_version, &self.keys[i]);
         if saver.settles(entry.value_type, entry.sequence) {
             (self.settle)(i, Answer::Lent(LentValue::Table(value)));
             return false;
