@@ -199,7 +199,8 @@ impl Bench {
     fn promote(&self, worker: &mut Worker, key: &CacheKey) -> bool {
         let Some(found) = self.cache.look_below(key, true).wait() else { return false };
         let charge = self.flags.value_bytes as usize;
-        let inserted = self.cache.insert(*key, found.bytes, charge, CachePriority::Low, Role::DataBlock);
+        let inserted =
+            self.cache.insert(*key, found.bytes.to_vec(), charge, CachePriority::Low, Role::DataBlock);
         worker.held.extend(inserted.ok().map(|inserted| inserted.handle));
         true
     }

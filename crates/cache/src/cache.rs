@@ -263,6 +263,12 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
+    /// Finds the value with this key, and makes it the first to be evicted, as if it had never been
+    /// used. For a caller that keeps a copy of the value.
+    pub fn lookup_last(&self, key: &CacheKey) -> Option<Handle<V>> {
+        each!(self, cache => cache.lookup_last(key))
+    }
+
     /// Whether the cache has a value with this key. Does not count as a use.
     pub fn contains(&self, key: &CacheKey) -> bool {
         each!(self, cache => cache.contains(key))

@@ -162,6 +162,13 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         found.entry.pin()
     }
 
+    pub(crate) fn lookup_last(&self, key: &CacheKey) -> Option<Handle<V>> {
+        let guard = epoch::pin();
+        let found = self.table.find(key, &guard)?;
+        found.forget_uses();
+        found.entry.pin()
+    }
+
     #[inline]
     pub(crate) fn lookup_under<'g>(&self, key: &CacheKey, guard: &'g Guard) -> Option<Borrowed<'g, V>> {
         let found = self.table.find(key, guard)?;

@@ -235,6 +235,11 @@ impl<V> LruCache<V> {
         self.shard(hash).lock().lookup(hash, key)
     }
 
+    pub(crate) fn lookup_last(&self, key: &CacheKey) -> Option<Handle<V>> {
+        let hash = key.hash(self.seed);
+        self.shard(hash).lock().lookup_last(hash, key)
+    }
+
     pub(crate) fn contains(&self, key: &CacheKey) -> bool {
         let hash = key.hash(self.seed);
         self.shard(hash).lock().contains(hash, key)

@@ -8,7 +8,8 @@
 //! |---|---|---|
 //! | evicted | the evicting thread, under no lock | [`SecondaryCache::insert`]: the tier stores the value at its second eviction, so a scan stores nothing |
 //! | missed | the reader | [`SecondaryCache::lookup`] starts, [`Lookup::wait`] or [`wait_all`] ends it |
-//! | promoted | the reader | the cache parses and inserts the value; the tier may drop its copy if the cache evicted the value recently |
+//! | promoted | the reader | the cache parses and inserts the value; if the cache evicted the value recently, the tier's copy is the first to go |
+//! | read from its source | the reader | [`SecondaryCache::insert_stored`]: the tier stores the value's compressed form if it remembers the key |
 //!
 //! Invariants
 //!  1. A lookup reaches a tier only after a miss in the cache above, so a hit costs the same
@@ -17,7 +18,7 @@
 //!  3. A tier returns the inserted bytes. If its medium can damage them, the tier checks them
 //!     first.
 //!  4. Cache and tier each charge for their own copy. A value whose copy stayed in the tier is not
-//!     stored again at the next eviction.
+//!     stored again at the next eviction: that eviction counts as a use of the copy.
 
 mod budget;
 mod recent;
@@ -28,6 +29,7 @@ pub use recent::Recent;
 
 use crate::key::CacheKey;
 use crate::role::Role;
+use esker_base::Buffer;
 use std::fmt;
 
 /// A value as bytes.
@@ -35,7 +37,8 @@ use std::fmt;
 pub struct Saved<'a> {
     /// The value's role.
     pub role: Role,
-    /// A code that the tier chose for the compression of `bytes`; 0: not compressed.
+    /// The code of the compression of `bytes`, as in the trailers of a table's blocks; 0: not
+    /// compressed.
     pub codec: u8,
     /// Bytes from which the cache's user can make the value again.
     pub bytes: &'a [u8],
@@ -69,8 +72,8 @@ pub struct TierHit {
     /// The value's role.
     pub role: Role,
     /// The bytes as they were inserted.
-    pub bytes: Vec<u8>,
-    /// Whether the tier keeps its copy.
+    pub bytes: Buffer,
+    /// Whether the tier keeps its copy as before. If not, the copy is gone, or the first to go.
     pub is_kept: bool,
     /// The place where it was found.
     pub found_in: FoundIn,
@@ -129,11 +132,18 @@ pub trait SecondaryCache: Send + Sync + fmt::Debug {
     fn name(&self) -> &'static str;
 
     /// Offers a value. The tier stores the value if it was offered recently, or if `is_forced`. The
-    /// call copies the bytes of `saved`.
+    /// call copies the bytes of `saved`. If the tier has the value, the call counts as a use of it.
     fn insert(&self, key: &CacheKey, saved: Saved<'_>, is_forced: bool) -> Admission;
 
+    /// Offers a value that the caller keeps, in the compressed form that its source has. The tier
+    /// stores the form, as the first to go, if its own form is of the same kind, and if it
+    /// remembers the key or `is_forced`. RocksDB: `InsertSaved`.
+    fn insert_stored(&self, _key: &CacheKey, _stored: Saved<'_>, _is_forced: bool) -> Admission {
+        Admission::Refused
+    }
+
     /// Starts a lookup of a value. `advise_erase`: the caller will keep the value, so the tier may
-    /// drop its copy.
+    /// drop its copy at once, or before others.
     fn lookup(&self, key: &CacheKey, advise_erase: bool) -> Lookup;
 
     /// Whether the tier has the value. Reads nothing, and does not count as a use.

@@ -384,6 +384,11 @@ impl Decompressor {
         self
     }
 
+    /// Whether a decompressor of format version 2 without a dictionary gives the same contents.
+    pub fn is_self_contained(&self) -> bool {
+        self.sized && self.dictionary.is_none()
+    }
+
     /// The contents of a block stored as `stored` under `kind`.
     /// # Errors
     /// `Corruption` if the codec cannot have written the bytes, or they do not expand to their

@@ -67,7 +67,7 @@ fn found(tier: &FileSecondaryCache, blocks: &[Offered]) -> usize {
             lookup => lookup.wait(),
         };
         let Some(found) = found else { return false };
-        assert_eq!(Some(found.bytes), expected(block), "the block of codec {} differs", block.codec);
+        assert_eq!(Some(found.bytes.to_vec()), expected(block), "the block of codec {} differs", block.codec);
         true
     };
     blocks.iter().filter(find).count()

@@ -297,15 +297,15 @@ impl BlockSource {
         readahead: Option<&mut Readahead>,
     ) -> Result<BlockRef> {
         self.begin_read(handle, kind, options)?;
-        let verify = options.verify_checksums;
+        let (verify, for_cache) = (options.verify_checksums, options.fill_cache);
         let _activity = options.activity.begin();
         let watch = self.time_block();
         let Some(readahead) = readahead else {
-            let block = self.read(handle, kind, verify)?;
+            let block = self.read_for(for_cache, handle, kind, verify)?;
             drop(watch);
             return self.keep(block, handle, kind, options, true);
         };
-        let block = self.read_with(readahead, handle, kind, verify)?;
+        let block = self.read_with((readahead, for_cache), handle, kind, verify)?;
         drop(watch);
         match self.cache.as_ref().filter(|_| options.fill_cache && kind == BlockKind::Data) {
             Some(cache) => {
@@ -329,12 +329,12 @@ impl BlockSource {
         StopWatch::start(self.statistics.as_deref(), &*self.clock, histogram)
     }
 
-    /// Reads the block at `handle` from the file, with readahead.
+    /// Reads the block at `handle` from the file, with readahead. `for_cache`: as in `read_for`.
     /// # Errors
     /// `Corruption`, `NotSupported`, `IoError`.
     pub(crate) fn read_with(
         &self,
-        readahead: &mut Readahead,
+        (readahead, for_cache): (&mut Readahead, bool),
         handle: BlockHandle,
         kind: BlockKind,
         verify: bool,
@@ -343,14 +343,19 @@ impl BlockSource {
         match readahead.read(&*self.file, handle, self.file_size).map_err(|e| self.at(e, handle))? {
             ReadaheadState::Stored(stored) => self
                 .parse_borrowed(stored, handle, kind, verify)
+                .inspect(|_| {
+                    if for_cache && self.has_form_for_tier(stored, kind) {
+                        self.offer_stored(stored, handle, kind);
+                    }
+                })
                 .or_else(|e| self.again(e, handle, |stored| self.parse(stored, handle, kind, verify))),
             ReadaheadState::Own(stored) => self
-                .parse(stored, handle, kind, verify)
+                .parse_for(for_cache, stored, handle, kind, verify)
                 .or_else(|e| self.again(e, handle, |stored| self.parse(stored, handle, kind, verify))),
-            ReadaheadState::Alone => self.read(handle, kind, verify),
+            ReadaheadState::Alone => self.read_for(for_cache, handle, kind, verify),
             ReadaheadState::Failed => {
                 counts::readahead_failed(self.statistics.as_ref());
-                self.read(handle, kind, verify)
+                self.read_for(for_cache, handle, kind, verify)
             }
         }
     }
@@ -437,7 +442,19 @@ impl BlockSource {
     /// # Errors
     /// `Corruption`, `NotSupported`, `IoError`.
     pub(crate) fn read(&self, handle: BlockHandle, kind: BlockKind, verify: bool) -> Result<CachedBlock> {
-        self.read_checked(handle, |stored| self.parse(stored, handle, kind, verify))
+        self.read_for(false, handle, kind, verify)
+    }
+
+    /// [`BlockSource::read`]. `for_cache`: the block goes into the cache, so the tier below is
+    /// offered the block's compressed form.
+    fn read_for(
+        &self,
+        for_cache: bool,
+        handle: BlockHandle,
+        kind: BlockKind,
+        verify: bool,
+    ) -> Result<CachedBlock> {
+        self.read_checked(handle, |stored| self.parse_for(for_cache, stored, handle, kind, verify))
     }
 
     /// Reads contents and trailer at `handle` from the file, and returns the result of `check` on

@@ -78,7 +78,7 @@ impl TableReader {
         while walker.valid() {
             let handle = walker.handle();
             if let CachedBlock::KeyValue(block) =
-                &self.source.read_with(&mut readahead, handle, kind, true)?
+                &self.source.read_with((&mut readahead, false), handle, kind, true)?
             {
                 let first_key = walker.first_key().map_err(|e| self.source.in_file(e))?;
                 visit(DataBlock { handle, separator: walker.separator(), first_key, block })?;

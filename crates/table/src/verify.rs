@@ -56,7 +56,7 @@ impl TableReader {
         while walker.valid() {
             walker.check_restarts(&mut seen.partition).map_err(|e| self.source.in_file(e))?;
             let handle = walker.handle();
-            let block = self.source.read_with(&mut readahead, handle, BlockKind::Data, true)?;
+            let block = self.source.read_with((&mut readahead, false), handle, BlockKind::Data, true)?;
             self.verify_block(&block, &walker, &mut seen).map_err(|e| self.source.at(e, handle))?;
             bytes += handle.size;
             if !progress(bytes) {

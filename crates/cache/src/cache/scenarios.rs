@@ -71,6 +71,7 @@ impl SecondaryCache for Keeper {
         let found = if advise_erase { values.remove(key) } else { values.get(key).cloned() };
         let was_seen = false;
         found.map_or(crate::tier::Lookup::Missing { was_seen }, |bytes| {
+            let bytes = bytes.into();
             let (role, found_in) = (Role::DataBlock, FoundIn::Memory);
             crate::tier::Lookup::Ready(TierHit { role, bytes, is_kept: !advise_erase, found_in })
         })
@@ -127,13 +128,13 @@ fn work(cache: &Cache<Value>, alive: &Arc<Plain>, counts: &Counts) -> Vec<Handle
     let mut held: Vec<Handle<Value>> = Vec::new();
     for _ in 0..STEPS {
         let i = thread_rng().gen_range(0..KEYS);
-        match thread_rng().gen_range(0..10) {
+        match thread_rng().gen_range(0..11) {
             0..=3 => held.push(put(cache, i, alive, counts)),
             4..=6 => match cache.lookup(&key(i)) {
                 Some(handle) => held.push(handle),
                 None => {
                     if let Some(found) = cache.look_below(&key(i), true).wait() {
-                        assert_eq!(found.bytes, i.to_le_bytes(), "another key's bytes");
+                        assert_eq!(*found.bytes, i.to_le_bytes(), "another key's bytes");
                         held.push(put(cache, i, alive, counts));
                     }
                 }
@@ -144,6 +145,7 @@ fn work(cache: &Cache<Value>, alive: &Arc<Plain>, counts: &Counts) -> Vec<Handle
                 assert!(found.is_none_or(|value| value.key == i), "another key's value");
             }
             8 => _ = counts.erased.fetch_add(usize::from(cache.erase(&key(i))), Ordering::Relaxed),
+            9 => held.extend(cache.lookup_last(&key(i))),
             _ => held.clear(),
         }
         held.iter().for_each(|value| assert_eq!(Some(value.key), number_of(Handle::key(value))));

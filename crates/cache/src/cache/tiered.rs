@@ -5,7 +5,7 @@ use crate::contract::CacheOptions;
 use crate::key::CacheKey;
 use crate::role::Role;
 use crate::sampler::MissEstimate;
-use crate::tier::{AdmissionPolicy, Lookup, Lower, SecondaryCache, Shares};
+use crate::tier::{AdmissionPolicy, Lookup, Lower, Saved, SecondaryCache, Shares};
 use esker_base::sync::Arc;
 use esker_base::{Error, Result};
 
@@ -79,6 +79,15 @@ impl<V: Send + Sync + 'static> Cache<V> {
         match &self.lower {
             None => Lookup::Missing { was_seen: false },
             Some(lower) => lower.tier.lookup(key, will_insert && self.knew(key)),
+        }
+    }
+
+    /// Offers a value to the tier in the compressed form that the caller has just read. The tier
+    /// may store that form, so that it need not compress the value when this cache evicts it.
+    pub fn offer_stored(&self, key: &CacheKey, stored: Saved<'_>) {
+        if let Some(lower) = &self.lower {
+            let is_forced = lower.policy() == AdmissionPolicy::AllowAll;
+            lower.tier.insert_stored(key, stored, is_forced);
         }
     }
 

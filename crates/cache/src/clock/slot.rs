@@ -16,6 +16,7 @@
 //! | reserved | entry | `publish` | the same inserter |
 //! | entry | entry, clock + 1 and hit | `touch` | a reader; may be skipped |
 //! | entry, clock > 0 | entry, clock - 1 | `age` | the clock hand; may be skipped |
+//! | entry | entry, clock 0 and no hit | `forget_uses` | a reader; may be skipped |
 //! | entry | empty, ghost | `clear` | the thread whose update succeeds; it releases the entry's listing after a grace period |
 //!
 //! Invariants
@@ -140,6 +141,17 @@ impl<V> FoundSlot<'_, V> {
         let word = self.word.0;
         debug_assert!(self.word.clock() > 0);
         _ = self.place.compare_exchange(word, word.map_addr(|a| a - 1), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Puts the entry on probation. Does nothing if another thread has just used or removed the
+    /// entry.
+    pub(crate) fn forget_uses(&self) {
+        let word = self.word.0;
+        if !self.word.is_on_probation() {
+            let after = word.map_addr(|a| a & !(CLOCK | HIT));
+            // Relaxed, as in `touch`.
+            _ = self.place.compare_exchange(word, after, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// Removes the entry from the place, if it is still there; leaves a ghost if `ghost_of` gives

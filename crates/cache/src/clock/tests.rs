@@ -318,6 +318,29 @@ fn a_useless_lookup_leaves_no_trace() {
 }
 
 #[test]
+fn values_found_by_lookup_last_go_first() {
+    let capacity = 100_000;
+    let cache = Cache::<u64>::new(&options(CacheType::AutoHyperClock, capacity)).unwrap();
+    let all = capacity as u64 / 1000;
+    for i in 0..all {
+        drop(put(&cache, i, 1000, CachePriority::Low));
+        assert_eq!(get(&cache, i), Some(i));
+        assert_eq!(get(&cache, i), Some(i));
+    }
+    let is_last = |i: &u64| i.is_multiple_of(4);
+    for i in (0..all).filter(is_last) {
+        assert_eq!(cache.lookup_last(&key(i)).as_deref(), Some(&i));
+    }
+    for i in all..all + all / 8 {
+        drop(put(&cache, i, 1000, CachePriority::High));
+    }
+    let (last, others): (Vec<u64>, Vec<u64>) = (0..all).partition(is_last);
+    let left = |of: &[u64]| of.iter().filter(|&&i| cache.contains(&key(i))).count();
+    assert!(left(&others) + 2 >= others.len(), "{} of {}", left(&others), others.len());
+    assert!(left(&last) <= last.len() * 2 / 3, "{} of {}", left(&last), last.len());
+}
+
+#[test]
 fn a_scan_does_not_push_out_what_comes_back() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 1000)).unwrap();
     let mut rng = Rng::new(1);

@@ -136,6 +136,15 @@ impl<V> LruShard<V> {
         handle
     }
 
+    /// Finds an entry, and makes it the oldest of the bottom pool.
+    pub(super) fn lookup_last(&mut self, hash: u64, key: &CacheKey) -> Option<Handle<V>> {
+        let index = *self.table.find(hash, |&i| self.slots[i as usize].key() == key)?;
+        self.unlink(index);
+        self.slots[index as usize].has_hit = false;
+        self.link_oldest(index);
+        self.slots[index as usize].entry().pin()
+    }
+
     pub(super) fn contains(&self, hash: u64, key: &CacheKey) -> bool {
         self.table.find(hash, |&i| self.slots[i as usize].key() == key).is_some()
     }
@@ -356,6 +365,22 @@ impl<V> LruShard<V> {
         slot.older = next;
         if next != NONE {
             self.slots[next as usize].newer = index;
+        }
+    }
+
+    /// Makes an entry that is in no list the oldest of the bottom pool.
+    fn link_oldest(&mut self, index: u32) {
+        let list = &mut self.pools[Pool::Bottom as usize];
+        let next = std::mem::replace(&mut list.oldest, index);
+        if next == NONE {
+            list.newest = index;
+        }
+        list.len += 1;
+        let slot = &mut self.slots[index as usize];
+        list.usage += slot.charge();
+        (slot.pool, slot.newer, slot.older) = (Pool::Bottom, next, NONE);
+        if next != NONE {
+            self.slots[next as usize].older = index;
         }
     }
 

@@ -65,6 +65,27 @@ fn the_least_recently_used_goes_first() {
 }
 
 #[test]
+fn a_value_found_by_lookup_last_goes_first() {
+    for high_pri_pool_ratio in [0.0, 0.5] {
+        let cache = lru(&CacheOptions { high_pri_pool_ratio, ..options(4) });
+        (0..4).for_each(|i| put(&cache, i, CachePriority::Low));
+        for i in [2, 0, 2] {
+            cache.lookup(&key(i)).unwrap();
+        }
+        assert_eq!(cache.lookup_last(&key(2)).as_deref(), Some(&2));
+        cache.check();
+        assert_eq!(order(&cache)[0], 2);
+        assert!(cache.lookup_last(&key(9)).is_none());
+        put(&cache, 4, CachePriority::Low);
+        assert!(cache.lookup(&key(2)).is_none() && cache.lookup(&key(0)).is_some());
+        cache.lookup_last(&key(4)).unwrap();
+        cache.lookup(&key(4)).unwrap();
+        cache.check();
+        assert_ne!(order(&cache)[0], 4, "a use counts again");
+    }
+}
+
+#[test]
 fn pools_keep_what_is_dear_or_was_hit() {
     let cache = lru(&CacheOptions { high_pri_pool_ratio: 0.4, low_pri_pool_ratio: 0.4, ..options(5) });
     put(&cache, 0, CachePriority::Bottom);

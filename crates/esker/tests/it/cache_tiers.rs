@@ -2,21 +2,23 @@
 //! in one budget.
 
 use esker::internals::base::sync::epoch;
-use esker::internals::cache::tier::{AdmissionPolicy, SecondaryCache};
-use esker::internals::cache::{Cache, CacheOptions, CacheType, Role, TieredCacheOptions};
+use esker::internals::cache::tier::{Admission, AdmissionPolicy, Lookup, Saved, SecondaryCache};
+use esker::internals::cache::{Cache, CacheKey, CacheOptions, CacheType, Role, TieredCacheOptions};
 use esker::internals::env::{FaultFs, FaultRule, FileSystem, MemFs, OpKind};
 use esker::internals::table::tier::{
-    CompressedSecondaryCacheOptions, FileSecondaryCache, FileSecondaryCacheOptions, block_cache_above,
-    tiered_block_cache,
+    CompressedSecondaryCache, CompressedSecondaryCacheOptions, FileSecondaryCache, FileSecondaryCacheOptions,
+    block_cache_above, tiered_block_cache,
 };
 use esker::internals::table::{BlockCache, CachedBlock, FilterPolicy};
 use esker::options::{
-    CacheEntryRoleOptions, CacheUsageOptions, CompactionStyle, Decision, MetadataCacheOptions, PinningTier,
-    PrepopulateBlockCache, ReadOptions, WriteBufferManager, block_cache_from_string,
+    CacheEntryRoleOptions, CacheUsageOptions, CompactionStyle, CompressionType, Decision,
+    MetadataCacheOptions, PinningTier, PrepopulateBlockCache, ReadOptions, WriteBufferManager,
+    block_cache_from_string,
 };
 use esker::stats::{Statistics, Ticker};
 use esker::{Db, Env, Options, SubCode};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const KEYS: u32 = 2000;
 
@@ -99,6 +101,97 @@ fn blocks_that_were_given_up_come_back_from_the_compressed_tier() {
         );
         let text = db.property("rocksdb.block-cache-entry-stats").unwrap();
         assert!(text.contains("Secondary cache CompressedSecondaryCache capacity: "), "{text}");
+    }
+}
+
+/// A compressed tier that counts the data blocks that it stores.
+#[derive(Debug)]
+struct CountingTier {
+    tier: CompressedSecondaryCache,
+    compressed: AtomicUsize,
+    as_in_file: AtomicUsize,
+}
+
+impl SecondaryCache for CountingTier {
+    fn name(&self) -> &'static str {
+        "CountingTier"
+    }
+    fn insert(&self, key: &CacheKey, saved: Saved<'_>, is_forced: bool) -> Admission {
+        let admission = self.tier.insert(key, saved, is_forced);
+        let is_new = admission == Admission::Stored && saved.role == Role::DataBlock;
+        self.compressed.fetch_add(usize::from(is_new), Ordering::Relaxed);
+        admission
+    }
+    fn insert_stored(&self, key: &CacheKey, stored: Saved<'_>, is_forced: bool) -> Admission {
+        let admission = self.tier.insert_stored(key, stored, is_forced);
+        let is_new = admission == Admission::Stored && stored.role == Role::DataBlock;
+        self.as_in_file.fetch_add(usize::from(is_new), Ordering::Relaxed);
+        admission
+    }
+    fn lookup(&self, key: &CacheKey, advise_erase: bool) -> Lookup {
+        self.tier.lookup(key, advise_erase)
+    }
+    fn contains(&self, key: &CacheKey) -> bool {
+        self.tier.contains(key)
+    }
+    fn erase(&self, key: &CacheKey) {
+        self.tier.erase(key);
+    }
+    fn capacity(&self) -> usize {
+        self.tier.capacity()
+    }
+    fn set_capacity(&self, bytes: usize) {
+        self.tier.set_capacity(bytes);
+    }
+    fn usage(&self) -> usize {
+        self.tier.usage()
+    }
+}
+
+/// Blocks go below in the form that the file has, and no read compresses any. Other blocks are
+/// compressed once: those of a file without compression, with a dictionary, or with a codec of
+/// another kind.
+#[test]
+fn a_block_is_compressed_at_most_once_and_never_if_its_file_has_it_compressed() {
+    use CompressionType::{Lz4, None as Plain, Snappy, Zstd};
+    for (codec, max_dict_bytes, is_kept) in
+        [(Snappy, 0, true), (Lz4, 0, true), (Plain, 0, false), (Zstd, 0, false), (Lz4, 4096, false)]
+    {
+        for cache_type in [CacheType::AutoHyperClock, CacheType::Lru] {
+            let tier = Arc::new(CountingTier {
+                tier: CompressedSecondaryCache::new(&CompressedSecondaryCacheOptions::with_capacity(4 << 20))
+                    .unwrap(),
+                compressed: AtomicUsize::new(0),
+                as_in_file: AtomicUsize::new(0),
+            });
+            let small =
+                CacheOptions { cache_type, num_shard_bits: 0, ..CacheOptions::with_capacity(64 << 10) };
+            let cache = block_cache_above(&small, tier.clone()).unwrap();
+            let mut options = options(&Arc::new(MemFs::new()), &cache);
+            options.cf.compression = codec;
+            options.cf.compression_opts.max_dict_bytes = max_dict_bytes;
+            let db = Db::open(&options, "/db").unwrap();
+            fill(&db);
+            db.compact_range(None, None).unwrap();
+            for _ in 0..8 {
+                read_all(&db, &ReadOptions::default());
+            }
+            let blocks = KEYS as usize * 140 / 1024;
+            let (compressed, as_in_file) =
+                (tier.compressed.load(Ordering::Relaxed), tier.as_in_file.load(Ordering::Relaxed));
+            let what =
+                format!("{codec:?}, {cache_type:?}: {compressed} compressed, {as_in_file} as in the file");
+            assert!(
+                if is_kept { as_in_file > blocks / 2 } else { as_in_file == 0 },
+                "{what}, {blocks} blocks"
+            );
+            assert!(
+                compressed <= if is_kept { blocks / 10 } else { blocks * 5 / 4 },
+                "{what}, {blocks} blocks"
+            );
+            let hits = ticker(&options, Ticker::SecondaryCacheHits);
+            assert!(hits as usize > 3 * blocks, "{what}: {hits} hits");
+        }
     }
 }
 

@@ -204,7 +204,8 @@ impl Reading {
     /// Puts the block that was read into the cache.
     fn into_gathered(self, wanted: &Wanted<'_>, options: &TableReadOptions) -> Gathered {
         let Wanted { source, handle, .. } = *wanted;
-        let parse = |stored| source.parse(stored, handle, BlockKind::Data, options.verify_checksums);
+        let (for_cache, verify) = (options.fill_cache, options.verify_checksums);
+        let parse = |stored| source.parse_for(for_cache, stored, handle, BlockKind::Data, verify);
         self.read
             .and_then(|()| parse(self.stored))
             .or_else(|e| source.again(e, handle, parse))

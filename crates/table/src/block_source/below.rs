@@ -2,7 +2,8 @@
 //!
 //! In: a handle whose block is not in the cache. Out: the block, if the tier has it; it then counts
 //! as a cache hit. A batch first starts all its lookups and then ends them one by one, so that
-//! reads from disk overlap.
+//! reads from disk overlap. A block that is read from the file for the cache is offered to the tier
+//! in its compressed form.
 //!
 //! Invariant: a tier's block is parsed as if it had come from the file. If that fails, the lookup
 //! finds nothing.
@@ -10,9 +11,12 @@
 use super::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::counts;
 use crate::options::TableReadOptions;
+use esker_base::{Buffer, Result};
 use esker_cache::Handle;
 use esker_cache::tier::{FoundIn, Lookup, Saved, TierHit};
+use esker_format::compression::CompressionType;
 use esker_format::handle::BlockHandle;
+use esker_format::trailer::{TRAILER_BYTES, compression_code};
 
 /// A block of a batch: one that the cache had, or a lookup below that has started.
 pub(crate) enum Started {
@@ -108,10 +112,51 @@ impl BlockSource {
         }
     }
 
+    /// [`BlockSource::parse`]. `for_cache`: the block goes into the cache, so the tier is offered
+    /// the block's compressed form.
+    pub(super) fn parse_for(
+        &self,
+        for_cache: bool,
+        stored: Buffer,
+        handle: BlockHandle,
+        kind: BlockKind,
+        verify: bool,
+    ) -> Result<CachedBlock> {
+        if !for_cache || !self.has_form_for_tier(&stored, kind) {
+            return self.parse(stored, handle, kind, verify);
+        }
+        self.parse_borrowed(&stored, handle, kind, verify)
+            .inspect(|_| self.offer_stored(&stored, handle, kind))
+    }
+
+    /// Whether the tier could restore a block that is stored like this in the file: contents and
+    /// trailer.
+    pub(super) fn has_form_for_tier(&self, stored: &[u8], kind: BlockKind) -> bool {
+        let has_tier = self.cache.as_ref().is_some_and(|cache| cache.secondary().is_some());
+        let (decompressor, is_whole) = match kind {
+            BlockKind::Data => (&self.data_decompressor, !self.has_embedded_blobs),
+            BlockKind::Index | BlockKind::Filter => (&self.decompressor, true),
+            BlockKind::Meta => return false,
+        };
+        has_tier
+            && is_whole
+            && decompressor.is_self_contained()
+            && compression_code(stored).is_ok_and(|code| code != CompressionType::None as u8)
+    }
+
+    /// Offers to the tier a block as the file has it. REQUIRES: `has_form_for_tier`; the block was
+    /// checked.
+    pub(super) fn offer_stored(&self, stored: &[u8], handle: BlockHandle, kind: BlockKind) {
+        if let (Some(cache), Ok(codec)) = (&self.cache, compression_code(stored)) {
+            let bytes = stored.get(..stored.len() - TRAILER_BYTES).unwrap_or_default();
+            cache.offer_stored(&self.key(handle), Saved { role: kind.role(), codec, bytes });
+        }
+    }
+
     fn restore(&self, found: TierHit, handle: BlockHandle, kind: BlockKind) -> Option<CachedBlock> {
         if found.role != kind.role() {
             return None;
         }
-        self.block_of(found.bytes.into(), kind).and_then(|block| self.protected(block, handle, kind)).ok()
+        self.block_of(found.bytes, kind).and_then(|block| self.protected(block, handle, kind)).ok()
     }
 }

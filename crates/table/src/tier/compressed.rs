@@ -3,20 +3,25 @@
 //! In: blocks. Out: the same blocks. Source of the rules: RocksDB
 //! `cache/compressed_secondary_cache.h`.
 //!
-//! The store is a clock cache of compressed bytes, so a lookup takes no lock. A block is compressed
+//! The store is a clock cache of compressed bytes, so a lookup takes no lock. A block is stored
 //! when the cache above offers it while its key is remembered from an earlier offer. So a scan
-//! compresses nothing. Blocks of the roles in `do_not_compress_roles` are stored as they are:
-//! filters are random bits.
+//! stores nothing. Blocks of the roles in `do_not_compress_roles` are stored as they are: filters
+//! are random bits.
+//!
+//! Compression costs more than a read from the page cache. So a block that is read again from its
+//! table is stored in the table's compressed form, if that is alike ([`keeps_form`]). A block that
+//! moves up keeps its copy here.
 //!
 //! Invariants
-//!  1. A lookup that takes a block (`advise_erase`) removes it. The tier stores that block at once
-//!     when it is offered next.
+//!  1. While the cache above has a block too, its copy here is among the first to go: the copy of a
+//!     lookup with `advise_erase`, and of `insert_stored`. The next offer counts as a use of the
+//!     copy, or stores the block again.
 //!  2. Everything stored is charged: bytes, the entry around them, the memory of recent keys.
 //!  3. With capacity 0 nothing is compressed, looked up or remembered.
 
-use esker_base::Result;
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
+use esker_base::{Buffer, Result};
 use esker_cache::tier::{Admission, FoundIn, Lookup, Recent, Saved, SecondaryCache, TierHit};
 use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, Evicted, Handle, Role};
 use esker_format::compression::{CodecOptions, CompressionType, Compressor, Decompressor};
@@ -133,9 +138,9 @@ impl CompressedSecondaryCache {
         self.capacity() == 0
     }
 
-    fn store(&self, key: &CacheKey, role: Role, stored: Stored) -> Admission {
+    fn store(&self, key: &CacheKey, role: Role, stored: Stored, priority: CachePriority) -> Admission {
         let charge = size_of_val(&*stored.bytes) + size_of::<Stored>();
-        match self.cache.insert(*key, stored, charge, CachePriority::Low, role) {
+        match self.cache.insert(*key, stored, charge, priority, role) {
             Ok(inserted) if Handle::is_in_cache(&inserted.handle) => Admission::Stored,
             Ok(_) | Err(_) => Admission::Refused,
         }
@@ -177,16 +182,29 @@ impl CompressedSecondaryCache {
     }
 }
 
+/// Whether a tier that compresses with `own` stores blocks that a table has compressed with
+/// `codec`: if the codecs are the same, or both are fast. A user who chose a denser or a faster
+/// codec for the tier gets that one.
+fn keeps_form(own: CompressionType, codec: CompressionType) -> bool {
+    let is_fast =
+        |codec| matches!(codec, CompressionType::Snappy | CompressionType::Lz4 | CompressionType::Lz4hc);
+    codec != CompressionType::None && (codec == own || (is_fast(codec) && is_fast(own)))
+}
+
 /// The part of a capacity that is left for blocks.
 fn own_capacity(capacity: usize, recent: &Recent) -> usize {
     capacity.saturating_sub(recent.memory_usage())
 }
 
 /// The original bytes of a block that was stored with this codec.
-pub(super) fn restore(codec: u8, bytes: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn restore(codec: u8, bytes: &[u8]) -> Result<Buffer> {
     match CompressionType::from_u8(codec)? {
-        CompressionType::None => Ok(bytes.to_vec()),
-        codec => Decompressor::new(2).decompress(codec, bytes),
+        CompressionType::None => {
+            let mut copy = Buffer::new(bytes.len());
+            copy.copy_from_slice(bytes);
+            Ok(copy)
+        }
+        codec => Decompressor::new(2).decompress_block(codec, bytes),
     }
 }
 
@@ -202,7 +220,7 @@ impl SecondaryCache for CompressedSecondaryCache {
                 .as_ref()
                 .map_or(Admission::Refused, |below| below.insert(key, saved, is_forced));
         }
-        if self.cache.contains(key) {
+        if self.cache.lookup(key).is_some() {
             return Admission::Present;
         }
         if !self.recent.note(key) && !is_forced {
@@ -213,14 +231,31 @@ impl SecondaryCache for CompressedSecondaryCache {
             Ok(codec) => Stored { codec, bytes: saved.bytes.into() },
             Err(_) => return Admission::Refused,
         };
-        self.store(key, saved.role, stored)
+        self.store(key, saved.role, stored, CachePriority::Low)
+    }
+
+    fn insert_stored(&self, key: &CacheKey, stored: Saved<'_>, is_forced: bool) -> Admission {
+        let is_exempt = self.options.do_not_compress_roles.contains(&stored.role);
+        let Ok(codec) = CompressionType::from_u8(stored.codec) else { return Admission::Refused };
+        if self.is_off() || is_exempt || !keeps_form(self.options.compression_type, codec) {
+            return Admission::Refused;
+        }
+        if !is_forced && !self.recent.knows(key) {
+            return Admission::Refused;
+        }
+        if self.cache.contains(key) {
+            return Admission::Present;
+        }
+        let form = Stored { codec, bytes: stored.bytes.into() };
+        self.store(key, stored.role, form, CachePriority::Bottom)
     }
 
     fn lookup(&self, key: &CacheKey, advise_erase: bool) -> Lookup {
         if self.is_off() {
             return self.look_below(key, advise_erase, false);
         }
-        let Some(stored) = self.cache.lookup(key) else {
+        let found = if advise_erase { self.cache.lookup_last(key) } else { self.cache.lookup(key) };
+        let Some(stored) = found else {
             return self.look_below(key, advise_erase, self.recent.knows(key));
         };
         let Ok(bytes) = restore(stored.codec as u8, &stored.bytes) else {
@@ -229,7 +264,6 @@ impl SecondaryCache for CompressedSecondaryCache {
         };
         if advise_erase {
             self.recent.note(key);
-            self.cache.erase(key);
         }
         Lookup::Ready(TierHit {
             role: Handle::role(&stored),
