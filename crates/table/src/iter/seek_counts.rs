@@ -6,7 +6,7 @@
 use crate::reader::TableReader;
 use esker_base::IoActivity;
 use esker_base::stats::Ticker;
-use esker_base::sync::atomic::{AtomicU8, Ordering};
+use esker_base::sync::process::atomic::{AtomicU8, Ordering};
 
 /// The seek had its answer from a filter.
 const FILTERED: u8 = 1;
