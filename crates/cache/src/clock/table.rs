@@ -382,11 +382,15 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     /// Removes the entry with this key. True if there was one.
     pub(crate) fn erase(&self, key: &CacheKey) -> bool {
         let guard = epoch::pin();
-        let Some(found) = self.find(key, &guard) else { return false };
-        match found.entry.erase_under(&guard) {
-            Some(true) => self.finish_kill(&found, None, &guard),
+        self.find(key, &guard).is_some_and(|found| self.kill(&found, &guard))
+    }
+
+    /// Kills the entry, pinned or not, and empties its place. False if it was dead.
+    fn kill(&self, found: &FoundSlot<'_, V>, guard: &Guard) -> bool {
+        match found.entry.erase_under(guard) {
+            Some(true) => self.finish_kill(found, None, guard),
             // The entry was not confirmed yet: its own insert undoes the rest.
-            Some(false) => _ = self.clear(&found, None, &guard),
+            Some(false) => _ = self.clear(found, None, guard),
             None => return false,
         }
         true
@@ -461,8 +465,13 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
                 found.entry.list();
                 reserved.publish(found.word);
             }
-            // Other inserts filled the new bucket.
-            None => _ = self.evict_found(found, evicted, guard),
+            // Other inserts filled the new bucket. The entry is about to lose its place, so it dies
+            // also if it is pinned: an entry without a place would count, but never be found.
+            None => {
+                if self.evict_found(found, evicted, guard).is_none() {
+                    self.kill(found, guard);
+                }
+            }
         }
     }
 }
@@ -518,3 +527,6 @@ impl<V: Send + Sync + 'static> Drop for ClockTable<V> {
 
 #[cfg(all(test, loom))]
 mod models;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
