@@ -14,7 +14,7 @@
 //! |---|---|---|---|
 //! | empty, ghost | reserved | `reserve` | the inserter whose update succeeds; it alone writes the place's tag |
 //! | reserved | entry | `publish` | the same inserter |
-//! | entry | entry, clock + 1 and hit | `touch` | a reader; may be skipped |
+//! | entry | entry, clock + 1 up to 3, and hit | `touch` | a reader; may be skipped |
 //! | entry, clock > 0 | entry, clock - 1 | `age` | the clock hand; may be skipped |
 //! | entry | entry, clock 0 and no hit | `forget_uses` | a reader; may be skipped |
 //! | entry | empty, ghost | `clear` | the thread whose update succeeds; it releases the entry's listing after a grace period |
@@ -27,7 +27,7 @@
 //!  3. `spilled` is at least the number of entries whose first choice is this bucket and which are
 //!     in another.
 //!  4. A bucket is written only by inserts, evictions and erasures, and by reads of entries whose
-//!     clock is not full.
+//!     clock is not full or that had no hit yet.
 
 use crate::entry::CacheEntry;
 use crate::key::CacheKey;
@@ -122,12 +122,13 @@ pub(crate) struct FoundSlot<'a, V> {
 }
 
 impl<V> FoundSlot<'_, V> {
-    /// Counts a use. Writes nothing if the clock is full.
+    /// Counts a use. Writes nothing if the clock is full and a use is noted already.
     #[inline]
     pub(crate) fn touch(&self) {
         let word = self.word.0;
-        if word.addr() & CLOCK != CLOCK {
-            let after = word.map_addr(|a| (a + 1) | HIT);
+        if word.addr() & (CLOCK | HIT) != CLOCK | HIT {
+            let step = usize::from(word.addr() & CLOCK != CLOCK);
+            let after = word.map_addr(|a| (a + step) | HIT);
             // On failure another thread has just used the entry or removed it. Relaxed, because
             // this word publishes nothing new: the store that published the entry still does (a
             // release sequence).

@@ -388,6 +388,27 @@ fn the_callback_sees_what_is_evicted_and_may_keep_it() {
 }
 
 #[test]
+fn a_hit_of_an_entry_of_any_priority_is_known_at_its_eviction() {
+    let kept = Arc::new(esker_base::sync::Mutex::new(Vec::new()));
+    for cache_type in [TYPES[0], TYPES[1], CacheType::Lru] {
+        for priority in [CachePriority::High, CachePriority::Low, CachePriority::Bottom] {
+            let sink = Arc::clone(&kept);
+            let callback = Box::new(move |evicted: crate::Evicted<u64>| {
+                sink.lock().push((*evicted.value, evicted.was_hit))
+            });
+            let options = CacheOptions { num_shard_bits: 0, ..options(cache_type, 2) };
+            let cache = Cache::with_eviction_callback(&options, callback).unwrap();
+            (0..2).for_each(|i| drop(put(&cache, i, 1, priority)));
+            get(&cache, 1);
+            drop(put(&cache, 2, 2, priority));
+            let mut evicted: Vec<_> = kept.lock().drain(..).collect();
+            evicted.sort_unstable();
+            assert_eq!(evicted, [(0, false), (1, true)], "{cache_type:?}, {priority:?}");
+        }
+    }
+}
+
+#[test]
 fn counts_by_role_follow() {
     for cache_type in [TYPES[0], CacheType::Lru] {
         let cache = Arc::new(Cache::new(&options(cache_type, 1000)).unwrap());
