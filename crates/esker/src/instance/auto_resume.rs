@@ -68,9 +68,11 @@ fn begin(engine: &Arc<Engine>, path: Weak<WritePath>, error: Error) {
                 Warn,
                 "No automatic recovery until threads can be had: {e}"
             );
+            // The plan ends first: `start_refused_threads` on another thread may take the error at
+            // once, and begins no recovery beside a planned one.
+            say_ended(engine);
             *engine.recovery.refused.lock() = Some(error);
             engine.threads_refused.store(true, Ordering::Release);
-            say_ended(engine);
         }
     }
 }
