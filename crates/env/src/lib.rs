@@ -76,7 +76,7 @@ pub use info_log::{InfoLogFile, InfoLogOptions};
 pub use mem::MemFs;
 pub use posix::PosixFileSystem;
 pub use rate_limiter::{IoKind, IoPriority, RateLimiter, RateLimiterMode};
-pub use read_many::{ReadRequest, read_at_if_resident, read_if_resident, read_many};
+pub use read_many::{ReadRequest, read_many};
 pub use sst_file_manager::{SstFileManager, SstFileManagerOptions};
 pub use stop_watch::StopWatch;
 pub use thread_pool::{PoolJob, Priority, ThreadPool, on_threads, spawn, spawn_scoped};

@@ -13,7 +13,7 @@ use crate::counted::{IoWatch, ReadCounter};
 use crate::direct::read_together;
 use crate::fs::RandomAccessFile;
 #[cfg(target_os = "linux")]
-use crate::posix::resident::{read_resident, try_read};
+use crate::posix::resident::read_resident;
 use esker_base::Result;
 use std::fmt;
 
@@ -102,69 +102,6 @@ pub fn read_many(requests: &mut [ReadRequest<'_>]) {
             request.read_behind(done);
         }
     }
-}
-
-/// Carries out all these reads if none must wait for a device. Otherwise returns `false`. The
-/// buffers may have changed then, but the results have not.
-pub fn read_if_resident(requests: &mut [ReadRequest<'_>]) -> bool {
-    if requests.iter().all(|request| request.file.never_waits()) {
-        requests.iter_mut().for_each(|request| request.read_behind(0));
-        return true;
-    }
-    if requests.iter().any(|request| request.file.alignment().is_some()) {
-        return false;
-    }
-    read_from_page_cache(requests)
-}
-
-/// Reads like `file.read_at` if all bytes are in memory. `None` if the read would wait for a
-/// device.
-pub fn read_at_if_resident(
-    file: &dyn RandomAccessFile,
-    offset: u64,
-    buf: &mut [u8],
-) -> Option<Result<usize>> {
-    let wanted = buf.len();
-    if file.never_waits() {
-        return Some(file.read_at(offset, buf));
-    }
-    #[cfg(target_os = "linux")]
-    if file.alignment().is_none()
-        && let Some(fd) = file.descriptor()
-    {
-        let watch = file.read_counter().map(ReadCounter::watch);
-        if let Ok(n) = try_read(fd, offset, &mut [buf])
-            && n == wanted
-        {
-            drop(watch);
-            file.read_counter().into_iter().for_each(|counter| counter.count(n));
-            return Some(Ok(n));
-        }
-        watch.into_iter().for_each(IoWatch::cancel);
-    }
-    None
-}
-
-#[cfg(target_os = "linux")]
-fn read_from_page_cache(requests: &mut [ReadRequest<'_>]) -> bool {
-    let mut done = vec![0; requests.len()];
-    let watch = watch(requests);
-    read_resident(requests, &mut done);
-    if requests.iter().zip(&done).any(|(request, done)| request.wanted() > *done) {
-        watch.into_iter().for_each(IoWatch::cancel);
-        return false;
-    }
-    drop(watch);
-    for (request, done) in requests.iter_mut().zip(done) {
-        request.count_shared(done);
-        request.result = Ok(done);
-    }
-    true
-}
-
-#[cfg(not(target_os = "linux"))]
-fn read_from_page_cache(_requests: &mut [ReadRequest<'_>]) -> bool {
-    false
 }
 
 /// Gives the requests to `io_uring`. Returns the number of bytes read by each: zeros if there is no

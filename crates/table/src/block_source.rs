@@ -31,9 +31,7 @@ use std::sync::Arc;
 
 mod batch;
 mod below;
-pub(crate) use batch::{
-    COALESCED_GAP_BYTES, GatherCounts, Gathered, Wanted, gather, gather_closer, gather_resident,
-};
+pub(crate) use batch::{COALESCED_GAP_BYTES, GatherCounts, Gathered, Wanted, gather, gather_closer};
 pub(crate) use below::Started;
 
 /// The block cache. The key of a block is its file and its offset.

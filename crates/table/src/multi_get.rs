@@ -9,8 +9,7 @@
 //!
 //! A multi_get visits its tables twice. The first visit, under a guard
 //! ([`TableReader::multi_get`]), waits for nothing: keys whose blocks are not in the cache are
-//! suspended. Suspended keys are then planned ([`TableReader::plan`]) table by table. Blocks in the
-//! kernel's memory are read and searched at once ([`LookupPlan::search_resident`]), the remaining
+//! suspended. Suspended keys are then planned ([`TableReader::plan`]) table by table. The missing
 //! blocks of all plans are read together ([`read_plans`]), and each plan is searched
 //! ([`LookupPlan::search`]).
 //!
@@ -19,9 +18,7 @@
 //!  2. A block is held from its lookup to the end of its group or plan, once.
 //!  3. No guard is held while files are read.
 
-mod resident;
-
-use crate::block_source::{BlockKind, BlockLoan, BlockRef, CachedBlock, Gathered, Wanted, gather};
+use crate::block_source::{BlockKind, BlockLoan, CachedBlock, Gathered, Wanted, gather};
 use crate::counts;
 use crate::filter::{TableFilter, or_may_match};
 use crate::index_walker::IndexWalker;
@@ -107,8 +104,6 @@ enum BatchBlock<'g> {
 pub struct LookupPlan {
     reader: Arc<TableReader>,
     needed: NeededBlocks,
-    /// The needed blocks from the first on: each block that the cache had, else `None`.
-    found: Vec<Option<BlockRef>>,
     blocks: Vec<Gathered>,
     /// Keys whose lookup stopped between two of their entries.
     alone: Vec<(u32, Missing)>,
@@ -202,7 +197,7 @@ impl TableReader {
         if fresh.len() < which.len() {
             needed.put_in_order();
         }
-        LookupPlan { reader: Arc::clone(self), needed, found: Vec::new(), blocks: Vec::new(), alone }
+        LookupPlan { reader: Arc::clone(self), needed, blocks: Vec::new(), alone }
     }
 
     fn lent_block<'g>(&self, handle: BlockHandle, guard: &'g Guard) -> BatchBlock<'g> {
@@ -541,9 +536,8 @@ impl BatchVisitor for FailureCollector<'_> {
 pub fn read_plans(plans: &mut [LookupPlan], options: &TableReadOptions) {
     let wanted: Vec<Wanted<'_>> = (plans.iter())
         .flat_map(|plan| {
-            let held = |i: usize| plan.found.get(i).cloned().flatten();
-            let handles = plan.needed.handles.iter().enumerate();
-            handles.map(move |(i, &handle)| Wanted { source: &plan.reader.source, handle, held: held(i) })
+            let source = &plan.reader.source;
+            plan.needed.handles.iter().map(move |&handle| Wanted { source, handle })
         })
         .collect();
     let mut blocks = gather(&wanted, options).into_iter();
@@ -555,7 +549,7 @@ pub fn read_plans(plans: &mut [LookupPlan], options: &TableReadOptions) {
 impl LookupPlan {
     /// Visits the entries of the plan's keys. REQUIRES: [`read_plans`] has read its blocks.
     pub fn search(self, options: &TableReadOptions, keys: &[LookupKey], visitor: &mut dyn BatchVisitor) {
-        let LookupPlan { reader, needed, blocks, alone, .. } = self;
+        let LookupPlan { reader, needed, blocks, alone } = self;
         reader.search_gathered(options, keys, needed, blocks, visitor);
         for (key, missing) in alone {
             let i = key as usize;

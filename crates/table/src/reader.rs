@@ -6,7 +6,7 @@ use crate::filter::{Resident, TableFilter};
 use crate::index_walker::IndexWalker;
 use crate::iter::TableIter;
 use crate::open;
-use crate::options::{TableReadOptions, TableReadTier, TableReaderOptions};
+use crate::options::{TableReadOptions, TableReaderOptions};
 use crate::readahead::{ReadPace, ScanLength};
 use esker_base::prefix::SliceTransformRef;
 use esker_base::stats::Statistics;
@@ -91,11 +91,6 @@ pub(crate) struct MissingBlock {
 }
 
 impl Missing {
-    /// Offset of the missing data block; `None` if it is not known yet.
-    pub fn block_offset(&self) -> Option<u64> {
-        self.block.map(|block| block.handle.offset)
-    }
-
     #[cold]
     pub(crate) fn data(handle: BlockHandle, is_first: bool, may_continue_behind: bool) -> Missing {
         Missing { block: Some(MissingBlock { handle, is_first, is_visited: false, may_continue_behind }) }
@@ -200,26 +195,6 @@ impl TableReader {
             false => Some(self.source.block(place.handle, BlockKind::Data, options, None)?),
         };
         self.resume_get_in(options, key, (place, block), visit)
-    }
-
-    /// [`TableReader::resume_get`] if the read of the missing block would not wait. Otherwise
-    /// `None`, and nothing was visited.
-    /// # Errors
-    /// `Corruption`, `IoError`, or `Incomplete` when `read_tier` forbids I/O that is needed.
-    #[cold]
-    pub fn resume_get_if_resident(
-        &self,
-        options: &TableReadOptions,
-        key: &LookupKey,
-        missing: Missing,
-        visit: Visit<'_>,
-    ) -> Option<Result<()>> {
-        let place = missing.block.filter(|place| !place.is_visited)?;
-        if options.read_tier == TableReadTier::BlockCache {
-            return None;
-        }
-        let block = self.source.block_if_resident(place.handle, options)?;
-        Some(block.and_then(|block| self.resume_get_in(options, key, (place, Some(block)), visit)))
     }
 
     /// Resumes at `place` with its block, or behind it if that block was visited before.

@@ -413,7 +413,7 @@ impl ReadaheadBatch {
                 let mut handles = handles.clone();
                 handles.sort_unstable_by_key(|handle| handle.offset);
                 handles.dedup();
-                handles.into_iter().map(|handle| Wanted { source: &reader.source, handle, held: None })
+                handles.into_iter().map(|handle| Wanted { source: &reader.source, handle })
             })
             .collect();
         let blocks = gather_closer(&wanted, &self.options.table, self.options.coalesced_gap_bytes, counts);

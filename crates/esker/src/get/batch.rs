@@ -342,14 +342,6 @@ const MOST_KEYS_WAITING: usize = 256;
 /// read at the same time.
 const FEW_KEYS_WAITING: usize = 4;
 
-/// Up to this many keys are first tried one by one, as far as the kernel's memory has their missing
-/// blocks: planning pays off only for reads that wait for a device. A larger batch is tried too if
-/// its keys do not share blocks.
-const FEW_KEYS_RESIDENT: usize = 64;
-
-/// If two of this many neighbouring keys share a block, reading it once is worth the planning.
-const SHARING: usize = 16;
-
 /// The keys of a batch that memory did not answer.
 #[derive(Default)]
 struct Left {
@@ -367,14 +359,6 @@ impl Left {
             output.repeat(key as usize, of as usize);
         }
     }
-}
-
-/// Whether many of these keys, which are sorted if there are files, miss the same block as their
-/// neighbours.
-fn shares_blocks(waiting: &[Waiting]) -> bool {
-    let place = |waiting: &Waiting| (waiting.super_version, waiting.suspended.block());
-    let same = waiting.windows(2).filter(|two| place(&two[0]) == place(&two[1])).count();
-    same * SHARING > waiting.len()
 }
 
 /// A key of a batch that has to wait for files.
@@ -550,20 +534,13 @@ impl<K: Keys> KeyBatch<'_, K> {
     fn resume_read(&self, held: &HeldReadPoint, left: &mut Left, output: &mut impl Output) {
         let mut waiting = std::mem::take(&mut left.waiting);
         let few = if self.options.async_io { 1 } else { FEW_KEYS_WAITING };
-        let mut end_one = |Waiting { super_version, key: i, suspended }, if_resident| {
-            let key = LookupKey::new(self.keys.key(i), held.sequence);
-            let mut settle = |answer: Answer<'_>| output.set(i, answer);
-            let context = ReadContext { if_resident, ..self.context(i) };
-            PointSearch::new(&held.super_versions[super_version].1, &context, &key)
-                .resume(suspended, &mut settle)
-                .map(|suspended| Waiting { super_version, key: i, suspended })
-        };
-        let gains_by_sharing = waiting.len() > FEW_KEYS_RESIDENT && shares_blocks(&waiting);
-        if few < waiting.len() && !gains_by_sharing && !self.options.async_io {
-            waiting = waiting.into_iter().filter_map(|waiting| end_one(waiting, true)).collect();
-        }
         if waiting.len() <= few {
-            waiting.into_iter().for_each(|waiting| _ = end_one(waiting, false));
+            for Waiting { super_version, key: i, suspended } in waiting {
+                let key = LookupKey::new(self.keys.key(i), held.sequence);
+                let mut settle = |answer: Answer<'_>| output.set(i, answer);
+                PointSearch::new(&held.super_versions[super_version].1, &self.context(i), &key)
+                    .resume(suspended, &mut settle);
+            }
             return;
         }
         let icmp = |w: &Waiting| &self.keys.family(w.key).icmp;

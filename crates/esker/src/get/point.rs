@@ -125,7 +125,7 @@ impl DbInner {
         if let Some(suspended) = suspended {
             let super_version = super_version.hold();
             drop(guard);
-            _ = PointSearch::new(&super_version, &context, &lookup).resume(suspended, settle);
+            PointSearch::new(&super_version, &context, &lookup).resume(suspended, settle);
         }
         Ok(())
     }

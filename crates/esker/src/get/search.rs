@@ -20,7 +20,7 @@ use crate::snapshot::{OwnNumbers, UnseenSections};
 use crate::version::{Candidates, FileMeta};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
-use esker_base::sync::epoch::{self, Guard};
+use esker_base::sync::epoch::Guard;
 use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::key::{LookupKey, ParsedInternalKey};
 use esker_memtable::{MemTable, MemValue, ReadState};
@@ -40,8 +40,6 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) statistics: Option<&'a Statistics>,
     /// The guard under which the read runs. A read without a guard may wait for files.
     pub(crate) guard: Option<&'a Guard>,
-    /// Whether a resumed read continues only if its missing block is available without a wait.
-    pub(crate) if_resident: bool,
     /// Whether the caller wants entities. The search then turns each answer into an entity
     /// ([`AnswerFinish::entity`]). Only a plain value that is lent stays as it is.
     pub(crate) entities: bool,
@@ -63,7 +61,6 @@ impl<'a> ReadContext<'a> {
             files_only: false,
             statistics,
             guard: None,
-            if_resident: false,
             entities: false,
         }
     }
@@ -106,14 +103,6 @@ pub(crate) struct SuspendedGet {
     /// The position at which the search continues; `None` if only a value in a blob file is
     /// missing.
     pub(crate) at: Option<SuspendedAt>,
-}
-
-impl SuspendedGet {
-    /// The file for which the search waits, and the offset of the missing block if known; `None` if
-    /// the file is unknown.
-    pub(crate) fn block(&self) -> Option<(FileNumber, Option<u64>)> {
-        self.at.map(|at| (at.file, at.missing.and_then(|missing| missing.block_offset())))
-    }
 }
 
 /// A position among the files of a super version.
@@ -272,45 +261,22 @@ impl<'a, S: Sees> PointSearch<'a, S> {
         }
     }
 
-    /// Continues a suspended search to its end. The context has no guard. With `if_resident`,
-    /// returns the search with its progress if it would have to wait for a block.
+    /// Continues a suspended search to its end. The context has no guard, so the search waits for
+    /// the blocks that it needs.
     #[cold]
-    pub(crate) fn resume(
-        mut self,
-        suspended: SuspendedGet,
-        settle: &mut impl FnMut(Answer<'_>),
-    ) -> Option<SuspendedGet> {
+    pub(crate) fn resume(mut self, suspended: SuspendedGet, settle: &mut impl FnMut(Answer<'_>)) {
         esker_base::probe!("read:suspended");
-        let context = self.context;
-        if context.if_resident && suspended.at.is_none_or(|at| at.missing.is_none()) {
-            return Some(suspended);
-        }
+        debug_assert!(self.context.guard.is_none());
         self.saver = suspended.saver;
-        let mut stopped = None;
         if let Some(at) = suspended.at {
             let mut candidates = self.super_version.version.candidates(self.key.internal_key());
-            if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file) {
-                match self.search_file((level, &**file, at.missing), settle) {
-                    Step::GoOn if context.if_resident => {
-                        // Under this guard the search does not wait for the next files.
-                        let guard = epoch::pin();
-                        let under = ReadContext { guard: Some(&guard), ..*context };
-                        let saver = std::mem::replace(&mut self.saver, Saver::new());
-                        let mut search = PointSearch { context: &under, saver, ..self };
-                        stopped = search.search_files(candidates, settle);
-                        self.saver = search.saver;
-                    }
-                    Step::GoOn => _ = self.search_files(candidates, settle),
-                    Step::End => {}
-                    Step::Wait(at) => return Some(SuspendedGet { saver: self.saver, at: Some(at) }),
-                }
+            if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file)
+                && let Step::GoOn = self.search_file((level, &**file, at.missing), settle)
+            {
+                _ = self.search_files(candidates, settle);
             }
         }
-        let again = PointSearch { saver: Saver::new(), ..self };
-        match self.settle_or_suspend(stopped, settle) {
-            Some(suspended) if context.if_resident => again.resume(suspended, settle),
-            suspended => suspended,
-        }
+        _ = self.settle_or_suspend(None, settle);
     }
 
     #[inline]
@@ -419,12 +385,6 @@ impl<'a, S: Sees> PointSearch<'a, S> {
         let stopped = match (context.guard, missing) {
             (Some(guard), _) => reader.get_under(context.options, guard, key, &mut visit),
             (None, None) => reader.get(context.options, key, &mut visit).map(|()| None),
-            (None, Some(missing)) if context.if_resident => {
-                match reader.resume_get_if_resident(context.options, key, missing, &mut visit) {
-                    Some(found) => found.map(|()| None),
-                    None => Ok(Some(missing)),
-                }
-            }
             (None, Some(missing)) => {
                 reader.resume_get(context.options, key, missing, &mut visit).map(|()| None)
             }

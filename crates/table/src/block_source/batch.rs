@@ -13,7 +13,7 @@ use super::{BlockKind, BlockRef, BlockSource, Started};
 use crate::counts;
 use crate::options::TableReadOptions;
 use esker_base::{Buffer, Result};
-use esker_env::{ReadRequest, read_at_if_resident, read_if_resident, read_many};
+use esker_env::{ReadRequest, read_many};
 use esker_format::handle::BlockHandle;
 use esker_format::trailer::TRAILER_BYTES;
 use smallvec::SmallVec;
@@ -32,8 +32,6 @@ const RUN_BYTES: u64 = 1 << 20;
 pub(crate) struct Wanted<'s> {
     pub(crate) source: &'s BlockSource,
     pub(crate) handle: BlockHandle,
-    /// The block, if the caller already has it.
-    pub(crate) held: Option<BlockRef>,
 }
 
 /// Number of blocks for which no memory is allocated.
@@ -110,84 +108,10 @@ pub(crate) fn gather_closer(
     found.into_iter().map(|block| block.expect("each block was found or read, or has failed")).collect()
 }
 
-/// [`gather`] if it need not wait for a device. Otherwise the blocks found without reading.
-pub(crate) fn gather_resident(
-    wanted: &[Wanted<'_>],
-    options: &TableReadOptions,
-) -> Result<Vec<Gathered>, Vec<Option<BlockRef>>> {
-    let is_outside = |w: &Wanted<'_>| w.handle.check_within(w.source.file_size).is_err();
-    let is_late = |w: &Wanted<'_>| options.check_deadline(&*w.source.clock).is_err();
-    if wanted.iter().any(|w| w.source.may_wait_below() || is_outside(w))
-        || wanted.first().is_some_and(is_late)
-    {
-        return Err(wanted.iter().map(|w| w.held.clone()).collect());
-    }
-    let _activity = options.activity.begin();
-    let mut found = look_up(wanted, options);
-    let missing = wanted.iter().zip(&found).enumerate().filter(|(_, (_, found))| found.is_none());
-    let mut reading: Vec<Reading> = missing.map(|(at, (w, _))| Reading::new(at, w.handle)).collect();
-    join_neighbours(wanted, &mut reading, GAP_BYTES);
-    let mut requests = requests(wanted, &mut reading);
-    let is_read = read_if_resident(&mut requests)
-        && requests.iter().all(|request| request.result.as_ref().is_ok_and(|&n| n == request.wanted()));
-    if is_read {
-        count_batch(wanted, &requests);
-    }
-    drop(requests);
-    if !is_read {
-        return Err(found.into_iter().map(|found| found.and_then(Result::ok)).collect());
-    }
-    for block in reading {
-        let at = block.at;
-        let w = &wanted[at];
-        let begun = w.source.begin_read(w.handle, BlockKind::Data, options);
-        found[at] = Some(begun.and_then(|()| block.into_gathered(w, options)));
-    }
-    Ok(found.into_iter().map(|block| block.expect("each block was found or read")).collect())
-}
-
-impl BlockSource {
-    /// Whether the table's cache has a tier below it that may have to wait for a device.
-    fn may_wait_below(&self) -> bool {
-        self.cache.as_ref().is_some_and(|cache| cache.secondary().is_some())
-    }
-
-    /// The block, if it is available without blocking and will be cached; otherwise `None`, so
-    /// callers can batch.
-    pub(crate) fn block_if_resident(
-        &self,
-        handle: BlockHandle,
-        options: &TableReadOptions,
-    ) -> Option<Gathered> {
-        if !options.fill_cache || self.cache.is_none() || self.may_wait_below() {
-            return None;
-        }
-        let started = self.start(handle, BlockKind::Data, options);
-        if let Some(block) = self.finish(started, handle, BlockKind::Data, options) {
-            return Some(Ok(block));
-        }
-        handle.check_within(self.file_size).ok()?;
-        options.check_deadline(&*self.clock).ok()?;
-        let mut block = Reading::new(0, handle);
-        let _activity = options.activity.begin();
-        match read_at_if_resident(&*self.file, handle.offset, &mut block.stored) {
-            Some(Ok(n)) if n == block.stored.len() => {
-                let begun = self.begin_read(handle, BlockKind::Data, options);
-                let wanted = Wanted { source: self, handle, held: None };
-                Some(begun.and_then(|()| block.into_gathered(&wanted, options)))
-            }
-            _ => None,
-        }
-    }
-}
-
 /// Looks up the blocks in the cache and below it.
 fn look_up(wanted: &[Wanted<'_>], options: &TableReadOptions) -> Vec<Option<Gathered>> {
     // All lookups below the cache begin before the first one is waited for.
-    let start = |w: &Wanted<'_>| match &w.held {
-        Some(block) => Started::Found(block.clone()),
-        None => w.source.start(w.handle, BlockKind::Data, options),
-    };
+    let start = |w: &Wanted<'_>| w.source.start(w.handle, BlockKind::Data, options);
     let started: SmallVec<[Started; FEW]> = wanted.iter().map(start).collect();
     let finish = |(w, started): (&Wanted<'_>, Started)| {
         w.source.finish(started, w.handle, BlockKind::Data, options).map(Ok)
@@ -203,7 +127,7 @@ impl Reading {
 
     /// Puts the block that was read into the cache.
     fn into_gathered(self, wanted: &Wanted<'_>, options: &TableReadOptions) -> Gathered {
-        let Wanted { source, handle, .. } = *wanted;
+        let Wanted { source, handle } = *wanted;
         let (for_cache, verify) = (options.fill_cache, options.verify_checksums);
         let parse = |stored| source.parse_for(for_cache, stored, handle, BlockKind::Data, verify);
         self.read
@@ -238,7 +162,7 @@ fn join_neighbours(wanted: &[Wanted<'_>], reading: &mut [Reading], gap_bytes: u6
 fn requests<'r>(wanted: &[Wanted<'r>], reading: &'r mut [Reading]) -> Vec<ReadRequest<'r>> {
     let mut requests: Vec<ReadRequest<'r>> = Vec::with_capacity(reading.len());
     for block in reading {
-        let Wanted { source, handle, .. } = &wanted[block.at];
+        let Wanted { source, handle } = &wanted[block.at];
         if block.is_first {
             requests.push(ReadRequest::new(&*source.file, handle.offset, Vec::new()));
         }
@@ -251,23 +175,19 @@ fn requests<'r>(wanted: &[Wanted<'r>], reading: &'r mut [Reading]) -> Vec<ReadRe
     requests
 }
 
-fn count_batch(wanted: &[Wanted<'_>], requests: &[ReadRequest<'_>]) {
-    if let (Some(first), false) = (wanted.first(), requests.is_empty()) {
-        counts::batch_read(first.source.statistics.as_ref(), requests.len());
-    }
-}
-
 /// Reads each run of neighbours as one.
 fn read_all(wanted: &[Wanted<'_>], reading: &mut [Reading]) {
     let mut requests = requests(wanted, reading);
-    count_batch(wanted, &requests);
+    if let (Some(first), false) = (wanted.first(), requests.is_empty()) {
+        counts::batch_read(first.source.statistics.as_ref(), requests.len());
+    }
     read_many(&mut requests);
     let results: Vec<Result<usize>> = requests.into_iter().map(|request| request.result).collect();
     let mut results = results.into_iter();
     for run in reading.chunk_by_mut(|_, next| !next.is_first) {
         let read = results.next().expect("the kernel answers for each run");
         if let [block] = run {
-            let Wanted { source, handle, .. } = wanted[block.at];
+            let Wanted { source, handle } = wanted[block.at];
             block.read = match read {
                 Ok(n) if n < block.stored.len() => Err(source.truncated(n, handle)),
                 Ok(_) => Ok(()),
@@ -280,7 +200,7 @@ fn read_all(wanted: &[Wanted<'_>], reading: &mut [Reading]) {
             continue;
         }
         for block in run {
-            let Wanted { source, handle, .. } = wanted[block.at];
+            let Wanted { source, handle } = wanted[block.at];
             block.read = source.read_stored(handle).map(|stored| block.stored = stored);
         }
     }

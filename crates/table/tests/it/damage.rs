@@ -237,8 +237,7 @@ fn a_batch_survives_what_is_damaged_without_checksums() {
             let Ok(reader) = open_bytes(&bad, with_filters()) else { continue };
             let (options, mut found) = (TableReadOptions::default(), Batch::default());
             let mut unplanned = Vec::new();
-            let mut plan = reader.plan(&options, &lookups, &which, &mut unplanned);
-            plan.search_resident(&options, &lookups, &mut found);
+            let plan = reader.plan(&options, &lookups, &which, &mut unplanned);
             let mut plans = [plan];
             read_plans(&mut plans, &options);
             plans.into_iter().for_each(|plan| plan.search(&options, &lookups, &mut found));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::FileSystem;
 use crate::posix::PosixFileSystem;
-use crate::read_many::{read_if_resident, read_many};
+use crate::read_many::read_many;
 
 #[test]
 fn resident_ranges_are_read_and_ranges_behind_the_end_are_left() {
@@ -28,24 +28,5 @@ fn resident_ranges_are_read_and_ranges_behind_the_end_are_left() {
     assert_eq!(read, [150, 300, 50]);
     assert_eq!((&a[..], &b[..]), (&bytes[1000..1100], &bytes[1100..1150]));
     assert_eq!((&c[..], &d[..50]), (&bytes[9000..9300], &bytes[9950..]));
-    std::fs::remove_file(&path).unwrap();
-}
-
-#[test]
-fn reads_of_resident_ranges_give_the_bytes_of_the_file_or_nothing() {
-    let path = std::env::temp_dir().join(format!("esker-resident-now-{}", std::process::id()));
-    let bytes: Vec<u8> = (0..10_000).map(|i| (i % 251) as u8).collect();
-    std::fs::write(&path, &bytes).unwrap();
-    let file = PosixFileSystem.new_random_access_file(&path).unwrap();
-    let (mut a, mut b) = ([0; 100], [0; 300]);
-    let mut requests = vec![
-        ReadRequest::new(&*file, 1000, vec![&mut a[..]]),
-        ReadRequest::new(&*file, 9000, vec![&mut b[..]]),
-    ];
-    if read_if_resident(&mut requests) {
-        let read: Vec<usize> = requests.into_iter().map(|request| request.result.unwrap()).collect();
-        assert_eq!(read, [100, 300]);
-        assert_eq!((&a[..], &b[..]), (&bytes[1000..1100], &bytes[9000..9300]));
-    }
     std::fs::remove_file(&path).unwrap();
 }

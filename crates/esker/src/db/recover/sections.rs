@@ -274,7 +274,6 @@ impl<'a> RecoveredState<'a> {
             files_only: false,
             statistics: None,
             guard: None,
-            if_resident: false,
             entities: true,
         }
     }

@@ -1,9 +1,8 @@
 //! Finishes those keys of a batch that need reads of files.
 //!
 //! In: a held super version and suspended keys, each with its position. Out: their answers. The
-//! search goes level by level, in level 0 file by file. It plans the files of the level's open keys
-//! one after the other, and searches those whose missing blocks are in the kernel's memory. Then it
-//! reads the remaining blocks of all keys together, and searches their files. With `async_io` all
+//! search goes level by level, in level 0 file by file. It plans the files of the level's open
+//! keys, reads the missing blocks of all keys together, and searches the files. With `async_io` all
 //! levels are planned at once: the batch waits once, and may read blocks that newer levels make
 //! superfluous.
 //!
@@ -162,13 +161,7 @@ impl<'b> Waiting<'b> {
             let mut failed = Vec::new();
             let plan = self.plan(&group, &mut failed);
             let has_plan = plan.is_some();
-            if let Some(mut plan) = plan {
-                // Groups of several levels must be searched in the order of the levels.
-                if !self.context.options.async_io {
-                    plan.search_resident(self.context.options, self.keys, &mut self.open_only());
-                }
-                plans.push(plan);
-            }
+            plans.extend(plan);
             planned.push((group, failed, before, has_plan));
         }
         read_plans(&mut plans, self.context.options);
