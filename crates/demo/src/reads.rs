@@ -124,16 +124,15 @@ pub(crate) fn check(
     match found {
         None if !present => Ok(()),
         Some(value) if present && value == expected.as_slice() => Ok(()),
-        None => Err(wrong(records, index, "is not there")),
-        Some(_) if present => Err(wrong(records, index, "has a wrong value")),
-        Some(_) => Err(wrong(records, index, "has a value, and should not be there")),
+        None => Err(wrong(&records.key(index), "is not there")),
+        Some(_) if present => Err(wrong(&records.key(index), "has a wrong value")),
+        Some(_) => Err(wrong(&records.absent_key(index), "has a value, and should not be there")),
     }
 }
 
-fn wrong(records: &Records, index: u64, how: &str) -> DemoFailure {
-    let key = records.key(index);
+fn wrong(key: &[u8], how: &str) -> DemoFailure {
     DemoFailure::new(format_args!(
         "VERIFICATION FAILED: key '{}' {how}",
-        String::from_utf8_lossy(&key).trim_end()
+        String::from_utf8_lossy(key).trim_end()
     ))
 }
