@@ -120,7 +120,7 @@ impl Lmdb {
     fn write(
         &self,
         durability: Durability,
-        body: impl FnOnce(&Table, &mut RwTxn<'_>) -> heed::RivalResult<()>,
+        body: impl FnOnce(&Table, &mut RwTxn<'_>) -> heed::Result<()>,
     ) -> RivalResult<()> {
         let mut transaction = self.env.write_txn().map_err(text)?;
         body(&self.table, &mut transaction).map_err(text)?;
@@ -168,7 +168,7 @@ impl RivalCursor for LmdbCursor<'_> {
 }
 
 fn show<'t>(
-    pairs: impl Iterator<Item = heed::RivalResult<(&'t [u8], &'t [u8])>>,
+    pairs: impl Iterator<Item = heed::Result<(&'t [u8], &'t [u8])>>,
     limit: usize,
     visit: &mut impl FnMut(&[u8], &[u8]),
 ) -> RivalResult<usize> {
