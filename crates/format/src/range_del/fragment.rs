@@ -358,7 +358,7 @@ struct Builder {
     out: FragmentedRangeTombstones,
     /// Sequence number -> how many tombstones with it cover the current fragment.
     active: BTreeMap<SequenceNumber, u32>,
-    /// The oldest sequence number over each fragment.
+    /// The oldest sequence number above zero over each fragment.
     oldest: Vec<SequenceNumber>,
     is_layered: bool,
 }
@@ -421,7 +421,8 @@ impl Builder {
         self.out.key_ends.push(self.out.keys.len());
         self.out.newest.push(newest);
         if !only_newest {
-            let oldest = self.active.first_key_value().map_or(SequenceNumber::ZERO, |(&seq, _)| seq);
+            let oldest =
+                self.active.range(SequenceNumber(1)..).next().map_or(SequenceNumber::ZERO, |(&seq, _)| seq);
             self.oldest.push(oldest);
             self.is_layered |= oldest < newest;
             if self.active.contains_key(&SequenceNumber::ZERO) {

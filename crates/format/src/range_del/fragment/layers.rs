@@ -25,7 +25,7 @@ pub(super) struct Stored {
 #[derive(Clone, Debug)]
 pub(super) struct FragmentLayers {
     stored: Vec<Stored>,
-    /// The oldest tombstone over each fragment; zero in a gap.
+    /// The oldest sequence number above zero over each fragment; zero if there is none.
     oldest: Vec<SequenceNumber>,
     /// Node i's list is `lists[list_ends[i - 1]..list_ends[i]]`. The root is node 1, the leaf of
     /// fragment f is node f + the number of fragments, and the node above node i is node i / 2.

@@ -160,6 +160,8 @@ fn check_against_naive_list(seed: u64, comparator: Arc<dyn Comparator>) {
     let prefix = vec![7; rng.index(4)];
     let stretch = [0, 0, 9][rng.index(3)];
     let max_seq = rng.between(1, 30);
+    // Number zero hides nothing.
+    let least = [0, 1, 1][rng.index(3)];
     let key = |rng: &mut Rng| {
         let mut k = prefix.clone();
         k.push(rng.below(alphabet) as u8);
@@ -169,7 +171,9 @@ fn check_against_naive_list(seed: u64, comparator: Arc<dyn Comparator>) {
     };
     let count = if rng.one_in(8) { 400 } else { rng.below(60) };
     let tombstones: Vec<RangeTombstone> = (0..count)
-        .map(|_| RangeTombstone::new(key(&mut rng), key(&mut rng), SequenceNumber(rng.between(1, max_seq))))
+        .map(|_| {
+            RangeTombstone::new(key(&mut rng), key(&mut rng), SequenceNumber(rng.between(least, max_seq)))
+        })
         .collect();
     let built = FragmentedRangeTombstones::build(tombstones.clone(), &icmp);
 
