@@ -118,7 +118,7 @@ impl DeletionSample {
         if keys.waiting.len() < MOST {
             keys.waiting.push(place);
         } else {
-            let at = keys.sampled as usize % MOST;
+            let at = (keys.sampled - keys.taken) as usize % MOST;
             keys.waiting[at] = place;
         }
         keys.sampled += 1;
@@ -277,6 +277,13 @@ mod tests {
         assert_eq!(keys.len(), MOST);
         assert!(keys.iter().all(|key| key.as_slice() >= 98_976u64.to_be_bytes().as_slice()));
         assert_eq!(scene.0.take(Take::Any, || 100_002).unwrap().keys.len(), MOST);
+        delete(&scene, 200_000..200_700);
+        scene.0.take(Take::Any, || 100_702).unwrap();
+        delete(&scene, 300_000..301_300);
+        let keys = scene.0.take(Take::Any, || 102_002).unwrap().keys;
+        let newest: Vec<u64> =
+            keys.iter().map(|key| u64::from_be_bytes(key[..].try_into().unwrap())).collect();
+        assert!((300_276..301_300).all(|key| newest.contains(&key)), "the oldest went first");
         assert!(scene.0.keys.lock().waiting.capacity() <= MOST, "the sample was returned");
     }
 }
