@@ -3,8 +3,9 @@
 //! In: all pages, all sources, and whether a path exists. Out: a violation for each relative link
 //! to a missing file, each link to a missing heading, and each path of a missing Rust file. Also a
 //! violation for each page of the guide that the guide's summary omits, and for each example that
-//! the cookbook omits. Pages may write paths without `crates/` and `src/`, as `ARCHITECTURE.md`
-//! does. The change log may name files that are gone.
+//! the cookbook omits, and for each page that is longer than its limit. Pages may write paths
+//! without `crates/` and `src/`, as `ARCHITECTURE.md` does. The change log may name files that are
+//! gone.
 
 use super::{SourceFile, Violation};
 
@@ -15,6 +16,8 @@ const GUIDE: &str = "docs/guide/src/";
 const SUMMARY: &str = "docs/guide/src/SUMMARY.md";
 const EXAMPLES: &str = "crates/esker/examples/";
 const COOKBOOK: &str = "docs/guide/src/cookbook.md";
+/// Pages that would otherwise become diaries, and the number of lines that each may have.
+const LIMITS: [(&str, usize); 3] = [(CHANGE_LOG, 40), ("docs/performance.md", 150), ("docs/testing.md", 200)];
 
 pub(super) fn check(files: &[SourceFile], exists: &dyn Fn(&str) -> bool) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -40,7 +43,16 @@ pub(super) fn check(files: &[SourceFile], exists: &dyn Fn(&str) -> bool) -> Vec<
     violations.extend(unlisted(files, SUMMARY, GUIDE, |name| format!("]({name})")));
     violations
         .extend(unlisted(files, COOKBOOK, EXAMPLES, |name| format!("`{}`", name.trim_end_matches(".rs"))));
+    violations.extend(files.iter().filter_map(overlong));
     violations
+}
+
+/// A violation if `file` is a page that is longer than its limit.
+fn overlong(file: &SourceFile) -> Option<Violation> {
+    let (path, limit) = LIMITS.iter().find(|(path, _)| *path == file.path)?;
+    let lines = file.text.lines().count();
+    let message = || format!("it has {lines} lines; at most {limit} are allowed");
+    (lines > *limit).then(|| Violation { rule: RULE, path: (*path).to_owned(), message: message() })
 }
 
 /// Files of `folder` that the page `list` omits. `entry` makes the entry that the page has for a
@@ -129,6 +141,16 @@ mod tests {
         assert_eq!(red("(other.md#", "(others.md#"), ["the link 'others.md#two-words-a' leads to no file"]);
         assert!(red("two-words-a)", "three-words)")[0].contains("no heading of docs/other.md"));
         assert_eq!(red("`x/db/open.rs`", "`x/db/close.rs`"), ["'x/db/close.rs' is no file of the source"]);
+    }
+
+    #[test]
+    fn pages_with_a_limit_are_not_longer() {
+        let complaints = |lines: usize| {
+            let files = [SourceFile { path: CHANGE_LOG.to_owned(), text: "* A line.\n".repeat(lines) }];
+            check(&files, &|_| true).into_iter().map(|violation| violation.message).collect::<Vec<_>>()
+        };
+        assert_eq!(complaints(40), Vec::<String>::new());
+        assert_eq!(complaints(41), ["it has 41 lines; at most 40 are allowed"]);
     }
 
     #[test]
