@@ -16,7 +16,7 @@ use crate::file_key::{Front, read_header, wrap};
 use crate::fs::EncryptedFs;
 use crate::keys::MasterKeyId;
 use crate::policy::Class;
-use esker_base::{Error, Result};
+use esker_base::{Error, ErrorKind, Result};
 use esker_env::{FileSystem, SequentialFile, WritableFile};
 use esker_format::encryption::{PAGE_BYTES, SLOT_BYTES, SLOT_PLACES, decode_header};
 use esker_format::file_name;
@@ -34,8 +34,9 @@ pub struct ConversionReport {
     pub changed: u64,
     /// Files that needed no change.
     pub kept: u64,
-    /// Changed files that have further hard links. After an encryption or decryption, those links
+    /// Changed files that had further hard links. After an encryption or decryption, those links
     /// still lead to the unchanged file. A change of the master key changes the file for all links.
+    /// Is 0 if the underlying file system does not count links.
     pub linked: u64,
 }
 
@@ -71,7 +72,7 @@ pub fn rekey_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionR
         for path in &files {
             let is_changed = rewrite_header(fs, path, round)?;
             if round == Round::Second {
-                report.count(fs, path, is_changed);
+                report.count(is_changed, is_linked(fs, path)?);
             }
         }
     }
@@ -79,13 +80,22 @@ pub fn rekey_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionR
 }
 
 impl ConversionReport {
-    fn count(&mut self, fs: &EncryptedFs, path: &Path, is_changed: bool) {
+    fn count(&mut self, is_changed: bool, is_linked: bool) {
         if is_changed {
             self.changed += 1;
-            self.linked += u64::from(fs.inner().link_count(path).is_ok_and(|links| links > 1));
+            self.linked += u64::from(is_linked);
         } else {
             self.kept += 1;
         }
+    }
+}
+
+/// Whether the file has further hard links. `false` if the file system does not count links.
+fn is_linked(fs: &EncryptedFs, path: &Path) -> Result<bool> {
+    match fs.inner().link_count(path) {
+        Ok(links) => Ok(links > 1),
+        Err(e) if e.kind() == ErrorKind::NotSupported => Ok(false),
+        Err(e) => Err(e),
     }
 }
 
@@ -162,8 +172,10 @@ fn convert(fs: &EncryptedFs, dirs: &[&Path], encrypts: bool) -> Result<Conversio
     all.iter().try_for_each(|dir| mark(fs, dir))?;
     let mut report = ConversionReport::default();
     for path in &files {
+        // The copy that replaces the file has one link.
+        let is_linked = is_linked(fs, path)?;
         let is_changed = convert_file(fs, path, encrypts)?;
-        report.count(fs, path, is_changed);
+        report.count(is_changed, is_linked);
     }
     // All new names are durable before the first marker is deleted.
     all.iter().try_for_each(|dir| inner.new_directory(dir)?.fsync())?;

@@ -1,13 +1,14 @@
 //! Directories that are encrypted, decrypted and rekeyed, and killed at any point meanwhile.
 
-use super::support::{pattern, put_raw, raw, read, with_keys, write_pieces};
+use super::support::{encrypted, pattern, put_raw, raw, read, with_keys, write_pieces};
+use super::temp_dir::TempDir;
 use esker_base::Result;
 use esker_encryption::{
     CONVERSION_MARKER, ConversionReport, EncryptedFs, decrypt_directories, encrypt_directories,
     rekey_directories,
 };
-use esker_env::{CrashChoices, CrashFs, FaultFs, FileSystem};
-use std::path::Path;
+use esker_env::{CrashChoices, CrashFs, FaultFs, FileSystem, PosixFileSystem};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 const DIR: &str = "/db";
@@ -142,4 +143,45 @@ fn rekeying_leaves_the_frames_as_they_are() {
     assert_eq!(rekey_directories(&keyed(&disk, &[2]), &[Path::new(DIR)]).unwrap().changed, 0);
     let e = rekey_directories(&keyed(&disk, &[3]), &[Path::new(DIR)]).unwrap_err();
     assert!(e.message().contains("encrypted under master key"), "{e}");
+}
+
+/// A directory of the real file system, which counts links: a table with two names, and a WAL.
+fn linked_table(fs: &dyn FileSystem, dir: &Path) -> (PathBuf, PathBuf) {
+    let (table, other) = (dir.join("000012.sst"), dir.join("other name"));
+    write_pieces(fs, &table, &[b"of the table"]);
+    write_pieces(fs, &dir.join("000004.log"), &[b"of the log"]);
+    fs.link_file(&table, &other).unwrap();
+    (table, other)
+}
+
+/// The other name of a table keeps the old bytes, and the report counts the table.
+#[test]
+fn a_conversion_counts_the_files_with_further_links() {
+    let dir = TempDir::new();
+    let (disk, fs) = (PosixFileSystem, encrypted(PosixFileSystem));
+    let (table, other) = linked_table(&disk, dir.path());
+    for convert in [encrypt_directories as Conversion, decrypt_directories] {
+        let before = raw(&disk, &other);
+        let report = convert(&fs, &[dir.path()]).unwrap();
+        assert_eq!((report.changed, report.kept, report.linked), (2, 0, 1));
+        assert!(raw(&disk, &other) == before && raw(&disk, &table) != before);
+        // Nothing is left to convert, and the table has one name now.
+        let report = convert(&fs, &[dir.path()]).unwrap();
+        assert_eq!((report.changed, report.kept, report.linked), (0, 2, 0));
+        disk.delete_file(&other).unwrap();
+        disk.link_file(&table, &other).unwrap();
+    }
+}
+
+#[test]
+fn a_rekeying_counts_the_files_with_further_links() {
+    let dir = TempDir::new();
+    let (table, other) = linked_table(&encrypted(PosixFileSystem), dir.path());
+    let fs = with_keys(Arc::new(PosixFileSystem), &[2, 1]);
+    let report = rekey_directories(&fs, &[dir.path()]).unwrap();
+    // The second name shares the header, so it needs no change.
+    assert_eq!((report.changed, report.kept, report.linked), (2, 1, 1));
+    let new = with_keys(Arc::new(PosixFileSystem), &[2]);
+    assert!(read(&new, &table).is_ok_and(|there| there == b"of the table"));
+    assert!(read(&new, &other).is_ok_and(|there| there == b"of the table"));
 }
