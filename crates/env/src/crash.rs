@@ -98,6 +98,7 @@ impl FileSystem for CrashFs {
         fn new_direct_random_access_file(path: &Path) -> Arc<dyn RandomAccessFile>;
         fn new_direct_writable_file(path: &Path, buffer_bytes: usize) -> Box<dyn WritableFile>;
         fn reuse_writable_file(new: &Path, old: &Path) -> Box<dyn WritableFile>;
+        fn overwrite_file(path: &Path, offset: u64) -> Box<dyn WritableFile>;
         fn new_directory(path: &Path) -> Box<dyn Directory>;
         fn file_exists(path: &Path) -> bool;
         fn children(dir: &Path) -> Vec<String>;

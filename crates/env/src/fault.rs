@@ -337,6 +337,11 @@ impl FileSystem for FaultFs {
         Ok(self.writable(self.shared.inner.reuse_writable_file(new, old)?, new))
     }
 
+    fn overwrite_file(&self, path: &Path, offset: u64) -> Result<Box<dyn WritableFile>> {
+        self.open(OpKind::Create, path)?;
+        Ok(self.writable(self.shared.inner.overwrite_file(path, offset)?, path))
+    }
+
     fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
         self.open(OpKind::Open, path)?;
         let inner = self.shared.inner.new_directory(path)?;

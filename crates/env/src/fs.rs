@@ -66,6 +66,13 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     /// Renames `old` to `new` and opens the file for overwriting from offset 0 (WAL recycling). An
     /// implementation may keep the old bytes behind the new ones, or empty the file.
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>>;
+    /// Opens an existing file of at least `offset` bytes for overwriting from `offset` on. All
+    /// other bytes, the name and the length stay.
+    /// # Errors
+    /// `NotSupported` if the file system cannot change bytes within a file.
+    fn overwrite_file(&self, path: &Path, _offset: u64) -> Result<Box<dyn WritableFile>> {
+        Err(Error::not_supported(format!("While open a file for overwriting: {}", path.display())))
+    }
     /// Opens a directory, so that the caller can sync it.
     fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>>;
     /// Whether a file or directory of this name exists.

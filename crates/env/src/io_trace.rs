@@ -193,6 +193,9 @@ impl FileSystem for TracedFileSystem {
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>> {
         self.writable("ReuseWritableFile", new, || self.inner.reuse_writable_file(new, old))
     }
+    fn overwrite_file(&self, path: &Path, offset: u64) -> Result<Box<dyn WritableFile>> {
+        self.writable("OverwriteFile", path, || self.inner.overwrite_file(path, offset))
+    }
     fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
         self.inner.new_directory(path)
     }

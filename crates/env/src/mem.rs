@@ -144,6 +144,11 @@ impl FileSystem for MemFs {
         Ok(self.writable(new, node, 0))
     }
 
+    fn overwrite_file(&self, path: &Path, offset: u64) -> Result<Box<dyn WritableFile>> {
+        let node = self.change("open a file for overwriting", path, |t| t.file(path))?;
+        Ok(self.writable(path, node, offset))
+    }
+
     fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
         let id = self.read_tree("open directory", path, |t| t.dir(path))?;
         Ok(Box::new(MemDirectory::new(Arc::clone(&self.shared), id)))

@@ -246,6 +246,11 @@ impl<P: Places> FileSystem for P {
         Ok(Box::new(PosixWritableFile::new(fd, new, 0)))
     }
 
+    fn overwrite_file(&self, path: &Path, offset: u64) -> Result<Box<dyn WritableFile>> {
+        let fd = open("open a file for overwriting", &self.at_to_change(path)?, OFlags::WRONLY)?;
+        Ok(Box::new(PosixWritableFile::new(fd, path, offset)))
+    }
+
     fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
         let fd = open("open directory", &self.at(path), OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(Box::new(PosixDirectory::new(fd, path)))

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 pub enum OpKind {
     /// Opens a file for reading, or a directory.
     Open,
-    /// Opens a file for writing: a new one, an emptied one, one to append to, or a recycled one
-    /// under its new name.
+    /// Opens a file for writing: a new one, an emptied one, one to append to, one to overwrite, or
+    /// a recycled one under its new name.
     Create,
     /// One positioned or sequential read.
     Read,

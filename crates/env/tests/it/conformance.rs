@@ -15,6 +15,7 @@ macro_rules! with_cases_of_files {
             appends_of_all_sizes_keep_their_order,
             new_empties_and_reopen_continues,
             reuse_overwrites_in_place,
+            overwriting_changes_no_other_bytes,
             sequential_reads_and_skips,
             random_reads_and_their_ends,
             truncation_by_handle_and_by_name,
@@ -154,6 +155,28 @@ pub(crate) fn reuse_overwrites_in_place(fs: Fs<'_>, dir: &Path) {
     file.close().unwrap();
     overwrites(&read(fs, &new), b"abcdef", b"0123456789");
     is_missing(fs.reuse_writable_file(&new, &old), &old);
+}
+
+pub(crate) fn overwriting_changes_no_other_bytes(fs: Fs<'_>, dir: &Path) {
+    let (path, missing) = (dir.join("f"), dir.join("missing"));
+    write(fs, &path, b"0123456789");
+    let mut file = match fs.overwrite_file(&path, 4) {
+        Ok(file) => file,
+        Err(e) => {
+            assert_eq!(e.kind(), ErrorKind::NotSupported);
+            assert_eq!(read(fs, &path), b"0123456789");
+            return;
+        }
+    };
+    assert_eq!(file.file_size(), 4);
+    file.append(b"ab").unwrap();
+    file.flush().unwrap();
+    assert_eq!(read(fs, &path), b"0123ab6789");
+    file.append(b"c").unwrap();
+    file.close().unwrap();
+    assert_eq!(read(fs, &path), b"0123abc789");
+    is_missing(fs.overwrite_file(&missing, 0), &missing);
+    assert!(!fs.file_exists(&missing).unwrap());
 }
 
 pub(crate) fn sequential_reads_and_skips(fs: Fs<'_>, dir: &Path) {
