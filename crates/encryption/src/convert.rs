@@ -12,13 +12,13 @@
 //! under the old key until the first round ends, and under the new key from then on.
 
 use crate::CONVERSION_MARKER;
-use crate::file_key::{Front, read_header, wrap};
+use crate::file_key::{Front, read_header, unwrap_slot, wrap};
 use crate::fs::EncryptedFs;
-use crate::keys::MasterKeyId;
+use crate::keys::{MasterKey, MasterKeyId};
 use crate::policy::Class;
 use esker_base::{Error, ErrorKind, Result};
 use esker_env::{FileSystem, SequentialFile, WritableFile};
-use esker_format::encryption::{PAGE_BYTES, SLOT_BYTES, SLOT_PLACES, decode_header};
+use esker_format::encryption::{HeaderSlot, PAGE_BYTES, SLOT_PLACES, decode_header};
 use esker_format::file_name;
 use std::path::{Path, PathBuf};
 
@@ -58,10 +58,11 @@ pub fn decrypt_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<Conversio
 }
 
 /// Gives all encrypted files in and below these directories a new master key: the first key of
-/// `fs`'s provider. Writes and syncs the 4096-byte header of each file twice, and nothing else.
+/// `fs`'s provider. Writes and syncs the two 96-byte slots of each file's header, one after the
+/// other, and nothing else.
 /// # Errors
 /// `IoError` · `Corruption` · `InvalidArgument` if the provider lacks a file's master key. A second
-/// call continues the work.
+/// call continues the work. `NotSupported` if the underlying file system cannot overwrite files.
 pub fn rekey_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionReport> {
     let mut files = Vec::new();
     for dir in dirs {
@@ -107,7 +108,10 @@ enum Round {
     Second,
 }
 
-/// Writes the header of an encrypted file again, if the round requires it.
+/// Writes slots of an encrypted file's header again, if the round requires it.
+///
+/// Writes and syncs one slot at a time, and no other bytes. The slot that opens the file stays as
+/// it is until the other slot has the new key, so a crash that destroys a write leaves a good slot.
 fn rewrite_header(fs: &EncryptedFs, path: &Path, round: Round) -> Result<bool> {
     let mut header = [0; PAGE_BYTES];
     let read = fs.inner().new_random_access_file(path)?.read_at(0, &mut header)?;
@@ -117,24 +121,32 @@ fn rewrite_header(fs: &EncryptedFs, path: &Path, round: Round) -> Result<bool> {
     }
     let master = fs.keys().current();
     let slots = decode_header(&header).map_err(|e| e.at(path.display()))?;
-    let names = slots.map(|slot| slot.map(|slot| MasterKeyId(slot.key_id)));
-    let is_new = names.map(|name| name == Some(master.id()));
+    let opens_under = |slot: &Option<HeaderSlot>, master: &MasterKey| {
+        slot.as_ref().is_some_and(|slot| unwrap_slot(master, slot) == Some(key))
+    };
+    let is_new = slots.each_ref().map(|slot| opens_under(slot, &master));
+    let opens = slots.each_ref().map(|slot| {
+        let named = slot.as_ref().and_then(|slot| fs.keys().find(MasterKeyId(slot.key_id)));
+        named.is_some_and(|named| opens_under(slot, &named))
+    });
+    let [first, second] = SLOT_PLACES;
     let changed: &[usize] = match (round, is_new) {
         (_, [true, true]) | (Round::First, [true, _] | [_, true]) => return Ok(false),
-        // Replace a damaged slot rather than an intact one.
-        (Round::First, _) if names[0].is_none() => &SLOT_PLACES[..1],
-        (Round::First, _) => &SLOT_PLACES[1..],
-        (Round::Second, _) => &SLOT_PLACES,
+        (Round::Second, [true, false]) => &[second],
+        (Round::Second, [false, true]) => &[first],
+        // The slot that does not open the file is replaced first.
+        (Round::First, _) if !opens[0] => &[first],
+        (Round::First, _) => &[second],
+        (Round::Second, _) if !opens[0] => &[first, second],
+        (Round::Second, _) => &[second, first],
     };
     let slot = wrap(&master, kind, &key)?.encode();
     for &place in changed {
-        header[place..place + SLOT_BYTES].copy_from_slice(&slot);
+        let mut file = fs.inner().overwrite_file(path, place as u64)?;
+        file.append(&slot)?;
+        file.fsync()?;
+        file.close()?;
     }
-    // Opens the file for overwriting. Its name and length stay.
-    let mut file = fs.inner().reuse_writable_file(path, path)?;
-    file.append(&header)?;
-    file.fsync()?;
-    file.close()?;
     Ok(true)
 }
 

@@ -85,7 +85,8 @@ pub(crate) fn wrap(master: &MasterKey, kind: EncryptedKind, key: &[u8; 32]) -> R
 
 const WRAPPING: &[u8] = b"esker wrapping of file keys";
 
-fn unwrap_slot(master: &MasterKey, slot: &HeaderSlot) -> Option<[u8; 32]> {
+/// The key of a file from a slot of its header; `None` if it is not authentic under `master`.
+pub(crate) fn unwrap_slot(master: &MasterKey, slot: &HeaderSlot) -> Option<[u8; 32]> {
     let mut bytes = slot.wrapped;
     let nonce = Nonce::assume_unique_for_key(slot.nonce);
     let aad = Aad::from(slot.authenticated());

@@ -7,7 +7,8 @@ use esker_encryption::{
     CONVERSION_MARKER, ConversionReport, EncryptedFs, decrypt_directories, encrypt_directories,
     rekey_directories,
 };
-use esker_env::{CrashChoices, CrashFs, FaultFs, FileSystem, PosixFileSystem};
+use esker_env::{CrashChoices, CrashFs, FaultFs, FileSystem, MemFs, OpKind, PosixFileSystem};
+use esker_format::encryption::HeaderSlot;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -184,4 +185,85 @@ fn a_rekeying_counts_the_files_with_further_links() {
     let new = with_keys(Arc::new(PosixFileSystem), &[2]);
     assert!(read(&new, &table).is_ok_and(|there| there == b"of the table"));
     assert!(read(&new, &other).is_ok_and(|there| there == b"of the table"));
+}
+
+/// A copy of the table in which a crash destroyed the write of these bytes.
+fn with_destroyed(bytes: &[u8], offset: usize, len: usize, how: u8) -> MemFs {
+    let mut left = bytes.to_vec();
+    match how {
+        0 => left[offset..offset + len].fill(0),
+        1 => left[offset..offset + len].copy_from_slice(&pattern(len, 11)),
+        _ => left[offset..].fill(0),
+    }
+    // A tear within a write leaves other bytes of the file as they are.
+    left[offset + len..].copy_from_slice(&bytes[offset + len..]);
+    let disk = MemFs::new();
+    put_raw(&disk, Path::new("/000012.sst"), &left);
+    disk
+}
+
+/// Rekeys a table with this header, and destroys each write in turn. The table opens after each.
+fn check_that_each_write_may_be_lost(header: impl Fn(&mut [u8])) {
+    let (disk, table) = (MemFs::new(), Path::new("/000012.sst"));
+    let content = pattern(9000, 5);
+    write_pieces(&with_keys(Arc::new(disk.clone()), &[1]), table, &[&content]);
+    let mut bytes = raw(&disk, table);
+    header(&mut bytes);
+    put_raw(&disk, table, &bytes);
+    let fault = FaultFs::new(Arc::new(disk.clone()));
+    let writes = Arc::new(Mutex::new(Vec::new()));
+    let (found, under) = (Arc::clone(&writes), disk.clone());
+    fault.on_op(move |op| {
+        if op.kind == OpKind::Append {
+            let bytes = raw(&under, Path::new("/000012.sst"));
+            found.lock().unwrap().push((bytes, op.offset.unwrap() as usize, op.bytes as usize));
+        }
+    });
+    rekey_directories(&with_keys(Arc::new(fault.clone()), &[2, 1]), &[Path::new("/")]).unwrap();
+    fault.clear_hook();
+    let writes = std::mem::take(&mut *writes.lock().unwrap());
+    assert!(!writes.is_empty());
+    for (round, (bytes, offset, len)) in writes.iter().enumerate() {
+        for how in 0..3 {
+            let left = with_destroyed(bytes, *offset, *len, how);
+            let both = with_keys(Arc::new(left), &[2, 1]);
+            let there = read(&both, table);
+            assert!(there.is_ok_and(|there| there == content), "write {round} of {len} at {offset}");
+            rekey_directories(&both, &[Path::new("/")]).unwrap();
+            assert!(read(&both, table).unwrap() == content);
+        }
+    }
+    assert!(read(&with_keys(Arc::new(disk), &[2]), table).unwrap() == content);
+}
+
+/// One slot of each header is intact while the other is written, in both rounds.
+#[test]
+fn a_rekeying_whose_writes_are_destroyed_leaves_an_intact_slot() {
+    check_that_each_write_may_be_lost(|_| ());
+    // A damaged slot is replaced, and the intact one is left alone.
+    check_that_each_write_may_be_lost(|bytes| bytes[50] ^= 1);
+    check_that_each_write_may_be_lost(|bytes| bytes[2048 + 50] ^= 1);
+}
+
+/// A slot under a key that nobody has is replaced, not the slot that opens the file.
+#[test]
+fn a_rekeying_replaces_the_slot_that_does_not_open() {
+    let lost = MemFs::new();
+    write_pieces(&with_keys(Arc::new(lost.clone()), &[9]), Path::new("/000012.sst"), &[b"other"]);
+    let lost = raw(&lost, Path::new("/000012.sst"));
+    for place in [0, 2048] {
+        check_that_each_write_may_be_lost(|bytes| {
+            bytes[place..place + 96].copy_from_slice(&lost[place..place + 96]);
+        });
+    }
+    // The slot names the new key, but holds no key under it.
+    let other = MemFs::new();
+    write_pieces(&with_keys(Arc::new(other.clone()), &[2]), Path::new("/000012.sst"), &[b"other"]);
+    let mut slot = HeaderSlot::decode(&raw(&other, Path::new("/000012.sst"))).unwrap().unwrap();
+    slot.wrapped[0] ^= 1;
+    for place in [0, 2048] {
+        check_that_each_write_may_be_lost(|bytes| {
+            bytes[place..place + 96].copy_from_slice(&slot.encode());
+        });
+    }
 }
