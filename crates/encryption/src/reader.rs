@@ -4,7 +4,8 @@
 //!
 //! If the writer of a file never flushed, each page is one frame, so the page of an offset can be
 //! computed. Otherwise a binary search finds the page. The search reads the head of the first frame
-//! of each page that it tries.
+//! of each page that it tries. Heads are hints: a read starts only at an authentic frame, or where
+//! one ends.
 //!
 //! Invariants
 //!  1. A read returns bytes of authentic frames only: their tags are right. There is one exception:
@@ -83,6 +84,14 @@ thread_local! {
     static PAGES: RefCell<Pages> = RefCell::default();
 }
 
+/// Calls `read` with the thread's memory for pages, which holds none.
+fn with_pages<T>(read: impl FnOnce(&mut Pages) -> T) -> T {
+    PAGES.with_borrow_mut(|memory| {
+        memory.len = 0;
+        read(memory)
+    })
+}
+
 /// The offset of the next frame: `physical`, or the next page if this page has no room for a frame.
 pub(crate) fn next_frame(physical: u64) -> u64 {
     let room = PAGE - physical % PAGE;
@@ -133,10 +142,12 @@ impl FrameReader {
     /// Finds a frame that begins at or before the offset `size`, and reads the content from there
     /// to `size`. Returns the frame's place and the content: at most a page in an undamaged file.
     pub(crate) fn before(&self, size: u64) -> Result<(FramePlace, Vec<u8>)> {
-        let place = self.search(size)?;
-        let mut content = vec![0; size.saturating_sub(place.content) as usize];
-        let (read, at) = self.read_frames(place, place.content, &mut content)?;
-        if read < content.len() { Err(self.damaged(at.physical)) } else { Ok((place, content)) }
+        with_pages(|memory| {
+            let place = self.search(memory, size)?;
+            let mut content = vec![0; size.saturating_sub(place.content) as usize];
+            let (read, at) = self.read_frames(memory, place, place.content, &mut content)?;
+            if read < content.len() { Err(self.damaged(at.physical)) } else { Ok((place, content)) }
+        })
     }
 
     /// The number of bytes of content.
@@ -153,7 +164,7 @@ impl FrameReader {
     /// `StrictLog` ends in bytes that no crash leaves · `IoError`.
     pub(crate) fn find_end(&self) -> Result<FramePlace> {
         let physical = self.inner.size()?;
-        PAGES.with_borrow_mut(|memory| {
+        with_pages(|memory| {
             for page in (1..physical.div_ceil(PAGE)).rev() {
                 memory.load(&*self.inner, page * PAGE, 1)?;
                 let bytes = memory.rest_of_page(page * PAGE);
@@ -205,22 +216,26 @@ impl FrameReader {
     /// Finds the first authentic frame at or behind `at` in the page. The frame's content must
     /// begin at or behind `least`. Leaves `page` encrypted.
     fn scan(&self, page: &[u8], mut at: usize, least: u64) -> Option<(usize, FrameHead)> {
-        let mut copy = [0; PAGE_BYTES];
         while at + FRAME_OVERHEAD <= page.len() {
             if page[at] == FRAME_MARK
-                && let Some(head) = FrameHead::decode(&page[at..])
+                && let Some(head) = self.check(&page[at..])
                 && head.offset >= least
-                && let Some(frame) = page.get(at..at + head.frame_bytes())
             {
-                let copy = &mut copy[..frame.len()];
-                copy.copy_from_slice(frame);
-                if self.key.open(copy).is_some() {
-                    return Some((at, head));
-                }
+                return Some((at, head));
             }
             at += 1;
         }
         None
+    }
+
+    /// The head of the frame at the front of `bytes`; `None` if there is no authentic frame. Leaves
+    /// `bytes` encrypted.
+    fn check(&self, bytes: &[u8]) -> Option<FrameHead> {
+        let frame = bytes.get(..FrameHead::decode(bytes)?.frame_bytes())?;
+        let mut copy = [0; PAGE_BYTES];
+        let copy = &mut copy[..frame.len()];
+        copy.copy_from_slice(frame);
+        self.key.open(copy)
     }
 
     /// Reads `buf.len()` bytes of content at `offset`, fewer only at the end. Returns the number of
@@ -239,100 +254,145 @@ impl FrameReader {
         if wanted == 0 {
             return Ok(0);
         }
-        let place = if self.is_uniform.load(Ordering::Acquire) {
-            let page = offset / MOST_CONTENT as u64;
-            FramePlace { physical: (page + 1) * PAGE, content: page * MOST_CONTENT as u64 }
-        } else {
-            self.search(offset)?
-        };
-        let (read, place) = self.read_frames(place, offset, &mut buf[..wanted])?;
-        if read < wanted { Err(self.damaged(place.physical)) } else { Ok(read) }
+        with_pages(|memory| {
+            let place = if self.is_uniform.load(Ordering::Acquire) {
+                let page = offset / MOST_CONTENT as u64;
+                FramePlace { physical: (page + 1) * PAGE, content: page * MOST_CONTENT as u64 }
+            } else {
+                self.search(memory, offset)?
+            };
+            let (read, place) = self.read_frames(memory, place, offset, &mut buf[..wanted])?;
+            if read < wanted { Err(self.damaged(place.physical)) } else { Ok(read) }
+        })
     }
 
     fn read_log_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let cursor = *self.cursor.lock();
         let is_near = cursor.content <= offset && offset - cursor.content < NEAR_BYTES;
-        let place = if is_near { cursor } else { self.search(offset)? };
-        let (read, place) = self.read_frames(place, offset, buf)?;
-        *self.cursor.lock() = place;
-        Ok(read)
-    }
-
-    /// Finds the place of a frame at or before `offset`. Unless heads are damaged, the frame is the
-    /// first one of the page that holds `offset`.
-    fn search(&self, offset: u64) -> Result<FramePlace> {
-        let pages = self.inner.size()?.div_ceil(PAGE).saturating_sub(1);
-        let probe = |page: u64| -> Result<Option<u64>> {
-            let mut head = [0; HEAD_BYTES];
-            let read = self.inner.read_at((page + 1) * PAGE, &mut head)?;
-            let found = FrameHead::decode(&head[..read]).map(|head| head.offset);
-            Ok(found.filter(|&content| content <= offset))
-        };
-        // A page has at most `MOST_CONTENT` bytes of content, so `offset` lies in this page or
-        // behind it.
-        let mut low = offset / MOST_CONTENT as u64;
-        let Some(content) = probe(low)? else { return Ok(FRONT) };
-        let mut place = FramePlace { physical: (low + 1) * PAGE, content };
-        let mut high = pages;
-        while low + 1 < high {
-            let middle = low.midpoint(high);
-            match probe(middle)? {
-                Some(content) => {
-                    low = middle;
-                    place = FramePlace { physical: (low + 1) * PAGE, content };
-                }
-                None => high = middle,
-            }
-        }
-        Ok(place)
-    }
-
-    /// Reads content at `offset` from the frames at `place` and behind. Returns the number of bytes
-    /// read, and the place where a read of the next bytes should start.
-    fn read_frames(&self, place: FramePlace, offset: u64, buf: &mut [u8]) -> Result<(usize, FramePlace)> {
-        PAGES.with_borrow_mut(|memory| {
-            memory.len = 0;
-            let (mut at, mut done) = (place, 0);
-            while done < buf.len() {
-                let wanted = offset + done as u64;
-                at.physical = next_frame(at.physical);
-                if !memory.has(at.physical) {
-                    let left = (wanted - at.content) as usize + (buf.len() - done);
-                    memory.load(&*self.inner, at.physical, left.div_ceil(MOST_CONTENT))?;
-                }
-                let page = memory.rest_of_page(at.physical);
-                if let Some((head, copied)) = self.take(page, at.content, wanted, &mut buf[done..]) {
-                    done += copied;
-                    let content = at.content + u64::from(head.len);
-                    if offset + done as u64 >= content || copied == 0 {
-                        at = FramePlace { physical: at.physical + head.frame_bytes() as u64, content };
-                    }
-                    continue;
-                }
-                let Some(next) = self.behind_damage(memory, at)? else { break };
-                let lost = next.content.saturating_sub(wanted).min((buf.len() - done) as u64) as usize;
-                buf[done..done + lost].fill(LOST);
-                done += lost;
-                if offset + done as u64 >= next.content {
-                    at = next;
-                }
-            }
-            Ok((done, at))
+        with_pages(|memory| {
+            let place = if is_near { cursor } else { self.search(memory, offset)? };
+            let (read, place) = self.read_frames(memory, place, offset, buf)?;
+            *self.cursor.lock() = place;
+            Ok(read)
         })
     }
 
+    /// Finds the place of an authentic frame at or before `offset`. Unless heads are damaged, the
+    /// frame is the first one of the page that holds `offset`.
+    ///
+    /// Reads log2(pages) heads, and the page that they lead to. If the first frame of that page is
+    /// not authentic, its head may have misled the search. The search then repeats among the pages
+    /// before it. So each damaged page that the search is led to costs one more search.
+    ///
+    /// A damaged head that is unreadable, or claims a larger offset, leads to an earlier page. The
+    /// caller then steps over the heads between there and `offset`, at most once over the file.
+    fn search(&self, memory: &mut Pages, offset: u64) -> Result<FramePlace> {
+        let mut high = self.inner.size()?.div_ceil(PAGE).saturating_sub(1);
+        while high > 0 {
+            // A page has at most `MOST_CONTENT` bytes of content, so `offset` lies in this page or
+            // behind it.
+            let low = (offset / MOST_CONTENT as u64).min(high - 1);
+            let page = self.guess_page(offset, low, high)?;
+            let physical = (page + 1) * PAGE;
+            memory.load(&*self.inner, physical, 1)?;
+            if let Some(head) = self.check(memory.rest_of_page(physical))
+                && head.offset <= offset
+            {
+                return Ok(FramePlace { physical, content: head.offset });
+            }
+            high = page;
+        }
+        Ok(FRONT)
+    }
+
+    /// Finds the last page in `low..high` whose first head claims an offset of at most `offset`.
+    /// Trusts the heads. Returns `low` if there is no such page.
+    fn guess_page(&self, offset: u64, mut low: u64, mut high: u64) -> Result<u64> {
+        while low + 1 < high {
+            let middle = low.midpoint(high);
+            let mut head = [0; HEAD_BYTES];
+            let read = self.inner.read_at((middle + 1) * PAGE, &mut head)?;
+            match FrameHead::decode(&head[..read]) {
+                Some(head) if head.offset <= offset => low = middle,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
+    /// Reads content at `offset` from the frames at `place` and behind. The frame at `place`, or
+    /// the one that ends there, is authentic. Returns the number of bytes read, and the place where
+    /// a read of the next bytes should start. `memory` holds pages of this file, or nothing.
+    ///
+    /// A frame before `offset` is first stepped over without a check. If no authentic frame follows
+    /// where its head leads, the read goes back and decrypts each frame.
+    fn read_frames(
+        &self,
+        memory: &mut Pages,
+        place: FramePlace,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<(usize, FramePlace)> {
+        let (mut at, mut done) = (place, 0);
+        // All frames between `place` and here are authentic, or known to be lost.
+        let (mut checked, mut checks_all) = (place, false);
+        while done < buf.len() {
+            let wanted = offset + done as u64;
+            at.physical = next_frame(at.physical);
+            if !memory.has(at.physical) {
+                let left = (wanted - at.content) as usize + (buf.len() - done);
+                memory.load(&*self.inner, at.physical, left.div_ceil(MOST_CONTENT))?;
+            }
+            let page = memory.rest_of_page(at.physical);
+            if let Some((head, copied)) = self.take(page, (at.content, wanted), checks_all, &mut buf[done..])
+            {
+                done += copied;
+                let content = at.content + u64::from(head.len);
+                if offset + done as u64 >= content || copied == 0 {
+                    at = FramePlace { physical: at.physical + head.frame_bytes() as u64, content };
+                }
+                if copied > 0 || checks_all {
+                    checked = at;
+                }
+                continue;
+            }
+            if !checks_all {
+                checks_all = true;
+                at = checked;
+                // The attempt to decrypt may have changed the bytes.
+                memory.len = 0;
+                continue;
+            }
+            let Some(next) = self.behind_damage(memory, at)? else { break };
+            let lost = next.content.saturating_sub(wanted).min((buf.len() - done) as u64) as usize;
+            buf[done..done + lost].fill(LOST);
+            done += lost;
+            if offset + done as u64 >= next.content {
+                at = next;
+            }
+            checked = at;
+        }
+        Ok((done, at))
+    }
+
     /// Copies content from the frame at the front of `page`, from the offset `wanted` on. The
-    /// frame's content must begin at the offset `content`. Does not decrypt a frame that ends
-    /// before `wanted`.
-    fn take(&self, page: &mut [u8], content: u64, wanted: u64, buf: &mut [u8]) -> Option<(FrameHead, usize)> {
+    /// frame's content must begin at the offset `content`. Decrypts a frame that ends before
+    /// `wanted` only if `checks_all`.
+    fn take(
+        &self,
+        page: &mut [u8],
+        (content, wanted): (u64, u64),
+        checks_all: bool,
+        buf: &mut [u8],
+    ) -> Option<(FrameHead, usize)> {
         let head = FrameHead::decode(page).filter(|head| head.offset == content)?;
         let frame = page.get_mut(..head.frame_bytes())?;
-        let skipped = (wanted - content) as usize;
-        if skipped >= usize::from(head.len) {
-            return Some((head, 0));
+        let len = usize::from(head.len);
+        let skipped = ((wanted - content) as usize).min(len);
+        if skipped < len || checks_all {
+            self.key.open(frame)?;
         }
-        self.key.open(frame)?;
-        let part = &frame[HEAD_BYTES + skipped..HEAD_BYTES + usize::from(head.len)];
+        let part = &frame[HEAD_BYTES + skipped..HEAD_BYTES + len];
         let copied = part.len().min(buf.len());
         buf[..copied].copy_from_slice(&part[..copied]);
         Some((head, copied))

@@ -8,6 +8,7 @@ mod crashes;
 mod damage;
 mod engine;
 mod keys;
+mod search;
 mod support;
 mod systems;
 #[allow(clippy::disallowed_methods, reason = "a directory of the real file system")]
