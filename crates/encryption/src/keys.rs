@@ -113,7 +113,8 @@ fn parse(text: &str) -> Result<Vec<MasterKey>> {
     if keys.is_empty() { Err(Error::invalid_argument("no master key")) } else { Ok(keys) }
 }
 
-/// Keys in a file: 64 hexadecimal digits on each line, the current key first.
+/// Keys in a file: 64 hexadecimal digits on each line, the current key first. A file of more than
+/// 64 KiB is an error.
 #[derive(Debug)]
 pub struct KeyFile {
     fs: Arc<dyn FileSystem>,
@@ -129,8 +130,12 @@ impl KeyFile {
 
 impl KeyProvider for KeyFile {
     fn keys(&self) -> Result<Vec<MasterKey>> {
-        let mut bytes = vec![0; MOST_FILE_BYTES];
+        let mut bytes = vec![0; MOST_FILE_BYTES + 1];
         let read = self.fs.new_sequential_file(&self.path)?.read(&mut bytes)?;
+        if read > MOST_FILE_BYTES {
+            let what = format!("{}: longer than the limit of {MOST_FILE_BYTES} bytes", self.place());
+            return Err(Error::invalid_argument(what));
+        }
         parse(&String::from_utf8_lossy(&bytes[..read])).map_err(|e| e.at(self.place()))
     }
 

@@ -46,6 +46,25 @@ fn a_missing_key_names_its_place() {
     assert!(KeyFile::new(disk, Path::new("/missing")).keys().is_err());
 }
 
+/// A file that is too long is refused: its keys behind the limit would be missing.
+#[test]
+fn a_key_file_beyond_the_limit_is_refused() {
+    let disk: Arc<MemFs> = Arc::new(MemFs::new());
+    let path = Path::new("/keys");
+    let text = |bytes: usize| {
+        let keys = format!("{}\n{}\n", key(2).to_hex(), key(1).to_hex());
+        format!("#{}\n{keys}", "x".repeat(bytes - keys.len() - 2))
+    };
+    put_raw(&*disk, path, text(64 << 10).as_bytes());
+    let file = KeyFile::new(disk.clone(), path);
+    assert_eq!(file.keys().unwrap(), [key(2), key(1)]);
+    for bytes in [(64 << 10) + 1, (64 << 10) + 65, 1 << 20] {
+        put_raw(&*disk, path, text(bytes).as_bytes());
+        let e = file.keys().unwrap_err().to_string();
+        assert_eq!(e, "Invalid argument: key file /keys: longer than the limit of 65536 bytes");
+    }
+}
+
 /// The database's MANIFEST tells a wrong key before anything is changed.
 #[test]
 fn the_key_is_checked_before_directories_are_held() {
