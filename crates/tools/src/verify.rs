@@ -304,8 +304,8 @@ impl<'a> Verifier<'a> {
         self.findings.notes.push(note.to_owned());
         for dir in self.data_dirs.clone() {
             for number in self.numbers(dir, FileType::Table)? {
-                let path = file_name::table_file_name(dir, number);
-                self.verify_lone_table(&path);
+                let path = self.table_in(dir, number)?;
+                self.verify_lone_table(&path.unwrap_or_else(|| file_name::table_file_name(dir, number)));
             }
             for number in self.numbers(dir, FileType::Blob)? {
                 let path = file_name::blob_file_name(dir, number);
@@ -326,11 +326,13 @@ impl<'a> Verifier<'a> {
     }
 
     fn verify_lone_table(&mut self, path: &Path) {
+        let mut icmp = InternalKeyComparator::default();
         let checked = self.fs.file_size(path).and_then(|size| {
             let file = self.fs.new_random_access_file(path)?;
             let properties = TableReader::properties_of(file.clone(), size)?;
             let Some(order) = comparator::by_name(&properties.comparator_name) else { return Ok(None) };
-            let options = TableReaderOptions::new(InternalKeyComparator::new(order), Arc::default(), size);
+            icmp = InternalKeyComparator::new(order);
+            let options = TableReaderOptions::new(icmp.clone(), Arc::default(), size);
             let reader = TableReader::open(file, options)?;
             reader.verify(&mut |_| true)?;
             Ok(Some((properties.num_entries, size)))
@@ -347,7 +349,7 @@ impl<'a> Verifier<'a> {
             }
             Err(error) => {
                 let with = SalvageOptions {
-                    icmp: InternalKeyComparator::default(),
+                    icmp,
                     largest_seqno: None,
                     only_seqno: None,
                     bounds: None,
@@ -439,15 +441,22 @@ impl<'a> Verifier<'a> {
         Err(Error::corruption("the file has another checksum than the MANIFEST says").at(path.display()))
     }
 
-    /// The path of a table in one of the directories: `.sst`, or LevelDB's `.ldb`. No two tables
-    /// have the same number.
+    /// The path of a table in `dir`, if it is there: `.sst`, or LevelDB's `.ldb`.
+    fn table_in(&self, dir: &Path, number: FileNumber) -> Result<Option<PathBuf>> {
+        for name_in in [file_name::table_file_name, file_name::leveldb_table_file_name] {
+            let path = name_in(dir, number);
+            if self.fs.file_exists(&path)? {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The path of a table in one of the directories. No two tables have the same number.
     fn table_path(&self, file: &FileMetaData) -> Result<PathBuf> {
         for dir in &self.data_dirs {
-            for name_in in [file_name::table_file_name, file_name::leveldb_table_file_name] {
-                let path = name_in(dir, file.number);
-                if self.fs.file_exists(&path)? {
-                    return Ok(path);
-                }
+            if let Some(path) = self.table_in(dir, file.number)? {
+                return Ok(path);
             }
         }
         let path = file_name::table_file_name(self.dir, file.number);

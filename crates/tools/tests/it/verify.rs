@@ -1,8 +1,12 @@
 //! `esker verify`: sound databases pass, and each kind of damage is found and named.
 
 use crate::run::{ProgramResult, copy, esker, files, flip, ldb, sample};
+use esker::comparator::{BytewiseComparator, Comparator, ReverseBytewiseComparator};
+use esker::options::CompressionType;
+use esker::{Db, Options};
 use esker_testkit::TempDir;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn verify(db: &Path) -> ProgramResult {
     esker(&["verify", db.to_str().unwrap()])
@@ -216,6 +220,53 @@ fn all_damage_is_counted() {
     flip(&manifest, 10);
     let out = verify(&db);
     assert!(out.code == Some(1) && out.err.contains("MANIFEST") && problems(&out.out).len() >= 3, "{out:?}");
+}
+
+/// Makes a database of 2000 keys in one table, and removes what names the table.
+fn without_a_manifest(db: &Path, comparator: Arc<dyn Comparator>) -> PathBuf {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.cf.comparator = comparator;
+    options.cf.table.block_size = 1000;
+    options.cf.compression = CompressionType::None;
+    let database = Db::open(&options, db).unwrap();
+    for n in 0..2000 {
+        database.put(format!("key{n:05}"), format!("value {n} of the table")).unwrap();
+    }
+    database.flush().unwrap();
+    database.close().unwrap();
+    std::fs::remove_file(db.join("CURRENT")).unwrap();
+    let [table] = &files(db, ".sst")[..] else { panic!("the database has one table") };
+    table.clone()
+}
+
+#[test]
+fn a_lone_table_is_checked_in_its_own_order() {
+    for comparator in
+        [Arc::new(BytewiseComparator) as Arc<dyn Comparator>, Arc::new(ReverseBytewiseComparator)]
+    {
+        let temp = TempDir::new("verify-lone-order");
+        let table = without_a_manifest(&temp.join("db"), comparator);
+        flip(&table, 20_000);
+        let out = verify(&temp.join("db"));
+        let found = problems(&out.out);
+        let of_table: Vec<_> = found.iter().filter(|line| line.contains(".sst")).collect();
+        assert!(out.code == Some(1) && of_table.len() == 1, "{out:?}");
+        assert!(!out.out.contains("out of order"), "{out:?}");
+    }
+}
+
+#[test]
+fn lone_tables_with_the_extension_of_leveldb_are_checked() {
+    let temp = TempDir::new("verify-lone-ldb");
+    let table = without_a_manifest(&temp.join("db"), Arc::new(BytewiseComparator));
+    let renamed = table.with_extension("ldb");
+    std::fs::rename(&table, &renamed).unwrap();
+    let sound = verify(&temp.join("db"));
+    assert!(!sound.out.contains(".sst"), "{sound:?}");
+    flip(&renamed, 20_000);
+    let damaged = verify(&temp.join("db"));
+    assert_eq!(problems(&damaged.out).len(), problems(&sound.out).len() + 1, "{damaged:?}");
 }
 
 #[test]
