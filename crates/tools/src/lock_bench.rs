@@ -95,6 +95,5 @@ pub(crate) fn run(arguments: &LockBenchArguments, host: &Host) -> CommandOutcome
     if arguments.commits || !arguments.oltp.is_empty() {
         return Ok(());
     }
-    // The output is closed; the measurement continues.
-    measure(&options, out).map(|_| ()).map_err(|_| Failure::OutputClosed)
+    measure(&options, out).map(drop).map_err(failure)
 }
