@@ -130,7 +130,7 @@ pub(crate) fn check(
     }
 }
 
-fn wrong(key: &[u8], how: &str) -> DemoFailure {
+pub(crate) fn wrong(key: &[u8], how: &str) -> DemoFailure {
     DemoFailure::new(format_args!(
         "VERIFICATION FAILED: key '{}' {how}",
         String::from_utf8_lossy(key).trim_end()
