@@ -14,7 +14,7 @@ use crate::kill9::{self, FAMILIES, KEPT};
 use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use esker::internals::env::forked::fork;
 use esker::internals::env::{Clock, SystemClock};
-use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbOptions, OpenMode, Options};
+use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbOptions, OpenMode, Options, SubCode};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::thread::{Builder, Scope};
@@ -246,7 +246,7 @@ pub fn open_beside(directory: &Path, for_writing: bool) -> Result<(), String> {
             match value {
                 Ok(value) if value == Some(kill9::value(thread, number)) => {}
                 // The writer may delete files that the reader has not opened.
-                Err(e) if e.to_string().contains("deleted by the owner") => return Ok(()),
+                Err(e) if e.subcode() == SubCode::StaleFile => return Ok(()),
                 other => {
                     let bytes = other.map(|value| value.map(|value| value.len()));
                     return Err(format!(

@@ -21,9 +21,9 @@ pub(super) struct Said {
     /// Number of errors that it reported.
     pub(super) errors: u64,
     pub(super) first_error: Option<String>,
-    /// The first wrong answer, if there was one.
+    /// The first line that tells of a mistake, if there was one.
     wrong: Option<String>,
-    /// The last lines of its output, and its standard error.
+    /// The first 8 KiB of its output, and its standard error.
     pub(super) text: String,
 }
 
@@ -32,13 +32,7 @@ impl Said {
     /// # Errors
     /// The child gave a wrong answer, called an intact file damaged, or panicked.
     pub(super) fn check(&self) -> Result<(), String> {
-        let is_bad = |line: &&str| {
-            line.contains("panicked") || line.contains("Corruption") || line.contains("not expected")
-        };
-        match self.wrong.as_deref().or_else(|| self.text.lines().find(is_bad)) {
-            Some(wrong) => Err(wrong.to_owned()),
-            None => Ok(()),
-        }
+        self.wrong.clone().map_or(Ok(()), Err)
     }
 
     fn hear(&mut self, line: &str) {
@@ -53,10 +47,12 @@ impl Said {
                 self.errors += 1;
                 self.first_error.get_or_insert_with(|| line.to_owned());
             }
-            (Some("wrong"), _) => {
-                self.wrong.get_or_insert_with(|| line.to_owned());
-            }
             _ => {}
+        }
+        let is_mistake = line.starts_with("wrong ")
+            || ["panicked", "Corruption", "not expected"].iter().any(|word| line.contains(word));
+        if is_mistake {
+            self.wrong.get_or_insert_with(|| line.to_owned());
         }
         if self.text.len() < 8 << 10 {
             self.text += line;
@@ -246,4 +242,20 @@ pub(super) fn verify(program: &Path, directory: &Path, acknowledged: &[u64]) -> 
     let acknowledged: Vec<String> = acknowledged.iter().map(u64::to_string).collect();
     let said = ask(program, "hostile-verify", directory, &acknowledged)?;
     said.split_whitespace().map(|word| word.parse().map_err(|e| format!("'{word}': {e}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_is_found_behind_any_amount_of_output() {
+        for mistake in ["wrong thread 1, batch 7", "thread 'x' panicked at y", "error 1 Corruption: z"] {
+            let mut said = Said::default();
+            (0..1000).for_each(|_| said.hear("error 0 write: IO error: No space left on device"));
+            assert_eq!(said.check(), Ok(()));
+            said.hear(mistake);
+            assert_eq!(said.check(), Err(mistake.to_owned()));
+        }
+    }
 }
