@@ -424,8 +424,9 @@ impl Builder {
             let oldest =
                 self.active.range(SequenceNumber(1)..).next().map_or(SequenceNumber::ZERO, |(&seq, _)| seq);
             self.oldest.push(oldest);
-            self.is_layered |= oldest < newest;
-            if self.active.contains_key(&SequenceNumber::ZERO) {
+            let has_zero = self.active.contains_key(&SequenceNumber::ZERO);
+            self.is_layered |= oldest < newest || (has_zero && newest > SequenceNumber::ZERO);
+            if has_zero {
                 let fragment = self.out.newest.len() - 1;
                 self.out.zeros.push(u32::try_from(fragment).expect("fewer than 2^31 tombstones"));
             }
