@@ -103,10 +103,8 @@ impl RandomAccessFile for FaultRandomAccessFile {
         self.inner.read_anew(offset, bytes);
     }
 
-    /// `true` for half of the files: callers then take another path, and tests cover both.
     fn never_waits(&self) -> bool {
-        let name = self.inner.path().as_os_str().as_encoded_bytes();
-        self.inner.never_waits() && name.iter().fold(0, |sum, byte| sum ^ byte) & 1 == 0
+        self.inner.never_waits()
     }
 
     fn size(&self) -> Result<u64> {

@@ -40,7 +40,7 @@ pub(crate) fn read_resident(requests: &mut [ReadRequest<'_>], done: &mut [usize]
 }
 
 /// The page cache's part of one read, if it has any of it.
-pub(crate) fn try_read(fd: BorrowedFd<'_>, offset: u64, bufs: &mut [&mut [u8]]) -> Result<usize, Errno> {
+fn try_read(fd: BorrowedFd<'_>, offset: u64, bufs: &mut [&mut [u8]]) -> Result<usize, Errno> {
     if bufs.len() > MOST_PARTS {
         return Err(Errno::AGAIN);
     }
