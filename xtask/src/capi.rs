@@ -1,9 +1,8 @@
 //! The C API. `capi-surface` records the declarations of RocksDB's headers. `install-capi` installs
 //! the library, its headers and `rocksdb.pc` below a prefix.
 //!
-//! In: the headers of five releases, from the packages of crate `librocksdb-sys` that carry them.
-//! Out: `surface.txt` and `statistics.txt` of `crates/capi-surface`; files below the prefix. The C
-//! preprocessor is `cc`.
+//! In: the headers of five releases, from the packages in [`SOURCES`]. Out: `surface.txt` and
+//! `statistics.txt` of `crates/capi-surface`; files below the prefix. The C preprocessor is `cc`.
 
 use esker_capi_surface::{Declaration, Item, RELEASES, c_header, parse_header, release, surface_text, union};
 use esker_capi_surface::{StatisticKind, statistics_text};
@@ -23,7 +22,8 @@ const SOURCES: [(&str, &str); 5] = [
 /// The library's SONAME, which clients of RocksDB 11 load.
 const SONAME: &str = "librocksdb.so.11";
 
-/// Records the declarations of all headers; with `check`, compares them with the record instead.
+/// Records the declarations of all headers, and the numbers of statistics. With `check`, compares
+/// them with the record instead.
 pub(crate) fn surface(root: &Path, check: bool) -> Result<(), String> {
     let mut headers = Vec::new();
     let mut statistics = Vec::new();
@@ -125,7 +125,8 @@ fn statistics_of(header: &Path) -> Result<[Vec<String>; 2], String> {
     Ok([names(StatisticKind::Tickers)?, names(StatisticKind::Histograms)?])
 }
 
-/// All declarations, in the order of the newest header that has them.
+/// All declarations. A declaration has the place that its oldest header gives it, and the parameter
+/// names of its newest header.
 fn merged(headers: &[Vec<Item>]) -> Vec<Declaration> {
     let mut surface: Vec<Declaration> = Vec::new();
     for (at, items) in headers.iter().enumerate() {
@@ -163,7 +164,8 @@ pub(crate) const FORM_11_8: CapiForm = CapiForm { version: "11.8.1", features: "
 pub(crate) const FORM_11_1: CapiForm = CapiForm { version: "11.1.2", features: "defaults-of-11-1" };
 
 /// Builds the library in the form for `release`, and installs it below `prefix`:
-/// `lib/librocksdb.so` and its links, `include/rocksdb/c.h`, `lib/pkgconfig/rocksdb.pc`.
+/// `lib/librocksdb.so` and its links, `c.h` and `version.h` in `include/rocksdb`, and
+/// `lib/pkgconfig/rocksdb.pc`.
 pub(crate) fn install(root: &Path, prefix: &Path, release: &str) -> Result<(), String> {
     let forms = [("11.1", FORM_11_1), ("11.8", FORM_11_8)];
     let form = forms.into_iter().find(|form| form.0 == release);

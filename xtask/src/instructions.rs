@@ -2,8 +2,9 @@
 //!
 //! In: the output of `cargo bench -p esker-bench --bench instructions`, and
 //! `crates/bench/instructions.txt`. Out: a table; failure if a scenario takes over 3% more than
-//! recorded. A commit that raises a count on purpose records the new count and says why. Lower
-//! counts are recorded from time to time, so that they cannot rise again.
+//! recorded, or if only the output or only the record has it. A commit that raises a count on
+//! purpose records the new count and says why. Lower counts are recorded from time to time, so that
+//! they cannot rise again.
 
 use crate::commands::{Outcome, run};
 use std::collections::BTreeMap;
@@ -86,7 +87,7 @@ fn parse(text: &str) -> Result<Counts, String> {
         .collect()
 }
 
-/// A table of all scenarios, and a sentence for each failed scenario.
+/// A table of the scenarios that are recorded and counted, and a sentence for each failed scenario.
 fn compare(recorded: &Counts, counted: &Counts) -> (String, Vec<String>) {
     let (mut table, mut failures) = (String::new(), Vec::new());
     for (name, &now) in counted {

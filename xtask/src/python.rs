@@ -37,7 +37,7 @@ impl Package {
         self.target.join("venv/bin").join(name).to_string_lossy().into_owned()
     }
 
-    /// Runs a program of the virtual environment in `crates/python`.
+    /// Runs a program of the virtual environment. Its working directory is `crates/python`.
     fn run_tool(&self, name: &str, args: &[&str], more: &[(&str, &str)]) -> Outcome {
         let venv = self.target.join("venv").to_string_lossy().into_owned();
         let target = self.target.to_string_lossy().into_owned();
@@ -92,7 +92,7 @@ pub(crate) fn test(root: &Path, examples: u32) -> Outcome {
     package.run_tool("python", &["-m", "pytest"], &[("ESKER_EXAMPLES", &examples)])
 }
 
-/// Runs the lints of the native module, the tests with many examples, and a wheel.
+/// Runs the lints of the native module, and the tests with many examples. Builds and tries a wheel.
 pub(crate) fn long(root: &Path) -> Outcome {
     let package = Package::new(root);
     let target = package.target.to_string_lossy().into_owned();

@@ -1,7 +1,7 @@
 //! Block buffers: memory for a block from its reading until its last user drops it.
 //!
-//! In: a length. Out: that many bytes. A dropped buffer goes first to a small list of the thread
-//! that dropped it.
+//! In: a length. Out: that many bytes. A dropped buffer of a region goes first to a small list of
+//! the thread that dropped it.
 //!
 //! A general allocator grows a thread's heap by a system call for each block and faults in each
 //! page anew. It does not compact memory when a cache is dropped. A first pass through a 32 MiB
@@ -39,14 +39,16 @@ const MOST_SPARE_BYTES: usize = 128 << 10;
 /// Smaller buffers come from the allocator, which is fast for them.
 const LEAST: usize = 1 << 10;
 
-/// Maximum number of arenas. Threads share an arena only while it has few regions.
+/// Maximum number of arenas. All threads share one arena until the process has many regions.
 const ARENAS: usize = 8;
-/// Regions for each arena, since each arena may have one region that is nearly empty.
+/// The process uses about one arena for this many regions. Each arena may keep a nearly empty
+/// region, so few regions get few arenas.
 const REGIONS_AN_ARENA: usize = 16;
 /// The first regions take memory page by page, so that processes with small caches stay small.
 const REGIONS_OF_SMALL_PAGES: usize = 2;
 
-/// Sanitizers and models take each buffer from the allocator, so that they can distinguish buffers.
+/// AddressSanitizer, Miri and models take each buffer from the allocator, so that they can
+/// distinguish buffers. This crate's own tests under Miri use regions.
 const IS_PLAIN: bool = cfg!(any(esker_asan, loom, shuttle, all(miri, not(test))));
 
 /// The arenas of the process and their number of regions.
@@ -158,7 +160,8 @@ impl Pool {
 }
 
 /// Returns unused memory of regions to the operating system; useful after a large cache was
-/// dropped. Without this call regions keep at most as much unused memory as is in use.
+/// dropped. Without this call each arena keeps unused memory: at most 4 MiB, or as much as is in
+/// use if that is more.
 pub fn trim() {
     POOL.trim();
 }

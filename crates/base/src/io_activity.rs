@@ -1,10 +1,10 @@
 //! The operation for which a thread reads and writes files.
 //!
-//! In: jobs and calls, which name themselves for their thread. Out: the histogram that takes the
+//! In: the operation that a job or call begins on its thread. Out: the histogram that takes the
 //! time of a read or write. Names are RocksDB's (`Env::IOActivity`).
 //!
-//! Cost: two accesses to a thread-local byte for a named operation. Gets and scans name themselves
-//! only when they read a file.
+//! Cost: three accesses to a thread-local byte for each operation. Gets and scans begin theirs only
+//! when they read a file.
 
 use crate::stats::{Histogram, Statistics};
 use std::cell::Cell;
@@ -44,8 +44,8 @@ impl IoActivity {
         CURRENT.get()
     }
 
-    /// Names the operation of this thread until the result is dropped. `Unknown` leaves the current
-    /// name.
+    /// Sets the operation of this thread until the result is dropped. `Unknown` keeps the current
+    /// operation.
     #[must_use]
     pub fn begin(self) -> IoActivityScope {
         let before = CURRENT.get();
@@ -55,8 +55,8 @@ impl IoActivity {
         IoActivityScope { before }
     }
 
-    /// The histogram for the times of this operation's reads, if `statistics` collect them. The
-    /// times of user calls are detailed times.
+    /// The histogram for the times of this operation's reads. A user call has one only if
+    /// `statistics` collect detailed times; `Unknown` has none.
     pub fn read_histogram(self, statistics: &Statistics) -> Option<Histogram> {
         let detailed = || statistics.collects_detailed_times();
         Some(match self {

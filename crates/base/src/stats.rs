@@ -31,10 +31,10 @@ pub enum StatsLevel {
     ExceptHistogramOrTimers = 1,
     /// Also histograms that are not times.
     ExceptTimers = 2,
-    /// Also times, except of mutexes and compression.
+    /// Also times, except detailed times and times of mutexes.
     #[default]
     ExceptDetailedTimers = 3,
-    /// Also times of compression.
+    /// Also detailed times: of compression, of compaction filters, and of file reads by user calls.
     ExceptTimeForMutex = 4,
     /// Also times of mutexes.
     All = 5,
@@ -73,7 +73,8 @@ impl Default for Statistics {
 }
 
 impl Statistics {
-    /// All zero, with a shard for each processor (about 75 KiB each, at most 64).
+    /// All zero, with a shard of about 73 KiB for each processor. The number of shards is rounded
+    /// up to a power of two, and is at most 64.
     pub fn new() -> Statistics {
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
         Statistics::with_shards(processors)
@@ -113,7 +114,7 @@ impl Statistics {
         self.collects(StatsLevel::ExceptDetailedTimers)
     }
 
-    /// Whether times of compression are collected.
+    /// Whether detailed times are collected ([`StatsLevel::ExceptTimeForMutex`]).
     #[inline]
     pub fn collects_detailed_times(&self) -> bool {
         self.collects(StatsLevel::ExceptTimeForMutex)
@@ -194,7 +195,8 @@ impl Statistics {
     }
 }
 
-/// RocksDB's form, a line for each: `rocksdb.block.cache.miss COUNT : 5`, then the distributions.
+/// RocksDB's form: one line for each ticker (`rocksdb.block.cache.miss COUNT : 5`), then one line
+/// for each histogram.
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for &ticker in Ticker::ALL {

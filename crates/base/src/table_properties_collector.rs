@@ -84,7 +84,7 @@ const COMPACT_ON_DELETION: &str = "CompactOnDeletionCollector";
 /// Buckets in a window. The number of entries in a window is rounded up to a multiple of this.
 const BUCKETS: usize = 128;
 
-/// Marks tables for compaction that have many deletions, close together or among all entries.
+/// Marks tables with many deletions for compaction: many close together, or many among all entries.
 #[derive(Debug)]
 pub struct CompactOnDeletionCollectorFactory {
     sliding_window_size: AtomicU64,

@@ -36,8 +36,8 @@ pub(crate) struct WorkDirectory {
 impl WorkDirectory {
     /// Empties the directory `wanted`, or makes a default directory, and marks it.
     /// # Errors
-    /// The directory cannot be made · it has files and no mark · fewer than `needed_bytes` are free
-    /// on the disk.
+    /// The directory cannot be made, emptied or marked · it has files and no mark · fewer than
+    /// `needed_bytes` are free on the disk.
     pub(crate) fn take(wanted: Option<&Path>, needed_bytes: u64) -> RivalResult<WorkDirectory> {
         let path = match wanted {
             Some(path) => path.to_owned(),

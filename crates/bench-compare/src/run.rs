@@ -1,14 +1,15 @@
 //! The parent process: rounds, turns, and their results.
 //!
-//! A round gives every engine a fresh process and directory. At each step the engines take turns.
-//! Every other round reverses their order, so over two rounds each pair of engines runs as ABBA.
-//! Ratios are computed within a round.
+//! In a round, each set gives every engine a fresh process and directory. At each step the engines
+//! take turns. Every other round reverses their order, so over two rounds each pair of engines runs
+//! as ABBA. Ratios are computed within a round.
 //!
 //! Invariants
 //!  1. Only one engine works at a time: a child answers after its background work.
 //!  2. The JSON on disk is complete up to the last ended set. It says `partial` until the run has
 //!     ended without error.
-//!  3. A failed engine is named, and skips the rest of the set; the others continue.
+//!  3. A failed engine is named, and skips the rest of the set in this round and all later rounds.
+//!     The others continue.
 
 use crate::bench::{BenchPlan, StepInfo};
 use crate::directory::WorkDirectory;
@@ -24,8 +25,9 @@ use std::time::{Duration, Instant};
 
 /// Runs the command line.
 /// # Errors
-/// A wrong command line; no engine that can run; an unusable directory; the failure of an engine.
-/// Earlier results are kept.
+/// A wrong command line; no engine that can run; an unusable directory; the failure of an engine;
+/// engines that read different values; a time limit (`--minutes`) that ends the run early. The
+/// figures of ended sets are kept.
 #[expect(clippy::print_stdout, reason = "a command-line tool")]
 pub(crate) fn main(arguments: &RunArguments) -> RivalResult<()> {
     if let Some(json) = &arguments.render {
@@ -64,9 +66,9 @@ fn render_again(json: &Path, page: Option<&Path>) -> RivalResult<()> {
     write_whole(page.unwrap_or(&json.with_extension("html")), &html::render(&report))
 }
 
-/// Minutes of a run with `--quick`.
+/// The default of `--minutes` with `--quick`.
 const QUICK_MINUTES: u64 = 10;
-/// Number of keys from which sets have all their steps.
+/// The smallest number of keys with which sets have all their steps.
 const FULL: u64 = 1_000_000;
 
 /// The sizes that the command line gives.
@@ -80,8 +82,7 @@ fn plan(arguments: &RunArguments) -> RivalResult<BenchPlan> {
         return Err(format!("--step-seconds {step_seconds}: a positive number of seconds is needed"));
     }
     let settings = RivalSettings {
-        // With RocksDB's default number of keys this is RocksDB's default size. Smaller runs keep
-        // the proportion.
+        // A quarter of the data, but at least 1 MiB, and at most RocksDB's default of 64 MiB.
         write_buffer_bytes: arguments.write_buffer_size.unwrap_or((data / 4).clamp(1 << 20, 64 << 20)),
         cache_bytes: arguments.cache_size.unwrap_or((data * 4).max(64 << 20)),
         bloom_bits: 10.0,
@@ -111,7 +112,7 @@ struct Set {
     failed: Vec<EngineKind>,
 }
 
-/// Disk space needed for each byte of keys and values, for the files of all engines together.
+/// Bytes of disk space that the files of one engine may need for each byte of keys and values.
 const ROOM: u64 = 4;
 
 impl Run {

@@ -1,8 +1,8 @@
 //! The process in which one engine runs: the code of the parent and of the child.
 //!
 //! Each engine has a process of its own. So the memory and CPU time of each engine can be measured,
-//! and a crash ends one engine only. Two builds of RocksDB can run side by side. All processes of a
-//! round live at the same time and take turns, step by step.
+//! and a crash ends one engine only. Two builds of RocksDB can run side by side. The processes of
+//! all engines live at the same time and take turns, step by step.
 //!
 //! The parent writes the index of a step as a line. The child answers with one line of JSON: a
 //! sample or an error. The child ends when its standard input ends.
@@ -36,7 +36,7 @@ type Answer = std::result::Result<Sample, String>;
 
 /// Runs as a child: runs the steps that standard input names, until standard input ends.
 /// # Errors
-/// A task or a line that cannot be parsed, an engine that cannot be loaded, or a parent that does
+/// A task or a line that cannot be parsed · an engine that cannot be loaded · a parent that does
 /// not read answers any more.
 pub(crate) fn serve(task: &str) -> RivalResult<()> {
     let task: Task = serde_json::from_str(task).map_err(|e| format!("not a task: {e}"))?;
@@ -78,7 +78,8 @@ pub(crate) struct EngineWorker {
     patience: Duration,
 }
 
-/// Extra time for a step beyond its limits, for preparation and background work.
+/// Time for the answer to a step, added to ten times the step's time limit: for preparation and
+/// background work.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 impl EngineWorker {
@@ -131,7 +132,8 @@ impl EngineWorker {
         }
     }
 
-    /// The last lines that the child wrote to standard error.
+    /// Waits until the child has ended. Returns a message with its exit status and everything that
+    /// it wrote to standard error.
     fn last_words(&mut self) -> String {
         let status = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
         let words = std::fs::read_to_string(&self.errors).unwrap_or_default();

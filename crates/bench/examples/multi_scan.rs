@@ -3,8 +3,10 @@
 //!
 //! `cargo run --release -p esker-bench --example multi_scan -- DIRECTORY [keys] [rounds]`
 //!
-//! Both take turns in one process. Times are wall-clock times, because reads wait for files. Each
-//! figure is the median of the rounds' ratios: time of the planned ranges by time of the iterator.
+//! Both take turns in one process. Times are wall-clock times, because reads wait for files. For
+//! each case, the output has two medians of the rounds. `loop` is the iterator's time. `together`
+//! is the ratio of the planned ranges' time to the iterator's.
+//!
 //! There are 1 to 100 ranges of 1, 10 or 100 rows, at random places. The block cache holds
 //! everything (`warm`) or nothing (`cold`: files are read, mostly from the system's page cache).
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
@@ -30,7 +32,7 @@ fn open(path: &Path, cache_bytes: usize) -> Result<Db> {
     Db::open(&options, path)
 }
 
-/// Fills several levels with keys, of which half are written twice.
+/// Fills several levels: writes each key once, compacts, and then writes `keys / 2` random keys.
 fn fill(path: &Path, keys: u64) -> Result<()> {
     let db = open(path, 1 << 20)?;
     (0..keys).try_for_each(|number| db.put(key(number), [b'v'; 100]))?;

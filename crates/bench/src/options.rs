@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// The database that the flags describe.
 /// # Errors
-/// `InvalidArgument` or `NotSupported` naming the flag.
+/// `InvalidArgument` naming the flag; errors from making or opening the caches.
 pub(crate) fn store(flags: &Flags) -> Result<EskerStore> {
     let mut options = Options { db: db_options(flags)?, cf: family_options(flags)? };
     if flags.cost_write_buffer_to_cache

@@ -59,7 +59,7 @@ impl CacheType {
     /// The type with this name. `hyper_clock_cache` means `AutoHyperClock` if
     /// `estimated_entry_charge` is 0, otherwise `FixedHyperClock`, as in RocksDB.
     /// # Errors
-    /// `InvalidArgument` for an unknown name.
+    /// `InvalidArgument` for an unknown name, and for `fixed_hyper_clock_cache` without a charge.
     pub fn parse(name: &str, estimated_entry_charge: usize) -> Result<CacheType> {
         match (name, estimated_entry_charge) {
             ("lru_cache", _) => Ok(CacheType::Lru),
@@ -147,9 +147,10 @@ pub enum InsertOutcome {
     Replaced,
     /// The key had a value, which stays (clocks). The handle holds the old value.
     Found,
-    /// The value is not in the cache, but charged while the handle lives. Reasons: the value is
-    /// larger than the capacity, the table is full, or too many evicted values wait for readers
-    /// under guards.
+    /// The value is not in the cache, but charged while the handle lives. LRU: the value is larger
+    /// than the capacity of its shard. Clocks: the value is larger than the capacity, its buckets
+    /// are full, or too many evicted values wait for readers under guards. A concurrent split or
+    /// erasure may also remove the value at once.
     Detached,
 }
 

@@ -4,8 +4,9 @@
 //! load is done.
 //!
 //! Invariants
-//!  1. At most one thread has the flight of a key; it ends when its guard is dropped, in any way.
-//!  2. A lock is held for a few instructions, on misses only.
+//!  1. At most one thread has the flight of a key. The drop of the `Flight` ends the flight, even
+//!     after a panic.
+//!  2. Only misses take a lane's lock. No load runs under the lock.
 
 use crate::key::CacheKey;
 use crossbeam_utils::CachePadded;
@@ -15,7 +16,8 @@ use smallvec::SmallVec;
 
 const LANES: usize = 16;
 
-/// Keys in flight. Lanes keep misses of different keys apart.
+/// The keys being loaded. The hash of a key selects its lane, so misses of different keys rarely
+/// share a lock.
 #[derive(Default)]
 pub(crate) struct Flights {
     /// A forked child starts without loads in progress: those of its parent's threads would never

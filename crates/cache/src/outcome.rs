@@ -28,12 +28,13 @@ pub struct Rejected<V> {
 pub struct Evicted<V> {
     /// The last handle. The value and its charge live as long as this handle.
     pub value: Handle<V>,
-    /// Whether a lookup ever found the entry.
+    /// Whether the cache has recorded a hit of the entry. `lookup_last` erases the record.
     pub was_hit: bool,
 }
 
 /// A callback for each evicted entry. The evicting thread calls it without a lock.
 pub type EvictionCallback<V> = Box<dyn Fn(Evicted<V>) + Send + Sync>;
 
-/// Evicted entries. The cache reports them once this thread has closed its guard.
+/// Evicted entries. The thread reports them after it has closed its guard (clock) or released the
+/// shard's lock (LRU).
 pub(crate) type EvictedList<V> = SmallVec<[Evicted<V>; 2]>;

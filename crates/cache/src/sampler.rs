@@ -2,19 +2,19 @@
 //!
 //! In: looked-up keys and their charges. Out: for some sizes, the share of lookups that would miss.
 //!
-//! The sampler follows one key in 2^n, chosen by its hash. At each lookup of a followed key it adds
-//! up the bytes of the other followed keys that were looked up since the key's last lookup. That
-//! sum times 2^n is the least capacity at which an LRU cache would still have the key (Mattson et
-//! al., 1970; sampling by hash: Waldspurger et al., SHARDS, FAST '15). A key's first lookup misses
-//! in every cache. A clock cache misses less often than an LRU cache on most loads, so the estimate
-//! is a cautious one. It predicts well how much another size would change.
+//! The sampler follows one key in 2^n, chosen by its hash. A lookup of a followed key adds up its
+//! bytes and those of the followed keys that were looked up since its last lookup. That sum times
+//! 2^n is the least capacity at which an LRU cache would still have the key (Mattson et al., 1970;
+//! sampling by hash: Waldspurger et al., SHARDS, FAST '15). A key's first lookup misses in every
+//! cache. A clock cache misses less often than an LRU cache on most loads, so the estimate is a
+//! cautious one. The estimate predicts well how another size would change the miss ratio.
 //!
 //! Invariants
 //!  1. A lookup of a key that is not followed costs a multiplication. A lookup of a followed key
 //!     also tries a lock, and never waits for it.
-//!  2. Memory: at most `MAX_FOLLOWED` keys, for any capacity.
-//!  3. Each lookup takes the next slot. Only a followed key's newest slot (`newest`) has bytes, and
-//!     `sums` are the sums of the slots (a Fenwick tree).
+//!  2. Memory: at most `SLOTS` keys, for any capacity.
+//!  3. Each recorded lookup takes the next slot. Only a key's newest slot (`newest`) has bytes.
+//!     `sums` is a Fenwick tree over the bytes of the slots.
 
 use crate::key::CacheKey;
 use esker_base::sync::Mutex;
@@ -22,7 +22,7 @@ use hashbrown::HashMap;
 
 /// The cache sizes whose miss ratio is estimated, in eighths of the capacity.
 const EIGHTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Keys that are followed at most.
+/// The number of keys that remain at most when the slots are compacted.
 const MAX_FOLLOWED: usize = 2048;
 const SLOTS: usize = 2 * MAX_FOLLOWED;
 /// At most one key in 2^this is followed, because a followed lookup costs about 200 ns.
@@ -63,7 +63,7 @@ struct Stack {
 
 impl Sampler {
     pub(crate) fn new(capacity: usize) -> Sampler {
-        // The sampler follows about as many keys as a sample of the largest size's entries has.
+        // The sampler follows about `MAX_FOLLOWED` entries of the largest size, or fewer.
         let most = capacity / USUAL_CHARGE * EIGHTHS[EIGHTHS.len() - 1] / 8;
         let bits = (most / MAX_FOLLOWED + 1).next_power_of_two().trailing_zeros();
         Sampler { bits: bits.clamp(MIN_BITS, MAX_BITS), stack: Mutex::new(Stack::new(capacity)) }

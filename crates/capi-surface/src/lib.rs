@@ -147,9 +147,9 @@ pub fn union() -> Vec<Item> {
 /// release's `librocksdb-sys`.
 ///
 /// A function that has changed since that release is linked as `esker_vN_NAME`. N is the release's
-/// major number. For a function of 8.1 that has another form in 8.10, N is `8_1`. A function has
-/// changed if its declaration, the numbers of its statistics, or the defaults of its options have
-/// changed.
+/// major number. For `rocksdb_options_create` of 8.1, N is `8_1`, because its defaults differ from
+/// those of 8.10. A function has changed if its declaration, the numbers of its statistics, or the
+/// defaults of its options have changed.
 pub fn shim_bindings(at: usize) -> String {
     let newest = union();
     let items = release(at);

@@ -52,7 +52,7 @@ pub fn parse_surface(text: &str) -> Result<Vec<Declaration>, ParseError> {
     Ok(surface)
 }
 
-/// The statements of `text`, without semicolons, comments and preprocessor lines.
+/// The statements of `text`, without final semicolons, comments and preprocessor lines.
 fn statements(text: &str) -> Vec<String> {
     let after_comment =
         |part: &str| part.split_once("*/").map_or(String::new(), |(_, code)| code.to_string());

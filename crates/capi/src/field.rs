@@ -1,9 +1,13 @@
 //! Setters and getters of options: convert a C value to a field of an options struct, and back.
 //!
-//! In: an object, the name and the value of an option. Out: the field has the value. A value that
-//! the field cannot have is recorded (`Object::refuse`), and the next open of a database reports
-//! it. The value of an option that Esker lacks becomes a *held value*: the object keeps it, and
-//! only the option's getter uses it. Some options with an enumeration are *hints*, marked `?` in
+//! In: an object, the name and the value of an option. Out: the field has the value.
+//!
+//! A value that the field cannot have does not change the field. Options of databases and tables
+//! record the value (`Object::refuse`), and the next open of a database reports it. Other objects
+//! ignore it.
+//!
+//! The value of an option that Esker lacks becomes a *held value*: the object keeps it, and only
+//! the option's getter uses it. Some options with an enumeration are *hints*, marked `?` in
 //! `accessors.txt`. For a hint, a number that the enumeration lacks becomes a held value, too.
 
 use crate::memory::{answer, bytes, lend, object, object_mut};
@@ -17,7 +21,8 @@ pub type Held = BTreeMap<&'static str, u64>;
 
 /// An object behind a C pointer.
 pub trait Object {
-    /// Records that a setter of `option` got a value that the option cannot have.
+    /// Records that a setter of `option` got a value that the option cannot have. The default does
+    /// nothing.
     fn refuse(&mut self, _option: &'static str, _value: String) {}
 
     /// The held values of the object, if it can hold any.

@@ -1,8 +1,8 @@
 //! `rocksdb_eventlistener_t`: calls functions of the client for events of a database.
 //!
 //! In: the client's functions. Out: Esker's [`EventListener`]. The library owns an event's info,
-//! which is valid during the call. The functions get the database's handle from `rocksdb_open`, or
-//! NULL while it is being opened or after it was closed.
+//! which is valid during the call. A function with a database parameter gets the handle that the
+//! open returned. It gets NULL during the open, after the close, and in a remote compaction.
 
 use crate::callbacks::ClientState;
 use crate::db::rocksdb_t;

@@ -271,7 +271,7 @@ pub unsafe extern "C" fn rocksdb_options_set_compaction_service(
 pub struct rocksdb_compaction_service_options_override_t {
     overrides: CompactionServiceOptionsOverride,
     listeners: Vec<Arc<EventCallbacks>>,
-    /// Refused values of table options. Opening a database fails and names them.
+    /// Refused values of options. Running a job fails and names the first.
     refused: Vec<String>,
 }
 
@@ -401,7 +401,8 @@ pub unsafe extern "C" fn rocksdb_compaction_service_options_override_set_option(
     });
 }
 
-/// A flag that cancels a worker. The library owns the byte at the returned address.
+/// Makes a flag that cancels a worker. The caller destroys the flag with
+/// `rocksdb_open_and_compact_canceled_destroy`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_open_and_compact_canceled_create() -> *mut c_uchar {
     Arc::into_raw(Arc::new(AtomicBool::new(false))).cast_mut().cast()

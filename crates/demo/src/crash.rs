@@ -50,7 +50,7 @@ pub(crate) fn run(stage: &mut Stage, path: &Path, kills: u32) -> DemoOutcome<u64
     Ok(left)
 }
 
-/// Starts a victim, kills it after `time`, and returns its acknowledged writes.
+/// Starts a victim, kills it as [`listen`] describes, and returns its acknowledged writes.
 fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> DemoOutcome<Acknowledged> {
     let program = std::env::current_exe().map_err(|e| DemoFailure::new(format_args!("own program: {e}")))?;
     let mut victim = Command::new(program)
@@ -69,8 +69,8 @@ fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> DemoOutco
     reported
 }
 
-/// Reads acknowledgements. Kills the victim once it has written for `time`, and reads the rest of
-/// the pipe.
+/// Reads acknowledgements. Kills the victim once it has written for `time` and has reported
+/// [`LEAST_ACKNOWLEDGED`] writes. Then reads the rest of the pipe.
 fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> DemoOutcome<Acknowledged> {
     let mut reported: Acknowledged = [0; WRITERS as usize];
     let mut lines = BufReader::new(victim.stdout.take().expect("standard output is a pipe"));
@@ -82,7 +82,7 @@ fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> DemoOutcome<Ackn
         lines
             .read_line(&mut line)
             .map_err(|e| DemoFailure::new(format_args!("reading acknowledgements: {e}")))?;
-        // The last line may lack its end. Such a line may be incomplete and does not count.
+        // A last line without its end may be incomplete, so it does not count.
         let Some(whole) = line.strip_suffix('\n') else { break };
         take(&mut reported, whole)?;
         let part = writing.get_or_insert_with(|| stage.progress.begin("", 0));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Nanoseconds between two drawings of a bar.
 const REDRAW_NANOS: u64 = 100_000_000;
-/// Characters of a full bar.
+/// Characters of a full bar, without the `>` at its end.
 const BAR_WIDTH: u64 = 30;
 
 #[derive(Debug)]

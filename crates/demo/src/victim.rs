@@ -2,8 +2,8 @@
 //! acknowledged write.
 //!
 //! Out, on standard output: `THREAD SEQUENCE\n` for each acknowledged write. One system call writes
-//! the line, so a kill cannot cut it. One of the four threads syncs each write. The other threads
-//! do not sync, and `kill -9` must not lose their writes, either.
+//! the line, so a kill cannot cut it. The first of the four threads syncs each of its writes. The
+//! other threads do not sync, and `kill -9` must not lose their writes, either.
 //!
 //! Each write is a batch of two keys with the same value. Both keys must survive, or neither key.
 

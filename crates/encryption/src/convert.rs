@@ -8,7 +8,7 @@
 //! first and decrypted last, so an open without the key fails at the MANIFEST.
 //!
 //! A header has two slots, and each holds the file's key under a master key. A change of the master
-//! key first rewrites one slot in the headers of all files, and then the other slot. All files open
+//! key goes through all files twice. Each round rewrites one slot of each header. All files open
 //! under the old key until the first round ends, and under the new key from then on.
 
 use crate::CONVERSION_MARKER;

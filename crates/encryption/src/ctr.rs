@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Content offset `x` is file offset `4096 + x`. Blocks are counted from the front of the file. All
-//! files are encrypted, `CURRENT` and the LOG too. An empty file has no prefix.
+//! files are encrypted, `CURRENT` and the LOG too. A file of 0 bytes, without a prefix, has no
+//! content.
 //!
 //! This layout does not authenticate: a read of changed bytes returns other content, not an error.
 //! An append after a truncation uses a part of the key stream twice. For new databases use
@@ -201,9 +202,8 @@ struct CtrWritableFile {
     stream: KeyStream,
     /// Memory for the encrypted bytes of an append.
     encrypted: Vec<u8>,
-    /// Whether each append is flushed, after a call of `append_in_place`. The inner file must not
-    /// append in place itself: that may leave zeros behind its end, and they would decrypt to other
-    /// bytes.
+    /// Whether each append is flushed. A call of `append_in_place` sets this. The inner file must
+    /// not append in place: zeros that it leaves behind its end would decrypt to other bytes.
     in_place: bool,
 }
 

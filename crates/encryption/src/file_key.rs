@@ -61,7 +61,7 @@ impl FileKey {
 
 const _: () = assert!(FRAME_OVERHEAD == HEAD_BYTES + TAG_BYTES && HEAD_BYTES == 4 + NONCE_BYTES);
 
-/// Splits a head into the bytes that the tag authenticates, and the nonce.
+/// Splits a head into the additional authenticated data (AAD) and the nonce.
 fn parts(head: &[u8; HEAD_BYTES]) -> ([u8; 4], Nonce) {
     let (aad, nonce) = (head.first_chunk::<4>(), head.last_chunk::<NONCE_BYTES>());
     (*aad.expect("of 16 bytes"), Nonce::assume_unique_for_key(*nonce.expect("of 16 bytes")))

@@ -93,8 +93,8 @@ fn hex(bytes: &[u8]) -> String {
 
 const CONVERSION: &[u8] = b"esker conversion of a directory";
 
-/// Provides master keys. A file system calls the provider when it is made, and when a file names an
-/// unknown key.
+/// Provides master keys. A new file system calls the provider once. It calls the provider again
+/// when a file names an unknown key.
 pub trait KeyProvider: Send + Sync + fmt::Debug {
     /// Returns the keys. New files use the first key. Files under any of the keys can be read.
     /// # Errors

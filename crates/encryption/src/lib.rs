@@ -13,8 +13,8 @@
 //!  1. A *frame* is the unit of encryption. Frames of one file have different nonces if their
 //!     contents differ.
 //!  2. Synced bytes stay readable: a written frame never changes.
-//!  3. A read returns authenticated bytes, or an error. In place of a damaged part of a log, a read
-//!     returns bytes 0xFF: a reader of logs never takes them for a record.
+//!  3. A read returns authenticated bytes, or an error. In place of a damaged part of a file of
+//!     kind `Log`, a read returns bytes 0xFF. A reader of logs never takes them for a record.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -11,8 +11,9 @@ pub struct EncryptionPolicy {
     pub encrypt_options: bool,
     /// Whether the info log (`LOG`) is encrypted.
     pub encrypt_info_log: bool,
-    /// Whether readers accept files that are not encrypted. For a database whose files are being
-    /// converted. An attacker could then replace an encrypted file by any other.
+    /// Whether readers accept files that are not encrypted. A directory with the marker file of a
+    /// conversion does not need this option. The option lets an attacker replace an encrypted file
+    /// with an unencrypted one.
     pub accept_plaintext: bool,
 }
 

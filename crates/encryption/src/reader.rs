@@ -4,13 +4,16 @@
 //!
 //! If the writer of a file never flushed, each page is one frame, so the page of an offset can be
 //! computed. Otherwise a binary search finds the page. The search reads the head of the first frame
-//! of each page that it tries. Heads are hints: a read starts only at an authentic frame, or where
-//! one ends.
+//! of each page that it tries. Heads are hints. A read starts before the first frame, at a computed
+//! page, at an authentic frame, or where one ends.
 //!
 //! Invariants
 //!  1. A read returns bytes of authentic frames only: their tags are right. There is one exception:
-//!     in place of a lost part of a log, a read returns bytes [`LOST`].
-//!  2. A log ends behind its last authentic frame. So authentic frames follow each lost part.
+//!     in place of a lost part of a file of kind `Log`, a read returns bytes [`LOST`].
+//!  2. A file of kind `Log` ends behind its last authentic frame. So authentic frames follow each
+//!     lost part.
+//!
+//! In this file, a *log* is a file of kind `Log` or `StrictLog`.
 
 use crate::file_key::FileKey;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,13 +26,13 @@ use esker_format::encryption::{
 use std::cell::RefCell;
 use std::fmt;
 
-/// The byte that stands for each byte of a lost part of a log. No record of a log has a header of
-/// these bytes.
+/// The byte that stands for each byte of a lost part of a file of kind `Log`. No record of a log
+/// has a header of these bytes.
 pub(crate) const LOST: u8 = 0xFF;
 /// Largest number of pages that one read gets from the file.
 const MOST_PAGES: usize = 64;
-/// If a read of a log begins less than this number of bytes behind the last frame read, the reader
-/// steps over the frames between. Otherwise it searches for the frame.
+/// If a read of a log begins less than this number of bytes behind the reader's `cursor`, the
+/// reader steps over the frames between. Otherwise it searches for the frame.
 const NEAR_BYTES: u64 = 64 << 10;
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -103,13 +106,13 @@ pub(crate) struct FrameReader {
     inner: Arc<dyn RandomAccessFile>,
     key: FileKey,
     kind: EncryptedKind,
-    /// For files other than logs: the number of bytes of content.
+    /// For kind `Whole`: the number of bytes of content.
     content: AtomicU64,
-    /// For files other than logs: the size of the underlying file when `content` was found.
+    /// For kind `Whole`: the size of the underlying file when `content` was found.
     physical: AtomicU64,
-    /// For files other than logs: whether each page except the last is one frame.
+    /// For kind `Whole`: whether each page except the last is one frame.
     is_uniform: AtomicBool,
-    /// For logs: the place of the last frame that was read.
+    /// For logs: the place of the frame at which a read of the next bytes starts.
     cursor: Mutex<FramePlace>,
 }
 
@@ -120,10 +123,10 @@ impl fmt::Debug for FrameReader {
 }
 
 impl FrameReader {
-    /// Makes the reader of a file, and finds the end of its content.
+    /// Makes the reader of a file. For kind `Whole`, also finds the end of the content.
     /// # Errors
-    /// `Corruption` if a file of kind `Whole` ends in a frame without the end mark, or a
-    /// `StrictLog` ends in bytes that no crash leaves · `IoError`.
+    /// `Corruption` if the last page of a file of kind `Whole` is damaged or lacks the end mark ·
+    /// `IoError`.
     pub(crate) fn new(
         inner: Arc<dyn RandomAccessFile>,
         key: FileKey,
@@ -160,8 +163,8 @@ impl FrameReader {
     /// Finds the end of the content. Reads the last page. In a log, reads pages backward until a
     /// page has an authentic frame.
     /// # Errors
-    /// `Corruption` if a file of kind `Whole` ends in a frame without the end mark, or a
-    /// `StrictLog` ends in bytes that no crash leaves · `IoError`.
+    /// `Corruption` if the last page of a file of kind `Whole` is damaged or lacks the end mark.
+    /// `Corruption` if a `StrictLog` ends in bytes that no crash leaves · `IoError`.
     pub(crate) fn find_end(&self) -> Result<FramePlace> {
         let physical = self.inner.size()?;
         with_pages(|memory| {
@@ -192,7 +195,7 @@ impl FrameReader {
         })
     }
 
-    /// Finds the end of a file that is no log, from its last page.
+    /// Finds the end of a file of kind `Whole`, from its last page.
     fn whole_end(&self, bytes: &[u8], page: u64, physical: u64) -> Result<FramePlace> {
         let (mut at, mut last, mut first) = (0, None, 0);
         while at < bytes.len() {
@@ -241,7 +244,7 @@ impl FrameReader {
     /// Reads `buf.len()` bytes of content at `offset`, fewer only at the end. Returns the number of
     /// bytes read.
     /// # Errors
-    /// `Corruption` naming file and offset, unless the file is a log · `IoError`.
+    /// `Corruption` with the file and offset, unless the file is of kind `Log` · `IoError`.
     pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         if self.kind != EncryptedKind::Whole {
             return self.read_log_at(offset, buf);
@@ -277,8 +280,8 @@ impl FrameReader {
         })
     }
 
-    /// Finds the place of an authentic frame at or before `offset`. Unless heads are damaged, the
-    /// frame is the first one of the page that holds `offset`.
+    /// Finds the place of an authentic frame at or before `offset`; [`FRONT`] if it finds none.
+    /// Unless heads are damaged, the frame is the first one of the page that holds `offset`.
     ///
     /// Reads log2(pages) heads, and the page that they lead to. If the first frame of that page is
     /// not authentic, its head may have misled the search. The search then repeats among the pages
@@ -320,9 +323,10 @@ impl FrameReader {
         Ok(low)
     }
 
-    /// Reads content at `offset` from the frames at `place` and behind. The frame at `place`, or
-    /// the one that ends there, is authentic. Returns the number of bytes read, and the place where
-    /// a read of the next bytes should start. `memory` holds pages of this file, or nothing.
+    /// Reads content at `offset` from the frames at `place` and behind. `place` is [`FRONT`], a
+    /// computed page, an authentic frame, or the end of one. Returns the number of bytes read, and
+    /// the place where a read of the next bytes should start. `memory` holds pages of this file, or
+    /// nothing.
     ///
     /// A frame before `offset` is first stepped over without a check. If no authentic frame follows
     /// where its head leads, the read goes back and decrypts each frame.
@@ -435,10 +439,10 @@ impl FrameReader {
     }
 
     /// Finds the place where a read continues if there is no authentic frame at `at`. Reads the
-    /// page again. If the frame is there now, the result is `at`. Otherwise a read of a log
-    /// continues at the next authentic frame. `None` at the end of a log.
+    /// page again. If the frame is there now, the result is `at`. Otherwise a read of a file of
+    /// kind `Log` continues at the next authentic frame. `None` at the end of a log.
     /// # Errors
-    /// `Corruption` if the file is no log.
+    /// `Corruption` if a file that is not of kind `Log` is damaged at `at` · `IoError`.
     #[cold]
     fn behind_damage(&self, memory: &mut Pages, at: FramePlace) -> Result<Option<FramePlace>> {
         let mut next = None;

@@ -95,8 +95,8 @@ impl EncryptedWritableFile {
         self.inner.as_mut().ok_or_else(|| closed(&self.path))
     }
 
-    /// Writes the header of a new file. Syncs the header of a log before its first frame, so a log
-    /// without a header has no frames.
+    /// Cuts the underlying file to `cut_at`, if set, and writes the header of a new file. Syncs the
+    /// header of a log before its first frame, so a log without a header has no frames.
     fn begin(&mut self) -> Result<()> {
         if let Some(end) = self.cut_at {
             self.inner()?.truncate(end)?;

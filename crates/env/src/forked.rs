@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The exit code of a child whose work has panicked.
 pub const PANICKED: u8 = 255;
 
-/// Time between two looks of a parent whether its child has ended.
+/// Time between two checks whether the child has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A child. A drop kills it, if it has not ended.
@@ -24,13 +24,13 @@ pub struct ForkedChild {
     code: Option<Option<u8>>,
 }
 
-/// Forks this process. The child runs `work`, drops its captures, and exits with its result,
-/// without the exit handlers of the process, which are the parent's.
+/// Forks this process. The child runs `work`, drops its captures, and exits with its result. The
+/// child runs no exit handlers, because they belong to the parent.
 /// # Errors
 /// `IoError` if the system refuses a process.
 pub fn fork(work: impl FnOnce() -> u8) -> Result<ForkedChild> {
-    // SAFETY: the child calls allocators and locks only as far as this platform's `fork` keeps them
-    // usable, which is what the callers test.
+    // SAFETY: `work` may use allocators and locks only as far as this platform's `fork` keeps them
+    // usable in the child. All callers are test code.
     let process = unsafe { libc::fork() };
     if process < 0 {
         return Err(failed("fork", Path::new("this process"), IoError::last_os_error()));

@@ -7,16 +7,17 @@
 //! Invariants
 //!  1. No job runs, and none is dropped, while a lock of the pool is held: jobs and their captures
 //!     may call the pool.
-//!  2. Dropping the pool drops queued jobs without running them, waits for running ones, then ends.
-//!     It does not wait for a job that itself drops the pool.
-//!  3. A job that panics does not end its thread. The first panic is kept, and
-//!     [`ThreadPool::join`] and dropping the pool raise it again. Until then
-//!     [`ThreadPool::take_panic`] returns it.
+//!  2. Dropping the pool drops queued jobs without running them, waits for jobs that run on its
+//!     threads, then ends. It does not wait for a job that itself drops the pool.
+//!  3. A job that panics does not end its thread. Each priority keeps its first panic.
+//!     [`ThreadPool::take_panic`] takes the one of the highest priority. [`ThreadPool::join`] and
+//!     dropping the pool raise that panic again.
 //!  4. If the system refuses threads (`RLIMIT_NPROC`, a full cgroup), no call fails. A priority
-//!     without any thread keeps its jobs. Each call of the pool tries to start a thread, and a
-//!     caller that waits runs them itself ([`ThreadPool::take_starved`]).
-//!  5. A forked child has the limits of its parent's pool, queues of its own, and none of its
-//!     threads and jobs.
+//!     without any thread keeps its jobs. Each new job, each change of the limit, and each call of
+//!     [`ThreadPool::take_starved`] tries to start threads. If that fails, `take_starved` returns
+//!     a job for its caller to run.
+//!  5. In a forked child, the pool has the parent's limits, but queues of its own and none of the
+//!     parent's threads and jobs.
 
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::fork::PerProcess;
@@ -84,14 +85,15 @@ struct State {
     threads: Vec<Option<JoinHandle<()>>>,
     /// Threads that have not ended.
     live: usize,
-    /// Threads in a job.
+    /// Jobs that run, on threads of the pool or of callers ([`ThreadPool::take_starved`]).
     running: usize,
     closing: bool,
     panic: Option<Panic>,
 }
 
 impl ThreadPool {
-    /// One thread for `High` and `Low` each, none for `Bottom`, as RocksDB starts.
+    /// Makes a pool that may have one thread for `High` and `Low` each, and none for `Bottom`.
+    /// These are RocksDB's defaults.
     pub fn new() -> ThreadPool {
         ThreadPool { queues: PerProcess::new() }
     }
@@ -112,8 +114,8 @@ impl ThreadPool {
     }
 
     /// Runs `job` on a thread of this priority when one is free. `tag` is for
-    /// [`ThreadPool::unschedule`]. While this priority may have no threads, the job waits. If the
-    /// system refuses threads, see invariant 4.
+    /// [`ThreadPool::unschedule`]. While the limit of this priority is 0, the job waits. If the
+    /// system refuses threads, the job may wait for [`ThreadPool::take_starved`].
     pub fn schedule(&self, priority: Priority, tag: u64, job: PoolJob) {
         let queue = self.queue(priority);
         let mut state = queue.state.lock();
@@ -171,7 +173,7 @@ impl ThreadPool {
         }
     }
 
-    /// Takes the first panic of a job.
+    /// Takes the first panic of a job; if several priorities have one, that of the highest.
     pub fn take_panic(&self) -> Option<Panic> {
         self.queues.here()?.iter().find_map(|queue| queue.state.lock().panic.take())
     }
@@ -179,7 +181,7 @@ impl ThreadPool {
     /// Ends the pool as a drop does, and raises the panic of a job again.
     ///
     /// # Panics
-    /// With the panic of the first job that panicked, if any.
+    /// With the panic that [`ThreadPool::take_panic`] would return, if any.
     pub fn join(self) {
         drop(self);
     }
@@ -357,7 +359,7 @@ impl Queue {
     }
 }
 
-/// Starts a thread outside of the pools.
+/// Starts a thread that runs `f`.
 /// # Errors
 /// `IoError`, retryable, if the operating system refuses a thread.
 pub fn spawn<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {

@@ -14,9 +14,9 @@
 //! * **Operation**: checkpoints, backups, ingestion, export and import, repair, TTL
 //!   ([`DbWithTtl`]), an explanation of one slow read ([`Db::explain_get`]), changes of options
 //!   while the database is open.
-//! * **No surprises**: with the WAL on, a crash of the process loses no acknowledged write. A power
-//!   loss loses no synced write. A read of damaged bytes returns [`ErrorKind::Corruption`] with
-//!   file and offset.
+//! * **No surprises**: with the WAL on, a crash of the process loses no acknowledged write, unless
+//!   `manual_wal_flush` is set. A power loss loses no synced write. A read of damaged bytes returns
+//!   [`ErrorKind::Corruption`] with file and offset.
 //!
 //! # Five examples
 //!
@@ -121,8 +121,8 @@
 //! | `Checkpoint::new(&db)?.create_checkpoint(p)` | | [`Db::create_checkpoint`] |
 //!
 //! Methods come in three forms. `get(key)` reads the default family, `get_cf(&family, key)` reads
-//! any family, and `get_opt(&options, &family, key)` takes options, too. Options are always the
-//! first argument.
+//! any family, and `get_opt(&options, &family, key)` takes options, too. Each method that ends in
+//! `_opt` has options as its first argument.
 //!
 //! # Where to continue
 //!

@@ -6,7 +6,7 @@
 //! number as well, so that they can continue over newer files; statistics do not count those.
 //!
 //! ```text
-//! first -> 17 x1 <-> 20 x3 <-> 21 x1 <- last        one node for each number; a ticket is one
+//! first -> 17 x1 <-> 20 x3 <-> 21 x1 <- last        one node for each number; a ticket names one
 //! ```
 //!
 //! Taking a number appends a node or counts up the last one, since numbers only rise. A release
@@ -55,7 +55,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// A ticket without a node: giving it back does nothing.
+    /// A ticket without a node, for snapshots in a forked child, where every release does nothing.
     pub(crate) const NONE: Ticket = Ticket { node: NIL, holder: Holder::Iterator };
 
     /// Whether a user holds it, not an iterator.
@@ -70,7 +70,7 @@ struct Node {
     /// Holders of both kinds.
     count: u32,
     users: u32,
-    /// Unix seconds at which the first of them took it.
+    /// Unix seconds at which the first holder took the number.
     unix_time: u64,
     before: u32,
     behind: u32,
@@ -158,7 +158,7 @@ impl SnapshotList {
     /// drop entries that only this number needed. O(1).
     ///
     /// # Panics
-    /// If the ticket was released before and no number was acquired since.
+    /// If the ticket's node has no holder.
     pub(crate) fn release(&mut self, ticket: Ticket) -> bool {
         let is_user = u32::from(ticket.holder == Holder::User);
         self.users -= is_user as usize;
@@ -189,8 +189,8 @@ impl SnapshotList {
         self.iter().find(|node| node.users > 0).map(|node| node.sequence)
     }
 
-    /// Unix seconds at which that number was taken; 0 if there is none, as in
-    /// `rocksdb.oldest-snapshot-time`.
+    /// Unix seconds at which the number of [`oldest_of_users`](Self::oldest_of_users) was first
+    /// taken; 0 if there is none, as in `rocksdb.oldest-snapshot-time`.
     pub(crate) fn oldest_unix_time(&self) -> u64 {
         self.iter().find(|node| node.users > 0).map_or(0, |node| node.unix_time)
     }
@@ -200,7 +200,7 @@ impl SnapshotList {
         self.iter().map(|node| node.sequence).collect()
     }
 
-    /// Number of snapshots that users hold; equal numbers count each.
+    /// Number of snapshots that users hold. Snapshots with equal numbers count separately.
     pub(crate) fn len(&self) -> usize {
         self.users
     }
@@ -230,8 +230,8 @@ impl LiveSnapshots {
         }
     }
 
-    /// Takes the number that `sequence` returns under the lock. So a flush that reads the list
-    /// misses no number that is older than its own.
+    /// Takes the number that `sequence` returns under the lock of the list. So a flush that reads
+    /// the list misses no number that was chosen before.
     #[inline]
     pub(crate) fn acquire(
         &self,
@@ -272,14 +272,15 @@ impl LiveSnapshots {
         (oldest != NONE).then_some(SequenceNumber(oldest))
     }
 
-    /// The oldest number held after the last release, or the newest number of that time if none was
-    /// held; 0 before the first release.
+    /// The oldest number held after the last release of a user's snapshot, or the newest number of
+    /// that time if none was held. 0 before the first such release.
     #[inline]
     pub(crate) fn oldest_at_release(&self) -> SequenceNumber {
         SequenceNumber(self.oldest_at_release.load(Ordering::SeqCst))
     }
 
-    /// Raises that number to `oldest`, never lowers it, and returns the previous one.
+    /// Raises [`oldest_at_release`](Self::oldest_at_release) to `oldest`, never lowers it, and
+    /// returns the previous number.
     #[inline]
     pub(crate) fn raise_oldest_at_release(&self, oldest: SequenceNumber) -> SequenceNumber {
         SequenceNumber(self.oldest_at_release.fetch_max(oldest.0, Ordering::SeqCst))
@@ -301,7 +302,7 @@ pub(crate) trait SnapshotOwner: Send + Sync {
     /// Called when the last reference to this snapshot is dropped.
     fn release_snapshot(&self, ticket: Ticket);
 
-    /// The owner as a concrete type: a read at a snapshot finds the snapshot's database by it.
+    /// The owner as `Any`. A read through a snapshot downcasts it to the database.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 

@@ -30,7 +30,7 @@ impl BlockHandle {
 
     /// Reads a handle from the front of `input`.
     /// # Errors
-    /// `Corruption` if `input` ends within the handle.
+    /// `Corruption` if `input` ends within the handle, or a varint is longer than 10 bytes.
     #[inline]
     pub fn decode(input: &mut Decoder<'_>) -> Result<BlockHandle> {
         Ok(BlockHandle { offset: input.varint64()?, size: input.varint64()? })
@@ -48,8 +48,8 @@ impl BlockHandle {
         self.offset.checked_add(self.size)?.checked_add(TRAILER_BYTES as u64)
     }
 
-    /// Checks that the block with its trailer lies within a file of `file_size` bytes and below 4
-    /// GiB.
+    /// Checks that the block and its trailer lie within a file of `file_size` bytes, and that the
+    /// block is smaller than `u32::MAX` bytes.
     /// # Errors
     /// `Corruption` naming the handle.
     #[inline]

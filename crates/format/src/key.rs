@@ -24,9 +24,9 @@ pub const TRAILER_BYTES: usize = 8;
 /// The limit on the bytes of a user key and its value together, or of a range deletion's begin and
 /// end.
 ///
-/// Write batches check this limit, so no longer entry reaches a WAL. RocksDB computes the length of
-/// a memtable entry in 32 bits. Besides key and value, the entry holds two lengths, a trailer and a
-/// checksum: at most 64 bytes.
+/// Write batches check this limit, so no entry above it reaches a WAL. RocksDB computes the length
+/// of a memtable entry in 32 bits. Besides key and value, the entry holds two lengths, a trailer
+/// and a checksum: at most 64 bytes.
 pub const MAX_ENTRY_BYTES: usize = u32::MAX as usize - 64;
 
 /// Whether a key and a value of these lengths fit into one entry.

@@ -2,8 +2,9 @@
 //! make_corpus OUT [FIXTURES]`.
 //!
 //! In: directories `NAME/db` (the golden files by default). Out: `OUT/TARGET/*`. The name of a seed
-//! is its hash, so a second run adds nothing. `cargo fuzz cmin` copies the seeds that reach new
-//! code into `fuzz/corpus`. Unreadable files are left out: seeds are a start, not a test.
+//! is its hash, so no seed is stored twice. `cargo fuzz cmin` copies the seeds that reach new code
+//! into `fuzz/corpus`. A file that does not parse gives only the seeds before its error: seeds are
+//! a start, not a test.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -118,7 +119,7 @@ fn wal(corpus: &mut Corpus, number: u64, bytes: &[u8]) {
     }
 }
 
-/// Adds seeds for targets whose inputs are no part of a file.
+/// Adds handwritten seeds, mostly for targets whose inputs are no part of a file.
 fn by_hand(corpus: &mut Corpus) {
     const COMMANDS: &[&str] = &[
         "ldb --db=/db get key0007",
@@ -251,7 +252,7 @@ fn manifest(corpus: &mut Corpus, bytes: &[u8]) {
     }
 }
 
-/// A table, and the blocks that could be found in it.
+/// The bytes of a table, with the footer and the decompressor that its blocks need.
 struct Table<'a> {
     bytes: &'a [u8],
     footer: Footer,

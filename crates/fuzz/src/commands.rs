@@ -84,8 +84,8 @@ fn benchmark(arguments: &[Vec<u8>]) {
 }
 
 /// Runs one input. The first byte selects the database, and whether to damage it. The second byte
-/// is the number of arguments. Eight bytes for the damage follow, if there is damage. Then come the
-/// arguments, one on each line, and standard input.
+/// is the number of arguments, modulo 16. Eight bytes for the damage follow, if there is damage.
+/// Then come the arguments, one on each line, and standard input.
 pub fn run(data: &[u8]) {
     let Some((&[place, count], mut rest)) = data.split_first_chunk() else { return };
     let made = databases();

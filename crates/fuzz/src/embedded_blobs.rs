@@ -1,6 +1,8 @@
-//! Tables whose values lie between their own data blocks, with arbitrary blob indexes and entities.
-//! Every read ends, all kinds of reads agree, and a blob index of this file gives the bytes that it
-//! names.
+//! Tables with arbitrary blob indexes and entities. Some of these name blocks of their own table.
+//!
+//! Laws: every read ends. Scans in both directions agree. If each entry has a block of its own and
+//! the scan succeeds, all other reads agree with the scan. A blob index of a payload then gives the
+//! bytes of the payload.
 
 use esker_format::cursor::InternalIterator;
 use esker_base::{FileNumber, SequenceNumber, ValueType};
@@ -16,8 +18,8 @@ use esker_table::{
 use std::path::Path;
 use std::sync::Arc;
 
-/// Number of blocks that a blob index can name. Any block with its trailer has the form of a
-/// payload.
+/// Number of payloads: blocks at known places, for blob indexes to name. Any block with its trailer
+/// has the form of an embedded blob.
 const PAYLOADS: u8 = 3;
 
 type Entry = (ValueType, Vec<u8>, Option<usize>);
@@ -112,7 +114,8 @@ fn walk(reader: &Arc<TableReader>, options: &TableReadOptions, forwards: bool) -
     Some(shown)
 }
 
-/// Checks that the shown entry is the one that was written.
+/// Checks an entry that a scan shows. A plain value is the written one. A blob index or an entity
+/// that names a payload shows the payload. No shown entry refers to a blob of its own table.
 fn check(shown: &(Vec<u8>, Vec<u8>), entry: &Entry, payloads: &[(BlockHandle, Vec<u8>)]) {
     let value_type = ValueType::from_u8((key::trailer(&shown.0) & 0xFF) as u8).unwrap();
     match (entry.0, entry.2) {

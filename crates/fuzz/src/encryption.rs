@@ -1,4 +1,7 @@
-//! Any bytes as headers and heads of encrypted files; encrypted files with any bytes changed.
+//! Decodes arbitrary bytes as headers and frame heads, and reads changed encrypted files.
+//!
+//! Laws: decoded bytes encode to the same bytes. A changed file has its content, is damaged, or, as
+//! a log, has lost a part of its content.
 
 use esker_encryption::{EncryptedFs, EncryptionPolicy, KeyCallback, MasterKey};
 use esker_env::{FileSystem, MemFs};
@@ -6,10 +9,10 @@ use esker_format::encryption::{FrameHead, HEAD_BYTES, HeaderSlot, SLOT_BYTES, de
 use std::path::Path;
 use std::sync::Arc;
 
-/// Content of the changed files: more than two pages.
+/// Number of bytes of content in a changed file: more than two pages.
 const CONTENT_BYTES: usize = 9000;
 
-/// One input.
+/// Runs one input.
 pub fn run(data: &[u8]) {
     if let Some(head) = FrameHead::decode(data) {
         assert_eq!(head.encode(), data[..HEAD_BYTES]);
@@ -43,15 +46,19 @@ fn read(fs: &dyn FileSystem, path: &Path) -> esker_base::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The input as a file: nobody can make an authentic frame.
+/// Reads the input as an encrypted file. An empty file reads as empty; a read of other bytes only
+/// must end.
 fn any_file(path: &Path, data: &[u8]) {
     let disk = MemFs::new();
     write(&disk, path, data);
     assert!(read(&encrypted(&disk), path).is_ok_and(|there| there.is_empty()) || !data.is_empty());
 }
 
-/// A file with changed bytes has its content, is damaged, or, as a log, has lost a part of it. Each
-/// four bytes of the input are a place, three bytes, and the change.
+/// Changes an encrypted file and reads it. The read gives the content or an error. A read of a log
+/// may also give a shorter content, and bytes 0xFF in place of damaged frames.
+///
+/// Four bytes of the input are one change. The first three are a place. A fourth byte of zero cuts
+/// the file there; any other is XORed with the byte at that place.
 fn changed_file(path: &Path, data: &[u8]) {
     let (disk, content) = (MemFs::new(), vec![0x61; CONTENT_BYTES]);
     write(&encrypted(&disk), path, &content);

@@ -1,7 +1,8 @@
 //! Recovers changed WALs with Esker and RocksDB.
 //!
-//! WALs have changed records under right checksums, changed bytes, or a cut end. Law: both engines
-//! recover the same entries, in each recovery mode.
+//! WALs have changed records under right checksums, changed bytes, or a cut end. Law, in each
+//! recovery mode: if RocksDB recovers the database, Esker recovers the same entries. Esker may
+//! refuse in two cases (`is_stricter_on_purpose`).
 
 use crate::oracle::{OracleAnswer, ask};
 use crate::scene::{Files, databases, contents};

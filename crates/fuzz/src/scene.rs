@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 pub(crate) const FAMILIES: [&str; 2] = ["default", "second"];
 /// Number of keys in each database.
 pub(crate) const KEYS: u32 = 60;
-/// Largest number of writes to one key.
+/// Number of rounds (lives) in which `make` writes. Each round writes two of three keys.
 const LIVES: u32 = 3;
 
 /// Files as paths and contents, sorted by path.
@@ -54,7 +54,7 @@ pub(crate) fn value(n: u32, life: u32) -> Vec<u8> {
     format!("value {n} of life {life} {}", "x".repeat(n as usize % 40)).into_bytes()
 }
 
-/// Whether `make` has written the value `found` under `key`.
+/// Whether `found` is the value of `key` in one of the rounds of `make`.
 pub(crate) fn is_written(found: &[u8], key: &[u8]) -> bool {
     static WRITTEN: OnceLock<HashMap<Vec<u8>, Vec<Vec<u8>>>> = OnceLock::new();
     let values = |n| (0..LIVES).map(|life| value(n, life)).collect();
@@ -67,7 +67,7 @@ pub(crate) fn open(options: &Options, mode: OpenMode) -> esker::Result<Db> {
     Db::open_with(&options.db, Path::new("/db"), families, mode)
 }
 
-/// Makes a database with some tables, deletions of each kind, and a WAL.
+/// Makes a database with some tables, point deletions, range tombstones, and a WAL.
 fn make(variant: usize) -> Files {
     let fs = MemFs::new();
     let options = options(&fs, variant);

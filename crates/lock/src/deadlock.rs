@@ -1,12 +1,12 @@
 //! Finds deadlocks: cycles of lockers that wait for each other.
 //!
-//! In: a request that was just queued. Out: the cycle that the request closed, if it closed one.
-//! The search then withdraws the request.
+//! In: a waiting request. Out: a cycle that contains the request, if there is one. The searcher
+//! then withdraws the request.
 //!
 //! A locker first enters the queues, and then searches. One search runs at a time. So the whole
 //! cycle is in the queues when the last of its lockers searches. The first searcher that finds the
-//! cycle withdraws its own request. So each cycle costs one victim: the locker that closed it. The
-//! search reads the edges (which locker waits for which) from the leaves of all families.
+//! cycle withdraws its own request. So each cycle costs one victim: the first locker that finds it.
+//! The search reads the edges (which locker waits for which) from the leaves of all families.
 //!
 //! Edges can change between two reads: a blocker may release its lock and wait again for another
 //! one. So the search reads each edge of a cycle a second time, and then checks that each request
@@ -54,7 +54,7 @@ impl fmt::Display for DeadlockInfo {
 }
 
 /// A deadlock: each locker waits for the next one, and the last one for the first. The request of
-/// the last one failed.
+/// the first one failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeadlockPath {
     /// The cycle; empty if the search stopped at its depth limit.
@@ -109,8 +109,8 @@ enum SearchResult {
     TooDeep,
 }
 
-/// Withdraws `waiter` and returns true if it closed a cycle, or if the search reached the depth
-/// limit.
+/// Withdraws `waiter` if it is part of a cycle, or if the search reaches the depth limit. Returns
+/// whether it withdrew `waiter`: false also if another thread has ended the wait meanwhile.
 pub(crate) fn withdraw_if_deadlocked(shared: &LockShared, waiter: &Arc<Waiter>, max_depth: usize) -> bool {
     let mut deadlocks = shared.deadlocks.lock();
     let (cycle, limit_exceeded) = match search(waiter, max_depth) {
@@ -137,8 +137,7 @@ fn search(start: &Arc<Waiter>, max_depth: usize) -> SearchResult {
     }
 }
 
-/// Searches breadth first, and so finds a shortest cycle. `None`: an edge has changed, and the
-/// search must run again.
+/// Searches breadth first. `None`: an edge has changed, and the search must run again.
 fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<SearchResult> {
     let mut nodes = vec![Node { waiter: start.clone(), from: 0, depth: 0, in_queue: false }];
     let mut seen = HashSet::new();

@@ -112,8 +112,8 @@ impl Heads {
         heads
     }
 
-    /// The slot of a head. A greater head has the same slot or a later one. Heads beyond the last
-    /// bound are in the last slot.
+    /// The slot of a head. A greater head has the same slot or a later one. The last slot also has
+    /// all heads beyond it.
     #[inline]
     fn slot(&self, head: u64, slots: usize) -> usize {
         let distance = head.saturating_sub(self.sorted.first().copied().unwrap_or(0));
@@ -134,7 +134,7 @@ impl Heads {
 #[derive(Debug)]
 pub(crate) struct Stripe {
     published: Published,
-    /// Held while a leaf is split. Taken before any latch.
+    /// Held while a leaf is split, and while a thread visits all leaves. Taken before any latch.
     pub(crate) structure: Mutex<()>,
 }
 

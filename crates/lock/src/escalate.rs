@@ -5,8 +5,8 @@
 //!
 //! Escalation begins with the locker that holds the most, not with the locker that made the
 //! request. It goes from leaf to leaf, and joins neighbouring exclusive locks of that locker to one
-//! lock. It joins two locks only if no other locker holds or requests a lock between them, and the
-//! barrier allows it. Other lockers run on meanwhile.
+//! lock. It joins two locks across a gap only if no locker holds or requests a lock in the gap, and
+//! the barrier allows it. Other lockers run on meanwhile.
 //!
 //! Invariant: the thread that joins locks sets `LockOwner::escalated` under the latch of their
 //! leaf. A locker that releases locks takes that latch too, and reads `escalated` afterwards. If

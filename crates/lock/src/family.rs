@@ -22,7 +22,7 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, Error, hash};
 use std::fmt;
 
-/// Directories of a family that locks points only.
+/// Number of stripes of a family that locks points only.
 const POINT_STRIPES: usize = 64;
 /// A leaf may hold `max_fragments`, and one more for each [`LEAVES_PER_FRAGMENT`] leaves. This
 /// keeps directories small enough to be copied at each split.
@@ -296,8 +296,8 @@ impl LockFamily {
         });
     }
 
-    /// Decides the undecided requests in order of arrival and wakes sleeping lockers. Takes no
-    /// latch with another one held.
+    /// Decides the undecided requests in order of arrival and wakes sleeping lockers. The caller
+    /// holds no latch.
     #[inline]
     fn deliver(&self, mut wakes: Wakes) {
         if wakes.owners.is_empty() && wakes.undecided.is_empty() {
@@ -339,7 +339,8 @@ impl LockFamily {
         })
     }
 
-    /// Splits the leaf at the start of `span`, unless another thread has split it.
+    /// Splits the first leaf under `span` that is too large or too contended. Does nothing if no
+    /// leaf is, for example after a split by another thread.
     #[cold]
     fn split(&self, stripe: &Stripe, span: KeySpan<'_>) {
         let _structure = stripe.structure.lock();
@@ -367,7 +368,7 @@ impl LockFamily {
                 stripe.publish(directory.with_split(order, index, at, left, right));
                 self.shared.add_bytes(bytes);
                 self.shared.counters.splits.fetch_add(1, Ordering::Relaxed);
-                // Another thread has replaced this directory.
+                // `directory` is out of date now, so the loop must not go on.
                 return;
             }
         });
@@ -416,8 +417,9 @@ impl LockFamily {
         matches!(self.order, CutOrder::Custom(_))
     }
 
-    /// Releases everything that `id` holds, without the comparator. `id` does not wait. Returns
-    /// bytes.
+    /// Releases everything that `id` holds, and finds it without the comparator. Also removes
+    /// requests of `id` that an inconsistent comparator left in queues. `id` must not wait. Returns
+    /// the difference in bytes.
     #[cold]
     pub(crate) fn purge(&self, id: u64) -> i64 {
         let (mut wakes, mut sum) = (Wakes::default(), 0);
@@ -432,8 +434,8 @@ impl LockFamily {
         sum
     }
 
-    /// Releases everything that `id` holds: for an owner whose log escalation has made incomplete.
-    /// Returns bytes.
+    /// Releases everything that `id` holds. Escalation leaves locks that the owner's log does not
+    /// name; this function finds them too. Returns the difference in bytes.
     pub(crate) fn sweep(&self, id: u64) -> i64 {
         let everything = KeySpan { lo: CutBuf::MIN.as_cut(), hi: CutBuf::MAX.as_cut() };
         let mut held: Vec<KeySpanBuf> = Vec::new();

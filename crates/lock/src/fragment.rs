@@ -1,12 +1,11 @@
 //! The locks of one leaf: disjoint fragments of the key space in order, each with mode and owners.
 //!
-//! In: a span and an owner. Out: whether it conflicts; or the span taken, released or downgraded,
-//! reported as [`Pieces`] and as a difference in bytes. Nothing here waits.
+//! In: a span and an owner. Out: whether the owner holds the span; or the span taken, released or
+//! downgraded, reported as [`Pieces`] and as a difference in bytes. Nothing here waits.
 //!
 //! Invariants
 //!  1. Fragments are disjoint and sorted. None is empty.
-//!  2. Each has at least one owner; an exclusive one has exactly one. Owners beyond the first are
-//!     sorted by id.
+//!  2. Each has at least one owner; an exclusive one has exactly one. Owners are sorted by id.
 //!  3. A fragment without `more.hi` is a point: it starts before its key and ends after it.
 
 use crate::cut::{Cut, CutBuf, CutOrder, CutPosition, KeySpan, KeySpanBuf};
@@ -26,7 +25,7 @@ pub(crate) struct LockFragment {
     more: Option<Box<More>>,
     place: CutPosition,
     mode: LockMode,
-    /// Made by escalation: covers keys that its owner never requested. Always exclusive.
+    /// Made by escalation: may cover keys that its owner never requested. Always exclusive.
     escalated: bool,
 }
 
@@ -39,8 +38,8 @@ struct More {
     others: Vec<Arc<LockOwner>>,
 }
 
-/// The parts of a request that its owner did not hold before. Ranges are listed only if they are
-/// not the whole request.
+/// The parts of a request that its owner did not hold before in the requested mode or a stronger
+/// one.
 #[derive(Debug)]
 pub(crate) enum Pieces {
     /// The owner held all of it already.
@@ -304,7 +303,8 @@ impl Fragments {
     #[inline]
     fn insert(&mut self, at: usize, fragment: LockFragment) {
         if self.all.len() == self.all.capacity() {
-            // Grows by a quarter instead of doubling: spare room counts as memory of the locks.
+            // Grows by a quarter instead of doubling: the byte counts do not include spare room, so
+            // it must stay small.
             self.all.reserve_exact((self.all.len() / 4).max(4));
         }
         self.all.insert(at, fragment);
@@ -395,7 +395,7 @@ impl Fragments {
         Some(bytes - saved)
     }
 
-    /// Releases everything that `id` holds, in any order of the keys; returns the difference in
+    /// Releases everything that `id` holds, without comparing keys; returns the difference in
     /// bytes, `None` for nothing.
     pub(crate) fn purge(&mut self, id: u64) -> Option<i64> {
         let held = self.all.iter().filter(|f| f.is_owned_by(id));
@@ -436,8 +436,8 @@ impl Fragments {
         Some(bytes - saved)
     }
 
-    /// Joins equal fragments that touch, around `count` fragments from `place` on. Returns bytes
-    /// saved.
+    /// Joins touching fragments with the same mode, owners and `escalated`. Visits `count`
+    /// fragments from `place` on, and the neighbour on each side. Returns bytes saved.
     fn join_neighbours(&mut self, order: &CutOrder, place: usize, count: usize) -> i64 {
         let mut saved = 0;
         let mut index = place.saturating_sub(1);
@@ -468,9 +468,9 @@ impl Fragments {
         saved
     }
 
-    /// Joins runs of exclusive locks of each of `owners` where no other owner lies between them and
-    /// `may_bridge` permits each gap. Marks the owners that lost locks. Returns the number of locks
-    /// removed and the bytes saved.
+    /// Joins neighbouring exclusive fragments of each of `owners`, if `may_bridge` permits the gap
+    /// between them. Marks each owner whose locks it joined. Returns the number of locks removed
+    /// and the bytes saved.
     pub(crate) fn escalate(
         &mut self,
         owners: &HashMap<u64, &LockOwner>,
@@ -504,8 +504,8 @@ impl Fragments {
         (merged, saved)
     }
 
-    /// Splits off everything from `at` on, cutting a fragment that spans `at`. Returns the
-    /// difference in bytes of both together.
+    /// Splits off everything from `at` on, and cuts a fragment that spans `at`. Returns the part
+    /// behind `at`, and the difference in bytes of both parts together.
     pub(crate) fn split_off(&mut self, order: &CutOrder, at: Cut<'_>) -> (Fragments, i64) {
         let index = self.first_behind(order, at);
         let mut right: Vec<LockFragment> = self.all.drain(index..).collect();
@@ -522,7 +522,7 @@ impl Fragments {
         (Fragments { all: right }, bytes)
     }
 
-    /// A key near the middle that leaves fragments on both sides.
+    /// The start of the middle fragment. From two fragments on, it has fragments on both sides.
     pub(crate) fn middle(&self) -> Option<CutBuf> {
         let middle = self.all.get(self.all.len() / 2)?;
         Some(CutBuf { key: middle.key.clone(), place: middle.place })
@@ -536,7 +536,7 @@ impl Fragments {
         }
     }
 
-    /// Checks invariants 1 and 2.
+    /// Checks invariant 1, and that each exclusive fragment has one owner.
     pub(crate) fn check(&self, order: &CutOrder) -> Result<(), String> {
         for fragment in &self.all {
             if order.is_empty(fragment.span()) {
@@ -568,7 +568,7 @@ struct CutOut {
     left: Option<LockFragment>,
     inside: Vec<LockFragment>,
     right: Option<LockFragment>,
-    /// Bytes of all fragments before the cut.
+    /// Bytes that the removed fragments had before they were cut.
     bytes: i64,
 }
 

@@ -1,8 +1,8 @@
 //! Locks on keys and ranges of keys, for transactions.
 //!
-//! A locker (a transaction) takes shared and exclusive locks in any number of column families,
-//! first come first served. This crate knows keys as bytes in a comparator's order. It has no
-//! transactions, files or threads.
+//! A locker takes the shared and exclusive locks of one transaction, in any number of column
+//! families. Requests are granted in order of arrival, with the exceptions in `wait.rs`. This crate
+//! knows keys as bytes in a comparator's order. It has no transactions, files or threads.
 //!
 //! Reading order: [`cut`](crate::Endpoint) (positions between keys), `fragment` (held locks),
 //! `wait` (waiting requests and their order), `leaf` (locks and requests of a key range, behind one

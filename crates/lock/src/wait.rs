@@ -3,12 +3,14 @@
 //! In: requests in order of arrival. Out: the requests that block a given one.
 //!
 //! Fairness. A request is granted when no other owner *holds* a conflicting lock, and no *earlier*
-//! conflicting request waits. There is one exception: an owner passes a waiting request that
-//! arrived after the owner's first lock. (The owner's stamp is the next ticket at the time of its
-//! first lock. If this stamp is at most the request's ticket, the owner passes the request.)
-//! Without this exception, an owner would wait for requests that wait for the owner's own locks.
+//! conflicting request waits. There are two exceptions.
 //!
-//! A younger owner passes a waiting *range* as well, if fewer than `range_patience` tickets were
+//! First, an owner passes a waiting request that arrived after the owner's first lock. (The owner's
+//! stamp is the next ticket at the time of its first lock. If this stamp is at most the request's
+//! ticket, the owner passes the request.) Without this exception, an owner would wait for requests
+//! that wait for the owner's own locks.
+//!
+//! Second, a younger owner passes a waiting *range*, if fewer than `range_patience` tickets were
 //! drawn between the range's ticket and the owner's first lock. Each pass draws a ticket. Without
 //! these passes, a range that waits for one slow holder would block all its other keys. (In a
 //! measurement without passes, with 40 threads on two processors, 64% of the waits were for keys
@@ -67,8 +69,8 @@ impl Waiter {
         LockRequest { owner: &self.owner, stamp: self.stamp, span: self.span.as_span(), mode: self.mode }
     }
 
-    /// False if the request was granted, withdrawn or refused. An inconsistent comparator may leave
-    /// a settled request in a queue.
+    /// False if the request was granted or withdrawn, or its family was dropped. An inconsistent
+    /// comparator may leave a settled request in a queue.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.owner.seat.lock().waiting.as_ref().is_some_and(|waiting| waiting.ticket == self.ticket)
     }

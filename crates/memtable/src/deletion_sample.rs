@@ -1,18 +1,19 @@
 //! A sample of the memtable's point deletions. Background pre-scans use it to find long deleted
 //! runs before a scan does.
 //!
-//! In: deletions. Out: batches of user keys, about one of `every` deletions, and how many entries a
-//! pre-scan of each may read. A batch repeats some keys of the last batch, because a run may
-//! continue beyond them.
+//! In: deletions. Out: batches of user keys, about one key for 2^`one_in_power` deletions. Each
+//! batch has a limit on the entries that its pre-scans may read. A batch repeats some keys of the
+//! last batch, because a run may continue beyond them.
 //!
 //! A hash of the sequence number decides which deletions are sampled. So writers share no counter,
 //! and take a lock only for a sampled deletion.
 //!
 //! Invariants
-//!  1. Over its life a memtable allows pre-scans at most `ENTRIES_EACH` entries for each of its
-//!     deletions.
-//!  2. The samples are addresses of the memtable's own records. At most `MOST` wait, and the last
-//!     batch keeps at most as many: 16 KiB together, for keys of any length and any delay.
+//!  1. A batch allows pre-scans `ENTRIES_EACH` entries for each deletion of the memtable so far,
+//!     less the entries that pre-scans have read and reported.
+//!  2. The samples are addresses of the memtable's own records. At most `MOST` wait, and at most
+//!     `MOST` are kept from the last batch: 16 KiB together. Neither long keys nor late pre-scans
+//!     increase this.
 
 use crate::record::Record;
 use esker_base::SequenceNumber;
@@ -20,8 +21,9 @@ use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use std::ptr::NonNull;
 
-/// Number of samples in the first batch; later batches have a quarter. For runs shorter than this,
-/// every deletion is sampled.
+/// The first batch is due at `FIRST` to `2 * FIRST` samples, and later batches at a quarter of
+/// that. For runs shorter than `2 * FIRST`, every deletion is sampled, and a whole run makes the
+/// first batch due.
 const FIRST: u64 = 32;
 
 /// Entries that pre-scans may read for each deletion.
@@ -53,17 +55,18 @@ unsafe impl Send for SamplePosition {}
 #[derive(Default, Debug)]
 struct Keys {
     waiting: Vec<SamplePosition>,
-    /// The samples of the last batch.
+    /// The newest samples of the last batch. The next batch repeats them.
     before: Vec<SamplePosition>,
-    /// Number of sampled deletions so far; in `taken`, up to the last batch.
+    /// Number of sampled deletions so far.
     sampled: u64,
+    /// Number of sampled deletions up to the last batch.
     taken: u64,
     /// Deletions in the memtable at the last batch.
     deletions: u64,
     looked_at: u64,
 }
 
-/// The number of samples that a caller waits for.
+/// The number of waiting samples that a caller requires for a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Take {
     /// Enough samples for a writer to start a pre-scan: a quarter of a run; for the first batch, a
@@ -81,7 +84,7 @@ pub enum Take {
 pub struct SampledDeletions {
     /// User keys that were deleted, in no order.
     pub keys: Vec<Vec<u8>>,
-    /// Most entries that the pre-scans may read.
+    /// Largest number of entries that the pre-scans may read.
     pub most_entries: u64,
     /// Deletions since the last batch.
     pub deletions: u64,

@@ -1,4 +1,4 @@
-//! A Bloom filter over the keys of a memtable, or over their prefixes.
+//! A Bloom filter over the keys of a memtable, over their prefixes, or over both.
 //!
 //! In: user keys, from any number of threads. Out: "certainly not there", or "maybe". A lookup with
 //! the first answer skips the tree. Semantics: RocksDB's `memtable_prefix_bloom_size_ratio` and
@@ -28,9 +28,11 @@ const LINE_BYTES: usize = LINE_WORDS * 8;
 pub struct MemTableFilterOptions {
     /// Size of the filter in bytes; at least one cache line.
     pub bytes: usize,
-    /// Whether the filter holds whole keys. Otherwise it holds prefixes.
+    /// Whether the filter holds whole keys. Lookups then ask for whole keys, otherwise for
+    /// prefixes.
     pub whole_keys: bool,
-    /// Gives the prefix of a key, without its timestamp.
+    /// Gives the prefix of a key that comes without its timestamp. `None`: the filter holds no
+    /// prefixes.
     pub prefix_extractor: Option<SliceTransformRef>,
 }
 
@@ -104,8 +106,7 @@ fn probes<'l>(lines: &'l [Line], bytes: &[u8]) -> impl Iterator<Item = (&'l Atom
 
 fn set(lines: &[Line], bytes: &[u8]) {
     for (word, mask) in probes(lines, bytes) {
-        // Most bits are set already, and a load does not take the cache line away from other
-        // writers.
+        // A load that finds the bit set does not take the cache line away from other writers.
         if word.load(Ordering::Relaxed) & mask == 0 {
             word.fetch_or(mask, Ordering::Relaxed);
         }

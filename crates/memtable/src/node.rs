@@ -618,7 +618,7 @@ impl<'t, const N: usize> Node<N> {
     }
 
     /// Leaves: copies the addresses of its records, in order. Gives the place in the copy of the
-    /// first record behind `target`, or at it if `inclusive`.
+    /// first record at or behind `target`; only behind it if `inclusive`.
     pub(crate) fn copy_and_find(
         &'t self,
         icmp: &InternalKeyComparator,

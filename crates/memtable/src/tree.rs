@@ -5,7 +5,7 @@
 //!
 //! The tree is a B-link tree (Lehman and Yao). A split first makes the new right neighbour, and
 //! adds it to the parent later. A search that reaches the left node meanwhile follows the link to
-//! the right. So an insert latches one node at a time, and a reader latches none.
+//! the right. So an insert latches one node at a time, and a search latches none.
 //!
 //! Invariants
 //!  1. Each level is a list from left to right; the root is the leftmost node of the highest level.
@@ -30,8 +30,8 @@ pub(crate) const WIDTH: usize = if cfg!(shuttle) { 6 } else { 66 };
 /// Number of targets that a batch searches together. Sixteen leaves fit into the first-level cache.
 pub(crate) const GROUP: usize = 16;
 
-/// Up to this number of targets, a batch uses a smaller array: to set up one for `GROUP` targets
-/// would cost more than the lookups.
+/// Up to this number of targets, `get_many_covered` uses smaller arrays. To set up arrays for
+/// `GROUP` targets would cost more than the lookups.
 pub(crate) const SMALL_GROUP: usize = 4;
 
 /// The copy of a leaf, with the width of a memtable's nodes.

@@ -1,6 +1,7 @@
-//! RocksDB's library, 11.8.1, behind a safe interface.
+//! RocksDB's library behind a safe interface: version 11.8.1, unless
+//! [`load_library`](crate::load_library) has loaded another one.
 //!
-//! In: a directory, option texts in the form of OPTIONS files, operations. Out: contents, and
+//! In: a directory, option texts of the form `name=value;…`, operations. Out: contents, and
 //! RocksDB's error texts.
 //!
 //! Invariants
@@ -38,8 +39,8 @@ pub struct FamilySpec {
     pub name: String,
     /// `name=value;…`, as `rocksdb_get_options_from_string` takes it.
     pub options: String,
-    /// A comparator of Esker's tests, if RocksDB has none for the keys: its name and the timestamps
-    /// of the keys, if they have any.
+    /// A comparator of Esker's tests, if RocksDB has none for the keys: its name, and the format of
+    /// the timestamps if keys end with one.
     pub own_order: Option<(String, Option<TimestampFormat>)>,
     /// `cf_paths`: directories of the family's tables and their target sizes.
     pub paths: Vec<(PathBuf, u64)>,
@@ -57,7 +58,7 @@ impl FamilySpec {
         FamilySpec { own_order: Some((comparator.to_owned(), Some(format))), ..self }
     }
 
-    /// The same family, whose keys lie by their bytes, under a comparator of this name.
+    /// The same family with keys in the order of their bytes, under a comparator of this name.
     #[must_use]
     pub fn ordered_by(self, comparator: &str) -> FamilySpec {
         FamilySpec { own_order: Some((comparator.to_owned(), None)), ..self }
@@ -108,7 +109,7 @@ pub struct RocksDb {
     orders: Vec<StampedOrder>,
 }
 
-// SAFETY: RocksDB's database and family handles may be used from any thread.
+// SAFETY: RocksDB's database, family handles and comparators may be used from any thread.
 unsafe impl Send for RocksDb {}
 // SAFETY: RocksDB synchronises calls on its handles from several threads at once.
 unsafe impl Sync for RocksDb {}
@@ -259,7 +260,7 @@ impl RocksDb {
             RocksAccess::Trim(ts) => {
                 let (open, ts, len) = (api.open_and_trim_history, ts.as_ptr().cast_mut().cast(), ts.len());
                 // SAFETY: all three arrays have `count` elements, all strings end in NUL, `len`
-                // bytes are at `ts`, all outlive the call, and it does not write to `ts`.
+                // bytes are at `ts`. All outlive the call. RocksDB does not write to `ts`.
                 unsafe { open.expect(NEEDS_11)(options, path, count, c_names, sets, out, ts, len, error) }
             }
         })?;
@@ -554,8 +555,7 @@ impl RocksDb {
     /// Every version of every key of `family` from timestamp `from` up to `to`, under internal
     /// keys.
     /// # Errors
-    /// RocksDB's, as text; a sentence if the two directions differ, or if the library has no such
-    /// function.
+    /// RocksDB's, as text; or that the library has no such function.
     pub fn versions(&self, family: &str, from: &[u8], to: &[u8]) -> Result<Vec<ContentsPair>, String> {
         let set_start =
             self.api.readoptions_set_iter_start_ts.ok_or("no rocksdb_readoptions_set_iter_start_ts")?;
@@ -678,7 +678,7 @@ pub fn write_sst_file(path: &Path, options: &str, ops: &[PeerOp]) -> Result<(), 
 impl Drop for RocksDb {
     fn drop(&mut self) {
         for (_, family) in &self.families {
-            // SAFETY: made at open, not used again.
+            // SAFETY: made at open or creation, not used again.
             unsafe { (self.api.column_family_handle_destroy)(*family) };
         }
         // SAFETY: snapshots borrow `self`, so none is left; the families are destroyed above.
@@ -709,8 +709,9 @@ impl ReadOptionSet {
     fn new(api: &'static Api, snapshot: Option<&RocksSnapshot<'_>>) -> ReadOptionSet {
         // SAFETY: no requirements.
         let ptr = unsafe { (api.readoptions_create)() };
-        // Without this, seeks would filter by the prefix of the first key; a full scan must leave
-        // it, also over range deletions. SAFETY: the options are live.
+        // Without total order, a seek may skip tables by their prefix filters. So does RocksDB's
+        // own seek to the end of a range tombstone. A full scan needs the keys of all prefixes.
+        // SAFETY: the options are live.
         unsafe { (api.readoptions_set_total_order_seek)(ptr, 1) };
         if let Some(snapshot) = snapshot {
             // SAFETY: the snapshot outlives the call that these options are for.
@@ -741,7 +742,7 @@ impl Cursor {
 
     fn step(&self, forward: bool) {
         let step = if forward { self.api.iter_next } else { self.api.iter_prev };
-        // SAFETY: the iterator is live, and valid because `pair` returned one.
+        // SAFETY: the iterator is live. The callers have checked that it is valid.
         unsafe { step(self.iter) };
     }
 

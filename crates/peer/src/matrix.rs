@@ -1,23 +1,25 @@
-//! The matrix and the chain. In the matrix each peer process writes every mixture of options. Each
-//! peer process opens the result, read-only and read-write, writes to it, and closes it or is
-//! killed; then the next one opens it. In the chain one database goes from process to process.
+//! The matrix and the chain. A matrix test draws a mixture of options, and each peer process writes
+//! a database with it. Each peer process then opens a copy read-only. It opens the copy again,
+//! writes, and closes it or is killed. Then a random peer process reads the copy. In the chain one
+//! database goes from process to process.
 //!
-//! In: a seed, and the peer processes. Out: the number of steps taken, or the first difference with
-//! the steps that led to it.
+//! In: a seed, and the peer processes. Out: counts of databases, steps and kills, or the first
+//! difference with the steps that led to it.
 //!
-//! | level | peer processes |
+//! | level | peer processes of the matrix |
 //! |---|---|
-//! | 7.8 | the libraries of 7.8.3, 10.4.2 and 11.8.1, Esker; in one of four also `ldb` 7.8.3 |
-//! | 10.x | the libraries, Esker |
+//! | 7.8 | the libraries of 7.8.3, 10.4.2 and 11.8.1, Esker; for one mixture in four `ldb` 7.8.3 |
+//! | 10.x | the libraries of 10.4.2 and 11.8.1, Esker |
 //! | 11.x | the library of 11.8.1, Esker |
 //! | 11.10 | Esker |
 //!
-//! The library of 11.12 takes part at every level, and level 11.10 is taken, if it is there.
+//! If the library of 11.12 exists, it takes part at every level. Level 11.10 is drawn only then.
+//! The chain has the peer processes of level 7.8, always with `ldb`.
 //!
 //! Invariants
-//!  1. Contents are compared key by key with a model, forwards, backwards and by gets. `ldb` also
-//!     checks consistency and, unless a process was killed, every table. The library of 11 checks
-//!     every block.
+//!  1. Contents are compared key by key with a model: by scans in both directions and by gets, or
+//!     by one scan of `ldb`. `ldb` also checks consistency and, unless a process was killed, every
+//!     table. Esker and the libraries of 11 check every block.
 //!  2. A seed takes the same steps on every machine with the same libraries.
 
 use crate::api::{LIBRARY_7, default_library, library_10, library_11_12};
@@ -38,7 +40,7 @@ use std::path::{Path, PathBuf};
 /// A peer process that takes steps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum PeerProcess {
-    /// `ldb` 7.8.3. It makes and writes little, and checks parts that the library's C functions do
+    /// `ldb` 7.8.3. It supports few operations, and checks parts that the library's C functions do
     /// not reach.
     Ldb,
     /// RocksDB 7.8.3.
@@ -137,8 +139,8 @@ impl Matrix {
         peer_processes
     }
 
-    /// The peer processes of a level, with `ldb` in one of four: most of its time goes into
-    /// starting.
+    /// The peer processes of a level. At level 7.8, one mixture in four includes `ldb`. It is slow,
+    /// because each of its commands starts a process.
     fn with_ldb(&self, level: TargetVersion, rng: &mut fastrand::Rng) -> Vec<PeerProcess> {
         let mut peer_processes = self.peer_processes(level);
         if level == TargetVersion::V7_8 && rng.u8(..4) == 0 {
@@ -147,8 +149,8 @@ impl Matrix {
         peer_processes
     }
 
-    /// Tests one mixture: each peer process makes a database, each opens it in both ways, and a
-    /// next one opens it again.
+    /// Tests one mixture. Each peer process makes a database. Each opens a copy of it read-only and
+    /// then read-write. A random one then opens the copy read-only.
     /// # Errors
     /// The first difference, with the seed, the options and the steps before it.
     pub fn mixture(&self, seed: u64) -> Result<MatrixCounts, String> {
@@ -190,8 +192,8 @@ impl Matrix {
         Ok(done)
     }
 
-    /// Passes one database from process to process, for `steps` steps. Each peer process has
-    /// options of its own.
+    /// Passes one database from process to process, for `steps` steps. Each step has a mixture of
+    /// its own.
     /// # Errors
     /// The first difference, with the seed, the options and the steps before it.
     pub fn chain(&self, seed: u64, steps: usize) -> Result<MatrixCounts, String> {
@@ -204,7 +206,7 @@ impl Matrix {
         let log = vec![format!("chain with seed {seed}")];
         let mut journey = Journey { model: ModelOps::varied(), level, mixture, was_killed: false, log };
         let mut done = MatrixCounts { databases: 1, ..MatrixCounts::default() };
-        // The first makes families of all kinds, which `ldb` cannot.
+        // The first peer process makes families of all kinds, which `ldb` cannot make.
         let mut last = self.peer_processes(TargetVersion::V11)[rng.usize(..2)].clone();
         self.write(&last, dir.path(), &mut journey, &mut rng, &mut done)?;
         for _ in 0..steps {
@@ -241,7 +243,7 @@ impl Matrix {
     }
 
     /// Opens for writing, compares, writes, compares. The process then closes the database or is
-    /// killed.
+    /// killed. With `ldb`, there is no comparison before the write.
     fn write(
         &self,
         peer_process: &PeerProcess,
@@ -399,9 +401,9 @@ impl Journey {
         format!("{what}\n  {}", self.log.join("\n  "))
     }
 
-    /// Replaces the newest OPTIONS file for `ldb`, which reads it and refuses names that it does
-    /// not know. The new file says how families are ordered and merged and how tables are written,
-    /// as an administrator would state it.
+    /// Replaces all OPTIONS files with one for `ldb`, which refuses option names that it does not
+    /// know. The new file has the model's families with the mixture's options. The options of the
+    /// database are the defaults.
     fn replace_options(&self, dir: &Path) -> Result<(), String> {
         let mut newest = 5;
         for entry in std::fs::read_dir(dir).map_err(|e| e.to_string())? {

@@ -1,8 +1,8 @@
 //! Runs RocksDB's tools of version 7.8.3 as processes.
 //!
-//! In: a directory and a command. Out: the parsed output. The tools open a database with the
-//! options of its newest OPTIONS file. If that file has an option name that 7.8.3 does not know,
-//! the tools fail.
+//! In: a directory and a command. Out: the parsed output. `ldb` opens a database with the options
+//! of its newest OPTIONS file. If that file has an option name that 7.8.3 does not know, `ldb`
+//! fails.
 
 use crate::contents::{Contents, hex, unhex};
 use crate::model_ops::PeerOp;
@@ -26,7 +26,8 @@ pub struct InternalEntry {
     pub key: Vec<u8>,
     /// The sequence number.
     pub sequence: u64,
-    /// The code of the entry's type: 0 deletion, 1 value, 2 merge, 7 single deletion.
+    /// The code of the entry's type: 0 deletion, 1 value, 2 merge, 7 single deletion, 17 blob
+    /// index, 22 entity.
     pub kind: u8,
     /// The value or the merge operand.
     pub value: Vec<u8>,
@@ -35,7 +36,7 @@ pub struct InternalEntry {
 impl Tools {
     /// Finds the tools.
     /// # Errors
-    /// The tools are not installed, or have another version.
+    /// The tools are not installed, or `ldb` has another version.
     pub fn find() -> Result<Tools, String> {
         static FOUND: OnceLock<Result<Tools, String>> = OnceLock::new();
         let find = || {
@@ -62,7 +63,7 @@ impl Tools {
 
     /// Reads a family by `ldb scan`.
     /// # Errors
-    /// The errors of [`Tools::ldb`].
+    /// The errors of [`Tools::ldb`], and the first line of the output that is not an entry.
     pub fn contents(self, db: &Path, family: &str) -> Result<Contents, String> {
         let text = self.ldb(db, ["scan", "--hex", &family_argument(family)])?;
         let pair = |line: &str| {
@@ -77,7 +78,7 @@ impl Tools {
     /// Reads all versions of all keys of a family by `ldb idump`. Versions under a range deletion
     /// are left out.
     /// # Errors
-    /// The errors of [`Tools::ldb`].
+    /// The errors of [`Tools::ldb`], and the first line of the output that is not an entry.
     pub fn internal_entries(self, db: &Path, family: &str) -> Result<Vec<InternalEntry>, String> {
         let text = self.ldb(db, ["idump", "--hex", &family_argument(family)])?;
         let entry = |line: &str| {
@@ -104,7 +105,7 @@ impl Tools {
 
     /// Lists the names of the families by `ldb list_column_families`.
     /// # Errors
-    /// The errors of [`Tools::ldb`].
+    /// The errors of [`Tools::ldb`], and the output if it has no list of names.
     pub fn list_column_families(self, db: &Path) -> Result<Vec<String>, String> {
         let text = self.ldb(db, ["list_column_families"])?;
         let names = text.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}')).map(|(names, _)| names);
@@ -112,8 +113,8 @@ impl Tools {
         Ok(names.split(", ").map(str::to_owned).collect())
     }
 
-    /// Compares each table and blob file with its CRC32C in the MANIFEST, if there is one. `ldb
-    /// file_checksum_dump` reads the MANIFEST. Returns the number of compared files.
+    /// Compares each table and blob file with its CRC32C in the MANIFEST, if the MANIFEST has one
+    /// for it. `ldb file_checksum_dump` reads the MANIFEST. Returns the number of compared files.
     /// # Errors
     /// The errors of [`Tools::ldb`], and an error that names the first file that is missing or
     /// differs.
@@ -136,7 +137,7 @@ impl Tools {
 
     /// Verifies each table in `db` by `sst_dump --command=verify`. Returns the number of tables.
     /// # Errors
-    /// The errors of [`Tools::ldb`], and an error if the tool does not report each table as ok.
+    /// The output of `sst_dump`, if it fails or does not report each table as ok.
     pub fn verify_tables(self, db: &Path) -> Result<usize, String> {
         let tables = table_count(db);
         if tables == 0 {

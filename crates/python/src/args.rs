@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyString};
 use std::time::Duration;
 
-/// Bytes of an argument: those of a `bytes` object where they lie, or a copy of another buffer,
-/// which its owner may change meanwhile.
+/// Bytes of an argument: those of a `bytes` object in place, or a copy of another buffer. The owner
+/// of another buffer may change it during the call.
 pub(crate) enum BytesArg<'py> {
     Borrowed(Bound<'py, PyBytes>),
     Copied(Vec<u8>),

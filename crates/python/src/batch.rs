@@ -115,7 +115,8 @@ impl PyWriteBatch {
         let result = call::run(py, || self.shared.write(&self.cell.options, &mut batch));
         if result.is_err() {
             let mut since = self.lock();
-            // Beyond the limits of a batch only the older changes stay. The write's error counts.
+            // Other threads may have added changes during the write. If the batch cannot hold them
+            // too, they are lost. The caller gets the error of the write.
             drop(batch.append(&since));
             *since = batch;
         }
@@ -128,7 +129,7 @@ impl PyWriteBatch {
         Ok(self.lock().count() as usize)
     }
 
-    /// Bytes of the changes, as the WAL gets them.
+    /// The size of the changes in bytes, as the WAL gets them.
     #[getter]
     fn data_size(&self) -> PyResult<usize> {
         self.shared.check_place()?;

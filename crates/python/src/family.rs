@@ -22,7 +22,7 @@ impl PyColumnFamily {
         PyClassInitializer::from(reader).add_subclass(PyWriter).add_subclass(PyColumnFamily)
     }
 
-    /// The object for `family`, at present.
+    /// The object for `family` that reads the present state ([`View::Live`]).
     pub(crate) fn live<'py>(
         py: Python<'py>,
         shared: &Arc<OpenDb>,
@@ -82,7 +82,7 @@ impl PyColumnFamily {
         call::run(slf.py(), || reader.shared.db().set_options(&reader.family, &changes))
     }
 
-    /// The options of the family in force, as RocksDB writes them.
+    /// The options that are in force for the family, by name, in RocksDB's text form.
     fn options<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
         let reader = reader(slf)?;
         let options = call::run_infallible(slf.py(), || reader.shared.db().options_cf(&reader.family));
@@ -148,7 +148,7 @@ impl PyColumnFamily {
         observe::explanation(slf.py(), &explained)
     }
 
-    /// Takes tables that another program wrote into the family.
+    /// Ingests table files of another program into the family.
     fn ingest_external_file(slf: &Bound<'_, Self>, files: Vec<std::path::PathBuf>) -> PyResult<()> {
         let reader = reader(slf)?;
         call::run(slf.py(), || reader.shared.db().ingest_external_file_cf(&reader.family, &files))

@@ -3,18 +3,18 @@
 //! In: calls of the Python package `esker` (`python/esker`). Out: Python objects and exceptions.
 //!
 //! Invariants
-//!  1. A call of the engine that may wait, take a lock of the engine or end a handle runs without
-//!     the GIL (`call.rs`). A callback in Python takes the GIL while it may hold locks of the
-//!     engine, so the other order would be a deadlock.
+//!  1. A call of the engine runs without the GIL (`call.rs`) if it may wait, end a handle, or take
+//!     a lock under which callbacks run. A callback in Python takes the GIL while it may hold
+//!     locks of the engine, so the other order would be a deadlock.
 //!  2. No thread waits for a mutex of this module while it holds the GIL, unless each holder of the
-//!     mutex keeps the GIL and runs no Python code. Exceptions are Python code, and an allocation
-//!     of a tuple or list may run finalizers.
+//!     mutex keeps the GIL and runs no Python code. Making an exception runs Python code, and an
+//!     allocation of a tuple or list may run finalizers.
 //!  3. No engine calls come from a forked child, from inside a callback, or after a close. Handles
 //!     that end inside a callback go to a thread (`later.rs`).
 //!
 //! Reading order: `call`, `later`, `error`, `args` (what each method uses), `options`, `callbacks`,
-//! `shared` (an open database), `reader` → `writer` → `family` → `db` (a class each), `scan`,
-//! `value`, `snapshot`, `batch`, `transaction`, `backup`.
+//! `shared` (an open database), `reader` → `writer` → `family` → `db` (a class each), `observe`,
+//! `scan`, `value`, `snapshot`, `batch`, `transaction`, `backup`.
 
 #![warn(missing_docs)]
 

@@ -173,9 +173,9 @@ impl PyEntries {
         }
     }
 
-    /// The state, after calls of other threads.
+    /// Locks the state. Waits for the calls of other threads.
     /// # Errors
-    /// This thread is in a call of the iterator, and a finalizer runs meanwhile.
+    /// A finalizer calls the iterator while its thread is in another call of the iterator.
     fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
         loop {
             match self.state.try_lock() {
@@ -186,7 +186,8 @@ impl PyEntries {
                 {
                     return Err(PyRuntimeError::new_err("this thread is in a call of the same iterator"));
                 }
-                // The GIL comes back without the mutex: finalizers may run then.
+                // The thread releases the mutex before it takes the GIL again: finalizers may run
+                // at that point.
                 Err(TryLockError::WouldBlock) => py.detach(|| drop(self.state.lock())),
             }
         }
@@ -248,7 +249,7 @@ enum RowValue<'py> {
 }
 
 impl<'py> Row<'py> {
-    /// The row as a Python object. It may run finalizers.
+    /// The row as a Python object. The conversion may run finalizers.
     fn into_object(self, py: Python<'py>) -> PyResult<Py<PyAny>> {
         match (self.key, self.value) {
             (Some(key), Some(RowValue::Copied(value))) => (key, value).into_py_any(py),

@@ -107,8 +107,8 @@ impl OpenDb {
         call::run(py, || self.db().close())
     }
 
-    /// Closes the database and gives up its functions, for the garbage collector. Inside a callback
-    /// that happens later, since the close may wait for the callback.
+    /// Closes the database and drops its callbacks in Python, for the garbage collector. Inside a
+    /// callback, a thread does both later, since the close may wait for the callback.
     pub(crate) fn end(this: &Arc<OpenDb>, py: Python<'_>) {
         let end = |this: &OpenDb, py: Python<'_>| {
             drop(this.close(py));

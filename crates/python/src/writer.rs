@@ -167,7 +167,7 @@ impl PyWriter {
         }
     }
 
-    /// The value of `key`, after `default` was stored there if there was none. Atomic in a
+    /// Returns the value of `key`. If there is none, stores `default` and returns it. Atomic in a
     /// transaction only.
     fn setdefault<'py>(
         slf: &Bound<'py, Self>,
@@ -182,7 +182,8 @@ impl PyWriter {
         Ok(default)
     }
 
-    /// Stores all pairs of a mapping or of an iterable, in one write.
+    /// Stores all pairs of a mapping or of an iterable: in one write, or in a transaction one by
+    /// one.
     #[pyo3(signature = (source, /, *, sync=false, disable_wal=false, no_slowdown=false))]
     fn update(
         slf: &Bound<'_, Self>,

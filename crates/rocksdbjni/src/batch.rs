@@ -202,7 +202,7 @@ pub(crate) fn has(batch: NativeHandle<Batch>, is_kind: impl Fn(&BatchOp<'_>) -> 
     Ok(batch.get()?.0.iter().any(|op| is_kind(&op)))
 }
 
-/// The key's value in the batch alone; null if the batch does not settle it.
+/// The key's value in the batch alone; null if the batch does not change the key, or deletes it.
 pub(crate) fn get_from_batch(
     env: &JavaEnv<'_>,
     batch: NativeHandle<IndexedBatch>,

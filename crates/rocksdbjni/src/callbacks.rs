@@ -4,7 +4,7 @@
 //! needs it. A class and its methods are looked up once, on the thread that makes the callback: a
 //! thread of the engine sees the system's classes only.
 //!
-//! An exception of a callback has no caller: it is printed and forgotten, as in RocksJava.
+//! No caller can take an exception of a callback, so it is printed and forgotten, as in RocksJava.
 
 use crate::border::NativeResult;
 use crate::handle::{NativeHandle, give};
@@ -101,7 +101,7 @@ pub(crate) fn new_comparator(
     Ok(give(JavaCallback::Comparator(Comparators { comparator, uses_direct_buffers })))
 }
 
-/// Objects of `RocksCallbackObject`, which one native frees.
+/// Objects of `RocksCallbackObject`. The same native frees all kinds of them.
 #[derive(Debug)]
 pub(crate) enum JavaCallback {
     Comparator(Comparators),
@@ -159,7 +159,7 @@ impl InfoLog for JavaLog {
     }
 }
 
-/// A logger with the level of a number.
+/// A logger. `level` is RocksJava's number of its level.
 pub(crate) fn new_logger(env: &JavaEnv<'_>, object: Reference, level: i8) -> NativeResult<i64> {
     let descriptor = "(Lorg/rocksdb/InfoLogLevel;Ljava/lang/String;)V";
     let log = env.method(env.class_of(object)?, "log", descriptor)?;
@@ -170,7 +170,7 @@ pub(crate) fn new_logger(env: &JavaEnv<'_>, object: Reference, level: i8) -> Nat
     Ok(give(LoggerObject { log, level }))
 }
 
-/// A logger with the level of options.
+/// A logger with the `info_log_level` of `options`.
 pub(crate) fn new_logger_of_both(
     env: &JavaEnv<'_>,
     object: Reference,
@@ -212,8 +212,8 @@ impl InfoLog for StderrLog {
     }
 }
 
-/// The level that Java's log gets with a line; `None` if `least` leaves the line out. As in
-/// RocksDB, the head of a log counts as information.
+/// The level with which a log gets a line; `None` if `least` leaves the line out. As in RocksDB,
+/// level `Header` counts as `Info`.
 pub(crate) fn level_of_line(level: InfoLogLevel, least: InfoLogLevel) -> Option<InfoLogLevel> {
     let level = if level == InfoLogLevel::Header { InfoLogLevel::Info } else { level };
     (level >= least).then_some(level)

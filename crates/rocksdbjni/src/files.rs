@@ -17,7 +17,7 @@ pub(crate) struct BackupOptions {
     pub(crate) held: crate::field::HeldNumbers,
 }
 
-/// An engine of backups. RocksDB's may be used by several threads at once.
+/// A backup engine. The lock lets several threads use it at once, as RocksDB's allows.
 #[derive(Debug)]
 pub(crate) struct Backups(RwLock<BackupEngine>);
 
@@ -78,7 +78,7 @@ pub(crate) fn set_restore_limiter(
     Ok(())
 }
 
-/// Opens an engine whose backups lie in the files of `env`.
+/// Opens an engine whose backups lie in the file system of `env`.
 pub(crate) fn open_backups(
     env: NativeHandle<EnvObject>,
     options: NativeHandle<BackupOptions>,
@@ -197,7 +197,7 @@ pub(crate) fn ingest(
     Ok(db.db.ingest_external_file_opt(&options.get()?.options, db.family(family)?, &files)?)
 }
 
-/// A writer of tables. The order of keys is `order`, or without one that of the options.
+/// A writer of tables. Its comparator is `order`, or the one of the options if `order` is null.
 pub(crate) fn new_writer(
     options: NativeHandle<AllSettings>,
     order: NativeHandle<JavaCallback>,

@@ -4,8 +4,8 @@
 //! database, although programs close in any order. So a database that is freed ends its objects: an
 //! ended one holds nothing of the database, and only its empty box stays.
 //!
-//! Invariant: a list has the handles of all its objects that Java has not freed. An object leaves
-//! the list before it is freed.
+//! Invariant: until its database is freed, a list has the handles of all its objects that Java has
+//! not freed. An object leaves the list before it is freed.
 
 use crate::border::NativeResult;
 use crate::db::Family;
@@ -33,7 +33,7 @@ pub(crate) trait OfDatabase: Sized {
     fn listed(handle: NativeHandle<Self>) -> GivenHandle;
 }
 
-/// A snapshot; ended: `None`.
+/// A snapshot. The field `snapshot` is `None` after the database has ended it.
 #[derive(Debug)]
 pub(crate) struct SnapshotObject {
     pub(crate) snapshot: Option<Snapshot>,

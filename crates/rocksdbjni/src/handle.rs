@@ -7,9 +7,9 @@
 //!     the object. RocksJava's `AbstractNativeReference` frees an object once, and refuses calls
 //!     afterwards. `built.txt` says which argument is a handle of which type: a debug build
 //!     compares the type with the one that [`give`] noted, and panics if they differ.
-//!  2. No two threads use an object at once that a call changes with [`NativeHandle::get_mut`].
-//!     RocksJava requires this of options, batches, slices and table writers, and of each object
-//!     of a database while the database closes. All other objects lock what they change.
+//!  2. While a call changes an object with [`NativeHandle::get_mut`], no other thread uses the
+//!     object. RocksJava requires this of options, batches, slices and table writers, and of the
+//!     families and snapshots of a database that closes. All other objects lock what they change.
 
 use crate::border::NativeResult;
 use crate::jni::{JavaEnv, Reference};

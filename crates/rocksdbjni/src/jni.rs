@@ -1,4 +1,4 @@
-//! The JVM's functions, behind methods that check.
+//! The JVM's functions, behind safe methods that check for null and for pending exceptions.
 //!
 //! In: the environment that the JVM passes to a native, and references that it handed out. Out:
 //! bytes, numbers, texts and new objects; [`NativeFailure::Thrown`] if a Java exception is pending.
@@ -6,9 +6,10 @@
 //! Invariants
 //!  1. A `JavaEnv` lives on the thread to which the JVM gave it, during one call of a native or of
 //!     a callback.
-//!  2. A [`Reference`] is null, or is valid during the call in which it was made; [`Global`] until
-//!     its drop.
-//!  3. No method is called while an exception is pending, except those that say so.
+//!  2. A [`Reference`] is null, or is valid until [`JavaEnv::forget`], the end of its frame, or the
+//!     end of the call in which it was made. A [`Global`] is valid until its drop.
+//!  3. While an exception is pending, only the functions are called that the JNI allows then: those
+//!     that check, print or clear it, and those that free references.
 #![allow(
     clippy::multiple_unsafe_ops_per_block,
     reason = "a call of a JVM function reads the function's pointer, and calls it"
@@ -115,7 +116,7 @@ impl JavaEnv<'_> {
         self.some(jni!(self, GetObjectClass, object.0))
     }
 
-    /// The method of `class`; `None` without a pending exception if there is none.
+    /// The method of `class`; `None` if the class lacks it. No exception stays pending.
     pub(crate) fn find_method(&self, class: Reference, name: &str, descriptor: &str) -> Option<Method> {
         let (name, descriptor) = (c_string(name), c_string(descriptor));
         let method = jni!(self, GetMethodID, class.0, name.as_ptr(), descriptor.as_ptr());
@@ -421,7 +422,8 @@ impl JavaEnv<'_> {
         bytes: &[u8],
     ) -> NativeResult<()> {
         let (place, count) = self.direct(buffer, offset, len)?;
-        // SAFETY: `direct` has checked the range, and memory of Java is no memory of Rust.
+        // SAFETY: `direct` has checked the range. The buffer is memory of Java and `bytes` of Rust,
+        // so they do not overlap.
         unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), count.min(bytes.len())) };
         Ok(())
     }

@@ -4,14 +4,15 @@
 //! calls of Esker's public Rust API. A JVM takes this library instead of the one in RocksJava's jar
 //! if `-Djava.library.path` names its directory.
 //!
-//! `build.rs` makes one function for each native: `built.txt` says what it calls, option accessors
-//! come from `accessors.txt` of `capi`, and all others throw "Not implemented: NAME".
-//! docs/compat/java.md lists them.
+//! `build.rs` makes one function for each native. `built.txt` says what the function calls. Option
+//! accessors (`accessors.txt` of `capi`) and natives that free their object need no line there. All
+//! other natives without a line throw "Not implemented: NAME". docs/compat/java.md lists the
+//! natives that are built and those that are not.
 //!
 //! Invariants
 //!  1. No panic and no error leaves a native except as a Java exception (`border.rs`).
-//!  2. `unsafe` is in `jni.rs`, `handle.rs`, `border.rs` and the generated functions: all other
-//!     modules get typed arguments.
+//!  2. `unsafe` is in `jni.rs`, `handle.rs`, `border.rs`, the generated functions and the tests:
+//!     all other modules get typed arguments.
 //!  3. A Java object is the only owner of its handle, except that a database owns its default
 //!     family and its environment. The engine shares objects that it uses longer.
 //!

@@ -1,8 +1,8 @@
 //! Options objects: those of databases and families, and those of single calls.
 //!
-//! In: setters and getters, most of them made from tables (`build/tables.rs`); here are those that
-//! name other objects. Out: Esker's option structs. Options take a share of the objects that they
-//! name, so Java may close these at any time.
+//! In: setters and getters. The build makes most of them from tables (`build/tables.rs`). This file
+//! has those that take objects, arrays or texts, and the presets. Out: Esker's option structs.
+//! Options take a share of the objects that they name, so Java may close these at any time.
 
 use crate::border::NativeResult;
 use crate::callbacks::JavaCallback;

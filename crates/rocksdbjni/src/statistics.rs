@@ -1,7 +1,7 @@
 //! `Statistics`: counters and histograms, by the numbers that the calling release gives them.
 //!
-//! RocksJava numbers its enumerations by release. Their constants have RocksDB's names in all of
-//! them, so the numbers are asked of Java, once.
+//! The numbers in RocksJava's enumerations depend on the release, but the names are RocksDB's in
+//! every release. So this module asks Java for the numbers, once.
 
 use crate::border::NativeResult;
 use crate::handle::{NativeHandle, give};
@@ -13,7 +13,7 @@ use esker::stats::{Histogram, Ticker};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-/// New statistics, without the histograms that have the numbers `ignored`.
+/// New statistics, or those of `other`. For Java, the histograms numbered in `ignored` are empty.
 pub(crate) fn new(other: NativeHandle<StatisticsObject>, ignored: &[u8]) -> NativeResult<i64> {
     // RocksDB forwards to the other statistics; here both are the same.
     let shared = other.find().map(|other| other.counts.clone());

@@ -1,24 +1,26 @@
 //! Makes every file operation of a scripted load fail in turn.
 //!
-//! In: the operations, and the kinds of failure. Out: a [`FaultReport`], or the first failure after
-//! which a rule below was broken.
+//! In: the kinds of failure, and a seed. Out: a [`FaultReport`], or the first failure after which a
+//! rule below was broken.
 //!
 //! A trial runs the script on a simulated disk. One operation fails, or the disk is full after some
 //! byte. These rules must hold:
 //!
 //!  1. Nothing panics or hangs.
-//!  2. The error reaches a caller or `background_error()`. Exceptions are counted: nothing
-//!     depends on the operation, a read was repeated, the database has recovered by itself.
+//!  2. The error reaches a caller or `background_error()`. There are three exceptions, which the
+//!     report counts: no promise depends on the operation, a repeated read succeeds, or the
+//!     database recovers by itself.
 //!  3. Reads are served.
 //!  4. Every acknowledged write survives if the process dies now, and every synced one if the
 //!     machine does.
-//!  5. `resume()` clears the error, because its cause is gone.
+//!  5. `resume()` clears the error, because its cause is gone. An error more severe than
+//!     `HardError` may need a new opening instead.
 //!  6. The script continues. At its end, after another death, all acknowledged writes are there
 //!     again.
 //!
-//! In variations that let the database recover by itself, it must do so from an error that may
-//! pass, and must not try to after a permanent one. (It looks for space on a full disk every
-//! five seconds: there the trial calls `resume()`.)
+//! Some variations let the database recover by itself. The database must then recover from an error
+//! that may pass. After a permanent error no recovery may begin. On a full disk the database looks
+//! for space only every five seconds, so the trial calls `resume()`.
 //!
 //! `bit_flips`: a read with one wrong bit gives an error or the right answer. Tables and blob files
 //! are read once more: they give the right answer, unless the second read has a wrong bit too.
@@ -67,9 +69,11 @@ impl Fault {
 /// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct FaultParameters {
-    /// Seed of the short writes, and of the choice of variations for trials.
+    /// Seed of the first failing operation, of short writes, of bit flips and of the trials'
+    /// variations.
     pub seed: u64,
-    /// One operation in this many fails.
+    /// Distance between the failing operations of successive trials. Short writes and bit flips use
+    /// a smaller step. For a full disk the step is the mean bytes of this many operations.
     pub step: u64,
     /// The kinds of failure.
     pub faults: Vec<Fault>,
@@ -181,8 +185,8 @@ pub fn run(parameters: &FaultParameters) -> Result<FaultReport, String> {
         };
         let mut n = parameters.at.unwrap_or_else(|| fastrand::Rng::with_seed(parameters.seed).u64(..step));
         let mut fired = 0;
-        // The number of operations depends on the threads. A script that all trials share is run to
-        // its end.
+        // The number of operations depends on the threads, so `limit` is not exact. If all trials
+        // share a script, they continue behind `limit` until a trial does not reach its fault.
         while n < limit || (parameters.script.is_some() && report.of(fault).fired > fired) {
             let before = *report.of(fault);
             fired = before.fired;
@@ -299,7 +303,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Compares reads. If the fault hits one of them, that read fails, and the next
+    /// Compares reads. If the fault occurs meanwhile and the comparison fails, a second comparison
     /// must succeed.
     fn check_reads(&mut self, db: &Db) -> Result<(), String> {
         let before = self.fs.fault_count();
@@ -323,7 +327,7 @@ impl Trial<'_> {
         self.die(&CrashChoices::process_kill()).map_err(|e| format!("before resume: {e}"))?;
         self.die(&CrashChoices::lose_unsynced()).map_err(|e| format!("before resume: {e}"))?;
         if self.fault == Fault::FullDisk && db.background_error().is_some() && db.resume().is_ok() {
-            // A resume that needs no space succeeds. The next write meets the full disk again.
+            // A resume that needs no space succeeds while the disk is still full.
             self.counts().resumed += 1;
         }
         self.fault_is_gone();
@@ -435,10 +439,10 @@ fn kind_of(op: &str) -> String {
     format!("{verb} {name}")
 }
 
-/// Operations on which no promise depends: the LOG, hints, deletions (the next open tries again),
-/// the close of a file whose bytes are synced or not promised, and the OPTIONS file. A listing may
-/// only look for old LOG files. If a listing of WALs failed silently, acknowledged writes would
-/// be missing.
+/// Whether no promise depends on the operation. That holds for the LOG, for hints (preallocation,
+/// range sync) and for deletions, which the next open tries again. It holds for the close of any
+/// file but a table: its bytes are synced, or not promised. A listing may look for old LOG files
+/// only. If a failed listing of WALs were silent, the trial would find acknowledged writes missing.
 fn may_be_silent(what: &str) -> bool {
     let (verb, name) = what.split_once(' ').unwrap_or((what, ""));
     name.starts_with("LOG")
@@ -446,7 +450,8 @@ fn may_be_silent(what: &str) -> bool {
         || verb == "close" && name != ".sst"
 }
 
-/// Reads a whole database with one wrong bit in one read, for every `step`-th read.
+/// Reads a whole database with a wrong bit in one read, and again with a wrong bit in the next
+/// read, too. The step between the damaged reads is `step / 8`, rounded up.
 fn bit_flips(parameters: &FaultParameters, report: &mut FaultReport) -> Result<(), String> {
     let disk = CrashFs::new();
     let mut script = FaultScript::new(1);
@@ -457,7 +462,7 @@ fn bit_flips(parameters: &FaultParameters, report: &mut FaultReport) -> Result<(
     script.tolerate_nothing();
     let mut n = 0;
     loop {
-        // The wrong bit comes once, or at the second read, too.
+        // The next read after a damaged one may be its repetition.
         for times in [1, 2] {
             let copy = disk.crash_clone(&CrashChoices::process_kill());
             let fs = FaultFs::with_seed(Arc::new(copy), parameters.seed ^ n);

@@ -1,8 +1,9 @@
 //! Checks that options do not change answers. Runs one list of operations under many sets of
 //! options, and compares each answer with the answer of sorted maps.
 //!
-//! In: seeds and sizes. Out: counts, or the first [`MetamorphicFailure`]. A failure is shrunk to
-//! the fewest operations and options that still fail, and names the command that repeats it.
+//! In: seeds and sizes. Out: counts, or the first [`MetamorphicFailure`]. Shrinking
+//! removes operations and options that the failure does not need, for a limited time. The failure
+//! names the command that repeats it.
 //! Options come from the whole space that the engine accepts (`space.rs`). Each reopening within a
 //! list draws new options. Operations, options and answers depend on the seeds only, but the times
 //! of flushes and compactions do not. So a rare failure does not come back in every run, and
@@ -25,8 +26,8 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 /// Options for the `number`-th opening of a database, and options of the families. `lasting` is the
-/// seed of the options that all openings of the database share. The caller sets comparator and
-/// merge operator.
+/// database's seed: options that all openings must share depend on it alone, the others on `number`
+/// too. The caller sets comparator and merge operator.
 pub(crate) fn stress_options(
     lasting: u64,
     number: u64,
@@ -94,7 +95,7 @@ pub struct MetamorphicReport {
     pub databases: u64,
     /// Operations whose answers were compared.
     pub operations: u64,
-    /// Options that have text forms and are never varied.
+    /// Options with text forms that `space.rs` neither draws nor leaves alone for a stated reason.
     pub unvaried: Vec<&'static str>,
 }
 

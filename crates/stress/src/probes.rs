@@ -1,4 +1,4 @@
-//! The rare paths that a campaign reaches. It fails if it misses one that it always reaches.
+//! The rare paths that a campaign reaches. A campaign fails if it misses a path of its list.
 //!
 //! In: the name of a campaign that has ended, and the counts of `probe!`. Out: the counts as text,
 //! or the points that the campaign should have passed and did not.
@@ -85,9 +85,9 @@ pub fn begin() {
     probe::count_passes();
 }
 
-/// Compares the counts with those expected of the campaign.
+/// Checks that each point in the campaign's list was passed. Returns all counts as text.
 /// # Errors
-/// The points that were not passed.
+/// The points that were not passed, and the counts.
 pub fn check(campaign: &str) -> Result<String, String> {
     compare(campaign, &probe::passes())
 }

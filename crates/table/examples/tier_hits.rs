@@ -1,14 +1,14 @@
-//! Measures the cost of a hit in the compressed tier, apart from its decompression. Measures also
-//! how much a tier slows the hits in the cache above it.
+//! Measures the cost of a hit in the compressed tier, apart from its decompression. Also makes hits
+//! in a cache with or without a tier, for a tool that counts their instructions.
 //!
 //!     cargo run --release -p esker-table --example tier_hits
 //!     valgrind --tool=callgrind target/release/examples/tier_hits primary OPS [tier|estimates]
 //!     [guarded]
 //!
 //! Blocks of 4 and 16 KiB, half noise, in LZ4 and Zstd. Three kinds of batches of 20 calls take
-//! turns: decompression alone, a lookup that leaves the block in the tier (`kept`), and a lookup
-//! that takes it out (`taken`). The program prints medians of 600 batches: most batches are too
-//! short to be interrupted.
+//! turns: decompression alone, lookups that leave the block in the tier (`kept`), and lookups that
+//! take it out (`taken`). `more` is the time beyond decompression. The program prints medians of
+//! 600 batches, in nanoseconds for one call. Most batches are too short to be interrupted.
 
 #![allow(
     clippy::disallowed_methods,

@@ -4,12 +4,12 @@
 
 use std::process::Command;
 
-/// Set in the process of such a test.
+/// An environment variable of the new process: the name of its only test.
 const ALONE: &str = "ESKER_TEST_ALONE";
 
 /// Returns true in a process that runs only the test `name`. In any other process, runs that test
-/// in a process of its own, and returns false once it has passed there. For a test that changes
-/// what all tests of a process share, such as an epoch that its guard holds up for long.
+/// in a process of its own, and returns false once it has passed there. Use this function for a
+/// test that affects the other tests of its process: for example, it holds an epoch guard for long.
 ///
 /// ```text
 /// if !esker_testkit::runs_alone("module::tests::the_name_of_this_test") {

@@ -65,8 +65,8 @@ enum Part {
 /// Runs every case of the file at `path`, and compares outputs. If `REWRITE` is set, writes the
 /// actual outputs into the file instead.
 /// # Panics
-/// On the first case whose output differs. The message shows both outputs. Also if the file cannot
-/// be read, or is malformed.
+/// On the first case whose output differs. The message shows both outputs. Also if the file is
+/// malformed, or cannot be read or written.
 #[expect(
     clippy::disallowed_methods,
     reason = "the testkit depends on no crate of ours, so not on env either"

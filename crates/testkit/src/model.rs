@@ -242,7 +242,7 @@ impl Model {
             .next()
     }
 
-    /// All pairs that a read sees now.
+    /// All pairs that a read sees now, without those whose merge fails.
     pub fn contents(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let pairs = self.scan_at(self.sequence, None, None);
         pairs.filter_map(|(key, value)| value.ok().map(|v| (key.to_vec(), v))).collect()

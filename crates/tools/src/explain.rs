@@ -61,7 +61,7 @@ enum Read {
         /// Key to start at; default: the first key, or the last one with --reverse
         #[arg(long)]
         from: Option<String>,
-        /// Key to stop before
+        /// Scan only keys before this one
         #[arg(long)]
         to: Option<String>,
         /// Largest number of rows to scan

@@ -23,7 +23,7 @@ pub(crate) struct LockBenchArguments {
     /// Bytes of each key
     #[arg(long, default_value_t = 16)]
     key_size: usize,
-    /// Keys between leaves at the start
+    /// Number of keys that separate leaves at the start
     #[arg(long, default_value_t = 63)]
     boundaries: usize,
     /// Measure transactions that put and commit, on a database in memory
@@ -61,7 +61,8 @@ fn oltp(name: &str) -> Result<Oltp, String> {
     Oltp::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| format!("one of {}", names()))
 }
 
-/// The failure for an error of the output. A closed output has its own kind.
+/// The failure for an error of the output or of the database. A closed output is
+/// [`Failure::OutputClosed`].
 fn failure(why: std::io::Error) -> Failure {
     if why.kind() == std::io::ErrorKind::BrokenPipe { Failure::OutputClosed } else { Failure::new(why) }
 }

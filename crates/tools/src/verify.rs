@@ -1,18 +1,20 @@
 //! `esker verify DIR`: checks every file of a database, by itself and against the MANIFEST.
 //!
-//! In: a database directory, of Esker or RocksDB. Out: a line for each checked file and each
-//! problem, and a line of totals; exit code 1 if there is a problem. The command opens files for
-//! reading only, takes no lock, writes no file, and works on damaged databases.
+//! In: a database directory, of Esker or RocksDB. Out: lines for the MANIFEST, the levels, the WALs
+//! and the OPTIONS file; notes and problems; a line of totals. The exit code is 1 if there is a
+//! problem. The command opens files for reading only, takes no lock, writes no file, and works on
+//! damaged databases.
 //!
-//! Checks, in this order:
+//! Checks:
 //! * CURRENT names a readable MANIFEST.
-//! * Tables exist. Their sizes, checksums, key order, counts and unique ids are right, and their
-//!   keys and sequence numbers lie within the bounds of the MANIFEST.
+//! * Tables exist. Their sizes, checksums, key order, counts and unique ids are right. Their point
+//!   entries lie within the bounds of the MANIFEST. No sequence number is above the MANIFEST's.
 //! * Levels below level 0 have no overlaps.
+//! * Needed WALs are readable to their end, and their sequence numbers never fall.
 //! * Blob files exist, and hold as many readable records as the MANIFEST says.
-//! * Needed WALs are readable to their end, with rising sequence numbers.
 //! * The newest OPTIONS file can be parsed.
-//! * The engine accepts the MANIFEST.
+//! * IDENTITY has the id of the MANIFEST. If it has another one, the output has a note.
+//! * The engine accepts the MANIFEST. This check runs only if there is no problem so far.
 //!
 //! A check goes on after damage: each damaged block, record or part is a problem of its own. If the
 //! MANIFEST cannot be read, each file is checked by itself.
@@ -140,7 +142,8 @@ impl<'a> Verifier<'a> {
 
     /// Checks the database and records each finding.
     /// # Errors
-    /// CURRENT does not exist, or no MANIFEST is readable. Each file is then checked by itself.
+    /// CURRENT or its MANIFEST cannot be read: each file is then checked by itself. · A directory
+    /// cannot be listed.
     fn verify(&mut self) -> CommandOutcome {
         let (number, state) = match self.read_manifest() {
             Ok(read) => read,
@@ -259,7 +262,8 @@ impl<'a> Verifier<'a> {
     }
 
     /// Records all damage of a table whose check has ended with `error`. Records `error` itself if
-    /// the table has no damage.
+    /// the reader for repairs finds no damage, or if `error` names a difference from the MANIFEST.
+    /// Records only a note if the database's owner has deleted the table.
     fn problems_of_table(
         &mut self,
         icmp: &InternalKeyComparator,
@@ -539,7 +543,8 @@ impl<'a> Verifier<'a> {
         Ok(damage)
     }
 
-    /// Notes files that the MANIFEST does not name, and checks the blob files that it names.
+    /// Records a note for each file that the MANIFEST does not name. Checks the blob files that the
+    /// MANIFEST names.
     fn verify_directory(&mut self, state: &ManifestState, manifest: FileNumber) -> CommandOutcome {
         let live: BTreeSet<FileNumber> =
             state.families.values().flat_map(|f| f.levels.values().flatten().map(|f| f.number)).collect();
@@ -586,8 +591,8 @@ impl<'a> Verifier<'a> {
         Ok(reader)
     }
 
-    /// All damage of a blob file whose check has ended with `error`; `error` itself if the file has
-    /// no damage.
+    /// All damage of a blob file whose check has ended with `error`; `error` itself if the search
+    /// finds no damage, or cannot read the file.
     fn damage_of_blob_file(&self, path: &Path, error: Error) -> Vec<Error> {
         let mut damage = Vec::new();
         let read = self
@@ -693,7 +698,7 @@ fn needs_wal(state: &ManifestState, number: FileNumber) -> bool {
     number.0 >= oldest
 }
 
-/// Checks that the table's keys and tombstones lie within the bounds of its MANIFEST entry.
+/// Checks that the table's point entries lie within the bounds of its MANIFEST entry.
 fn verify_bounds(reader: &Arc<TableReader>, icmp: &InternalKeyComparator, file: &FileMetaData) -> Result<()> {
     let mut iter = reader.iter(TableReadOptions { fill_cache: false, ..TableReadOptions::default() });
     iter.seek_to_first();
@@ -707,8 +712,8 @@ fn verify_bounds(reader: &Arc<TableReader>, icmp: &InternalKeyComparator, file: 
     iter.status()
 }
 
-/// Checks a footer of format version 5 or older. Such a footer has no checksum, so its bytes must
-/// equal the encoding of its values.
+/// Checks that the footer's bytes equal the encoding of its values. Footers before format version 6
+/// have no checksum. Footers of version 0 are not checked.
 fn verify_footer(reader: &TableReader, file_size: u64) -> Result<()> {
     let footer = reader.footer();
     let Some(offset) = file_size.checked_sub(FOOTER_BYTES as u64).filter(|_| footer.format_version > 0)

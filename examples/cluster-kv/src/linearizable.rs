@@ -127,7 +127,7 @@ fn check_register<'a>(operations: &[&'a Operation]) -> Result<(), &'a Operation>
     let mut events = Events::new(operations);
     let mut done = vec![0_u64; operations.len().div_ceil(64)];
     let mut value: Option<&str> = None;
-    // Sets of operations with the value behind them, from which the search came back.
+    // The states that the search has reached: the set of operations done, and the value after them.
     let mut seen: HashSet<(Vec<u64>, Option<&str>)> = HashSet::new();
     let mut order: Vec<(usize, Option<&str>)> = Vec::new();
     let (mut longest, mut culprit) = (0, None);
@@ -234,8 +234,8 @@ mod tests {
         assert_eq!(check(&[write("a", 0, 1), other]), Ok(()));
     }
 
-    /// Many clients on one register: the order of the times between calls and returns is valid, and
-    /// one read with an older value is not.
+    /// Many clients use one register. The order of the steps explains their history, until a read
+    /// of an old value is added.
     #[test]
     fn a_long_history_is_checked_and_one_stale_read_in_it_is_found() {
         let mut history = Vec::new();

@@ -1,7 +1,8 @@
 //! Clients that read and write registers at once, and record what they did.
 //!
-//! In: the nodes, the number of clients, a longest time. The clients also end when standard input
-//! does, or has a line. Out: the history of all clients; an error if it is not linearizable.
+//! In: the nodes, the number of clients, the longest time, a seed. The clients also stop when
+//! standard input ends, or has a byte. Out: counts of the operations; an error if the history of
+//! all clients is not linearizable.
 
 use crate::linearizable::{Action, Operation, check};
 use crate::protocol::{Answer, Connection, NodeId, Request};
@@ -65,7 +66,7 @@ struct Client {
     random: u64,
     nodes: Arc<BTreeMap<NodeId, String>>,
     begin: Instant,
-    /// The node that is asked first, and the connection to it.
+    /// The node that gets the next request, and the connection to it.
     node: NodeId,
     connection: Option<Connection>,
 }
@@ -88,7 +89,7 @@ impl Client {
         Client { id, random: random | 1, nodes, begin, node, connection: None }
     }
 
-    /// Operates until `time` is over, or the run. Each written value is unique.
+    /// Reads and writes until `time` is over or `is_over` is true. Each written value is unique.
     async fn run(mut self, time: Duration, is_over: watch::Receiver<bool>) -> Vec<Operation> {
         let mut history = Vec::new();
         let mut number = 0_u64;
@@ -138,7 +139,8 @@ impl Client {
                 self.connection = Some(connection);
                 Outcome::Value(value)
             }
-            // A leader that has lost its office answers so, too, for entries that others may have.
+            // A node that loses the leadership during a write gives this answer, too. The other
+            // nodes may have the entry of the write already.
             Ok(Ok(Answer::NotLeader(leader))) => {
                 self.node = leader.filter(|id| self.nodes.contains_key(id)).unwrap_or_else(|| self.another());
                 Outcome::Unknown

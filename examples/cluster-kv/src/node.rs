@@ -26,9 +26,11 @@ struct Node {
     store: Arc<RocksStore>,
 }
 
-/// Runs a node until standard input ends.
+/// Runs a node until standard input ends. If the address cannot be bound, the process ends.
 /// # Errors
-/// The store cannot be opened, or the address cannot be bound.
+/// The store cannot be read · Raft does not start · a line of standard input has another word.
+/// # Panics
+/// The store cannot be opened.
 pub async fn run(id: NodeId, address: &str, dir: &Path) -> Result<(), Box<dyn Error>> {
     let store = RocksStore::new(dir).await;
     complete_last_entry(&store).await?;
@@ -49,7 +51,7 @@ pub async fn run(id: NodeId, address: &str, dir: &Path) -> Result<(), Box<dyn Er
     Ok(())
 }
 
-/// Pauses that suit a busy machine with one disk, and snapshots that a short run reaches.
+/// Timeouts that suit a busy machine with one disk. Snapshots come often, so a short run has some.
 fn config() -> Config {
     Config {
         cluster_name: "cluster-kv".to_owned(),
@@ -70,7 +72,8 @@ async fn complete_last_entry(store: &Arc<RocksStore>) -> Result<(), Box<dyn Erro
     let mut store = Arc::clone(store);
     let (applied, _) = store.last_applied_state().await?;
     if let Some(applied) = applied {
-        // A snapshot has entries that the log no longer has. It was made after they were applied.
+        // If the log no longer has the entry, a snapshot has it. The snapshot was made after the
+        // entry had been applied.
         let entries = store.try_get_log_entries(applied.index..=applied.index).await?;
         store.apply_to_state_machine(&entries).await?;
     }

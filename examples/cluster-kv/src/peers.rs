@@ -12,7 +12,7 @@ use openraft_rocksstore::TypeConfig;
 use std::io;
 use tokio::sync::watch;
 
-/// Makes connections while the node is not cut off.
+/// Makes the connections to the other nodes. They carry nothing while the node is cut off.
 pub struct Peers(pub watch::Receiver<bool>);
 
 /// The connection to one node.

@@ -30,9 +30,9 @@ pub enum Request {
     Get {
         key: String,
     },
-    /// The first node's: begins a cluster of these nodes and addresses.
+    /// Begins a cluster of these nodes and addresses. Only one node gets this request.
     Begin(BTreeMap<NodeId, String>),
-    /// Adds a node that learns, and answers when it has all entries.
+    /// Adds a node without a vote. The leader answers when that node has all entries.
     Learn {
         node: NodeId,
         address: String,
@@ -61,7 +61,8 @@ pub enum Answer {
     Failed(String),
 }
 
-/// A node's state for people and tests. Numbers are indexes of the log, 0 if there is none.
+/// A node's state for people and tests. `applied`, `snapshot` and `purged` are indexes of the log,
+/// 0 if there is none.
 #[derive(Serialize, Deserialize, Debug)]
 pub struct State {
     pub node: NodeId,

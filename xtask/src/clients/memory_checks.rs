@@ -1,9 +1,10 @@
 //! Suites with checked memory: RocksDB's `c_test` and the round trip from Python (`valgrind`),
 //! grocksdb (`grocksdb-asan`), and a part of crate `rocksdb`'s (`rocksdb-0.25-valgrind`).
 //!
-//! In: the library, and clients compiled for it. Out: an error that holds the first reports of
-//! AddressSanitizer or valgrind whose stacks lead through the library: accesses outside of what was
-//! allocated, and memory that is lost. CI does not run them: each takes minutes.
+//! In: the library, and clients compiled for it. Out: an error, with valgrind's first report whose
+//! stack leads through the library, or with the end of the output if AddressSanitizer has a report.
+//! Reports are accesses outside of what was allocated, and lost memory. CI does not run these
+//! suites: each takes minutes.
 
 use super::packages::{self, Package, ROCKSDB};
 use super::{Behind, Clients, GROCKSDB_DIFFERS, c_test_binary, checked, fresh, grocksdb_test, said, tail};
@@ -21,7 +22,8 @@ const VALGRIND: [&str; 5] = [
     "--error-exitcode=99",
 ];
 
-/// Runs both programs. Installs valgrind if it is missing.
+/// Runs `c_test` under AddressSanitizer and under valgrind, and the round trip from Python under
+/// valgrind. Installs valgrind if it is missing.
 pub(super) fn valgrind(clients: &Clients, kept: &Path) -> Outcome {
     checked(Command::new("bash").arg(clients.root.join(".ci/fetch-valgrind")))?;
     let work = |name: &str| fresh(&kept.join(name));
@@ -48,8 +50,9 @@ pub(super) fn valgrind(clients: &Clients, kept: &Path) -> Outcome {
     expect_clean("the round trip from Python under valgrind", &mut python)
 }
 
-/// Functions whose results grocksdb's tests never destroy, though RocksDB's run does not show it:
-/// its threads refer to a backup engine, and the frames of `strdup` in it cannot be unwound.
+/// Functions whose results grocksdb's tests never destroy, although the run with RocksDB does not
+/// report them. RocksDB's threads refer to a backup engine, so the engine does not count as a leak.
+/// The stacks of RocksDB's calls of `strdup` cannot be unwound.
 const UNDESTROYED: [&str; 4] = [
     "rocksdb_backup_engine_open_opts",
     "rocksdb_column_family_metadata_get_name",
@@ -64,7 +67,8 @@ const UNDESTROYED: [&str; 4] = [
 /// grocksdb's tests never destroy some of their objects. Esker may leave no object that RocksDB
 /// does not leave: the counts are compared for each function of the C API that made the objects.
 /// # Errors
-/// A report that is no leak · a function of which Esker leaves more objects than RocksDB.
+/// A report that is no leak · a failed test · a function of which Esker leaves more objects than
+/// RocksDB, unless it is in [`UNDESTROYED`].
 pub(super) fn grocksdb_asan(clients: &Clients, kept: &Path) -> Outcome {
     let ours = grocksdb_sanitized(clients, Behind::Esker, kept)?;
     let theirs = grocksdb_sanitized(clients, Behind::RocksDb, kept)?;
@@ -84,13 +88,13 @@ pub(super) fn grocksdb_asan(clients: &Clients, kept: &Path) -> Outcome {
 fn grocksdb_sanitized(clients: &Clients, behind: Behind, kept: &Path) -> Result<Leaks, String> {
     let (root, dir, esker) = (clients.root.clone(), clients.dir.clone(), clients.esker.clone());
     let clients = Clients { root, dir, behind, esker };
-    // The databases of Esker alone are handed over.
+    // The caller lets the other library read the databases in `kept`. Only Esker's go there.
     let kept = match behind {
         Behind::Esker => kept.to_owned(),
         Behind::RocksDb => fresh(&clients.dir.join("grocksdb-asan-on-rocksdb"))?,
     };
     let mut test = grocksdb_test(&clients, &kept)?;
-    // A test that fails without reports would hide one that fails because of them.
+    // Skips the tests that fail on RocksDB without a report, because any failed test is an error.
     let skipped = format!("^({})$", GROCKSDB_DIFFERS.join("|"));
     // Frames without frame pointers need the slow unwinder.
     let options = "detect_leaks=1:fast_unwind_on_malloc=0:malloc_context_size=40";
@@ -121,7 +125,7 @@ fn leaks(text: &str) -> Leaks {
             let count = count.and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
             let frames = block.lines().filter_map(|line| line.split(" in ").nth(1));
             let mut names = frames.filter_map(|frame| frame.split([' ', '(', '+']).next());
-            // The client calls the outermost one.
+            // The client calls the outermost function of the C API.
             let entry = names.rfind(|name| name.starts_with("rocksdb_"));
             if let (Some(count), Some(entry)) = (count, entry) {
                 left.entry(entry.to_owned()).or_default()[kind] += count;
@@ -158,8 +162,8 @@ pub(super) fn rocksdb_valgrind(clients: &Clients, kept: &Path) -> Outcome {
 
 /// Runs `command` and looks for reports about the library.
 /// # Errors
-/// A report leads through the library · the program was killed by a signal, or aborted, as it does
-/// after a report of AddressSanitizer.
+/// A report of valgrind leads through the library · the program fails. AddressSanitizer makes it
+/// fail after a report.
 fn expect_clean(what: &str, command: &mut Command) -> Outcome {
     let output = command.output().map_err(|error| format!("{what}: {error}"))?;
     let text = said(&output);

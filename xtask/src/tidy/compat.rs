@@ -1,8 +1,9 @@
 //! The pages under `docs/compat/` promise only facts that a test shows.
 //!
-//! In: all sources. Out: violations of these rules. A name between backticks that looks like a test
-//! or an option is a word of the source. A row of a table with a column `test` names a test. A cell
-//! is short enough to read. `index.md` links every page.
+//! In: the pages, and all sources. Out: violations of these rules. A name between backticks that
+//! looks like a test or an option is a word of the source. Each page names a test. So does each row
+//! of a table whose last column is `test`. A cell is short enough to read. `index.md` links every
+//! page.
 
 use super::{SourceFile, Violation};
 use std::collections::BTreeSet;
@@ -10,8 +11,8 @@ use std::collections::BTreeSet;
 const RULE: &str = "compat";
 const PAGES: &str = "docs/compat/";
 const INDEX: &str = "docs/compat/index.md";
-/// Underscores of a name that is checked. A name with fewer may be RocksDB's and unknown to the
-/// source.
+/// The fewest underscores of a name that is checked. A name with fewer may be RocksDB's and unknown
+/// to the source.
 const UNDERSCORES: usize = 3;
 /// Most characters of a cell. Longer facts are prose below the table.
 const MAX_CELL: usize = 200;

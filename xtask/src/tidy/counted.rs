@@ -1,8 +1,9 @@
 //! Tickers and histograms of RocksDB that nothing here counts are listed in
 //! `docs/compat/statistics.md`. So a zero that means "never counted" has its reason.
 //!
-//! In: the enums of names, all other sources, the page's section. Out: names that are neither
-//! counted nor listed, listed names that are counted, and listed words that are no names.
+//! In: the enums of names, the sources of the crates without their test files, the page's section.
+//! Out: names that are neither counted nor listed, listed names that are counted, and listed words
+//! that are no names.
 
 use super::{SourceFile, Violation};
 use std::collections::BTreeSet;

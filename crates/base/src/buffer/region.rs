@@ -1,6 +1,6 @@
-//! Regions: memory of the operating system, one huge page at a time.
+//! Regions: memory with the size and alignment of a huge page, on Linux from the operating system.
 //!
-//! Whole pages of a region can return to the system before the region does.
+//! On Linux whole pages of a region can return to the system before the region does.
 //!
 //! Invariant: a region begins at a multiple of its size, so any address in it gives its beginning.
 
@@ -10,8 +10,8 @@ use std::ptr::NonNull;
 
 /// Memory with a huge page's size and alignment, zeroed at first. A drop frees it.
 ///
-/// It comes from the operating system, not from the allocator. An allocator keeps freed memory and
-/// aligns only the largest pieces to huge pages.
+/// On Linux it comes from the operating system, elsewhere and under Miri from the allocator. An
+/// allocator keeps freed memory and aligns only the largest pieces to huge pages.
 #[derive(Debug)]
 pub(super) struct Region(NonNull<u8>);
 
@@ -50,7 +50,7 @@ impl Region {
     }
 
     /// Returns the whole pages within `bytes` of the address's region to the operating system.
-    /// Afterwards their content is arbitrary, but initialized.
+    /// Afterwards their content is arbitrary, but initialized. Does nothing except on Linux.
     /// # Safety
     /// `address` came from [`Region::at`] of a live region, and nothing refers to these bytes of
     /// it.

@@ -2,12 +2,12 @@
 //!
 //! In: an `Arc<T>` put into a [`Swap`]. Out: `&T` for as long as a [`Guard`] lives, without a lock
 //! and without a shared reference count; or a clone of the `Arc` for longer use. `crossbeam-epoch`
-//! does the reclamation, behind these few lines so that it can be replaced.
+//! does the reclamation. Only this file uses that crate, so that it can be replaced.
 //!
 //! Invariants
-//!  1. A `Swap` always holds one strong count of its current `Arc`. `replace` hands the old `Arc`'s
-//!     count to a `Retired`, which gives it to the epoch when it is dropped. The epoch releases it
-//!     after all guards that could have loaded it.
+//!  1. A `Swap` always holds one strong count of its current `Arc`. `replace` hands the count of
+//!     the old `Arc` to a `Retired`. A dropped `Retired` gives the count to the epoch. The epoch
+//!     releases the count after the end of all guards under which the value can have been loaded.
 //!  2. A guard stays on its thread.
 
 use super::Arc;
@@ -28,18 +28,19 @@ pub fn is_pinned() -> bool {
     reclaim::is_pinned()
 }
 
-/// Passes on this thread's retired values and tries to advance the epoch. Releases
-/// values that no guard protects. Call it after replacing something large.
+/// Moves this thread's retired values to the shared queue and tries to advance the epoch. Releases
+/// queued values that no guard protects; one call may leave some of a long queue. Call it after
+/// replacing something large.
 pub fn collect() {
     for _ in 0..3 {
         reclaim::pin().flush();
     }
 }
 
-/// Waits until all values are released that this thread has retired, or that other threads have
-/// passed on. Makes at most `attempts` attempts and calls `pause` between them: a guard lives as
-/// long as its read, and longer if its thread gets no processor. Only for threads without a guard
-/// or lock. Returns whether all values are released.
+/// Waits until the epoch has released this thread's retired values and all values in the shared
+/// queue. Makes at most `attempts` attempts and calls `pause` after each failed one: a guard lives
+/// as long as its read, and longer if its thread gets no processor. Only for threads without a
+/// guard or lock. Returns whether all these values are released.
 pub fn settle(attempts: u32, mut pause: impl FnMut()) -> bool {
     let mut left = attempts;
     // Releases begin in the order of retirement. The first round shows that the releases of all
@@ -76,8 +77,8 @@ impl Guard {
         unsafe { self.0.defer_unchecked(release) };
     }
 
-    /// Passes on this thread's deferred calls and tries to advance the epoch. Releases nothing
-    /// that this guard protects.
+    /// Moves this thread's deferred calls to the shared queue and tries to advance the epoch.
+    /// Releases nothing that this guard protects.
     pub fn flush(&self) {
         self.0.flush();
     }
@@ -112,7 +113,7 @@ mod reclaim {
     impl Drop for End {
         fn drop(&mut self) {
             if let Some(handle) = HANDLE.take() {
-                // SAFETY: from `Box::leak` in `pin_first` on this thread; guards do not refer to
+                // SAFETY: `pin_first` leaked this box on this thread, and guards do not refer to
                 // it.
                 drop(unsafe { Box::from_raw(ptr::from_ref(handle).cast_mut()) });
             }
@@ -138,8 +139,8 @@ mod reclaim {
         }
     }
 
-    /// The parent's bookkeeping in the collector stays as it is, because its threads do not exist
-    /// here.
+    /// Gives the child a new collector at its next use. The old collector is never freed: it
+    /// records guards of threads that do not exist in the child.
     pub(super) fn begin_in_child() {
         HANDLE.set(None);
         COLLECTOR.store(ptr::null_mut(), Ordering::Release);
@@ -180,10 +181,11 @@ pub(super) fn begin_in_child() {
 #[cfg(any(loom, shuttle))]
 pub(super) fn begin_in_child() {}
 
-/// Cheap reclamation for loom and shuttle models (with `--cfg crossbeam_loom` loom drives
-/// crossbeam's). All model threads run on one system thread: their guards are counted together, and
-/// deferred calls run when the last guard is dropped. The fences stand for those of crossbeam's
-/// `pin` and of its epoch advance: a guard opened after a release sees the removal.
+/// Cheap reclamation for loom and shuttle models. With `--cfg crossbeam_loom`, loom models use
+/// crossbeam's reclamation instead. All model threads run on one system thread: their guards are
+/// counted together, and deferred calls run when the last guard is dropped. The fences stand for
+/// those of crossbeam's `pin` and of its epoch advance. A guard opened after a release can
+/// therefore not load the released value.
 #[cfg(any(all(loom, not(crossbeam_loom)), shuttle))]
 mod reclaim {
     use crate::sync::atomic::{Ordering, fence};
@@ -225,7 +227,8 @@ mod reclaim {
         fn drop(&mut self) {
             OPEN.set(OPEN.get() - 1);
             fence(Ordering::SeqCst);
-            // No other thread can run between this check and the next one.
+            // The model switches threads only at its own operations, so no other thread opens a
+            // guard between `get` and `take`.
             let releases = if OPEN.get() == 0 { DEFERRED.take() } else { Vec::new() };
             releases.into_iter().for_each(|release| release());
         }
@@ -285,7 +288,8 @@ impl<T: Send + Sync + 'static> Swap<T> {
     }
 
     /// Replaces the current value by `value`. The old value is released when no guard protects it.
-    /// It stays in this thread's list until the next [`collect`], even if the thread is idle.
+    /// It may stay in this thread's list until the thread calls [`collect`], retires more values,
+    /// or ends.
     pub fn store(&self, value: Arc<T>) {
         drop(self.replace(value));
     }
@@ -297,8 +301,8 @@ impl<T: Send + Sync + 'static> Swap<T> {
     }
 }
 
-/// The former value of a [`Swap`]. Dropping it gives the value to the epoch: guards that may have
-/// loaded it keep it. Any thread may drop it.
+/// The former value of a [`Swap`]. A drop, on any thread, gives the value to the epoch. The epoch
+/// keeps the value until the end of all guards under which it can have been loaded.
 ///
 /// Invariant: owns one strong count, which the `Swap` held.
 pub struct Retired<T: Send + Sync + 'static>(*mut T);
@@ -375,7 +379,8 @@ impl<T> SendPtr<T> {
 
 impl<T: Send + Sync + 'static> Drop for Swap<T> {
     fn drop(&mut self) {
-        // Only guards can still have references into `self`, so the epoch releases this count too.
+        // References under guards may still point to the value, so the epoch releases this count
+        // too.
         drop(Retired(self.current.load(Ordering::Relaxed)));
     }
 }

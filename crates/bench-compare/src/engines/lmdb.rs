@@ -28,7 +28,7 @@ fn text(error: heed::Error) -> String {
     error.to_string()
 }
 
-/// Rounds up to whole pages, as LMDB requires of address space.
+/// LMDB requires an address space of whole pages of this size.
 const PAGE: usize = 4096;
 
 impl RivalEngine for Lmdb {
@@ -50,7 +50,8 @@ impl RivalEngine for Lmdb {
         // SAFETY: without sync a crash of the machine may leave a damaged file; the file is deleted
         // after the run.
         unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_META_SYNC) };
-        // SAFETY: only this process uses the directory, and it opens it once at a time.
+        // SAFETY: only this process uses the directory, and has one environment open there at a
+        // time.
         let env = unsafe { options.open(dir) }.map_err(text)?;
         let env: &'static Env<WithTls> = Box::leak(Box::new(env));
         let transaction = env.write_txn().map_err(text)?;
@@ -142,7 +143,7 @@ impl Drop for Lmdb {
     }
 }
 
-/// A read transaction. Every scan makes a range of it.
+/// A read transaction. Each scan opens an iterator of its own in it.
 pub(crate) struct LmdbCursor<'a> {
     table: &'a Table,
     transaction: RoTxn<'a, WithTls>,

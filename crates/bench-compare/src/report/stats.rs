@@ -41,7 +41,7 @@ impl TableRow {
         self.cell(kind)?.spread(|sample| sample.rate(self.info.counts_settling))
     }
 
-    /// Speed of `kind` over that of `rival`: the median of the rounds' ratios.
+    /// Speed of `kind` over that of `rival`: the spread of the rounds' ratios.
     pub(crate) fn ratio(&self, kind: EngineKind, rival: EngineKind) -> Option<Spread> {
         let (ours, theirs) = (self.cell(kind)?, self.cell(rival)?);
         let rate = |sample: &Sample| sample.rate(self.info.counts_settling);

@@ -1,5 +1,5 @@
-//! Scans of 100, 20,000 and 400,000 rows under a snapshot, beside a writer. The snapshot is renewed
-//! every second.
+//! Scans of 100, 20,000 and 400,000 rows under a snapshot, beside a writer. The first scan after a
+//! second takes a new snapshot.
 
 use super::Suite;
 use crate::bench::{Bench, BenchPlan, StepInfo, in_threads, load, reads};
@@ -19,10 +19,10 @@ pub(crate) struct ScanStep {
 }
 
 const SEED: u64 = 801;
-/// The largest age of a snapshot.
+/// The largest age of a snapshot at the start of a scan.
 const VIEW: Duration = Duration::from_secs(1);
-/// Writes in a burst. The writer pauses after each, so that it writes ten thousand times a second.
-/// At that rate no engine gains from the second core.
+/// Writes in a burst. The writer pauses after each burst, so it makes at most ten thousand writes a
+/// second. At that rate no engine gains from the second core.
 const WRITES: usize = 100;
 const REST: Duration = Duration::from_millis(10);
 

@@ -67,8 +67,8 @@ fn count_and_print(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Instructions of all counted operations of a scenario. It runs in a process of its own with an
-/// empty environment.
+/// Instructions of all counted operations of a scenario. The scenario runs in a process of its own.
+/// Its environment has `LC_ALL` only.
 fn count(name: &str) -> Result<u64> {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("instructions");
     std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;

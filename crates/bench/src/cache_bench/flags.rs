@@ -115,7 +115,7 @@ flags! {
 }
 
 impl CacheBenchFlags {
-    /// Percentages of the operations, in the order of their drawing.
+    /// Percentages of the operations, in the order of `Bench::thresholds`.
     pub(super) fn percents(&self) -> [u32; 5] {
         [
             self.lookup_insert_percent,
@@ -138,7 +138,8 @@ pub(super) enum CacheBenchCommandLine {
 
 /// Reads the arguments behind the program's name, in gflags' forms.
 /// # Errors
-/// One sentence for the first argument that is unknown, malformed or misplaced.
+/// One sentence for the first argument that is unknown, malformed or misplaced, or for a value out
+/// of range.
 pub(super) fn parse(arguments: &[String]) -> Result<CacheBenchCommandLine, String> {
     let mut flags = CacheBenchFlags::default();
     let mut arguments = arguments.iter();

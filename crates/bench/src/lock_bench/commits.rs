@@ -2,8 +2,8 @@
 //! of locks in use.
 //!
 //! In: numbers of threads and locks for each transaction. Out: thousands of transactions per
-//! second, for a database that locks points only and for one that locks ranges. Cells alternate as
-//! in measurements of locks alone.
+//! second, for a database that locks points only and for one that locks ranges. The two kinds of
+//! database take turns, as in measurements of locks alone.
 
 use super::cell::{cpu_nanos, generator, monotonic_nanos, write_key};
 use super::{LockBenchOptions, median, ratios, take_turns};

@@ -1,13 +1,13 @@
 //! Transactions of sysbench's `oltp_write_only` and `oltp_read_write`, on a table with secondary
 //! indexes.
 //!
-//! In: numbers of threads. Out: queries per second, for a database that locks points only and for
-//! one that locks ranges; a line for each number of threads, in sysbench's form.
+//! In: numbers of threads. Out: a line for each number of threads, with queries per second. One
+//! figure is for a database that locks points only, the other for one that locks ranges.
 //!
 //! The key of a row is its number, in the default family. Its columns are the indexed columns `k`,
 //! a text `c` of 120 bytes and a `pad` of 60. Each index is a family of its own; its keys are
-//! column and number, and it has no values. A statement reads the rows that it changes for update.
-//! It locks rows and index entries that it writes.
+//! column and number, and its values are empty. A statement that changes a row first reads the row
+//! for update. It locks the row and the index entries that it writes.
 //!
 //! | | statements of a transaction, between BEGIN and COMMIT |
 //! |---|---|
@@ -78,7 +78,8 @@ pub struct OltpRow {
     pub range: f64,
     /// Ratio of ranges to points: the median of the rounds' ratios.
     pub ratio: f64,
-    /// Repeated transactions per thousand, if families lock ranges.
+    /// Transactions that failed with `Busy` or `TimedOut`, per thousand commits, if families lock
+    /// ranges.
     pub retries: f64,
 }
 
@@ -203,7 +204,8 @@ impl Database {
         Ok(database)
     }
 
-    /// Queries a second, and repeated transactions per thousand.
+    /// Queries a second, and transactions that failed with `Busy` or `TimedOut` per thousand
+    /// commits.
     fn run(&self, options: &LockBenchOptions, kind: Oltp, threads: usize, round: u64) -> Result<(f64, f64)> {
         let barrier = Barrier::new(threads);
         let work = |thread: usize| {

@@ -100,7 +100,7 @@ impl<E: BenchEngine> Worker<'_, E> {
     }
 
     /// Scans the ranges with one iterator, which seeks the start of each range and steps to its
-    /// end.
+    /// end. With `--reverse_iterator`, it seeks the end and steps to the start.
     fn scan_one_by_one(&mut self, ranges: &[(u64, u64)]) -> WorkloadOutcome<u64> {
         let (count, reverse) = (self.key_count(), self.flags.reverse_iterator);
         let (mut from, mut to) = (self.keys.buffer(), self.keys.buffer());
@@ -138,7 +138,8 @@ impl<E: BenchEngine> Worker<'_, E> {
     }
 }
 
-/// Sorts ranges by their start, and cuts off each overlap with the range before.
+/// Cuts off each range's overlap with the range before. REQUIRES: the ranges are sorted by their
+/// start.
 fn without_overlaps(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut apart: Vec<(u64, u64)> = Vec::new();
     for &(start, keys) in ranges {

@@ -111,7 +111,7 @@ impl RangeTombstones {
         self.until_next = if any_left { before + self.writes_between } else { u64::MAX };
     }
 
-    /// Puts the deletion of the keys from `begin` on into `batch`.
+    /// Adds the deletion of `width` keys, from key number `begin` on, to `batch`.
     fn add_to<E: BenchEngine>(
         &mut self,
         worker: &Worker<'_, E>,
@@ -131,7 +131,7 @@ impl RangeTombstones {
         batch.delete_range(&self.begin, &self.end).doing("deleterange")
     }
 
-    /// Deletes the keys from `begin` on.
+    /// Deletes `width` keys, from key number `begin` on.
     pub(super) fn write<E: BenchEngine>(&mut self, worker: &Worker<'_, E>, begin: u64) -> WorkloadOutcome {
         let mut batch = worker.engine.new_batch();
         self.add_to(worker, begin, &mut batch)?;
@@ -142,7 +142,7 @@ impl RangeTombstones {
     pub(super) fn report<E: BenchEngine>(&self, worker: &Worker<'_, E>) {
         if self.done > 0 {
             let text = format_args!("Number of range deletions: {}\n", self.done);
-            // If the output is closed, the result line reports it.
+            // If the output is closed, the print of the result line returns the error.
             worker.output.print(text).ok();
         }
     }

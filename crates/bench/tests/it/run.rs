@@ -51,7 +51,7 @@ pub(crate) fn run_on_nothing(flags: &[&str]) -> Ran {
     kept(|output| run_on(&NoStore, &flags, &LookedAt::default(), output))
 }
 
-/// Runs with these flags on `store`. Calls `watch` with all output so far after each write.
+/// Runs with these flags on `store`. Calls `watch` with all results so far at each flush.
 pub(crate) fn run_on_store<S: Store>(
     store: &S,
     flags: &[&str],

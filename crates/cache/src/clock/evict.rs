@@ -1,35 +1,41 @@
 //! Eviction: a clock whose hands are moved by inserts that need room.
 //!
-//! In: the bytes that an insert needs. Out: the bytes freed, of entries without handles that were
-//! not used recently.
+//! In: the bytes that an insert needs. Out: the bytes freed. The evicted entries have no handles
+//! and were not used recently.
 //!
-//! There are two hands, and each step of one reads one line. A new entry is on probation: its clock
-//! is zero, and it was never used. The first hand evicts the entries on probation in the next eight
-//! buckets and leaves all others as they are. So about a tenth of the entries are on probation, and
-//! a scan, whose blocks are never used again, replaces that tenth only. If the first hand finds
-//! nothing, the second takes a step: an entry whose clock is above zero loses one; at zero it is
-//! evicted. An evicted entry leaves a ghost of its hash in its place until the place is needed. An
-//! entry that returns while its ghost is there is not on probation. (Quick demotion and lazy
-//! promotion, as in S3-FIFO, Yang et al., SOSP '23, on a clock; numbers in
+//! There are two hands. A step of a hand visits one bucket, which is one cache line. An entry is on
+//! probation while its clock is zero and its place records no use. Most new entries are.
+//!
+//! The first hand visits up to eight buckets. It stops after the first in which it evicts an entry
+//! on probation, and leaves all other entries as they are. So about a tenth of the entries are on
+//! probation, and a scan, whose blocks are never used again, replaces that tenth only. If the first
+//! hand evicts nothing, the second takes a step: an entry whose clock is above zero loses one; at
+//! zero it is evicted.
+//!
+//! An evicted entry leaves a ghost of its hash in its place until the place is needed. An entry of
+//! low priority that returns while its ghost is there starts with a clock of two, not on probation.
+//! (Quick demotion and lazy promotion, as in S3-FIFO, Yang et al., SOSP '23, on a clock; numbers in
 //! docs/design/0002-block-cache.md.)
 //!
 //! Invariants
-//!  1. Threads share a hand by adding to its position, so no thread waits for another, and no two
-//!     visit the same bucket. A thread takes eight steps of the first hand at a time. It uses up
-//!     the rest of them at its next eviction.
+//!  1. Threads share a hand by adding to its position, so no thread waits for another, and two
+//!     threads rarely visit the same bucket. A thread takes eight steps of the first hand at a
+//!     time. It uses up the rest of them at its next eviction.
 //!  2. Entries under guards may be evicted: their memory waits for the guards. Entries with handles
 //!     stay.
-//!  3. Each call ends: after `MAX_TURNS` of the second hand, after a turn in which no entry was
-//!     evicted or aged, or after `effort_cap` pinned entries for each evicted one, unless the limit
-//!     is strict.
-//!  4. While values of more than one part in `MAX_DEFERRED_SHARE` of the capacity wait for guards,
-//!     no new value is inserted. So a reader that sleeps under its guard, or reads a file, does not
-//!     make the cache's memory grow. Present values stay and are found.
+//!  3. Each call ends: when it has freed enough, after `MAX_TURNS` turns of the second hand, or
+//!     after a turn in which no entry was evicted or aged. It also ends after `effort_cap` pinned
+//!     entries, and as many more for each evicted one. Evictions under a strict limit, or for a
+//!     smaller capacity, have no `effort_cap`.
+//!  4. While too many bytes wait for guards (`full_deferred`), no new value is inserted. So a
+//!     reader that sleeps under its guard, or reads a file, does not make the cache's memory grow.
+//!     Present values stay and are found.
 //!  5. A call that found nothing to evict is remembered (`barren`). Later calls visit
 //!     `BARREN_BUCKETS` only, until one meets an entry without handles. A call in a cache without
 //!     entries does the same. So a cache full of pinned or reserved memory does not search its
 //!     whole table for each charge. The hand continues from its position, so all buckets are
-//!     visited in time. A strict limit refuses only after a visit of all of them.
+//!     visited eventually. If the cache has entries, a strict limit refuses only after a visit of
+//!     all buckets.
 
 use super::slot::FoundSlot;
 use super::table::ClockTable;
@@ -41,25 +47,26 @@ use esker_base::sync::epoch::{self, Guard};
 /// Number of turns in which every clock reaches zero, plus one.
 const MAX_TURNS: usize = 4;
 /// Buckets in which the first hand looks for an entry on probation before the second takes a step.
-/// Eight buckets have about 32 entries. If a tenth of all entries are on probation, one of those
-/// nearly always is.
+/// Eight buckets have about 32 entries. If a tenth of all entries are on probation, at least one of
+/// the 32 nearly always is.
 const PROBATION_BUCKETS: usize = 8;
 /// Buckets that a call looks at after an earlier call found nothing to evict in the whole table.
 const BARREN_BUCKETS: usize = 32;
 /// An eviction tries to advance the epoch once memory that waits for guards exceeds the capacity
 /// divided by this.
 const DEFERRED_SHARE: usize = 64;
-/// The least limit for [`DEFERRED_SHARE`], in bytes.
+/// The lower bound, in bytes, of the limit that follows from [`DEFERRED_SHARE`].
 const MIN_DEFERRED_BYTES: usize = 16 << 10;
 /// No new value is inserted while waiting values, or waiting entries without their values, exceed
 /// the capacity divided by this.
 const MAX_DEFERRED_SHARE: usize = 40;
-/// The least limits of waiting bytes: of values, and of entries without theirs. So values of a
-/// cache of more than 1.25 MiB exceed its capacity by at most 2.5 %. An entry without its value has
-/// one or two percent of its former size.
+/// The lower bounds of the limits that follow from [`MAX_DEFERRED_SHARE`]: bytes of waiting values,
+/// and bytes of waiting entries without their values. So values of a cache of more than 1.25 MiB
+/// exceed its capacity by at most 2.5 %. An entry without its value has one or two percent of its
+/// former size.
 const MIN_FULL_DEFERRED_BYTES: [usize; 2] = [32 << 10, 256 << 10];
-/// The charges of at most this many evicted entries are subtracted together. Until then, other
-/// inserts still count them.
+/// Once an eviction has evicted this many entries, it subtracts their charges together. Until then,
+/// other inserts still count these charges.
 const SETTLED_AT_ONCE: usize = 32;
 /// One in this many of the refused inserts tries to advance the epoch.
 const REFUSALS_FOR_A_PUSH: usize = 16;
@@ -74,10 +81,10 @@ struct Sweep<V> {
     tally: ChargeTally,
     /// Buckets that the second hand has visited since an entry was evicted or lost a clock step.
     barren: usize,
-    /// Whether the last call found nothing to evict, and this one has found nothing yet. A wary
-    /// call does not search longer because of entries that are in use or held.
+    /// Whether the last call found nothing to evict or the cache is empty, and this call has found
+    /// nothing yet. A wary call does not age pinned entries, so they do not prolong its search.
     is_wary: bool,
-    /// A wary call looks at `BARREN_BUCKETS` only.
+    /// Whether this call, while it is wary, looks at `BARREN_BUCKETS` only.
     is_hasty: bool,
 }
 
@@ -103,8 +110,8 @@ impl<V> Sweep<V> {
 }
 
 impl<V: Send + Sync + 'static> ClockTable<V> {
-    /// Evicts until `wanted` bytes are free. Gives up after more than `effort_cap` pinned entries
-    /// for each evicted one. Returns the bytes freed.
+    /// Evicts until `wanted` bytes are free, or until another end of invariant 3. Returns the bytes
+    /// freed.
     pub(crate) fn evict(&self, wanted: usize, effort_cap: usize) -> usize {
         let was_barren = self.barren.load(Ordering::Relaxed);
         let is_empty = self.occupancy() == 0;
@@ -118,9 +125,10 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
         let ([whole, emptied], [_, most_emptied]) = (self.ledger.deferred_parts(), self.full_deferred());
         if whole > self.usual_deferred() / 2 || emptied > most_emptied / 2 {
-            // Passes the memory that this thread has retired to the epoch, so that another thread
-            // can free it: this thread may not evict again for long. One thread's entries without
-            // values are a few kilobytes. Those of many threads together could refuse new values.
+            // Hands the memory that this thread has retired to the epoch, so that another thread
+            // can free it. Otherwise the memory could wait until this thread evicts again. One
+            // thread's entries without values take a few kilobytes. Those of many threads could
+            // reach the limit at which inserts are refused.
             guard.flush();
         }
         drop(guard);
@@ -133,7 +141,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     fn sweep(&self, sweep: &mut Sweep<V>, effort_cap: usize, guard: &Guard) {
         let length = self.length();
         let mut steps_left = length * MAX_TURNS;
-        // With few entries, one turn shows that none of them is on probation.
+        // Steps that the first hand has left: at most one turn without success, because a turn
+        // shows that no entry on probation can be evicted.
         let mut probation_left = if sweep.is_wary { 0 } else { length };
         while sweep.freed < sweep.wanted
             && steps_left > 0
@@ -228,7 +237,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     }
 
     /// Subtracts charges and counts of evicted entries. REQUIRES: the guard under which they were
-    /// evicted.
+    /// evicted is still open.
     fn settle(&self, tally: &mut ChargeTally) {
         let tally = std::mem::take(tally);
         if tally.entries > 0 {
@@ -236,7 +245,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
     }
 
-    /// Evicts entries and adds their charges and counts to `tally`.
+    /// Evicts an entry without handles, and adds its charge and count to `tally`. Cleans up after a
+    /// dead entry. Returns the charge of the evicted entry.
     fn evict_into(
         &self,
         found: &FoundSlot<'_, V>,
@@ -286,7 +296,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         (self.ledger.capacity() / DEFERRED_SHARE).max(MIN_DEFERRED_BYTES)
     }
 
-    /// Most bytes that may wait for guards: values, and entries without theirs.
+    /// Most bytes that may wait for guards: of values, and of entries without their values.
     fn full_deferred(&self) -> [usize; 2] {
         let share = self.ledger.capacity() / MAX_DEFERRED_SHARE;
         MIN_FULL_DEFERRED_BYTES.map(|least| share.max(least))
@@ -306,9 +316,9 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         is_full()
     }
 
-    /// Bounds the memory that waits for guards. A guard that stays open, say because its thread has
-    /// no processor, keeps all of it. Pushes for each insert would then be in vain, so the next
-    /// push waits for as much again.
+    /// Tries to advance the epoch if too much memory waits for guards. A guard that stays open, say
+    /// because its thread does not run, keeps that memory. An attempt for each insert would then be
+    /// in vain, so the next attempt waits until `usual_deferred` more bytes wait.
     fn push_deferred(&self) {
         let share = self.usual_deferred();
         let (deferred_free, left) = (self.ledger.deferred_free(), self.deferred_left.load(Ordering::Relaxed));

@@ -5,13 +5,13 @@
 //!
 //! Three parts of a key's hash choose the three buckets it may be in. A key goes into the second or
 //! third bucket only if the ones before are full, and the first counts it (`spilled`). So nearly
-//! all searches read one line, also those that find nothing. With seven places a bucket and 60 % of
-//! them taken, one in 400 inserts finds all three full.
+//! all searches read one cache line, also those that find nothing. With seven places a bucket and
+//! 60 % of them taken, one in 400 inserts finds all three full.
 //!
 //! Length is the number of buckets in use. It grows by one: an older bucket gives the new bucket
-//! the entries that the longer part of their hash sends there (linear hashing, Litwin 1980). Once
-//! the table grows, each insert splits some buckets until the length is the next power of two. So
-//! at nearly all times all buckets are about equally full.
+//! the entries that one more bit of their hash sends there (linear hashing, Litwin 1980). Once the
+//! table grows, each insert splits some buckets until the length is the next power of two. So at
+//! nearly all times all buckets are about equally full.
 //!
 //! | step | function | afterwards |
 //! |---|---|---|
@@ -22,25 +22,25 @@
 //!
 //! | a split of `src` into `src` and `dst` | |
 //! |---|---|
-//! | 1 | copy the entries of `dst` into it; no search looks there yet |
+//! | 1 | copy the entries that belong to `dst` from `src`; no search looks into `dst` yet |
 //! | 2 | publish the new length: searches look into `dst` |
-//! | 3 | clear those places in `src`, and copy entries that came meanwhile |
+//! | 3 | clear the places of these entries in `src`, and copy entries that came meanwhile |
 //! | 4 | clear in `dst` entries that died meanwhile |
 //!
 //! Invariants
 //!  1. A search finds an entry only while it is not dead. A place that names a dead entry is a
 //!     leftover, which will be emptied.
-//!  2. After all inserts of a key have returned, at most one living entry has it. Between steps 1
-//!     and 3 of two inserts lies a full fence of each, so at least one insert sees its rival.
-//!  3. An insert publishes into a bucket while a thread splits it. Then the insert sees the new
-//!     length in step 2, or the splitter sees the entry in its step 3: between their writes and
-//!     reads lie full fences.
-//!  4. A search that finds nothing has looked into the key's buckets while they were its buckets,
-//!     or gives up after `MAX_ATTEMPTS` changes: a cache may always miss.
-//!  5. Nothing here waits: one thread at a time grows the table, and others continue without.
-//!  6. A new bucket takes over the spill count of the bucket that is split. The copied count
-//!     includes an insert that spilled from there, or that insert finds `splitting` or a new length
-//!     in step 2 and withdraws. Between their writes and reads lie full fences.
+//!  2. After all inserts of a key have returned, at most one living entry has it. Each insert makes
+//!     a full fence between its steps 1 and 3, so of two inserts at least one sees its rival.
+//!  3. If an insert publishes into a bucket while a thread splits it, one of them sees the other.
+//!     The insert sees the new length in step 2, or the splitter sees the entry in its step 3.
+//!     Between their writes and reads lie full fences.
+//!  4. A search that finds nothing has looked into the key's buckets while they were its buckets.
+//!     Or it gives up after `MAX_ATTEMPTS` changes: a cache may always miss.
+//!  5. Nothing here waits: one thread at a time grows the table, and others skip the growth.
+//!  6. A new bucket takes over the spill count of the bucket that is split. An insert that spills
+//!     from that bucket is in the copied count, or withdraws: its step 2 finds the bucket in
+//!     `splitting`, or a new length. Between their writes and reads lie full fences.
 
 use super::slot::{Bucket, FoundSlot, PLACES, Reserved, Word, tag_of};
 use crate::contract::CachePriority;
@@ -55,14 +55,15 @@ use esker_base::sync::{Arc, Mutex};
 use smallvec::SmallVec;
 use std::ptr::{self, NonNull};
 
-/// Buckets of the first segment. Each further segment doubles the length.
+/// Binary logarithm of the number of buckets in the first segment. Each further segment doubles the
+/// length.
 const FIRST_BITS: u32 = if cfg!(loom) { 1 } else { 3 };
 const FIRST: usize = 1 << FIRST_BITS;
 /// More segments than memory can hold.
 const SEGMENTS: usize = 40;
 /// Above this share of all places in use, the table grows.
 const MAX_LOAD: f64 = 0.6;
-/// A search starts anew if the table grows under it, up to this many times.
+/// Attempts of a search: it starts anew if its key's buckets change meanwhile.
 const MAX_ATTEMPTS: usize = 4;
 /// The index of no bucket.
 const NONE: usize = usize::MAX;
@@ -97,11 +98,12 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     pub(super) probation_claims: Box<[CachePadded<AtomicUsize>]>,
     /// Whether the last eviction found nothing to evict.
     pub(super) barren: AtomicBool,
-    /// Bytes that the last push left in deferred free, or fewer since.
+    /// Bytes left in deferred free by the last attempt to advance the epoch, or fewer if an
+    /// eviction has met fewer since.
     pub(super) deferred_left: CachePadded<AtomicUsize>,
     /// Inserts refused because too many bytes wait for guards.
     pub(super) deferred_refusals: AtomicUsize,
-    /// Inserts that found all their buckets full.
+    /// Number of times that an insert found no place in its buckets.
     crowded: AtomicUsize,
     growing: Mutex<()>,
     /// The bucket that is being split; `NONE` if there is none.
@@ -115,8 +117,8 @@ pub(crate) enum ClockInsertOutcome<V> {
     Added(Handle<V>),
     /// The table had an entry with this key: this one.
     Found(Handle<V>),
-    /// The table had no place for the entry, or another thread erased it at once: the entry lives
-    /// on outside the table.
+    /// The table had no place for the entry, a split changed its buckets, or another thread erased
+    /// it at once. The entry lives on outside the table.
     Detached(Handle<V>),
 }
 
@@ -130,7 +132,7 @@ fn home(hash: u64, length: usize) -> usize {
     if long < length { long } else { long & (mask >> 1) }
 }
 
-/// The part of the hash that chooses the second bucket or the third.
+/// The part of the hash that chooses the first, second or third bucket: `choice` is 0, 1 or 2.
 #[inline]
 fn part(hash: u64, choice: usize) -> u64 {
     hash.rotate_right([0, 32, 16][choice])
@@ -206,7 +208,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         self.ledger.listed()
     }
 
-    /// Inserts so far that found all their buckets full.
+    /// Number of times so far that an insert found no place in its buckets.
     pub(crate) fn crowded(&self) -> usize {
         self.crowded.load(Ordering::Relaxed)
     }
@@ -215,14 +217,15 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         key.hash(self.seed)
     }
 
-    /// REQUIRES: an index below a length that this thread has read.
+    /// REQUIRES: `index` is below a length that this thread has read. Or `index` is the length, its
+    /// segment is there, and the caller holds `growing`.
     #[inline]
     pub(super) fn bucket(&self, index: usize) -> &Bucket<V> {
         let (segment, offset) = locate(index);
         debug_assert!(offset < segment_len(segment));
         let buckets = self.segments[segment].load(Ordering::Acquire);
-        // SAFETY: a segment is there before the length passes its first bucket; it has room for
-        // this one.
+        // SAFETY: the segment was added before the length passed its first bucket, or REQUIRES says
+        // that it is there. `offset` is below the segment's length.
         let bucket = unsafe { buckets.add(offset) };
         // SAFETY: the bucket lies in a live segment; segments stay until the table is dropped.
         unsafe { &*bucket }
@@ -346,7 +349,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
                 }
                 first.sub_spilled();
             }
-            // All three are full, which is rare: evict the least used entry of the first.
+            // All three buckets are full, or the spill count is. This is rare: evict the least used
+            // entry of the first bucket.
             self.crowded.fetch_add(1, Ordering::Relaxed);
             let mut all: SmallVec<[FoundSlot<'_, V>; PLACES]> = first.entries(guard).collect();
             all.sort_by_key(|found| found.word.clock());
@@ -495,7 +499,7 @@ fn unlist_later<V: Send + Sync + 'static>(entry: NonNull<CacheEntry<V>>, guard: 
         // that were open then are dropped.
         unsafe { CacheEntry::unlist(entry) };
     };
-    // SAFETY: the closure owns a listing, and only the closure releases it; the entry's value is
+    // SAFETY: the closure owns a listing, and only the closure releases it. The entry's value is
     // `Send + Sync + 'static` and may be dropped on any thread at any time.
     unsafe { guard.defer(release) };
 }

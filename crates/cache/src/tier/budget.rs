@@ -3,7 +3,8 @@
 //! In: evictions, reservations, changes of capacity. Out: offers to the tier, and the bytes that
 //! each of the two may use.
 //! Source of the rules: RocksDB `cache/secondary_cache_adapter.cc`, `TieredCacheOptions`. RocksDB
-//! moves capacity by dummy entries in the first cache, in steps of 1 MiB; here it is two numbers.
+//! moves capacity by dummy entries in the first cache, in steps of 1 MiB. Esker changes the two
+//! capacities themselves.
 //!
 //! ```text
 //! total = first + tier_capacity          tier_capacity = ratio × (total − reserved)
@@ -26,14 +27,14 @@ use esker_base::sync::atomic::{AtomicU8, Ordering};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{Error, Result};
 
-/// Policy for evicted values that are stored below. Names: RocksDB's `TieredAdmissionPolicy`.
+/// Selects the evicted values that the tier stores. Names: RocksDB's `TieredAdmissionPolicy`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum AdmissionPolicy {
     /// As `Placeholder`.
     #[default]
     Auto,
-    /// Values that are evicted for the tier_capacity time, as far as the tier remembers.
+    /// Values that are evicted for the second time, as far as the tier remembers.
     Placeholder,
     /// Those of `Placeholder`, and all values that were hit before their eviction.
     AllowCacheHits,

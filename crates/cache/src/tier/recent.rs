@@ -7,7 +7,7 @@
 //! (`cache/compressed_secondary_cache.cc`).
 //!
 //! Invariants
-//!  1. A recorded key stays until its row has recorded three other keys. One new key in 2^30 is
+//!  1. A recorded key stays until its row has recorded four other keys. One new key in 2^30 is
 //!     found by mistake.
 //!  2. No call waits. If two threads record keys of one row at once, one key may be lost.
 
@@ -32,7 +32,8 @@ impl Recent {
         Recent { rows: (0..rows).map(|_| std::array::from_fn(|_| AtomicU32::new(0))).collect() }
     }
 
-    /// The key's row and its value there; 0 means empty.
+    /// The key's row, and the 32 bits of the hash that the row stores for the key. These bits are
+    /// never 0, because 0 marks an empty place.
     fn row(&self, key: &CacheKey) -> (&[AtomicU32; WAYS], u32) {
         let hash = key.hash(0x5EC0_0DA2);
         let print = ((hash >> 32) as u32).max(1);

@@ -168,7 +168,7 @@ fn tables_for_ingestion_take_timestamps_of_the_comparators_size_only() {
         bl: usize,
         _: u8,
     ) -> i32 {
-        // SAFETY: as for `bytes`.
+        // SAFETY: the library gives live bytes.
         unsafe { bytes(state, a, al, b, bl) }
     }
     let dir = TempDir::new("capi-sst-timestamps");

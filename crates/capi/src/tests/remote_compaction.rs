@@ -58,7 +58,7 @@ unsafe extern "C" fn wait(
     result: *mut *mut c_char,
     len: *mut usize,
 ) -> c_int {
-    // SAFETY: the state lives as long as the options; the job is that of `schedule`.
+    // SAFETY: the state lives as long as the options; `id`, `result` and `len` live in the call.
     unsafe {
         let service = &mut *state.cast::<Service>();
         service.waits += 1;

@@ -1,5 +1,5 @@
-//! Wrong arguments: each function that takes an array, a key or a value gets NULL with a length
-//! once, and each that takes a column family gets one of another database.
+//! Wrong arguments: NULL with a length for an array, a key or a value, and column families of
+//! another database. The build script generates at least one call for each of these parameters.
 
 use super::*;
 use libc::{c_int, c_uchar, c_void};
@@ -12,11 +12,12 @@ struct WrongCall {
     parameter: &'static str,
     /// Whether the function reports errors.
     has_errors: bool,
-    /// Makes the call. Returns whether the answer is NULL, 0 or nothing.
+    /// Makes the call. Returns whether the answer is empty ([`Answer`]).
     call: fn(&Fixture) -> bool,
 }
 
-/// Parameters whose NULL means "none" in `c.h`, with any length, and places for answers.
+/// Parameters that may be NULL with any length. In `c.h` their NULL means "none", or no buffer for
+/// the answer.
 const NULL_MEANS_NONE: [(&str, &str); 27] = [
     ("rocksdb_compact_range", "start_key"),
     ("rocksdb_compact_range", "limit_key"),
@@ -47,12 +48,12 @@ const NULL_MEANS_NONE: [(&str, &str); 27] = [
     ("rocksdb_column_family_metadata_options_set_end_key", "key"),
 ];
 
-/// Functions that store the error in their object.
+/// Functions that store the error in an object. A test below checks them.
 const HAVE_TESTS: [&str; 3] =
     ["rocksdb_iter_seek", "rocksdb_iter_seek_for_prev", "rocksdb_batched_multi_get_pinned_cf"];
 
-/// Whether a function takes a family without its database. A batch is refused when it is written, a
-/// replayer when it replays.
+/// Whether a function accepts a family of any database. A write of the batch, or a replay, refuses
+/// the family later.
 fn knows_no_database(function: &str) -> bool {
     function.starts_with("rocksdb_column_family_handle_")
         || function.starts_with("rocksdb_writebatch_") && !function.contains("_and_db")
@@ -133,7 +134,7 @@ struct Fixture {
     errors: UnsafeCell<[*mut c_char; 2]>,
 }
 
-/// An array without NULL, and one with NULL.
+/// An array of texts. Two statics have this type: one array without NULL, and one with NULL.
 struct Pointers([*const c_char; 2]);
 // SAFETY: the texts are constants.
 unsafe impl Sync for Pointers {}
@@ -223,7 +224,7 @@ impl Fixture {
         taken.collect()
     }
 
-    /// All that a call may change.
+    /// The state that a call may change, as text.
     unsafe fn state(&self) -> String {
         let entries = |db: &esker::Db| db.iter().unwrap().into_iter().count();
         let transactions = rocksdb_transactiondb_get_base_db(self.transactions);
@@ -341,7 +342,7 @@ arguments! {
     *mut c_void: |_f| null_mut();
 }
 
-/// Objects that a call does not read before its arrays; and callbacks.
+/// Gives NULL for objects that a call does not read before it checks its arrays.
 macro_rules! not_needed {
     ($($ty:ty,)*) => {$(
         impl FromFixture for $ty {
@@ -398,7 +399,7 @@ impl FromFixture for *const *const c_char {
     }
 }
 
-/// Empty results: NULL or 0.
+/// Results of calls. An empty result is NULL, 0 or nothing; for `c_int` it is -1.
 trait Answer {
     fn empty(self) -> bool;
 }
@@ -440,8 +441,8 @@ impl<T> Answer for *const T {
     }
 }
 
-/// Makes the calls, and returns those that are not refused with `message` or that change something,
-/// and the number of calls made.
+/// Makes the calls that are not left out. Returns the calls that are not refused: their result is
+/// not empty, their error is missing or does not match `message`, or they change something.
 unsafe fn not_refused(
     f: &Fixture,
     calls: &[WrongCall],
@@ -491,7 +492,8 @@ fn a_family_of_another_database_is_refused_and_changes_nothing() {
             let function = call.function;
             knows_no_database(function) || makes_an_iterator(function) || HAVE_TESTS.contains(&function)
         };
-        // A family without timestamps or without a merge operator is refused for that first.
+        // Some calls refuse the family for its missing timestamps or merge operator before they
+        // compare the databases.
         let messages = ["is one of another database", "imestamp", "has no merge_operator"];
         let wrong = not_refused(&f, CALLS, is_left_out, |text| messages.iter().any(|it| text.contains(it)));
         f.destroy();

@@ -1,7 +1,8 @@
-//! An object that is destroyed twice, or used afterwards: undefined, as in RocksDB. The process may
-//! die of it. The database keeps what was acknowledged, and stays readable.
+//! Destroys objects twice, or uses destroyed objects. The behavior is undefined, as in RocksDB, and
+//! the process may die. The database keeps each acknowledged write and stays readable.
 //!
-//! A child process, this program again, makes the mistake. It goes on to write, if it lives.
+//! The test starts its own program as a child process, which makes the mistake. A child that
+//! survives continues to write.
 
 use esker::Db;
 use esker_capi::batch::{rocksdb_writebatch_create, rocksdb_writebatch_destroy, rocksdb_writebatch_put};
@@ -107,7 +108,7 @@ unsafe fn put(o: &Objects, directory: &Path, first: usize, count: usize) {
     }
 }
 
-/// The child's part. Without its environment it does nothing.
+/// The child process. Without the two environment variables this test does nothing.
 #[test]
 fn child() {
     let (Ok(mistake), Ok(directory)) = (std::env::var(MISTAKE), std::env::var(DIRECTORY)) else { return };

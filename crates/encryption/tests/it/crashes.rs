@@ -1,5 +1,5 @@
-//! Logs after a crash: they have everything that was synced or flushed, and nothing that was not
-//! appended.
+//! Logs after a crash. A power loss keeps all synced content, and a kill keeps all flushed content.
+//! After a power loss, lost content may read as bytes 0xFF.
 
 use super::support::{encrypted, pattern, read};
 use esker_env::{CrashChoices, CrashFs, FileSystem, WritableFile};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 const LOG: &str = "/000004.log";
 
-/// A log that is being written, and the length that must survive a crash.
+/// A log that is being written, and the lengths that must survive a kill and a power loss.
 struct LogInProgress {
     file: Box<dyn WritableFile>,
     content: Vec<u8>,
@@ -86,7 +86,7 @@ fn campaign(in_place: bool) {
         for step in 0..rng.usize(1..40) {
             written.step(&mut rng);
             if in_place && written.flushed < written.content.len() {
-                // Appends in place need no flush, until a truncation.
+                // A truncation ends appends in place, and later appends need a flush.
                 written.file.flush().unwrap();
                 written.flushed = written.content.len();
             }

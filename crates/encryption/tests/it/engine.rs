@@ -1,4 +1,4 @@
-//! A database over encrypted files: no plain bytes, damage, a wrong key.
+//! A database over encrypted files: plain bytes on the disk, wrong keys, damage, key rotation.
 
 use super::support::{encrypted, key, put_raw, raw, with_keys};
 use esker::options::Env;
@@ -22,7 +22,7 @@ fn options(fs: impl FileSystem + 'static) -> Options {
     options
 }
 
-/// All files of a disk with their bytes.
+/// Adds all files below `dir` to `all`, with their bytes.
 fn files(disk: &dyn FileSystem, dir: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
     for name in disk.children(dir).unwrap() {
         let path = dir.join(name);
@@ -45,7 +45,7 @@ fn has(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window.eq_ignore_ascii_case(text.as_bytes()))
 }
 
-/// Whether the bytes hold the text, as it is or in hexadecimal.
+/// Whether the bytes hold the text or its hexadecimal form, in upper or lower case.
 fn tells(bytes: &[u8], text: &str) -> bool {
     let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
     has(bytes, text) || has(bytes, &hex)
@@ -69,7 +69,8 @@ fn write(db: &Db, rounds: std::ops::Range<usize>) {
     }
 }
 
-/// With every feature that writes a file: while the database is open, and when it is closed.
+/// Many features write files. The test searches them while the database is open, and after it is
+/// closed.
 #[test]
 fn no_key_and_no_value_is_on_the_disk() {
     let disk = MemFs::new();
@@ -110,12 +111,12 @@ fn no_key_and_no_value_is_on_the_disk() {
         assert!(!tells(bytes, KEY), "{} holds a key", path.display());
         assert!(!tells(bytes, VALUE), "{} holds a value", path.display());
     }
-    // The search would find them.
+    // The search finds keys and values in a database without encryption.
     let clear = MemFs::new();
     let db = Db::open(&self::options(clear.clone()), "/db").unwrap();
     write(&db, 0..100);
     assert!(all_files(&clear).values().any(|bytes| tells(bytes, KEY) && tells(bytes, VALUE)));
-    // And they are all there.
+    // The checkpoint has the late writes and the ingested key.
     let db = Db::open(&options, "/checkpoint").unwrap();
     assert_eq!(db.get(format!("{KEY}003004")).unwrap().as_deref(), Some(VALUE.as_bytes()));
     assert_eq!(db.get(format!("{KEY}9")).unwrap().as_deref(), Some(VALUE.as_bytes()));
@@ -136,12 +137,12 @@ fn a_wrong_key_changes_nothing() {
         assert!(e.message().contains(&format!("key callback gives {}", key(2).id())), "{e}");
     }
     assert!(all_files(&disk) == before);
-    // Without any key the MANIFEST is damage.
+    // A database without encryption takes the encrypted MANIFEST for a damaged one.
     let e = Db::open(&options(disk.clone()), "/db").unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Corruption, "{e}");
 }
 
-/// The contents of the database with one file changed.
+/// Opens a database made of these files, and returns its entries.
 fn contents(files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let disk = MemFs::new();
     for (path, bytes) in files {
@@ -159,8 +160,8 @@ fn contents(files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<BTreeMap<Vec<u8>, Vec<
     iter.status().map(|()| found)
 }
 
-/// A flipped bit anywhere in a closed database is an error, or changes nothing, or takes the last
-/// writes of the WAL.
+/// A flipped bit in a closed database is an error, changes nothing, or loses writes of the WAL. The
+/// test leaves out the lock file and the info logs.
 #[test]
 fn a_flipped_bit_gives_no_wrong_answer() {
     let disk = MemFs::new();

@@ -37,7 +37,7 @@ fn names(fs: &CrashFs, dir: &str) -> Vec<String> {
     fs.children(&p(dir)).unwrap()
 }
 
-/// All files below "/" in directories one level deep.
+/// All files in "/" and in the directories below it, with their bytes.
 fn everything(fs: &CrashFs) -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     for name in names(fs, "") {

@@ -16,7 +16,8 @@ const KEPT_BYTES: usize = 256 << 10;
 const STRETCH_BYTES: usize = 1 << 20;
 
 thread_local! {
-    /// A user takes the buffer out: in a simulated machine another thread may run meanwhile.
+    /// The thread's buffer. Each use takes it out, because all threads of a simulated machine share
+    /// one thread of the system.
     static SCRATCH: Cell<Option<AlignedBuffer>> = const { Cell::new(None) };
 }
 
@@ -27,7 +28,7 @@ pub(crate) trait DirectSource: Send + Sync + fmt::Debug {
     fn read(&self, offset: u64, blocks: &mut [u8]) -> Result<usize>;
     fn size(&self) -> Result<u64>;
     fn path(&self) -> &Path;
-    /// A descriptor from which a read by the kernel equals `read`.
+    /// A descriptor for reads by the kernel that return the same bytes as `read`.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -135,7 +136,10 @@ impl<'a, 'b> Scatter<'a, 'b> {
         Scatter { bufs, at: 0, filled: 0 }
     }
 
-    /// Copies a piece. Drops bytes for which there is no room.
+    /// Copies a piece.
+    ///
+    /// # Panics
+    /// If the buffers have no room for the piece.
     pub(super) fn take(&mut self, mut piece: &[u8]) {
         while !piece.is_empty() {
             let buf = &mut self.bufs[self.at][self.filled..];

@@ -17,7 +17,8 @@ use std::cmp::Ordering;
 
 /// Most bytes of a run of adjacent reads: a longer run is not cheaper.
 const MOST_RUN_BYTES: u64 = 1 << 20;
-/// Most bytes in flight at once. They lie in memory that no cache is charged for.
+/// Most bytes in flight at once, unless one run alone is longer. No cache is charged for their
+/// memory.
 const MOST_BATCH_BYTES: usize = 8 << 20;
 
 /// Whole blocks of one file.
@@ -88,7 +89,7 @@ fn runs_of<'f>(requests: &[&mut ReadRequest<'f>]) -> Vec<Run<'f>> {
 
 /// Reads these runs and fills the requests of their members.
 fn read_batch(batch: &[Run<'_>], requests: &mut [&mut ReadRequest<'_>]) {
-    // Each run begins at a multiple of the largest block.
+    // In the scratch memory, each run begins at a multiple of the largest block.
     let block = batch.iter().map(|run| run.alignment.block()).max().unwrap_or(1);
     let room = |run: &Run<'_>| run.length().next_multiple_of(block);
     let bytes = batch.iter().map(room).sum();
@@ -121,8 +122,8 @@ fn copy_out(request: &mut ReadRequest<'_>, blocks: &[u8], start: u64) {
     request.result = Ok(found.len());
 }
 
-/// Reads whole blocks, each request into one buffer. The reads go together if the kernel has a
-/// ring.
+/// Reads whole blocks, each request into one buffer. The reads go to `io_uring` together, if the
+/// kernel has it.
 fn read_blocks(reads: &mut [ReadRequest<'_>]) {
     let mut done = vec![0; reads.len()];
     #[cfg(target_os = "linux")]

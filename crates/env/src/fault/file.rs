@@ -8,7 +8,7 @@ use esker_base::Result;
 use esker_base::sync::Arc;
 use std::path::{Path, PathBuf};
 
-/// Reads through `read`, unless a rule decides otherwise. `spoils` says whether the schedule may
+/// Reads through `read`, unless a rule decides otherwise. Sets `spoils` to whether the schedule may
 /// change the bytes.
 fn read(
     shared: &Shared,
@@ -84,7 +84,7 @@ impl RandomAccessFile for FaultRandomAccessFile {
         let mut spoils = false;
         let n = read(&self.shared, path, offset, buf, &mut spoils, |buf| self.inner.read_at(offset, buf))?;
         if spoils {
-            // An error of this second read does not change the misread.
+            // Ignores an error of this second read: the bytes are to be wrong in any case.
             let mut again = |at: u64, other: &mut [u8]| drop(self.inner.read_at(at, other));
             self.shared.spoil(path, offset, &mut buf[..n], &mut again);
         }
@@ -150,7 +150,7 @@ impl WritableFile for FaultWritableFile {
     /// keep any part of them.
     fn sync(&mut self) -> Result<()> {
         self.inner.flush()?;
-        // A skipped sync still passes the bytes to the kernel, because it is the disk that lies.
+        // A skipped sync simulates a disk that lies. The kernel still gets the bytes.
         if self.shared.check(OpKind::Sync, &self.path)? { self.inner.sync() } else { self.inner.flush() }
     }
 

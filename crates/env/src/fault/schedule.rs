@@ -2,15 +2,15 @@
 //!
 //! In: operations. Out: the operations that take long, fail, find the disk full, or read other
 //! bytes than were written. A spell of faults begins at some operation, concerns some kinds of
-//! operations or files, and ends after a number of operations or a time. Then the next spell
-//! begins. [`super::FaultFs::clear_rules`] ends the schedule and heals its damage.
+//! operations or files, and ends after a number of failures or a time. A later operation begins the
+//! next spell. [`super::FaultFs::clear_rules`] ends the schedule and heals its damage.
 //!
 //! Damage changes only the bytes that a read returns, never the disk below. It occurs only in files
 //! with checksums (tables and blob files). Damage in a log would look like its torn end, and lose
 //! acknowledged writes.
 //!
 //! Invariants
-//!  1. The same operations give the same faults.
+//!  1. With one seed, the same operations at the same times give the same faults.
 //!  2. A permanently damaged place gives the same wrong bytes at each read.
 
 use super::op::OpKind;
@@ -28,7 +28,7 @@ const SECTOR: u64 = 512;
 /// Reads at an offset of a file; bytes beyond its end keep their value.
 pub(super) type ReadAgain<'a> = dyn FnMut(u64, &mut [u8]) + 'a;
 
-/// See the head of the file.
+/// A schedule of faults that come and go, drawn from a seed.
 #[derive(Debug)]
 pub struct FaultSchedule {
     clock: Arc<dyn Clock>,
@@ -59,7 +59,7 @@ struct Spell {
     left: u64,
     /// Time at which the spell ends, in monotonic nanoseconds.
     until: u64,
-    /// Bytes that deleted files have freed, if the disk is full.
+    /// Free bytes, if the spell is a full disk. Deleted files add to them.
     room: Option<u64>,
 }
 
@@ -104,14 +104,15 @@ impl FaultSchedule {
         schedule
     }
 
-    /// A schedule of failing and misdirected reads; writes succeed.
+    /// A schedule of slow operations, and of reads with flipped bits or misdirected sectors. No
+    /// operation fails.
     pub fn bad_reads(seed: u64, clock: Arc<dyn Clock>) -> FaultSchedule {
         let mut schedule = FaultSchedule::slow(seed, clock);
         schedule.damage_one_in = 1 << schedule.rng.u32(0..=6);
         schedule
     }
 
-    /// Duration of the next operation, and the clock that measures it.
+    /// The delay of the next operation, and the clock to sleep on. `None` if it is not slow.
     pub(super) fn delay(&mut self) -> Option<(Duration, Arc<dyn Clock>)> {
         if self.slow_one_in == 0 || self.rng.u64(..self.slow_one_in) > 0 {
             return None;
@@ -254,7 +255,7 @@ impl Spell {
 }
 
 impl Damage {
-    /// Changes the bytes read at `offset`; returns whether the damage lies among them.
+    /// Changes the bytes read at `offset`; returns whether any of them changed.
     fn apply(self, offset: u64, read: &mut [u8], again: &mut ReadAgain<'_>) -> bool {
         let end = offset + read.len() as u64;
         match self {

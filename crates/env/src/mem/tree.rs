@@ -2,10 +2,9 @@
 //! loss.
 //!
 //! Invariants
-//!  1. `durable` with the journal's operations applied in order is `live`.
+//!  1. In a tracked tree, `durable` with the journal's operations applied in order is `live`.
 //!  2. A new directory is durable at once; only names of files and renames can be lost.
-//!  3. In the journal, no uncommitted operation precedes one that a journaling file system has
-//!     committed.
+//!  3. The operations that a journaling file system has committed are a prefix of the journal.
 
 use super::node::FileNode;
 use esker_base::sync::Arc;
@@ -88,7 +87,7 @@ struct Pending {
     committed: bool,
 }
 
-/// All names. Its user locks it.
+/// All names of a file system. The tree has no lock of its own.
 #[derive(Debug)]
 pub(crate) struct MemTree {
     tracked: bool,
@@ -253,8 +252,8 @@ impl MemTree {
         Ok(())
     }
 
-    /// Syncs the directory: its names become durable. A journaling file system makes all names
-    /// durable.
+    /// Syncs the directory: its names, and those of the directories connected to it, become
+    /// durable. A journaling file system makes all names durable.
     pub(crate) fn sync_dir(&mut self, dir: u64) {
         let group = self.connected(dir);
         let mut rest = Vec::new();
@@ -298,9 +297,9 @@ impl MemTree {
     }
 
     /// The names that a power loss leaves. `keep(n)` returns how many of `n` successive operations
-    /// survive. With `journaled`, all operations form one sequence, and those before the last sync
-    /// of any file or directory are safe. Otherwise each directory has its own sequence, and only
-    /// its own sync makes it safe.
+    /// survive. With `journaled`, all operations form one sequence, and those before the last
+    /// [`commit_journal`](Self::commit_journal) are safe. Otherwise each group of connected
+    /// directories has its own sequence, and only a sync of one of these directories makes it safe.
     pub(crate) fn names_after_power_loss(
         &self,
         journaled: bool,
@@ -331,8 +330,8 @@ impl MemTree {
         after
     }
 
-    /// A copy of all names, with the same durability. `copy` makes its files, each once.
-    /// Locks nothing.
+    /// A copy of all names, with the same durability. `copy` makes its files, each once. No file of
+    /// the copy is locked.
     pub(crate) fn copied(&self, copy: &mut dyn FnMut(&FileNode) -> FileNode) -> MemTree {
         let mut files: HashMap<u64, Arc<FileNode>> = HashMap::new();
         let mut node = |node: &MemNode| match node {
@@ -362,7 +361,7 @@ impl MemTree {
     }
 
     /// A tracked tree in which all these names are durable. `copy` makes the new files; a file with
-    /// two names is copied once. Files are visited in the order of their paths.
+    /// two names is copied once. The same names give the same order of copies.
     pub(crate) fn from_names(
         from: &HashMap<u64, Names>,
         next_id: u64,

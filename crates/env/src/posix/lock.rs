@@ -9,7 +9,7 @@
 //! Invariants
 //!  1. When a lock is taken, its path names the locked file.
 //!  2. A forked child shares the description. Its copy of the descriptor is closed before `fork`
-//!     returns, and it unlocks nothing: the lock ends with the process that took it.
+//!     returns, and a child never unlocks: only the process that took the lock ends it.
 //!  3. The holder writes its process number into the file, because the kernel does not report the
 //!     owner of a description. RocksDB neither reads nor writes the file.
 
@@ -228,7 +228,7 @@ static PLACES: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 fn places() -> impl Iterator<Item = &'static Place> {
-    // SAFETY: null, or a leaked box.
+    // SAFETY: the pointer is null or points to a leaked box, which is never freed.
     let at = |pointer: &AtomicPtr<Place>| unsafe { pointer.load(Ordering::Acquire).as_ref() };
     std::iter::successors(at(&PLACES), move |place| at(&place.next))
 }
@@ -249,8 +249,8 @@ impl Descriptor {
     fn new(fd: OwnedFd) -> Descriptor {
         if !IS_WATCHED.swap(true, Ordering::Relaxed) {
             // SAFETY: the handler lives as long as the process and makes only calls that are
-            // allowed in a child of a process with threads. Without memory for it, children keep
-            // locks until they end, which loses nothing.
+            // allowed in a child of a process with threads. If `pthread_atfork` finds no memory,
+            // children keep their copies of descriptors until they end, which loses nothing.
             unsafe { libc::pthread_atfork(None, None, Some(close_all)) };
         }
         let number = fd.as_raw_fd();

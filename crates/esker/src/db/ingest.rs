@@ -25,9 +25,9 @@ pub struct IngestExternalFileArg<'a> {
     /// The keys that the files replace: all of the range `[start, limit]`, both ends included, or,
     /// without ends, all keys of the family. RocksDB's `atomic_replace_range`. Default `None`.
     ///
-    /// Needs `snapshot_consistency` off: earlier snapshots and iterators lose the old keys. All
-    /// keys of the files must be in the range. No table of the database may have keys on both sides
-    /// of an end, and no compaction may be writing into the range; a retry helps then.
+    /// Needs `snapshot_consistency` off, because earlier snapshots lose the old keys. All keys of
+    /// the files must be in the range. No table of the family may have keys on both sides of an end
+    /// of the range. No compaction may be writing into the range: retry after it.
     pub atomic_replace_range: Option<RangeOpt<'a>>,
 }
 
@@ -155,8 +155,8 @@ impl Db {
     }
 
     /// Ingests files into several families, all of them or none, as one write that is newer than
-    /// all earlier writes. The files are copied first. Writers wait only while overlapping
-    /// memtables are flushed and the MANIFEST is written.
+    /// all earlier writes. The files are copied or linked first. Writers wait only while
+    /// overlapping memtables are flushed and the MANIFEST is written.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -219,8 +219,9 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// As for [`Db::ingest_external_files`], but for what depends on the database's contents:
-    /// overlaps, levels and snapshots are checked by the commit. Nothing stays in the directory.
+    /// As for [`Db::ingest_external_files`], except errors that depend on the database's contents.
+    /// The commit checks overlaps, levels and snapshots. After an error no copy of a file stays in
+    /// the directory.
     pub fn prepare_file_ingestion(
         &self,
         options: &IngestExternalFileOptions,

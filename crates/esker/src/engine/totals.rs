@@ -1,8 +1,8 @@
-//! Sums over all families: the worst stall, the debt of compactions, and the snapshots that keep
-//! garbage.
+//! Sums over all families: the worst stall, the debt of compactions, and the thresholds that the
+//! oldest snapshot must pass before a compaction is worthwhile.
 //!
-//! In: a family's share, whenever it changes. Out: the sums. The cost of an update does not depend
-//! on the number of families.
+//! In: a family's share, whenever it changes. Out: the sums. An update takes time logarithmic in
+//! the number of families.
 //!
 //! Invariant: the sums are those of each family's last share from `set`.
 

@@ -1,5 +1,4 @@
-//! Automatic recovery from a transient background error: calls [`DbInner::resume`] on a thread of
-//! its own.
+//! Automatic recovery from a transient background error: calls [`resume`] on a thread of its own.
 //!
 //! In: a recovery that was planned when an error came into force (`Engine::set_background_error`).
 //! Out: the error is lifted, or the recovery has given up, and the error stays until the user calls
@@ -134,8 +133,8 @@ fn planned(engine: &Engine) -> Option<(Error, ErrorReason)> {
 
 /// Repeats attempts until the recovery succeeds or gives up. Returns the number of attempts.
 /// # Errors
-/// The last attempt's error, if the error in force is not transient · `Aborted` after too many
-/// attempts · `ShutdownInProgress`.
+/// The last attempt's error, if the error in force is not transient or the database is closing ·
+/// `Aborted` after too many attempts · `ShutdownInProgress`.
 fn recover(engine: &Arc<Engine>, path: &WritePath, error: &Error) -> (u64, Result<()>) {
     let options = &engine.options;
     let most = u64::try_from(options.max_bgerror_resume_count).unwrap_or(0);

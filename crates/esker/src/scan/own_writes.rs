@@ -4,9 +4,9 @@
 //! if these were written.
 //!
 //! Invariants
-//!  1. Entries of the database that the scan must not see are removed below the merge. Above it
-//!     they would count as older than own writes, and so as visible. Own writes that are in the
-//!     database already are shown.
+//!  1. Entries of the database that the scan must not see are removed below the merge. The merge
+//!     reads at an own write's number, above all numbers of the database, so it would show them.
+//!     Own writes that are in the database already are shown.
 //!  2. Own writes are the newest run of one merge with the runs of the database. So a scan skips
 //!     deleted runs of all of them, and a queue that one transaction pops stays fast.
 
@@ -24,7 +24,8 @@ use std::cmp::Ordering;
 
 /// `Db::iter_opt`, with `own` writes over the database's entries.
 /// # Errors
-/// As `Db::iter_opt`.
+/// Those of `Db::iter_opt` · `NotSupported`: `tailing` is set · `InvalidArgument`: `options` name a
+/// timestamp for a family without timestamps.
 pub(crate) fn iter_over(
     db: &DbInner,
     cf: &ColumnFamily,
@@ -48,7 +49,8 @@ pub(crate) fn iter_over(
         }
     };
     let statistics = db.engine.options.statistics.clone();
-    // Deleted runs may differ for a scan that hides uncommitted entries.
+    // A scan that hides uncommitted entries, or shows spilled ones, may see other deleted runs than
+    // those that the family remembers.
     let spilled = own.and_then(|own| own.spilled.as_ref());
     let is_plain = unseen.is_none() && spilled.is_none();
     let memory = deleted_run_memory(&super_version, options).filter(|_| is_plain);
@@ -86,9 +88,9 @@ pub(crate) fn iter_over(
     Ok(DbIter::new(cf.icmp.clone(), merged, iter_options, Some(super_version as KeepAlive)))
 }
 
-/// Checks that a read without timestamps is possible: the family has none, and `options` name none.
+/// Refuses `timestamp` and `iter_start_ts` in `options` if the family has no timestamps.
 /// # Errors
-/// `InvalidArgument`: a timestamp was given.
+/// `InvalidArgument`: one of them is set.
 pub(crate) fn check_plain(cf: &ColumnFamily, options: &ReadOptions) -> Result<()> {
     if cf.icmp.timestamp_size() > 0 || options.timestamp.is_none() && options.iter_start_ts.is_none() {
         return Ok(());
@@ -103,7 +105,7 @@ struct VisibleOnly {
     sequence: SequenceNumber,
 }
 
-/// Hidden entries of one key that are stepped over before a seek.
+/// Consecutive hidden entries that are stepped over before a seek.
 const MOST_STEPS: usize = 8;
 
 impl VisibleOnly {
@@ -134,7 +136,7 @@ impl VisibleOnly {
             steps += 1;
             if steps > MOST_STEPS {
                 steps = 0;
-                // Entries before a hidden version of the same key are hidden, too.
+                // Versions of a key before a hidden one are newer, so they are hidden, too.
                 let target = seek_key(key::user_key(self.iter.key()), SequenceNumber::MAX);
                 self.iter.seek_for_prev(&target);
             } else {
@@ -175,7 +177,8 @@ impl InternalIterator for VisibleOnly {
 
 impl ScanIterator for VisibleOnly {
     forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, progress, continue_from, release);
-    // Decoded entries ahead could be hidden here or be deletions, so this cursor decodes none.
+    // The merge asks for entries ahead at its own number, so hidden ones could be among them. This
+    // cursor therefore decodes none.
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
         advance, pass, skip_deleted_run);
 

@@ -4,14 +4,15 @@
 //! they go to WAL and memtables, where the transaction alone sees them. The prepare writes the
 //! rest, and the commit a marker, as under `WritePrepared`.
 //!
-//! In memory stay the keys of spilled ops, as their locks do, and the numbers of their entries.
+//! The keys of spilled ops, their locks, and the sequence numbers of their entries stay in memory.
 //!
 //! Invariants
 //!  1. A spill writes each stretch of ops between save points as a section of its own. So a save
 //!     point lies between two sequence numbers: its *boundary* is the highest number before it.
 //!  2. A rollback to a spilled save point spills the values of that point before it releases locks.
 //!     So the writes of a later holder of the lock have higher numbers and win.
-//!  3. A key stays in [`Spilled::keys`] as long as the transaction has it locked.
+//!  3. A key leaves [`Spilled::keys`] when a rollback to a save point undoes its first spilled
+//!     write, or the transaction ends. Its lock is released no earlier.
 //!  4. A transaction that has spilled keeps its locks even when it expires, and deletes no ranges.
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/write_unprepared_txn.cc`.
@@ -168,7 +169,7 @@ impl PessimisticCore {
 }
 
 impl Transaction {
-    /// Spills the ops so far, if they take more memory than they may. Writes call it first.
+    /// Spills the ops so far if their bytes pass the threshold. Each write calls it first.
     /// # Errors
     /// Those of [`Db::write`](crate::Db::write); `Expired`. The ops that were not spilled stay.
     pub(super) fn make_room(&self) -> Result<()> {
@@ -184,7 +185,7 @@ impl Transaction {
         let mut done = 0;
         let result = stretches.iter().try_for_each(|stretch| {
             self.spill_section(core, stretch)?;
-            // The save point behind this stretch, if it is not the last one.
+            // Every stretch but the last has a save point behind it.
             let boundary = core.spilled.numbers.last();
             if done + 1 < stretches.len()
                 && let Some(point) = core.save_points.iter_mut().find(|point| !point.is_spilled())
@@ -214,7 +215,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Gives the transaction a name, under which recovery finds its sections, if it has none.
+    /// Names the transaction if it has no name. Recovery finds its sections under the name.
     fn name_for_spill(&self, core: &mut PessimisticCore) -> Result<()> {
         if core.name.is_some() {
             return Ok(());
@@ -240,7 +241,7 @@ impl Transaction {
             let own = core.spilled.numbers.up_to(boundary);
             let values = former_values(&self.shared().db, &keys, Some(own))?;
             self.spill_section(core, &values)?;
-            // Their locks go, so others may write them from now on.
+            // The caller may release the locks of keys that were first written behind the point.
             core.spilled.keys.retain(|_, sections| sections.first <= boundary);
         }
         core.batch.clear();

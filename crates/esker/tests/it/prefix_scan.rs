@@ -96,7 +96,7 @@ fn a_prefix_scan_sees_its_prefix_whatever_extractor_its_files_were_written_and_o
                 change(old);
                 put_and_flush(&db, &["abcz1", "abzz1"]);
                 change(new);
-                // Behind "abcd", "abcz1" shares three bytes with it, "abzz1" two.
+                // Both keys lie behind "abcd": "abcz1" shares three bytes with it, "abzz1" two.
                 let expected = ["abcz1", "abzz1"]
                     .into_iter()
                     .find(|key| of_new.transform(key.as_bytes()) == of_new.transform(b"abcd"));

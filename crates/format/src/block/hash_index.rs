@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariants
-//!  1. A block with more than 253 restarts, or larger than 64 KiB, has no hash index.
+//!  1. A block with more than 254 restarts, or larger than 64 KiB, has no hash index.
 //!  2. If keys of different restarts share a bucket, the bucket is a collision.
 
 use esker_base::hash::{BLOCK_HASH_INDEX_SEED, hash32};
@@ -56,7 +56,7 @@ impl HashIndexBuilder {
         }
     }
 
-    /// Bytes that the index will take; 0 if the block will have none.
+    /// Bytes that the index will take; 0 if the block has too many restarts for one.
     pub(super) fn size_estimate(&self) -> usize {
         if self.fits { usize::from(self.bucket_count()) + 2 } else { 0 }
     }

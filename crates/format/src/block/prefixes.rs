@@ -1,12 +1,13 @@
 //! The first bytes of restart keys in one array: a search in a large index touches few cache lines.
 //!
 //! A binary search in the block itself touches two distant lines for each step: the restart offset
-//! and the key. Eight bytes of each key (behind the common prefix) decide nearly all steps; 16,000
+//! and the key. Eight bytes of each key (behind the common prefix) decide nearly all steps; 16,384
 //! keys take 128 KiB. Used for keys in bytewise order only.
 
 use esker_base::comparator::head;
 
-/// Words in a group, which a search scans together: eight cache lines.
+/// Words in a group: eight cache lines. A search finds the group by its first word, and then
+/// searches the group.
 const GROUP: usize = 64;
 
 /// Eight bytes of each restart's user key.
@@ -21,8 +22,8 @@ pub(crate) struct RestartPrefixes {
 }
 
 impl RestartPrefixes {
-    /// Builds the array from the restarts' user keys, each without `prefix`, which all have. `None`
-    /// if there are too few keys, or they do not ascend.
+    /// Builds the array. `key` gives the user key of a restart without `prefix`, with which all
+    /// these keys begin. `None` if there are too few keys, or they do not ascend.
     pub(crate) fn build<'a>(
         count: u32,
         prefix: &[u8],

@@ -1,9 +1,9 @@
 //! Macros that implement the methods of the cursor contract that need no code of their own.
 //!
 //! `forward_cursor!` forwards methods to another cursor. `plain_cursor!` implements them by the
-//! rest of the contract, without any hint, run or skip. Both take methods by name. A method added
-//! to a trait therefore breaks every implementor until its author decides what the method does
-//! there.
+//! rest of the contract: it ignores hints and decodes no runs. Both take methods by name. A method
+//! added to a trait therefore breaks every implementor until its author decides what the method
+//! does there.
 
 /// Forwards the named methods of [`InternalIterator`](crate::cursor::InternalIterator) and
 /// [`ScanIterator`](crate::cursor::ScanIterator) to the cursor at a place. If the place is an enum
@@ -234,8 +234,9 @@ macro_rules! on_cursor {
     };
 }
 
-/// Answers the named methods from the rest of the contract: steps one call at a time, values as
-/// copies, no runs, hints ignored, no deleted runs known.
+/// Implements the named methods by the rest of the contract. Steps call `next` or `prev`, pinned
+/// values are copies, hints are ignored, and no runs are decoded. `deleted_run_end` and `was_seen`
+/// know no deleted run; `skip_deleted_run` is [`skip_alone`](crate::cursor::skip_alone).
 ///
 /// ```text
 /// plain_cursor!(self; look_ahead, advance, pass);

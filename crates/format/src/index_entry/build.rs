@@ -1,7 +1,7 @@
 //! Builds an index block.
 //!
-//! In: data blocks, in order. Out: the block. Only the last block decides whether keys can be bare
-//! user keys.
+//! In: data blocks, in order. Out: the index block. The builder knows only after the last data
+//! block whether keys can be bare user keys.
 //! Source: RocksDB `table/block_based/index_builder.{h,cc}` (`ShortenedIndexBuilder`).
 
 use super::IndexShape;

@@ -88,9 +88,9 @@ impl LogWriter {
         self.recyclable = recyclable;
     }
 
-    /// Appends the timestamp sizes of families for the records that follow. Without it RocksDB 11
-    /// takes their keys for keys without timestamps. A record of timestamp sizes is never split:
-    /// many families get several.
+    /// Appends the timestamp sizes of families for the records that follow. Without these sizes,
+    /// RocksDB 11 takes the keys of those records for keys without timestamps. A record of
+    /// timestamp sizes is never split: a long list of families becomes several records.
     pub fn add_timestamp_sizes(&mut self, sizes: &[(ColumnFamilyId, u16)], out: &mut Vec<u8>) {
         let most = (BLOCK_BYTES - self.header_bytes()) / TIMESTAMP_SIZE_BYTES;
         for sizes in sizes.chunks(most) {

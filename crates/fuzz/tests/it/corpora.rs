@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// Most bytes of all corpora together, because every checkout contains them.
+/// The limit on the bytes of all corpora together. Every checkout contains the corpora, so they
+/// stay small.
 const MAX_BYTES: usize = 3 << 20;
 
 fn root() -> PathBuf {
@@ -75,7 +76,8 @@ fn inputs_that_are_changed_at_random_keep_their_targets_law() {
     }
 }
 
-/// Targets that compare with RocksDB pass without it, so this test fails if RocksDB is missing.
+/// Targets that compare with RocksDB pass without it. So this test fails if RocksDB is missing and
+/// `ESKER_REQUIRE_PEERS` is set.
 #[test]
 fn rocksdb_is_asked_where_it_must_be_there() {
     let oracle = if esker_fuzz::oracle::is_there() { Ok(()) } else { Err("it is missing".to_owned()) };

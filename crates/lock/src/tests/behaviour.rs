@@ -159,7 +159,7 @@ fn to_unlock_what_was_just_locked_is_as_cheap_with_many_locks_as_with_few() {
         a.unlock_key(&family, &key(i)).unwrap();
     }
     assert!(a.log_entries_looked_at() <= 200, "{}", a.log_entries_looked_at());
-    // Unlocks in the order of locking: soon the entries lie too far back for the search of the log.
+    // Unlocks in the order of locking: most entries lie too far back for the search of the log.
     let bytes = a.log_bytes();
     for i in 0..HELD {
         a.unlock_key(&family, &key(i)).unwrap();
@@ -226,7 +226,8 @@ fn locks_just_below_the_limit_do_not_escalate_each_time() {
     let manager = LockManager::new(LockManagerOptions::new(Arc::new(TickingClock::default())));
     let family = family(&manager);
     let (mut a, mut b) = (manager.locker(TRY), manager.locker(TRY));
-    // These locks cannot be joined. The few locks beside them can be, which frees a little room.
+    // The shared locks of `a` cannot be joined. Escalation joins exclusive locks of `b`, and so
+    // frees a little room.
     for i in 0..2000_u64 {
         a.lock_key(&family, &i.to_be_bytes(), Shared).unwrap();
     }
@@ -292,7 +293,7 @@ fn the_greediest_gives_up_precision_and_everything_in_the_end() {
     assert!(counters.escalations > 0 && counters.escalated_locks > 100, "{counters:?}");
     assert!(counters.lock_memory < 6000, "{counters:?}");
     manager.check().unwrap();
-    // A gap between requested keys is locked; a foreign lock and its neighbourhood are not.
+    // Escalation locked a gap between the keys of `greedy`. `modest` still has its lock.
     timed_out(modest.lock_key(&family, b"key 000+", Shared));
     timed_out(greedy.lock_key(&family, b"key 050", Shared));
     greedy.set_save_point();
@@ -405,7 +406,7 @@ fn the_locker_that_a_line_waits_for_passes_all_of_it() {
     // The second waits for the first, and the first for the holder. If the holder waited for the
     // second, it would close a cycle.
     assert!(request(holder, &family, 8, 8).is_none());
-    // Later requests block nothing.
+    // `late` is younger than the second request, and waits for it.
     let waits_too = request(late, &family, 9, 9).unwrap();
     for waiter in [&waits_too, &waits[1], &waits[0]] {
         assert!(family.withdraw(waiter));
@@ -439,7 +440,7 @@ fn a_locker_that_begins_again_passes_no_waiting_request() {
     assert!(request(first, &family, 3, 3).is_none());
     assert!(request(second, &family, 4, 4).is_none());
     let waits = request(wide, &family, 0, 9).unwrap();
-    // Others wait for both lockers, so both pass.
+    // `wide` waits for both lockers, so both pass it.
     assert!(request(first, &family, 5, 5).is_none());
     assert!(request(second, &family, 6, 6).is_none());
     first.release_all();
@@ -466,7 +467,7 @@ fn a_waiting_range_is_passed_by_a_limited_number_and_by_earlier_lockers() {
     let waits = request(wide, &family, 0, 9).unwrap();
     for _ in 0..2 {
         assert!(request(young, &family, 1, 1).is_none());
-        // Its further requests pass as well, since others wait for it now.
+        // Later requests of `young` pass as well: the age of its first lock decides.
         assert!(request(young, &family, 5, 7).is_none());
         young.release_all();
     }
@@ -580,7 +581,7 @@ fn a_comparator_whose_order_changes_costs_no_lock_and_no_endless_wait() {
     });
 }
 
-/// Untouched pages take no memory.
+/// Nothing writes to the pages of the key, so they take no memory.
 #[cfg(target_pointer_width = "64")]
 #[test]
 fn keys_of_4_gib_are_refused() {

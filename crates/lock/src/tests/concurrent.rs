@@ -1,10 +1,11 @@
-//! Many threads at once: the manager decides like the reference, in the order of its decisions.
+//! Many threads at once. The manager's decisions are recorded in order (`history.rs`), and the
+//! reference must make the same ones.
 //!
 //! Requests wait or do not, time out or are cancelled. They name keys, or ranges over one to all
 //! leaves, in two families for ranges and one for points. Threads upgrade, downgrade, set save
 //! points, release, and close cycles. The threads are real; under `--cfg shuttle` a scheduler
-//! chooses their order. `ROUNDS` gives more rounds; `cargo xtask long locks` gives twenty million
-//! requests.
+//! chooses their order. `ROUNDS` sets the number of rounds. `cargo xtask long locks` sets it for
+//! twenty million requests.
 
 use super::TickingClock;
 use super::history::KEYS;
@@ -14,7 +15,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{ErrorKind, Result};
 
-/// A number below a bound.
+/// A function that gives a random number below a bound.
 type Pick<'a> = &'a mut dyn FnMut(u32) -> u32;
 
 const FAMILIES: usize = 3;

@@ -1,4 +1,5 @@
-//! No request starves: a transaction that begins after a request waits never passes it.
+//! No request starves: with `range_patience` 0, a transaction that begins while a request waits
+//! never passes that request.
 //!
 //! One thread takes wide ranges. The other threads take some keys in ascending order, and so pass
 //! waiting requests again and again. A transaction that begins while a wide request waits gets its
@@ -14,7 +15,7 @@ use shuttle::thread;
 #[cfg(not(shuttle))]
 use std::thread;
 
-/// A number below a bound.
+/// A function that gives a random number below a bound.
 type Pick<'a> = &'a mut dyn FnMut(u8) -> u8;
 
 const KEYS: u8 = 12;
@@ -32,7 +33,7 @@ struct Stage {
 
 impl Stage {
     fn new(max_fragments: usize, threads: u64) -> Stage {
-        // Every later request waits.
+        // With patience 0, no younger transaction passes a waiting range.
         let manager = manager_with_patience(0);
         let options = FamilyOptions { max_fragments, ..FamilyOptions::default() };
         let family = manager.add_family(ColumnFamilyId::DEFAULT, &options).unwrap();

@@ -107,7 +107,7 @@ fn keys_out_of_order_are_corruption_with_paranoid_checks_though_there_are_no_che
     let mem = memtable(Checks { order: true, ..Checks::default() });
     assert_eq!(scan(&mem, true), (KEYS, Ok(())));
     assert_eq!(scan(&mem, false), (KEYS, Ok(())));
-    // Changes the hundreds digit of key 170 to a letter, so that the key is out of order.
+    // Changes the hundreds digit of key 170 to `!`, so that the key is out of order.
     flip(&mem, 170, 20);
     assert!(scan(&mem, true).1.is_err() && scan(&mem, false).1.is_err());
     assert!(get(&mem, 171).is_err());

@@ -42,7 +42,7 @@ pub(super) fn head_after(prefix: &[u8], order: KeyOrder, user_key: &[u8]) -> u64
     }
 }
 
-/// [`head_after`] the first `len` bytes of `prefix`.
+/// [`head_after`] for the first `len` bytes of `prefix`, with a fast path for bytewise order.
 #[inline(always)]
 pub(super) fn head_in_node(prefix: &[u8; MAX_PREFIX], len: usize, order: KeyOrder, user_key: &[u8]) -> u64 {
     match user_key.first_chunk() {
@@ -51,9 +51,9 @@ pub(super) fn head_in_node(prefix: &[u8; MAX_PREFIX], len: usize, order: KeyOrde
     }
 }
 
-/// Whether `start`, the first 16 bytes of a key, begins with the first `len` bytes of `prefix`, if
-/// `len` is at most 16. A call to a comparison function would take as long as the search that
-/// follows.
+/// Whether `start`, the first 16 bytes of a key, begins with the first `len` bytes of `prefix`.
+/// False if `len` is above 16. A call to a comparison function would take as long as the search
+/// that follows.
 #[inline(always)]
 fn begins_with(start: &[u8; 16], prefix: &[u8; MAX_PREFIX], len: usize) -> bool {
     let word = |of: &[u8], at: usize| of[at..].first_chunk().map_or(0, |chunk| u64::from_be_bytes(*chunk));

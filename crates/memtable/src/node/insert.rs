@@ -1,4 +1,5 @@
-//! Inserts a record into a node. Only the thread that holds the node's latch writes to the node.
+//! Inserts a record into a node. Only the thread that holds the node's latch writes to the node,
+//! except for its word `head_since`.
 //!
 //! In: a latched node, and a record. Out: the record in its slot. A full node splits; the caller
 //! then adds the new right node to the parent. Readers rely on the order of the stores: `node.rs`,
@@ -17,8 +18,8 @@ use esker_base::sync::atomic::Ordering;
 use esker_format::key::InternalKeyComparator;
 use std::{cmp, ptr};
 
-/// A split computes new heads for the new node if that makes the node's prefix at least this many
-/// bytes longer.
+/// A split keeps the node's prefix if all moved keys have it, and their common prefix is fewer than
+/// this many bytes longer. It then keeps the heads, too.
 const WORTHWHILE: usize = 4;
 
 /// A node, latched for the insert of a target.
@@ -138,7 +139,7 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
         deleted::after_insert(self.node, icmp, record, last, Some(&mut self.trend.countdown))
     }
 
-    /// The counter of deletions below this node.
+    /// The countdown to the next check whether this node is dead.
     pub(crate) fn countdown(&mut self) -> &mut DeletionCountdown {
         &mut self.trend.countdown
     }
@@ -283,8 +284,8 @@ impl<'t, const N: usize> Node<N> {
         Ok(right)
     }
 
-    /// Chooses the prefix of a new node: the common prefix of the slots' keys, or the old prefix if
-    /// that is nearly as long.
+    /// Chooses the prefix of a new node: the common prefix of the slots' keys without its last
+    /// byte. Keeps the old prefix if that is nearly as long.
     fn choose_prefix(&'t self, order: KeyOrder, slots: &[Slot<N>], keep: usize) -> &'t [u8] {
         let old = &self.prefix[..usize::from(self.prefix_len)];
         if order == KeyOrder::Custom {

@@ -43,7 +43,8 @@ impl<const N: usize> LeafRun<N> {
         unsafe { Node::from_ptr(self.next) }
     }
 
-    /// The copied leaf. It may have been split since, but begins with the same record.
+    /// The copied leaf. It may have been split since. Its first record is the same, except in the
+    /// leftmost leaf.
     ///
     /// # Safety
     /// The run was loaded from a tree that lives for `'t`.
@@ -105,7 +106,8 @@ impl<const N: usize> LeafRun<N> {
         self.records[..self.len].iter().position(|&place| place == record.as_ptr())
     }
 
-    /// The place of the first record that is not before `target`, or at it if `inclusive`.
+    /// The place of the first record at or after `target`. With `inclusive`, the place of the first
+    /// record after `target`.
     pub(crate) fn find(&self, icmp: &InternalKeyComparator, target: &Target<'_>, inclusive: bool) -> usize {
         self.records[..self.len].partition_point(|&place| {
             let place = NonNull::new(place).expect("a run holds addresses of records");

@@ -5,8 +5,9 @@ use super::{DIR, Subject, file_system};
 use esker::{ColumnFamilyDescriptor, Db, OpenMode, Options, repair_db};
 
 impl Subject {
-    /// Checks that the repaired database opens and can be read completely. It contains every
-    /// undamaged table; a damaged one is in it or reported as lost.
+    /// Repairs the damaged database, and checks that it opens and can be read completely. The
+    /// summary must report each undamaged table as kept or obsolete, and each damaged one as kept,
+    /// obsolete or lost.
     pub(super) fn check_repair(&self, damage: &Damage) -> Result<(), String> {
         let undamaged = file_system(&self.files);
         let families = self
@@ -18,7 +19,7 @@ impl Subject {
         options.cf = families[0].options.clone();
         let summary = match repair_db(&options, DIR, &families) {
             Ok(summary) => summary,
-            // Without checksums, a damaged comparator's name looks like the name of another
+            // Without checksums, a damaged name of a comparator looks like the name of another
             // comparator.
             Err(e) if !self.has_checksums && e.to_string().contains("was written with comparator") => {
                 return Ok(());

@@ -15,7 +15,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Whether it is a database of a `TransactionDB`.
+/// Whether a `TransactionDB` wrote the database in `dir`, by the fixture's name in the path.
 pub(crate) fn has_transactions(dir: &Path) -> bool {
     dir.to_string_lossy().contains("_txn_")
 }
@@ -42,8 +42,8 @@ fn read_options(db: &Db) -> ReadOptions {
     ReadOptions { timestamp: has_timestamps.then(|| NEWEST.to_vec()), ..ReadOptions::default() }
 }
 
-/// Families as a user would describe them: from the OPTIONS file if there is one. The merge
-/// operator is `stringappend`, as fixtures/README.md says.
+/// Families as a user would describe them: from the OPTIONS file if there is one. A family without
+/// a merge operator gets `stringappend`.
 pub(crate) fn families(db_options: &DbOptions, dir: &Path) -> esker::Result<Vec<ColumnFamilyDescriptor>> {
     let loaded = match load_latest_options_from(db_options.env.fs.as_ref(), dir) {
         Ok(loaded) => Some(loaded),
@@ -159,8 +159,8 @@ fn read_write(fixture: &Fixture, dir: &Path) -> Outcome {
     db.close().map_err(describe)
 }
 
-/// Writes to a database that Esker can only partly read, until a write is refused. RocksDB must
-/// find the other entries unchanged.
+/// Puts a key and deletes it again. Rewrites the default family after each. Steps after the put
+/// may fail with `NotSupported`. If the open fails, the function does nothing.
 fn write_regardless(dir: &Path) -> Outcome {
     let refused = |result: esker::Result<()>| match result {
         Err(e) if e.kind() != ErrorKind::NotSupported => Err(describe(e)),
@@ -182,10 +182,11 @@ fn rewrite_all() -> CompactRangeOptions {
     }
 }
 
-/// Reads a database that Esker has rewritten with RocksDB 7.8.3, and compares the contents.
+/// RocksDB 7.8.3 reads a database that Esker has rewritten. Compares the contents.
 pub(crate) fn read_by_7(fixture: &Fixture, dir: &Path) -> Outcome {
+    // 7.8.3 knows neither tables without their timestamps nor a reverse order with timestamps.
     if fixture.name.contains("memtable_only") || fixture.name.contains("udt_reverse") {
-        return Ok(()); // it knows neither tables without timestamps nor their order
+        return Ok(());
     }
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return Ok(()) };
     if has_pending_transaction(fixture) {
@@ -194,7 +195,7 @@ pub(crate) fn read_by_7(fixture: &Fixture, dir: &Path) -> Outcome {
     tools.check_consistency(dir)?;
     tools.verify_tables(dir)?;
     if has_timestamps(&fixture.name) {
-        return Ok(()); // its ldb cannot read at a timestamp
+        return Ok(()); // `ldb` 7.8.3 cannot read at a timestamp
     }
     for family in fixture.expected() {
         family.check(&tools.contents(dir, &family.name)?).map_err(|e| format!("7.8.3: {e}"))?;
@@ -202,7 +203,7 @@ pub(crate) fn read_by_7(fixture: &Fixture, dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// Reads a database that Esker has rewritten with RocksDB 11.8.1, and compares the contents.
+/// RocksDB 11.8.1 reads a database that Esker has rewritten. Compares the contents.
 pub(crate) fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
         return Ok(());
@@ -225,7 +226,8 @@ pub(crate) fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
     };
     let expected = fixture.expected();
     let specs: Vec<_> = described.iter().map(spec).collect();
-    // RocksDB demands this option if timestamps are kept in memory only.
+    // RocksDB demands `allow_concurrent_memtable_write=false` if timestamps are kept in memory
+    // only.
     let in_memory_only = fixture.name.contains("memtable_only");
     let db_options = match () {
         () if has_transactions(dir) => "allow_2pc=true",
@@ -234,7 +236,8 @@ pub(crate) fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
     };
     let db = RocksDb::open(dir, db_options, &specs)?;
     if !in_memory_only {
-        db.verify_checksum()?; // RocksDB misreads range tombstones of the other tables, and throws
+        // In tables without timestamps, this check misreads range tombstones, and throws.
+        db.verify_checksum()?;
     }
     for family in &expected {
         let contents = if has_timestamps(&fixture.name) {
@@ -307,8 +310,8 @@ fn entities_and_blob_indexes_survive_a_rewrite_byte_for_byte() {
     for (name, kind) in [("v7_8_wide_columns", 22), ("v7_8_blob", 17), ("v7_8_blob_zstd", 17)] {
         let fixture = &fixture::all(&[name])[0];
         let copy = fixture.copy();
-        // RocksDB turns the values in the WAL into blobs when it flushes them. Esker would store
-        // the values themselves.
+        // With `enable_blob_files` in OPTIONS, a flush turns values of the WAL into blobs. The
+        // compaction by RocksDB does that before the comparison begins.
         tools.ldb(copy.path(), ["compact"]).expect("compacts");
         let before = stored(tools, copy.path());
         assert!(before.values().any(|(k, _)| *k == kind), "{name}: no entry of this kind is visible");
@@ -338,8 +341,8 @@ fn a_table_with_embedded_blobs_is_ingested_read_and_rewritten() {
     read(&db);
     db.close().expect("closes");
     drop(db);
-    // A guard of another test may have kept the ingested table on disk, where 7.8.3's tools would
-    // read it too. An open deletes such a table.
+    // An epoch guard of another test may have kept the ingested table on disk, where 7.8.3's tools
+    // would read it too. An open deletes such a table.
     let db = Db::open_with(&options, dir.path(), families(), OpenMode::ReadWrite).expect("opens again");
     db.close().expect("closes");
     drop(db);
@@ -347,8 +350,8 @@ fn a_table_with_embedded_blobs_is_ingested_read_and_rewritten() {
     read_by_11(fixture, dir.path()).expect("read by 11.8.1");
 }
 
-/// If a WAL does not state the size of timestamps, RocksDB 11 reads its keys as keys without
-/// timestamps. That is also the case for WALs of 7.8.
+/// A WAL that RocksDB 11 reads must state the size of timestamps. Otherwise RocksDB reads its keys
+/// as keys without timestamps. The WALs of RocksDB 7.8 do not state the size.
 #[test]
 fn a_wal_with_timestamps_is_read_by_rocksdb_11() {
     for name in ["v7_8_udt_u64", "v11_9_udt_u64"] {

@@ -1,4 +1,5 @@
-//! A process of Esker or RocksDB is killed while it writes, and the others recover its database.
+//! A process of Esker or RocksDB is killed while it writes. Other processes then recover copies of
+//! its database.
 //!
 //! The child is this test binary again, running `child` with its directory in the environment. It
 //! writes batches that both processes can make from the seed, prints its progress after each, and
@@ -43,7 +44,7 @@ fn varied_db_options(seed: u64) -> DbOptions {
     }
 }
 
-/// Options of a dying RocksDB that shape the files it leaves, among those that 11.8.1 has.
+/// Options of a dying RocksDB 11.8.1 that change the files it leaves.
 const ROCKSDB_VARIANTS: [&str; 8] = [
     "",
     "wal_compression=kZSTD;",
@@ -208,8 +209,8 @@ fn newest_wal(dir: &Path) -> (PathBuf, Vec<u8>) {
     (newest, bytes)
 }
 
-/// A log whose writer was killed ends with zeros up to the end of its block. There may also be the
-/// payload of a record whose header was not stored.
+/// The WAL of a killed Esker ends with zeros up to the end of its last block. Among the zeros there
+/// may be the payload of a record whose header was not stored.
 #[test]
 fn logs_that_end_with_zeros_are_whole_to_everyone_in_every_mode() {
     use WalRecoveryMode as Mode;
@@ -235,8 +236,8 @@ fn logs_that_end_with_zeros_are_whole_to_everyone_in_every_mode() {
             let (path, mut log) = newest_wal(dir.path());
             let records = log.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
             if unfinished && log.len() - records > 100 {
-                // Records end anywhere, and their last bytes may be zeros: the damage begins well
-                // behind them.
+                // The last record may end with zeros, so the damage begins 50 bytes behind the last
+                // byte that is not zero.
                 log[records + 50..].fill(0xA5);
                 std::fs::write(&path, &log).expect("written");
             }

@@ -23,8 +23,8 @@ fn a_recycled_wal_before_an_empty_one_is_whole_to_everyone() {
     seed::for_each_seed("recycled", 1, |seed, mut rng| {
         let dir = TempDir::new("recycled");
         let mut model = ModelOps::new(&[("other", FamilyOrder::Bytewise, FamilyMerge::None)]);
-        // Without preallocation: closing the file would give back reserved space with the bytes in
-        // it.
+        // With preallocation, a close cuts the file behind its last record, and no older records
+        // follow.
         let wal_compression = if rng.bool() { CompressionType::Zstd } else { CompressionType::None };
         let options =
             DbOptions { recycle_log_file_num: 2, allow_fallocate: false, wal_compression, ..db_options() };

@@ -117,8 +117,8 @@ fn specs() -> Vec<FamilySpec> {
     ["default", "other"].map(|name| FamilySpec::new(name, SMALL)).to_vec()
 }
 
-/// The peer process of another test, not a test itself. If a directory is given, RocksDB writes one
-/// number to all keys of two families at once, repeatedly.
+/// The peer process of another test, not a test itself. If a directory is given, RocksDB writes
+/// batch after batch. Each batch gives all keys of two families the next number.
 #[test]
 fn be_a_primary() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };

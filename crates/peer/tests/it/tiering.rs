@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Entries of each age.
 const ENTRIES: u32 = 50;
-/// The period of the option, in seconds.
+/// The value of `preclude_last_level_data_seconds`.
 const YOUNG: u64 = 10;
 
 fn esker(dir: &Path, style: CompactionStyle) -> Db {
@@ -74,7 +74,7 @@ fn either_engine_uses_the_times_that_the_other_recorded() {
         .flat_map(|(writer, style)| [(writer, "esker", style), (writer, "rocksdb", style)])
         .map(|scene| (scene, TempDir::new("tiering")))
         .collect();
-    // Esker's and RocksDB's timers sample the times of both ages.
+    // During the sleep, each engine's timer samples the newest sequence number with its time.
     let write = |first: u32| {
         let open: Vec<_> = scenes
             .iter()
@@ -103,7 +103,7 @@ fn either_engine_uses_the_times_that_the_other_recorded() {
     write(ENTRIES);
     for ((writer, compactor, style), dir) in &scenes {
         let placed = placed_by(compactor, dir.path(), *style);
-        // The first number that may be young goes down with the old ones.
+        // The first sequence number that may be young counts as old, so its entry goes down, too.
         assert_eq!(placed, [49, 51], "{writer} wrote, {compactor} compacted, {style:?}");
     }
 }
@@ -146,8 +146,8 @@ fn rocksdb_reads_timed_values_that_esker_wrote() {
     }
 }
 
-/// The temperatures that FIFO gives to old files are the same, and each engine reads those of the
-/// other.
+/// FIFO compactions of both engines give an old file the same temperature. Either engine reads the
+/// temperature that the other gave.
 #[test]
 fn either_engine_gives_old_files_their_temperature() {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {

@@ -9,7 +9,7 @@ use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, Env, Opt
 use std::path::Path;
 use std::sync::Arc;
 
-/// The line that a process writes to standard error before it ends itself.
+/// The beginning of the line that a process writes to standard error before it ends itself.
 pub(super) const KILLED: &str = "db_stress: ends here on purpose, before ";
 
 /// Options and files of the database of a run.
@@ -19,7 +19,7 @@ pub(super) struct Setup {
     /// The file system that fails, or kills, if there is one.
     faults: Option<FaultFs>,
     pub(super) families: Vec<String>,
-    /// Limit of open files if options set none and the process could not have all of them open.
+    /// Limit of open files, for options that set none; `None` if no limit is needed.
     max_open_files: Option<i32>,
     max_key: u32,
     value_bytes: u32,
@@ -89,8 +89,8 @@ impl Setup {
         }
         db.set_from_string(&flags.db_options).map_err(|e| e.to_string())?;
         if self.faults.is_some() {
-            // After a failed write the worker compares before the next one, so workers call
-            // `resume()`.
+            // The database does not resume by itself. After a failed write, a worker calls
+            // `resume()` and compares its keys with the expected values.
             db.max_bgerror_resume_count = 0;
         }
         family.set_from_string(&flags.column_family_options).map_err(|e| e.to_string())?;
@@ -139,7 +139,7 @@ impl Setup {
         self.add_faults(flags, &mut rng);
     }
 
-    /// Adds one more fault of each kind, somewhere ahead.
+    /// Replaces the faults. Each kind with a flag fails one operation, at a random later time.
     pub(super) fn add_faults(&self, flags: &StressFlags, rng: &mut fastrand::Rng) {
         let Some(fs) = &self.faults else { return };
         fs.clear_rules();
@@ -171,7 +171,7 @@ impl Setup {
         (u64::from(number) * self.step()).to_be_bytes()
     }
 
-    /// The number of a key; `None` if the key is not one of a run.
+    /// The number of a key; `None` if no number has this key.
     pub(super) fn number(&self, key: &[u8]) -> Option<u32> {
         let place = u64::from_be_bytes(key.try_into().ok()?);
         let number = u32::try_from(place / self.step()).ok()?;
@@ -182,7 +182,8 @@ impl Setup {
         u64::MAX / u64::from(self.max_key)
     }
 
-    /// The `number`th value of a key, with bytes that no other value has.
+    /// The `number`th value of a key: the number in four bytes, then random bytes. Family, key and
+    /// number determine them.
     pub(super) fn value(&self, family: usize, key: u32, number: u32) -> Vec<u8> {
         let seed = (family as u64) << 58 ^ u64::from(key) << 32 ^ u64::from(number);
         let mut rng = fastrand::Rng::with_seed(seed);

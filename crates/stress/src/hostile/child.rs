@@ -1,9 +1,10 @@
 //! The child processes of the campaign: a writer, a verifier, and openers beside the writer.
 //!
-//! In: a directory. Out, on standard output, line by line:
+//! In: a directory. Out: the results of verifier and openers, and the writer's lines on standard
+//! output:
 //!
 //!   acknowledged THREAD NUMBER      this batch of the thread was written
-//!   error THREAD MESSAGE            a call failed; `open` and `close` stand for a thread
+//!   error THREAD MESSAGE            a call failed; outside of writers, the call's name is THREAD
 //!   wrong MESSAGE                   an answer was wrong
 //!
 //! The batches are those of the campaign `kill9`.
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 /// Time between two attempts at a call that fails.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Failed attempts before `resume` is called.
+/// Failed writes in a row before `resume` is called.
 const BY_ITSELF: u32 = 40;
 
 /// Parameters of a child.
@@ -44,10 +45,10 @@ fn report(line: std::fmt::Arguments<'_>) {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).ok();
 }
 
-/// Writes until standard input is closed, then closes the database. Reports each failed call and
-/// tries it again.
+/// Writes until standard input is closed, then closes the database. Reports each failed call. Tries
+/// failed openings again, and failed writes that are not in the database.
 /// # Errors
-/// The error of `close`, if it persists.
+/// The error of `close`.
 pub fn child(parameters: &ChildParameters<'_>) -> Result<(), String> {
     let stop = AtomicBool::new(false);
     let db = loop {
@@ -75,7 +76,8 @@ pub fn child(parameters: &ChildParameters<'_>) -> Result<(), String> {
     db.close().map_err(|e| format!("error close {e}"))
 }
 
-/// Starts the thread. Until the system gives one, this thread writes in its place.
+/// Starts writer `thread`. As long as the system refuses a thread, the calling thread writes in its
+/// place.
 fn start_writer<'scope>(
     scope: &'scope Scope<'scope, '_>,
     db: &'scope Db,
@@ -175,7 +177,8 @@ impl Writer<'_> {
         }
     }
 
-    /// After a failed write: waits, resumes, and finds out whether the write is there.
+    /// After a failed write: waits, and reads whether the write is there. After each `BY_ITSELF`
+    /// failures in a row, calls `resume` before the read.
     fn recover(&mut self, failures: u32, stop: &AtomicBool) {
         SystemClock.sleep(PAUSE);
         if failures.is_multiple_of(BY_ITSELF)
@@ -193,7 +196,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Reads some of its batches, and the file LOCK, as a program that copies a directory does.
+    /// Reads some of the thread's batches. Also reads the file LOCK, as a program that copies the
+    /// directory does.
     fn look_around(&self) {
         std::fs::read(self.db.path().join("LOCK")).ok();
         for number in (self.number.saturating_sub(KEPT) + 1..=self.number).step_by(37) {

@@ -23,7 +23,8 @@ pub(super) struct Said {
     pub(super) first_error: Option<String>,
     /// The first line that tells of a mistake, if there was one.
     wrong: Option<String>,
-    /// The first 8 KiB of its output, and its standard error.
+    /// The first lines of standard output and standard error, about 8 KiB. Acknowledgements are
+    /// left out.
     pub(super) text: String,
 }
 
@@ -72,7 +73,8 @@ pub(super) struct Process {
     readers: Vec<JoinHandle<()>>,
 }
 
-/// A command of `esker-stress`, started through `wrapper` as the children's user.
+/// A command of `esker-stress`, started through `wrapper`. If the driver is root, the command runs
+/// as the children's user.
 fn command(program: &Path, wrapper: &[String]) -> Command {
     let mut command = match wrapper {
         [] => Command::new(program),
@@ -131,7 +133,8 @@ impl Process {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds batches that earlier children acknowledged to those that must survive.
+    /// Raises each thread's last acknowledged batch to that of earlier children: their batches must
+    /// survive, too.
     pub(super) fn expect(&self, acknowledged: &[u64]) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         for (mine, theirs) in said.acknowledged.iter_mut().zip(acknowledged) {

@@ -3,7 +3,8 @@
 //! Invariants
 //!  1. The bytes of a timestamp are an option: each set of options draws a format, and the answers
 //!     are the same.
-//!  2. Writes have ascending timestamps, and no read has a timestamp before `low`.
+//!  2. Writes have ascending timestamps, and no read has a timestamp before that of the last
+//!     `raise_low`.
 
 use super::ops::{Bytes, FAMILIES, ScriptWrite};
 use super::run::{Run, all_of};

@@ -86,8 +86,8 @@ impl BlockSource {
             let admission = tier.insert(&self.key(handle), saved, false);
             counts::secondary_promotion(self.statistics.as_ref(), admission);
         }
-        // A strict limit may have no room for an index. The read from the file then reports the
-        // error.
+        // A cache with a strict limit may have no room for an index or a filter. The read from the
+        // file then reports the error.
         let block = self.keep(block, handle, kind, options, false).ok()?;
         if !is_kept {
             self.offer_to_tier(&block, handle, kind, true);
@@ -95,8 +95,8 @@ impl BlockSource {
         Some(block)
     }
 
-    /// Offers a block below for which the cache had no room, as if the cache had evicted it.
-    /// `was_taken`: the block came from below and goes back.
+    /// Offers the tier a block for which the cache had no room, as if the cache had evicted the
+    /// block. `was_taken`: the block came from the tier and goes back.
     pub(super) fn offer_to_tier(
         &self,
         block: &BlockRef,
@@ -112,8 +112,8 @@ impl BlockSource {
         }
     }
 
-    /// [`BlockSource::parse`]. `for_cache`: the block goes into the cache, so the tier is offered
-    /// the block's compressed form.
+    /// Parses a block as [`BlockSource::parse`] does. `for_cache`: the block goes into the cache,
+    /// so the tier is offered the block's compressed form.
     pub(super) fn parse_for(
         &self,
         for_cache: bool,
@@ -129,8 +129,8 @@ impl BlockSource {
             .inspect(|_| self.offer_stored(&stored, handle, kind))
     }
 
-    /// Whether the tier could restore a block that is stored like this in the file: contents and
-    /// trailer.
+    /// Whether the file's form of a block is compressed, and the tier could restore the block from
+    /// it. `stored`: contents and trailer, as the file has them.
     pub(super) fn has_form_for_tier(&self, stored: &[u8], kind: BlockKind) -> bool {
         let has_tier = self.cache.as_ref().is_some_and(|cache| cache.secondary().is_some());
         let (decompressor, is_whole) = match kind {
@@ -144,8 +144,8 @@ impl BlockSource {
             && compression_code(stored).is_ok_and(|code| code != CompressionType::None as u8)
     }
 
-    /// Offers to the tier a block as the file has it. REQUIRES: `has_form_for_tier`; the block was
-    /// checked.
+    /// Offers the tier a block in the form that the file has. REQUIRES: `has_form_for_tier`; the
+    /// block was checked.
     pub(super) fn offer_stored(&self, stored: &[u8], handle: BlockHandle, kind: BlockKind) {
         if let (Some(cache), Ok(codec)) = (&self.cache, compression_code(stored)) {
             let bytes = stored.get(..stored.len() - TRAILER_BYTES).unwrap_or_default();

@@ -1,14 +1,15 @@
-//! Tickers of a cursor's seeks: filtered, led to a data block, and were of use.
+//! Counts a cursor's seeks: those that checked a filter, read a data block, or were of use.
 //!
 //! In: the steps of a seek. Out: RocksDB's tickers `*.seek.*` of the last level and of the others.
-//! Cursors of compactions count nothing. A seek that stays in its data block reads none.
+//! Cursors of compactions count nothing. A seek that stays in its data block counts no data block,
+//! and no use.
 
 use crate::reader::TableReader;
 use esker_base::IoActivity;
 use esker_base::stats::Ticker;
 use esker_base::sync::process::atomic::{AtomicU8, Ordering};
 
-/// The seek had its answer from a filter.
+/// The seek has checked a filter.
 const FILTERED: u8 = 1;
 /// The seek has come to a data block.
 const HAS_DATA: u8 = 2;

@@ -11,14 +11,15 @@
 //! | a block's place | found by a lookup | becomes |
 //! |---|---|---|
 //! | queued | in memory | written, by the writer |
-//! | in a segment | by reading and checking it | forgotten: erased, found torn, or its segment went |
+//! | in a segment | by reading and checking it | forgotten: erased, torn, or its segment deleted |
 //!
 //! Invariants
 //!  1. A returned block has the checksum and the key it was written with.
 //!  2. The first error of the disk turns the tier off for good and is logged once; later lookups
 //!     miss.
-//!  3. `State::bytes` is the sum of the lengths of all segments, and exceeds the capacity by one
-//!     block at most. There are at most `MAX_SEGMENTS`.
+//!  3. `State::bytes` is the sum of all `Segment::bytes`. After each `take_excess` the sum is at
+//!     most the capacity, and there are at most `MAX_SEGMENTS` segments. The open, each write and
+//!     each change of the capacity end with `take_excess`.
 //!  4. Nothing is read or written while `state` is locked.
 
 mod segment;
@@ -42,14 +43,15 @@ use std::sync::Arc;
 const SEGMENTS: usize = 16;
 const MIN_SEGMENT_BYTES: usize = 16 << 10;
 const MAX_SEGMENT_BYTES: usize = 64 << 20;
-/// A larger capacity has this many full segments at most, and larger ones.
+/// The largest number of full segments. A capacity that would need more has segments of more than
+/// `MAX_SEGMENT_BYTES`.
 pub(super) const FULL_SEGMENTS: usize = 128;
 /// Most segments, including those that were not full when the tier was closed. Each keeps a file
 /// open, and a process may open a limited number.
 const MAX_SEGMENTS: usize = 256;
 /// Most bytes in the writer's queue.
 const MAX_QUEUED_BYTES: usize = 8 << 20;
-/// The tier remembers one recent key for each of these bytes of capacity.
+/// Bytes of capacity for each remembered key.
 const BYTES_PER_RECENT_KEY: usize = 4096;
 
 /// Options of a file tier.
@@ -83,15 +85,16 @@ pub struct FileSecondaryCache {
     _lock: Box<dyn FileLock>,
 }
 
-/// The writer thread. If the system refuses it, each insert tries again, and the queue stays in
-/// memory: blocks without room in it are refused, and closing writes the queue.
+/// The writer thread. If the system cannot start the thread, the queue stays in memory. Each insert
+/// into the queue tries to start the thread again. The tier refuses blocks that do not fit into the
+/// queue, and closing the tier writes the queue.
 struct Writer {
     thread: Mutex<Option<JoinHandle<()>>>,
     first_number: u64,
 }
 
 impl Writer {
-    /// Starts the thread if there is none. Whether there is one afterwards.
+    /// Starts the thread if there is none. Returns whether there is one afterwards.
     fn start(&self, inner: &Arc<Inner>) -> bool {
         let mut thread = self.thread.lock();
         if thread.is_none() {
@@ -155,7 +158,8 @@ impl std::fmt::Debug for FileSecondaryCache {
 impl FileSecondaryCache {
     /// Opens the directory with its segments.
     /// # Errors
-    /// `IoError` if the directory cannot be made, read or locked: another tier may use it.
+    /// `IoError` if the directory cannot be made, if another tier has its lock, or if segments
+    /// cannot be read or deleted.
     pub fn open(options: FileSecondaryCacheOptions) -> Result<FileSecondaryCache> {
         options.fs.create_dir_if_missing(&options.path)?;
         let lock = options.fs.lock_file(&options.path.join("LOCK"))?;
@@ -255,7 +259,7 @@ impl State {
 }
 
 impl Inner {
-    /// The disk has failed.
+    /// Turns the tier off after an error of the disk.
     #[cold]
     fn turn_off(&self, error: &Error) {
         if self.is_off.swap(true, Ordering::AcqRel) {

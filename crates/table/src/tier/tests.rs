@@ -63,7 +63,7 @@ fn copies_of_blocks_that_moved_up_go_first() {
         for i in 0..500 {
             assert_eq!(tier.insert(&key(i), saved(&contents(i)), true), Admission::Stored);
         }
-        // Lookups in both caches count as uses: no block is new.
+        // `count` looks up every block. With both cache types this is a use, so no block stays new.
         assert!(count(&tier, 0..500) < 500, "the tier is full");
         let is_there = |i: &u64| tier.contains(&key(*i));
         let (above, others): (Vec<u64>, Vec<u64>) =
@@ -81,7 +81,7 @@ fn copies_of_blocks_that_moved_up_go_first() {
     }
 }
 
-/// A block that a table has compressed is not compressed again.
+/// If the tier can keep the table's codec, it stores a block in the form that the table has.
 #[test]
 fn the_form_in_a_table_is_stored_if_the_key_is_remembered_and_the_codec_alike() {
     use esker_format::compression::CompressionType::{Lz4, None as Plain, Snappy, Zstd};
@@ -438,8 +438,8 @@ fn compressed_blocks_go_on_to_the_file() {
     assert!(file.len() > 300 && file.usage() < 450 * 1024, "compressed: {file:?}");
 }
 
-/// Compares a cache and its tier with a reference of the values that they may have, during random
-/// operations.
+/// Checks the values, usage and capacities of a cache and its tier during random operations. At the
+/// end all charges must be released.
 #[test]
 fn nothing_is_lost_or_counted_twice() {
     for (seed, cache_type) in [
@@ -506,7 +506,8 @@ fn nothing_is_lost_or_counted_twice() {
         assert!(hits > 500 && from_below > 200, "{cache_type:?}: {hits} hits, {from_below} from below");
         cache.erase_unreferenced();
         cache.update_tiered(None, Some(0.0), None).unwrap();
-        // Guards of other tests may delay the memory, and their threads may be freeing it.
+        // Epoch guards of other tests may delay the release of values. Their threads may also be
+        // freeing values.
         while cache.role_stats().bytes(Role::DataBlock) > 0 {
             esker_base::sync::epoch::collect();
             std::thread::yield_now();

@@ -103,7 +103,7 @@ impl TableIndex {
             }
     }
 
-    /// About how many bytes it will have.
+    /// Estimated bytes of the index.
     pub(super) fn size_estimate(&self) -> usize {
         match self {
             TableIndex::Plain(index) => index.size_estimate(),
@@ -114,7 +114,8 @@ impl TableIndex {
 }
 
 impl TableIndex {
-    /// More bytes than the largest of its blocks will have. Cost grows with the partitions.
+    /// An upper bound of the bytes of the largest index block, without the prefixes of a hash
+    /// index. The cost grows with the number of partitions.
     pub(super) fn max_block_bytes(&self) -> usize {
         match self {
             TableIndex::Plain(index) | TableIndex::Hash(index, _) => index.max_block_bytes(),
@@ -122,7 +123,7 @@ impl TableIndex {
         }
     }
 
-    /// Bytes of the largest block of an index of one block; 0 for a partitioned index.
+    /// An upper bound of the bytes of the index block; 0 for a partitioned index.
     pub(super) fn max_single_block_bytes(&self) -> usize {
         match self {
             TableIndex::Plain(index) | TableIndex::Hash(index, _) => index.max_block_bytes(),

@@ -1,4 +1,5 @@
-//! Tables of RocksDB 7.8.3 and 11.12, written again by Esker: the same bytes.
+//! Tables of RocksDB 7.8.3 and 11.12, written again by Esker: the same bytes, or the same contents
+//! before compression.
 
 use crate::util::*;
 use esker_base::{FileNumber, comparator, prefix};
@@ -101,11 +102,12 @@ fn contents_of(reader: &TableReader) -> Contents {
         .filter(|(name, _)| name != "rocksdb.properties")
         .map(|(name, handle)| (name, reader.block_contents(handle).unwrap()))
         .collect();
-    // Sizes of handles depend on the codec, and are delta-encoded.
+    // The codec determines the sizes of data blocks. The index holds these sizes as varints, so its
+    // own size differs, too.
     let properties = TableProperties {
         data_size: 0,
         index_size: 0,
-        // The text records only how the fixture's dictionary was buffered.
+        // The text has the limits for dictionaries, which `options_of` cannot find in a fixture.
         compression_options: String::new(),
         global_seqno_offset: None,
         ..reader.properties().clone()
@@ -113,14 +115,14 @@ fn contents_of(reader: &TableReader) -> Contents {
     Contents { blocks, others, properties }
 }
 
-/// Tables of kinds that Esker does not write, or that RocksDB wrote with options its files do not
-/// name.
+/// Whether the comparison skips a table. Esker does not write its kind, or the table does not
+/// record all options that RocksDB used.
 fn is_other(name: &str) -> bool {
     let never = [
         // The later RocksDB: other properties and other separators.
         "v11_",
-        // Partitions are cut by sizes that depend on the codec: compared uncompressed, with the
-        // real library (esker-peer).
+        // The codec's output determines the ends of partitions. `esker-peer` compares uncompressed
+        // tables with those of the real library.
         "partitioned",
         // Made by another version of zstd's trainer.
         "dict_zstd_trained",
@@ -240,7 +242,7 @@ fn layouts_of_format_8() -> Vec<(&'static str, BlockBasedTableOptions)> {
     ]
 }
 
-/// The contents of data blocks and index as they are stored.
+/// Compares the decompressed contents of the data blocks and of the index.
 #[test]
 fn blocks_of_format_version_8_are_those_of_rocksdb_11_12() {
     let mut different = Vec::new();
@@ -260,8 +262,8 @@ fn blocks_of_format_version_8_are_those_of_rocksdb_11_12() {
             compared += 1;
             if theirs.blocks != ours.blocks {
                 different.push(format!("{}: data blocks", short_name(&path)));
-            // Filters lie before the partitions of an index, and their sizes depend on RocksDB's
-            // allocator. The separators above are those of the partitions.
+            // Filters lie before the partitions of an index, and the filters' sizes depend on
+            // RocksDB's allocator. The comparison of data blocks includes the separators.
             } else if fixture != "partitioned" && index(&theirs) != index(&ours) {
                 different.push(format!("{}: index", short_name(&path)));
             }

@@ -4,7 +4,8 @@
 //! prints. On a terminal the shell has a prompt, a history for the session, and completion of
 //! commands (feature `shell`).
 //!
-//! Beside RocksDB's commands it has `count`, which RocksDB has from release 9 on, and `scan`.
+//! The shell has two commands that RocksDB 7.8.3 lacks: `count`, which RocksDB has from release 9
+//! on, and `scan`.
 
 use super::Out;
 use super::data::without_time;
@@ -45,8 +46,9 @@ struct Extent {
 
 /// Runs the commands on standard input until it ends.
 /// # Errors
-/// The first error of the database. A command that cannot be understood is answered, and the next
-/// one runs.
+/// Errors of opening and closing the database, and of input and output · the failure of a command
+/// after which the database has a background error. For other failures and for unknown commands the
+/// shell prints a message, and runs the next command.
 pub(super) fn query(session: &Session, host: &Host, out: &mut Out) -> CommandOutcome {
     let shell = Shell::open(session)?;
     #[cfg(feature = "shell")]
@@ -101,14 +103,14 @@ impl<'a> Shell<'a> {
             _ => print_line(out, &[b"Unknown command ", line]),
         };
         match done {
-            // The next command may still be right.
+            // The next command may succeed.
             Err(Failure::Told(why)) if self.is_sound() => writeln!(out, "Failed: {why}")?,
             done => done?,
         }
         Ok(out.flush()?)
     }
 
-    /// Whether the database still takes writes.
+    /// Whether the database has no background error.
     fn is_sound(&self) -> bool {
         self.db().property("rocksdb.background-errors").is_none_or(|count| count == "0")
     }
@@ -165,7 +167,7 @@ impl<'a> Shell<'a> {
         self.for_each(&extent, &mut |key, value| self.print_entry(key, b" ==> ", value, out))
     }
 
-    /// The range that `flags` give; `None` if there is another flag than those of `known`.
+    /// The range that `flags` give; `None` if a flag is malformed or not in `known`.
     fn extent(&self, flags: &[&[u8]], known: &[&[u8]]) -> CommandOutcome<Option<Extent>> {
         let mut extent = Extent::default();
         for flag in flags {

@@ -1,5 +1,5 @@
-//! Single files as `dump --path` and `dump_live_files` print them, without a database; and all live
-//! files of a database.
+//! Text forms of single files: `dump --path` prints one file without a database, and
+//! `dump_live_files` prints all live files of a database.
 
 use super::session::Session;
 use super::{Out, logs};
@@ -42,9 +42,10 @@ pub(super) struct LiveFilesOptions {
 /// Keys to begin at and to stop before, in a table.
 type Bounds<'a> = (&'a Option<String>, &'a Option<String>);
 
-/// Prints the file at `path`. The name says what it is.
+/// Prints the file at `path`. The file's name gives its type.
 /// # Errors
-/// A name that no such file has · errors of the file, with its name.
+/// The name is not that of a WAL, table, MANIFEST or blob file · `bounds` for a file that is no
+/// table · errors of the file.
 pub(super) fn dump(path: &Path, how: How, bounds: Bounds<'_>, host: &Host, out: &mut Out) -> CommandOutcome {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let Some((kind, _)) = parse_file_name(name) else {
@@ -87,7 +88,7 @@ fn table(path: &Path, how: How, (from, to): Bounds<'_>, host: &Host, out: &mut O
         Some(from) => iter.seek(&before_all_versions(from, reader.icmp())),
         None => iter.seek_to_first(),
     }
-    // RocksDB prints both in hexadecimal digits, or none.
+    // RocksDB prints both keys and values in hexadecimal digits, or neither.
     let form =
         EntryForm { key_hex: how.key_hex, value_hex: how.key_hex, decode_blob_index: how.decode_blob_index };
     let is_in_range =

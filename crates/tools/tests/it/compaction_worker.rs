@@ -146,7 +146,7 @@ fn a_killed_worker_loses_nothing() {
         let db = Db::open(&options(&service), dir.join("db")).expect("opens");
         let before = fill(&db);
         db.compact_range(None, None).expect("compacted here");
-        // It may have been quicker than the signal.
+        // The worker may have been quicker than the signal, so either status is right.
         assert_eq!(service.installed.lock().expect("nothing panics under it").len(), 1, "{end:?}");
         assert_eq!(contents(&db), before, "{end:?}");
         db.close().expect("closes");
@@ -178,7 +178,7 @@ fn a_worker_says_why_it_does_nothing() {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Harm {
     None,
-    /// Another byte within the first record of the progress file.
+    /// A bit within the first record of the progress file is flipped.
     FlippedProgress,
     /// The progress file ends within a record.
     CutProgress,
@@ -269,7 +269,7 @@ impl CompactionService for Resuming {
         let input = self.job.lock().expect("nothing panics under it").1.clone();
         let (job, other, out) = (self.dir.join("job"), self.dir.join("other"), self.dir.join("out"));
         std::fs::write(&job, &input).expect("written");
-        // The same work in other bytes: a snapshot more.
+        // The same job with one more snapshot, so its bytes differ.
         let text = String::from_utf8_lossy(&input).replace("snapshots=;", "snapshots=1;");
         std::fs::write(&other, text).expect("written");
         let mut first = self.worker(if self.harm == Harm::OtherJob { &other } else { &job });
@@ -294,8 +294,8 @@ impl CompactionService for Resuming {
     }
 }
 
-/// Compacts by a worker that is killed, with `harm`, and a second one. Returns the second one's
-/// LOG.
+/// Compacts by two workers. The first is killed, then `harm` is done to its directory, and the
+/// second starts there. Returns the second worker's LOG.
 fn compact_after_a_kill(harm: Harm) -> String {
     let dir = TempDir::new("resumed_worker");
     let service = Arc::new(Resuming {

@@ -77,7 +77,7 @@ fn a_change_that_the_open_refuses_is_taken_back() {
     let db = temp.join("db");
     ldb(&db, &["--create_if_missing", "put", "a", "1"]).ok();
     ldb(&db, &["compact"]).ok();
-    // Only the universal style has to obey this option.
+    // An open checks this option only under universal compaction.
     let newest = options_file(&db);
     let text = std::fs::read_to_string(&newest).unwrap();
     let family = "[CFOptions \"default\"]\n";

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 const SECOND: u64 = 1_000_000;
 
-/// Writes a trace of these queries, each at a second.
+/// Writes a trace of `queries`. The number beside a query is its time, in seconds after the trace's
+/// begin.
 fn trace(path: &Path, queries: &[(u64, Query<'_>)]) {
     let mut writer: Box<dyn TraceWriter> = new_file_trace_writer(&Env::default(), path).unwrap();
     let header =
@@ -39,7 +40,7 @@ fn batch() -> WriteBatch {
     batch
 }
 
-/// Gets of a, a, b at seconds 0, 0 and 3; a batch; seeks; a multi-get of two families.
+/// Gets of a, a, bb at seconds 0, 0 and 3; a batch; seeks; a multi-get of two families.
 fn sample(temp: &TempDir) -> PathBuf {
     let path = temp.join("queries");
     let family = esker::ColumnFamilyId(0);
@@ -245,7 +246,7 @@ fn a_forged_time_is_damage_before_a_report_is_made() {
         let time = ((second + 1) * SECOND).to_le_bytes();
         let bytes = std::fs::read(&path).unwrap();
         let offset = bytes.windows(time.len()).position(|part| part == time).unwrap();
-        // This report has no line for each second, so that the test ends without the check too.
+        // This report has no line for each second. So the test ends even if the check is missing.
         let told = analyze(&["--output_key_distribution"]).failed();
         let place = format!("{}: offset {offset}: ", path.display());
         assert!(told.contains(&place) && told.contains("366 days"), "{told}");
@@ -274,7 +275,7 @@ fn bad_traces_and_flags_are_named_before_a_file_is_made() {
             let told = esker(&[tool[0], &format!("{}={}", tool[1], path.display())]).failed();
             assert!(told.contains(path.to_str().unwrap()), "{told}");
         }
-        // Each tool refuses the other's traces.
+        // The analyzer of block cache traces refuses a trace of queries.
         if tool[0] == "block_cache_trace_analyzer" {
             assert!(
                 esker(&[tool[0], &format!("{}={}", tool[1], whole.display())]).failed().contains("queries")

@@ -1,8 +1,8 @@
 //! The network on RocksDB and on Esker in turn: throughput, block time, memory, bytes written.
 //!
-//! In: the libraries and the number of pairs. Out: a line a run, then medians of both and their
-//! ratios. A run on `memdb`, CometBFT's map in memory, shows the share of the store: no store can
-//! make the network faster than that.
+//! In: the libraries, the number of pairs, and the seconds of a run. Out: a line for each run, then
+//! the medians of both libraries, and the median ratio of the pairs. A run on `memdb`, CometBFT's
+//! map in memory, shows the share of the store: no store can make the network faster than that.
 
 use super::super::Deadline;
 use super::super::http::post;

@@ -14,8 +14,8 @@ use std::process::Command;
 /// The number of validators. Three of them can commit blocks.
 pub(super) const NODES: usize = 4;
 
-/// Lines of `config.toml` that differ from its defaults, whose pauses are those of networks over
-/// the world.
+/// Lines of `config.toml` that differ from the defaults. The default timeouts are made for networks
+/// across the world.
 const CONFIG: [(&str, &str); 10] = [
     ("timeout_propose", "\"500ms\""),
     ("timeout_propose_delta", "\"200ms\""),
@@ -173,7 +173,7 @@ impl Network {
         })
     }
 
-    /// Waits until the node has `blocks` more than now.
+    /// Waits until the node's height is `blocks` above the present height of the network.
     pub(super) fn wait_for_blocks(&mut self, at: usize, blocks: u64) -> Result<ValidatorStatus, String> {
         let height = self.height()?;
         self.wait_for(at, height + blocks)
@@ -204,7 +204,9 @@ impl Network {
         Ok(compared)
     }
 
-    /// The answer to a query, which is the same of all nodes.
+    /// The answer of all nodes to a query.
+    /// # Errors
+    /// A node does not answer · an answer has no result · two answers differ.
     pub(super) fn same(&self, query: &str) -> Result<String, String> {
         let mut first: Option<String> = None;
         for node in &self.nodes {
@@ -252,9 +254,9 @@ impl Validator {
         })
     }
 
-    /// Whether the index of transactions may lack the block at `height`. CometBFT writes it behind
-    /// the blocks, writes nothing for blocks that it had stored before an interruption, and goes on
-    /// if a write to the index fails.
+    /// Whether the index of transactions may lack the block at `height`. CometBFT writes the index
+    /// later than the blocks. After an interruption it writes no index for blocks that it has
+    /// stored already. It goes on if a write to the index fails.
     pub(super) fn may_lack_index_of(&self, height: u64) -> bool {
         const DELAY: u64 = 5;
         let log = self.process.as_ref().map(ClusterProcess::log).unwrap_or_default();
@@ -314,7 +316,7 @@ fn has_failed_to_index(line: &str, height: u64) -> bool {
     line.contains("failed to index block") && line.contains(&format!(" height={height} "))
 }
 
-/// The text in the answer to `/block` for a transaction, which is Base64.
+/// The Base64 text of `bytes`: the form of a transaction in requests and answers.
 pub(super) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

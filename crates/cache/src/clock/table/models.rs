@@ -1,11 +1,12 @@
-//! All pairs of operations on an entry and its places, in all interleavings that loom's search
-//! distinguishes with up to three preemptions (`RUSTFLAGS="--cfg loom" cargo test -p esker-cache
-//! --profile stress --lib loom`).
+//! Loom models of the clock table. Each model runs a pair of operations in all interleavings that
+//! loom's search distinguishes with up to three preemptions.
+//!
+//! Command: `RUSTFLAGS="--cfg loom" cargo test -p esker-cache --profile stress --lib loom`.
 //!
 //! A model is a table of two buckets with some entries, and two threads. These hold in every
 //! interleaving:
 //!  * A value that a thread finds is the key's, and alive.
-//!  * At most one living entry has a key.
+//!  * No key has two living entries.
 //!  * In the end all values and charges are freed, and no bucket counts a spilled entry.
 
 use super::*;
@@ -40,7 +41,7 @@ struct Model {
 /// The seed of the models' hashes.
 const SEED: u64 = 7;
 
-/// Keys 0 and 1 are in the bucket that the first split divides, and are moved by it.
+/// The key with number `i`. The first split moves keys 0 and 1 to the new bucket.
 fn key(i: u64) -> CacheKey {
     let key = |n: u64| CacheKey::new((1, 2), n);
     let moves = |&n: &u64| {
@@ -88,7 +89,8 @@ impl Model {
         Some(handle)
     }
 
-    /// Reads a value under a guard, at its beginning and at its end.
+    /// Reads a value twice under one guard, and yields between the reads. Returns whether the table
+    /// has the value.
     fn read(&self, i: u64) -> bool {
         let guard = epoch::pin();
         let found = self.table.find(&key(i), &guard);
@@ -210,7 +212,7 @@ pairs! {
     loom_two_splits: SPLIT, SPLIT;
 }
 
-/// A held entry is released while it is evicted.
+/// One thread releases its last handle of an entry while the other thread erases the entry.
 #[test]
 fn loom_last_handle_and_erase() {
     pair(2, 0, |m| drop(m.insert(0)), |m| _ = m.table.erase(&key(0)));

@@ -103,7 +103,7 @@ fn handles_that_do_not_fit_are_refused_and_given_up() {
     assert_eq!(tables_in(&options, "/db"), 0);
 }
 
-/// The family goes between the two calls.
+/// The family is dropped between preparation and commit.
 #[test]
 fn a_file_for_a_dropped_family_is_refused() {
     let options = options();

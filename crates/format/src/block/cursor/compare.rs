@@ -16,8 +16,9 @@ pub(super) fn compare_bytewise(a: &[u8], b: &[u8]) -> (Ordering, Option<usize>) 
     }
 }
 
-/// The byte at which an internal key is smaller than `target` within both user keys, if it is. The
-/// key is the first `at` bytes of `target` followed by `suffix`.
+/// Offset of the first byte in which an internal key differs from the user key `target`. `None`
+/// unless the key is smaller there, within both user keys. The key is the first `at` bytes of
+/// `target` followed by `suffix`.
 #[inline]
 pub(super) fn smaller_behind(suffix: &[u8], target: &[u8], at: usize) -> Option<usize> {
     let (user_suffix, _) = suffix.split_last_chunk::<{ key::TRAILER_BYTES }>()?;

@@ -50,8 +50,8 @@ impl FragmentLayers {
             *list_end = end;
         }
         let mut lists = vec![0; end as usize];
-        // From the back: each list's end moves to its start and, with the next node's start, is its
-        // end again.
+        // This loop fills each list from its end, and so moves `list_ends[node]` to the list's
+        // start. The list then ends where the next node's list starts.
         for (place, tombstone) in stored.iter().enumerate().rev() {
             let place = u32::try_from(place).expect("fewer than 2^31 tombstones");
             for_each_node(tombstone, fragments, |node| {
@@ -115,11 +115,11 @@ fn for_each_node(tombstone: &Stored, fragments: usize, mut each: impl FnMut(usiz
     }
 }
 
-/// Number of values for each value of the next level, which is their largest.
+/// Number of values that one value of the next level stands for.
 const WIDTH: usize = 16;
 
-/// The largest of each `WIDTH` values of a list, of each `WIDTH` of those, and so on. The list
-/// itself lies elsewhere.
+/// Maxima of a list, in levels: each value is the largest of `WIDTH` values of the level below.
+/// Level 0 is the list itself, which lies elsewhere.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Summary {
     /// Number of values in the list.

@@ -1,13 +1,13 @@
 //! Finds the end of a deleted run.
 //!
-//! In: a place in a cursor's copy of a leaf, and a snapshot. Out: the range from there on in which
-//! a reader is shown nothing. Dead leaves, and dead nodes above, are skipped whole. The records of
-//! other leaves are checked one by one, from the place on and at the far end. So a run ends exactly
-//! at the first record that the reader is shown, and may begin and end in the middle of a leaf.
+//! In: a place in a cursor's copy of a leaf, and a snapshot. Out: the run end. The reader is shown
+//! nothing between the place and the run end. Dead leaves, and dead nodes above, are skipped whole.
+//! The records of other leaves are checked one by one, from the place on and at the far end. So a
+//! run may begin and end in the middle of a leaf.
 //!
 //! The nodes are mostly in no processor cache, and each one costs a wait. So the search moves along
-//! a level by the parents' words on their children, and visits a child only where the parent has no
-//! statement about it.
+//! a level by the parents' statements about their children. It visits a child only if the parent
+//! states nothing about that child.
 //!
 //! Invariants
 //!  1. Everything between the place and the end of the run was checked, or lies in the range of a
@@ -32,8 +32,8 @@ const STEPS: usize = match (cfg!(loom), cfg!(shuttle)) {
 const LEVELS: usize = 12;
 /// Records that are prefetched ahead.
 const AHEAD: usize = 16;
-/// Most leaves without a dead state that one skip checks record by record. The next skip continues
-/// from there.
+/// Largest number of leaves without a dead state that one skip checks record by record, besides the
+/// leaf in which it starts. The next skip continues from there.
 const LIVING: usize = 4;
 
 /// The user key whose versions are being read, newest first.
@@ -99,7 +99,7 @@ impl<'t, const N: usize> Above<'t, N> {
             let (child, next) = node.dead_beside(place, snapshot)?;
             std::ptr::eq(child, run_end).then_some((node, place, next))
         });
-        // Read after the node's dead state: invariant 1 of `deleted`.
+        // `next` is read after the node's dead state: invariant 1 of `deleted`.
         let Some((node, mut place, mut next)) = known else { return run_end.next() };
         while let Some((child, behind)) = node.dead_beside(place + 1, snapshot)
             && next.is_some_and(|next| std::ptr::eq(next, child))
@@ -120,7 +120,8 @@ impl<'t, const N: usize> Above<'t, N> {
                 self.set(level, node, place + 1);
                 break;
             }
-            // Otherwise the parent has no entry for `next` yet.
+            // If the parent's right neighbour does not begin with `next`, no parent has an entry
+            // for `next` yet.
             let Some(right) = node.next().filter(|right| std::ptr::eq(right.child(0), next)) else { break };
             self.set(level, right, 0);
             (next, entered) = (right, Some(right));
@@ -130,8 +131,9 @@ impl<'t, const N: usize> Above<'t, N> {
 }
 
 impl<'t, const N: usize> Above<'t, N> {
-    /// Moves from the dead node `run_end`, which is on this path, to the left over dead neighbours,
-    /// and up where a node has no more of them. Returns the leftmost dead node found.
+    /// Moves from the dead node `run_end`, which is on this path, to the left over dead neighbours.
+    /// At the first child of a node, moves up to that node. Returns a node whose first record is
+    /// the start of the dead range.
     fn leave_left(&self, mut run_end: &'t Node<N>, snapshot: u64) -> &'t Node<N> {
         for level in usize::from(run_end.level()) + 1.. {
             let Some((node, place)) = self.get(level).filter(|(node, place)| node.leads_to(*place, run_end))
@@ -261,8 +263,8 @@ impl<const N: usize> Tree<N> {
         group.before.or_else(|| stop.and_then(|stop| self.last_key_before(Some(stop))))
     }
 
-    /// Checks the records of a copy of `leaf` from `at` on. Returns the place of a record of the
-    /// group's user key that the reader is shown.
+    /// Checks the records of a copy of `leaf` from `at` on. Returns the place of the first record
+    /// that the reader is shown.
     ///
     /// # Safety
     /// `run` was loaded from this tree.
@@ -321,8 +323,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// The nodes above the leaf of `target` (or, if not `inclusive`, of the position just before
-    /// it), and the node below the last of them.
+    /// The path to `target` (or, if not `inclusive`, to the position just before it), and the leaf
+    /// at its end. The target may lie in a leaf to the right of that one.
     fn path<'t>(&'t self, target: &Target<'_>, inclusive: bool) -> (Above<'t, N>, &'t Node<N>) {
         let mut path = Above([None; LEVELS]);
         let mut node = self.root();
@@ -377,7 +379,7 @@ impl<const N: usize> Tree<N> {
         // SAFETY: the run was loaded from this tree (contract of this function).
         let here: Target<'t> = Target::of(unsafe { run.record(at) });
         let mut run_end = None;
-        // Everything from here to the right is dead.
+        // The reader is shown no record from `first` up to the place `at`.
         let mut first = if self.is_dead_around(leaf, &here, true, snapshot) {
             leaf.first_record()
         } else {
@@ -414,8 +416,8 @@ impl<const N: usize> Tree<N> {
     }
 
     /// Checks the records of a copy of `leaf` from `at` to the left. Sets `run_end` to the last
-    /// checked user key that shows the reader nothing. Returns a place before which the reader is
-    /// shown a record.
+    /// checked user key that shows the reader nothing. If the reader is shown a record, stops and
+    /// returns a place that is not right of this record.
     ///
     /// # Safety
     /// `run` was loaded from this tree.
@@ -429,7 +431,7 @@ impl<const N: usize> Tree<N> {
     ) -> Option<usize> {
         run.fetch_first(at, false);
         let mut key: Option<&[u8]> = None;
-        // Whether the newest version met so far that the reader sees is no deletion.
+        // Among the checked versions of `key` that the reader sees, the newest is not a deletion.
         let mut is_shown = false;
         for at in (0..=at).rev() {
             run.fetch(at, false);

@@ -536,8 +536,8 @@ mod models {
     }
 
     /// Leaves of 10 to 12, 20 to 23, 30 to 33 and 40: the second is dead. A split of the third
-    /// splits the node above, too. A later split of the second takes a slot that the node above had
-    /// given to its new half.
+    /// splits the node above, too. A later split of the second reuses a slot of the node above. The
+    /// child of that slot has moved to the new half of the node above.
     #[test]
     fn loom_the_node_above_is_split_and_filled_again() {
         let old = &[

@@ -38,19 +38,20 @@ const MOST_FILES_IN_DOUBT: usize = 6;
 const CHANGING: u32 = u32::MAX;
 const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A place in the order of all writes: a sequence number, then a count of steps without one.
+/// A place in the order of all writes: a sequence number, then the number of a step. A plain write
+/// has step 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Position(u64);
 
 impl Position {
-    /// Bits of the count, so that both parts fit into an atomic.
+    /// Bits of the step, so that both parts fit into an atomic.
     const STEP_BITS: u32 = 20;
 
     pub(super) fn of_write(sequence: u64) -> Position {
         Position(sequence << Position::STEP_BITS)
     }
 
-    /// The place behind all writes up to `sequence`, and behind `step` earlier steps.
+    /// The place of step `step`, behind all writes up to `sequence` and all earlier steps.
     fn of_step(sequence: u64, step: u64) -> Position {
         assert!(step < 1 << Position::STEP_BITS, "a life has fewer steps than the position can count");
         Position(sequence << Position::STEP_BITS | step)
@@ -75,7 +76,7 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// The promises for a disk that was copied at some time between this one and `later`.
+    /// The promises for a disk that was copied at some time between `self` and `later`.
     pub(crate) fn until(self, later: Floor) -> Floor {
         let same = |i: usize| self.families[i] == later.families[i];
         let families = std::array::from_fn(|i| if same(i) { self.families[i] } else { CHANGING });
@@ -94,7 +95,8 @@ pub(crate) struct Promises {
     /// The newest ingestion.
     ingested: AtomicU64,
     families: [AtomicU32; FAMILIES],
-    /// Whether a crash has read the promises. Its disk may lack later ones.
+    /// Whether a crash has read the promises since the last restart of the round. Later recoveries
+    /// do not change that crash's copy of the disk.
     looked_at: AtomicBool,
 }
 
@@ -168,8 +170,8 @@ impl Journal {
         self.unlogged
     }
 
-    /// Records that a family is being dropped. A flush of the family that replaces it promises
-    /// nothing about its writes.
+    /// Records that a family is being dropped. A flush of its replacement promises nothing about
+    /// the writes of the dropped family.
     pub(super) fn family_goes(&mut self, family: usize) {
         self.promises.families[family].store(CHANGING, Ordering::SeqCst);
         self.newest[family] = Position::default();
@@ -224,16 +226,17 @@ impl Journal {
         self.written.push(JournalWrites { at: Some(at), what });
     }
 
-    /// Forgets refused writes if no background error is in force. A recovery has then followed each
-    /// of them, so only older crashes bring them back. A refused ingestion causes no background
-    /// error.
+    /// Forgets refused writes, unless an older crash may bring them back. REQUIRES: no background
+    /// error refuses writes, so a recovery has followed each refused write. Refused ingestions
+    /// stay, because they cause no background error.
     pub(super) fn forget_refused(&mut self) {
         if !self.promises.looked_at.load(Ordering::SeqCst) {
             self.written.retain(|written| written.at.is_some() || written.is_ingestion());
         }
     }
 
-    /// Records that `resume` has ended. Earlier refused writes come back from older crashes only.
+    /// Records that `resume` has succeeded. Earlier refused writes come back from older crashes
+    /// only.
     pub(super) fn resumed(&mut self) {
         if !self.promises.looked_at.load(Ordering::SeqCst) {
             self.written.retain(|written| written.at.is_some());
@@ -245,7 +248,7 @@ impl Journal {
         self.written.iter().filter(|written| written.at.is_some()).count()
     }
 
-    /// The state after the last crash, without families that were replaced since.
+    /// The state after the last crash. Families that were replaced since are empty.
     fn base_with(&self, specs: &[ModelFamilySpec], ids: &[ColumnFamilyId]) -> Image {
         let of_base = |f: usize| match ids[f] == self.base_ids[f] {
             true => self.base[f].clone(),
@@ -255,8 +258,8 @@ impl Journal {
         Image { states, prepared: self.base_prepared.clone() }
     }
 
-    /// The longest prefix of the writes that leads to the contents found, and the files ingested
-    /// behind it that survived. Also returns the state of the database there.
+    /// The length of the longest prefix of the writes that leads to the contents found, together
+    /// with some of the files ingested behind it. Also returns the image of these contents.
     fn prefix_of(
         &self,
         specs: &[ModelFamilySpec],
@@ -441,7 +444,8 @@ impl Round {
         let mut rng = fastrand::Rng::with_seed(seed);
         let keys = rng.usize(20..100);
         let families = if rng.u8(..4) == 0 { rng.usize(FEWEST + 1..=FAMILIES) } else { FEWEST };
-        // RocksDB's reader does not set the option that databases with prepared transactions need.
+        // With `shared_orders` RocksDB reads crashed disks, too. It does so without `allow_2pc`,
+        // which databases with prepared transactions need.
         let with_transactions = rng.u8(..3) > 0 && !parameters.shared_orders;
         let parameters = parameters.with_policies(&mut rng, with_transactions);
         let mut round = Round::with(rng, (families, keys), &parameters, env, &WEIGHTS_WITH_CRASHES);
@@ -493,7 +497,7 @@ impl Round {
         self.journal().promises.clone()
     }
 
-    /// Runs operation `number`, independently of earlier ones.
+    /// Runs operation `number` with a generator of its own.
     pub(crate) fn operate_alone(&mut self, number: u64) -> Checked {
         let seed = self.journal().seed ^ (number + 1).wrapping_mul(SEED_STEP);
         self.rng = fastrand::Rng::with_seed(seed);
@@ -606,7 +610,8 @@ impl Round {
     }
 
     /// A batch of a thread. It omits keys that are deleted singly, because their state at the write
-    /// is not known. It omits keys with timestamps too: these must ascend as sequence numbers do.
+    /// is not known. It omits families with timestamps, because timestamps must ascend as sequence
+    /// numbers do.
     fn batch_of_burst(&mut self) -> (WriteOptions, Vec<(usize, ModelWrite)>) {
         let options = self.write_options();
         let kinds = [
@@ -639,7 +644,7 @@ impl Round {
         self.trouble = None;
     }
 
-    /// Opens the database with settings of its own and drops it, for crashes during an opening.
+    /// Opens the database with newly drawn settings and drops it, for crashes during an opening.
     /// # Errors
     /// The reason why it does not open.
     pub(crate) fn try_to_open(&mut self, env: Env) -> Checked {
@@ -648,7 +653,7 @@ impl Round {
     }
 
     /// Opens a crashed disk, compares the contents, and continues from there. `what` describes the
-    /// crash. Returns the number of lost writes.
+    /// crash. Returns the number of journal entries behind the prefix found.
     /// # Errors
     /// `Err((true, _))` if the database does not open.
     pub(crate) fn recover(&mut self, env: Env, floor: Floor, what: &str) -> Result<usize, (bool, String)> {
@@ -765,8 +770,8 @@ impl Journal {
         specs: &[ModelFamilySpec],
         found: &FoundTransactions,
     ) -> (usize, Option<usize>, String) {
-        // The number of differing keys, the prefix, the first such key, and the prepared
-        // transactions.
+        // The number of differing keys and transactions, the prefix, the first differing key, and a
+        // text of the prepared transactions.
         type Nearest = (usize, usize, Option<(usize, usize)>, String);
         let mut best: Option<Nearest> = None;
         let mut image = self.base_with(specs, &found.ids);

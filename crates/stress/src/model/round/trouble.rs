@@ -31,7 +31,7 @@ const MOST_IN_DOUBT: usize = 4;
 pub(super) struct Trouble {
     /// Whether an error that refuses writes was in force before this operation.
     refuses: bool,
-    /// The text of the error in force.
+    /// The text of that error.
     in_force: Option<String>,
     /// Number of operations that failed.
     errors: u64,
@@ -46,7 +46,8 @@ pub(crate) enum TroubleEnd {
     MustReopen,
 }
 
-/// Whether a damaged WAL holds prepared sections of `WritePrepared`, so that `resume` is refused.
+/// Whether the error says that `resume` is refused, because a damaged WAL holds prepared sections
+/// of `WritePrepared`.
 fn needs_reopening(error: &Error) -> bool {
     error.severity() == Severity::FatalError && error.to_string().contains("WritePrepared")
 }
@@ -63,8 +64,8 @@ impl Round {
         self.trouble.is_some()
     }
 
-    /// Whether the faults must end, because too many refused writes may come back. In a round
-    /// without `resume` only the writes of one operation may.
+    /// Whether the faults must end, because too many refused writes may come back. If the database
+    /// does not resume by itself, only writes of one operation may come back.
     pub(crate) fn has_many_refused_writes(&self) -> bool {
         let Some(journal) = &self.journal else { return false };
         self.resumes_itself() && journal.written.len() - journal.written_certainly() >= MOST_IN_DOUBT
@@ -145,7 +146,8 @@ impl Round {
     pub(super) fn record_refused_step(&mut self, what: TransactionStage) {
         let Some(trouble) = &self.trouble else { return };
         let error = self.db().background_error();
-        // Errors of the disk have numbers: the same error means that no recovery came between.
+        // The text of an injected error has the number of its operation. So the same text means
+        // that no recovery came between.
         let is_same = error.is_some_and(|error| trouble.in_force == Some(error.to_string()));
         if trouble.refuses && (is_same || !self.resumes_itself()) {
             return;
@@ -153,10 +155,10 @@ impl Round {
         self.journal.iter_mut().for_each(|j| j.written.push(JournalWrites { at: None, what: what.clone() }));
     }
 
-    /// Opens the database with settings of its own, and drops it. Returns whether the open was
+    /// Opens the database with newly drawn settings, and drops it. Returns whether the open was
     /// refused.
     /// # Errors
-    /// A reason that the disk does not explain; the crash may explain it.
+    /// An error that the failing disk does not explain. The crash may explain it.
     pub(crate) fn open_in_trouble(&mut self, env: Env) -> Result<bool, String> {
         let settings = ModelSettings::random(&mut self.rng, &env, &self.specs);
         match self.open_and_close(settings) {
@@ -166,7 +168,8 @@ impl Round {
         }
     }
 
-    /// Heals the disk.
+    /// Resumes the database after the caller has healed the disk. Also returns the number of
+    /// operations that failed.
     /// # Errors
     /// The database does not resume, or gives wrong answers.
     pub(crate) fn trouble_ends(&mut self) -> Result<(TroubleEnd, u64), String> {
