@@ -133,7 +133,7 @@ impl<'t, const N: usize> Above<'t, N> {
 impl<'t, const N: usize> Above<'t, N> {
     /// Moves from the dead node `run_end`, which is on this path, to the left over dead neighbours.
     /// At the first child of a node, moves up to that node. Returns a node whose first record is
-    /// the start of the dead range.
+    /// the start of the deleted run.
     fn leave_left(&self, mut run_end: &'t Node<N>, snapshot: u64) -> &'t Node<N> {
         for level in usize::from(run_end.level()) + 1.. {
             let Some((node, place)) = self.get(level).filter(|(node, place)| node.leads_to(*place, run_end))

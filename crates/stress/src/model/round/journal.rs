@@ -38,8 +38,7 @@ const MOST_FILES_IN_DOUBT: usize = 6;
 const CHANGING: u32 = u32::MAX;
 const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A place in the order of all writes: a sequence number, then the number of a step. A plain write
-/// has step 0.
+/// A place in the order of all writes: a sequence number, then a step, which is 0 for plain writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Position(u64);
 
@@ -95,8 +94,7 @@ pub(crate) struct Promises {
     /// The newest ingestion.
     ingested: AtomicU64,
     families: [AtomicU32; FAMILIES],
-    /// Whether a crash has read the promises since the last restart of the round. Later recoveries
-    /// do not change that crash's copy of the disk.
+    /// Whether a crash since the last restart has read the promises. Its disk may lack later ones.
     looked_at: AtomicBool,
 }
 
@@ -235,8 +233,7 @@ impl Journal {
         }
     }
 
-    /// Records that `resume` has succeeded. Earlier refused writes come back from older crashes
-    /// only.
+    /// Records that `resume` succeeded. Earlier refused writes come back from older crashes only.
     pub(super) fn resumed(&mut self) {
         if !self.promises.looked_at.load(Ordering::SeqCst) {
             self.written.retain(|written| written.at.is_some());
@@ -444,8 +441,7 @@ impl Round {
         let mut rng = fastrand::Rng::with_seed(seed);
         let keys = rng.usize(20..100);
         let families = if rng.u8(..4) == 0 { rng.usize(FEWEST + 1..=FAMILIES) } else { FEWEST };
-        // With `shared_orders` RocksDB reads crashed disks, too. It does so without `allow_2pc`,
-        // which databases with prepared transactions need.
+        // RocksDB reads crashed disks without `allow_2pc`, which prepared transactions need.
         let with_transactions = rng.u8(..3) > 0 && !parameters.shared_orders;
         let parameters = parameters.with_policies(&mut rng, with_transactions);
         let mut round = Round::with(rng, (families, keys), &parameters, env, &WEIGHTS_WITH_CRASHES);
@@ -770,8 +766,7 @@ impl Journal {
         specs: &[ModelFamilySpec],
         found: &FoundTransactions,
     ) -> (usize, Option<usize>, String) {
-        // The number of differing keys and transactions, the prefix, the first differing key, and a
-        // text of the prepared transactions.
+        // Number of differing keys and transactions, prefix, first such key, transactions as text.
         type Nearest = (usize, usize, Option<(usize, usize)>, String);
         let mut best: Option<Nearest> = None;
         let mut image = self.base_with(specs, &found.ids);
