@@ -403,7 +403,7 @@ impl FileSystem for EncryptedFs {
         Ok(held.map(|inner| -> Arc<dyn FileSystem> { Arc::new(self.with_inner(inner)) }))
     }
     /// Cuts the content to `size` bytes. A crash during the call may also lose up to a page of
-    /// content before the cut.
+    /// content before the cut. If a head of a frame is damaged, it may lose more.
     fn truncate(&self, path: &Path, size: u64) -> Result<()> {
         // Fails if the file is missing. The reopen below would create it.
         self.0.inner.file_size(path).map_err(|e| e.at("truncate"))?;

@@ -288,7 +288,7 @@ impl FrameReader {
     /// before it. So each damaged page that the search is led to costs one more search.
     ///
     /// A damaged head that is unreadable, or claims a larger offset, leads to an earlier page. The
-    /// caller then steps over the heads between there and `offset`, at most once over the file.
+    /// caller then steps over the heads between there and `offset`, at most twice over the file.
     fn search(&self, memory: &mut Pages, offset: u64) -> Result<FramePlace> {
         let mut high = self.inner.size()?.div_ceil(PAGE).saturating_sub(1);
         while high > 0 {
