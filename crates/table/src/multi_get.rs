@@ -534,12 +534,11 @@ impl BatchVisitor for FailureCollector<'_> {
 
 /// Reads the blocks of all plans together. Call it without a guard.
 pub fn read_plans(plans: &mut [LookupPlan], options: &TableReadOptions) {
-    let wanted: Vec<Wanted<'_>> = (plans.iter())
-        .flat_map(|plan| {
-            let source = &plan.reader.source;
-            plan.needed.handles.iter().map(move |&handle| Wanted { source, handle })
-        })
-        .collect();
+    let mut wanted = Vec::with_capacity(plans.iter().map(|plan| plan.needed.handles.len()).sum());
+    for plan in &*plans {
+        let source = &plan.reader.source;
+        wanted.extend(plan.needed.handles.iter().map(|&handle| Wanted { source, handle }));
+    }
     let mut blocks = gather(&wanted, options).into_iter();
     for plan in plans {
         plan.blocks = blocks.by_ref().take(plan.needed.handles.len()).collect();

@@ -559,7 +559,9 @@ impl<K: Keys> KeyBatch<'_, K> {
         let mut waiting = waiting.into_iter().peekable();
         while let Some(first) = waiting.peek() {
             let (super_version, context) = (first.super_version, self.context(first.key));
-            let (mut numbers, mut lookups, mut suspended) = (Vec::new(), Vec::new(), Vec::new());
+            let count = waiting.len().min(MOST_KEYS_WAITING);
+            let (mut numbers, mut lookups, mut suspended) =
+                (Vec::with_capacity(count), Vec::with_capacity(count), Vec::with_capacity(count));
             while let Some(next) =
                 waiting.next_if(|w| w.super_version == super_version && numbers.len() < MOST_KEYS_WAITING)
             {

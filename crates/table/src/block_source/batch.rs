@@ -81,7 +81,7 @@ pub(crate) fn gather_closer(
 ) -> Vec<Gathered> {
     let _activity = options.activity.begin();
     let mut found: Vec<Option<Gathered>> = look_up(wanted, options);
-    let mut reading = Vec::new();
+    let mut reading = Vec::with_capacity(found.iter().filter(|found| found.is_none()).count());
     for (at, (w, found)) in wanted.iter().zip(&mut found).enumerate().filter(|(_, (_, f))| f.is_none()) {
         let begun = w
             .source
@@ -164,7 +164,7 @@ fn requests<'r>(wanted: &[Wanted<'r>], reading: &'r mut [Reading]) -> Vec<ReadRe
     for block in reading {
         let Wanted { source, handle } = &wanted[block.at];
         if block.is_first {
-            requests.push(ReadRequest::new(&*source.file, handle.offset, Vec::new()));
+            requests.push(ReadRequest::new(&*source.file, handle.offset, Vec::with_capacity(1)));
         }
         let request = requests.last_mut().expect("the first block begins a run");
         if !block.gap.is_empty() {

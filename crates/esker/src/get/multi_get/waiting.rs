@@ -60,6 +60,9 @@ struct Waiting<'b> {
     settle: &'b mut dyn FnMut(usize, Answer<'_>),
 }
 
+/// A group of up to this many keys takes its memory at once.
+const FEW_KEYS: usize = 8;
+
 /// Keys for which one file is searched.
 struct Group<'f> {
     level: usize,
@@ -147,7 +150,11 @@ impl<'b> Waiting<'b> {
             let Some(missing) = self.come_to(i, number, file) else { continue };
             match groups.last_mut() {
                 Some(last) if last.index == index => last.which.push((i as u32, missing)),
-                _ => groups.push(Group { level: number, file, index, which: vec![(i as u32, missing)] }),
+                _ => {
+                    let mut which = Vec::with_capacity((self.keys.len() - i).min(FEW_KEYS));
+                    which.push((i as u32, missing));
+                    groups.push(Group { level: number, file, index, which });
+                }
             }
         }
         groups
