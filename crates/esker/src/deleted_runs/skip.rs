@@ -2,13 +2,13 @@
 //!
 //! After `SKIP_AFTER` hidden entries in one call, the cursor calls the inner cursor to skip
 //! ([`ScanIterator::skip_deleted_run`]). It calls after the first hidden entry if the first
-//! skip of an earlier call reached the end of a run. It calls again after every skip that
-//! reached the end of the known deleted run. If a skip did not move, or stopped at an entry
-//! that an older sorted run has in between, the interval to the next try doubles. A call that
-//! has stepped over many deleted keys reports them to the family's [`DeletedRunMemory`]: at its
-//! sequence number there is no key between its start and the key that it found. Behind a
-//! remembered run, a few keys are enough: otherwise each pop of a queue would step over the
-//! messages popped since.
+//! skip of an earlier call reached the end of a run. After a seek it also calls there if the entry
+//! lies in a remembered run. It calls again after every skip that reached the end of the known
+//! deleted run. If a skip did not move, or stopped at an entry that an older sorted run has in
+//! between, the interval to the next try doubles. A call that has stepped over many deleted keys
+//! reports them to the family's [`DeletedRunMemory`]: at its sequence number there is no key
+//! between its start and the key that it found. Behind a remembered run, a few keys are enough:
+//! otherwise each pop of a queue would step over the messages popped since.
 //!
 //! Invariants
 //!  1. `keys` is the number of user keys that this call has found deleted, without skipped keys.
@@ -127,6 +127,13 @@ impl DeletedRunTracker {
         }
     }
 
+    /// Begins a seek, after `begin`: the cursor calls `skip` at its first hidden entry, which skips
+    /// there if the entry lies in a remembered run.
+    #[inline]
+    pub(crate) fn begin_seek(&mut self) {
+        self.skip_at = 1;
+    }
+
     /// Begins a new call.
     pub(crate) fn begin(&mut self) {
         self.keys = 0;
@@ -157,7 +164,15 @@ impl DeletedRunTracker {
             let user_key = key::user_key(iter.key());
             memory.find(user_key, from.sequence, from.forward, &mut self.known_end)
         });
-        let skipped = iter.skip_deleted_run(from.sequence, from.forward, known.as_ref());
+        let is_early = from.passed < self.skip_first;
+        let skipped = match &known {
+            None if is_early => SkipDistance::No,
+            known => iter.skip_deleted_run(from.sequence, from.forward, known.as_ref()),
+        };
+        if is_early && skipped == SkipDistance::No {
+            self.skip_at = self.skip_first;
+            return false;
+        }
         self.skip_after = match skipped {
             SkipDistance::Far => 1,
             SkipDistance::No | SkipDistance::Near => (self.skip_after * 2).max(self.skip_least),

@@ -505,6 +505,7 @@ impl<I: ScanIterator> DbIter<I> {
         }
         self.key.clear();
         self.begin_call();
+        self.deleted_run.begin_seek();
     }
 
     /// Resets the counts of one call.
