@@ -2,13 +2,14 @@
 //!
 //! In: an object, the name and the value of an option. Out: the field has the value.
 //!
-//! A value that the field cannot have does not change the field. Options of databases and tables
-//! record the value (`Object::refuse`), and the next open of a database reports it. Other objects
-//! ignore it.
+//! A value that the field cannot have does not change the field, unless the option is a hint (see
+//! below). Options of databases and tables record the value (`Object::refuse`), and the next open
+//! of a database reports it. Other objects ignore it.
 //!
 //! The value of an option that Esker lacks becomes a *held value*: the object keeps it, and only
 //! the option's getter uses it. Some options with an enumeration are *hints*, marked `?` in
-//! `accessors.txt`. For a hint, a number that the enumeration lacks becomes a held value, too.
+//! `accessors.txt`. For a hint, a number that the enumeration lacks becomes a held value, too, and
+//! the field gets its default.
 
 use crate::memory::{answer, bytes, lend, object, object_mut};
 use esker::Result;

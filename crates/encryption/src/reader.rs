@@ -288,7 +288,7 @@ impl FrameReader {
     /// before it. So each damaged page that the search is led to costs one more search.
     ///
     /// A damaged head that is unreadable, or claims a larger offset, leads to an earlier page. The
-    /// caller then steps over the heads between there and `offset`, at most twice over the file.
+    /// caller then steps over each frame between there and `offset`, at most twice.
     fn search(&self, memory: &mut Pages, offset: u64) -> Result<FramePlace> {
         let mut high = self.inner.size()?.div_ceil(PAGE).saturating_sub(1);
         while high > 0 {
@@ -338,7 +338,7 @@ impl FrameReader {
         buf: &mut [u8],
     ) -> Result<(usize, FramePlace)> {
         let (mut at, mut done) = (place, 0);
-        // All frames between `place` and here are authentic, or known to be lost.
+        // `checked` is `place`, or the start or end of an authentic frame.
         let (mut checked, mut checks_all) = (place, false);
         while done < buf.len() {
             let wanted = offset + done as u64;

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Words that a fuzzer need not spell. In an argument, a byte with the value 128 + i stands for
-/// word i. A byte beyond the list stands for itself.
+/// word i. Any other byte stands for itself.
 const WORDS: &[&str] = &[
     "ldb", "sst_dump", "verify", "compat", "explain", "compare", "db_bench", "cache_bench", "lock_bench",
     "db_stress", "db_crashtest", "demo", "get", "put", "batchput", "delete", "deleterange", "scan", "dump",

@@ -149,7 +149,8 @@ impl LockFamily {
             return LockDecision::Granted(Pieces::Nothing, 0);
         }
         if latched.is_free_for(order, request, None, &|| self.shared.now()) {
-            // The ticket bounds how long younger owners may pass the waiting requests.
+            // Each pass draws a ticket, so younger owners pass a waiting range only a limited number
+            // of times (`wait.rs`).
             if latched.overtakes(order, request) {
                 self.shared.draw_ticket();
             }

@@ -522,7 +522,8 @@ impl Fragments {
         (Fragments { all: right }, bytes)
     }
 
-    /// The start of the middle fragment. From two fragments on, it has fragments on both sides.
+    /// The start of the middle fragment. With two fragments or more, this cut has fragments on both
+    /// sides.
     pub(crate) fn middle(&self) -> Option<CutBuf> {
         let middle = self.all.get(self.all.len() / 2)?;
         Some(CutBuf { key: middle.key.clone(), place: middle.place })

@@ -388,7 +388,7 @@ impl<const N: usize> Tree<N> {
         (share * entries as f64).round() as u64
     }
 
-    /// Estimates the share of records before `target`. Assumes that all nodes of a level have
+    /// Estimates the share of records before `target`. Assumes that all children of a node have
     /// equally many records below them.
     fn rank(&self, target: &Target<'_>) -> f64 {
         let (mut before, mut width) = (0.0, 1.0);

@@ -440,9 +440,10 @@ fn kind_of(op: &str) -> String {
 }
 
 /// Whether no promise depends on the operation. That holds for the LOG, for hints (preallocation,
-/// range sync) and for deletions, which the next open tries again. It holds for the close of any
-/// file but a table: its bytes are synced, or not promised. A listing may look for old LOG files
-/// only. If a failed listing of WALs were silent, the trial would find acknowledged writes missing.
+/// range sync) and for deletions, which the next open tries again. It holds for the close of a file
+/// that is no table: the bytes of that file are synced, or not promised. Every listing may be
+/// silent, because some listings only look for old LOG files. If a failed listing of WALs were
+/// silent, the trial would find acknowledged writes missing.
 fn may_be_silent(what: &str) -> bool {
     let (verb, name) = what.split_once(' ').unwrap_or((what, ""));
     name.starts_with("LOG")

@@ -16,6 +16,8 @@
 //! * IDENTITY has the id of the MANIFEST. If it has another one, the output has a note.
 //! * The engine accepts the MANIFEST. This check runs only if there is no problem so far.
 //!
+//! The tables of a family whose comparator is unknown are not checked, and the output has a note.
+//!
 //! A check goes on after damage: each damaged block, record or part is a problem of its own. If the
 //! MANIFEST cannot be read, each file is checked by itself.
 //!
@@ -262,8 +264,9 @@ impl<'a> Verifier<'a> {
     }
 
     /// Records all damage of a table whose check has ended with `error`. Records `error` itself if
-    /// the reader for repairs finds no damage, or if `error` names a difference from the MANIFEST.
-    /// Records only a note if the database's owner has deleted the table.
+    /// the reader for repairs finds no damage or cannot read the table, or if `error` names a
+    /// difference from the MANIFEST. Records only a note if the database's owner has deleted the
+    /// table.
     fn problems_of_table(
         &mut self,
         icmp: &InternalKeyComparator,

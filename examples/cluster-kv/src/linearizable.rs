@@ -2,9 +2,9 @@
 //! effect at one point between its call and its return. Each key is checked by itself.
 //!
 //! In: the operations of all clients, with times of one clock. Out: nothing, or the operation that
-//! fits nowhere. The search is Wing and Gong's, with Lowe's memory of states that led nowhere. It
-//! takes time in proportion to the operations if few run at once, and exponential time in the worst
-//! case.
+//! fits nowhere. The search is Wing and Gong's, with Lowe's memory of the states that it has
+//! reached. The number of its steps is proportional to the operations if few run at once, and
+//! exponential in the worst case.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -241,7 +241,7 @@ mod tests {
         let mut history = Vec::new();
         let mut last = None;
         for step in 0..900_u64 {
-            // Each operation takes effect at 10 · step and overlaps with about five others.
+            // Each operation takes effect at its call. About five operations run at any time.
             let (call, returned) = (10 * step + 1, 10 * step + 50 + step % 7);
             if step % 3 == 0 {
                 last = Some(step.to_string());

@@ -32,7 +32,8 @@ pub enum Request {
     },
     /// Begins a cluster of these nodes and addresses. Only one node gets this request.
     Begin(BTreeMap<NodeId, String>),
-    /// Adds a node without a vote. The leader answers when that node has all entries.
+    /// Adds a node without a vote. The leader answers when that node lacks at most 5000 entries,
+    /// openraft's default for `replication_lag_threshold`.
     Learn {
         node: NodeId,
         address: String,

@@ -1,5 +1,5 @@
-//! Scans of 100, 20,000 and 400,000 rows under a snapshot, beside a writer. The first scan after a
-//! second takes a new snapshot.
+//! Scans of 100, 20,000 and 400,000 rows under a snapshot, beside a writer. A scan takes a new
+//! snapshot if the present one is older than a second.
 
 use super::Suite;
 use crate::bench::{Bench, BenchPlan, StepInfo, in_threads, load, reads};

@@ -114,8 +114,9 @@ impl Db {
     /// options rule out · `TryAgain`: a file does not fit into the last level
     /// (`fail_if_not_bottommost_level`) · `Corruption`, also for a range deletion that ends before
     /// it begins · `NotSupported`: a read-only database, an option (the message names it), or
-    /// timestamps that are kept in memory only · `ColumnFamilyDropped` · the background error in
-    /// force · `IoError`. Nothing is ingested then, and the files stay in place.
+    /// timestamps that are kept in memory only · `ColumnFamilyDropped` · `ShutdownInProgress`: the
+    /// database was closed · the background error in force · `IoError`. Nothing is ingested then,
+    /// and the files stay in place.
     pub fn ingest_external_file(&self, external_files: &[impl AsRef<Path>]) -> Result<()> {
         self.ingest_external_file_cf(&self.default_column_family(), external_files)
     }
@@ -126,8 +127,9 @@ impl Db {
     /// options rule out · `TryAgain`: a file does not fit into the last level
     /// (`fail_if_not_bottommost_level`) · `Corruption`, also for a range deletion that ends before
     /// it begins · `NotSupported`: a read-only database, an option (the message names it), or
-    /// timestamps that are kept in memory only · `ColumnFamilyDropped` · the background error in
-    /// force · `IoError`. Nothing is ingested then, and the files stay in place.
+    /// timestamps that are kept in memory only · `ColumnFamilyDropped` · `ShutdownInProgress`: the
+    /// database was closed · the background error in force · `IoError`. Nothing is ingested then,
+    /// and the files stay in place.
     pub fn ingest_external_file_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -142,8 +144,9 @@ impl Db {
     /// options rule out · `TryAgain`: a file does not fit into the last level
     /// (`fail_if_not_bottommost_level`) · `Corruption`, also for a range deletion that ends before
     /// it begins · `NotSupported`: a read-only database, an option (the message names it), or
-    /// timestamps that are kept in memory only · `ColumnFamilyDropped` · the background error in
-    /// force · `IoError`. Nothing is ingested then, and the files stay in place.
+    /// timestamps that are kept in memory only · `ColumnFamilyDropped` · `ShutdownInProgress`: the
+    /// database was closed · the background error in force · `IoError`. Nothing is ingested then,
+    /// and the files stay in place.
     pub fn ingest_external_file_opt(
         &self,
         options: &IngestExternalFileOptions,
@@ -182,10 +185,10 @@ impl Db {
     /// that does not fit, or a case that the options rule out · `TryAgain`: a file does not fit
     /// into the last level (`fail_if_not_bottommost_level`) · `Corruption`, also for a range
     /// deletion that ends before it begins · `NotSupported`: a read-only database, an option (the
-    /// message names it), or timestamps that are kept in memory only · `ColumnFamilyDropped` · the
-    /// background error in force · `IoError`. Nothing is ingested then, and the files stay in
-    /// place. If the write to the MANIFEST failed, this is certain only after [`Db::resume`] or
-    /// [`Db::close`].
+    /// message names it), or timestamps that are kept in memory only · `ColumnFamilyDropped` ·
+    /// `ShutdownInProgress`: the database was closed · the background error in force · `IoError`.
+    /// Nothing is ingested then, and the files stay in place. If the write to the MANIFEST failed,
+    /// this is certain only after [`Db::resume`] or [`Db::close`].
     pub fn ingest_external_files(
         &self,
         options: &IngestExternalFileOptions,
@@ -268,9 +271,10 @@ impl Db {
     /// `InvalidArgument`: no handles, a handle of another database, handles of one family with
     /// different options, or a case that the options rule out · `NotSupported`: several handles of
     /// a family, and one of them replaces a range · `TryAgain`: a file does not fit into the last
-    /// level (`fail_if_not_bottommost_level`) · `ColumnFamilyDropped` · the background error in
-    /// force · `IoError`. Nothing is ingested then, and the handles are given up. If the write to
-    /// the MANIFEST failed, this is certain only after [`Db::resume`] or [`Db::close`].
+    /// level (`fail_if_not_bottommost_level`) · `ColumnFamilyDropped` · `ShutdownInProgress`: the
+    /// database was closed · the background error in force · `IoError`. Nothing is ingested then,
+    /// and the handles are given up. If the write to the MANIFEST failed, this is certain only
+    /// after [`Db::resume`] or [`Db::close`].
     pub fn commit_file_ingestion_handles(&self, handles: Vec<FileIngestionHandle>) -> Result<()> {
         let engine = self.engine();
         engine.check_writable()?;

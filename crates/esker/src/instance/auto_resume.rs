@@ -67,8 +67,8 @@ fn begin(engine: &Arc<Engine>, path: Weak<WritePath>, error: Error) {
                 Warn,
                 "No automatic recovery until threads can be had: {e}"
             );
-            // The plan ends first: `start_refused_threads` on another thread may take the error at
-            // once, and begins no recovery beside a planned one.
+            // Ends the plan before it stores the error. `start_refused_threads` on another thread
+            // may take the error at once, and drops it if a recovery is still planned.
             say_ended(engine);
             *engine.recovery.refused.lock() = Some(error);
             engine.threads_refused.store(true, Ordering::Release);

@@ -20,8 +20,8 @@ pub(crate) fn has_transactions(dir: &Path) -> bool {
     dir.to_string_lossy().contains("_txn_")
 }
 
-/// Whether the fixture contains a prepared transaction. Only RocksDB with `allow_2pc` opens such a
-/// database, and `ldb` has no flag for that.
+/// Whether the fixture contains a prepared transaction. RocksDB opens such a database only with
+/// `allow_2pc`, and `ldb` has no flag for that.
 pub(crate) fn has_pending_transaction(fixture: &Fixture) -> bool {
     fixture.name.ends_with("_txn_2pc")
 }

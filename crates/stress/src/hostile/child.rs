@@ -4,7 +4,7 @@
 //! output:
 //!
 //!   acknowledged THREAD NUMBER      this batch of the thread was written
-//!   error THREAD MESSAGE            a call failed; outside of writers, the call's name is THREAD
+//!   error THREAD MESSAGE            a call failed; outside of writers, THREAD is the call's name
 //!   wrong MESSAGE                   an answer was wrong
 //!
 //! The batches are those of the campaign `kill9`.

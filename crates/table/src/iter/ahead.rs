@@ -63,8 +63,7 @@ impl TableIter {
     /// See [`esker_format::cursor::ScanIterator::pass`].
     pub(super) fn pass_backward(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) -> Result<()> {
         if run.first() > 0 {
-            // The entry before the run was decoded and cut off. Its predecessor was unknown, the
-            // reader must not see it as it is, or it is at or beyond the limit.
+            // `cut_run` cut off the entry before the run. The cursor continues from that entry.
             self.cursor.stand_on_entry(run, run.first() - 1);
             self.decode_ahead(run, ahead);
             return Ok(());

@@ -107,7 +107,8 @@ fn contents_of(reader: &TableReader) -> Contents {
     let properties = TableProperties {
         data_size: 0,
         index_size: 0,
-        // The text has the limits for dictionaries, which `options_of` cannot find in a fixture.
+        // The text names the limits for dictionaries. `options_of` does not parse the text, and
+        // takes the dictionary's size as the limit.
         compression_options: String::new(),
         global_seqno_offset: None,
         ..reader.properties().clone()
@@ -115,8 +116,7 @@ fn contents_of(reader: &TableReader) -> Contents {
     Contents { blocks, others, properties }
 }
 
-/// Whether the comparison skips a table. Esker does not write its kind, or the table does not
-/// record all options that RocksDB used.
+/// Whether the comparison skips a table, because Esker is not expected to write it again alike.
 fn is_other(name: &str) -> bool {
     let never = [
         // The later RocksDB: other properties and other separators.
@@ -181,7 +181,7 @@ fn tables_come_out_as_rocksdb_wrote_them() {
     assert!(different.is_empty() && same_bytes >= 6 && same_blocks >= 40);
 }
 
-/// The layouts of databases of RocksDB 11.12, by their options.
+/// Fixtures of RocksDB 11.12 in format version 8, each with its table options.
 fn layouts_of_format_8() -> Vec<(&'static str, BlockBasedTableOptions)> {
     let plain = BlockBasedTableOptions { block_size: 1024, format_version: 8, ..Default::default() };
     let of = |change: &dyn Fn(&mut BlockBasedTableOptions)| {
@@ -263,7 +263,8 @@ fn blocks_of_format_version_8_are_those_of_rocksdb_11_12() {
             if theirs.blocks != ours.blocks {
                 different.push(format!("{}: data blocks", short_name(&path)));
             // Filters lie before the partitions of an index, and the filters' sizes depend on
-            // RocksDB's allocator. The comparison of data blocks includes the separators.
+            // RocksDB's allocator. So the offsets in the top-level index differ. The comparison of
+            // data blocks includes the separators.
             } else if fixture != "partitioned" && index(&theirs) != index(&ours) {
                 different.push(format!("{}: index", short_name(&path)));
             }

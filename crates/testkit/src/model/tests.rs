@@ -55,7 +55,7 @@ fn a_failing_merge_is_reported() {
     assert_eq!(m.scan_at(2, None, None).map(|(_, v)| v.is_ok()).collect::<Vec<_>>(), [true, false]);
 }
 
-/// Forgetting changes no read at or above the limit.
+/// Reads at or above the limit give the same answers after `forget_below`.
 #[test]
 fn forgetting_is_not_seen() {
     for_each_seed("forgetting_is_not_seen", 50, |_, mut rng| {

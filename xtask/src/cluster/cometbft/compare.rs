@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The bytes of a transaction.
+/// The approximate size of a transaction, in bytes.
 const TRANSACTION: usize = 3000;
 /// Transactions in one request.
 const BATCH: usize = 50;

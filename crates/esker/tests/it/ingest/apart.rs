@@ -144,7 +144,7 @@ fn a_handle_that_outlives_its_database_changes_nothing() {
     assert!((0..10).all(|n| next.get(key(n)).unwrap().is_some()));
 }
 
-/// Between the calls nothing but memory knows the file: a crash leaves the database without it.
+/// Until the commit, the MANIFEST does not name the file: a crash leaves the database without it.
 #[test]
 fn a_crash_between_preparation_and_commit_leaves_the_database_as_it_was() {
     use esker::internals::env::{CrashChoices, CrashFs};

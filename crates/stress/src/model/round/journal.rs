@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 /// Maximum number of families in a round.
 const FAMILIES: usize = 10;
-/// Most ingestions in doubt for which all combinations are tried.
+/// Maximum number of ingestions in doubt for which all combinations are tried.
 const MOST_FILES_IN_DOUBT: usize = 6;
 /// Stands for the number of a family that is being dropped or made.
 const CHANGING: u32 = u32::MAX;
@@ -94,7 +94,8 @@ pub(crate) struct Promises {
     /// The newest ingestion.
     ingested: AtomicU64,
     families: [AtomicU32; FAMILIES],
-    /// Whether a crash since the last restart has read the promises. Its disk may lack later ones.
+    /// Whether a crash since the last restart has read the promises. Its copy of the disk misses
+    /// later recoveries, so refused writes may come back from it.
     looked_at: AtomicBool,
 }
 
@@ -153,7 +154,7 @@ pub(crate) struct Journal {
     /// The state after the last crash.
     base: Vec<ModelState>,
     base_ids: Vec<ColumnFamilyId>,
-    /// Transactions that were prepared after the last crash.
+    /// Transactions that were still prepared when the database opened after the last crash.
     base_prepared: BTreeMap<Vec<u8>, PreparedSection>,
     /// Writes since the last crash.
     pub(super) written: Vec<JournalWrites>,

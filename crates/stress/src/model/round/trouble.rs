@@ -21,9 +21,11 @@ use crate::crash::is_of_the_disk;
 use crate::model::settings::ModelSettings;
 use esker::{Env, Error, Severity};
 
-/// Most calls of `resume` until no job from the time of the faults causes another error.
+/// Maximum number of calls of `resume`. After each, a job from the time of the faults may cause
+/// another error.
 const ATTEMPTS: usize = 20;
-/// Most refused writes that may come back. Four of them can come back in 65 ways.
+/// The faults end once this number of refused writes may come back. Four writes can come back in
+/// 65 ways.
 const MOST_IN_DOUBT: usize = 4;
 
 /// The effects of the faults so far.
