@@ -16,7 +16,8 @@
 //! * IDENTITY has the id of the MANIFEST. If it has another one, the output has a note.
 //! * The engine accepts the MANIFEST. This check runs only if there is no problem so far.
 //!
-//! The tables of a family whose comparator is unknown are not checked, and the output has a note.
+//! Of the tables of a family whose comparator is unknown, only existence, sizes and checksums of
+//! whole files are checked, and the output has a note.
 //!
 //! A check goes on after damage: each damaged block, record or part is a problem of its own. If the
 //! MANIFEST cannot be read, each file is checked by itself.
@@ -233,12 +234,7 @@ impl<'a> Verifier<'a> {
 
     fn verify_family(&mut self, family: &ManifestFamily) {
         let Some(order) = family.comparator() else {
-            self.findings.notes.push(format!(
-                "column family '{}': its comparator {} is not known here; the order of its keys is not checked",
-                family.name,
-                family.comparator.as_deref().unwrap_or_default()
-            ));
-            return;
+            return self.verify_files_only(family);
         };
         let icmp = InternalKeyComparator::new(order);
         for (level, files) in &family.levels {
@@ -259,6 +255,25 @@ impl<'a> Verifier<'a> {
                     family.name,
                     files.len()
                 ));
+            }
+        }
+    }
+
+    /// Checks what needs no order of the keys: the family's comparator is unknown.
+    fn verify_files_only(&mut self, family: &ManifestFamily) {
+        self.findings.notes.push(format!(
+            "column family '{}': its comparator {} is not known here; of its tables only \
+             existence, size and file checksum are checked",
+            family.name,
+            family.comparator.as_deref().unwrap_or_default()
+        ));
+        for (level, file) in
+            family.levels.iter().flat_map(|(level, files)| files.iter().map(move |f| (level, f)))
+        {
+            let checked = self.sized_table(file).and_then(|(path, _)| self.verify_table_file(&path, file));
+            if let Err(error) = checked {
+                let place = format_args!("column family '{}', L{level}: {error}", family.name);
+                self.problem_with(file.number, names_table, place);
             }
         }
     }
@@ -399,15 +414,7 @@ impl<'a> Verifier<'a> {
         level: usize,
         file: &FileMetaData,
     ) -> Result<()> {
-        let path = self.table_path(file)?;
-        let size = self.fs.file_size(&path)?;
-        if size != file.file_size {
-            return Err(Error::corruption(format!(
-                "{}: {size} bytes, the MANIFEST says {}",
-                path.display(),
-                file.file_size
-            )));
-        }
+        let (path, size) = self.sized_table(file)?;
         let mut options = TableReaderOptions::new(icmp.clone(), Arc::default(), size);
         options.level = Some(level);
         options.file_number = file.number;
@@ -415,15 +422,30 @@ impl<'a> Verifier<'a> {
         options.expected_unique_id = file.unique_id;
         let reader = TableReader::open(self.fs.new_random_access_file(&path)?, options)?;
         reader.verify(&mut |_| true)?;
-        if let Some((expected, function)) = &file.file_checksum {
-            self.verify_file_checksum(&path, expected, function)?;
-        }
+        self.verify_table_file(&path, file)?;
         verify_bounds(&reader, icmp, file).map_err(|e| e.at(path.display()))?;
         verify_footer(&reader, size).map_err(|e| e.at(path.display()))?;
         self.findings.tables += 1;
         self.findings.entries += reader.properties().num_entries;
         self.findings.table_bytes += size;
         Ok(())
+    }
+
+    /// The path and size of a table, if the size is the MANIFEST's.
+    fn sized_table(&self, file: &FileMetaData) -> Result<(PathBuf, u64)> {
+        let path = self.table_path(file)?;
+        let size = self.fs.file_size(&path)?;
+        if size != file.file_size {
+            let (path, said) = (path.display(), file.file_size);
+            return Err(Error::corruption(format!("{path}: {size} bytes, the MANIFEST says {said}")));
+        }
+        Ok((path, size))
+    }
+
+    /// Compares the checksum of a whole table with the MANIFEST, if it has one.
+    fn verify_table_file(&self, path: &Path, file: &FileMetaData) -> Result<()> {
+        let Some((expected, function)) = &file.file_checksum else { return Ok(()) };
+        self.verify_file_checksum(path, expected, function)
     }
 
     /// Compares the checksum of the whole file with the MANIFEST, if the checksum's function is

@@ -56,7 +56,7 @@ pub fn run_commits(options: &LockBenchOptions, out: &mut impl io::Write) -> io::
         "range:point",
         "point cpu us",
         "range cpu us",
-        "range:point"
+        "point:range"
     )?;
     let mut rows = Vec::new();
     for &threads in &options.threads {

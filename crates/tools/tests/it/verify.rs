@@ -5,6 +5,7 @@ use esker::comparator::{BytewiseComparator, Comparator, ReverseBytewiseComparato
 use esker::options::CompressionType;
 use esker::{Db, Options};
 use esker_testkit::TempDir;
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -222,8 +223,8 @@ fn all_damage_is_counted() {
     assert!(out.code == Some(1) && out.err.contains("MANIFEST") && problems(&out.out).len() >= 3, "{out:?}");
 }
 
-/// Makes a database of 2000 keys in one table, and removes what names the table.
-fn without_a_manifest(db: &Path, comparator: Arc<dyn Comparator>) -> PathBuf {
+/// Makes a database of 2000 keys in one table. Returns the table's path.
+fn one_table(db: &Path, comparator: Arc<dyn Comparator>) -> PathBuf {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.cf.comparator = comparator;
@@ -235,9 +236,50 @@ fn without_a_manifest(db: &Path, comparator: Arc<dyn Comparator>) -> PathBuf {
     }
     database.flush().unwrap();
     database.close().unwrap();
-    std::fs::remove_file(db.join("CURRENT")).unwrap();
     let [table] = &files(db, ".sst")[..] else { panic!("the database has one table") };
     table.clone()
+}
+
+/// As `one_table`, and removes what names the table.
+fn without_a_manifest(db: &Path, comparator: Arc<dyn Comparator>) -> PathBuf {
+    let table = one_table(db, comparator);
+    std::fs::remove_file(db.join("CURRENT")).unwrap();
+    table
+}
+
+/// An order that the tools do not know.
+#[derive(Debug)]
+struct OwnOrder;
+
+impl Comparator for OwnOrder {
+    fn name(&self) -> &str {
+        "own order"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        b.cmp(a)
+    }
+}
+
+#[test]
+fn missing_and_short_tables_of_an_unknown_order_are_problems() {
+    let temp = TempDir::new("verify-own-order");
+    let db = temp.join("db");
+    let table = one_table(&db, Arc::new(OwnOrder));
+    let name = table.file_name().unwrap().to_str().unwrap();
+    let out = verify(&db).ok();
+    assert!(out.contains("its comparator own order is not known here"), "{out}");
+
+    std::fs::OpenOptions::new().write(true).open(&table).unwrap().set_len(1000).unwrap();
+    let out = verify(&db);
+    assert!(
+        out.code == Some(1) && problems(&out.out)[0].contains("1000 bytes, the MANIFEST says"),
+        "{out:?}"
+    );
+
+    std::fs::remove_file(&table).unwrap();
+    let out = verify(&db);
+    assert!(out.code == Some(1) && out.out.contains(&format!("{name} is missing")), "{out:?}");
 }
 
 #[test]
