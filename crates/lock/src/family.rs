@@ -149,8 +149,8 @@ impl LockFamily {
             return LockDecision::Granted(Pieces::Nothing, 0);
         }
         if latched.is_free_for(order, request, None, &|| self.shared.now()) {
-            // Each pass draws a ticket, so younger owners pass a waiting range only a limited number
-            // of times (`wait.rs`).
+            // Each pass draws a ticket, so younger owners pass a waiting range only a limited
+            // number of times (`wait.rs`).
             if latched.overtakes(order, request) {
                 self.shared.draw_ticket();
             }

@@ -94,8 +94,7 @@ pub(crate) struct Promises {
     /// The newest ingestion.
     ingested: AtomicU64,
     families: [AtomicU32; FAMILIES],
-    /// Whether a crash since the last restart has read the promises. Its copy of the disk misses
-    /// later recoveries, so refused writes may come back from it.
+    /// Whether a crash since the last restart has read the promises. Its copy lacks later promises.
     looked_at: AtomicBool,
 }
 
