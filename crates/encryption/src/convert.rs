@@ -1,7 +1,8 @@
 //! Encrypts directories, decrypts them, or gives their files a new master key.
 //!
-//! In: directories that no engine has open. Out: the same content. After a kill at any point the
-//! directories still open, under the old key or the new one.
+//! In: directories. Only a change of the master key may run while an engine has them open. Out: the
+//! same content. After a kill at any point the directories still open, under the old key or the new
+//! one.
 //!
 //! Encryption and decryption replace one file after the other. Meanwhile the directory has a marker
 //! file. If it is there, readers with the key accept both kinds of files. The MANIFEST is encrypted
@@ -59,7 +60,8 @@ pub fn decrypt_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<Conversio
 
 /// Gives all encrypted files in and below these directories a new master key: the first key of
 /// `fs`'s provider. Writes and syncs the two 96-byte slots of each file's header, one after the
-/// other, and nothing else.
+/// other, and nothing else. An engine may have the directories open with `fs`, so that its new
+/// files have the new key already. Files that it deletes meanwhile do not count.
 /// # Errors
 /// `IoError` · `Corruption` · `InvalidArgument` if the provider lacks a file's master key. A second
 /// call continues the work. `NotSupported` if the underlying file system cannot overwrite files.
@@ -71,9 +73,14 @@ pub fn rekey_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionR
     let mut report = ConversionReport::default();
     for round in [Round::First, Round::Second] {
         for path in &files {
-            let is_changed = rewrite_header(fs, path, round)?;
-            if round == Round::Second {
-                report.count(is_changed, is_linked(fs, path)?);
+            let is_changed = rewrite_header(fs, path, round);
+            match is_changed.and_then(|is_changed| Ok((is_changed, is_linked(fs, path)?))) {
+                Ok((is_changed, is_linked)) if round == Round::Second => {
+                    report.count(is_changed, is_linked);
+                }
+                Ok(_) => {}
+                Err(error) if fs.inner().file_exists(path)? => return Err(error),
+                Err(_) => {}
             }
         }
     }

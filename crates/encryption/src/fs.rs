@@ -162,7 +162,7 @@ impl EncryptedFs {
     ) -> Result<Box<dyn WritableFile>> {
         let (fs, path, bytes) = (self.0.inner.clone(), path.to_owned(), *key);
         let place = path.clone();
-        let content_before: ContentBefore = Box::new(move |size| {
+        let content_before: ContentBefore = Box::new(move |kind, size| {
             FrameReader::new(fs.new_random_access_file(&place)?, FileKey::new(&bytes), kind)?.before(size)
         });
         let parts = WriterParts { inner, path, key: FileKey::new(key), kind, header, content_before, end };
@@ -402,8 +402,8 @@ impl FileSystem for EncryptedFs {
         let held = self.0.inner.hold_directories(paths)?;
         Ok(held.map(|inner| -> Arc<dyn FileSystem> { Arc::new(self.with_inner(inner)) }))
     }
-    /// Cuts the content to `size` bytes. A crash during the call may also lose up to a page of
-    /// content before the cut. If a head of a frame is damaged, it may lose more.
+    /// Cuts the content to `size` bytes. If the cut splits a frame, a crash during the call may
+    /// also lose that frame's content before the cut.
     fn truncate(&self, path: &Path, size: u64) -> Result<()> {
         // Fails if the file is missing. The reopen below would create it.
         self.0.inner.file_size(path).map_err(|e| e.at("truncate"))?;

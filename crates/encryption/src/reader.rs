@@ -87,7 +87,7 @@ thread_local! {
     static PAGES: RefCell<Pages> = RefCell::default();
 }
 
-/// Calls `read` with the thread's memory for pages, which holds none.
+/// Calls `read` with the thread's memory for pages. The memory holds no page when `read` begins.
 fn with_pages<T>(read: impl FnOnce(&mut Pages) -> T) -> T {
     PAGES.with_borrow_mut(|memory| {
         memory.len = 0;
@@ -142,15 +142,35 @@ impl FrameReader {
         Ok(reader)
     }
 
-    /// Finds a frame that begins at or before the offset `size`, and reads the content from there
-    /// to `size`. Returns the frame's place and the content: at most a page in an undamaged file.
+    /// Finds the end of the last frame whose content ends at or before the offset `size`, and reads
+    /// the content from there to `size`. Returns the end and the content: in an undamaged file less
+    /// than a frame. Reads the page of `size`, in a file with damaged heads more pages.
     pub(crate) fn before(&self, size: u64) -> Result<(FramePlace, Vec<u8>)> {
         with_pages(|memory| {
-            let place = self.search(memory, size)?;
-            let mut content = vec![0; size.saturating_sub(place.content) as usize];
-            let (read, at) = self.read_frames(memory, place, place.content, &mut content)?;
-            if read < content.len() { Err(self.damaged(at.physical)) } else { Ok((place, content)) }
+            let end = self.last_end_before(memory, size)?;
+            let mut content = vec![0; size.saturating_sub(end.content) as usize];
+            let (read, at) = self.read_frames(memory, end, end.content, &mut content)?;
+            if read < content.len() { Err(self.damaged(at.physical)) } else { Ok((end, content)) }
         })
+    }
+
+    fn last_end_before(&self, memory: &mut Pages, size: u64) -> Result<FramePlace> {
+        let mut end = self.search(memory, size)?;
+        let (mut page, mut at) = (end.physical, 0);
+        while page < self.inner.size()? {
+            memory.load(&*self.inner, page, 1)?;
+            let bytes = memory.rest_of_page(page);
+            while let Some((begin, head)) = self.scan(bytes, at, end.content) {
+                let content = head.offset + u64::from(head.len);
+                if content > size {
+                    return Ok(end);
+                }
+                at = begin + head.frame_bytes();
+                end = FramePlace { physical: page + at as u64, content };
+            }
+            (page, at) = (page + PAGE, 0);
+        }
+        Ok(end)
     }
 
     /// The number of bytes of content.

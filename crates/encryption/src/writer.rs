@@ -8,10 +8,13 @@
 //!
 //! Invariants
 //!  1. `sealed` is the end of the last sealed frame. `unwritten` holds the sealed bytes that the
-//!     underlying file does not have yet.
+//!     underlying file does not have yet. If `cut_at` is set, the underlying file has bytes behind
+//!     it that no longer count.
 //!  2. Each open, and each truncation that removes content, draws a new salt. So no nonce repeats.
 //!     After an error the writer writes the same sealed bytes again.
 //!  3. After a flush of a file that is no log, the last frame has the end mark.
+//!  4. A truncation cuts only a frame that holds content behind the new size, so synced content
+//!     that stays is neither cut nor written again.
 
 use crate::file_key::{FileKey, fill_random};
 use crate::reader::{FRONT, FramePlace, PAGE, next_frame};
@@ -20,14 +23,16 @@ use esker_env::WritableFile;
 use esker_format::encryption::{EncryptedKind, FRAME_OVERHEAD, FrameHead, MOST_OFFSET, PADDING, PAGE_BYTES};
 use std::path::PathBuf;
 
-/// Largest number of sealed bytes that the writer collects before it appends them.
+/// Number of sealed bytes from which on the writer appends them. It collects less than twice as
+/// many.
 const MOST_UNWRITTEN: usize = 64 << 10;
 
 /// Makes the header of a new file.
 pub(crate) type MakeHeader = Box<dyn Fn(EncryptedKind) -> Result<Vec<u8>> + Send>;
-/// Given an offset in the content, returns the place of a frame at or before it, and the content
-/// from there to the offset. A truncation to the offset needs both.
-pub(crate) type ContentBefore = Box<dyn Fn(u64) -> Result<(FramePlace, Vec<u8>)> + Send>;
+/// Given the file's kind and an offset in the content, returns the end of the last frame that ends
+/// at or before the offset, and the content from there to the offset. A truncation to the offset
+/// needs both.
+pub(crate) type ContentBefore = Box<dyn Fn(EncryptedKind, u64) -> Result<(FramePlace, Vec<u8>)> + Send>;
 
 /// The writer of an encrypted file.
 pub(crate) struct EncryptedWritableFile {
@@ -49,6 +54,8 @@ pub(crate) struct EncryptedWritableFile {
     in_place: bool,
     /// The size to which the underlying file must be cut before the next frame is written.
     cut_at: Option<u64>,
+    /// Whether a truncation has set `cut_at`. Then flushes cut, too.
+    is_truncated: bool,
     range_synced: u64,
 }
 
@@ -85,6 +92,7 @@ impl EncryptedWritableFile {
             is_ended: true,
             in_place: false,
             cut_at,
+            is_truncated: false,
             range_synced: 0,
         };
         fill_random(&mut file.salt)?;
@@ -100,7 +108,7 @@ impl EncryptedWritableFile {
     fn begin(&mut self) -> Result<()> {
         if let Some(end) = self.cut_at {
             self.inner()?.truncate(end)?;
-            self.cut_at = None;
+            (self.cut_at, self.is_truncated) = (None, false);
         }
         let Some(make) = self.header.take() else { return Ok(()) };
         let written = make(self.kind).and_then(|header| {
@@ -144,9 +152,28 @@ impl EncryptedWritableFile {
         Ok(())
     }
 
+    /// Takes content, and seals full pages.
+    fn take(&mut self, content: &[u8]) -> Result<()> {
+        let mut rest = content;
+        while !rest.is_empty() {
+            let room = self.room();
+            let (now, later) = rest.split_at(rest.len().min(room - self.pending.len()));
+            rest = later;
+            if self.pending.is_empty() && now.len() == room {
+                self.seal(Some(now), false)?;
+            } else {
+                self.pending.extend_from_slice(now);
+                if self.pending.len() == room {
+                    self.seal(None, false)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Appends the sealed bytes to the underlying file.
     fn write(&mut self) -> Result<()> {
-        if self.unwritten.is_empty() {
+        if self.unwritten.is_empty() && !self.is_truncated {
             return self.inner().map(|_| ());
         }
         self.begin()?;
@@ -185,19 +212,8 @@ fn closed(path: &std::path::Path) -> Error {
 impl WritableFile for EncryptedWritableFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         self.inner()?;
-        let mut rest = data;
-        while !rest.is_empty() {
-            let room = self.room();
-            let (now, later) = rest.split_at(rest.len().min(room - self.pending.len()));
-            rest = later;
-            if self.pending.is_empty() && now.len() == room {
-                self.seal(Some(now), false)?;
-            } else {
-                self.pending.extend_from_slice(now);
-                if self.pending.len() == room {
-                    self.seal(None, false)?;
-                }
-            }
+        for part in data.chunks(MOST_UNWRITTEN) {
+            self.take(part)?;
             if self.unwritten.len() >= MOST_UNWRITTEN {
                 self.write()?;
             }
@@ -248,8 +264,8 @@ impl WritableFile for EncryptedWritableFile {
     fn truncate(&mut self, size: u64) -> Result<()> {
         self.write_all()?;
         self.inner()?.flush()?;
-        self.in_place = false;
         if size > self.sealed.content {
+            self.in_place = false;
             let zeros = [0; PAGE_BYTES];
             while self.file_size() < size {
                 let n = (size - self.file_size()).min(PAGE) as usize;
@@ -259,20 +275,18 @@ impl WritableFile for EncryptedWritableFile {
         }
         let mut kept = Vec::new();
         if size < self.sealed.content {
-            if size == 0 {
-                self.sealed = FRONT;
-            } else {
-                (self.sealed, kept) = (self.content_before)(size)?;
-            }
-            fill_random(&mut self.salt)?;
-            self.is_ended = false;
+            let (place, before) =
+                if size == 0 { (FRONT, Vec::new()) } else { (self.content_before)(self.kind, size)? };
+            let mut salt = [0; 6];
+            fill_random(&mut salt)?;
+            (self.sealed, self.salt, self.is_ended, kept) = (place, salt, false, before);
         }
+        self.in_place = false;
         if self.header.is_none() {
-            let end = self.sealed.physical;
-            self.inner()?.truncate(end)?;
+            // If the cut fails, `file_size` is `size` all the same, and the next flush cuts.
+            (self.cut_at, self.is_truncated) = (Some(self.sealed.physical), true);
+            self.take(&kept)?;
         }
-        self.cut_at = None;
-        self.append(&kept)?;
         self.flush()
     }
 

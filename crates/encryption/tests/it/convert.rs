@@ -10,6 +10,7 @@ use esker_encryption::{
 use esker_env::{CrashChoices, CrashFs, FaultFs, FileSystem, MemFs, OpKind, PosixFileSystem};
 use esker_format::encryption::HeaderSlot;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 const DIR: &str = "/db";
@@ -265,5 +266,31 @@ fn a_rekeying_replaces_the_slot_that_does_not_open() {
         check_that_each_write_may_be_lost(|bytes| {
             bytes[place..place + 96].copy_from_slice(&slot.encode());
         });
+    }
+}
+
+/// As an engine deletes files while it has the database open.
+#[test]
+fn files_that_are_deleted_during_a_change_of_the_key_do_not_count() {
+    for nth in 0..8 {
+        let memory = MemFs::new();
+        let paths = ["/db/000001.sst", "/db/000002.sst", "/db/000003.sst"].map(Path::new);
+        memory.create_dir_if_missing(Path::new("/db")).unwrap();
+        let old = with_keys(Arc::new(memory.clone()), &[1]);
+        paths.iter().for_each(|path| write_pieces(&old, path, &[b"content"]));
+        let disk = FaultFs::new(Arc::new(memory.clone()));
+        let opened = AtomicU64::new(0);
+        disk.on_op(move |op| {
+            if op.kind == OpKind::Open && opened.fetch_add(1, Ordering::SeqCst) == nth {
+                _ = memory.delete_file(Path::new("/db/000002.sst"));
+            }
+        });
+        let new = with_keys(Arc::new(disk.clone()), &[2, 1]);
+        let report = rekey_directories(&new, &[Path::new("/db")]).unwrap();
+        disk.clear_hook();
+        assert!(report.changed >= 2, "{nth}: {report:?}");
+        let only_new = with_keys(Arc::new(disk), &[2]);
+        assert_eq!(read(&only_new, paths[0]).unwrap(), b"content");
+        assert_eq!(read(&only_new, paths[2]).unwrap(), b"content");
     }
 }

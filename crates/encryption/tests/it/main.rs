@@ -8,6 +8,7 @@ mod crashes;
 mod damage;
 mod engine;
 mod keys;
+mod refused;
 mod search;
 mod support;
 mod systems;
