@@ -8,8 +8,9 @@
 //! output line
 //! ```
 //!
-//! A case ends at an empty line. Output that has empty lines begins and ends with two lines `----`.
-//! `REWRITE=1` writes the actual output into the file. Comments and inputs stay.
+//! A case ends at an empty line. Output that has empty lines, or begins with a line `----`, begins
+//! and ends with two lines `----`. `REWRITE=1` writes the actual output into the file. Comments and
+//! inputs stay.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -123,7 +124,9 @@ fn run_text(name: &str, text: &str, rewrite: bool, run: &mut impl FnMut(&Case) -
 }
 
 fn print_output(output: &str) -> String {
-    if output.starts_with('\n') || output.contains("\n\n") {
+    let is_cut_short =
+        output.lines().next() == Some(SEPARATOR) || output.lines().any(|line| line.trim().is_empty());
+    if is_cut_short {
         format!("{SEPARATOR}\n{SEPARATOR}\n{output}{SEPARATOR}\n{SEPARATOR}\n")
     } else {
         format!("{SEPARATOR}\n{output}")

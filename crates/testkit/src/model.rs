@@ -158,6 +158,7 @@ impl Model {
 
     /// The value that a read of `key` at `sequence` sees. `Err` if the merge operator fails.
     pub fn get_at(&self, key: &[u8], sequence: u64) -> Result<Option<Vec<u8>>, MergeFailed> {
+        self.check_remembered(sequence);
         match self.points.get(&self.key(key)) {
             Some(changes) => self.value_of(key, changes, sequence),
             None => Ok(None),
@@ -169,13 +170,16 @@ impl Model {
         self.get_at(key, self.sequence)
     }
 
+    fn check_remembered(&self, sequence: u64) {
+        assert!(sequence >= self.forgotten_below, "history below {} was forgotten", self.forgotten_below);
+    }
+
     fn value_of(
         &self,
         key: &[u8],
         changes: &[(u64, Change)],
         sequence: u64,
     ) -> Result<Option<Vec<u8>>, MergeFailed> {
-        assert!(sequence >= self.forgotten_below, "history below {} was forgotten", self.forgotten_below);
         let floor = if self.range_deletions.is_empty() { 0 } else { self.covering_sequence(key, sequence) };
         let mut operands: Vec<&[u8]> = Vec::new();
         let mut base = None;
@@ -208,6 +212,7 @@ impl Model {
         lower: Option<&[u8]>,
         upper: Option<&[u8]>,
     ) -> impl DoubleEndedIterator<Item = Pair<'a>> + 'a {
+        self.check_remembered(sequence);
         let low = lower.map_or(Bound::Unbounded, |k| Bound::Included(self.key(k)));
         let mut high = upper.map_or(Bound::Unbounded, |k| Bound::Excluded(self.key(k)));
         // An inverted range is empty. The map would panic.
@@ -232,6 +237,7 @@ impl Model {
 
     /// The last pair at or before `key` that a read at `sequence` sees.
     pub fn seek_for_prev_at(&self, key: &[u8], sequence: u64) -> Option<Pair<'_>> {
+        self.check_remembered(sequence);
         let range = self.points.range(..=self.key(key)).rev();
         range
             .filter_map(|(key, changes)| match self.value_of(&key.bytes, changes, sequence) {

@@ -11,16 +11,20 @@
 //!   entries lie within the bounds of the MANIFEST. No sequence number is above the MANIFEST's.
 //! * Levels below level 0 have no overlaps.
 //! * Needed WALs are readable to their end, and their sequence numbers never fall.
-//! * Blob files exist, and hold as many readable records as the MANIFEST says.
+//! * Blob files exist, have the right checksums, and hold as many readable records as the MANIFEST
+//!   says.
 //! * The newest OPTIONS file can be parsed.
-//! * IDENTITY has the id of the MANIFEST. If it has another one, the output has a note.
-//! * The engine accepts the MANIFEST. This check runs only if there is no problem so far.
+//! * IDENTITY has the id of the MANIFEST. If it has another one or cannot be read, the output has a
+//!   note.
+//! * The engine accepts the MANIFEST. This check runs only if all comparators are known and there
+//!   is no problem so far.
 //!
 //! Of the tables of a family whose comparator is unknown, only existence, sizes and checksums of
 //! whole files are checked, and the output has a note.
 //!
 //! A check goes on after damage: each damaged block, record or part is a problem of its own. If the
-//! MANIFEST cannot be read, each file is checked by itself.
+//! MANIFEST cannot be read, each table, blob file and WAL is checked by itself. A table whose
+//! comparator is unknown is then not checked, and the output has a note.
 //!
 //! For a file that a crash left over, or that the database's owner has deleted meanwhile, the
 //! output has a note instead of a problem.
@@ -259,7 +263,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Checks what needs no order of the keys: the family's comparator is unknown.
+    /// Checks the family's tables from outside, because its comparator is unknown.
     fn verify_files_only(&mut self, family: &ManifestFamily) {
         self.findings.notes.push(format!(
             "column family '{}': its comparator {} is not known here; of its tables only \
@@ -436,8 +440,8 @@ impl<'a> Verifier<'a> {
         let path = self.table_path(file)?;
         let size = self.fs.file_size(&path)?;
         if size != file.file_size {
-            let (path, said) = (path.display(), file.file_size);
-            return Err(Error::corruption(format!("{path}: {size} bytes, the MANIFEST says {said}")));
+            let (path, expected) = (path.display(), file.file_size);
+            return Err(Error::corruption(format!("{path}: {size} bytes, the MANIFEST says {expected}")));
         }
         Ok((path, size))
     }

@@ -190,14 +190,17 @@ impl<S: DirectSource> DirectSequentialFile<S> {
 
 impl<S: DirectSource> SequentialFile for DirectSequentialFile<S> {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
-        let mut done = 0;
+        let (mut done, begin) = (0, self.offset);
         while done < buf.len() {
             if self.ready().is_empty() {
                 let is_end = done > 0 && self.filled < self.stretch.len();
                 if is_end {
                     break;
                 }
-                self.read_stretch()?;
+                if let Err(error) = self.read_stretch() {
+                    self.offset = begin;
+                    return Err(error);
+                }
             }
             let ready = self.ready();
             if ready.is_empty() {

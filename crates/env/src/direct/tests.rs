@@ -358,3 +358,17 @@ fn bytes_that_could_not_be_written_stay_for_another_attempt() {
         file.close().unwrap();
     }
 }
+
+#[test]
+fn a_sequential_read_that_failed_has_consumed_nothing() {
+    let mut medium = Medium::new(3 << 20, Alignment::new(512, 512));
+    medium.bad = 3 << 19..2 << 20;
+    let medium = Arc::new(medium);
+    let mut file = DirectSequentialFile::new(medium.clone());
+    let mut buf = vec![0; 100];
+    for at in [0, 100] {
+        file.read(&mut vec![0; 2 << 20]).unwrap_err();
+        assert_eq!(file.read(&mut buf).unwrap(), 100);
+        assert!(buf == medium.bytes[at..at + 100], "at {at}");
+    }
+}

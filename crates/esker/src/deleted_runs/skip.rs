@@ -101,7 +101,7 @@ pub(crate) struct DeletedRunTracker {
     skip_after: u64,
     /// The smallest `skip_after` behind a skip that did not reach a run's end.
     skip_least: u64,
-    /// The first `skip_at` of the next call.
+    /// The first `skip_at` of the next call that is no seek.
     skip_first: u64,
     /// Whether this call has tried to skip.
     has_tried: bool,
@@ -157,7 +157,8 @@ pub(crate) struct Skip<'v> {
 }
 
 impl DeletedRunTracker {
-    /// Skips with `iter` from its entry, which is hidden. Returns false if `iter` did not move.
+    /// Skips with `iter` from its entry, which is hidden. Before `skip_first`, tries only in a
+    /// remembered run. Returns false if `iter` did not move.
     pub(crate) fn skip<I: ScanIterator>(&mut self, iter: &mut I, from: &Skip<'_>) -> bool {
         esker_base::probe!("iter:skip");
         let known = from.memory.and_then(|memory| {

@@ -556,15 +556,14 @@ impl<K: Keys> KeyBatch<'_, K> {
             }
             is_same
         });
-        let mut waiting = waiting.into_iter().peekable();
-        while let Some(first) = waiting.peek() {
+        let mut waiting = waiting.into_iter();
+        while let [first, ..] = waiting.as_slice() {
             let (super_version, context) = (first.super_version, self.context(first.key));
-            let count = waiting.len().min(MOST_KEYS_WAITING);
+            let of_family = waiting.as_slice().iter().take_while(|w| w.super_version == super_version);
+            let count = of_family.take(MOST_KEYS_WAITING).count();
             let (mut numbers, mut lookups, mut suspended) =
                 (Vec::with_capacity(count), Vec::with_capacity(count), Vec::with_capacity(count));
-            while let Some(next) =
-                waiting.next_if(|w| w.super_version == super_version && numbers.len() < MOST_KEYS_WAITING)
-            {
+            for next in waiting.by_ref().take(count) {
                 lookups.push(LookupKey::new(self.keys.key(next.key), held.sequence));
                 numbers.push(next.key);
                 suspended.push(next.suspended);

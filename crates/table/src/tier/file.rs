@@ -85,9 +85,9 @@ pub struct FileSecondaryCache {
     _lock: Box<dyn FileLock>,
 }
 
-/// The writer thread. If the system cannot start the thread, the queue stays in memory. Each insert
-/// into the queue tries to start the thread again. The tier refuses blocks that do not fit into the
-/// queue, and closing the tier writes the queue.
+/// The writer thread. If the system cannot start the thread, the queue stays in memory. Each new
+/// block, and `settle`, try to start the thread again. The tier refuses blocks that do not fit into
+/// the queue, and closing the tier writes the queue.
 struct Writer {
     thread: Mutex<Option<JoinHandle<()>>>,
     first_number: u64,
@@ -108,7 +108,7 @@ impl Writer {
 struct Inner {
     options: FileSecondaryCacheOptions,
     state: Mutex<State>,
-    /// Notified when the writer has work, or has done some.
+    /// Notified when the writer has work or has done some, and when the tier closes or turns off.
     changed: Condvar,
     recent: Recent,
     is_off: AtomicBool,
@@ -473,6 +473,9 @@ impl SecondaryCache for FileSecondaryCache {
         }
         let bytes = segment::stored_bytes(saved.bytes.len());
         if bytes > state.capacity || state.queued_bytes + bytes > MAX_QUEUED_BYTES {
+            drop(state);
+            // The queue stays full as long as the system refuses the writer's thread.
+            self.writer.start(&self.inner);
             return Admission::Refused;
         }
         let record = Arc::new(SegmentRecord::new(*key, saved.role, saved.codec, saved.bytes));

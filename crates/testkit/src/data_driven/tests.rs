@@ -34,3 +34,12 @@ fn rewriting_replaces_outputs_only() {
     let stale = FILE.replace("1 2\n", "old\n").replace("a\n\nb\n", "c\n");
     assert_eq!(run_text("f", &stale, true, &mut answer), FILE);
 }
+
+#[test]
+fn an_output_that_was_written_is_read_again() {
+    for output in ["a\n", "a\n\nb\n", "\na\n", "a\n \nb\n", "a\n\t\n", "----\na\n", "a\n----\n"] {
+        let mut answer = |_: &Case| output.to_owned();
+        let text = run_text("f", "say\n----\n\nsay\n----\n", true, &mut answer);
+        assert_eq!(run_text("f", &text, false, &mut answer), text, "{output:?}");
+    }
+}

@@ -81,3 +81,15 @@ fn forgetting_is_not_seen() {
         }
     });
 }
+
+/// Also for a key of which nothing is left.
+#[test]
+#[should_panic(expected = "history below 3 was forgotten")]
+fn reads_below_the_forgotten_history_panic() {
+    let mut m = Model::new();
+    m.put(b"a", b"1");
+    m.delete(b"a");
+    m.put(b"b", b"1");
+    m.forget_below(3);
+    _ = m.get_at(b"a", 1);
+}

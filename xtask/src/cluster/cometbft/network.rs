@@ -14,7 +14,7 @@ use std::process::Command;
 /// The number of validators. Three of them can commit blocks.
 pub(super) const NODES: usize = 4;
 
-/// Lines of `config.toml` that differ from the defaults. The default timeouts are made for networks
+/// The lines that `configure` writes into `config.toml`. The default timeouts are made for networks
 /// across the world.
 const CONFIG: [(&str, &str); 10] = [
     ("timeout_propose", "\"500ms\""),
@@ -187,11 +187,12 @@ impl Network {
 
     /// Compares blocks and their results at all heights up to the smallest height of the nodes.
     /// # Errors
-    /// The first answer that differs from that of the first node.
+    /// A node does not answer · an answer has no result · two answers differ.
     pub(super) fn compare(&mut self) -> Result<Compared, String> {
         let mut compared = Compared::default();
-        let heights = self.nodes.iter().map(|node| node.status().map_or(0, |status| status.height));
-        compared.height = heights.min().unwrap_or(0);
+        let height = |node: &Validator| node.status().map(|status| status.height);
+        let heights: Option<Vec<u64>> = self.nodes.iter().map(height).collect();
+        compared.height = heights.and_then(|all| all.into_iter().min()).ok_or("a node does not answer")?;
         for height in 1..=compared.height {
             let block = self.same(&format!("/block?height={height}"))?;
             self.same(&format!("/block_results?height={height}"))?;
@@ -264,7 +265,8 @@ impl Validator {
             || log.lines().any(|line| has_failed_to_index(line, height))
     }
 
-    /// The process, which the caller will end.
+    /// Takes the process, which the caller will end. Records the node's height as that of an
+    /// interruption.
     fn take_process(&mut self) -> Option<ClusterProcess> {
         self.interruptions.extend(self.status().map(|status| status.height));
         self.process.take()
