@@ -163,9 +163,9 @@ pub(crate) struct CapiForm {
 pub(crate) const FORM_11_8: CapiForm = CapiForm { version: "11.8.1", features: "" };
 pub(crate) const FORM_11_1: CapiForm = CapiForm { version: "11.1.2", features: "defaults-of-11-1" };
 
-/// Builds the library in the form for `release`, and installs it below `prefix`:
-/// `lib/librocksdb.so` and its links, `c.h` and `version.h` in `include/rocksdb`, and
-/// `lib/pkgconfig/rocksdb.pc`.
+/// Builds the library in the form for `release`, and installs it below `prefix`: the library with
+/// its version in its name and two links to it in `lib`, `c.h` and `version.h` in
+/// `include/rocksdb`, and `lib/pkgconfig/rocksdb.pc`.
 pub(crate) fn install(root: &Path, prefix: &Path, release: &str) -> Result<(), String> {
     let forms = [("11.1", FORM_11_1), ("11.8", FORM_11_8)];
     let form = forms.into_iter().find(|form| form.0 == release);

@@ -79,8 +79,8 @@ fn new_venv(root: &Path, dir: &str) -> Outcome {
     run(root, &[], &python, &["-m", "venv", "--clear", dir])
 }
 
-/// Builds the package, checks its types and runs its tests. `examples` is the number of examples of
-/// each property test.
+/// Checks the format of the native module, builds the package, checks its types and runs its tests.
+/// `examples` is the number of examples of each property test.
 pub(crate) fn test(root: &Path, examples: u32) -> Outcome {
     let package = Package::new(root);
     run(&package.dir, &[], "cargo", &["fmt", "--check"])?;

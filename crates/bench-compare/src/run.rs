@@ -184,8 +184,8 @@ impl Run {
         self.report.engines.iter().map(|engine| cell(engine.kind)).collect()
     }
 
-    /// Runs a warm-up round at a tenth of the size, then the counted rounds. Each round runs all
-    /// sets, so that a lack of time costs rounds and not sets.
+    /// Runs a warm-up round at a tenth of the size, but with at least 1,000 keys, and then the
+    /// counted rounds. Each round runs all sets, so that a lack of time costs rounds and not sets.
     fn rounds(&mut self, warm_up: bool) -> RivalResult<()> {
         let rounds = self.report.pairs + usize::from(warm_up);
         let steps: usize = self.sets.iter().map(|set| set.steps.len()).sum();

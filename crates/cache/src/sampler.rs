@@ -30,7 +30,7 @@ const MIN_BITS: u32 = 6;
 const MAX_BITS: u32 = 24;
 /// Expected charge of an entry, in bytes.
 const USUAL_CHARGE: usize = 4096;
-/// Lookups after which older ones count half.
+/// When `Stack::lookups` reaches this number, all counts are halved, so older lookups count less.
 const HALF_LIFE: u64 = 1 << 16;
 
 /// Estimated misses of a cache of this size.

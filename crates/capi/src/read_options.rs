@@ -65,8 +65,8 @@ impl rocksdb_readoptions_t {
         ReadOptions { timestamp: self.timestamp.copy(), ..self.options.clone() }
     }
 
-    /// The options for an iterator, with copies of the bounds. `c.h` has no `PrepareValue`, so the
-    /// iterators of C programs load all values.
+    /// The options for an iterator, with copies of bounds and timestamps. `c.h` has no
+    /// `PrepareValue`, so the iterators of C programs load all values.
     pub(crate) unsafe fn for_iterator(&self) -> ReadOptions {
         let mut options = self.options.clone();
         options.allow_unprepared_value = false;

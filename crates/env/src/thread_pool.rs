@@ -73,8 +73,8 @@ struct Queue {
     changed: Condvar,
     /// Notified when a thread becomes idle.
     idle: Condvar,
-    /// Whether jobs wait, there is no thread, and the system has refused one. Changes under
-    /// `state`.
+    /// Whether, at the last attempt to start threads, jobs waited, there was no thread, and the
+    /// system refused one. Changes under `state`.
     is_starved: AtomicBool,
 }
 
@@ -125,8 +125,8 @@ impl ThreadPool {
         queue.changed.notify_one();
     }
 
-    /// Whether a priority has jobs but no thread, because the system refuses threads. One load for
-    /// each priority.
+    /// Whether a priority had jobs but no thread at its last attempt to start threads, because the
+    /// system refused them. One load for each priority.
     pub fn is_starved(&self) -> bool {
         self.queues().iter().any(|queue| queue.is_starved.load(Ordering::Acquire))
     }

@@ -318,7 +318,7 @@ impl Default for LookupKey {
 }
 
 impl LookupKey {
-    /// Changes key and sequence number. Costs less than [`new`](Self::new).
+    /// Changes key and sequence number. Costs less than [`new`](Self::new) if the key is short.
     #[inline]
     pub fn set(&mut self, user_key: &[u8], sequence: SequenceNumber) {
         let len = user_key.len() + TRAILER_BYTES;

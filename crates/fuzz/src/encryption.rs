@@ -1,4 +1,5 @@
-//! Decodes arbitrary bytes as headers and frame heads, and reads changed encrypted files.
+//! Decodes arbitrary bytes as headers, frame heads and encrypted files, and reads changed encrypted
+//! files.
 //!
 //! Laws: decoded bytes encode to the same bytes. A changed file has its content, is damaged, or, as
 //! a log, has lost a part of its content.

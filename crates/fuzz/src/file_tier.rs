@@ -1,6 +1,7 @@
 //! Changes the files of a cache tier that keeps blocks in files.
 //!
-//! Law: a lookup finds only blocks that were stored.
+//! Laws: a lookup finds only blocks that were stored. A tier over damaged files is on, stays within
+//! its capacity, and stores blocks again.
 
 use crate::scene::{Files, damage, files_below, lay};
 use esker::internals::cache::tier::{Lookup, Saved, SecondaryCache};

@@ -1,5 +1,6 @@
 //! Tables with changed blocks and right checksums. Esker's reads end, whatever the order of the
-//! keys. If `esker verify` finds no problem in a database, Esker and RocksDB read the same entries.
+//! keys. If `esker verify` finds no problem and RocksDB reads the database, Esker reads the same
+//! entries.
 
 use crate::blocks::{self, FuzzBlock, CHANGE};
 use crate::oracle::{OracleAnswer, ask};

@@ -507,7 +507,8 @@ impl RocksDb {
         result
     }
 
-    /// Makes a copy of the database in `dir`, which must not exist.
+    /// Makes a copy of the database in `dir`, which must not exist. RocksDB first flushes all
+    /// families if the WALs have at least `log_size_for_flush` bytes.
     /// # Errors
     /// RocksDB's, as text.
     pub fn create_checkpoint(&self, dir: &Path, log_size_for_flush: u64) -> Result<(), String> {

@@ -18,8 +18,9 @@
 //!
 //! Invariants
 //!  1. Contents are compared key by key with a model: by scans in both directions and by gets, or
-//!     by one scan of `ldb`. `ldb` also checks consistency and, unless a process was killed, every
-//!     table. Esker and the libraries of 11 check every block.
+//!     by one scan of `ldb`. `ldb` also checks consistency; file checksums, if all families have
+//!     bytewise order; and every table, unless a process was killed since `ldb` last wrote. Esker
+//!     and the libraries of 11 check every block.
 //!  2. A seed takes the same steps on every machine with the same libraries.
 
 use crate::api::{LIBRARY_7, default_library, library_10, library_11_12};
@@ -193,7 +194,7 @@ impl Matrix {
     }
 
     /// Passes one database from process to process, for `steps` steps. Each step has a mixture of
-    /// its own.
+    /// its own. At the end each peer process reads the database.
     /// # Errors
     /// The first difference, with the seed, the options and the steps before it.
     pub fn chain(&self, seed: u64, steps: usize) -> Result<MatrixCounts, String> {

@@ -1,7 +1,7 @@
 //! Arguments: keys, values, and options of one call.
 //!
-//! In: Python objects. Out: bytes that stay valid without the GIL, or a `TypeError` that says what
-//! to pass.
+//! In: Python objects. Out: bytes that stay valid without the GIL, and options; or an exception
+//! that says what to pass.
 
 use esker::{ReadOptions, ReadTier, WriteOptions};
 use pyo3::Borrowed;

@@ -82,7 +82,7 @@ impl PyWriteBatch {
         self.delete(py, key)
     }
 
-    /// The same batch, with changes of another column family.
+    /// The same batch; changes through the returned object go to another column family.
     fn cf(&self, name: &str) -> PyResult<PyWriteBatch> {
         let family = EngineHandle::new(family::find(&self.shared, name)?);
         Ok(PyWriteBatch { shared: self.shared.clone(), family, cell: self.cell.clone() })

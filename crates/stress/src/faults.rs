@@ -117,7 +117,7 @@ pub struct FaultReport {
     pub operations: u64,
     /// Counts by kind.
     pub counts: BTreeMap<Fault, FaultCounts>,
-    /// Operations that failed without an error for a caller.
+    /// Operations whose failure nobody noticed and on which no promise depends, by kind.
     pub silent: BTreeMap<String, u64>,
     /// Reads with a flipped bit.
     pub flips: u64,

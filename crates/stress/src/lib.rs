@@ -19,7 +19,8 @@
 //! | [`hostile`] | real processes under limits, on full disks, beside other processes, … |
 //! | [`growth`] | the growth of an operation's work with the size of the database |
 //!
-//! Most campaigns also audit files and properties (`audit`) when a database has no work left.
+//! The campaigns [`model`], [`metamorphic`], [`crash`], [`histories`] and [`db_stress`] also audit
+//! files and properties (`audit`) when a database has no work left.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -85,7 +85,8 @@ impl Residence {
 
 /// All partitions of an index or filter, if they are to be pinned.
 /// # Errors
-/// `Corruption`, `NotSupported`, `IoError`.
+/// `Corruption`, `NotSupported`, `IoError`; `Aborted` (`MemoryLimit`) if the block cache has a
+/// strict limit and no room.
 pub(crate) fn pin_partitions(
     top: &Resident,
     shape: IndexShape,

@@ -167,7 +167,7 @@ impl CommandLine {
         )
     }
 
-    /// Whether the command changes no file.
+    /// Whether the command is known to change no file.
     pub fn only_reads(&self) -> bool {
         match &self.command {
             Command::BlobDump(_)

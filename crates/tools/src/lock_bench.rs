@@ -1,4 +1,5 @@
-//! `esker lock_bench`: measures how many locks per second the lock manager takes and releases.
+//! `esker lock_bench`: measures how many locks per second the lock manager takes and releases. With
+//! `--commits` or `--oltp` it measures whole transactions instead.
 
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;

@@ -120,7 +120,7 @@ impl Events {
     }
 }
 
-/// Searches an order of the operations of one key.
+/// Searches for an order of the operations of one key.
 /// # Errors
 /// The operation whose return ended the longest attempt.
 fn check_register<'a>(operations: &[&'a Operation]) -> Result<(), &'a Operation> {

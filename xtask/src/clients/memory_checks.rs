@@ -1,10 +1,11 @@
 //! Suites with checked memory: RocksDB's `c_test` and the round trip from Python (`valgrind`),
 //! grocksdb (`grocksdb-asan`), and a part of crate `rocksdb`'s (`rocksdb-0.25-valgrind`).
 //!
-//! In: the library, and clients compiled for it. Out: an error, with valgrind's first report whose
-//! stack leads through the library, or with the end of the output if AddressSanitizer has a report.
-//! Reports are accesses outside of what was allocated, and lost memory. CI does not run these
-//! suites: each takes minutes.
+//! In: the library, and clients compiled for it. Out: an error with valgrind's first report whose
+//! stack leads through the library, or with the end of the output if AddressSanitizer has a report
+//! or the program fails. For grocksdb, also an error with a function of which too many objects are
+//! left. Reports are accesses outside of what was allocated, and lost memory; valgrind also reports
+//! uses of uninitialized values. CI does not run these suites: each takes minutes.
 
 use super::packages::{self, Package, ROCKSDB};
 use super::{Behind, Clients, GROCKSDB_DIFFERS, c_test_binary, checked, fresh, grocksdb_test, said, tail};
@@ -67,8 +68,8 @@ const UNDESTROYED: [&str; 4] = [
 /// grocksdb's tests never destroy some of their objects. Esker may leave no object that RocksDB
 /// does not leave: the counts are compared for each function of the C API that made the objects.
 /// # Errors
-/// A report that is no leak · a failed test · a function of which Esker leaves more objects than
-/// RocksDB, unless it is in [`UNDESTROYED`].
+/// A report that is no leak · a failed test · a function, not in [`UNDESTROYED`], of which Esker
+/// leaves more objects than RocksDB. Esker's objects that another object refers to do not count.
 pub(super) fn grocksdb_asan(clients: &Clients, kept: &Path) -> Outcome {
     let ours = grocksdb_sanitized(clients, Behind::Esker, kept)?;
     let theirs = grocksdb_sanitized(clients, Behind::RocksDb, kept)?;

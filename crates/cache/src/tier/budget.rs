@@ -38,8 +38,8 @@ pub enum AdmissionPolicy {
     Placeholder,
     /// Those of `Placeholder`, and all values that were hit before their eviction.
     AllowCacheHits,
-    /// Like `Placeholder`. Values that the tier in memory evicts go on to the file below it, which
-    /// must exist.
+    /// Like `Placeholder`, but a file must exist below the tier in memory. Under every policy,
+    /// values that this tier evicts go on to a file below it, if there is one.
     ThreeQueue,
     /// All values.
     AllowAll,

@@ -92,7 +92,7 @@ impl FaultSchedule {
         FaultSchedule { clock, rng, slow_one_in, slowest, spell_one_in, damage_one_in, spell, damaged }
     }
 
-    /// A schedule with all kinds of faults.
+    /// A schedule of slow operations, and of failures, damaged reads or both: the seed decides.
     pub fn bad(seed: u64, clock: Arc<dyn Clock>) -> FaultSchedule {
         let mut schedule = FaultSchedule::slow(seed, clock);
         let rng = &mut schedule.rng;

@@ -57,7 +57,8 @@ pub struct FileIngestionHandle {
 impl FileIngestionHandle {
     /// Gives the ingestion up, and deletes the database's copies of the files.
     /// # Errors
-    /// `ShutdownInProgress`: the database has closed, and its next open deletes the copies.
+    /// `ShutdownInProgress`: the database has closed, and its next open deletes the copies ·
+    /// `NotSupported` in a forked child process, which leaves the copies in place.
     pub fn abort(mut self) -> Result<()> {
         self.give_up()
     }
@@ -113,10 +114,10 @@ impl Db {
     /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or a case that the
     /// options rule out · `TryAgain`: a file does not fit into the last level
     /// (`fail_if_not_bottommost_level`) · `Corruption`, also for a range deletion that ends before
-    /// it begins · `NotSupported`: a read-only database, an option (the message names it), or
-    /// timestamps that are kept in memory only · `ColumnFamilyDropped` · `ShutdownInProgress`: the
-    /// database was closed · the background error in force · `IoError`. Nothing is ingested then,
-    /// and the files stay in place.
+    /// it begins · `NotSupported`: a read-only database, a forked child process, timestamps that
+    /// are kept in memory only, or an option or a file (the message names it) ·
+    /// `ColumnFamilyDropped` · `ShutdownInProgress`: the database was closed · the background error
+    /// in force · `IoError`. Nothing is ingested then, and the files stay in place.
     pub fn ingest_external_file(&self, external_files: &[impl AsRef<Path>]) -> Result<()> {
         self.ingest_external_file_cf(&self.default_column_family(), external_files)
     }
@@ -126,10 +127,10 @@ impl Db {
     /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or a case that the
     /// options rule out · `TryAgain`: a file does not fit into the last level
     /// (`fail_if_not_bottommost_level`) · `Corruption`, also for a range deletion that ends before
-    /// it begins · `NotSupported`: a read-only database, an option (the message names it), or
-    /// timestamps that are kept in memory only · `ColumnFamilyDropped` · `ShutdownInProgress`: the
-    /// database was closed · the background error in force · `IoError`. Nothing is ingested then,
-    /// and the files stay in place.
+    /// it begins · `NotSupported`: a read-only database, a forked child process, timestamps that
+    /// are kept in memory only, or an option or a file (the message names it) ·
+    /// `ColumnFamilyDropped` · `ShutdownInProgress`: the database was closed · the background error
+    /// in force · `IoError`. Nothing is ingested then, and the files stay in place.
     pub fn ingest_external_file_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -143,10 +144,10 @@ impl Db {
     /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or a case that the
     /// options rule out · `TryAgain`: a file does not fit into the last level
     /// (`fail_if_not_bottommost_level`) · `Corruption`, also for a range deletion that ends before
-    /// it begins · `NotSupported`: a read-only database, an option (the message names it), or
-    /// timestamps that are kept in memory only · `ColumnFamilyDropped` · `ShutdownInProgress`: the
-    /// database was closed · the background error in force · `IoError`. Nothing is ingested then,
-    /// and the files stay in place.
+    /// it begins · `NotSupported`: a read-only database, a forked child process, timestamps that
+    /// are kept in memory only, or an option or a file (the message names it) ·
+    /// `ColumnFamilyDropped` · `ShutdownInProgress`: the database was closed · the background error
+    /// in force · `IoError`. Nothing is ingested then, and the files stay in place.
     pub fn ingest_external_file_opt(
         &self,
         options: &IngestExternalFileOptions,
@@ -184,11 +185,11 @@ impl Db {
     /// checksums that are not one for each file or come from an unknown function, a replaced range
     /// that does not fit, or a case that the options rule out · `TryAgain`: a file does not fit
     /// into the last level (`fail_if_not_bottommost_level`) · `Corruption`, also for a range
-    /// deletion that ends before it begins · `NotSupported`: a read-only database, an option (the
-    /// message names it), or timestamps that are kept in memory only · `ColumnFamilyDropped` ·
-    /// `ShutdownInProgress`: the database was closed · the background error in force · `IoError`.
-    /// Nothing is ingested then, and the files stay in place. If the write to the MANIFEST failed,
-    /// this is certain only after [`Db::resume`] or [`Db::close`].
+    /// deletion that ends before it begins · `NotSupported`: a read-only database, a forked child
+    /// process, timestamps that are kept in memory only, or an option or a file (the message names
+    /// it) · `ColumnFamilyDropped` · `ShutdownInProgress`: the database was closed · the background
+    /// error in force · `IoError`. Nothing is ingested then, and the files stay in place. If the
+    /// write to the MANIFEST failed, this is certain only after [`Db::resume`] or [`Db::close`].
     pub fn ingest_external_files(
         &self,
         options: &IngestExternalFileOptions,
@@ -269,9 +270,10 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: no handles, a handle of another database, handles of one family with
-    /// different options, or a case that the options rule out · `NotSupported`: several handles of
-    /// a family, and one of them replaces a range · `TryAgain`: a file does not fit into the last
-    /// level (`fail_if_not_bottommost_level`) · `ColumnFamilyDropped` · `ShutdownInProgress`: the
+    /// different options, a replaced range that does not fit, or a case that the options rule out ·
+    /// `NotSupported`: a read-only database, a forked child process, or several handles of a family
+    /// of which one replaces a range · `TryAgain`: a file does not fit into the last level
+    /// (`fail_if_not_bottommost_level`) · `ColumnFamilyDropped` · `ShutdownInProgress`: the
     /// database was closed · the background error in force · `IoError`. Nothing is ingested then,
     /// and the handles are given up. If the write to the MANIFEST failed, this is certain only
     /// after [`Db::resume`] or [`Db::close`].

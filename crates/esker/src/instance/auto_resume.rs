@@ -76,7 +76,7 @@ fn begin(engine: &Arc<Engine>, path: Weak<WritePath>, error: Error) {
     }
 }
 
-/// Wakes callers that wait for the end of a recovery.
+/// Ends the planned recovery, and wakes callers that wait for its end.
 fn say_ended(engine: &Engine) {
     engine.state.lock().background_error.recovery_ended();
     engine.state_changed.notify_all();

@@ -36,8 +36,8 @@ impl Encode for ZstdEncoder {
     }
 }
 
-/// A dictionary of at most `most` bytes for blocks like `samples`, cut by `sizes`; empty if there
-/// are too few.
+/// A dictionary of at most `most` bytes, trained with blocks of these sizes, which lie back to back
+/// in `samples`. Empty if zstd cannot train one, for example from too few blocks.
 pub(super) fn train(samples: &[u8], sizes: &[usize], most: usize) -> Vec<u8> {
     let mut dictionary = vec![0; most];
     match zstd_safe::train_from_buffer(dictionary.as_mut_slice(), samples, sizes) {

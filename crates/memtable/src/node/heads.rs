@@ -25,7 +25,8 @@ pub(super) fn key_at<'t>(record: *mut u8) -> &'t [u8] {
 }
 
 /// 8 bytes of the key behind `prefix`, as a number in the order of the keys. A key without the
-/// prefix gets the least or the greatest number, by the side on which it lies.
+/// prefix gets the least or the greatest number, by the side on which it lies. In a custom order
+/// all keys get 0.
 #[inline]
 pub(super) fn head_after(prefix: &[u8], order: KeyOrder, user_key: &[u8]) -> u64 {
     let head = if user_key.starts_with(prefix) {

@@ -43,8 +43,8 @@ impl Together {
     }
 
     /// Reads the block with its planned neighbours, up to `most` bytes behind it. The block lies
-    /// within the file. `None`: no planned neighbour is adjacent and fits `most`, or the read
-    /// failed.
+    /// within the file. `None`: the plan does not begin with this block, no planned neighbour is
+    /// adjacent and fits `most`, or the read failed.
     pub(super) fn read(
         &mut self,
         file: &dyn RandomAccessFile,

@@ -88,8 +88,8 @@ impl<'a> Shell<'a> {
         Ok(())
     }
 
-    /// Runs one command, and prints its answer at once. Keys and values may have bytes that are not
-    /// UTF-8, since the shell prints raw bytes.
+    /// Runs one command, and prints its answer at once. Keys and values are raw bytes: neither the
+    /// line nor the answer need be UTF-8.
     fn run_line(&self, line: &[u8], out: &mut Out) -> CommandOutcome {
         let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
         let done = match words.as_slice() {

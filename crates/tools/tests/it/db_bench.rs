@@ -67,7 +67,7 @@ fn shape(line: &str) -> String {
 }
 
 /// The lines from the first result on. Leaves out empty lines, lines that only one of the tools
-/// prints, and buckets of histograms, which depend on times.
+/// prints, the database's path, and buckets of histograms, which depend on times.
 fn results(out: &str) -> Vec<String> {
     const DROPPED: [&str; 5] = ["Initializing", "Integrated BlobDB", "DB path", "[", "("];
     out.lines()

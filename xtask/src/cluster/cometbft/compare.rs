@@ -1,4 +1,5 @@
-//! The network on RocksDB and on Esker in turn: throughput, block time, memory, bytes written.
+//! The network on RocksDB and on Esker in turn: throughput, block time, processor time, memory,
+//! bytes written, speed of catching up.
 //!
 //! In: the libraries, the number of pairs, and the seconds of a run. Out: a line for each run, then
 //! the medians of both libraries, and the median ratio of the pairs. A run on `memdb`, CometBFT's
@@ -74,7 +75,7 @@ fn line(figures: &Figures) -> String {
     line.trim_end_matches(" · ").to_owned()
 }
 
-/// One run: a load of `seconds`, then a wiped node that catches up.
+/// One run: a load of `seconds`, then a wiped node that catches up (not on `memdb`).
 fn measure(
     program: &Path,
     library: &Library,

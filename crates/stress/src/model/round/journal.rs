@@ -94,7 +94,7 @@ pub(crate) struct Promises {
     /// The newest ingestion.
     ingested: AtomicU64,
     families: [AtomicU32; FAMILIES],
-    /// Whether a crash since the last restart has read the promises. Its copy lacks later promises.
+    /// Whether a crash since the last restart copied the disk: it may bring back refused writes.
     looked_at: AtomicBool,
 }
 

@@ -160,7 +160,7 @@ impl Round {
     /// Opens the database with newly drawn settings, and drops it. Returns whether the open was
     /// refused.
     /// # Errors
-    /// An error that the failing disk does not explain. The crash may explain it.
+    /// An error that the failing disk does not explain. The crash before may explain it.
     pub(crate) fn open_in_trouble(&mut self, env: Env) -> Result<bool, String> {
         let settings = ModelSettings::random(&mut self.rng, &env, &self.specs);
         match self.open_and_close(settings) {
