@@ -21,6 +21,7 @@ use esker_base::{Error, ErrorKind, Result};
 use esker_env::{FileSystem, SequentialFile, WritableFile};
 use esker_format::encryption::{HeaderSlot, PAGE_BYTES, SLOT_PLACES, decode_header};
 use esker_format::file_name;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The name of a file's new copy, until the copy replaces the file.
@@ -61,26 +62,38 @@ pub fn decrypt_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<Conversio
 /// Gives all encrypted files in and below these directories a new master key: the first key of
 /// `fs`'s provider. Writes and syncs the two 96-byte slots of each file's header, one after the
 /// other, and nothing else. An engine may have the directories open with `fs`, so that its new
-/// files have the new key already. Files that it deletes meanwhile do not count.
+/// files have the new key already ([`EncryptedFs::reload_keys`]). Files that it deletes meanwhile
+/// do not count. A file that is moved in from elsewhere meanwhile, as by an ingestion, may keep its
+/// key. So may a file that a writer with direct I/O has open, if the device's blocks are larger
+/// than 4 KiB.
 /// # Errors
 /// `IoError` · `Corruption` · `InvalidArgument` if the provider lacks a file's master key. A second
 /// call continues the work. `NotSupported` if the underlying file system cannot overwrite files.
 pub fn rekey_directories(fs: &EncryptedFs, dirs: &[&Path]) -> Result<ConversionReport> {
-    let mut files = Vec::new();
-    for dir in dirs {
-        files_below(fs.inner(), dir, &mut files)?;
-    }
+    let master = fs.keys().current();
     let mut report = ConversionReport::default();
     for round in [Round::First, Round::Second] {
-        for path in &files {
-            let is_changed = rewrite_header(fs, path, round);
-            match is_changed.and_then(|is_changed| Ok((is_changed, is_linked(fs, path)?))) {
-                Ok((is_changed, is_linked)) if round == Round::Second => {
-                    report.count(is_changed, is_linked);
+        let mut seen = BTreeSet::new();
+        // An engine may rename a file before its turn. So while listed files are gone, new names
+        // are looked for.
+        let mut has_missed = true;
+        while has_missed {
+            has_missed = false;
+            let mut files = Vec::new();
+            for dir in dirs {
+                files_below(fs.inner(), dir, &mut files)?;
+            }
+            files.retain(|path| seen.insert(path.clone()));
+            for path in &files {
+                let is_changed = rewrite_header(fs, path, round, &master);
+                match is_changed.and_then(|is_changed| Ok((is_changed, is_linked(fs, path)?))) {
+                    Ok((is_changed, is_linked)) if round == Round::Second => {
+                        report.count(is_changed, is_linked);
+                    }
+                    Ok(_) => {}
+                    Err(error) if fs.inner().file_exists(path)? => return Err(error),
+                    Err(_) => has_missed = true,
                 }
-                Ok(_) => {}
-                Err(error) if fs.inner().file_exists(path)? => return Err(error),
-                Err(_) => {}
             }
         }
     }
@@ -119,19 +132,18 @@ enum Round {
 ///
 /// Writes and syncs one slot at a time, and no other bytes. The slot that opens the file stays as
 /// it is until the other slot has the new key, so a crash that destroys a write leaves a good slot.
-fn rewrite_header(fs: &EncryptedFs, path: &Path, round: Round) -> Result<bool> {
+fn rewrite_header(fs: &EncryptedFs, path: &Path, round: Round, master: &MasterKey) -> Result<bool> {
     let mut header = [0; PAGE_BYTES];
     let read = fs.inner().new_random_access_file(path)?.read_at(0, &mut header)?;
     let Front::Key(key, kind) = read_header(&header[..read], fs.keys(), path)? else { return Ok(false) };
     if read < PAGE_BYTES {
         return Ok(false);
     }
-    let master = fs.keys().current();
     let slots = decode_header(&header).map_err(|e| e.at(path.display()))?;
     let opens_under = |slot: &Option<HeaderSlot>, master: &MasterKey| {
         slot.as_ref().is_some_and(|slot| unwrap_slot(master, slot) == Some(key))
     };
-    let is_new = slots.each_ref().map(|slot| opens_under(slot, &master));
+    let is_new = slots.each_ref().map(|slot| opens_under(slot, master));
     let opens = slots.each_ref().map(|slot| {
         let named = slot.as_ref().and_then(|slot| fs.keys().find(MasterKeyId(slot.key_id)));
         named.is_some_and(|named| opens_under(slot, &named))
@@ -147,7 +159,7 @@ fn rewrite_header(fs: &EncryptedFs, path: &Path, round: Round) -> Result<bool> {
         (Round::Second, _) if !opens[0] => &[first, second],
         (Round::Second, _) => &[second, first],
     };
-    let slot = wrap(&master, kind, &key)?.encode();
+    let slot = wrap(master, kind, &key)?.encode();
     for &place in changed {
         let mut file = fs.inner().overwrite_file(path, place as u64)?;
         file.append(&slot)?;

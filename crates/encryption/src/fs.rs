@@ -20,7 +20,7 @@ const AHEAD_BYTES: u64 = 512 << 10;
 /// A file system that encrypts the files of another one.
 ///
 /// Callers see sizes and offsets of the content, not of the encrypted file. Hard links and renames
-/// keep a file's key. A recycled file is emptied first. The files have no descriptor
+/// keep a file's key. Files are not recycled. They have no descriptor
 /// (`RandomAccessFile::descriptor`), so `read_many` carries out their reads one by one.
 ///
 /// ```
@@ -81,7 +81,9 @@ impl EncryptedFs {
     /// # Errors
     /// The provider's error. The keys are then unchanged.
     pub fn reload_keys(&self) -> Result<()> {
-        self.0.keys.reload()
+        self.0.keys.reload()?;
+        self.0.keys.wait_for_headers();
+        Ok(())
     }
 
     /// Whether the file `path` is encrypted. Reads the file's header.
@@ -148,8 +150,9 @@ impl EncryptedFs {
         let mut key = [0; KEY_BYTES];
         fill_random(&mut key)?;
         let keys = self.0.keys.clone();
-        let header: MakeHeader =
-            Box::new(move |kind| wrap(&keys.current(), kind, &key).map(|slot| encode_header(&slot)));
+        let header: MakeHeader = Box::new(move |kind, put| {
+            keys.with_current(|master| put(&encode_header(&wrap(master, kind, &key)?)))
+        });
         self.writer(path, inner, (&key, kind), (Some(header), FRONT))
     }
 
@@ -384,11 +387,13 @@ impl FileSystem for EncryptedFs {
     fn create_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
         self.new_file(path, self.0.inner.create_direct_writable_file(path, buffer_bytes)?)
     }
-    /// Empties the file, because its old frames belong to another key.
+    /// Makes a new file and deletes the old one, whose frames belong to another key. If a change of
+    /// the master key has the old file open, it writes that key into no header that is in use.
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>> {
-        let mut inner = self.0.inner.reuse_writable_file(new, old)?;
-        inner.truncate(0)?;
-        self.new_file(new, inner)
+        self.0.inner.file_size(old)?;
+        let file = self.new_writable_file(new)?;
+        self.0.inner.delete_file(old)?;
+        Ok(file)
     }
     fn file_size(&self, path: &Path) -> Result<u64> {
         match self.0.inner.file_size(path)? {
@@ -402,8 +407,9 @@ impl FileSystem for EncryptedFs {
         let held = self.0.inner.hold_directories(paths)?;
         Ok(held.map(|inner| -> Arc<dyn FileSystem> { Arc::new(self.with_inner(inner)) }))
     }
-    /// Cuts the content to `size` bytes. If the cut splits a frame, a crash during the call may
-    /// also lose that frame's content before the cut.
+    /// Cuts the content to `size` bytes. If the cut splits a frame, a crash before the next sync
+    /// may also lose that frame's content before the cut. A crash before the new end mark makes a
+    /// file unreadable that is no log.
     fn truncate(&self, path: &Path, size: u64) -> Result<()> {
         // Fails if the file is missing. The reopen below would create it.
         self.0.inner.file_size(path).map_err(|e| e.at("truncate"))?;

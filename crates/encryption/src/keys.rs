@@ -4,7 +4,7 @@
 //! New files use the current key. A master key encrypts only the keys of files, so a new master key
 //! changes only the headers of files.
 
-use esker_base::sync::{Arc, RwLock};
+use esker_base::sync::{Arc, Mutex, RwLock};
 use esker_base::{Error, Result};
 use esker_env::FileSystem;
 use ring::hmac;
@@ -190,6 +190,11 @@ impl<F: Fn() -> Result<Vec<MasterKey>> + Send + Sync> KeyProvider for KeyCallbac
 pub(crate) struct Keyring {
     provider: Arc<dyn KeyProvider>,
     keys: RwLock<Vec<MasterKey>>,
+    /// Held while the provider is asked and its answer is kept, so an older answer never replaces a
+    /// newer one.
+    loading: Mutex<()>,
+    /// Read-locked while a header is made and written.
+    headers: RwLock<()>,
 }
 
 impl fmt::Debug for Keyring {
@@ -200,13 +205,19 @@ impl fmt::Debug for Keyring {
 
 impl Keyring {
     pub(crate) fn new(provider: Arc<dyn KeyProvider>) -> Result<Keyring> {
-        let ring = Keyring { provider, keys: RwLock::new(Vec::new()) };
+        let ring = Keyring {
+            provider,
+            keys: RwLock::new(Vec::new()),
+            loading: Mutex::new(()),
+            headers: RwLock::new(()),
+        };
         ring.reload()?;
         Ok(ring)
     }
 
     /// Calls the provider again, and keeps its keys.
     pub(crate) fn reload(&self) -> Result<()> {
+        let _loading = self.loading.lock();
         let keys = self.provider.keys()?;
         if keys.is_empty() {
             return Err(Error::invalid_argument(format!("{} gives no master key", self.provider.place())));
@@ -218,6 +229,17 @@ impl Keyring {
     /// The key for new files.
     pub(crate) fn current(&self) -> MasterKey {
         self.keys.read()[0].clone()
+    }
+
+    /// Calls `make`, which writes a header, with the key for new files.
+    pub(crate) fn with_current<T>(&self, make: impl FnOnce(&MasterKey) -> T) -> T {
+        let _making = self.headers.read();
+        make(&self.current())
+    }
+
+    /// Waits until all headers under earlier keys are written.
+    pub(crate) fn wait_for_headers(&self) {
+        drop(self.headers.write());
     }
 
     /// The key of this name, if the provider has it.

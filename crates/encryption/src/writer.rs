@@ -3,8 +3,9 @@
 //! In: appends, flushes and syncs. Out: frames at the end of the underlying file.
 //!
 //! To *seal* content means to encrypt it into a frame. The writer seals content when a page is
-//! full, or when the content must survive a crash. A sealed frame never changes: later content goes
-//! into a frame behind it. So a torn write never destroys synced bytes.
+//! full, when a log gets the next append, or when the content must survive a crash. A sealed frame
+//! never changes: later content goes into a frame behind it. So a torn write never destroys synced
+//! bytes.
 //!
 //! Invariants
 //!  1. `sealed` is the end of the last sealed frame. `unwritten` holds the sealed bytes that the
@@ -13,8 +14,8 @@
 //!  2. Each open, and each truncation that removes content, draws a new salt. So no nonce repeats.
 //!     After an error the writer writes the same sealed bytes again.
 //!  3. After a flush of a file that is no log, the last frame has the end mark.
-//!  4. A truncation cuts only a frame that holds content behind the new size, so synced content
-//!     that stays is neither cut nor written again.
+//!  4. Each append to a log of kind `Log` begins a frame. So a truncation to the end of an append
+//!     neither cuts nor repeats content that stays, which may be synced.
 
 use crate::file_key::{FileKey, fill_random};
 use crate::reader::{FRONT, FramePlace, PAGE, next_frame};
@@ -27,8 +28,9 @@ use std::path::PathBuf;
 /// many.
 const MOST_UNWRITTEN: usize = 64 << 10;
 
-/// Makes the header of a new file.
-pub(crate) type MakeHeader = Box<dyn Fn(EncryptedKind) -> Result<Vec<u8>> + Send>;
+/// Makes the header of a new file, and passes it on. A reload of the keys waits for it.
+pub(crate) type MakeHeader =
+    Box<dyn Fn(EncryptedKind, &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + Send>;
 /// Given the file's kind and an offset in the content, returns the end of the last frame that ends
 /// at or before the offset, and the content from there to the offset. A truncation to the offset
 /// needs both.
@@ -111,14 +113,15 @@ impl EncryptedWritableFile {
             (self.cut_at, self.is_truncated) = (None, false);
         }
         let Some(make) = self.header.take() else { return Ok(()) };
-        let written = make(self.kind).and_then(|header| {
-            let is_log = self.kind != EncryptedKind::Whole;
+        let kind = self.kind;
+        let written = make(kind, &mut |header| {
             let inner = self.inner()?;
             if inner.file_size() > 0 {
                 inner.truncate(0)?;
             }
-            inner.append(&header)?;
-            if is_log { inner.sync() } else { Ok(()) }
+            inner.append(header)?;
+            // A change of the master key finds the header in the file, not in a buffer.
+            if kind == EncryptedKind::Whole { inner.flush() } else { inner.sync() }
         });
         if written.is_err() {
             self.header = Some(make);
@@ -212,6 +215,9 @@ fn closed(path: &std::path::Path) -> Error {
 impl WritableFile for EncryptedWritableFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         self.inner()?;
+        if self.kind == EncryptedKind::Log && !self.pending.is_empty() {
+            self.seal(None, false)?;
+        }
         for part in data.chunks(MOST_UNWRITTEN) {
             self.take(part)?;
             if self.unwritten.len() >= MOST_UNWRITTEN {

@@ -64,7 +64,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
         if is_direct { self.new_direct_random_access_file(path) } else { self.new_random_access_file(path) }
     }
     /// Renames `old` to `new` and opens the file for overwriting from offset 0 (WAL recycling). An
-    /// implementation may keep the old bytes behind the new ones, or empty the file.
+    /// implementation may keep the old bytes behind the new ones, empty the file, or make a new
+    /// file and delete the old one.
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>>;
     /// Opens an existing file of at least `offset` bytes for overwriting from `offset` on. All
     /// other bytes, the name and the length stay.

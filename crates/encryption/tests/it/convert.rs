@@ -1,11 +1,11 @@
 //! Directories that are encrypted, decrypted and rekeyed, and killed at any point meanwhile.
 
-use super::support::{encrypted, pattern, put_raw, raw, read, with_keys, write_pieces};
+use super::support::{encrypted, key, pattern, put_raw, raw, read, with_keys, write_pieces};
 use super::temp_dir::TempDir;
 use esker_base::Result;
 use esker_encryption::{
-    CONVERSION_MARKER, ConversionReport, EncryptedFs, decrypt_directories, encrypt_directories,
-    rekey_directories,
+    CONVERSION_MARKER, ConversionReport, EncryptedFs, EncryptionPolicy, KeyCallback, decrypt_directories,
+    encrypt_directories, rekey_directories,
 };
 use esker_env::{CrashChoices, CrashFs, FaultFs, FileSystem, MemFs, OpKind, PosixFileSystem};
 use esker_format::encryption::HeaderSlot;
@@ -269,20 +269,22 @@ fn a_rekeying_replaces_the_slot_that_does_not_open() {
     }
 }
 
-/// As an engine deletes files while it has the database open.
+/// As an engine deletes and renames files while it has the database open.
 #[test]
-fn files_that_are_deleted_during_a_change_of_the_key_do_not_count() {
-    for nth in 0..8 {
+fn files_that_go_during_a_change_of_the_key_do_not_count_and_renamed_files_do() {
+    for nth in 0..16 {
         let memory = MemFs::new();
-        let paths = ["/db/000001.sst", "/db/000002.sst", "/db/000003.sst"].map(Path::new);
-        memory.create_dir_if_missing(Path::new("/db")).unwrap();
+        let paths = ["/db/000001.sst", "/db/000002.sst", "/db/000003.log"].map(Path::new);
+        memory.create_dir_if_missing(Path::new("/db/archive")).unwrap();
         let old = with_keys(Arc::new(memory.clone()), &[1]);
         paths.iter().for_each(|path| write_pieces(&old, path, &[b"content"]));
+        let archived = Path::new("/db/archive/000003.log");
         let disk = FaultFs::new(Arc::new(memory.clone()));
         let opened = AtomicU64::new(0);
         disk.on_op(move |op| {
             if op.kind == OpKind::Open && opened.fetch_add(1, Ordering::SeqCst) == nth {
-                _ = memory.delete_file(Path::new("/db/000002.sst"));
+                memory.delete_file(paths[1]).unwrap();
+                memory.rename(paths[2], archived).unwrap();
             }
         });
         let new = with_keys(Arc::new(disk.clone()), &[2, 1]);
@@ -291,6 +293,76 @@ fn files_that_are_deleted_during_a_change_of_the_key_do_not_count() {
         assert!(report.changed >= 2, "{nth}: {report:?}");
         let only_new = with_keys(Arc::new(disk), &[2]);
         assert_eq!(read(&only_new, paths[0]).unwrap(), b"content");
-        assert_eq!(read(&only_new, paths[2]).unwrap(), b"content");
+        let log = if only_new.file_exists(archived).unwrap() { archived } else { paths[2] };
+        assert_eq!(read(&only_new, log).unwrap(), b"content", "{nth}");
+    }
+}
+
+/// The file system below may hold the header of a new file in its buffer.
+#[test]
+fn the_header_of_an_unfinished_file_gets_the_new_key() {
+    let temp = TempDir::new();
+    let path = temp.path().join("000012.sst");
+    let keys = Arc::new(Mutex::new(vec![key(1)]));
+    let provider = keys.clone();
+    let provider = Arc::new(KeyCallback(move || Ok(provider.lock().unwrap().clone())));
+    let fs = EncryptedFs::new(Arc::new(PosixFileSystem), provider, EncryptionPolicy::default()).unwrap();
+    let content = pattern(70_000, 1);
+    let mut file = fs.new_writable_file(&path).unwrap();
+    file.append(&content).unwrap();
+    *keys.lock().unwrap() = vec![key(2), key(1)];
+    fs.reload_keys().unwrap();
+    rekey_directories(&fs, &[temp.path()]).unwrap();
+    file.close().unwrap();
+    *keys.lock().unwrap() = vec![key(2)];
+    fs.reload_keys().unwrap();
+    assert!(read(&fs, &path).unwrap() == content);
+}
+
+/// A call ends although each listing has new files.
+#[test]
+fn a_change_of_the_key_ends_beside_an_engine_that_makes_files() {
+    let memory = MemFs::new();
+    memory.create_dir_if_missing(Path::new("/db")).unwrap();
+    write_pieces(&with_keys(Arc::new(memory.clone()), &[1]), Path::new("/db/000001.sst"), &[b"content"]);
+    let disk = FaultFs::new(Arc::new(memory.clone()));
+    let engine = with_keys(Arc::new(memory.clone()), &[2, 1]);
+    let made = AtomicU64::new(10);
+    disk.on_op(move |op| {
+        if op.kind == OpKind::List && op.path == Path::new("/db") {
+            let number = made.fetch_add(1, Ordering::SeqCst);
+            write_pieces(&engine, Path::new(&format!("/db/{number:06}.sst")), &[b"new"]);
+        }
+    });
+    let report = rekey_directories(&with_keys(Arc::new(disk.clone()), &[2, 1]), &[Path::new("/db")]).unwrap();
+    disk.clear_hook();
+    assert!(report.changed == 1 && report.kept > 0, "{report:?}");
+    let fs = with_keys(Arc::new(memory), &[2]);
+    assert_eq!(read(&fs, Path::new("/db/000001.sst")).unwrap(), b"content");
+}
+
+/// A log may be recycled between the open for the new header and the write. Each of the two rounds
+/// writes once.
+#[test]
+fn a_recycled_log_keeps_the_key_of_its_new_content() {
+    let (old, new) = (Path::new("/db/000005.log"), Path::new("/db/000009.log"));
+    for nth in 0..2 {
+        let memory = MemFs::new();
+        memory.create_dir_if_missing(Path::new("/db")).unwrap();
+        write_pieces(&with_keys(Arc::new(memory.clone()), &[1]), old, &[b"old"]);
+        let disk = FaultFs::new(Arc::new(memory.clone()));
+        let appended = AtomicU64::new(0);
+        let engine = with_keys(Arc::new(memory), &[2, 1]);
+        disk.on_op(move |op| {
+            if op.kind == OpKind::Append && appended.fetch_add(1, Ordering::SeqCst) == nth {
+                let mut log = engine.reuse_writable_file(new, old).unwrap();
+                log.append(b"new").unwrap();
+                log.sync().unwrap();
+            }
+        });
+        let fs = with_keys(Arc::new(disk.clone()), &[2, 1]);
+        rekey_directories(&fs, &[Path::new("/db")]).unwrap();
+        disk.clear_hook();
+        assert_eq!(read(&with_keys(Arc::new(disk), &[2]), new).unwrap(), b"new", "append {nth}");
     }
 }

@@ -11,6 +11,8 @@ const LOG: &str = "/000004.log";
 struct LogInProgress {
     file: Box<dyn WritableFile>,
     content: Vec<u8>,
+    /// The sizes after each append.
+    ends: Vec<usize>,
     flushed: usize,
     synced: usize,
     /// Whether the log was truncated since the last sync. A power loss may then bring back what was
@@ -30,7 +32,14 @@ impl LogInProgress {
             6 => self.append(&vec![3; rng.usize(1..40_000)]),
             7 => self.sync(),
             8 => {
-                let size = rng.usize(self.synced..=self.content.len());
+                // A size at the end of an append splits no frame, and so may also be less than what
+                // is synced.
+                let size = match rng.choice(&self.ends) {
+                    Some(&end) if rng.bool() => end,
+                    _ => rng.usize(self.synced..=self.content.len()),
+                };
+                self.ends.retain(|&end| end <= size);
+                self.synced = self.synced.min(size);
                 self.file.truncate(size as u64).unwrap();
                 self.content.truncate(size);
                 (self.flushed, self.in_place, self.has_unsynced_cut) = (size, false, true);
@@ -49,6 +58,7 @@ impl LogInProgress {
     fn append(&mut self, piece: &[u8]) {
         self.file.append(piece).unwrap();
         self.content.extend_from_slice(piece);
+        self.ends.push(self.content.len());
         if self.in_place {
             self.flushed = self.content.len();
         }
@@ -99,6 +109,7 @@ fn campaign(in_place: bool) {
         let mut written = LogInProgress {
             file,
             content: Vec::new(),
+            ends: Vec::new(),
             flushed: 0,
             synced: 0,
             has_unsynced_cut: false,
