@@ -77,7 +77,8 @@ impl EncryptedFs {
         Ok(EncryptedFs(Arc::new(Core { inner, keys: Arc::new(Keyring::new(provider)?), policy })))
     }
 
-    /// Loads the provider's keys again. New files then use the provider's first key.
+    /// Loads the provider's keys again. New files then use the provider's first key. Waits for
+    /// headers that are being written under earlier keys.
     /// # Errors
     /// The provider's error. The keys are then unchanged.
     pub fn reload_keys(&self) -> Result<()> {
