@@ -122,7 +122,7 @@ fn rocksdb(build: &Build, peers: &Path) -> Result<Library, String> {
 /// restart of all.
 fn faults(build: &Build, library: &Library, is_short: bool) -> Outcome {
     let mut choices = Choices::from_seed()?;
-    let deadline = Deadline::after(if is_short { 4 } else { 15 });
+    let deadline = Deadline::after(if is_short { 6 } else { 15 });
     let mut network = Network::new(&build.program, library, "rocksdb", deadline)?;
     network.start_all(library)?;
     network.wait_for(0, 2)?;
@@ -221,22 +221,7 @@ fn full_disk(network: &mut Network, library: &Library) -> Outcome {
         return network.start(NODE, library).map(drop);
     };
     network.start(NODE, library)?;
-    let rpc = network.nodes[0].rpc.clone();
-    let mut sent = 0_u64;
-    let what = "the disk of node3 is full";
-    let network_deadline = network.deadline;
-    let error = network_deadline.wait(&what, || {
-        sent += 1;
-        // One at a time in the index, each three times in the stores.
-        let transaction = format!("/broadcast_tx_commit?tx=\"full{sent}={}\"", "x".repeat(200_000));
-        get(&rpc, &transaction).map_err(|error| format!("node0: {error}"))?;
-        let process = network.nodes[NODE].process.as_ref().expect("it was started above");
-        let log = process.log();
-        // The index may fail first, and the node goes on without it.
-        let is_end = |line: &&str| line.contains("CONSENSUS FAILURE") || line.starts_with("panic");
-        let mut stops = log.lines().filter(is_end);
-        Ok(stops.find(|line| line.contains("No space left on device")).map(str::to_owned))
-    })?;
+    let error = fill_disk(network, NODE)?;
     println!("node3 stopped on its full disk: {}", error.chars().take(300).collect::<String>());
     network.wait_for_blocks(0, 5)?;
     network.kill(NODE)?;
@@ -250,6 +235,45 @@ fn full_disk(network: &mut Network, library: &Library) -> Outcome {
     disk.remove()?;
     network.start(NODE, library)?;
     network.wait_for(NODE, back.height).map(drop)
+}
+
+/// Sends large transactions until `node` has stopped on its full disk. Returns the line of its log
+/// that says so.
+/// # Errors
+/// The node has stopped for another cause, or without naming one.
+fn fill_disk(network: &mut Network, node: usize) -> Result<String, String> {
+    let (rpc, deadline) = (network.nodes[0].rpc.clone(), network.deadline);
+    let process = network.nodes[node].process.as_mut().ok_or("the node does not run")?;
+    let what = format!("the disk of node{node} is full");
+    let (mut sent, mut since_end) = (0_u64, 0);
+    deadline.wait(&what, || {
+        sent += 1;
+        // One at a time in the index, each three times in the stores.
+        let transaction = format!("/broadcast_tx_commit?tx=\"full{sent}={}\"", "x".repeat(200_000));
+        get(&rpc, &transaction).map_err(|error| format!("node0: {error}"))?;
+        let log = process.log();
+        if let Some(line) = log.lines().find(|line| is_end(line) && names_full_disk(line)) {
+            return Ok(Some(line.to_owned()));
+        }
+        // The line may not be whole yet.
+        since_end += u32::from(log.lines().any(is_end) || !process.is_running()?);
+        match since_end {
+            0..20 => Ok(None),
+            _ => Err(format!("node{node} stopped for another cause:\n{}", process.end_of_log())),
+        }
+    })
+}
+
+/// Whether a line of a node's log says that the node takes no further part. A node whose index has
+/// failed goes on without it.
+fn is_end(line: &str) -> bool {
+    line.contains("CONSENSUS FAILURE") || line.starts_with("panic")
+}
+
+/// Whether a line names the full disk, in the words of the C library or of Go: CometBFT also writes
+/// files of its own.
+fn names_full_disk(line: &str) -> bool {
+    line.to_lowercase().contains("no space left on device")
 }
 
 /// A small file system in the place of a directory, whose content it has.
@@ -425,4 +449,18 @@ fn commit(rpc: &str, text: &str) -> Option<Committed> {
     let answer = get(rpc, &format!("/broadcast_tx_commit?tx=\"{text}\"")).ok()?;
     let (hash, height) = (field(&answer, "hash")?, field(&answer, "height")?.parse().ok()?);
     (height > 0).then(|| Committed { text: text.to_owned(), hash: hash.to_owned(), height })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_end, names_full_disk};
+
+    #[test]
+    fn a_full_disk_is_named_by_the_library_or_by_go() {
+        let by_library = "E[..] CONSENSUS FAILURE!!! err=\"IO error: No space left on device: While pwrite\"";
+        let by_go = "E[..] CONSENSUS FAILURE!!! err=\"write write-file-atomic-63: no space left on device\"";
+        assert!([by_library, by_go].iter().all(|line| is_end(line) && names_full_disk(line)));
+        let of_index = "E[..] failed to index block err=\"IO error: No space left on device\"";
+        assert!(!is_end(of_index));
+    }
 }
