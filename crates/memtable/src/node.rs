@@ -639,30 +639,22 @@ impl<'t, const N: usize> Node<N> {
     pub(crate) fn copy_to(&self, icmp: &InternalKeyComparator, run: &mut LeafRun<N>) {
         loop {
             let link = self.load_link();
-            let mut count = link.count();
-            let mut at = 0;
-            run.len = 0;
-            let now = loop {
-                while at < count {
-                    let record = self.records[at].load(Ordering::Acquire);
-                    // A neighbour that is being moved is seen twice.
-                    if run.len == 0 || run.records[run.len - 1] != record {
-                        run.records[run.len] = record;
-                        run.len += 1;
-                    }
-                    at += 1;
-                }
-                let now = self.load_link();
-                if now.count() <= count {
-                    break now;
+            let (mut now, mut count) = (link, 0);
+            while count < now.count() {
+                let slots = count..now.count();
+                for (place, record) in run.records[slots.clone()].iter_mut().zip(&self.records[slots]) {
+                    *place = record.load(Ordering::Acquire);
                 }
                 count = now.count();
-            };
+                now = self.load_link();
+            }
             if now.next() != link.next() {
                 continue;
             }
+            run.len = count;
             run.next = link.next();
             run.leaf = self;
+            run.drop_twins();
             if now != link {
                 // More than one insert passed by: the copy has all it must have, and perhaps newer
                 // ones between.

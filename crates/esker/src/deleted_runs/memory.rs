@@ -28,8 +28,9 @@
 //!     prefix neither add nor use ranges. Families with timestamps have no ranges.
 //!  3. The ranges that readers load are replaced, never changed, and readers take no lock. Adding a
 //!     range copies one chunk of its layer, and the list of chunks.
-//!  4. The ranges of a layer are sorted and disjoint. A new range moves the ranges that it replaces
-//!     to the next lower layer, where readers at older sequence numbers find them.
+//!  4. The ranges of a layer are sorted and disjoint. Some of the ranges that new ones replace move
+//!     to the next lower layer, where readers at older sequence numbers find them: each one if the
+//!     layer has none there, otherwise one of eight.
 //!  5. Ranges take at most [`MAX_BYTES`], charged to the family's block cache. Beyond that, the
 //!     lower layers are dropped first, then random chunks, so that scans which cycle over too many
 //!     ranges keep a part of them.

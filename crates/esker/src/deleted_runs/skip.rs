@@ -29,8 +29,8 @@ use esker_memtable::MemTable;
 const SKIP_AFTER: u64 = 8;
 
 /// Deleted keys behind a remembered run that join it. To remember them costs about as much as to
-/// step over five.
-const JOIN_AFTER: u64 = 8;
+/// step over two or three.
+const JOIN_AFTER: u64 = 3;
 
 /// The memory in which a cursor remembers deleted runs, and the newest file of its super version.
 #[derive(Clone, Debug)]

@@ -101,6 +101,25 @@ impl<const N: usize> LeafRun<N> {
         }
     }
 
+    /// Drops each record that is there twice in a row: a reader sees a slot that an insert is
+    /// moving in its old place and in the new one.
+    #[inline]
+    pub(super) fn drop_twins(&mut self) {
+        let records = &mut self.records[..self.len];
+        // Compares all, so that the compiler uses wide instructions.
+        let has_twins = records.windows(2).fold(false, |twins, pair| twins | (pair[0] == pair[1]));
+        if has_twins {
+            let mut kept = 1;
+            for at in 1..records.len() {
+                if records[at] != records[kept - 1] {
+                    records[kept] = records[at];
+                    kept += 1;
+                }
+            }
+            self.len = kept;
+        }
+    }
+
     /// The place of this very record.
     pub(crate) fn place_of(&self, record: Record<'_>) -> Option<usize> {
         self.records[..self.len].iter().position(|&place| place == record.as_ptr())

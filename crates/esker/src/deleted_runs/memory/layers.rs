@@ -17,6 +17,10 @@ use std::ops::Range;
 const LAYERS: usize = 3;
 /// Most ranges of a chunk. A full chunk is cut in half.
 const CHUNK: usize = 48;
+/// Of this many ranges that are replaced where the next lower layer has a range already, one moves
+/// there. A move costs about as much as a new range. A reader at an older sequence number steps
+/// over what joined the range in the meantime.
+const KEEP_EACH: u32 = 8;
 /// Bytes of a range beside its keys: the value with its reference counts, and its slot in a chunk.
 const OVERHEAD: usize = size_of::<RememberedRun>() + 3 * size_of::<usize>();
 
@@ -81,6 +85,12 @@ impl Layer {
         icmp.compare_user_keys(&range.start, user_key).is_le().then_some(range)
     }
 
+    /// Whether a range overlaps `range`.
+    fn overlaps(&self, icmp: &InternalKeyComparator, range: &RememberedRun) -> bool {
+        let behind = self.at(self.ended_by(icmp, &range.start));
+        behind.is_some_and(|other| icmp.compare_user_keys(&other.start, &range.end).is_lt())
+    }
+
     /// The ranges that overlap `range`.
     fn overlapping(&self, icmp: &InternalKeyComparator, range: &RememberedRun) -> Vec<Arc<RememberedRun>> {
         let (chunk, place) = self.ended_by(icmp, &range.start);
@@ -126,6 +136,8 @@ impl Layer {
 pub(super) struct RunLayers {
     layers: [Layer; LAYERS],
     bytes: usize,
+    /// Ranges of each layer that newer ones have replaced.
+    replaced: [u32; LAYERS],
     /// The random state that chooses the next chunk to drop.
     dice: u32,
 }
@@ -192,7 +204,12 @@ impl RunLayers {
         self.bytes -= overlapped.iter().map(|other| other.bytes()).sum::<usize>();
         self.layers[at].replace(icmp, range);
         for older in overlapped.into_iter().filter(|other| other.found_at() < found_at) {
-            self.insert_at(icmp, at + 1, older);
+            let replaced = self.replaced[at];
+            self.replaced[at] = replaced.wrapping_add(1);
+            let below = self.layers.get(at + 1);
+            if replaced % KEEP_EACH == 0 || below.is_some_and(|layer| !layer.overlaps(icmp, &older)) {
+                self.insert_at(icmp, at + 1, older);
+            }
         }
     }
 

@@ -43,18 +43,25 @@ fn the_range_that_leads_farthest_is_found() {
     assert_eq!(find(&ranges, "m", 99, true), None, "empty and inverted ranges are not stored");
 }
 
+/// A queue is popped: the run at its front grows with each scan.
 #[test]
-fn newer_ranges_leave_two_older_ones_of_their_place() {
+fn readers_at_older_sequence_numbers_find_a_range_of_a_recent_scan() {
     let ranges = ranges(1);
-    for sequence in [40, 10, 30, 20] {
-        add(&ranges, "c", "d", sequence);
+    let end = |sequence: u64| format!("{sequence:05}");
+    for newest in 1..=500_u64 {
+        add(&ranges, "", &end(newest), newest);
+        for (age, most) in [(0, 0), (1, 100), (9, 100)] {
+            let snapshot = newest.saturating_sub(age);
+            let Some((run_end, sequence)) = find(&ranges, "0", snapshot, true) else {
+                assert!(snapshot == 0, "nothing at {snapshot} of {newest}");
+                continue;
+            };
+            assert_eq!(run_end, end(sequence));
+            assert!((newest.saturating_sub(most)..=snapshot).contains(&sequence), "{sequence} at {snapshot}");
+        }
     }
-    add(&ranges, "b", "e", 50);
-    for (snapshot, expected) in [(29, None), (30, some("d", 30)), (40, some("d", 40)), (49, some("d", 40))] {
-        assert_eq!(find(&ranges, "c", snapshot, true), expected, "at {snapshot}");
-    }
-    assert_eq!(find(&ranges, "c", 50, true), some("e", 50));
-    add(&ranges, "b", "e", 50);
+    assert_eq!(ranges.layers.load_full().len(), 3);
+    add(&ranges, "", &end(500), 500);
     assert_eq!(ranges.layers.load_full().len(), 3, "a known run takes no place");
 }
 

@@ -25,13 +25,11 @@ impl MergingIterator {
             return SkipDistance::No;
         };
         let mut skipped = SkipDistance::No;
-        let mut is_current_gone = false;
+        let mut was_current_tried = false;
         if let Some(known) = known {
-            let (current_moved, any_moved) = self.leave_known(snapshot, forward, known, c);
-            is_current_gone = current_moved;
-            skipped = if any_moved { SkipDistance::Far } else { SkipDistance::No };
+            (skipped, was_current_tried) = self.leave_known(snapshot, forward, known, c);
         }
-        if !is_current_gone {
+        if !was_current_tried {
             let left = self.leave_run(snapshot, forward, c);
             skipped = if left == SkipDistance::No { skipped } else { left };
         }
@@ -42,43 +40,52 @@ impl MergingIterator {
         skipped
     }
 
-    /// Moves children in the range to its end, oldest first. Stops at a child with entries that the
-    /// range's scan did not see, unless the range is for this very snapshot. Returns whether the
-    /// current child moved, and whether any did.
+    /// Moves children in the range to its end, oldest first. A child with entries that the range's
+    /// scan did not see, unless the range is for this very snapshot, only leaves a deleted run of
+    /// its own. If that does not take it out of the range, the entries of newer children may hide
+    /// the entries that stay, so newer children do the same. Returns how far the children moved,
+    /// and whether `current` was one of them or tried to be.
     fn leave_known(
         &mut self,
         snapshot: SequenceNumber,
         forward: bool,
         known: &KnownDeletedRun<'_>,
         current: usize,
-    ) -> (bool, bool) {
-        let (mut current_moved, mut any_moved) = (false, false);
-        self.target.clear();
-        push_place(&mut self.target, known.run_end, true);
+    ) -> (SkipDistance, bool) {
+        let (mut skipped, mut was_current_tried) = (SkipDistance::No, false);
+        let mut older_stay = false;
         for i in (0..self.children.len()).rev() {
+            if !self.is_inside(i, known, forward) {
+                continue;
+            }
+            was_current_tried |= i == current;
             let iter = &mut self.children[i].iter;
-            if !iter.valid() {
+            if !older_stay && (known.was_found_at(snapshot) || iter.was_seen(known, forward)) {
+                self.target.clear();
+                push_place(&mut self.target, known.run_end, true);
+                if forward {
+                    iter.seek(&self.target);
+                } else {
+                    iter.seek_for_prev(&self.target);
+                }
+                skipped = SkipDistance::Far;
                 continue;
             }
-            let order = self.icmp.compare_user_keys(key::user_key(iter.key()), known.run_end);
-            let is_inside = if forward { order.is_lt() } else { order.is_ge() };
-            if !is_inside {
-                continue;
-            }
-            if !known.was_found_at(snapshot) && !iter.was_seen(known, forward) {
-                // Entries of newer children may hide the entries that stay here, so newer children
-                // stay, too.
-                break;
-            }
-            if forward {
-                iter.seek(&self.target);
-            } else {
-                iter.seek_for_prev(&self.target);
-            }
-            any_moved = true;
-            current_moved |= i == current;
+            let left = self.leave_run(snapshot, forward, i);
+            skipped = if left == SkipDistance::No { skipped } else { left };
+            older_stay |= self.is_inside(i, known, forward);
         }
-        (current_moved, any_moved)
+        (skipped, was_current_tried)
+    }
+
+    /// Whether child `i` is in the range.
+    fn is_inside(&self, i: usize, known: &KnownDeletedRun<'_>, forward: bool) -> bool {
+        let iter = &self.children[i].iter;
+        if !iter.valid() {
+            return false;
+        }
+        let order = self.icmp.compare_user_keys(key::user_key(iter.key()), known.run_end);
+        if forward { order.is_lt() } else { order.is_ge() }
     }
 
     /// Moves child `c`, which is in a deleted run of its own, to the run's end. Stops at the first
