@@ -30,7 +30,7 @@
 //!     range copies one chunk of its layer, and the list of chunks.
 //!  4. The ranges of a layer are sorted and disjoint. Some of the ranges that new ones replace move
 //!     to the next lower layer, where readers at older sequence numbers find them: each one if the
-//!     layer has none there, otherwise one of eight.
+//!     layer has none there, otherwise the first of its place and then each eighth.
 //!  5. Ranges take at most [`MAX_BYTES`], charged to the family's block cache. Beyond that, the
 //!     lower layers are dropped first, then random chunks, so that scans which cycle over too many
 //!     ranges keep a part of them.

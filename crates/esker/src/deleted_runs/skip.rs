@@ -4,11 +4,12 @@
 //! ([`ScanIterator::skip_deleted_run`]). It calls after the first hidden entry if the first
 //! skip of an earlier call reached the end of a run. After a seek it also calls there if the entry
 //! lies in a remembered run. It calls again after every skip that reached the end of the known
-//! deleted run. If a skip did not move, or stopped at an entry that an older sorted run has in
-//! between, the interval to the next try doubles. A call that has stepped over many deleted keys
-//! reports them to the family's [`DeletedRunMemory`]: at its sequence number there is no key
-//! between its start and the key that it found. Behind a remembered run, a few keys are enough:
-//! otherwise each pop of a queue would step over the messages popped since.
+//! deleted run, a few entries later if that run was remembered. If a skip did not move, or stopped
+//! at an entry that an older sorted run has in between, the interval to the next try doubles. A
+//! call that has stepped over many deleted keys reports them to the family's [`DeletedRunMemory`]:
+//! at its sequence number there is no key between its start and the key that it found. Behind a
+//! remembered run, a few keys are enough: otherwise each pop of a queue would step over the
+//! messages popped since.
 //!
 //! Invariants
 //!  1. `keys` is the number of user keys that this call has found deleted, without skipped keys.
@@ -28,9 +29,13 @@ use esker_memtable::MemTable;
 /// range: a skip costs about as much as 20 steps.
 const SKIP_AFTER: u64 = 8;
 
-/// Deleted keys behind a remembered run that join it. To remember them costs about as much as to
-/// step over two or three.
+/// Deleted keys behind a remembered run that join it. To remember them costs about as many
+/// instructions as to step over two or three.
 const JOIN_AFTER: u64 = 3;
+
+/// Entries behind a remembered run that a call passes over before it tries to skip again: the keys
+/// that have not joined the run are mostly fewer.
+const AFTER_KNOWN: u64 = 4;
 
 /// The memory in which a cursor remembers deleted runs, and the newest file of its super version.
 #[derive(Clone, Debug)]
@@ -165,6 +170,13 @@ impl DeletedRunTracker {
             let user_key = key::user_key(iter.key());
             memory.find(user_key, from.sequence, from.forward, &mut self.known_end)
         });
+        if known.is_some() {
+            self.min_keys = match self.min_keys_alone {
+                _ if from.joins_runs => 1,
+                u64::MAX => u64::MAX,
+                keys => keys.min(JOIN_AFTER),
+            };
+        }
         let is_early = from.passed < self.skip_first;
         let skipped = match &known {
             None if is_early => SkipDistance::No,
@@ -175,18 +187,12 @@ impl DeletedRunTracker {
             return false;
         }
         self.skip_after = match skipped {
+            SkipDistance::Far if known.is_some() => AFTER_KNOWN,
             SkipDistance::Far => 1,
             SkipDistance::No | SkipDistance::Near => (self.skip_after * 2).max(self.skip_least),
         };
         if !std::mem::replace(&mut self.has_tried, true) {
             self.skip_first = if skipped == SkipDistance::Far { 1 } else { self.skip_least };
-        }
-        if known.is_some() && skipped != SkipDistance::No {
-            self.min_keys = match self.min_keys_alone {
-                _ if from.joins_runs => 1,
-                u64::MAX => u64::MAX,
-                keys => keys.min(JOIN_AFTER),
-            };
         }
         self.skip_at = from.passed + self.skip_after;
         skipped != SkipDistance::No

@@ -443,3 +443,45 @@ fn a_pop_steps_over_few_of_the_messages_that_were_popped_before() {
         drop(snapshot);
     }
 }
+
+/// Keys that lived while the ranges between them were remembered are deleted afterwards. One call
+/// then passes all ranges.
+#[test]
+fn a_call_steps_over_few_entries_of_each_of_many_remembered_runs() {
+    const RUNS: usize = 16;
+    for (backward, flushes) in [(false, false), (true, false), (false, true), (true, true)] {
+        let statistics = Arc::new(Statistics::new());
+        let mut options = Options::default();
+        options.db.create_if_missing = true;
+        options.db.statistics = Some(statistics.clone());
+        options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+        (options.cf.pre_scan_min_entries, options.cf.disable_auto_compactions) = (0, true);
+        let db = Db::open(&options, "/db").unwrap();
+        let last = RUNS * 200;
+        (0..=last).for_each(|i| db.put(key(i), "value").unwrap());
+        db.flush().unwrap();
+        (0..=last).filter(|i| i % 200 != 0).for_each(|i| db.delete(key(i)).unwrap());
+        let mut iter = db.iter().unwrap();
+        iter.seek_to_first();
+        (0..RUNS).for_each(|_| iter.next());
+        assert_eq!(at(&iter), Some(key(last)));
+        if flushes {
+            db.flush().unwrap();
+        }
+        (1..RUNS).for_each(|run| db.delete(key(run * 200)).unwrap());
+        let before = statistics.ticker_count(Ticker::NumberIterSkip);
+        let mut iter = db.iter().unwrap();
+        if backward {
+            iter.seek_to_last();
+            iter.prev();
+            assert_eq!(at(&iter), Some(key(0)));
+        } else {
+            iter.seek_to_first();
+            iter.next();
+            assert_eq!(at(&iter), Some(key(last)));
+        }
+        drop(iter);
+        let each = (statistics.ticker_count(Ticker::NumberIterSkip) - before) / RUNS as u64;
+        assert!(each <= 16, "{each} entries a run, backward {backward}, flushes {flushes}");
+    }
+}

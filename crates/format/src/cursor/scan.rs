@@ -44,7 +44,7 @@ pub struct ScanProgress {
 }
 
 /// The result of [`ScanIterator::skip_deleted_run`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum SkipDistance {
     /// The cursor did not move.
     No,

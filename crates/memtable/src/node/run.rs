@@ -101,8 +101,8 @@ impl<const N: usize> LeafRun<N> {
         }
     }
 
-    /// Drops each record that is there twice in a row: a reader sees a slot that an insert is
-    /// moving in its old place and in the new one.
+    /// Drops each record that is there twice in a row: a reader sees a record that an insert is
+    /// moving in its old slot and in the new one.
     #[inline]
     pub(super) fn drop_twins(&mut self) {
         let records = &mut self.records[..self.len];

@@ -17,9 +17,10 @@ use std::ops::Range;
 const LAYERS: usize = 3;
 /// Most ranges of a chunk. A full chunk is cut in half.
 const CHUNK: usize = 48;
-/// Of this many ranges that are replaced where the next lower layer has a range already, one moves
-/// there. A move costs about as much as a new range. A reader at an older sequence number steps
-/// over what joined the range in the meantime.
+/// Of ranges that replace one another, the first and then each one of this number moves to the
+/// second layer when it is replaced, and one of its square to the third. A move costs about as much
+/// as a new range. A reader at an older sequence number steps over what joined the range in the
+/// meantime.
 const KEEP_EACH: u32 = 8;
 /// Bytes of a range beside its keys: the value with its reference counts, and its slot in a chunk.
 const OVERHEAD: usize = size_of::<RememberedRun>() + 3 * size_of::<usize>();
@@ -32,6 +33,8 @@ pub(super) struct RememberedRun {
     pub(super) sequence: SequenceNumber,
     pub(super) base_sequence: SequenceNumber,
     pub(super) newest_file: FileNumber,
+    /// Number of ranges before this one, each of which replaced the one before it.
+    generation: u32,
 }
 
 impl RememberedRun {
@@ -43,7 +46,14 @@ impl RememberedRun {
         (sequence, base_sequence): (SequenceNumber, SequenceNumber),
         newest_file: FileNumber,
     ) -> RememberedRun {
-        RememberedRun { start: start.into(), end: end.into(), sequence, base_sequence, newest_file }
+        RememberedRun {
+            start: start.into(),
+            end: end.into(),
+            sequence,
+            base_sequence,
+            newest_file,
+            generation: 0,
+        }
     }
 
     /// Orders ranges by the time of their scans.
@@ -136,8 +146,6 @@ impl Layer {
 pub(super) struct RunLayers {
     layers: [Layer; LAYERS],
     bytes: usize,
-    /// Ranges of each layer that newer ones have replaced.
-    replaced: [u32; LAYERS],
     /// The random state that chooses the next chunk to drop.
     dice: u32,
 }
@@ -186,7 +194,12 @@ impl RunLayers {
     }
 
     /// Inserts a range.
-    pub(super) fn insert(&mut self, icmp: &InternalKeyComparator, range: RememberedRun) {
+    pub(super) fn insert(&mut self, icmp: &InternalKeyComparator, mut range: RememberedRun) {
+        let replaced = self.layers[0].overlapping(icmp, &range);
+        let next_of = |other: &Arc<RememberedRun>| {
+            other.generation.wrapping_add(u32::from(other.found_at() < range.found_at()))
+        };
+        range.generation = replaced.iter().map(next_of).max().unwrap_or(0);
         self.insert_at(icmp, 0, Arc::new(range));
     }
 
@@ -204,10 +217,9 @@ impl RunLayers {
         self.bytes -= overlapped.iter().map(|other| other.bytes()).sum::<usize>();
         self.layers[at].replace(icmp, range);
         for older in overlapped.into_iter().filter(|other| other.found_at() < found_at) {
-            let replaced = self.replaced[at];
-            self.replaced[at] = replaced.wrapping_add(1);
+            let is_kept = older.generation % KEEP_EACH.pow(at as u32 + 1) == 0;
             let below = self.layers.get(at + 1);
-            if replaced % KEEP_EACH == 0 || below.is_some_and(|layer| !layer.overlaps(icmp, &older)) {
+            if is_kept || below.is_some_and(|layer| !layer.overlaps(icmp, &older)) {
                 self.insert_at(icmp, at + 1, older);
             }
         }
@@ -216,8 +228,8 @@ impl RunLayers {
     /// Drops ranges until the others take at most this many bytes.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         while self.bytes > bytes {
-            let Some(layer) = self.layers.iter_mut().rfind(|layer| !layer.0.is_empty()) else { return };
             self.dice = self.dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let Some(layer) = self.layers.iter_mut().rfind(|layer| !layer.0.is_empty()) else { return };
             let gone = layer.0.remove((self.dice >> 8) as usize % layer.0.len());
             self.bytes -= gone.iter().map(|range| range.bytes()).sum::<usize>();
         }
@@ -230,5 +242,6 @@ fn union(icmp: &InternalKeyComparator, a: &RememberedRun, b: &RememberedRun) -> 
     let end = if icmp.compare_user_keys(&a.end, &b.end).is_ge() { &a.end } else { &b.end };
     // Both scans saw the files up to the smaller number.
     let newest_file = a.newest_file.min(b.newest_file);
-    RememberedRun::new(start, end, a.found_at(), newest_file)
+    let generation = a.generation.max(b.generation);
+    RememberedRun { generation, ..RememberedRun::new(start, end, a.found_at(), newest_file) }
 }

@@ -1,7 +1,7 @@
 //! Skips runs of deleted keys in a merge.
 //!
-//! In: the current child's deleted run, and a remembered range in which a reader finds no key. Out:
-//! children that have moved past them.
+//! In: a remembered range in which a reader finds no key, and deleted runs of the children in it,
+//! or of the current child alone. Out: children that have moved past them.
 //!
 //! Invariant: entries that are skipped in one child hide no entry that an older child still shows.
 //! A deleted run is skipped up to the first user key that an older child has in it. A remembered
@@ -24,27 +24,30 @@ impl MergingIterator {
         let Some(Node { child: c, .. }) = self.current.filter(|_| self.forward == forward) else {
             return SkipDistance::No;
         };
-        let mut skipped = SkipDistance::No;
-        let mut was_current_tried = false;
-        if let Some(known) = known {
-            (skipped, was_current_tried) = self.leave_known(snapshot, forward, known, c);
+        let (skipped, has_moved) = match known {
+            Some(known) => self.leave_known(snapshot, forward, known, c),
+            None => {
+                let skipped = self.leave_run(snapshot, forward, c);
+                (skipped, skipped != SkipDistance::No)
+            }
+        };
+        if !has_moved {
+            return SkipDistance::No;
         }
-        if !was_current_tried {
-            let left = self.leave_run(snapshot, forward, c);
-            skipped = if left == SkipDistance::No { skipped } else { left };
+        self.skipped = true;
+        self.regroup();
+        match self.current {
+            Some(Node { child, .. }) if child == c => skipped,
+            // Another entry is current, or none after an error.
+            _ => skipped.max(SkipDistance::Near),
         }
-        if skipped != SkipDistance::No {
-            self.skipped = true;
-            self.regroup();
-        }
-        skipped
     }
 
     /// Moves children in the range to its end, oldest first. A child with entries that the range's
     /// scan did not see, unless the range is for this very snapshot, only leaves a deleted run of
-    /// its own. If that does not take it out of the range, the entries of newer children may hide
-    /// the entries that stay, so newer children do the same. Returns how far the children moved,
-    /// and whether `current` was one of them or tried to be.
+    /// its own. If that does not take it out of the range, its entries may be hidden by those of
+    /// newer children, so newer children do the same. Returns how far `current` moved, which is in
+    /// the range, and whether any child moved.
     fn leave_known(
         &mut self,
         snapshot: SequenceNumber,
@@ -52,15 +55,14 @@ impl MergingIterator {
         known: &KnownDeletedRun<'_>,
         current: usize,
     ) -> (SkipDistance, bool) {
-        let (mut skipped, mut was_current_tried) = (SkipDistance::No, false);
-        let mut older_stay = false;
+        let (mut any_moved, mut older_stay) = (false, false);
+        let mut distance = SkipDistance::No;
         for i in (0..self.children.len()).rev() {
             if !self.is_inside(i, known, forward) {
                 continue;
             }
-            was_current_tried |= i == current;
             let iter = &mut self.children[i].iter;
-            if !older_stay && (known.was_found_at(snapshot) || iter.was_seen(known, forward)) {
+            let moved = if !older_stay && (known.was_found_at(snapshot) || iter.was_seen(known, forward)) {
                 self.target.clear();
                 push_place(&mut self.target, known.run_end, true);
                 if forward {
@@ -68,14 +70,19 @@ impl MergingIterator {
                 } else {
                     iter.seek_for_prev(&self.target);
                 }
-                skipped = SkipDistance::Far;
-                continue;
+                SkipDistance::Far
+            } else {
+                let moved = self.leave_run(snapshot, forward, i);
+                let stays = self.is_inside(i, known, forward);
+                older_stay |= stays;
+                if moved == SkipDistance::Near && !stays { SkipDistance::Far } else { moved }
+            };
+            any_moved |= moved != SkipDistance::No;
+            if i == current {
+                distance = moved;
             }
-            let left = self.leave_run(snapshot, forward, i);
-            skipped = if left == SkipDistance::No { skipped } else { left };
-            older_stay |= self.is_inside(i, known, forward);
         }
-        (skipped, was_current_tried)
+        (distance, any_moved)
     }
 
     /// Whether child `i` is in the range.
@@ -97,14 +104,14 @@ impl MergingIterator {
             if forward { order.is_lt() } else { order.is_gt() }
         };
         let child = &self.children[c].iter;
-        let Some(run_end) = child.deleted_run_end(snapshot, forward) else { return SkipDistance::No };
         let here = key::user_key(child.key());
+        let older = || self.children[c + 1..].iter().map(|older| &older.iter).filter(|older| older.valid());
+        if older().any(|older| !nearer(here, key::user_key(older.key()))) {
+            return SkipDistance::No;
+        }
+        let Some(run_end) = child.deleted_run_end(snapshot, forward) else { return SkipDistance::No };
         let mut stop: Option<&[u8]> = None;
-        for older in self.children[c + 1..].iter().filter(|older| older.iter.valid()) {
-            let user_key = key::user_key(older.iter.key());
-            if !nearer(here, user_key) {
-                return SkipDistance::No;
-            }
+        for user_key in older().map(|older| key::user_key(older.key())) {
             if !nearer(run_end, user_key) && stop.is_none_or(|stop| nearer(user_key, stop)) {
                 stop = Some(user_key);
             }
@@ -117,6 +124,10 @@ impl MergingIterator {
         // oldest entry of either key.
         self.target.clear();
         push_place(&mut self.target, stop.unwrap_or(run_end), forward && stop.is_some());
+        if forward && self.children[c].iter.key() == self.target.as_slice() {
+            // A deletion with sequence number 0 is the last entry of its key: the skip is one step.
+            return SkipDistance::No;
+        }
         let skipped = if stop.is_some() { SkipDistance::Near } else { SkipDistance::Far };
         let iter = &mut self.children[c].iter;
         if forward {

@@ -134,8 +134,9 @@ impl History {
     /// Whether the stream may lack the write.
     fn may_lack(&self, at: usize) -> bool {
         let write = &self.writes[at];
-        // The limit for all WALs starts flushes of its own.
-        let may_be_old = write.age < self.age || self.options.db.max_total_wal_size > 0;
+        // The limit for all WALs starts flushes of its own, before a write.
+        let is_limited = self.options.db.max_total_wal_size > 0 && at + 1 < self.writes.len();
+        let may_be_old = write.age < self.age || is_limited;
         write.text.is_none() || write.may_be_lost || self.options.db.wal_ttl_seconds == 0 && may_be_old
     }
 
