@@ -66,7 +66,7 @@ def test_a_cancelled_caller_leaves_the_loop_free_and_the_database_whole(path):
         async with await esker.aio.open(path, transactions="pessimistic") as db:
             holder = db.transaction()
             await holder.put(b"a", b"1")
-            waiter = db.transaction(lock_timeout=200)
+            waiter = db.transaction(lock_timeout=3000)
             task = asyncio.create_task(waiter.put(b"a", b"2"))
             await asyncio.sleep(0.02)
             task.cancel()
@@ -88,8 +88,9 @@ def test_commits_do_not_queue_behind_waits_for_their_locks(path):
                 await db.get(b"other")
                 await transaction.put(b"n", b"%d" % (count + 1))
 
-            # One wait in vain takes a lock timeout, which is a second.
-            await asyncio.wait_for(asyncio.gather(*(db.transact(increment, attempts=1) for _ in range(32))), 20)
+            # A commit that queued behind waits would come after their lock timeout.
+            options = {"attempts": 1, "lock_timeout": 60_000}
+            await asyncio.wait_for(asyncio.gather(*(db.transact(increment, **options) for _ in range(32))), 20)
             assert await db.get(b"n") == b"32"
             holder = db.transaction(lock_timeout=20_000)
             await holder.put(b"n", b"0")

@@ -179,7 +179,7 @@ def test_calls_run_without_the_gil(path):
         thread = threading.Thread(target=tick)
         thread.start()
         with pytest.raises(esker.LockTimeout):
-            with db.transaction(lock_timeout=300) as waiter:
+            with db.transaction(lock_timeout=2000) as waiter:
                 waiter[b"a"] = b""
         stop.set()
         thread.join()

@@ -22,7 +22,8 @@ pub(super) fn post(address: &str, json: &str) -> std::io::Result<String> {
 fn request(address: &str, text: &str) -> std::io::Result<String> {
     let address = address.parse().map_err(std::io::Error::other)?;
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
-    let patience = Some(Duration::from_secs(10));
+    // CometBFT itself waits ten seconds for a transaction.
+    let patience = Some(Duration::from_secs(20));
     stream.set_read_timeout(patience)?;
     stream.set_write_timeout(patience)?;
     stream.write_all(text.as_bytes())?;

@@ -162,7 +162,7 @@ fn a_database_with_aborted_compactions_closes_and_opens() {
     (0..3).for_each(|value| write_table(&db, &other, value));
     db.drop_column_family(&other).unwrap();
     // A dropped family is due for nothing.
-    wait_briefly(&db).unwrap();
+    db.wait_for_background_work().unwrap();
     assert!(db.abort_compactions(&other).is_err());
     db.close().unwrap();
     drop((db, other));

@@ -291,6 +291,6 @@ fn no_call_waits_for_compactions_of_a_read_only_database() {
     let (done, wait_done) = channel();
     let waits = db.clone();
     std::thread::spawn(move || done.send(waits.wait_for_background_work()).unwrap());
-    wait_done.recv_timeout(std::time::Duration::from_secs(10)).expect("nothing is done").unwrap();
+    wait_done.recv_timeout(std::time::Duration::from_secs(120)).expect("nothing is done").unwrap();
     db.close().unwrap();
 }

@@ -275,7 +275,7 @@ fn no_compaction_takes_a_table_that_is_about_to_go() {
             // The call is refused at once: otherwise it would wait for this very deletion.
             let (tell, told) = channel();
             thread::spawn(move || tell.send(compact()));
-            *begun.lock().unwrap() = told.recv_timeout(Duration::from_secs(2)).ok();
+            *begun.lock().unwrap() = told.recv_timeout(Duration::from_secs(120)).ok();
         }
     });
     let gone = db.delete_files_in_ranges(&db.default_column_family(), &[RangeOpt::default()], true).unwrap();

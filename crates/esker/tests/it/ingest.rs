@@ -18,7 +18,9 @@ use esker_testkit::seed;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 type Model = BTreeMap<String, String>;
 
@@ -479,7 +481,7 @@ fn a_file_of_which_a_read_fails_is_refused() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "nobody tells that a compaction does not begin")]
+#[expect(clippy::disallowed_methods, reason = "a compaction that waits is left behind")]
 fn a_compaction_that_begins_during_an_ingestion_leaves_its_place_alone() {
     let options = options();
     let db = Arc::new(Db::open(&options, "/db").unwrap());
@@ -494,22 +496,26 @@ fn a_compaction_that_begins_during_an_ingestion_leaves_its_place_alone() {
         }
     }
     let between = file(&options, "/between", &[200], "between", None);
+    let (here, compaction) = (std::thread::current().id(), Arc::new(Mutex::new(None)));
     let probes = Probes::new();
-    let (compactor, compaction) = (db.clone(), Arc::new(Mutex::new(None)));
-    let begun = compaction.clone();
+    let (compactor, begun) = (db.clone(), compaction.clone());
     probes.on("ingest:planned", move |_| {
+        if std::thread::current().id() != here {
+            return; // a file of another test
+        }
         let db = compactor.clone();
         let compact = move || {
             let files: Vec<_> = db.live_files().iter().map(|f| f.file.file_number).collect();
             db.compact_files(&CompactionOptions::default(), &db.default_column_family(), &files, 6)
         };
-        *begun.lock().unwrap() = Some(std::thread::spawn(compact));
-        // Time in which the compaction would begin if it were not blocked.
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        // The call is refused at once: otherwise it would wait for this very ingestion.
+        let (tell, told) = channel();
+        std::thread::spawn(move || tell.send(compact()));
+        *begun.lock().unwrap() = told.recv_timeout(Duration::from_secs(60)).ok();
     });
     db.ingest_external_file(&[between]).unwrap();
     drop(probes);
-    let refused = compaction.lock().unwrap().take().unwrap().join().unwrap().unwrap_err();
+    let refused = compaction.lock().unwrap().take().expect("an answer").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Aborted, "{refused}");
     db.compact_range(None, None).unwrap();
     let found = contents(&db, &ReadOptions::new(), "default");
@@ -518,12 +524,13 @@ fn a_compaction_that_begins_during_an_ingestion_leaves_its_place_alone() {
     db.put("and it takes writes", "still").unwrap();
 }
 
-/// Waits until `is_so`, without a call that would make the database search for work.
+/// Waits until `is_so`, without a call that would make the database search for work. False if that
+/// takes two minutes.
 #[expect(clippy::disallowed_methods, reason = "nobody tells")]
 pub(crate) fn becomes(is_so: impl Fn() -> bool) -> bool {
-    (0..500).any(|_| {
+    (0..12_000).any(|_| {
         is_so() || {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10));
             false
         }
     })
@@ -584,7 +591,7 @@ fn closed_meanwhile(probe: &str, options: &Options, take_in: impl FnOnce(&Db) ->
         let refused = || closer.put("", "").is_err_and(|e| e.kind() == ErrorKind::ShutdownInProgress);
         assert!(becomes(refused));
         // Time in which the close would end if it did not wait.
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        std::thread::sleep(Duration::from_millis(500));
     });
     let refused = take_in(&db);
     drop(probes);

@@ -50,7 +50,9 @@ fn nanos_of_switch(count: usize) -> u64 {
 
 #[test]
 fn a_flush_of_all_families_does_not_cost_the_square_of_their_number() {
-    let (few, many) = (nanos_of_switch(150), nanos_of_switch(900));
+    // Other work on the machine makes single measurements longer.
+    let least = |count| (0..3).map(|_| nanos_of_switch(count)).min().unwrap();
+    let (few, many) = (least(150), least(900));
     assert!(many < 15 * few, "150 families: {few} ns, 900: {many} ns");
 }
 

@@ -310,7 +310,7 @@ fn an_error_is_in_force_and_told_to_all_writers_though_a_listener_panics_at_it()
             });
         }
         for _ in 0..WRITERS {
-            let result = told.recv_timeout(Duration::from_secs(20)).expect("nobody waits in vain");
+            let result = told.recv_timeout(Duration::from_secs(120)).expect("nobody waits in vain");
             assert_eq!(result.unwrap_err().kind(), ErrorKind::IoError);
         }
         db.resume().unwrap();

@@ -170,7 +170,7 @@ fn writers_that_wait_for_memory_go_on_when_its_limit_is_raised() {
     let early = wait_done.recv_timeout(std::time::Duration::from_millis(300));
     assert!(early.is_err(), "the write waits for memory");
     manager.set_buffer_size(64 << 20);
-    wait_done.recv_timeout(std::time::Duration::from_secs(30)).expect("the writer goes on").unwrap();
+    wait_done.recv_timeout(std::time::Duration::from_secs(120)).expect("the writer goes on").unwrap();
     db.continue_background_work().unwrap();
 }
 

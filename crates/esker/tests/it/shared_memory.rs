@@ -24,10 +24,10 @@ fn flushed(db: &Db, family: &ColumnFamilyHandle) -> bool {
     db.property_cf(family, "rocksdb.num-files-at-level0").unwrap() != "0"
 }
 
-/// Waits for a flush in the background. False if none ends within ten seconds.
+/// Waits for a flush in the background. False if none ends within two minutes.
 fn is_flushed_soon(db: &Db, family: &ColumnFamilyHandle) -> bool {
     let clock = &db.env().clock;
-    (0..2_000).any(|_| {
+    (0..24_000).any(|_| {
         clock.sleep(std::time::Duration::from_millis(5));
         flushed(db, family)
     })

@@ -230,6 +230,7 @@ fn logs_that_end_with_zeros_are_whole_to_everyone_in_every_mode() {
         }
         // A copy made while files are created and deleted would mix several points in time.
         db.pause_background_work();
+        db.disable_file_deletions();
         for unfinished in [false, true] {
             // The kernel's view of the files now, which a killed process would leave.
             let dir = copy(&live);

@@ -42,7 +42,7 @@ fn properties_of_files_and_caches_do_not_wait_for_the_db_mutex() {
         NAMES.into_iter().for_each(|name| tell.send((name, asking.property(name))).unwrap_or_default());
     });
     for name in NAMES {
-        let answer = told.recv_timeout(Duration::from_secs(20)).map_err(|_| format!("{name} waits"));
+        let answer = told.recv_timeout(Duration::from_secs(120)).map_err(|_| format!("{name} waits"));
         assert_eq!(answer.as_ref().map(|(asked, value)| (*asked, value.is_some())), Ok((name, true)));
         if name == "rocksdb.estimate-num-keys" {
             assert_eq!(answer.unwrap().1.as_deref(), Some("2"));

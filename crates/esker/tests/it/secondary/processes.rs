@@ -143,7 +143,7 @@ fn follow(recycles: bool) {
         let begin = Instant::now();
         let mut primary = Some(primary);
         let mut round = 0;
-        while begin.elapsed() < Duration::from_secs(2) {
+        while begin.elapsed() < Duration::from_secs(2) || round <= 3 {
             round += 1;
             db.try_catch_up_with_primary().unwrap();
             let seen = number(&db, &now);
@@ -160,7 +160,6 @@ fn follow(recycles: bool) {
                 primary = Some(Primary::start(&path, recycles));
             }
         }
-        assert!(round > 3, "{round} catch-ups");
         for (snapshot, seen) in &kept {
             assert_eq!(number(&db, &ReadOptions::new().snapshot(snapshot)), *seen);
         }
