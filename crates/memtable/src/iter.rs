@@ -165,7 +165,11 @@ impl MemTableIter {
     fn prev_leaf(&mut self) {
         // SAFETY: the first record of `run` lives as long as `self.table`.
         let first: Record<'_> = unsafe { self.run.record(0) };
-        let found = self.table.tree.load_before(&Target::of(first), false, &mut self.run);
+        let tree = &self.table.tree;
+        let found = match tree.is_first(first) {
+            true => None,
+            false => tree.load_before(&Target::of(first), false, &mut self.run),
+        };
         self.settle(found);
     }
 }

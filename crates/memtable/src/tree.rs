@@ -86,6 +86,12 @@ impl<const N: usize> Tree<N> {
         unsafe { Node::from_ptr(self.root.load(Ordering::Acquire)) }.expect("a tree has a root")
     }
 
+    /// Whether `record`, which is in the tree, comes before all others.
+    #[inline]
+    pub(crate) fn is_first(&self, record: Record<'_>) -> bool {
+        ptr::eq(self.root().first_record().as_ptr(), record.as_ptr())
+    }
+
     /// Whether the tree has no records.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

@@ -40,7 +40,7 @@ const BLOCK_ENTRIES: u64 = 32;
 type Scenario = fn(u64) -> Result<()>;
 
 /// All scenarios and their names.
-pub(super) const ALL: [(&str, Scenario); 43] = [
+pub(super) const ALL: [(&str, Scenario); 45] = [
     ("get_memtable_hit", get_memtable_hit),
     ("get_cached_block_hit", get_cached_block_hit),
     ("get_filter_miss", get_filter_miss),
@@ -73,6 +73,8 @@ pub(super) const ALL: [(&str, Scenario); 43] = [
     ("iterator_made_and_sought", iterator_made_and_sought),
     ("iterator_refresh", iterator_refresh),
     ("iterator_next_over_deleted", iterator_next_over_deleted),
+    ("pop_first", |count| pop(count, false)),
+    ("pop_last", |count| pop(count, true)),
     ("put_100_bytes", put_100_bytes),
     ("memtable_insert", memtable_insert),
     ("memtable_get", memtable_get),
@@ -147,17 +149,18 @@ fn db_in_memory() -> Result<Db> {
 
 /// A database with all keys in tables of one level.
 fn db_in_tables() -> Result<Db> {
-    let db = db_in_memory()?;
-    db.compact_range(None, None)?;
-    db.wait_for_background_work()?;
-    Ok(db)
+    db_in_tables_with(&options())
 }
 
 /// As `db_in_tables`, with a block cache that keeps nothing.
 fn db_in_tables_uncached() -> Result<Db> {
     let mut options = options();
     options.cf.table.block_cache = Some(Arc::new(Cache::new(&CacheOptions::with_capacity(0))?));
-    let db = Db::open(&options, "/db")?;
+    db_in_tables_with(&options)
+}
+
+fn db_in_tables_with(options: &Options) -> Result<Db> {
+    let db = Db::open(options, "/db")?;
     (0..KEYS).try_for_each(|number| db.put(key(number), VALUE))?;
     db.compact_range(None, None)?;
     db.wait_for_background_work()?;
@@ -464,6 +467,27 @@ fn iterator_next_over_deleted(count: u64) -> Result<()> {
         iter.next();
         assert_eq!(iter.key(), decimal(2 * (KEYS - 1)));
         Ok(())
+    })
+}
+
+/// Pops a message of a queue: makes an iterator, reads the first (last) key and deletes it. The
+/// messages lie in a table, the deletions in the memtable. There are no pre-scans, whose work would
+/// depend on time.
+fn pop(count: u64, backward: bool) -> Result<()> {
+    let mut options = options();
+    options.cf.pre_scan_min_entries = 0;
+    let db = db_in_tables_with(&options)?;
+    warm_up_and_count(count, |number| {
+        let message = decimal(2 * if backward { KEYS - 1 - number } else { number });
+        let mut iter = db.iter()?;
+        if backward {
+            iter.seek_to_last()
+        } else {
+            iter.seek_to_first()
+        }
+        assert_eq!(iter.key(), message);
+        drop(iter);
+        db.delete(message)
     })
 }
 

@@ -33,9 +33,9 @@ const SKIP_AFTER: u64 = 8;
 /// instructions as to step over two or three.
 const JOIN_AFTER: u64 = 3;
 
-/// Entries behind a remembered run that a call passes over before it tries to skip again: the keys
-/// that have not joined the run are mostly fewer.
-const AFTER_KNOWN: u64 = 4;
+/// Entries behind a remembered run that a call passes over before it tries to skip again: more than
+/// the deletions and deleted values of keys that have not joined the run.
+const AFTER_KNOWN: u64 = 2 * JOIN_AFTER - 1;
 
 /// The memory in which a cursor remembers deleted runs, and the newest file of its super version.
 #[derive(Clone, Debug)]

@@ -393,6 +393,9 @@ impl<const N: usize> Tree<N> {
         let mut before = LeafRun::new();
         for _ in 0..LIVING {
             first = self.first_of_dead(first, snapshot);
+            if self.is_first(first) {
+                break;
+            }
             let Some(last) = self.load_before(&Target::of(first), false, &mut before) else { break };
             run_end = Some(first.user_key());
             // SAFETY: the run was loaded from this tree.
@@ -458,17 +461,16 @@ impl<const N: usize> Tree<N> {
 
     /// The start of the adjacent dead nodes that end just before `first`.
     fn first_of_dead<'t>(&'t self, mut first: Record<'t>, snapshot: u64) -> Record<'t> {
-        loop {
+        while !self.is_first(first) {
             let target = Target::of(first);
             let (mut path, leaf) = self.path(&target, false);
             path.set(0, self.right_of(leaf, &target), 0);
             let is_left = |node: &Node<N>| target.cmp_record(self.icmp(), node.first_record()).is_lt();
             let is_dead =
                 |node: &Node<N>| self.is_dead_around(node, &target, false, snapshot) && is_left(node);
-            let Some(&(dead, _)) = path.0.iter().flatten().rfind(|(node, _)| is_dead(node)) else {
-                return first;
-            };
+            let Some(&(dead, _)) = path.0.iter().flatten().rfind(|(node, _)| is_dead(node)) else { break };
             first = path.leave_left(dead, snapshot).first_record();
         }
+        first
     }
 }
