@@ -183,6 +183,21 @@ impl Probes {
         self
     }
 
+    /// Calls `call` whenever the calling thread passes `point`. Other tests of the process pass the
+    /// point in their own threads.
+    pub fn on_this_thread(
+        &self,
+        point: &str,
+        call: impl Fn(&mut dyn Any) + Send + Sync + 'static,
+    ) -> &Probes {
+        let this = std::thread::current().id();
+        self.on(point, move |value| {
+            if std::thread::current().id() == this {
+                call(value);
+            }
+        })
+    }
+
     /// Removes the call of this point. A call that has begun may still run.
     pub fn clear(&self, point: &str) {
         self.change(|s| {

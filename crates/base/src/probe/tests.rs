@@ -37,6 +37,18 @@ fn a_call_sees_and_changes_the_value() {
 }
 
 #[test]
+fn a_call_of_one_thread_leaves_other_threads_alone() {
+    let probes = Probes::new();
+    probes.on_this_thread("thread", |value| *value.downcast_mut::<u64>().unwrap() += 10);
+    let pass = || {
+        let mut value = 1u64;
+        probe!("thread", &mut value);
+        value
+    };
+    assert_eq!((pass(), thread::spawn(pass).join().unwrap()), (11, 1));
+}
+
+#[test]
 fn points_wait_for_those_before_them() {
     for _ in 0..50 {
         let probes = Probes::new();

@@ -37,7 +37,7 @@ fn fill(fs: &MemFs) {
 fn damage(probes: &Probes, nth: usize, at: usize) -> Arc<AtomicUsize> {
     let came = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&came);
-    probes.on("block_source::protect", move |block| {
+    probes.on_this_thread("block_source::protect", move |block| {
         let block: &mut Block = block.downcast_mut().unwrap();
         if counted.fetch_add(1, Ordering::Relaxed) == nth {
             block.damage_for_test(at, 4);

@@ -258,7 +258,7 @@ fn a_reader_makes_no_checkpoint_if_its_owner_goes_on_meanwhile() {
     let reader = Db::open_for_read_only(&options, "/db").unwrap();
     let probes = Probes::new();
     let flushes = owner.clone();
-    probes.on("live_cut:name_files", move |_| flushes.flush().unwrap());
+    probes.on_this_thread("live_cut:name_files", move |_| flushes.flush().unwrap());
     let e = reader.create_checkpoint("/copy", 0).unwrap_err();
     assert!(matches!(e.kind(), ErrorKind::TryAgain | ErrorKind::IoError), "{e}");
     drop(probes);

@@ -126,13 +126,10 @@ fn a_checkpoint_ends_before_its_database_is_closed() {
     let options = options();
     let db = Arc::new(Db::open(&options, "/db").unwrap());
     db.put("a", "1").unwrap();
-    let (probes, this) = (Probes::new(), std::thread::current().id());
+    let probes = Probes::new();
     let (closing, closed) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
     let (closer, thread, is_closed) = (db.clone(), closing.clone(), closed.clone());
-    probes.on("live_cut:name_files", move |_| {
-        if std::thread::current().id() != this {
-            return; // a hit by another test
-        }
+    probes.on_this_thread("live_cut:name_files", move |_| {
         let (db, closed) = (closer.clone(), is_closed.clone());
         *thread.lock().unwrap() = Some(std::thread::spawn(move || {
             db.close().unwrap();

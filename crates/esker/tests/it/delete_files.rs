@@ -263,20 +263,16 @@ fn no_compaction_takes_a_table_that_is_about_to_go() {
     let db = Db::open(&options(Arc::new(MemFs::new())), "/db").unwrap();
     write(&db, 0..400, 0);
     move_to(&db, 6);
-    let (here, compaction) = (thread::current().id(), Arc::new(Mutex::new(None)));
+    let compaction = Arc::new(Mutex::new(None));
     let probes = Probes::new();
     let (compactor, begun) = (db.clone(), compaction.clone());
-    probes.on("delete_files:picked", move |_| {
-        // The probe is also hit by other tests.
-        if thread::current().id() == here {
-            let (db, files) = (compactor.clone(), Vec::from_iter(numbers(&compactor)));
-            let compact =
-                move || db.compact_files(&Default::default(), &db.default_column_family(), &files, 6);
-            // The call is refused at once: otherwise it would wait for this very deletion.
-            let (tell, told) = channel();
-            thread::spawn(move || tell.send(compact()));
-            *begun.lock().unwrap() = told.recv_timeout(Duration::from_secs(120)).ok();
-        }
+    probes.on_this_thread("delete_files:picked", move |_| {
+        let (db, files) = (compactor.clone(), Vec::from_iter(numbers(&compactor)));
+        let compact = move || db.compact_files(&Default::default(), &db.default_column_family(), &files, 6);
+        // The call is refused at once: otherwise it would wait for this very deletion.
+        let (tell, told) = channel();
+        thread::spawn(move || tell.send(compact()));
+        *begun.lock().unwrap() = told.recv_timeout(Duration::from_secs(120)).ok();
     });
     let gone = db.delete_files_in_ranges(&db.default_column_family(), &[RangeOpt::default()], true).unwrap();
     drop(probes);

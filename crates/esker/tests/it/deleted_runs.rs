@@ -383,9 +383,9 @@ fn an_explained_scan_remembers_nothing_beside_a_memtable_that_it_did_not_see() {
     // Between the reads of the super version and of the sequence number, a memtable is switched and
     // written to.
     let probes = Probes::new();
-    let (other, here, done) = (db.clone(), thread::current().id(), AtomicBool::new(false));
-    probes.on("read_point:super_version", move |_| {
-        if thread::current().id() == here && !done.swap(true, Ordering::SeqCst) {
+    let (other, done) = (db.clone(), AtomicBool::new(false));
+    probes.on_this_thread("read_point:super_version", move |_| {
+        if !done.swap(true, Ordering::SeqCst) {
             other.flush().unwrap();
             other.put(key(KEYS / 2), "late").unwrap();
         }

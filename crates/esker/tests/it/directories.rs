@@ -126,6 +126,53 @@ fn a_database_whose_directory_was_renamed_goes_on() {
 }
 
 #[test]
+fn a_wal_dir_that_was_renamed_keeps_its_wals() {
+    let dir = TempDir::new("renamed-wals");
+    let (path, wals, moved) = (dir.path().join("db"), dir.path().join("wals"), dir.path().join("moved"));
+    let mut options = options();
+    options.db.wal_dir = Some(wals.clone());
+    options.db.avoid_flush_during_shutdown = true;
+    let db = Db::open(&options, &path).unwrap();
+    fill(&db, "old");
+    std::fs::rename(&wals, &moved).unwrap();
+    std::fs::create_dir(&wals).unwrap();
+    let foreign: Vec<_> = (1..40).map(|number| wals.join(format!("{number:06}.log"))).collect();
+    foreign.iter().for_each(|path| std::fs::write(path, "theirs").unwrap());
+    db.flush().unwrap();
+    fill(&db, "ours");
+    db.close().unwrap();
+    drop(db);
+    assert!(foreign.iter().all(|path| std::fs::read(path).unwrap() == b"theirs"));
+    std::fs::remove_dir_all(&wals).unwrap();
+    options.db.wal_dir = Some(moved);
+    assert!(holds(&Db::open(&options, &path).unwrap(), "ours"));
+}
+
+#[test]
+fn files_of_others_with_the_next_numbers_are_not_written_over() {
+    let dir = TempDir::new("foreign");
+    let mut options = options();
+    options.db.max_bgerror_resume_count = 0;
+    options.cf.enable_blob_files = true;
+    let db = Db::open(&options, dir.path()).unwrap();
+    fill(&db, "ours");
+    let file = |number: u64, kind: &str| dir.path().join(format!("{number:06}.{kind}"));
+    let kinds = ["sst", "log", "blob"];
+    let newest = (1..40).rfind(|number| kinds.iter().any(|kind| file(*number, kind).exists())).unwrap();
+    let foreign: Vec<_> = (newest + 1..newest + 20).flat_map(|n| kinds.map(|kind| file(n, kind))).collect();
+    foreign.iter().for_each(|path| std::fs::write(path, "theirs").unwrap());
+    let refused = db.flush().unwrap_err();
+    assert!(refused.message().contains("exists"), "{refused}");
+    assert!(foreign.iter().all(|path| std::fs::read(path).unwrap() == b"theirs"));
+    assert!(holds(&db, "ours"));
+    foreign.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    db.resume().unwrap();
+    db.flush().unwrap();
+    drop(db);
+    assert!(holds(&Db::open(&options, dir.path()).unwrap(), "ours"));
+}
+
+#[test]
 fn one_directory_is_opened_once_whatever_it_is_called() {
     let dir = TempDir::new("called");
     let (path, link) = (dir.path().join("db"), dir.path().join("link"));

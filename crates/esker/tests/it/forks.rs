@@ -9,8 +9,10 @@ use esker::internals::env::forked::fork;
 use esker::internals::env::{FileSystem, PosixFileSystem, RateLimiterMode};
 use esker::txn::{TransactionDb, TransactionDbOptions};
 use esker::{
-    BackupEngine, BackupEngineOptions, Db, Error, ErrorKind, FlushOptions, Options, ReadOptions, Result,
-    SstFileWriter, WriteBatch, WriteOptions,
+    BackupEngine, BackupEngineOptions, CompactionOptions, Db, Error, ErrorKind, ExplainScan,
+    ExportImportFilesMetaData, FlushOptions, ImportColumnFamilyOptions, IngestExternalFileOptions, Options,
+    ReadOptions, Result, SequenceNumber, SstFileWriter, WaitForCompactOptions, WalReadOptions, WriteBatch,
+    WriteOptions,
 };
 use esker_testkit::TempDir;
 use std::path::Path;
@@ -122,7 +124,6 @@ fn calls_that_go_through(db: &Db, dir: &Path) -> Vec<&'static str> {
         ("enable_file_deletions", db.enable_file_deletions()),
         ("close", db.close()),
     ];
-    let is_refused = |e: &Error| e.kind() == ErrorKind::NotSupported && e.message().contains("forked child");
     let through = results.iter().filter(|(_, result)| !result.as_ref().is_err_and(is_refused));
     let mut through: Vec<_> = through.map(|(name, _)| *name).collect();
     // Calls without a result do nothing, and do not wait.
@@ -136,9 +137,66 @@ fn calls_that_go_through(db: &Db, dir: &Path) -> Vec<&'static str> {
         ("live_files", db.live_files().is_empty()),
         ("column_family", db.column_family("default").is_none()),
         ("background_error", db.background_error().is_some_and(|e| is_refused(&e))),
+        ("live_files_checksum_info", db.live_files_checksum_info().is_empty()),
+        ("approximate_memtable_size", db.approximate_memtable_size(&family, b"a", b"b") == 0),
+        ("key_may_exist", db.key_may_exist(&family, "a")),
     ];
     through.extend(silent.iter().filter(|(_, is_silent)| !is_silent).map(|(name, _)| *name));
+    through.extend(rarer_calls_that_go_through(db, dir));
     through
+}
+
+/// As [`calls_that_go_through`], of calls that fewer users make.
+fn rarer_calls_that_go_through(db: &Db, dir: &Path) -> Vec<&'static str> {
+    let family = db.default_column_family();
+    let (plain, written, table) = (ReadOptions::default(), WriteOptions::default(), dir.join("table.sst"));
+    let ingest = IngestExternalFileOptions::default();
+    let export = ExportImportFilesMetaData {
+        db_comparator_name: "leveldb.BytewiseComparator".to_owned(),
+        files: Vec::new(),
+    };
+    let (import, cf) = (ImportColumnFamilyOptions::default(), Options::default().cf);
+    let updates = db.get_updates_since(SequenceNumber(1), &WalReadOptions::default());
+    let scan = ExplainScan { from: None, rows: 1, reverse: false };
+    let results: [(&'static str, Result<()>); 27] = [
+        ("single_delete", db.single_delete("a")),
+        ("put_entity", db.put_entity(&written, &family, "a", &[(b"column", b"value")])),
+        ("get_entity", db.get_entity(&plain, &family, "a").map(drop)),
+        ("multi_get_entity", db.multi_get_entity(&plain, &family, &["a"]).remove(0).map(drop)),
+        ("get_with_metadata", db.get_with_metadata(&plain, &family, "a").map(drop)),
+        ("contains_key", db.contains_key("a").map(drop)),
+        ("first", db.first().map(drop)),
+        ("is_empty", db.is_empty().map(drop)),
+        ("multi_scan", db.multi_scan([("a", "b")]).map(drop)),
+        ("explain_get", db.explain_get(&plain, &family, "a").map(drop)),
+        ("explain_scan", db.explain_scan(&plain, &family, &scan).map(drop)),
+        ("ingest_external_file", db.ingest_external_file(&[&table])),
+        ("ingest_external_file_opt", db.ingest_external_file_opt(&ingest, &family, &[&table])),
+        ("prepare_file_ingestion", db.prepare_file_ingestion(&ingest, &[]).map(drop)),
+        ("commit_file_ingestion_handles", db.commit_file_ingestion_handles(Vec::new())),
+        ("import", db.create_column_family_with_import(&import, "import", &cf, &export).map(drop)),
+        ("compact_files", db.compact_files(&CompactionOptions::default(), &family, &[], 1).map(drop)),
+        ("promote_l0", db.promote_l0(&family, 1)),
+        ("clip_column_family", db.clip_column_family(&family, "a", "b")),
+        ("suggest_compact_range", db.suggest_compact_range(&family, None, None)),
+        ("abort_compactions", db.abort_compactions(&family)),
+        ("cancel_all_background_work", db.cancel_all_background_work(true)),
+        ("wait_for_compact", db.wait_for_compact(&WaitForCompactOptions::default())),
+        ("get_updates_since", updates.map(drop)),
+        ("sorted_wal_files", db.sorted_wal_files().map(drop)),
+        ("current_wal_file", db.current_wal_file().map(drop)),
+        ("end_trace", db.end_trace()),
+    ];
+    // Calls without a result do nothing, and do not wait.
+    db.abort_all_compactions();
+    db.disable_manual_compaction();
+    let through = results.iter().filter(|(_, result)| !result.as_ref().is_err_and(is_refused));
+    through.map(|(name, _)| *name).collect()
+}
+
+/// Whether the error says that a forked child may not use the parent's database.
+fn is_refused(error: &Error) -> bool {
+    error.kind() == ErrorKind::NotSupported && error.message().contains("forked child")
 }
 
 #[test]
@@ -162,6 +220,35 @@ fn every_call_in_a_child_fails_and_touches_nothing() {
     assert_eq!(child.wait(PATIENCE), Some(0), "number of calls that were not refused; `None` means a hang");
     assert!(contents(dir.path()) == before);
     assert_eq!(db.get("a").unwrap().unwrap(), b"parent's");
+}
+
+#[test]
+fn readers_in_a_child_fail_and_touch_nothing() {
+    let (dir, own) = (TempDir::new("forked-readers"), TempDir::new("forked-reader"));
+    let db = Db::open(&options(), dir.path()).unwrap();
+    db.put("a", [7; 100]).unwrap();
+    db.flush().unwrap();
+    db.put("b", "in the WAL").unwrap();
+    let read_only = Db::open_for_read_only(&options(), dir.path()).unwrap();
+    let secondary = Db::open_as_secondary(&options(), dir.path(), own.path()).unwrap();
+    let before = contents(dir.path());
+    let (readers, mine) = ((&read_only, &secondary), (read_only.clone(), secondary.clone()));
+    let mut child = fork(move || {
+        let refused =
+            |db: &Db| db.get("a").is_err_and(|e| is_refused(&e)) && db.iter().is_err_and(|e| is_refused(&e));
+        let wrong = u8::from(!refused(readers.0))
+            + u8::from(!refused(readers.1))
+            + u8::from(!readers.1.try_catch_up_with_primary().is_err_and(|e| is_refused(&e)));
+        drop(mine);
+        wrong
+    })
+    .unwrap();
+    assert_eq!(child.wait(PATIENCE), Some(0), "number of calls that were not refused; `None` means a hang");
+    assert!(contents(dir.path()) == before);
+    db.put("c", "later").unwrap();
+    secondary.try_catch_up_with_primary().unwrap();
+    assert_eq!(secondary.get("c").unwrap().unwrap(), b"later");
+    assert_eq!(read_only.get("b").unwrap().unwrap(), b"in the WAL");
 }
 
 #[test]

@@ -496,13 +496,10 @@ fn a_compaction_that_begins_during_an_ingestion_leaves_its_place_alone() {
         }
     }
     let between = file(&options, "/between", &[200], "between", None);
-    let (here, compaction) = (std::thread::current().id(), Arc::new(Mutex::new(None)));
+    let compaction = Arc::new(Mutex::new(None));
     let probes = Probes::new();
     let (compactor, begun) = (db.clone(), compaction.clone());
-    probes.on("ingest:planned", move |_| {
-        if std::thread::current().id() != here {
-            return; // a file of another test
-        }
+    probes.on_this_thread("ingest:planned", move |_| {
         let db = compactor.clone();
         let compact = move || {
             let files: Vec<_> = db.live_files().iter().map(|f| f.file.file_number).collect();
@@ -571,12 +568,9 @@ fn closed_meanwhile(probe: &str, options: &Options, take_in: impl FnOnce(&Db) ->
     let db = Arc::new(Db::open(options, "/db").unwrap());
     let probes = Probes::new();
     let (closer, options_of_next) = (db.clone(), options.clone());
-    let (next, this) = (Arc::new(Mutex::new(None)), std::thread::current().id());
+    let next = Arc::new(Mutex::new(None));
     let opener = next.clone();
-    probes.on(probe, move |_| {
-        if std::thread::current().id() != this {
-            return; // a file of another test
-        }
+    probes.on_this_thread(probe, move |_| {
         let (db, options) = (closer.clone(), options_of_next.clone());
         let close_and_go_on = move || {
             db.close().unwrap();
@@ -636,12 +630,8 @@ fn writers_do_not_wait_for_a_flush_that_is_not_allowed_though_what_overlaps_came
     let db = Arc::new(Db::open(&options, "/db").unwrap());
     let path = file(&options, "/late", &[5], "ingested", None);
     let probes = Probes::new();
-    let (writer, this) = (db.clone(), std::thread::current().id());
-    probes.on("ingest:prepared", move |_| {
-        if std::thread::current().id() == this {
-            writer.put(key(5), "written").unwrap();
-        }
-    });
+    let writer = db.clone();
+    probes.on_this_thread("ingest:prepared", move |_| writer.put(key(5), "written").unwrap());
     let ingest = IngestExternalFileOptions { allow_blocking_flush: false, ..Default::default() };
     let refused = db.ingest_external_file_opt(&ingest, &db.default_column_family(), &[path]).unwrap_err();
     assert!(refused.to_string().contains("allow_blocking_flush"), "{refused}");

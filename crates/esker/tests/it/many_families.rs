@@ -77,12 +77,10 @@ fn new_options(fs: &FaultFs) -> DbOptions {
 /// Number of families that replay walks over, on this thread, while the database is opened.
 fn walked_while_opening(options: &DbOptions, names: &[String], cf: &ColumnFamilyOptions) -> u64 {
     let walked = Arc::new(AtomicU64::new(0));
-    let (sum, thread) = (walked.clone(), std::thread::current().id());
+    let sum = walked.clone();
     let probes = Probes::new();
-    probes.on("recovery:families_walked", move |value| {
-        if std::thread::current().id() == thread {
-            sum.fetch_add(*value.downcast_ref::<u64>().unwrap(), Ordering::Relaxed);
-        }
+    probes.on_this_thread("recovery:families_walked", move |value| {
+        sum.fetch_add(*value.downcast_ref::<u64>().unwrap(), Ordering::Relaxed);
     });
     open(options, names, cf).close().unwrap();
     drop(probes);
@@ -345,7 +343,7 @@ fn writes_beside_flushes_for_long_wals_do_not_ask_all_families() {
     let (asked, walked) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (times, last) = (asked.clone(), walked.clone());
     let probes = Probes::new();
-    probes.on("write:wal_check", move |value| {
+    probes.on_this_thread("write:wal_check", move |value| {
         times.fetch_add(1, Ordering::Relaxed);
         last.store(*value.downcast_ref::<u64>().unwrap(), Ordering::Relaxed);
     });

@@ -103,7 +103,7 @@ fn an_entry_that_has_changed_in_the_memtable_is_corruption_for_its_readers_and_f
     let probes = Probes::new();
     let wanted = Arc::new(AtomicBool::new(false));
     let flip = wanted.clone();
-    probes.on("MemTable::protect", move |bytes| {
+    probes.on_this_thread("MemTable::protect", move |bytes| {
         if flip.swap(false, Ordering::SeqCst) {
             bytes.downcast_mut::<[u8; 8]>().unwrap()[3] ^= 1;
         }
@@ -148,7 +148,7 @@ fn a_batch_that_has_changed_is_neither_logged_nor_applied() {
         let mut batch = WriteBatch::with_protection(8 - protection).unwrap();
         batch.put_cf(db.default_column_family().id(), b"key", b"value").unwrap();
         let probes = Probes::new();
-        probes.on("WriteBatch::checked_ops", |checksum| {
+        probes.on_this_thread("WriteBatch::checked_ops", |checksum| {
             *checksum.downcast_mut().unwrap() = EntryChecksum::of(ValueType::Value, b"other", b"value");
         });
         let write_options = WriteOptions::default().protection_bytes_per_key(protection);

@@ -4,6 +4,7 @@
 use esker::internals::base::comparator::Comparator;
 use esker::internals::env::{CrashChoices, CrashFs};
 use esker::options::{CompressionType, WalRecoveryMode};
+use esker::txn::WritePolicy;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, Error, ErrorKind, OptimisticTransactionDb, Options,
     ReadOptions, Severity, SstFileWriter, TransactionDb, TransactionDbOptions, WriteBatch, WriteOptions,
@@ -158,12 +159,7 @@ fn a_write_that_finds_no_memory_at_its_first_entry_stops_nothing() {
         db.put("before", "value").unwrap();
         let before = db.latest_sequence_number();
         let probes = Probes::new();
-        let writer = std::thread::current().id();
-        probes.on("arena:new_block", move |value| {
-            if std::thread::current().id() == writer {
-                *value.downcast_mut::<bool>().unwrap() = true;
-            }
-        });
+        probes.on_this_thread("arena:new_block", |value| *value.downcast_mut::<bool>().unwrap() = true);
         let error = db.put("large", vec![7; 1 << 20]).unwrap_err();
         assert!(error.message().contains("no memory") && error.is_retryable(), "{error}");
         drop(probes);
@@ -237,6 +233,42 @@ fn no_wal_keeps_a_write_that_a_memtable_refused() {
 
 /// Only the commit is refused: the section stays prepared, and the caller may roll it back.
 #[test]
+fn a_section_that_a_memtable_refused_is_in_no_wal() {
+    let policies = [WritePolicy::WritePrepared, WritePolicy::WriteUnprepared, WritePolicy::WriteUnprepared];
+    for (write_policy, spill_bytes) in policies.into_iter().zip([0, 0, 1]) {
+        let comparator = Arc::<Picky>::default();
+        let (_disk, options, families) = picky(comparator.clone());
+        let txn_options = TransactionDbOptions {
+            write_policy,
+            default_write_batch_flush_threshold: spill_bytes,
+            ..TransactionDbOptions::default()
+        };
+        let open = || TransactionDb::open_cf(&options.db, &txn_options, "/db", families.clone()).unwrap();
+        let db = open();
+        let family = db.db().column_family("picky").unwrap();
+        db.db().put_cf(&family, "a", "value").unwrap();
+        let txn = db.begin_transaction();
+        txn.set_name(b"one").unwrap();
+        txn.put("half", "value").unwrap();
+        let put = txn.put_cf(&family, "bad", "value");
+        put.and_then(|()| txn.prepare()).unwrap_err();
+        comparator.is_patient.store(true, atomic::Ordering::SeqCst);
+        drop((txn, family));
+        db.db().close().unwrap();
+        drop(db);
+        for _ in 0..2 {
+            let db = open();
+            assert!(db.get_all_prepared_transactions().is_empty(), "{write_policy:?}");
+            assert_eq!(db.db().get("half").unwrap(), None);
+            assert_eq!(keys(db.db(), &db.db().column_family("picky").unwrap()), ["a"]);
+            db.put("later", "value").unwrap();
+            db.db().flush().unwrap();
+            db.db().close().unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_commit_that_a_memtable_refused_leaves_its_section_prepared() {
     let comparator = Arc::<Picky>::default();
     let be_patient = |patient| comparator.is_patient.store(patient, atomic::Ordering::SeqCst);
@@ -280,13 +312,10 @@ fn a_write_that_finds_no_memory_is_in_no_wal() {
         db.put("before", "value").unwrap();
         let before = db.latest_sequence_number();
         let blocks = Arc::new(AtomicU64::new(0));
-        let (counter, writer) = (blocks.clone(), std::thread::current().id());
-        probes.on("arena:new_block", move |value| {
-            // Other tests run beside this one.
-            if std::thread::current().id() == writer {
-                let is_refused = value.downcast_mut::<bool>().unwrap();
-                *is_refused = counter.fetch_add(1, atomic::Ordering::SeqCst) == refused;
-            }
+        let counter = blocks.clone();
+        probes.on_this_thread("arena:new_block", move |value| {
+            let is_refused = value.downcast_mut::<bool>().unwrap();
+            *is_refused = counter.fetch_add(1, atomic::Ordering::SeqCst) == refused;
         });
         let mut batch = WriteBatch::new();
         for i in 0..50 {

@@ -4,7 +4,11 @@ use super::{Event, apply_by, check_by, rewrite, state};
 use esker::comparator::{Comparator, ComparatorRef};
 use esker::internals::format::filter::FilterPolicy;
 use esker::internals::format::properties::IndexType;
-use esker::options::TargetVersion;
+use esker::options::{
+    CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
+    CompactionServiceOptionsOverride, CompactionServiceScheduleResponse, OpenAndCompactOptions,
+    TargetVersion,
+};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, CompactRangeOptions, Db, ErrorKind,
     IngestExternalFileOptions, Options, ParsedEntryInfo, ReadOptions, SstFileWriter, WriteBatch,
@@ -13,7 +17,7 @@ use esker::{
 use esker_testkit::seed::for_each_seed;
 use esker_testkit::timestamps::TimestampFormat;
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Operations of an engine, with timestamps in a given format.
 pub(crate) trait Stamped {
@@ -88,6 +92,43 @@ impl Comparator for WithEnds {
     }
 }
 
+/// A service that runs each compaction in the thread that waits for it.
+struct Worker {
+    options: Options,
+    input: Mutex<Vec<(String, Vec<u8>)>>,
+}
+
+impl CompactionService for Worker {
+    fn name(&self) -> &str {
+        "worker"
+    }
+    fn schedule(&self, info: &CompactionServiceJobInfo, input: &[u8]) -> CompactionServiceScheduleResponse {
+        let mut inputs = self.input.lock().unwrap();
+        inputs.push((info.db_name.clone(), input.to_vec()));
+        CompactionServiceScheduleResponse {
+            scheduled_job_id: (inputs.len() - 1).to_string(),
+            status: CompactionServiceJobStatus::Success,
+        }
+    }
+    fn wait(&self, id: &str) -> (CompactionServiceJobStatus, Vec<u8>) {
+        let (db, input) = self.input.lock().unwrap()[id.parse::<usize>().unwrap()].clone();
+        let overrides = CompactionServiceOptionsOverride {
+            env: self.options.db.env.clone(),
+            comparator: Some(self.options.cf.comparator.clone()),
+            merge_operator: self.options.cf.merge_operator.clone(),
+            ..CompactionServiceOptionsOverride::default()
+        };
+        let options = OpenAndCompactOptions::default();
+        let output = format!("/worker{id}");
+        let result = Db::open_and_compact(&options, db, output, &input, &overrides).unwrap();
+        (CompactionServiceJobStatus::Success, result)
+    }
+    fn cancel_awaiting_jobs(&self) {}
+    fn on_installation(&self, _: &str, status: CompactionServiceJobStatus) {
+        assert_eq!(status, CompactionServiceJobStatus::Success, "a right result was refused");
+    }
+}
+
 /// A family that is written, maintained and reopened, with the history of its writes.
 struct Campaign {
     format: TimestampFormat,
@@ -107,6 +148,10 @@ impl Campaign {
         options.cf.enable_blob_files = rng.bool();
         options.db.avoid_flush_during_shutdown = rng.bool();
         options.cf.disable_auto_compactions = rng.bool();
+        if rng.bool() {
+            let worker = Worker { options: options.clone(), input: Mutex::default() };
+            options.db.compaction_service = Some(Arc::new(worker));
+        }
         if rng.bool() {
             options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
             options.cf.table.metadata_block_size = 64;
@@ -244,6 +289,28 @@ fn a_comparator_orders_timestamps_everywhere() {
         repair_db(&options, "/db", &families).unwrap();
         let db = Db::open(&options, "/db").unwrap();
         check_by(format, &db, &history, now, false);
+    });
+}
+
+#[test]
+fn a_trim_drops_what_is_newer_in_the_comparator_s_order() {
+    for_each_seed("orders of trims", 12, |seed, mut rng| {
+        let format = TimestampFormat::of_seed(seed);
+        let mut campaign = Campaign::new(format, &mut rng);
+        for _ in 0..150 {
+            campaign.write(&mut rng);
+            campaign.maintain(&mut rng);
+        }
+        let Campaign { options, mut history, now, low, db, .. } = campaign;
+        db.close().unwrap();
+        drop(db);
+        let newest = rng.u64(low..=now);
+        let families = [("default", options.cf.clone())];
+        let trimmed = Db::open_and_trim_history(&options.db, "/db", families, &format.timestamp(newest));
+        history.retain(|(time, _)| *time <= newest);
+        for point in [low, newest, now + 1, u64::MAX] {
+            check_by(format, trimmed.as_ref().unwrap(), &history, point, false);
+        }
     });
 }
 

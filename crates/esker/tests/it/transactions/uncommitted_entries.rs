@@ -134,9 +134,9 @@ fn a_power_failure_leaves_an_unsynced_commit_whole_or_the_older_values() {
 /// memtable is switched and `then` runs.
 fn get_beside(db: &TransactionDb, key: &str, then: impl Fn() + Send + Sync + 'static) -> Option<Vec<u8>> {
     let probes = Probes::new();
-    let (other, here, done) = (db.db().clone(), std::thread::current().id(), AtomicBool::new(false));
-    probes.on("read_point:super_version", move |_| {
-        if std::thread::current().id() == here && !done.swap(true, Ordering::SeqCst) {
+    let (other, done) = (db.db().clone(), AtomicBool::new(false));
+    probes.on_this_thread("read_point:super_version", move |_| {
+        if !done.swap(true, Ordering::SeqCst) {
             other.flush().unwrap();
             then();
         }

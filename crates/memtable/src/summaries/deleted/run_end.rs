@@ -18,6 +18,7 @@ use super::is_deletion;
 use crate::node::{LeafRun, Node};
 use crate::record::{Record, Target};
 use crate::tree::Tree;
+use esker_base::probe;
 use esker_base::sync::atomic::Ordering;
 use esker_format::key::InternalKeyComparator;
 
@@ -104,6 +105,7 @@ impl<'t, const N: usize> Above<'t, N> {
         while let Some((child, behind)) = node.dead_beside(place + 1, snapshot)
             && next.is_some_and(|next| std::ptr::eq(next, child))
         {
+            probe!("deleted_run:node");
             (place, next) = (place + 1, behind);
         }
         self.set(level, node, place);
@@ -141,6 +143,7 @@ impl<'t, const N: usize> Above<'t, N> {
                 break;
             };
             for place in (0..place).rev() {
+                probe!("deleted_run:node");
                 let leads_here =
                     |next: Option<&Node<N>>| next.is_some_and(|next| std::ptr::eq(next, run_end));
                 run_end = match node.dead_beside(place, snapshot).filter(|(_, next)| leads_here(*next)) {
@@ -307,6 +310,7 @@ impl<const N: usize> Tree<N> {
                 run_end = highest.map_or(run_end, |(node, _)| node);
             }
             steps += 1;
+            probe!("deleted_run:node");
             let next = above.leave_right(run_end, snapshot)?;
             let mut stop = above.step(usize::from(run_end.level()) + 1, next).unwrap_or(next);
             // Tries the nodes that begin here, from the top down.
@@ -462,6 +466,7 @@ impl<const N: usize> Tree<N> {
     /// The start of the adjacent dead nodes that end just before `first`.
     fn first_of_dead<'t>(&'t self, mut first: Record<'t>, snapshot: u64) -> Record<'t> {
         while !self.is_first(first) {
+            probe!("deleted_run:node");
             let target = Target::of(first);
             let (mut path, leaf) = self.path(&target, false);
             path.set(0, self.right_of(leaf, &target), 0);

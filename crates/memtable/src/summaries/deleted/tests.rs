@@ -130,6 +130,35 @@ fn dead_and_unsaid<const N: usize>(tree: &Tree<N>) -> (usize, usize) {
     (dead, unsaid)
 }
 
+/// A queue of 60,000 messages, popped from either end, has at most a tree of three levels.
+#[cfg(not(any(loom, shuttle)))]
+#[test]
+fn a_skip_visits_few_nodes_however_many_deletions_it_passes() {
+    use crate::tree::WIDTH;
+    use esker_base::probe::Probes;
+    use esker_base::sync::Arc;
+    let probes = Probes::new();
+    let visited = Arc::new(AtomicU64::new(0));
+    let counter = visited.clone();
+    probes.on_this_thread("deleted_run:node", move |_| _ = counter.fetch_add(1, Ordering::Relaxed));
+    for forward in [true, false] {
+        let tree = tree::<WIDTH>();
+        let key = |popped: u16| if forward { popped } else { 60_000 - popped };
+        for popped in 0..60_000 {
+            add(&tree, (key(popped), 1 + u64::from(popped), true));
+            if popped % 10_000 == 9_999 {
+                visited.store(0, Ordering::Relaxed);
+                let oldest = key(0).to_be_bytes();
+                let from = Target { user_key: &oldest, trailer: u64::MAX };
+                let run_end = run_end_of(&tree, &from, 60_000, forward).expect("a deleted run");
+                assert_eq!(run_end, key(popped).to_be_bytes());
+                let visits = visited.load(Ordering::Relaxed);
+                assert!(visits > 0 && visits <= 3 * WIDTH as u64, "{visits} nodes after {popped} pops");
+            }
+        }
+    }
+}
+
 #[test]
 fn nothing_that_is_there_is_passed_over() {
     let mut passed = 0;
