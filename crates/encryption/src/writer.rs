@@ -24,11 +24,12 @@ use esker_env::WritableFile;
 use esker_format::encryption::{EncryptedKind, FRAME_OVERHEAD, FrameHead, MOST_OFFSET, PADDING, PAGE_BYTES};
 use std::path::PathBuf;
 
-/// Number of sealed bytes from which on the writer appends them. It collects less than twice as
+/// Number of sealed bytes from which on the writer appends them. It collects at most about twice as
 /// many.
 const MOST_UNWRITTEN: usize = 64 << 10;
 
-/// Makes the header of a new file, and passes it on. A reload of the keys waits for it.
+/// Makes the header of a new file, and passes it on. `EncryptedFs::reload_keys` waits until the
+/// call has ended.
 pub(crate) type MakeHeader =
     Box<dyn Fn(EncryptedKind, &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + Send>;
 /// Given the file's kind and an offset in the content, returns the end of the last frame that ends

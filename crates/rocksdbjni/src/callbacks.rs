@@ -1,8 +1,8 @@
 //! Comparators and loggers that are written in Java.
 //!
 //! In: Java objects. Out: Esker's traits, whose methods call the Java object on whichever thread
-//! needs it. A class and its methods are looked up once, on the thread that makes the callback: a
-//! thread of the engine sees the system's classes only.
+//! needs it. The creation of a comparator or logger looks up its class and methods once. A thread
+//! of the engine cannot look them up, because it sees the system's classes only.
 //!
 //! No caller can take an exception of a callback, so it is printed and forgotten, as in RocksJava.
 

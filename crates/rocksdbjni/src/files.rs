@@ -17,7 +17,7 @@ pub(crate) struct BackupOptions {
     pub(crate) held: crate::field::HeldNumbers,
 }
 
-/// A backup engine. The lock lets several threads use it at once, as RocksDB's allows.
+/// A backup engine. The lock lets several threads use the engine at once, as in RocksDB.
 #[derive(Debug)]
 pub(crate) struct Backups(RwLock<BackupEngine>);
 

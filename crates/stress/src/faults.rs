@@ -119,9 +119,9 @@ pub struct FaultReport {
     pub counts: BTreeMap<Fault, FaultCounts>,
     /// Operations whose failure nobody noticed and on which no promise depends, by kind.
     pub silent: BTreeMap<String, u64>,
-    /// Reads with a flipped bit.
+    /// Runs of the bit flips. In each run one read, or two reads in a row, have a flipped bit.
     pub flips: u64,
-    /// Flips that gave an error.
+    /// Runs in which an error reported a flip.
     pub flips_noticed: u64,
 }
 

@@ -95,7 +95,8 @@ pub struct MetamorphicReport {
     pub databases: u64,
     /// Operations whose answers were compared.
     pub operations: u64,
-    /// Options with text forms that `space.rs` neither draws nor leaves alone for a stated reason.
+    /// Options with text forms that `space.rs` does not draw, although it states no reason to leave
+    /// them alone.
     pub unvaried: Vec<&'static str>,
 }
 

@@ -6,9 +6,10 @@
 //!     [guarded]
 //!
 //! Blocks of 4 and 16 KiB, half noise, in LZ4 and Zstd. Three kinds of batches of 20 calls take
-//! turns: decompression alone, lookups that leave the block in the tier (`kept`), and lookups that
-//! take it out (`taken`). `more` is the time beyond decompression. The program prints medians of
-//! 600 batches, in nanoseconds for one call. Most batches are too short to be interrupted.
+//! turns: decompression alone, lookups without `advise_erase` (`kept`), and lookups with it
+//! (`taken`). A lookup with `advise_erase` lets the tier evict the block before others. `more` is
+//! the time beyond decompression. The program prints medians of 600 batches, in nanoseconds for one
+//! call. Most batches are too short to be interrupted.
 
 #![allow(
     clippy::disallowed_methods,

@@ -150,7 +150,7 @@ impl CommandLine {
     }
 
     /// Whether the command uses only its [`Host`]. Benchmarks, the demonstration and the stress
-    /// tests start threads or processes, and use real files with every host.
+    /// tests start threads or processes. Some of them use real files with every host.
     pub fn keeps_to_its_host(&self) -> bool {
         matches!(
             self.command,

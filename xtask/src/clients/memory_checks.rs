@@ -51,9 +51,9 @@ pub(super) fn valgrind(clients: &Clients, kept: &Path) -> Outcome {
     expect_clean("the round trip from Python under valgrind", &mut python)
 }
 
-/// Functions whose results grocksdb's tests never destroy, although the run with RocksDB does not
-/// report them. RocksDB's threads refer to a backup engine, so the engine does not count as a leak.
-/// The stacks of RocksDB's calls of `strdup` cannot be unwound.
+/// Functions whose results grocksdb's tests never destroy. The run with RocksDB misses them, for
+/// one of two reasons. RocksDB's threads refer to a backup engine, so the engine does not count as
+/// a leak. The stacks of RocksDB's calls of `strdup` cannot be unwound.
 const UNDESTROYED: [&str; 4] = [
     "rocksdb_backup_engine_open_opts",
     "rocksdb_column_family_metadata_get_name",

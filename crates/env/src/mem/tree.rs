@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //!  1. In a tracked tree, `durable` with the journal's operations applied in order is `live`.
-//!  2. A new directory is durable at once; only names of files and renames can be lost.
+//!  2. A new directory is durable at once. All other changes of names can be lost.
 //!  3. The operations that a journaling file system has committed are a prefix of the journal.
 
 use super::node::FileNode;

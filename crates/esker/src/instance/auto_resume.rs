@@ -7,7 +7,7 @@
 //! | error | first attempt | then | attempts |
 //! |---|---|---|---|
 //! | of a flush or a write | at once | after each `bgerror_resume_retry_interval` | `max_bgerror_resume_count` |
-//! | of a compaction (soft) | after the interval: the compaction is retried | | |
+//! | of a compaction (soft) | after the interval: the compaction is retried | the same | the same |
 //! | a full disk | after five seconds | after five seconds each | while the disk is full |
 //!
 //! Source: RocksDB `db/error_handler.cc` (`RecoverFromRetryableBGIOError`). For a full disk

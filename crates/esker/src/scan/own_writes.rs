@@ -5,8 +5,8 @@
 //!
 //! Invariants
 //!  1. Entries of the database that the scan must not see are removed below the merge. The merge
-//!     reads at an own write's number, above all numbers of the database, so it would show them.
-//!     Own writes that are in the database already are shown.
+//!     reads at the number of the last own write, above all numbers of the database, so it would
+//!     show them. Own writes that are in the database already are shown.
 //!  2. Own writes are the newest run of one merge with the runs of the database. So a scan skips
 //!     deleted runs of all of them, and a queue that one transaction pops stays fast.
 

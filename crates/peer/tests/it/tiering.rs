@@ -1,5 +1,5 @@
-//! Times of sequence numbers, timed values and temperatures of files beside RocksDB 11.8.1: an
-//! engine uses the ones that the other recorded.
+//! Each engine, Esker or RocksDB 11.8.1, uses the records of the other: times of sequence numbers,
+//! timed values, and temperatures of files.
 
 use esker::options::{CompactionStyle, TargetVersion, cf_options_from_string};
 use esker::{CompactRangeOptions, Db, Options, ReadOptions, WriteBatch};

@@ -82,7 +82,7 @@ fn forgetting_is_not_seen() {
     });
 }
 
-/// Also for a key of which nothing is left.
+/// A read panics even if the model has no change of its key left.
 #[test]
 #[should_panic(expected = "history below 3 was forgotten")]
 fn reads_below_the_forgotten_history_panic() {

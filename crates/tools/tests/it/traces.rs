@@ -229,7 +229,7 @@ fn miss_ratios_are_written_for_caches_of_several_kinds_and_sizes() {
     assert!(lines[1..].iter().all(|line| line[5] == lines[1][5]), "{curve}");
 }
 
-/// Reports with a line for each second would be without end.
+/// Some reports have a line for each second. A forged time would make such a report almost endless.
 #[test]
 fn a_forged_time_is_damage_before_a_report_is_made() {
     let temp = TempDir::new("trace-time");

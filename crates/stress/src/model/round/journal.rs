@@ -255,8 +255,8 @@ impl Journal {
         Image { states, prepared: self.base_prepared.clone() }
     }
 
-    /// The length of the longest prefix of the writes that leads to the contents found, together
-    /// with some of the files ingested behind it. Also returns the image of these contents.
+    /// Finds the longest prefix of the writes that gives the contents found, if some of the files
+    /// ingested behind it are added. Returns its length, and the image of these contents.
     fn prefix_of(
         &self,
         specs: &[ModelFamilySpec],
@@ -441,7 +441,7 @@ impl Round {
         let mut rng = fastrand::Rng::with_seed(seed);
         let keys = rng.usize(20..100);
         let families = if rng.u8(..4) == 0 { rng.usize(FEWEST + 1..=FAMILIES) } else { FEWEST };
-        // RocksDB reads crashed disks without `allow_2pc`, which prepared transactions need.
+        // With `shared_orders` RocksDB opens disks without `allow_2pc`, which transactions need.
         let with_transactions = rng.u8(..3) > 0 && !parameters.shared_orders;
         let parameters = parameters.with_policies(&mut rng, with_transactions);
         let mut round = Round::with(rng, (families, keys), &parameters, env, &WEIGHTS_WITH_CRASHES);
