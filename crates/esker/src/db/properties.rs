@@ -16,6 +16,7 @@ use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
 use esker_format::key;
+use esker_format::properties::TableProperties;
 use std::collections::BTreeMap;
 
 impl Db {
@@ -171,9 +172,9 @@ impl Db {
             Property::DbStats | Property::DbWriteStallStats => {
                 return Some(engine.counters.db_stats(engine.env.clock.as_ref()).to_map());
             }
-            Property::AggregatedTableProperties => return Some(aggregated_properties(&family.cf, None)),
-            Property::AggregatedTablePropertiesAtLevel(level) => {
-                return Some(aggregated_properties(&family.cf, Some(level)));
+            Property::AggregatedTableProperties | Property::AggregatedTablePropertiesAtLevel(_) => {
+                let mut sums = aggregated_of(&family.cf, property)?;
+                return Some(summed(&mut sums).map(|(name, sum)| (name.to_owned(), sum.to_string())).into());
             }
             _ => {}
         }
@@ -255,6 +256,8 @@ fn number_of_database(engine: &Engine, property: Property) -> Option<u64> {
             _ => 0,
         },
         Property::NumWalLosses => engine.wal_losses.len() as u64,
+        // Purges keep lists of files; no table is kept because of its number.
+        Property::MinObsoleteSstNumberToKeep => u64::MAX,
         Property::ObsoleteSstFilesSize => engine.manifest.lock().obsolete_table_bytes(),
         _ => return None,
     })
@@ -331,6 +334,9 @@ fn text_of_super_version(cf: &ColumnFamily, property: Property) -> Option<String
         }
         Property::BlobStats => blob_stats(version),
         Property::SsTables => version.to_string(),
+        Property::AggregatedTableProperties | Property::AggregatedTablePropertiesAtLevel(_) => {
+            aggregated_text(&aggregated_of(cf, property)?)
+        }
         Property::BlockCacheEntryStats | Property::FastBlockCacheEntryStats => {
             stats_dump::cache_entry_stats(&super_version.options)?.to_text()
         }
@@ -355,6 +361,7 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
             state.families.values().map(|f| f.running.num_sorted_runs() as u64).sum()
         }
         Property::NumUnscheduledCompactions => (state.compaction_queue.len() + state.throttled.len()) as u64,
+        Property::CompactionAbortCount => (state.compactions_aborted + f.compactions_aborted) as u64,
         Property::CompactionPending => u64::from(state.has_due_compaction()),
         Property::NumPreScannedEntries => state.pre_scans.pre_scanned_entries,
         Property::NumQuarantinedTables => {
@@ -418,53 +425,86 @@ fn miss_estimates(options: &ColumnFamilyOptions) -> Option<Vec<(String, String)>
     Some(as_text.collect())
 }
 
-/// Properties of all tables (of one level) added up, under RocksDB's names. Tables that cannot be
-/// opened are left out.
-fn aggregated_properties(cf: &ColumnFamily, only_level: Option<usize>) -> BTreeMap<String, String> {
-    const NAMES: [&str; 15] = [
-        "data_size",
-        "index_size",
-        "index_partitions",
-        "top_level_index_size",
-        "filter_size",
-        "raw_key_size",
-        "raw_value_size",
-        "num_data_blocks",
-        "num_entries",
-        "num_deletions",
-        "num_merge_operands",
-        "num_range_deletions",
-        "num_filter_entries",
-        "slow_compression_estimated_data_size",
-        "fast_compression_estimated_data_size",
-    ];
-    let mut sums = [0u64; NAMES.len()];
-    let super_version = cf.super_version.load_full();
-    for (_, file) in
-        super_version.version.all_files().filter(|(level, _)| only_level.is_none_or(|l| l == *level))
-    {
-        let Ok(reader) = open_file(&cf.tables, file) else { continue };
-        let p = reader.properties();
-        let values = [
-            p.data_size,
-            p.index_size,
-            p.index_partitions,
-            p.top_level_index_size,
-            p.filter_size,
-            p.raw_key_size,
-            p.raw_value_size,
-            p.num_data_blocks,
-            p.num_entries,
-            p.num_deletions,
-            p.num_merge_operands,
-            p.num_range_deletions,
-            p.num_filter_entries,
-            p.slow_compression_estimated_data_size,
-            p.fast_compression_estimated_data_size,
-        ];
-        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.saturating_add(value));
+/// The sums that this property is about. `None`: another property, or a level that is not there.
+fn aggregated_of(cf: &ColumnFamily, property: Property) -> Option<TableProperties> {
+    let levels = cf.super_version.load_full().version.num_levels();
+    match property {
+        Property::AggregatedTableProperties => Some(aggregated_properties(cf, None)),
+        Property::AggregatedTablePropertiesAtLevel(level) if level < levels => {
+            Some(aggregated_properties(cf, Some(level)))
+        }
+        _ => None,
     }
-    NAMES.iter().zip(sums).map(|(name, sum)| ((*name).to_owned(), sum.to_string())).collect()
+}
+
+/// Properties added up over all tables, or those of one level. Tables that cannot be opened are
+/// left out.
+fn aggregated_properties(cf: &ColumnFamily, only_level: Option<usize>) -> TableProperties {
+    let mut sums = TableProperties::default();
+    let super_version = cf.super_version.load_full();
+    let all = super_version.version.all_files();
+    for (_, file) in all.filter(|(level, _)| only_level.is_none_or(|l| l == *level)) {
+        let Ok(reader) = open_file(&cf.tables, file) else { continue };
+        let mut table = reader.properties().clone();
+        for ((_, sum), (_, value)) in summed(&mut sums).into_iter().zip(summed(&mut table)) {
+            *sum = sum.saturating_add(*value);
+        }
+        sums.index_key_is_user_key |= table.index_key_is_user_key;
+        sums.index_value_is_delta_encoded |= table.index_value_is_delta_encoded;
+    }
+    sums
+}
+
+/// The properties that are added up, with RocksDB's names for them in the map.
+fn summed(p: &mut TableProperties) -> [(&'static str, &mut u64); 15] {
+    [
+        ("data_size", &mut p.data_size),
+        ("index_size", &mut p.index_size),
+        ("index_partitions", &mut p.index_partitions),
+        ("top_level_index_size", &mut p.top_level_index_size),
+        ("filter_size", &mut p.filter_size),
+        ("raw_key_size", &mut p.raw_key_size),
+        ("raw_value_size", &mut p.raw_value_size),
+        ("num_data_blocks", &mut p.num_data_blocks),
+        ("num_entries", &mut p.num_entries),
+        ("num_deletions", &mut p.num_deletions),
+        ("num_merge_operands", &mut p.num_merge_operands),
+        ("num_range_deletions", &mut p.num_range_deletions),
+        ("num_filter_entries", &mut p.num_filter_entries),
+        ("slow_compression_estimated_data_size", &mut p.slow_compression_estimated_data_size),
+        ("fast_compression_estimated_data_size", &mut p.fast_compression_estimated_data_size),
+    ]
+}
+
+/// Sums of table properties as RocksDB's `TableProperties::ToString` prints them. Properties that
+/// have no sum are left out.
+fn aggregated_text(p: &TableProperties) -> String {
+    let average = |bytes: u64| format!("{:.6}", bytes as f64 / p.num_entries.max(1) as f64);
+    let index = format!(
+        "index block size (user-key? {}, delta-value? {})",
+        u8::from(p.index_key_is_user_key),
+        u8::from(p.index_value_is_delta_encoded)
+    );
+    let number = |number: u64| number.to_string();
+    let all = [
+        ("# data blocks", number(p.num_data_blocks)),
+        ("# entries", number(p.num_entries)),
+        ("# deletions", number(p.num_deletions)),
+        ("# merge operands", number(p.num_merge_operands)),
+        ("# range deletions", number(p.num_range_deletions)),
+        ("raw key size", number(p.raw_key_size)),
+        ("raw average key size", average(p.raw_key_size)),
+        ("raw value size", number(p.raw_value_size)),
+        ("raw average value size", average(p.raw_value_size)),
+        ("data block size", number(p.data_size)),
+        (&index, number(p.index_size)),
+        ("filter block size", number(p.filter_size)),
+        ("# entries for filter", number(p.num_filter_entries)),
+        ("(estimated) table size", number(p.data_size + p.index_size + p.filter_size)),
+        ("slow compression estimated data size", number(p.slow_compression_estimated_data_size)),
+        ("fast compression estimated data size", number(p.fast_compression_estimated_data_size)),
+    ];
+    all.into_iter().map(|(name, value)| format!("{name}={value}; ")).collect()
 }
 
 #[cfg(test)]

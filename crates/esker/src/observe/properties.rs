@@ -156,7 +156,7 @@ properties! {
     EstimateLiveDataSize = "estimate-live-data-size", IntWithoutMutex;
     /// The oldest WAL that is needed.
     MinLogNumberToKeep = "min-log-number-to-keep", Int;
-    /// The oldest table number that may not be deleted.
+    /// The number from which on tables are kept, needed or not: always the largest, as none are.
     MinObsoleteSstNumberToKeep = "min-obsolete-sst-number-to-keep", Int;
     /// Bytes of all tables of all live versions.
     TotalSstFilesSize = "total-sst-files-size", Int;

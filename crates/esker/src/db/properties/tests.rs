@@ -1,5 +1,7 @@
 use crate::Db;
+use crate::observe::Property;
 use crate::options::Options;
+use esker_base::stats::Statistics;
 use esker_env::Env;
 use esker_env::mem::MemFs;
 use std::sync::Arc;
@@ -78,4 +80,38 @@ fn a_flush_is_pending_when_enough_memtables_to_merge_wait() {
     db.continue_background_work().unwrap();
     db.wait_for_background_work().unwrap();
     assert_eq!((number("mem-table-flush-pending"), number("num-immutable-mem-table")), (0, 0));
+}
+
+/// Properties of what a database with default options has not, and latencies by level, which are
+/// not kept.
+const ABSENT: [&str; 7] = [
+    "rocksdb.blob-cache-capacity",
+    "rocksdb.blob-cache-pinned-usage",
+    "rocksdb.blob-cache-usage",
+    "rocksdb.secondary-cache-capacity",
+    "rocksdb.secondary-cache-usage",
+    "rocksdb.cf-file-histogram",
+    "rocksdb.estimate-oldest-key-time",
+];
+
+#[test]
+fn every_property_has_a_text() {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.db.statistics = Some(Arc::new(Statistics::new()));
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    for property in Property::ALL {
+        let name = property.name();
+        let text = db.property(name).or_else(|| db.property(&format!("{name}0")));
+        assert_eq!(text.is_none(), ABSENT.contains(&name), "{name}: {text:?}");
+    }
+    let sums = db.property("rocksdb.aggregated-table-properties").unwrap();
+    assert!(sums.contains("# entries=1; # deletions=0; ") && sums.ends_with("data size=0; "), "{sums}");
+    assert_eq!(db.property("rocksdb.aggregated-table-properties-at-level0").unwrap(), sums);
+    assert_eq!(db.property("rocksdb.aggregated-table-properties-at-level99"), None);
+    db.abort_all_compactions();
+    assert_eq!(db.int_property("rocksdb.compaction-abort-count"), Some(1));
 }
