@@ -80,7 +80,7 @@ impl DbWithTtl {
     /// # Errors
     /// `InvalidArgument`: `ttls` does not have one number for each family; the database does not
     /// exist and `create_if_missing` is off; it exists and `error_if_exists` is on; it has families
-    /// that are not named; an option is out of range · `IoError`, retryable: it is open elsewhere ·
+    /// that are not named; an option is out of range · `IoError`, retryable: open elsewhere ·
     /// `Corruption`: names file and offset · `NotSupported`: names the feature · `IoError` from the
     /// directory.
     pub fn open(

@@ -30,7 +30,7 @@ pub struct Downgrade {
 /// # Errors
 /// `NotSupported`, with nothing changed: names a feature of the database that the version does not
 /// have · `InvalidArgument`: the database does not exist, or has families that are not named ·
-/// `IoError`, retryable: it is open elsewhere · `Corruption` and `IoError` name the file.
+/// `IoError`, retryable: open elsewhere · `Corruption` and `IoError` name the file.
 pub fn downgrade(
     options: &DbOptions,
     path: impl AsRef<Path>,

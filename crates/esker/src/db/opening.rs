@@ -37,7 +37,7 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the database has other families (the message names them) ·
-    /// `IoError`, retryable: it is open elsewhere · `Corruption`: names file and offset, or a
+    /// `IoError`, retryable: open elsewhere · `Corruption`: names file and offset, or a
     /// database file without a CURRENT · `NotSupported`: names the feature · `IoError` from the
     /// directory.
     pub fn open_default(path: impl AsRef<Path>) -> Result<Db> {
@@ -61,7 +61,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
     /// `error_if_exists` is on; it has families that the call does not name (the message does); an
-    /// option is out of range · `IoError`, retryable: it is open elsewhere · `Corruption`: names file
+    /// option is out of range · `IoError`, retryable: open elsewhere · `Corruption`: names file
     /// and offset, or a database file without a CURRENT · `NotSupported`: names the feature ·
     /// `IoError` from the directory.
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
@@ -88,7 +88,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
     /// `error_if_exists` is on; it has families that the call does not name (the message does); an
-    /// option is out of range · `IoError`, retryable: it is open elsewhere · `Corruption`: names file
+    /// option is out of range · `IoError`, retryable: open elsewhere · `Corruption`: names file
     /// and offset, or a database file without a CURRENT · `NotSupported`: names the feature ·
     /// `IoError` from the directory.
     pub fn open_cf(
@@ -202,7 +202,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
     /// `error_if_exists` is on; it has families that the call does not name (the message does); an
-    /// option is out of range · `IoError`, retryable: it is open elsewhere · `Corruption`: names file
+    /// option is out of range · `IoError`, retryable: open elsewhere · `Corruption`: names file
     /// and offset, or a database file without a CURRENT · `NotSupported`: names the feature ·
     /// `IoError` from the directory.
     pub fn open_with(

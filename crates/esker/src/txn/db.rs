@@ -74,7 +74,7 @@ impl TransactionDb {
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
     /// `error_if_exists` is on; it has families that are not named (the message names them); an
     /// option is out of range; a family has timestamps of another size than 8 bytes ·
-    /// `IoError`, retryable: it is open elsewhere · `Corruption`: names file and offset ·
+    /// `IoError`, retryable: open elsewhere · `Corruption`: names file and offset ·
     /// `NotSupported`: names the feature, or a write policy that a family's timestamps exclude ·
     /// `IoError` from the directory.
     pub fn open(
@@ -105,7 +105,7 @@ impl TransactionDb {
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
     /// `error_if_exists` is on; it has families that are not named (the message names them); an
     /// option is out of range; a family has timestamps of another size than 8 bytes ·
-    /// `IoError`, retryable: it is open elsewhere · `Corruption`: names file and offset ·
+    /// `IoError`, retryable: open elsewhere · `Corruption`: names file and offset ·
     /// `NotSupported`: names the feature, or a write policy that a family's timestamps exclude ·
     /// `IoError` from the directory.
     pub fn open_cf(

@@ -44,7 +44,7 @@ impl OptimisticTransactionDb {
     /// # Errors
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
     /// `error_if_exists` is on; it has families that are not named (the message names them); an
-    /// option is out of range · `IoError`, retryable: it is open elsewhere · `Corruption`: names file
+    /// option is out of range · `IoError`, retryable: open elsewhere · `Corruption`: names file
     /// and offset · `NotSupported`: names the feature · `IoError` from the directory.
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<OptimisticTransactionDb> {
         let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
@@ -59,7 +59,7 @@ impl OptimisticTransactionDb {
     /// # Errors
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
     /// `error_if_exists` is on; it has families that are not named (the message names them); an
-    /// option is out of range · `IoError`, retryable: it is open elsewhere · `Corruption`: names file
+    /// option is out of range · `IoError`, retryable: open elsewhere · `Corruption`: names file
     /// and offset · `NotSupported`: names the feature · `IoError` from the directory.
     pub fn open_cf(
         options: &DbOptions,

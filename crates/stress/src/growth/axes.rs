@@ -28,8 +28,8 @@ pub(super) const ALL: &[Axis] = &[
     axis("families", 32, families),
     axis("files in level 0", 8, files_in_level_0),
     axis("files in a level", 32, files_in_a_level),
-    Axis { options: |options, n| options.cf.num_levels = n as i32 + 3, ..axis("levels", 3, levels) },
-    axis("snapshots", 64, snapshots),
+    Axis { options: many_levels, ..axis("levels", 3, levels) },
+    axis("snapshots", 256, snapshots),
     axis("iterators", 64, iterators),
     axis("range deletions apart", 64, |s, n| range_deletions(s, n, |i, _| (10 * i, 10 * i + 5))),
     axis("range deletions nested", 64, |s, n| range_deletions(s, n, |i, n| (i, 2 * n - i))),
@@ -83,6 +83,13 @@ fn files_in_level_0(subject: &mut GrowthSubject, n: u64) -> Result<()> {
 fn files_in_a_level(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     let files = (0..n).map(|i| subject.table(vec![(key(i), VALUE.to_vec())])).collect::<Result<_>>()?;
     subject.ingest(files)
+}
+
+/// Levels for the files, and seeks from the third version of a key on at every `n`: with the
+/// default they would begin between two of the sizes.
+fn many_levels(options: &mut Options, n: u64) {
+    options.cf.num_levels = n as i32 + 3;
+    options.cf.max_sequential_skip_in_iterations = 2;
 }
 
 /// A file with the same two keys in each of `n` levels.
