@@ -12,7 +12,6 @@ use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
 use esker::{Db, DbIterator, Env, ExplainScan, Options, ReadOptions, Snapshot, WriteBatchWithIndex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 /// Number of keys. All but the first and the last are deleted.
 const KEYS: usize = 3000;

@@ -50,12 +50,16 @@ fn judge_amounts(measure: Measure, amounts: Vec<u64>, allowed: Growth) -> Findin
     let doublings = added.len() as f64 - 1.0;
     let (first_added, last_added) = (added[0].max(1.0), added[added.len() - 1]);
     let exponent = (last_added.max(1.0) / first_added).log2() / doublings;
-    let is_too_much = allowed.factor().is_none_or(|factor| {
-        let most = factor.powf(doublings) * SLACK;
-        let adds_too_much = last_added > first_added.max(negligible / 2.0) * most + negligible / 2.0;
-        let whole = 1.0 + (factor.powf(doublings + 1.0) - 1.0) * PART;
-        adds_too_much && last > first * whole
-    });
+    let is_too_much = match allowed.factor() {
+        // Growth that has ended at the last doubling has a bound.
+        None => last_added > negligible / 2.0,
+        Some(factor) => {
+            let most = factor.powf(doublings) * SLACK;
+            let adds_too_much = last_added > first_added.max(negligible / 2.0) * most + negligible / 2.0;
+            let whole = 1.0 + (factor.powf(doublings + 1.0) - 1.0) * PART;
+            adds_too_much && last > first * whole
+        }
+    };
     Finding { measure, amounts, exponent: Some(exponent), allowed, is_too_much }
 }
 
@@ -82,6 +86,8 @@ mod tests {
         assert!(!is_too_much(at(|n| n * u64::from(n.ilog2())), Growth::Linearithmic));
         assert!(!is_too_much([1000, 1010, 1005, 1020], Growth::Constant));
         assert!(!is_too_much([5, 9, 7, 12], Growth::Constant));
+        assert!(!is_too_much([1000, 3000, 3100, 3050], Growth::Constant), "it has ended");
+        assert!(is_too_much([1000, 1000, 1000, 3000], Growth::Constant));
         assert!(!is_too_much([660, 650, 650, 1250], Growth::Linear), "growth in one step is allowed");
     }
 
