@@ -372,4 +372,18 @@ mod tests {
         assert_eq!(timeout.to_string(), "Operation timed out: Timeout waiting to lock key");
         assert_eq!(Error::timed_out("").to_string(), "Operation timed out");
     }
+
+    #[test]
+    fn a_lack_of_descriptors_is_retryable() {
+        // ENFILE: of the system. EMFILE: of the process.
+        for code in [23, 24] {
+            let error = Error::io_with("open", std::io::Error::from_raw_os_error(code));
+            assert_eq!((error.kind(), error.subcode()), (ErrorKind::IoError, SubCode::None), "{error}");
+            assert!(error.is_retryable(), "{error}");
+        }
+        for code in [22, 25] {
+            let error = Error::io_with("open", std::io::Error::from_raw_os_error(code));
+            assert!(!error.is_retryable(), "{error}");
+        }
+    }
 }

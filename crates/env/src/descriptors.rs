@@ -158,3 +158,6 @@ pub(crate) fn with_descriptor<T>(mut open: impl FnMut() -> Result<T, Errno>) -> 
         count = count.saturating_mul(2).min(UNLIMITED / 1024);
     }
 }
+
+#[cfg(test)]
+mod tests;
