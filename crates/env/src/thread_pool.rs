@@ -363,8 +363,13 @@ impl Queue {
 /// # Errors
 /// `IoError`, retryable, if the operating system refuses a thread.
 pub fn spawn<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+    let mut is_refused = false;
+    esker_base::probe!("spawn", &mut is_refused);
     #[cfg(test)]
-    if tests::REFUSES.get() {
+    {
+        is_refused |= tests::REFUSES.get();
+    }
+    if is_refused {
         return Err(refused(name, std::io::ErrorKind::WouldBlock.into()));
     }
     thread::Builder::new().name(name.to_owned()).spawn(f).map_err(|e| refused(name, e))

@@ -1,5 +1,6 @@
 use super::*;
 use crate::clock::SystemClock;
+use crate::thread_pool::tests::REFUSES;
 use crate::{FaultFs, FaultRule, MemFs, OpKind, PosixFileSystem};
 use esker_base::logger::NoInfoLog;
 
@@ -171,6 +172,27 @@ fn trash_of_a_closed_database_stays() {
     manager.wait_for_empty_trash();
     assert!(!scene.fs.file_exists(&trash).unwrap());
     drop(manager);
+}
+
+#[test]
+fn trash_is_deleted_at_once_while_the_system_refuses_its_thread() {
+    let (scene, manager) = (Scene::in_memory(), manager(slow()));
+    let paths: Vec<_> = (0..3).map(|i| scene.make(&manager, &format!("{i}.sst"), 1_000)).collect();
+    // Trash that an earlier process has left.
+    let trash = scene.make(&manager, "9.sst.trash", 1_000);
+    REFUSES.set(true);
+    for path in [&trash, &paths[0], &paths[1]] {
+        manager.delete_file(scene.deleter(), path).unwrap();
+    }
+    assert_eq!(scene.fs.children(Path::new("/db")).unwrap(), ["2.sst"]);
+    assert_eq!((manager.total_trash_size(), manager.total_size()), (0, 1_000));
+    assert_eq!(scene.ticks(Ticker::FilesDeletedImmediately), 3);
+    manager.wait_for_empty_trash();
+    REFUSES.set(false);
+    manager.delete_file(scene.deleter(), &paths[2]).unwrap();
+    wait_for_deletions(&scene, 1);
+    assert!(scene.fs.children(Path::new("/db")).unwrap().is_empty(), "the thread deletes the file");
+    assert_eq!(scene.ticks(Ticker::FilesMarkedTrash), 1);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use super::*;
 use esker_base::logger::{InfoLog, InfoLogLevel};
+use esker_base::probe::Probes;
 use esker_base::rng::Rng;
 use esker_base::sync::Mutex;
 use esker_cache::tier::{Admission, FoundIn, Lookup, Saved, wait_all};
@@ -8,6 +9,7 @@ use esker_env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, MemFs, Op
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
+use std::thread::current;
 
 const CODEC_NONE: u8 = 0;
 
@@ -420,6 +422,60 @@ fn nothing_is_found_after_the_tier_is_off() {
         assert!(tier.is_off());
         assert_eq!((tier.len(), count(&tier, 0..600)), (0, 0), "seed {seed}");
     }
+}
+
+/// The system refuses threads to this thread, as long as the value lives.
+fn without_threads() -> Probes {
+    let (probes, this) = (Probes::new(), current().id());
+    probes.on("spawn", move |value| {
+        let is_refused = value.downcast_mut::<bool>().expect("the point shows whether it refuses");
+        *is_refused |= current().id() == this;
+    });
+    probes
+}
+
+#[test]
+fn a_tier_without_its_thread_works_in_memory_until_it_has_one() {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    let refusal = without_threads();
+    let tier = FileSecondaryCache::open(file_options(Arc::new(MemFs::new()), 32 << 20)).unwrap();
+    fill(&tier, 0..100);
+    assert_eq!((count(&tier, 0..200), tier.usage(), tier.is_off()), (100, 0, false));
+    // The queue takes two of these.
+    let large = vec![7; 3 << 20];
+    let insert_large = |i| tier.insert(&key(i), saved(&large), true);
+    assert_eq!([1000, 1016].map(insert_large), [Admission::Stored; 2]);
+    assert_eq!([1032, 1032].map(insert_large), [Admission::Refused; 2]);
+    assert_eq!((offer(&tier, 5), tier.usage()), (Admission::Present, 0));
+    assert_eq!(*tier.lookup(&key(1016), false).wait().unwrap().bytes, large);
+    drop(refusal);
+    // The block that the full queue refuses starts the thread.
+    let is_stored = (0..1 << 24).any(|_| {
+        std::thread::yield_now();
+        insert_large(1032) == Admission::Stored
+    });
+    assert!(is_stored, "no thread empties the queue");
+    tier.settle();
+    assert!(tier.usage() > 3 * large.len(), "{tier:?}");
+    assert_eq!((tier.len(), count(&tier, 0..100)), (103, 100));
+}
+
+#[test]
+fn a_tier_that_never_had_its_thread_writes_its_queue_when_it_is_closed() {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let refusal = without_threads();
+    let tier = FileSecondaryCache::open(file_options(Arc::clone(&fs), 1 << 20)).unwrap();
+    fill(&tier, 0..100);
+    drop(tier);
+    let tier = FileSecondaryCache::open(file_options(fs, 1 << 20)).unwrap();
+    assert_eq!((tier.len(), count(&tier, 0..100)), (100, 100));
+    assert!(tier.usage() > 0, "the blocks are in files");
+    drop(refusal);
 }
 
 /// Blocks evicted from the compressed tier go to the file as they are, compressed, and come back
