@@ -17,7 +17,7 @@ const OPEN: &str = "open";
 /// The work of the child process; not a test of its own. It keeps the database open until its
 /// standard input ends.
 #[test]
-fn own_with_rocksdb() {
+fn rocksdb_owns_the_database_in_a_child() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };
     let opened = RocksDb::open(Path::new(&dir), "", &ModelOps::new(&[]).specs(""));
     println!("{OUTCOME}{}", opened.as_ref().map_or_else(String::as_str, |_| OPEN));
@@ -35,7 +35,7 @@ struct RocksProcess {
 impl RocksProcess {
     fn open(dir: &Path) -> RocksProcess {
         let mut child = Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", "locked::own_with_rocksdb", "--nocapture"])
+            .args(["--exact", "locked::rocksdb_owns_the_database_in_a_child", "--nocapture"])
             .env(DIRECTORY, dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

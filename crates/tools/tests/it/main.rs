@@ -7,6 +7,7 @@
     reason = "tests stop where they fail, and copy and damage files"
 )]
 
+mod beside_owner;
 mod compaction_worker;
 mod compat;
 mod db_bench;
