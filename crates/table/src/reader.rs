@@ -207,7 +207,7 @@ impl TableReader {
     ) -> Result<()> {
         let target = key.internal_key();
         let block = block.map(Guarded::Held);
-        self.note_if_there(visit, &mut |visit| {
+        let mut read = |visit: Visit<'_>| {
             let more = match &block {
                 None => true,
                 Some(block) => self
@@ -218,8 +218,9 @@ impl TableReader {
                 self.get_behind(Access { options, guard: None }, place.handle, target, visit)?;
             }
             Ok(None)
-        })
-        .map(drop)
+        };
+        // The read of an earlier block has counted the filter's answer.
+        if place.is_first { self.note_if_there(visit, &mut read) } else { read(visit) }.map(drop)
     }
 
     fn get_with(&self, access: Access<'_>, key: &LookupKey, visit: Visit<'_>) -> Result<Option<Missing>> {

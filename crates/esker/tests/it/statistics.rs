@@ -1,6 +1,7 @@
 //! Each ticker and histogram moves when its work is done, and only then.
 
 use esker::compaction_filter::FilterDecision;
+use esker::internals::cache::{Cache, CacheOptions};
 use esker::internals::env::mem::MemFs;
 use esker::internals::format::properties::IndexType;
 use esker::options::FilterPolicy;
@@ -353,6 +354,36 @@ fn answers_of_prefix_filters_are_counted() {
     assert!(db.multi_get(&keys).iter().all(|value| matches!(value, Ok(Some(_)))));
     assert_eq!(right(), 50);
     assert_eq!(statistics.ticker_count(Ticker::BloomFilterFullTruePositive), 0);
+}
+
+#[test]
+fn a_filter_is_right_once_about_a_key_in_several_blocks() {
+    let (mut options, statistics) = counting();
+    options.cf.merge_operator = Some(esker::builtin::string_append(","));
+    options.cf.compression = CompressionType::None;
+    options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
+    options.cf.table.no_block_cache = false;
+    options.cf.table.block_size = 200;
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("before", "value").unwrap();
+    // Each operand is kept for a snapshot; the newest one shares the block of "before".
+    let operands = [180, 180, 50].map(|length| {
+        db.merge("key", vec![b'x'; length]).unwrap();
+        db.snapshot()
+    });
+    db.flush().unwrap();
+    drop((operands, db));
+    for batched in [false, true] {
+        options.cf.table.block_cache =
+            Some(Arc::new(Cache::new(&CacheOptions::with_capacity(1 << 20)).unwrap()));
+        let db = Db::open(&options, "/db").unwrap();
+        db.get("before").unwrap();
+        statistics.reset();
+        let value = if batched { db.multi_get(&["key", "none"]).remove(0) } else { db.get_pinned("key") };
+        assert_eq!(value.unwrap().unwrap().len(), 412);
+        assert_eq!(statistics.ticker_count(Ticker::BloomFilterFullPositive), 1);
+        assert_eq!(statistics.ticker_count(Ticker::BloomFilterFullTruePositive), 1, "batched {batched}");
+    }
 }
 
 #[test]
