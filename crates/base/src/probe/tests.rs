@@ -45,7 +45,7 @@ fn a_call_of_one_thread_leaves_other_threads_alone() {
         probe!("thread", &mut value);
         value
     };
-    assert_eq!((pass(), thread::spawn(pass).join().unwrap()), (11, 1));
+    assert_eq!((pass(), thread::scope(|scope| scope.spawn(pass).join().unwrap())), (11, 1));
 }
 
 #[test]
