@@ -486,6 +486,7 @@ fn aggregated_text(p: &TableProperties) -> String {
         u8::from(p.index_value_is_delta_encoded)
     );
     let number = |number: u64| number.to_string();
+    let table_size = p.data_size.saturating_add(p.index_size).saturating_add(p.filter_size);
     let all = [
         ("# data blocks", number(p.num_data_blocks)),
         ("# entries", number(p.num_entries)),
@@ -500,7 +501,7 @@ fn aggregated_text(p: &TableProperties) -> String {
         (&index, number(p.index_size)),
         ("filter block size", number(p.filter_size)),
         ("# entries for filter", number(p.num_filter_entries)),
-        ("(estimated) table size", number(p.data_size + p.index_size + p.filter_size)),
+        ("(estimated) table size", number(table_size)),
         ("slow compression estimated data size", number(p.slow_compression_estimated_data_size)),
         ("fast compression estimated data size", number(p.fast_compression_estimated_data_size)),
     ];
