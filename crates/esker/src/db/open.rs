@@ -35,7 +35,7 @@ use crate::write::WritePath;
 use esker_base::logger::{InfoLog, InfoLogLevel};
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
-use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, IoActivity, Result, SubCode};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, IoActivity, Result, SequenceNumber, SubCode};
 use esker_env::io_trace::{IoTracer, TracedFileSystem};
 use esker_env::system::unsynced_directory;
 use esker_env::{Env, FileLock, FileSystem, random};
@@ -471,7 +471,8 @@ impl Opening {
         }
         let new_wal = manifest.numbers().new_file_number();
         wals.switch(new_wal)?;
-        log_sections(wals, &recovered.sections, recovered.kind)?;
+        let next = SequenceNumber(manifest.numbers().last_sequence().0 + 1);
+        log_sections(wals, &recovered.sections, recovered.kind, next)?;
         let in_force: BTreeMap<ColumnFamilyId, Arc<Version>> =
             manifest.families().map(|f| (f.id(), f.current().clone())).collect();
         let edits = recovered.families.iter().map(|family| VersionEdit {

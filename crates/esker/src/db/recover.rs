@@ -188,15 +188,14 @@ impl Recovery<'_> {
         }
         run.check_not_recycled()?;
         run.check_stop()?;
-        // Three kinds of WALs are not kept. Behind a WAL that ended in doubt, the next open
+        // Two kinds of WALs are not kept. Behind a WAL that ended in doubt, the next open
         // continues only in a mode that accepts such an end, and only if no sequence number is
         // missing: a write without a WAL takes one. The next open would apply a WAL with a part in
         // tables again, and its merges twice. It may also have no filter, and would apply the
         // records that a filter dropped.
         let in_part = run.families.values().any(|f| !f.new_files.is_empty());
-        // Nor is any WAL kept under WritePrepared. RocksDB numbers the ops of all WALs by batch
-        // then, and takes the ops of a section for committed where a copy in the new WAL ends it.
-        let is_kept_whole = !(run.ended_in_doubt || run.is_filtered || in_part || self.write_prepared);
+        // With `allow_2pc` the option is off.
+        let is_kept_whole = !(run.ended_in_doubt || run.is_filtered || in_part);
         let flush = !(self.options.avoid_flush_during_recovery && is_kept_whole);
         if !self.is_read_only() && flush {
             run.flush_all()?;

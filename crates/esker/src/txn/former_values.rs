@@ -1,8 +1,9 @@
 //! The values that keys had before a transaction wrote them to memtables.
 //!
 //! In: keys that the transaction wrote and has locked, so that their values stay. Out: a batch that
-//! gives each key its former value again, or deletes it. A rollback writes the values that others
-//! see; a rollback to a save point, those that the transaction saw there.
+//! gives each key its former value again, or deletes it. [`KeyWrites`] says which keys get a single
+//! deletion below that. A rollback writes the values that others see; a rollback to a save point,
+//! those that the transaction saw there.
 //!
 //! Cost: one read for each key.
 
@@ -12,20 +13,23 @@ use crate::get::answer::Answer;
 use crate::get::point::PointRead;
 use crate::options::ReadOptions;
 use crate::snapshot::OwnNumbers;
-use crate::wal::key_of;
+use crate::wal::{KeyWrites, key_of};
 use esker_base::{ColumnFamilyId, PinnedBytes, Result, ValueType};
 use esker_format::wide_column::EncodedColumns;
-use esker_format::write_batch::WriteBatch;
-use std::collections::BTreeSet;
+use esker_format::write_batch::{BatchOp, WriteBatch};
+use std::collections::BTreeMap;
 
-/// The keys that a transaction wrote.
-pub(super) type WrittenKeys = BTreeSet<(ColumnFamilyId, Vec<u8>)>;
+/// The keys that a transaction wrote, and what it wrote to them.
+pub(super) type WrittenKeys = BTreeMap<(ColumnFamilyId, Vec<u8>), KeyWrites>;
 
-/// The keys of a batch without range deletions.
-pub(super) fn keys_of(batch: &WriteBatch) -> impl Iterator<Item = (ColumnFamilyId, Vec<u8>)> + '_ {
-    batch.iter().filter_map(|op| key_of(&op)).map(|(id, is_range, key)| {
+/// The ops of a batch without range deletions, each with its key.
+pub(super) fn ops_by_key(
+    batch: &WriteBatch,
+) -> impl Iterator<Item = ((ColumnFamilyId, Vec<u8>), BatchOp<'_>)> + '_ {
+    batch.iter().filter_map(|op| {
+        let (id, is_range, key) = key_of(&op)?;
         debug_assert!(!is_range, "a transaction in memtables deletes no range");
-        (id, key)
+        Some(((id, key), op))
     })
 }
 
@@ -34,19 +38,25 @@ pub(super) fn keys_of(batch: &WriteBatch) -> impl Iterator<Item = (ColumnFamilyI
 /// # Errors
 /// `Corruption` and `IoError` of the files · `InvalidArgument`: merge operands without an operator.
 pub(super) fn former_values(db: &Db, keys: &WrittenKeys, own: Option<OwnNumbers>) -> Result<WriteBatch> {
-    let mut former = WriteBatch::new();
+    // Single deletions come first: a batch numbers its second op on a key higher than its first.
+    let (mut former, mut values) = (WriteBatch::new(), WriteBatch::new());
     let own = WriteBatchWithIndex::over_spilled(own.filter(|own| !own.is_empty()));
-    for (id, key) in keys {
+    for ((id, key), writes) in keys {
         let Some(cf) = db.engine().families.by_id(*id) else { continue };
-        match former_value(db, &ColumnFamilyHandle { cf }, &own, key)? {
-            None => former.delete_cf(*id, key)?,
-            Some((ValueType::Value, value)) => former.put_cf(*id, key, &value)?,
+        let value = former_value(db, &ColumnFamilyHandle { cf }, &own, key)?;
+        if writes.need_single_deletion(value.is_some()) {
+            former.single_delete_cf(*id, key)?;
+        }
+        match value {
+            None => values.delete_cf(*id, key)?,
+            Some((ValueType::Value, value)) => values.put_cf(*id, key, &value)?,
             Some((_, entity)) => {
                 let columns: Vec<_> = EncodedColumns::parse(&entity)?.iter().collect();
-                former.put_entity_cf(*id, key, &columns)?;
+                values.put_entity_cf(*id, key, &columns)?;
             }
         }
     }
+    former.append(&values)?;
     Ok(former)
 }
 

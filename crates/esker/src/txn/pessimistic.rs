@@ -20,7 +20,7 @@
 
 use super::batch_index::WriteBatchWithIndex;
 use super::db::{TransactionDbShared, lock};
-use super::former_values::{former_values, keys_of};
+use super::former_values::{former_values, ops_by_key};
 use super::options::{IsolationLevel, TransactionOptions, timeout};
 use super::spill::{SavePointPosition, Spilled};
 use super::timestamps::{UNSET, has_timestamps, refuse_timestamps};
@@ -566,7 +566,9 @@ impl Transaction {
                 db.engine().check_writable()?;
                 let former = |section: &WriteBatch| {
                     let mut keys = core.spilled.keys();
-                    keys.extend(keys_of(section));
+                    for (key, op) in ops_by_key(section) {
+                        keys.entry(key).or_default().note(&op);
+                    }
                     former_values(db, &keys, None)
                 };
                 db.inner.write_path.rollback_prepared(&core.write_options, name, former)?;

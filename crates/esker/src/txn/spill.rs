@@ -19,10 +19,11 @@
 
 use super::batch_index::WriteBatchWithIndex;
 use super::db::TransactionDbShared;
-use super::former_values::{WrittenKeys, former_values, keys_of};
+use super::former_values::{WrittenKeys, former_values, ops_by_key};
 use super::options::{TransactionDbOptions, TransactionOptions, WritePolicy};
 use super::pessimistic::{PessimisticCore, Transaction, TransactionState};
 use crate::snapshot::OwnNumbers;
+use crate::wal::KeyWrites;
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use std::collections::BTreeMap;
@@ -38,11 +39,13 @@ pub(super) struct Spilled {
     made_name: bool,
 }
 
-/// The first and the last section that wrote a key, as the number of the section's first entry.
+/// The first and the last section that wrote a key, as the number of the section's first entry, and
+/// what they wrote.
 #[derive(Clone, Copy, Debug)]
 struct Sections {
     first: SequenceNumber,
     last: SequenceNumber,
+    writes: KeyWrites,
 }
 
 /// The position of a save point.
@@ -83,7 +86,7 @@ impl Spilled {
 
     /// The keys whose former values a rollback writes.
     pub(super) fn keys(&self) -> WrittenKeys {
-        self.keys.keys().cloned().collect()
+        self.keys.iter().map(|(key, sections)| (key.clone(), sections.writes)).collect()
     }
 
     /// Forgets the spilled ops, which are committed or rolled back.
@@ -92,15 +95,13 @@ impl Spilled {
         self.keys.clear();
     }
 
-    fn add(
-        &mut self,
-        section: impl Iterator<Item = (ColumnFamilyId, Vec<u8>)>,
-        first: SequenceNumber,
-        count: u64,
-    ) {
+    fn add(&mut self, section: &WriteBatch, first: SequenceNumber, count: u64) {
         self.numbers.add(first, count);
-        for key in section {
-            self.keys.entry(key).or_insert(Sections { first, last: first }).last = first;
+        for (key, op) in ops_by_key(section) {
+            let fresh = Sections { first, last: first, writes: KeyWrites::default() };
+            let sections = self.keys.entry(key).or_insert(fresh);
+            sections.last = first;
+            sections.writes.note(&op);
         }
     }
 }
@@ -210,7 +211,7 @@ impl Transaction {
         let (first, count) = self.shared().db.spill(&core.write_options, &name, batch)?;
         // The numbers are not shared while they grow, so they are not copied.
         core.batch.spilled = None;
-        core.spilled.add(keys_of(section), first, count);
+        core.spilled.add(section, first, count);
         core.batch.spilled = Some(core.spilled.numbers.clone());
         Ok(())
     }
@@ -236,7 +237,7 @@ impl Transaction {
     pub(super) fn undo_spilled(&self, core: &mut PessimisticCore, boundary: SequenceNumber) -> Result<()> {
         let is_behind = |sections: &Sections| sections.last > boundary;
         let behind = core.spilled.keys.iter().filter(|(_, sections)| is_behind(sections));
-        let keys: WrittenKeys = behind.map(|(key, _)| key.clone()).collect();
+        let keys: WrittenKeys = behind.map(|(key, sections)| (key.clone(), sections.writes)).collect();
         if !keys.is_empty() {
             let own = core.spilled.numbers.up_to(boundary);
             let values = former_values(&self.shared().db, &keys, Some(own))?;

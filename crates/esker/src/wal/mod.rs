@@ -23,7 +23,7 @@ pub(crate) use old::{ArchivedWal, OldWals};
 pub(crate) use predecessor::Predecessor;
 pub(crate) use source::{BoundedWal, TailSource, WalReader, open_wal, open_wal_of_owner};
 pub(crate) use two_phase::{
-    CustomOrders, OpNumbers, PreparedSections, PreparedTransaction, SectionOp, SectionsAgain, TwoPhaseReplay,
-    UnresolvedTransaction, custom_order, early_section, family_and_key, key_of, numbers_by_batch,
-    section_record, section_record_again, stamped,
+    CustomOrders, KeyWrites, OpNumbers, PreparedSections, PreparedTransaction, SectionOp, SectionsAgain,
+    TwoPhaseReplay, UnresolvedTransaction, custom_order, early_section, family_and_key, key_of,
+    numbers_by_batch, section_record, section_record_again, stamped,
 };

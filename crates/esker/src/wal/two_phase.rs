@@ -533,6 +533,40 @@ pub(crate) fn key_of(op: &BatchOp<'_>) -> Option<(ColumnFamilyId, bool, Vec<u8>)
     Some((family, matches!(op, BatchOp::DeleteRange { .. }), key.to_vec()))
 }
 
+/// The kinds of a transaction's ops on one key, for the ops that take them back.
+///
+/// A key that users delete by single deletions has each value above a single deletion of its own,
+/// which stays until it meets that value. A deletion would go below the next value, and a single
+/// deletion of that one would then show the value that was taken back. Keys that users delete
+/// otherwise need the deletion, because a single deletion removes one value only. So a key without
+/// a former value gets both.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeyWrites {
+    /// Whether the newest op puts a value.
+    ends_in_value: bool,
+    /// Whether one of the ops is a single deletion.
+    deletes_singly: bool,
+}
+
+impl KeyWrites {
+    /// Adds the next op on the key.
+    pub(crate) fn note(&mut self, op: &BatchOp<'_>) {
+        self.ends_in_value = matches!(
+            op,
+            BatchOp::Put { .. }
+                | BatchOp::BlobIndex { .. }
+                | BatchOp::PutEntity { .. }
+                | BatchOp::TimedPut { .. }
+        );
+        self.deletes_singly |= matches!(op, BatchOp::SingleDelete { .. });
+    }
+
+    /// Whether a single deletion comes below the former value, or below the deletion.
+    pub(crate) fn need_single_deletion(self, has_former: bool) -> bool {
+        self.ends_in_value && (!has_former || self.deletes_singly)
+    }
+}
+
 /// The family and key of an op; of a range deletion, the first key.
 pub(crate) fn family_and_key<'a>(op: &BatchOp<'a>) -> Option<(ColumnFamilyId, &'a [u8])> {
     Some(match *op {

@@ -10,6 +10,7 @@ mod isolation;
 mod locking;
 mod optimistic;
 mod popped;
+mod single_deletions;
 mod timestamps;
 mod two_phase;
 mod uncommitted_entries;

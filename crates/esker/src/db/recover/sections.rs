@@ -27,10 +27,10 @@ use crate::get::latest::{Since, latest_sequence};
 use crate::get::search::{PointSearch, ReadContext, Sees};
 use crate::snapshot::OwnNumbers;
 use crate::wal::{
-    CustomOrders, OpNumbers, PreparedTransaction, SectionOp, SectionsAgain, UnresolvedTransaction, Wals,
-    custom_order, family_and_key, numbers_by_batch,
+    CustomOrders, KeyWrites, OpNumbers, PreparedTransaction, SectionOp, SectionsAgain, UnresolvedTransaction,
+    Wals, custom_order, family_and_key, numbers_by_batch,
 };
-use crate::write::{ApplyEntry, entry_of};
+use crate::write::entry_of;
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::key::{InternalKeyComparator, LookupKey};
@@ -66,10 +66,11 @@ impl ReplayRun<'_> {
         let ops: Vec<_> = unresolved.iter().map(|transaction| transaction.ops(&orders)).collect();
         let first = SequenceNumber(self.last_sequence.0 + 1);
         // Numbered by batch, each marker that ends older sections takes a number, and the restoring
-        // ops share the next one.
+        // ops follow.
         let behind_markers = SequenceNumber(first.0 + unresolved.len() as u64);
-        let shared = self.recovery.write_prepared.then_some(behind_markers);
-        let (restore, superseded) = self.take_back(&ops, shared)?;
+        let (restore, superseded) = self.take_back(&ops)?;
+        let first_restored = if self.recovery.write_prepared { behind_markers } else { first };
+        self.insert(&restore, self.recovery.write_prepared, first_restored, &orders)?;
         let mut again = SectionsAgain { restore, ..SectionsAgain::default() };
         again.restore.set_sequence(first);
         for (t, (transaction, ops)) in unresolved.iter().zip(&ops).enumerate() {
@@ -118,13 +119,27 @@ impl ReplayRun<'_> {
         let first = SequenceNumber(self.last_sequence.0 + 1);
         let count = numbers_by_batch(&transaction.batch, orders).max(1);
         transaction.numbers = Some((first, count));
-        self.last_sequence.0 += count;
-        let mut numbers = OpNumbers::new(true, first, orders);
-        for op in transaction.batch.iter() {
+        self.insert(&transaction.batch, true, first, orders)?;
+        // A section without ops takes a number, too.
+        self.last_sequence = SequenceNumber(first.0 + count - 1);
+        Ok(())
+    }
+
+    /// Puts the ops of a batch into the memtables, with numbers from `first` on.
+    fn insert(
+        &mut self,
+        batch: &WriteBatch,
+        by_batch: bool,
+        first: SequenceNumber,
+        orders: CustomOrders<'_>,
+    ) -> Result<()> {
+        let mut numbers = OpNumbers::new(by_batch, first, orders);
+        for op in batch.iter() {
             if let (Some(number), Some((id, entry))) = (numbers.number_of(&op), entry_of(&op)?)
                 && let Some(family) = self.families.get_mut(&id)
             {
                 family.add(NEW_WAL, number, &entry)?;
+                self.last_sequence = self.last_sequence.max(number);
             }
         }
         Ok(())
@@ -145,16 +160,12 @@ impl ReplayRun<'_> {
         }
     }
 
-    /// Returns the ops that give keys their committed values, which the memtables have now, and the
-    /// ops of transactions that writes of others follow. `shared`: the number of all these ops;
-    /// else each takes the next one.
-    fn take_back(
-        &mut self,
-        ops: &[Vec<SectionOp<'_>>],
-        shared: Option<SequenceNumber>,
-    ) -> Result<(WriteBatch, BTreeSet<OpPlace>)> {
+    /// Returns the ops that give keys their committed values, and the ops of transactions that
+    /// writes of others follow. [`KeyWrites`] says which keys get a single deletion, too.
+    fn take_back(&self, ops: &[Vec<SectionOp<'_>>]) -> Result<(WriteBatch, BTreeSet<OpPlace>)> {
         let (entries, unresolved) = self.early_entries(ops);
-        let (mut restore, mut superseded) = (WriteBatch::new(), BTreeSet::new());
+        let (mut singles, mut values) = (WriteBatch::new(), WriteBatch::new());
+        let mut superseded = BTreeSet::new();
         let is_same_family = |a: &EarlyEntry<'_>, b: &EarlyEntry<'_>| a.family == b.family;
         for entries in entries.chunk_by(is_same_family) {
             let id = entries[0].family;
@@ -162,8 +173,8 @@ impl ReplayRun<'_> {
             let icmp = self.families[&id].icmp.clone();
             for of_key in entries.chunk_by(|a, b| icmp.same_user_key(a.key, b.key)) {
                 let (oldest, newest) = (&of_key[0], &of_key[of_key.len() - 1]);
-                let family = self.families.get_mut(&id).expect("its entries were found");
-                let is_flushed = |entry: &EarlyEntry<'_>| entry.wal < family.manifest_log_number;
+                let log_number = self.families[&id].manifest_log_number;
+                let is_flushed = |entry: &EarlyEntry<'_>| entry.wal < log_number;
                 let (met, value) = match of_key.iter().any(is_flushed) {
                     true => state.committed_value(oldest.key, &unresolved)?,
                     false => Default::default(),
@@ -175,13 +186,20 @@ impl ReplayRun<'_> {
                         || (entry.op.0 != newest.op.0 && entry.number < newest.number)
                 };
                 superseded.extend(of_key.iter().filter(is_superseded).map(|entry| entry.op));
-                if let Some(value) = value {
-                    self.last_sequence = shared.unwrap_or(SequenceNumber(self.last_sequence.0 + 1));
-                    restore_value(family, self.last_sequence, (oldest.key, value), &mut restore)?;
+                let Some(value) = value else { continue };
+                let mut writes = KeyWrites::default();
+                for entry in of_key.iter().filter(|entry| met.contains(&entry.number)) {
+                    writes.note(&ops[entry.op.0][entry.op.1].op);
                 }
+                if writes.need_single_deletion(value.is_some()) {
+                    singles.single_delete_cf(id, oldest.key)?;
+                }
+                restore_value(id, oldest.key, value, &mut values)?;
             }
         }
-        Ok((restore, superseded))
+        // A batch numbers its second op on a key higher than its first.
+        singles.append(&values)?;
+        Ok((singles, superseded))
     }
 
     /// The entries of sections of early policies, by family, key and number, and their numbers. A
@@ -213,24 +231,19 @@ impl ReplayRun<'_> {
     }
 }
 
-/// Adds an op with the value of a key to the memtable and to `restore`; a deletion if it has none.
+/// Adds an op with the value of a key to `restore`; a deletion if it has none.
 fn restore_value(
-    family: &mut ReplayedFamily,
-    number: SequenceNumber,
-    (key, value): (&[u8], CommittedValue),
+    family: ColumnFamilyId,
+    key: &[u8],
+    value: CommittedValue,
     restore: &mut WriteBatch,
 ) -> Result<()> {
-    let (value_type, value) = match &value {
-        Some((value_type, value)) => (*value_type, value.as_slice()),
-        None => (ValueType::Deletion, &[][..]),
-    };
-    family.add(NEW_WAL, number, &ApplyEntry { value_type, key, value })?;
-    match value_type {
-        ValueType::Deletion => restore.delete_cf(family.id, key),
-        ValueType::Value => restore.put_cf(family.id, key, value),
-        _ => {
-            let columns: Vec<_> = EncodedColumns::parse(value)?.iter().collect();
-            restore.put_entity_cf(family.id, key, &columns)
+    match value {
+        None => restore.delete_cf(family, key),
+        Some((ValueType::Value, value)) => restore.put_cf(family, key, &value),
+        Some((_, entity)) => {
+            let columns: Vec<_> = EncodedColumns::parse(&entity)?.iter().collect();
+            restore.put_entity_cf(family, key, &columns)
         }
     }
 }
@@ -351,26 +364,20 @@ pub(crate) fn simplify_entity(entity: PinnedBytes) -> Result<(ValueType, PinnedB
 }
 
 /// Writes prepared sections durably to the new WAL, because the old WALs are deleted. The same
-/// record undoes uncommitted operations in tables, so both take effect together.
+/// record undoes uncommitted operations in tables, so both take effect together. `next`: the number
+/// behind those that recovery has given to it.
 /// # Errors
 /// `IoError`.
 pub(in crate::db) fn log_sections(
     wals: &mut Wals,
     sections: &SectionsAgain,
     kind: PrepareKind,
+    next: SequenceNumber,
 ) -> Result<()> {
     if sections.is_empty() {
         return Ok(());
     }
     let record = sections.record(kind)?;
-    let first = record.sequence();
-    let last_section = sections.prepared.last().and_then(|transaction| transaction.numbers);
-    let markers = (sections.prepared.len() + sections.dropped.len()) as u64;
-    let next = match (kind, last_section) {
-        (PrepareKind::Committed, _) => SequenceNumber(first.0 + u64::from(sections.restore.count())),
-        (_, Some((section, count))) => SequenceNumber(section.0 + count),
-        (_, None) => SequenceNumber(first.0 + markers + 1),
-    };
-    wals.append(&[record.data()], first..next)?;
+    wals.append(&[record.data()], record.sequence()..next)?;
     wals.sync()
 }

@@ -1,0 +1,255 @@
+//! Keys that users put only where they have no value, and delete by single deletions, whatever
+//! transactions put there and took back.
+
+use super::options;
+use super::write_prepared::{Contents, begin, contents, open_as};
+use esker::internals::env::{CrashChoices, CrashFs};
+use esker::txn::WritePolicy;
+use esker::{Env, Options, Transaction, TransactionDb, TransactionDbOptions};
+use esker_testkit::seed;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const POLICIES: [WritePolicy; 3] =
+    [WritePolicy::WriteCommitted, WritePolicy::WritePrepared, WritePolicy::WriteUnprepared];
+
+/// Opens the database. Under `WriteUnprepared` every write spills the one before.
+fn open(options: &Options, write_policy: WritePolicy) -> TransactionDb {
+    let txn_options = TransactionDbOptions {
+        write_policy,
+        default_write_batch_flush_threshold: 1,
+        ..TransactionDbOptions::default()
+    };
+    TransactionDb::open(options, &txn_options, "/db").unwrap()
+}
+
+fn flush(db: &TransactionDb) {
+    db.db().flush().unwrap();
+}
+
+/// Puts `k1` after a transaction's put there was taken back, deletes it singly, and looks for it
+/// while flushes and compactions drop what they need not keep. `flushes`: each write gets a table.
+fn put_again_and_delete_singly(db: &TransactionDb, flushes: bool, how: &str) {
+    db.put("k1", "new").unwrap();
+    if flushes {
+        flush(db);
+    }
+    db.db().single_delete("k1").unwrap();
+    assert_eq!(contents(db, None), Contents::new(), "{how}");
+    flush(db);
+    assert_eq!(contents(db, None), Contents::new(), "{how}, flushed");
+    db.db().compact_range(None, None).unwrap();
+    assert_eq!(contents(db, None), Contents::new(), "{how}, compacted");
+}
+
+#[test]
+fn a_single_deletion_does_not_show_a_put_that_a_rollback_took_back() {
+    for flushes in [false, true] {
+        let db = open(&options(), WritePolicy::WritePrepared);
+        let txn = begin(&db, "one");
+        txn.put("k1", "rolled back").unwrap();
+        txn.prepare().unwrap();
+        flush(&db);
+        txn.rollback().unwrap();
+        put_again_and_delete_singly(&db, flushes, "after a rollback");
+    }
+}
+
+#[test]
+fn a_single_deletion_does_not_show_a_put_that_a_save_point_took_back() {
+    for flushes in [false, true] {
+        let db = open(&options(), WritePolicy::WriteUnprepared);
+        let txn = begin(&db, "one");
+        txn.put("k2", "stays").unwrap();
+        txn.set_save_point();
+        txn.put("k1", "taken back").unwrap();
+        txn.put("k2", "spills k1").unwrap();
+        flush(&db);
+        txn.rollback_to_save_point().unwrap();
+        txn.delete("k2").unwrap();
+        txn.commit().unwrap();
+        put_again_and_delete_singly(&db, flushes, "after a rollback to a save point");
+    }
+}
+
+#[test]
+fn a_single_deletion_does_not_show_a_put_that_an_open_took_back() {
+    for (policy, flushes) in POLICIES.into_iter().flat_map(|policy| [(policy, false), (policy, true)]) {
+        let options = options();
+        let db = open_as(&options, WritePolicy::WritePrepared);
+        let txn = begin(&db, "one");
+        txn.put("k1", "prepared").unwrap();
+        txn.prepare().unwrap();
+        flush(&db);
+        drop((txn, db));
+        // The open takes the entry in the table back, and has the section anew.
+        let db = open_as(&options, policy);
+        let txn = db.get_transaction_by_name(b"one").unwrap();
+        txn.rollback().unwrap();
+        put_again_and_delete_singly(&db, flushes, "after an open");
+    }
+}
+
+/// A transaction of a history, and what it has written.
+struct Running {
+    name: String,
+    /// `None` while the database is closed.
+    txn: Option<Transaction>,
+    is_prepared: bool,
+    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    save_points: Vec<BTreeMap<Vec<u8>, Option<Vec<u8>>>>,
+    locked: BTreeSet<Vec<u8>>,
+}
+
+/// A database whose keys are put only where they have no value, and deleted singly only where they
+/// have one.
+struct History {
+    fs: CrashFs,
+    db: Option<TransactionDb>,
+    state: Contents,
+    running: Vec<Running>,
+    next: usize,
+}
+
+impl History {
+    fn db(&self) -> &TransactionDb {
+        self.db.as_ref().unwrap()
+    }
+
+    fn open(&mut self, rng: &mut fastrand::Rng) {
+        let mut options = options();
+        options.db.env = Env::with_fs(Arc::new(self.fs.clone()));
+        options.db.avoid_flush_during_recovery = rng.bool();
+        let db = open(&options, POLICIES[rng.usize(..3)]);
+        for running in &mut self.running {
+            running.txn = db.get_transaction_by_name(running.name.as_bytes());
+            assert!(running.txn.is_some(), "{}", running.name);
+        }
+        self.db = Some(db);
+    }
+
+    /// Ends the database, by a close or by a crash of the process. Transactions that are not
+    /// prepared end, too.
+    fn end(&mut self, rng: &mut fastrand::Rng) {
+        let crashes = rng.bool();
+        let image = self.fs.crash_clone(&CrashChoices::process_kill());
+        self.running.retain(|running| running.is_prepared);
+        self.running.iter_mut().for_each(|running| running.txn = None);
+        self.db = None;
+        if crashes {
+            self.fs = image;
+        }
+    }
+
+    /// A key that no running transaction but `by` has locked.
+    fn free_key(&self, by: Option<usize>, rng: &mut fastrand::Rng) -> Option<Vec<u8>> {
+        let key = format!("k{}", rng.usize(..3)).into_bytes();
+        let others = self.running.iter().enumerate().filter(|(i, _)| Some(*i) != by);
+        others.into_iter().all(|(_, running)| !running.locked.contains(&key)).then_some(key)
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        self.next += 1;
+        format!("v{}", self.next).into_bytes()
+    }
+
+    /// Puts or deletes a key without a transaction.
+    fn write(&mut self, rng: &mut fastrand::Rng) {
+        let Some(key) = self.free_key(None, rng) else { return };
+        if self.state.remove(&key).is_some() {
+            return self.db().db().single_delete(&key).unwrap();
+        }
+        let value = self.value();
+        self.db().put(&key, &value).unwrap();
+        self.state.insert(key, value);
+    }
+
+    fn begin(&mut self) {
+        self.next += 1;
+        let name = format!("t{:04}", self.next);
+        let txn = begin(self.db(), &name);
+        let (writes, save_points, locked) = Default::default();
+        let (txn, is_prepared) = (Some(txn), false);
+        self.running.push(Running { name, txn, is_prepared, writes, save_points, locked });
+    }
+
+    /// Puts or deletes a key in transaction `i`.
+    fn write_in(&mut self, i: usize, rng: &mut fastrand::Rng) {
+        let Some(key) = self.free_key(Some(i), rng) else { return };
+        let (value, family) = (self.value(), self.db().db().default_column_family());
+        let Running { txn: Some(txn), writes, locked, .. } = &mut self.running[i] else { unreachable!() };
+        let is_there = writes.get(&key).map_or(self.state.contains_key(&key), Option::is_some);
+        if is_there {
+            txn.single_delete_cf(&family, &key).unwrap();
+        } else {
+            txn.put(&key, &value).unwrap();
+        }
+        locked.insert(key.clone());
+        writes.insert(key, (!is_there).then_some(value));
+    }
+
+    fn step_in(&mut self, i: usize, rng: &mut fastrand::Rng) {
+        let Running { txn: Some(txn), is_prepared, writes, save_points, .. } = &mut self.running[i] else {
+            unreachable!()
+        };
+        match rng.u8(..10) {
+            0..=4 if !*is_prepared => self.write_in(i, rng),
+            5 if !*is_prepared => match save_points.pop() {
+                Some(former) => {
+                    txn.rollback_to_save_point().unwrap();
+                    *writes = former;
+                }
+                None => {
+                    save_points.push(writes.clone());
+                    txn.set_save_point();
+                }
+            },
+            6 if !*is_prepared => {
+                txn.prepare().unwrap();
+                *is_prepared = true;
+            }
+            7 => {
+                txn.rollback().unwrap();
+                self.running.swap_remove(i);
+            }
+            8 => {
+                txn.commit().unwrap();
+                for (key, value) in self.running.swap_remove(i).writes {
+                    match value {
+                        Some(value) => _ = self.state.insert(key, value),
+                        None => _ = self.state.remove(&key),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn step(&mut self, rng: &mut fastrand::Rng) {
+        match rng.u8(..40) {
+            0..=9 => self.write(rng),
+            10..=12 if self.running.len() < 2 => self.begin(),
+            13..=17 => flush(self.db()),
+            18 => self.db().db().compact_range(None, None).unwrap(),
+            19 => {
+                self.end(rng);
+                self.open(rng);
+            }
+            _ if !self.running.is_empty() => self.step_in(rng.usize(..self.running.len()), rng),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn histories_of_single_deletions_show_no_value_that_a_transaction_took_back() {
+    seed::for_each_seed("single-deletions", 40, |_, mut rng| {
+        let (fs, state, running) = (CrashFs::new(), Contents::new(), Vec::new());
+        let mut history = History { fs, db: None, state, running, next: 0 };
+        history.open(&mut rng);
+        for _ in 0..200 {
+            history.step(&mut rng);
+            assert_eq!(contents(history.db(), None), history.state);
+        }
+    });
+}
